@@ -1,0 +1,426 @@
+//! A client as a protocol sees it: its own data, its models and its copies of client-side parts.
+
+use crate::message::{Ids, Logits, Message};
+use crate::{
+    BoxedMechanism, ClientId, Differentiable, Envelope, Examples, Fitted, Length, Loss, Make,
+    Needs, Parametric, Parts, Pass, PrivacyEvent, Problem, Result, Samples, Stream, Target, Task,
+    Trainer, message, metrics,
+};
+use anyhow::{Context, bail, ensure};
+use ndarray::ArrayView2;
+use serde::{Deserialize, Serialize};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+crate::settings! {
+    /// One stretch of training: so many epochs or so many steps.
+    #[check(Training::one_length)]
+    pub struct Training {
+        /// Times that every example is seen. Give this or `steps`.
+        epochs: Option<usize> = None, in 1..=100_000;
+        /// Mini-batches. Give this or `epochs`.
+        steps: Option<usize> = None, in 1..=100_000_000;
+        /// Examples per mini-batch.
+        batch: usize = 32, in 1..=1_000_000;
+        /// Clips the gradient of a mini-batch to this Euclidean norm.
+        clip: Option<f64> = None, in crate::settings::above(0.0);
+    }
+}
+
+impl Training {
+    /// So many epochs.
+    pub fn epochs(epochs: usize, batch: usize) -> Self {
+        Self {
+            epochs: Some(epochs),
+            steps: None,
+            batch,
+            clip: None,
+        }
+    }
+
+    fn one_length(&self) -> Result<(), String> {
+        match (self.epochs, self.steps) {
+            (Some(_), Some(_)) => Err("give `epochs` or `steps`, not both".into()),
+            (None, None) => Err("must give `epochs` or `steps`".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// As a pass with this loss.
+    pub fn pass(&self, loss: Loss) -> Pass<'static> {
+        let length = match (self.steps, self.epochs) {
+            (Some(steps), _) => Length::Steps(steps),
+            (None, epochs) => Length::Epochs(epochs.unwrap_or(1)),
+        };
+        Pass {
+            clip: self.clip.map(|c| c as f32),
+            ..Pass::new(length, self.batch, loss)
+        }
+    }
+}
+
+/// The public data of a run: everybody has it.
+#[derive(Clone, Debug)]
+pub enum Public {
+    /// Only inputs, as most methods want it.
+    Unlabelled(Samples),
+    /// Inputs with labels.
+    Labelled(Examples),
+}
+
+impl Public {
+    /// The inputs.
+    pub fn samples(&self) -> &Samples {
+        match self {
+            Self::Unlabelled(samples) => samples,
+            Self::Labelled(examples) => &examples.samples,
+        }
+    }
+
+    /// The labelled examples.
+    ///
+    /// # Errors
+    /// When the spec keeps public labels from the protocol.
+    pub fn examples(&self) -> Result<&Examples> {
+        match self {
+            Self::Labelled(examples) => Ok(examples),
+            Self::Unlabelled(_) => {
+                bail!("this needs labels of the public data; set `data.public.labelled: true`")
+            }
+        }
+    }
+
+    /// The samples at these positions.
+    ///
+    /// # Errors
+    /// When a position is not below the number of public samples.
+    pub fn pick(&self, ids: &Ids) -> Result<Samples> {
+        let n = self.samples().len();
+        ensure!(
+            ids.0.iter().all(|id| (*id as usize) < n),
+            Problem::Shape(format!("a public sample beyond {n}"))
+        );
+        Ok(self
+            .samples()
+            .pick(&ids.0.iter().map(|id| *id as usize).collect::<Vec<_>>()))
+    }
+}
+
+/// One client. Nothing in here leaves it except as an answer.
+pub struct Client {
+    id: ClientId,
+    data: Examples,
+    public: Option<Arc<Public>>,
+    task: Task,
+    parts: Arc<Parts>,
+    home: Stream,
+    now: Stream,
+    models: BTreeMap<String, Box<dyn Trainer>>,
+    mechanisms: BTreeMap<String, Box<dyn Any + Send>>,
+    stash: BTreeMap<String, Vec<u8>>,
+    spent: Vec<PrivacyEvent>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    models: BTreeMap<String, Vec<u8>>,
+    stash: BTreeMap<String, Vec<u8>>,
+}
+
+impl Client {
+    /// A client without models. `home` is its stream in the run.
+    pub fn new(
+        id: ClientId,
+        data: Examples,
+        public: Option<Arc<Public>>,
+        parts: Arc<Parts>,
+        home: Stream,
+    ) -> Self {
+        let task = data.task();
+        let (models, mechanisms, stash) = Default::default();
+        Self {
+            id,
+            data,
+            public,
+            task,
+            parts,
+            now: home.clone(),
+            home,
+            models,
+            mechanisms,
+            stash,
+            spent: Vec::new(),
+        }
+    }
+
+    /// Who it is.
+    pub fn id(&self) -> ClientId {
+        self.id
+    }
+
+    /// Its own examples.
+    pub fn own(&self) -> &Examples {
+        &self.data
+    }
+
+    /// Its randomness for one purpose within this question.
+    pub fn stream(&self, purpose: &str) -> Stream {
+        self.now.child(purpose, 0)
+    }
+
+    pub(crate) fn begin(&mut self, stream: Stream) {
+        self.now = stream;
+        self.spent.clear();
+    }
+
+    pub(crate) fn envelope(&mut self, needs: Needs) -> Envelope {
+        Envelope {
+            samples: needs.samples.then_some(self.data.len() as u64),
+            class_counts: needs.class_counts.then(|| self.data.class_counts()),
+            spent: std::mem::take(&mut self.spent),
+        }
+    }
+
+    fn make(&self, slot: &str) -> Make {
+        Make {
+            task: self.task.clone(),
+            stream: self.home.child(slot, 0),
+        }
+    }
+
+    /// Its lasting model for this slot, made on first use.
+    ///
+    /// # Errors
+    /// When the slot's part cannot be made.
+    pub fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
+        if !self.models.contains_key(slot) {
+            let model = self.parts.trainer(slot, Some(self.id), &self.make(slot))?;
+            self.models.insert(slot.into(), model);
+        }
+        Ok(self
+            .models
+            .get_mut(slot)
+            .map(Box::as_mut)
+            .expect("it has just been put there"))
+    }
+
+    /// Its model as one with parameters.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn parametric(&mut self, slot: &str) -> Result<&mut dyn Parametric> {
+        parametric(self.model(slot)?, slot)
+    }
+
+    /// Its model as one that can be differentiated by its input.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn differentiable(&mut self, slot: &str) -> Result<&mut dyn Differentiable> {
+        let model = self.model(slot)?;
+        model.differentiable().with_context(|| Problem::Lacks(format!("parts.{slot}: this trainer cannot be differentiated by its input; use a neural trainer")))
+    }
+
+    /// Trains a model on its own examples.
+    ///
+    /// # Errors
+    /// When training fails, see [`Trainer::fit`].
+    pub fn fit_own(&mut self, slot: &str, pass: &Pass<'_>) -> Result<Fitted> {
+        let data = self.data.clone();
+        self.fit_examples(slot, &data, pass)
+    }
+
+    /// Trains a model on these labelled examples.
+    ///
+    /// # Errors
+    /// As [`Client::fit_own`].
+    pub fn fit_examples(
+        &mut self,
+        slot: &str,
+        examples: &Examples,
+        pass: &Pass<'_>,
+    ) -> Result<Fitted> {
+        let stream = self.stream(slot);
+        fit_examples(self.model(slot)?, examples, pass, &stream)
+    }
+
+    /// Trains a model to these scores or labels of public samples.
+    ///
+    /// # Errors
+    /// As [`Client::fit_own`].
+    pub fn fit_public(
+        &mut self,
+        slot: &str,
+        ids: &Ids,
+        target: Target<'_>,
+        pass: &Pass<'_>,
+    ) -> Result<Fitted> {
+        let (x, stream) = (
+            self.public()?.pick(ids)?,
+            self.stream(slot).child("public", 0),
+        );
+        self.model(slot)?.fit(&x, target, pass, &stream)
+    }
+
+    /// The public data.
+    ///
+    /// # Errors
+    /// When the spec has none.
+    pub fn public(&self) -> Result<Arc<Public>> {
+        self.public
+            .clone()
+            .context("this protocol needs public data; add `data.public` to the spec")
+    }
+
+    /// A model's scores of these public samples.
+    ///
+    /// # Errors
+    /// When there are no such samples.
+    pub fn logits(&mut self, slot: &str, ids: &Ids) -> Result<Logits> {
+        let x = self.public()?.pick(ids)?;
+        Ok(Logits::new(ids.0.clone(), self.model(slot)?.predict(&x)?))
+    }
+
+    fn mechanism<M: Message>(&mut self, slot: &str) -> Result<Option<&mut BoxedMechanism<M>>> {
+        if !self.parts.has(slot) {
+            return Ok(None);
+        }
+        if !self.mechanisms.contains_key(slot) {
+            let mechanism: BoxedMechanism<M> =
+                self.parts
+                    .mechanism(slot, Some(self.id), &self.make(slot))?;
+            self.mechanisms.insert(slot.into(), Box::new(mechanism));
+        }
+        let mechanism = self.mechanisms.get_mut(slot).and_then(|m| m.downcast_mut());
+        mechanism
+            .with_context(|| format!("parts.{slot} is not a mechanism on {}", M::KIND))
+            .map(Some)
+    }
+
+    /// What the mechanism in `slot` wants all clients to agree on, see [`crate::PrivacyMechanism::reach`].
+    ///
+    /// # Errors
+    /// When the slot's part cannot be made.
+    pub fn reach<M: Message>(&mut self, slot: &str, m: &M) -> Result<Option<f32>> {
+        Ok(self
+            .mechanism::<M>(slot)?
+            .and_then(|mechanism| mechanism.reach(m)))
+    }
+
+    /// Lets the mechanism in `slot` bound a message, if the slot is filled. `agreed` is what all clients agreed on.
+    ///
+    /// # Errors
+    /// When the message cannot be bounded.
+    pub fn bound<M: Message>(&mut self, slot: &str, m: &mut M, agreed: Option<f32>) -> Result<()> {
+        if let Some(mechanism) = self.mechanism::<M>(slot)? {
+            if let Some(agreed) = agreed {
+                mechanism.agree(agreed);
+            }
+            mechanism.bound(m)?;
+        }
+        Ok(())
+    }
+
+    /// Releases a message through the mechanism in `slot`, if it is filled: bound, price, perturb. The cost travels in the
+    /// answer's envelope, and the server charges it.
+    ///
+    /// # Errors
+    /// When the message cannot be bounded, priced or perturbed.
+    pub fn release<M: Message>(&mut self, slot: &str, m: &mut M) -> Result<()> {
+        let stream = self.stream(slot).child("noise", 0);
+        if let Some(mechanism) = self.mechanism::<M>(slot)? {
+            mechanism.bound(m)?;
+            let event = mechanism.price(m, 1)?;
+            mechanism.perturb(m, 1, &stream)?;
+            self.spent.push(event);
+        }
+        Ok(())
+    }
+
+    /// Keeps something between two questions.
+    pub fn keep<M: Message>(&mut self, name: &str, m: &M) {
+        self.stash.insert(name.into(), message::encode(m));
+    }
+
+    /// What [`Client::keep`] kept, if anything.
+    ///
+    /// # Errors
+    /// When it is of another kind.
+    pub fn kept<M: Message>(&self, name: &str) -> Result<Option<M>> {
+        self.stash
+            .get(name)
+            .map(|bytes| message::decode(bytes))
+            .transpose()
+    }
+
+    /// How good a model is on these examples ([`metrics::score`]). Measured by a host, never sent.
+    ///
+    /// # Errors
+    /// When the model cannot predict them.
+    pub fn score(&mut self, slot: &str, test: &Examples) -> Result<f64> {
+        metrics::score(self.model(slot)?.predict(&test.samples)?.view(), test)
+    }
+
+    /// Everything that it has learnt, bit for bit.
+    ///
+    /// # Errors
+    /// When a model cannot be written down.
+    pub fn save(&self) -> Result<Vec<u8>> {
+        let models = self
+            .models
+            .iter()
+            .map(|(slot, m)| Ok((slot.clone(), m.save_state()?)))
+            .collect::<Result<_>>()?;
+        Ok(postcard::to_stdvec(&Saved {
+            models,
+            stash: self.stash.clone(),
+        })?)
+    }
+
+    /// Takes back what [`Client::save`] gave.
+    ///
+    /// # Errors
+    /// When `state` is not a state of this client.
+    pub fn load(&mut self, state: &[u8]) -> Result<()> {
+        let saved: Saved = postcard::from_bytes(state)
+            .with_context(|| format!("the saved state of client {}", self.id))?;
+        for (slot, state) in saved.models {
+            self.model(&slot)?
+                .load_state(&state)
+                .with_context(|| format!("client {}, model `{slot}`", self.id))?;
+        }
+        self.stash = saved.stash;
+        Ok(())
+    }
+}
+
+/// `model` as one with parameters.
+///
+/// # Errors
+/// When it has none; says what would do.
+pub fn parametric<'m>(model: &'m mut dyn Trainer, slot: &str) -> Result<&'m mut dyn Parametric> {
+    model.parametric().with_context(|| {
+        Problem::Lacks(format!("parts.{slot}: this trainer has no parameters to average; use a neural trainer, or a protocol that sends votes or models"))
+    })
+}
+
+/// Trains on labelled examples.
+///
+/// # Errors
+/// See [`Trainer::fit`].
+pub fn fit_examples(
+    model: &mut dyn Trainer,
+    examples: &Examples,
+    pass: &Pass<'_>,
+    stream: &Stream,
+) -> Result<Fitted> {
+    match (examples.classes(), examples.findings()) {
+        (Some(classes), _) => model.fit(&examples.samples, Target::Classes(&classes), pass, stream),
+        (None, findings) => {
+            let findings = findings.unwrap_or_default();
+            let view: ArrayView2<'_, i8> = findings.view();
+            model.fit(&examples.samples, Target::Findings(view), pass, stream)
+        }
+    }
+}

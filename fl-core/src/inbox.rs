@@ -1,0 +1,220 @@
+//! The answers to one question, as parts see them.
+
+use crate::message::{self, Message, Params};
+use crate::{Problem, Result, kernels};
+use anyhow::{Context, ensure};
+use ndarray::ArrayD;
+use std::sync::Arc;
+
+/// A client's number.
+pub type ClientId = u32;
+
+/// One message and what is known about its sender.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mail<M> {
+    /// Who sent it.
+    pub from: ClientId,
+    /// How much it counts, usually the sender's number of examples. Finite, at least 0.
+    pub weight: f64,
+    /// Examples per class at the sender; there if the aggregator asked for it ([`crate::Needs`]).
+    pub class_counts: Option<Vec<u32>>,
+    /// The message.
+    pub body: M,
+}
+
+impl<M> Mail<M> {
+    /// Mail without class counts.
+    pub fn new(from: ClientId, weight: f64, body: M) -> Self {
+        Self {
+            from,
+            weight,
+            class_counts: None,
+            body,
+        }
+    }
+}
+
+/// Is one answer usable by itself: a finite message with a usable weight?
+pub(crate) fn check_mail<M: Message>(mail: &Mail<M>) -> Result<()> {
+    ensure!(
+        mail.weight.is_finite() && mail.weight >= 0.0,
+        Problem::Weight {
+            weight: mail.weight
+        }
+    );
+    message::check(&mail.body)
+}
+
+/// The answers to one question: at least one, all finite, all of one shape, sorted by client, some weight above 0.
+///
+/// An `Inbox` cannot be made otherwise, so aggregators need no checks of their own.
+#[derive(Clone, Debug)]
+pub struct Inbox<M>(Vec<Mail<M>>);
+
+impl<M: Message> Inbox<M> {
+    /// Checks and sorts.
+    ///
+    /// # Errors
+    /// Names the client and what is wrong with its answer.
+    pub fn new(mut mail: Vec<Mail<M>>) -> Result<Self> {
+        mail.sort_by_key(|m| m.from);
+        for (i, m) in mail.iter().enumerate() {
+            check_mail(m)
+                .and_then(|()| message::alike(&mail[0].body, &m.body))
+                .with_context(|| format!("client {}", m.from))?;
+            ensure!(
+                i == 0 || mail[i - 1].from != m.from,
+                Problem::Shape(format!("client {} answered twice", m.from))
+            );
+        }
+        ensure!(
+            mail.iter().any(|m| m.weight > 0.0),
+            Problem::NoAnswer(if mail.is_empty() {
+                String::new()
+            } else {
+                ": every weight is 0".into()
+            })
+        );
+        Ok(Self(mail))
+    }
+
+    /// How many answers; at least 1.
+    #[expect(clippy::len_without_is_empty, reason = "an inbox is never empty")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// In client order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Mail<M>> {
+        self.0.iter()
+    }
+
+    /// Sum of the weights, always above 0.
+    pub fn total_weight(&self) -> f64 {
+        self.0.iter().map(|m| m.weight).sum()
+    }
+}
+
+impl Inbox<Params> {
+    /// Builds parameters number by number: `f` gets what each client sent for one place, in client order.
+    pub fn per_coordinate(&self, f: impl Fn(&mut [f32]) -> f32) -> Params {
+        let mut column = vec![0.0; self.len()];
+        let tensors = self.0[0].body.0.iter().map(|(name, first)| {
+            let sent: Vec<_> = self
+                .0
+                .iter()
+                .map(|m| m.body.0[name].as_standard_layout())
+                .collect();
+            let sent: Vec<&[f32]> = sent
+                .iter()
+                .map(|t| t.as_slice().expect("standard layout"))
+                .collect();
+            let values = (0..first.len()).map(|i| {
+                for (c, s) in column.iter_mut().zip(&sent) {
+                    *c = s[i];
+                }
+                f(&mut column)
+            });
+            let values = values.collect();
+            (
+                name.clone(),
+                ArrayD::from_shape_vec(first.raw_dim(), values).expect("one value for each place"),
+            )
+        });
+        Params(tensors.collect())
+    }
+
+    /// The mean weighted by `weights` (one per message, in order): sums in f64 and in client order, then one division.
+    pub fn weighted_mean(&self, weights: &[f64], exec: &dyn Executor) -> Params {
+        let tensors = self.0[0].body.0.iter().map(|(name, first)| {
+            let sent: Vec<_> = self
+                .0
+                .iter()
+                .map(|m| m.body.0[name].as_standard_layout())
+                .collect();
+            let sent: Vec<&[f32]> = sent
+                .iter()
+                .map(|t| t.as_slice().expect("standard layout"))
+                .collect();
+            let mut out = vec![0.0; first.len()];
+            kernels::weighted_mean(&sent, weights, &mut out, exec);
+            (
+                name.clone(),
+                ArrayD::from_shape_vec(first.raw_dim(), out).expect("one value for each place"),
+            )
+        });
+        Params(tensors.collect())
+    }
+}
+
+/// Runs work that gives the same bits however it is cut. Hosts bring threads; parts never start any.
+pub trait Executor: Send + Sync {
+    /// Calls `work(i, chunk)` for every chunk of `size` numbers of `data` (the last may be shorter), in any order.
+    fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync));
+}
+
+/// One chunk after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Serial;
+
+impl Executor for Serial {
+    fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+        for (i, chunk) in data.chunks_mut(size).enumerate() {
+            work(i, chunk);
+        }
+    }
+}
+
+/// An executor that can be handed around.
+pub type SharedExecutor = Arc<dyn Executor>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Logits, Nothing};
+    use ndarray::Array2;
+
+    fn error(mail: Vec<Mail<Logits>>) -> String {
+        format!("{:#}", Inbox::new(mail).unwrap_err())
+    }
+
+    #[test]
+    fn unusable_answers_are_named() {
+        let ok = |from| Mail::new(from, 1.0, Logits::new(vec![0], Array2::zeros((1, 2))));
+        assert_eq!(error(vec![]), "no usable answer");
+        assert_eq!(
+            error(vec![Mail {
+                weight: 0.0,
+                ..ok(1)
+            }]),
+            "no usable answer: every weight is 0"
+        );
+        assert_eq!(
+            error(vec![
+                ok(1),
+                Mail {
+                    weight: -1.0,
+                    ..ok(2)
+                }
+            ]),
+            "client 2: weight -1; a weight must be finite and at least 0"
+        );
+        assert_eq!(error(vec![ok(3), ok(3)]), "client 3 answered twice");
+        let nan = Logits::new(vec![0], Array2::from_elem((1, 2), f32::NAN));
+        assert_eq!(
+            error(vec![ok(1), Mail::new(0, 1.0, nan)]),
+            "client 0: `values` holds NaN at position 0; every number must be finite"
+        );
+        let wide = Logits::new(vec![0], Array2::zeros((1, 3)));
+        assert_eq!(
+            error(vec![ok(1), Mail::new(2, 1.0, wide)]),
+            "client 2: `values` is [1, 3] here, [1, 2] in the first answer"
+        );
+    }
+
+    #[test]
+    fn answers_are_sorted_by_client() {
+        let inbox = Inbox::new([5, 1, 3].map(|id| Mail::new(id, 1.0, Nothing)).to_vec()).unwrap();
+        assert_eq!(inbox.iter().map(|m| m.from).collect::<Vec<_>>(), [1, 3, 5]);
+    }
+}

@@ -1,0 +1,50 @@
+//! The core of fl: what a part of a federated method is, what may cross between clients and server, and the door
+//! through which it crosses. Methods are plugins; data, threads and files belong to hosts.
+#![doc = include_str!("../README.md")]
+
+mod client;
+mod data;
+mod error;
+mod federation;
+mod inbox;
+mod kernels;
+pub mod message;
+pub mod metrics;
+mod part;
+pub mod privacy;
+mod question;
+mod roles;
+pub mod settings;
+mod stream;
+
+pub use client::*;
+pub use data::*;
+pub use error::*;
+pub use federation::*;
+pub use inbox::*;
+pub use part::*;
+pub use privacy::PrivacyEvent;
+pub use question::*;
+pub use roles::*;
+pub use stream::*;
+
+/// What the macros of this crate expand to; not for direct use.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::part::{about, boxed, check};
+    pub use inventory;
+    pub use serde_json::Value as Json;
+    pub use serde_yaml::Mapping;
+}
+
+/// Everything that a part's author needs.
+pub mod prelude {
+    pub use crate::message::{Ids, Logits, Message, Nothing, Params, Scalar};
+    pub use crate::{
+        Accountant, Aggregator, Answer, Ask, Asked, Claims, Client, Federation, Fold, Generator,
+        Inbox, Loss, Mail, Make, Needs, Pass, Pool, PrivacyEvent, PrivacyMechanism, Protocol,
+        Question, Result, Roster, Round, Samples, Selector, Slot, Stream, Target, Task, Trainer,
+        Training, choices, plugin, settings,
+    };
+    pub use anyhow::{Context, bail, ensure};
+}

@@ -1,0 +1,156 @@
+//! How good predictions are. Definitions and defaults: METHODS section 9, "Metrics defaults".
+
+use crate::{Examples, Result, TaskKind};
+use anyhow::ensure;
+use ndarray::{Array2, ArrayView2};
+
+/// Position of the largest value; the first on a tie.
+pub fn argmax<'a>(values: impl IntoIterator<Item = &'a f32>) -> usize {
+    let best = values
+        .into_iter()
+        .enumerate()
+        .fold((0, f32::NEG_INFINITY), |best, (i, v)| {
+            if *v > best.1 { (i, *v) } else { best }
+        });
+    best.0
+}
+
+/// Softmax of each row at temperature `tau`.
+pub fn softmax(scores: &Array2<f32>, tau: f32) -> Array2<f32> {
+    let mut p = scores.mapv(|v| v / tau);
+    for mut row in p.rows_mut() {
+        let top = row.fold(f32::NEG_INFINITY, |a, b| a.max(*b));
+        row.mapv_inplace(|v| (v - top).exp());
+        let sum = row.sum();
+        row.mapv_inplace(|v| v / sum);
+    }
+    p
+}
+
+/// Share of rows whose label is among the `k` highest scores (equal scores: the lower class first). NaN without rows.
+pub fn top_k(scores: ArrayView2<'_, f32>, labels: &[u32], k: usize) -> f64 {
+    let hit = scores
+        .rows()
+        .into_iter()
+        .zip(labels)
+        .filter(|(row, label)| {
+            let own = row[**label as usize];
+            let ahead = row
+                .iter()
+                .enumerate()
+                .filter(|(c, v)| **v > own || (**v == own && *c < **label as usize));
+            ahead.count() < k
+        });
+    hit.count() as f64 / labels.len() as f64
+}
+
+/// Share of rows whose highest score (the first on a tie) is that of their label. NaN without rows.
+pub fn accuracy(scores: ArrayView2<'_, f32>, labels: &[u32]) -> f64 {
+    top_k(scores, labels, 1)
+}
+
+/// Area under the ROC curve: the chance that a positive scores above a negative, ties counting half (Mann-Whitney).
+/// Labels are 1, 0, or -1 for unknown (left out). `None` without positives or without negatives.
+pub fn auc(
+    scores: impl IntoIterator<Item = f32>,
+    labels: impl IntoIterator<Item = i8>,
+) -> Option<f64> {
+    let mut known: Vec<(f32, bool)> = scores
+        .into_iter()
+        .zip(labels)
+        .filter(|(_, l)| *l >= 0)
+        .map(|(s, l)| (s, l == 1))
+        .collect();
+    known.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let positives = known.iter().filter(|(_, p)| *p).count();
+    let negatives = known.len() - positives;
+    if positives == 0 || negatives == 0 {
+        return None;
+    }
+    let (mut below, mut wins) = (0usize, 0.0);
+    for tied in known.chunk_by(|a, b| a.0 == b.0) {
+        let p = tied.iter().filter(|(_, p)| *p).count();
+        let n = tied.len() - p;
+        wins += p as f64 * (below as f64 + n as f64 / 2.0);
+        below += n;
+    }
+    Some(wins / (positives as f64 * negatives as f64))
+}
+
+/// AUC of each finding, and their mean over the findings that have one (`None` if none has).
+pub fn mauc(
+    scores: ArrayView2<'_, f32>,
+    labels: ArrayView2<'_, i8>,
+) -> (Vec<Option<f64>>, Option<f64>) {
+    let each: Vec<Option<f64>> = scores
+        .columns()
+        .into_iter()
+        .zip(labels.columns())
+        .map(|(s, l)| auc(s.iter().copied(), l.iter().copied()))
+        .collect();
+    let valid: Vec<f64> = each.iter().flatten().copied().collect();
+    let mean = (!valid.is_empty()).then(|| mean_std(&valid).0);
+    (each, mean)
+}
+
+/// Mean and population standard deviation (METHODS section 0; the papers do not say which). NaN of nothing.
+pub fn mean_std(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
+    (mean, variance.sqrt())
+}
+
+/// The number that a task's models are compared by: accuracy for classes, mean AUC for findings.
+///
+/// # Errors
+/// When scores and examples differ in number, or no finding has both positives and negatives.
+pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
+    ensure!(
+        scores.nrows() == examples.len() && !examples.is_empty(),
+        "{} predictions for {} examples",
+        scores.nrows(),
+        examples.len()
+    );
+    if let Some(classes) = examples.classes() {
+        return Ok(accuracy(scores, &classes));
+    }
+    let findings = examples.findings().unwrap_or_default();
+    mauc(scores, findings.view())
+        .1
+        .ok_or_else(|| anyhow::anyhow!("no finding has both positive and negative examples"))
+}
+
+/// Name of [`score`] for a task.
+pub fn score_name(kind: TaskKind) -> &'static str {
+    match kind {
+        TaskKind::Classes(_) => "accuracy",
+        TaskKind::Findings(_) => "mauc",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn the_first_of_equals_wins() {
+        assert_eq!(argmax(&[0.5, 0.5, 0.1]), 0);
+        assert_eq!(
+            accuracy(array![[0.5, 0.5], [0.5, 0.5]].view(), &[0, 1]),
+            0.5
+        );
+        assert_eq!(
+            top_k(array![[0.5, 0.5], [0.5, 0.5]].view(), &[0, 1], 2),
+            1.0
+        );
+    }
+
+    #[test]
+    fn auc_counts_ties_half_and_leaves_unknowns_out() {
+        assert_eq!(auc([0.5, 0.5, 0.5, 0.2, 0.9], [1, 0, 1, 0, 0]), Some(0.5));
+        assert_eq!(auc([0.1, 0.9, 0.5], [0, 1, -1]), Some(1.0));
+        assert_eq!(auc([0.1, 0.9], [1, -1]), None);
+    }
+}

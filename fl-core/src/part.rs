@@ -1,0 +1,450 @@
+//! Parts as specs see them: named, described, checked, built; and the slots of a protocol that they fill.
+
+use crate::message::Message;
+use crate::settings::{self, Field, Reader, Value};
+use crate::{
+    Accountant, Aggregator, ClientId, Generator, PrivacyMechanism, Protocol, Result, Samples,
+    Selector, Stream, Task, Trainer,
+};
+use anyhow::{Context, anyhow};
+use std::any::Any;
+use std::fmt::{Display, Formatter};
+use std::ops::RangeInclusive;
+
+/// What a part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// [`Aggregator`]
+    Aggregator,
+    /// [`Selector`]
+    Selector,
+    /// [`PrivacyMechanism`]
+    Privacy,
+    /// [`Generator`]
+    Generator,
+    /// [`Trainer`]
+    Trainer,
+    /// [`Accountant`]
+    Accountant,
+    /// [`Protocol`]
+    Protocol,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 7] = [
+        Self::Protocol,
+        Self::Aggregator,
+        Self::Selector,
+        Self::Privacy,
+        Self::Generator,
+        Self::Trainer,
+        Self::Accountant,
+    ];
+
+    /// As users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Aggregator => "aggregator",
+            Self::Selector => "selector",
+            Self::Privacy => "privacy mechanism",
+            Self::Generator => "generator",
+            Self::Trainer => "trainer",
+            Self::Accountant => "accountant",
+            Self::Protocol => "protocol",
+        }
+    }
+
+    /// `an aggregator`, `a selector`.
+    pub fn with_article(self) -> String {
+        format!(
+            "{} {}",
+            if self.name().starts_with('a') {
+                "an"
+            } else {
+                "a"
+            },
+            self.name()
+        )
+    }
+}
+
+impl Display for Role {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a part is made for.
+#[derive(Clone, Debug)]
+pub struct Make {
+    /// What models are to learn.
+    pub task: Task,
+    /// For initial weights and the like.
+    pub stream: Stream,
+}
+
+/// What `fl inspect` shows of a part.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// The doc comment of its settings.
+    pub doc: String,
+    /// Its settings.
+    pub fields: Vec<Field>,
+    /// JSON Schema of its settings.
+    pub schema: serde_json::Value,
+    /// What goes in and out: `params -> params`, `samples`, or nothing.
+    pub signature: String,
+}
+
+/// Makes a part from its settings: a boxed trait object of its role.
+pub type Build = dyn Fn(&Value, &Make) -> Result<Box<dyn Any + Send>> + Sync;
+
+/// A part that a spec can name. [`plugin!`](crate::plugin!) registers one.
+pub struct PartDecl {
+    /// What it is.
+    pub role: Role,
+    /// Its name in specs.
+    pub name: &'static str,
+    /// The crate or library that it comes from.
+    pub origin: &'static str,
+    /// What it says about itself.
+    pub about: &'static (dyn Fn() -> About + Sync),
+    /// Notes every mistake in its settings.
+    pub check: &'static (dyn Fn(&Value, &mut Reader) + Sync),
+    /// Makes it.
+    pub build: &'static Build,
+}
+
+inventory::collect!(&'static PartDecl);
+
+/// Every part that is linked into this program, by role and name.
+pub fn linked_parts() -> Vec<&'static PartDecl> {
+    let mut all: Vec<_> = inventory::iter::<&'static PartDecl>
+        .into_iter()
+        .copied()
+        .collect();
+    all.sort_by_key(|p| (p.role, p.name));
+    all
+}
+
+/// What a selector can choose from.
+pub trait Pool {
+    /// Its name in signatures.
+    const NAME: &'static str;
+}
+
+/// Clients and how many examples each has, ascending by client.
+pub type Roster = [(ClientId, usize)];
+
+impl Pool for Roster {
+    const NAME: &'static str = "clients";
+}
+
+impl Pool for Samples {
+    const NAME: &'static str = "samples";
+}
+
+/// A place in a protocol that a spec fills with a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Its key under `parts:`.
+    pub name: &'static str,
+    /// What must stand there.
+    pub role: Role,
+    /// What goes in and out of it; empty if the role says it all.
+    pub signature: String,
+    /// May it be left empty?
+    pub optional: bool,
+    /// What it is for.
+    pub about: &'static str,
+}
+
+impl Slot {
+    fn new(name: &'static str, role: Role, signature: String, about: &'static str) -> Self {
+        Self {
+            name,
+            role,
+            signature,
+            optional: false,
+            about,
+        }
+    }
+    /// For an aggregator of these messages.
+    pub fn aggregator<I: Message, O: Message>(name: &'static str, about: &'static str) -> Self {
+        Self::new(
+            name,
+            Role::Aggregator,
+            aggregator_signature::<I, O>(),
+            about,
+        )
+    }
+    /// For a selector of this pool.
+    pub fn selector<P: Pool + ?Sized>(name: &'static str, about: &'static str) -> Self {
+        Self::new(name, Role::Selector, P::NAME.into(), about)
+    }
+    /// For a privacy mechanism on this message.
+    pub fn privacy<M: Message>(name: &'static str, about: &'static str) -> Self {
+        Self::new(name, Role::Privacy, M::KIND.into(), about)
+    }
+    /// For a trainer.
+    pub fn trainer(name: &'static str, about: &'static str) -> Self {
+        Self::new(name, Role::Trainer, String::new(), about)
+    }
+    /// For an accountant.
+    pub fn accountant() -> Self {
+        Self::new(
+            "accountant",
+            Role::Accountant,
+            String::new(),
+            "Prices every release; a run without one states no guarantee.",
+        )
+        .optional()
+    }
+    /// May be left empty.
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+}
+
+/// `params -> params`
+pub fn aggregator_signature<I: Message, O: Message>() -> String {
+    format!("{} -> {}", I::KIND, O::KIND)
+}
+
+/// One part of a spec: what fills a slot, for all clients or for some.
+#[derive(Clone)]
+pub struct Filled {
+    /// The slot.
+    pub slot: String,
+    /// For these clients only.
+    pub clients: Option<Vec<RangeInclusive<ClientId>>>,
+    /// The part.
+    pub decl: &'static PartDecl,
+    /// Its settings, already checked.
+    pub settings: Value,
+}
+
+/// What fills the slots of a run.
+#[derive(Clone, Default)]
+pub struct Parts(Vec<Filled>);
+
+/// An aggregator of `I` to `O`.
+pub type BoxedAggregator<I, O> = Box<dyn Aggregator<In = I, Out = O>>;
+/// A selector of `P`.
+pub type BoxedSelector<P> = Box<dyn Selector<Pool = P>>;
+/// A privacy mechanism on `M`.
+pub type BoxedMechanism<M> = Box<dyn PrivacyMechanism<On = M>>;
+
+impl Parts {
+    /// From parts whose settings and signatures have been checked.
+    pub fn new(filled: Vec<Filled>) -> Self {
+        Self(filled)
+    }
+
+    /// Every part, in the order of the spec.
+    pub fn iter(&self) -> std::slice::Iter<'_, Filled> {
+        self.0.iter()
+    }
+
+    /// Is there anything in this slot?
+    pub fn has(&self, slot: &str) -> bool {
+        self.0.iter().any(|f| f.slot == slot)
+    }
+
+    fn find(&self, slot: &str, client: Option<ClientId>) -> Result<&Filled> {
+        let mut of_slot = self.0.iter().filter(|f| f.slot == slot);
+        let fits = |f: &&Filled| match (&f.clients, client) {
+            (Some(groups), Some(id)) => groups.iter().any(|g| g.contains(&id)),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        of_slot.find(fits).with_context(|| match client {
+            Some(id) => format!("parts.{slot} has nothing for client {id}"),
+            None => format!(
+                "parts.{slot} has nothing for the server; leave out `clients` in one of its parts"
+            ),
+        })
+    }
+
+    fn build<B: 'static>(&self, slot: &str, client: Option<ClientId>, make: &Make) -> Result<B> {
+        let filled = self.find(slot, client)?;
+        let what = || format!("parts.{slot} ({} `{}`)", filled.decl.role, filled.decl.name);
+        let part = (filled.decl.build)(&filled.settings, make).with_context(what)?;
+        let part = part.downcast::<B>().map_err(|_| {
+            anyhow!(
+                "does not fit this slot: it is {}",
+                (filled.decl.about)().signature
+            )
+        });
+        Ok(*part.with_context(what)?)
+    }
+
+    /// Makes the aggregator in `slot`.
+    ///
+    /// # Errors
+    /// When the slot is empty or its part cannot be made. The same holds for the other makers.
+    pub fn aggregator<I: Message, O: Message>(
+        &self,
+        slot: &str,
+        make: &Make,
+    ) -> Result<BoxedAggregator<I, O>> {
+        self.build(slot, None, make)
+    }
+
+    /// Makes the selector in `slot`, for the server or for a client.
+    ///
+    /// # Errors
+    /// As [`Parts::aggregator`].
+    pub fn selector<P: ?Sized + 'static>(
+        &self,
+        slot: &str,
+        client: Option<ClientId>,
+        make: &Make,
+    ) -> Result<BoxedSelector<P>> {
+        self.build(slot, client, make)
+    }
+
+    /// Makes the privacy mechanism in `slot`, for the server or for a client.
+    ///
+    /// # Errors
+    /// As [`Parts::aggregator`].
+    pub fn mechanism<M: Message>(
+        &self,
+        slot: &str,
+        client: Option<ClientId>,
+        make: &Make,
+    ) -> Result<BoxedMechanism<M>> {
+        self.build(slot, client, make)
+    }
+
+    /// Makes the trainer in `slot`, for the server or for a client.
+    ///
+    /// # Errors
+    /// As [`Parts::aggregator`].
+    pub fn trainer(
+        &self,
+        slot: &str,
+        client: Option<ClientId>,
+        make: &Make,
+    ) -> Result<Box<dyn Trainer>> {
+        self.build(slot, client, make)
+    }
+
+    /// Makes the generator in `slot`.
+    ///
+    /// # Errors
+    /// As [`Parts::aggregator`].
+    pub fn generator(&self, slot: &str, make: &Make) -> Result<Box<dyn Generator>> {
+        self.build(slot, None, make)
+    }
+
+    /// Makes the accountant, if there is one.
+    ///
+    /// # Errors
+    /// As [`Parts::aggregator`].
+    pub fn accountant(&self, make: &Make) -> Result<Option<Box<dyn Accountant>>> {
+        if self.has("accountant") {
+            self.build("accountant", None, make).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+}
+
+/// Makes a protocol from its declaration.
+///
+/// # Errors
+/// When `decl` is no protocol, or its settings are wrong.
+pub fn protocol(decl: &PartDecl, settings: &Value, make: &Make) -> Result<Box<dyn Protocol>> {
+    let part = (decl.build)(settings, make).with_context(|| format!("protocol `{}`", decl.name))?;
+    part.downcast::<Box<dyn Protocol>>()
+        .map(|p| *p)
+        .map_err(|_| {
+            anyhow!(
+                "`{}` is {}, not a protocol",
+                decl.name,
+                decl.role.with_article()
+            )
+        })
+}
+
+/// Used by [`plugin!`](crate::plugin!).
+#[doc(hidden)]
+pub fn about<S: settings::Settings>(signature: String) -> About {
+    About {
+        doc: S::doc(),
+        fields: S::fields(),
+        schema: S::schema(),
+        signature,
+    }
+}
+
+/// Used by [`plugin!`](crate::plugin!).
+#[doc(hidden)]
+pub fn check<S: settings::Settings>(value: &Value, reader: &mut Reader) {
+    S::read(value, reader);
+}
+
+/// Registers a part: `plugin!(aggregator "trimmed-mean" => TrimmedMean);`
+///
+/// The type is the settings and the part in one, or `Settings as Part` with `impl From<Settings> for Part`. Trainers and
+/// generators have `fn new(Settings, &Make) -> Result<Self>` instead.
+#[macro_export]
+macro_rules! plugin {
+    ($role:ident $name:literal => $t:ty) => { $crate::plugin!($role $name => $t as $t); };
+    (aggregator $name:literal => $s:ty as $t:ty) => {
+        $crate::plugin!(@ Aggregator, $name, $s,
+            $crate::aggregator_signature::<<$t as $crate::Aggregator>::In, <$t as $crate::Aggregator>::Out>(),
+            |s, _| Ok(Box::new(<$t>::from(s)) as $crate::BoxedAggregator<<$t as $crate::Aggregator>::In, <$t as $crate::Aggregator>::Out>));
+    };
+    (selector $name:literal => $s:ty as $t:ty) => {
+        $crate::plugin!(@ Selector, $name, $s,
+            <<$t as $crate::Selector>::Pool as $crate::Pool>::NAME.to_string(),
+            |s, _| Ok(Box::new(<$t>::from(s)) as $crate::BoxedSelector<<$t as $crate::Selector>::Pool>));
+    };
+    (privacy $name:literal => $s:ty as $t:ty) => {
+        $crate::plugin!(@ Privacy, $name, $s,
+            <<$t as $crate::PrivacyMechanism>::On as $crate::message::Message>::KIND.to_string(),
+            |s, _| Ok(Box::new(<$t>::from(s)) as $crate::BoxedMechanism<<$t as $crate::PrivacyMechanism>::On>));
+    };
+    (accountant $name:literal => $s:ty as $t:ty) => {
+        $crate::plugin!(@ Accountant, $name, $s, String::new(), |s, _| Ok(Box::new(<$t>::from(s)) as Box<dyn $crate::Accountant>));
+    };
+    (protocol $name:literal => $s:ty as $t:ty) => {
+        $crate::plugin!(@ Protocol, $name, $s, String::new(), |s, _| Ok(Box::new(<$t>::from(s)) as Box<dyn $crate::Protocol>));
+    };
+    (trainer $name:literal => $s:ty as $t:ty) => {
+        $crate::plugin!(@ Trainer, $name, $s, String::new(), |s, make| <$t>::new(s, make).map(|t| Box::new(t) as Box<dyn $crate::Trainer>));
+    };
+    (generator $name:literal => $s:ty as $t:ty) => {
+        $crate::plugin!(@ Generator, $name, $s, String::new(), |s, make| <$t>::new(s, make).map(|t| Box::new(t) as Box<dyn $crate::Generator>));
+    };
+    (@ $role:ident, $name:literal, $s:ty, $signature:expr, $make:expr) => {
+        const _: () = {
+            static DECL: $crate::PartDecl = $crate::PartDecl {
+                role: $crate::Role::$role,
+                name: $name,
+                origin: env!("CARGO_PKG_NAME"),
+                about: &|| $crate::__private::about::<$s>($signature),
+                check: &$crate::__private::check::<$s>,
+                build: &|value, make| {
+                    let settings: $s = $crate::settings::read_value(value)?;
+                    $crate::__private::boxed($make, settings, make)
+                },
+            };
+            $crate::__private::inventory::submit! { &DECL }
+        };
+    };
+}
+
+/// Used by [`plugin!`](crate::plugin!).
+#[doc(hidden)]
+pub fn boxed<S, P: Send + 'static>(
+    build: impl FnOnce(S, &Make) -> Result<P>,
+    settings: S,
+    make: &Make,
+) -> Result<Box<dyn Any + Send>> {
+    Ok(Box::new(build(settings, make)?))
+}

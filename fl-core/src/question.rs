@@ -1,0 +1,257 @@
+//! Typed, named questions: the only way in which the two sides of a protocol speak.
+
+use crate::message::{self, Bytes, Ids, Message};
+use crate::{Client, Needs, PrivacyEvent, Result, Stream};
+use anyhow::{Context, anyhow, bail};
+use serde::{Deserialize, Serialize};
+use std::any::Any;
+use std::marker::PhantomData;
+
+/// A question: its label, what is sent with it (`D`), and what comes back (`U`).
+///
+/// ```
+/// use fl_core::{Ask, message::{Ids, Logits}};
+/// const LOGITS: Ask<Ids, Logits> = Ask::new("logits of the public samples");
+/// ```
+#[derive(Debug)]
+pub struct Ask<D, U> {
+    label: &'static str,
+    types: PhantomData<fn(&D) -> U>,
+}
+
+impl<D: Message, U: Message> Ask<D, U> {
+    /// A question called `label`, which must be unique in its protocol.
+    pub const fn new(label: &'static str) -> Self {
+        Self {
+            label,
+            types: PhantomData,
+        }
+    }
+
+    /// Its name in the journal.
+    pub fn label(&self) -> &'static str {
+        self.label
+    }
+
+    /// A row of [`crate::Protocol::questions`].
+    pub fn asked(&self) -> Asked {
+        Asked {
+            label: self.label,
+            down: D::KIND,
+            up: U::KIND,
+            times: 1,
+            rows: 0,
+            model: "model",
+            releases: Vec::new(),
+        }
+    }
+}
+
+/// What is known of a question before anything runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its label.
+    pub label: &'static str,
+    /// Kind of the message to the clients.
+    pub down: &'static str,
+    /// Kind of the answer.
+    pub up: &'static str,
+    /// How many times it is asked.
+    pub times: usize,
+    /// How many samples it is about, at most; `usize::MAX` for all public ones.
+    pub rows: usize,
+    /// The slot of the model whose parameters travel, if parameters do.
+    pub model: &'static str,
+    /// The privacy slots that its answer, or what is made of it, is released through.
+    pub releases: Vec<&'static str>,
+}
+
+impl Asked {
+    /// Asked so many times.
+    pub fn times(mut self, times: usize) -> Self {
+        self.times = times;
+        self
+    }
+    /// About so many samples.
+    pub fn rows(mut self, rows: usize) -> Self {
+        self.rows = rows;
+        self
+    }
+    /// About all public samples.
+    pub fn all_public(self) -> Self {
+        self.rows(usize::MAX)
+    }
+    /// Parameters are those of the model in `slot`.
+    pub fn model(mut self, slot: &'static str) -> Self {
+        self.model = slot;
+        self
+    }
+    /// Released through the privacy mechanism in `slot`.
+    pub fn releases(mut self, slot: &'static str) -> Self {
+        self.releases.push(slot);
+        self
+    }
+}
+
+/// A message whose type is known only to the two sides of a protocol.
+pub trait AnyMessage: Any + Send + Sync {
+    /// Its kind.
+    fn kind(&self) -> &'static str;
+    /// For a downcast.
+    fn as_any(&self) -> &dyn Any;
+    /// For a downcast by value.
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send + Sync>;
+    /// Wire form.
+    fn encode(&self) -> Vec<u8>;
+    /// Bytes on the wire.
+    fn bytes(&self, asked: Option<&[u32]>) -> Bytes;
+    /// Digest of the content.
+    fn digest(&self) -> [u8; 32];
+}
+
+impl<M: Message> AnyMessage for M {
+    fn kind(&self) -> &'static str {
+        M::KIND
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send + Sync> {
+        self
+    }
+    fn encode(&self) -> Vec<u8> {
+        message::encode(self)
+    }
+    fn bytes(&self, asked: Option<&[u32]>) -> Bytes {
+        message::bytes(self, asked)
+    }
+    fn digest(&self) -> [u8; 32] {
+        message::digest(self)
+    }
+}
+
+/// A payload, here or from another process.
+#[derive(Clone, Copy)]
+pub enum Payload<'q> {
+    /// In this process.
+    Here(&'q dyn AnyMessage),
+    /// As it came over the wire.
+    Wire(&'q [u8]),
+}
+
+/// One question to one client, on its way to [`crate::Protocol::answer`].
+pub struct Question<'q> {
+    /// The question's label.
+    pub label: &'q str,
+    /// What is sent with it.
+    pub payload: Payload<'q>,
+    /// The client's randomness for this question: `root/step/client/label`.
+    pub stream: Stream,
+    /// What the envelope must say.
+    pub needs: Needs,
+    answer: Option<Result<Answer>>,
+}
+
+/// What an answer's envelope says besides the message.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// Number of examples at the sender, if asked for.
+    pub samples: Option<u64>,
+    /// Examples per class at the sender, if asked for.
+    pub class_counts: Option<Vec<u32>>,
+    /// What the client has spent on this answer.
+    pub spent: Vec<PrivacyEvent>,
+}
+
+impl Envelope {
+    /// Bytes on the wire: 4 for each number that was asked for.
+    pub fn bytes(&self) -> u64 {
+        4 * (self.samples.iter().count() + self.class_counts.iter().flatten().count()) as u64
+    }
+}
+
+/// An answer on its way back.
+pub struct Answer {
+    /// The message.
+    pub body: Box<dyn AnyMessage>,
+    /// What is said about the sender.
+    pub envelope: Envelope,
+}
+
+impl<'q> Question<'q> {
+    /// Used by hosts.
+    pub fn new(label: &'q str, payload: Payload<'q>, stream: Stream, needs: Needs) -> Self {
+        Self {
+            label,
+            payload,
+            stream,
+            needs,
+            answer: None,
+        }
+    }
+
+    /// The ids of the samples that the question is about, if it is about samples.
+    pub fn asked_ids(&self) -> Option<&'q [u32]> {
+        match self.payload {
+            Payload::Here(message) => message.as_any().downcast_ref::<Ids>().map(|ids| &ids.0[..]),
+            Payload::Wire(_) => None,
+        }
+    }
+
+    /// Answers `ask` with `f`, if that is what was asked.
+    pub fn on<D: Message, U: Message>(
+        mut self,
+        ask: &Ask<D, U>,
+        me: &mut Client,
+        f: impl FnOnce(&mut Client, &D) -> Result<U>,
+    ) -> Self {
+        if self.label == ask.label && self.answer.is_none() {
+            self.answer = Some(self.answer_with(ask, me, f));
+        }
+        self
+    }
+
+    fn answer_with<D: Message, U: Message>(
+        &self,
+        ask: &Ask<D, U>,
+        me: &mut Client,
+        f: impl FnOnce(&mut Client, &D) -> Result<U>,
+    ) -> Result<Answer> {
+        me.begin(self.stream.clone());
+        let body = match self.payload {
+            Payload::Here(message) => {
+                let sent = message.as_any().downcast_ref::<D>();
+                f(
+                    me,
+                    sent.with_context(|| {
+                        format!(
+                            "`{}` comes with {}, not with {}",
+                            ask.label,
+                            D::KIND,
+                            message.kind()
+                        )
+                    })?,
+                )?
+            }
+            Payload::Wire(bytes) => f(me, &message::decode(bytes)?)?,
+        };
+        Ok(Answer {
+            body: Box::new(body),
+            envelope: me.envelope(self.needs),
+        })
+    }
+
+    /// The answer of whichever [`Question::on`] fitted.
+    ///
+    /// # Errors
+    /// When none did, or the answer failed.
+    pub fn end(self) -> Result<Answer> {
+        match self.answer {
+            Some(answer) => answer,
+            None => bail!(anyhow!(
+                "this protocol's clients have no answer to `{}`",
+                self.label
+            )),
+        }
+    }
+}
