@@ -343,15 +343,13 @@ impl Client {
         self.stash.insert(name.into(), message::encode(m));
     }
 
-    /// What [`Client::keep`] kept, if anything.
+    /// Takes back what [`Client::keep`] kept, if anything.
     ///
     /// # Errors
     /// When it is of another kind.
-    pub fn kept<M: Message>(&self, name: &str) -> Result<Option<M>> {
-        self.stash
-            .get(name)
-            .map(|bytes| message::decode(bytes))
-            .transpose()
+    pub fn take<M: Message>(&mut self, name: &str) -> Result<Option<M>> {
+        let kept = self.stash.remove(name);
+        kept.map(|bytes| message::decode(&bytes)).transpose()
     }
 
     /// How good a model is on these examples ([`metrics::score`]). Measured by a host, never sent.

@@ -2,7 +2,7 @@
 
 use crate::{Problem, Result};
 use anyhow::ensure;
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView2, Axis};
 use std::sync::Arc;
 
 /// The inputs of a data set in their compact form; a batch becomes `f32` when it is drawn.
@@ -326,6 +326,17 @@ impl Examples {
         }
     }
 
+    /// These rows and then those of `other`.
+    ///
+    /// # Errors
+    /// When the two are not views of one set.
+    pub fn join(&self, other: &Self) -> Result<Self> {
+        let same = Arc::ptr_eq(&self.samples.inputs, &other.samples.inputs) && Arc::ptr_eq(&self.labels, &other.labels);
+        ensure!(same, Problem::Shape("only examples of one set can be joined; take the public data from the clients' own set".into()));
+        let ids = self.samples.ids.iter().chain(other.samples.ids.iter()).copied().collect();
+        Ok(Self { samples: Samples { inputs: self.samples.inputs.clone(), ids }, labels: self.labels.clone() })
+    }
+
     /// The labels of the whole set; a row's label stands at its id.
     pub fn labels(&self) -> &Arc<Labels> {
         &self.labels
@@ -351,7 +362,7 @@ impl Examples {
             Labels::Classes { .. } => None,
             Labels::Multi(of) => {
                 let ids: Vec<usize> = self.samples.ids().iter().map(|id| *id as usize).collect();
-                Some(of.select(ndarray::Axis(0), &ids))
+                Some(of.select(Axis(0), &ids))
             }
         }
     }
@@ -411,5 +422,40 @@ impl Target<'_> {
     /// Are there none?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The entries at these positions.
+    pub fn pick(&self, at: &[usize]) -> OwnedTarget {
+        match self {
+            Self::Classes(of) => OwnedTarget::Classes(at.iter().map(|i| of[*i]).collect()),
+            Self::Findings(of) => OwnedTarget::Findings(of.select(Axis(0), at)),
+            Self::Soft(of) => OwnedTarget::Soft(of.select(Axis(0), at)),
+            Self::Scores(of) => OwnedTarget::Scores(of.select(Axis(0), at)),
+        }
+    }
+}
+
+/// A [`Target`] of its own: that of a mini-batch.
+#[derive(Clone, Debug)]
+pub enum OwnedTarget {
+    /// See [`Target::Classes`].
+    Classes(Vec<u32>),
+    /// See [`Target::Findings`].
+    Findings(Array2<i8>),
+    /// See [`Target::Soft`].
+    Soft(Array2<f32>),
+    /// See [`Target::Scores`].
+    Scores(Array2<f32>),
+}
+
+impl OwnedTarget {
+    /// Borrowed.
+    pub fn view(&self) -> Target<'_> {
+        match self {
+            Self::Classes(of) => Target::Classes(of),
+            Self::Findings(of) => Target::Findings(of.view()),
+            Self::Soft(of) => Target::Soft(of.view()),
+            Self::Scores(of) => Target::Scores(of.view()),
+        }
     }
 }

@@ -4,6 +4,7 @@
 use crate::message::{self, Bytes, Ids, Message};
 use crate::privacy::{Composition, Guarantee, Ledger};
 use crate::{
+    Pass, Samples, Target, fit_examples,
     Accountant, Answer, Ask, BoxedAggregator, ClientId, Examples, Fold, Inbox, Mail, Make, Needs,
     Parametric, Parts, Payload, PrivacyEvent, Problem, Public, Question, Result, Roster,
     SharedExecutor, Stream, Task, Trainer, metrics, parametric,
@@ -334,6 +335,11 @@ impl<'h> Federation<'h> {
 
     // ---- what there is
 
+    /// Is there anything in this slot?
+    pub fn has(&self, slot: &str) -> bool {
+        self.parts.has(slot)
+    }
+
     /// Every client that has examples, ascending.
     pub fn everyone(&self) -> Vec<ClientId> {
         self.host.roster().iter().map(|(id, _)| *id).collect()
@@ -413,6 +419,22 @@ impl<'h> Federation<'h> {
     /// When it has none.
     pub fn parametric(&mut self, slot: &str) -> Result<&mut dyn Parametric> {
         parametric(self.model(slot)?, slot)
+    }
+
+    /// Trains the server's model in `slot` on these samples.
+    ///
+    /// # Errors
+    /// When training fails, see [`Trainer::fit`].
+    pub fn fit(&mut self, slot: &str, stream: &Stream, x: &Samples, target: Target<'_>, pass: &Pass<'_>) -> Result<()> {
+        self.model(slot)?.fit(x, target, pass, &stream.child(slot, 0)).map(|_| ())
+    }
+
+    /// Trains the server's model in `slot` on labelled examples.
+    ///
+    /// # Errors
+    /// As [`Federation::fit`].
+    pub fn fit_examples(&mut self, slot: &str, stream: &Stream, examples: &Examples, pass: &Pass<'_>) -> Result<()> {
+        fit_examples(self.model(slot)?, examples, pass, &stream.child(slot, 0)).map(|_| ())
     }
 
     // ---- steps

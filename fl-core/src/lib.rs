@@ -2,12 +2,14 @@
 //! through which it crosses. Methods are plugins; data, threads and files belong to hosts.
 #![doc = include_str!("../README.md")]
 
+pub mod augment;
 mod client;
 mod data;
 mod error;
 mod federation;
 mod inbox;
 mod kernels;
+pub mod loss;
 pub mod message;
 pub mod metrics;
 mod part;

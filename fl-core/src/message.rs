@@ -302,7 +302,8 @@ pub fn digest<M: Message>(message: &M) -> [u8; 32] {
 pub struct Bytes {
     /// The numbers themselves.
     pub values: u64,
-    /// Row ids: nothing when they are the ids asked about, a bit mask for a part of these, else 4 bytes each.
+    /// Row ids: nothing when they are the ids asked about or simply `0, 1, 2, ...`, a bit mask for a part of the ids asked
+    /// about, else 4 bytes each.
     pub keys: u64,
 }
 
@@ -327,7 +328,8 @@ pub fn bytes<M: Message>(message: &M, asked: Option<&[u32]>) -> Bytes {
         match (&*name, &view) {
             ("rows", View::U32(rows)) => {
                 count.keys += match asked {
-                    Some(asked) if asked.len() == rows.len() && asked.iter().eq(rows.iter()) => 0,
+                    Some(asked) if asked.iter().eq(rows.iter()) => 0,
+                    None if rows.iter().copied().eq(0..rows.len() as u32) => 0,
                     Some(asked) if rows.len() <= asked.len() => asked.len().div_ceil(8) as u64,
                     _ => 4 * rows.len() as u64,
                 }
@@ -648,6 +650,11 @@ impl Logits {
         ]);
     }
 
+    /// Sends floats again; values stay as they are.
+    pub fn unpack(&mut self) {
+        self.packed = None;
+    }
+
     /// The grid that the values are packed on, if they are.
     pub fn grid(&self) -> Option<Grid> {
         self.packed.map(|[step, levels, lowest, _]| Grid {
@@ -804,6 +811,8 @@ mod tests {
             Bytes { values, keys: 3 }
         );
         assert_eq!(bytes(&logits(), None), Bytes { values, keys: 12 });
+        let all = Logits::new(vec![0, 1, 2], logits().values);
+        assert_eq!(bytes(&all, None), Bytes { values, keys: 0 });
     }
 
     #[test]

@@ -110,8 +110,8 @@ pub struct PartDecl {
     pub origin: &'static str,
     /// What it says about itself.
     pub about: &'static (dyn Fn() -> About + Sync),
-    /// Notes every mistake in its settings.
-    pub check: &'static (dyn Fn(&Value, &mut Reader) + Sync),
+    /// Notes every mistake in its settings; without any, gives them with every default filled in.
+    pub check: &'static (dyn Fn(&Value, &mut Reader) -> Option<Value> + Sync),
     /// Makes it.
     pub build: &'static Build,
 }
@@ -383,8 +383,8 @@ pub fn about<S: settings::Settings>(signature: String) -> About {
 
 /// Used by [`plugin!`](crate::plugin!).
 #[doc(hidden)]
-pub fn check<S: settings::Settings>(value: &Value, reader: &mut Reader) {
-    S::read(value, reader);
+pub fn check<S: settings::Settings>(value: &Value, reader: &mut Reader) -> Option<Value> {
+    S::read(value, reader).map(|read| read.write())
 }
 
 /// Registers a part: `plugin!(aggregator "trimmed-mean" => TrimmedMean);`

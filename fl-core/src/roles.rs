@@ -262,6 +262,31 @@ impl Pass<'_> {
             clip: None,
         }
     }
+
+    /// The mini-batches of this pass over `n` samples, as positions: every epoch in an order of its own, drawn from
+    /// `stream`; the last batch of an epoch may be smaller.
+    pub fn batches(&self, n: usize, stream: &Stream) -> impl Iterator<Item = Vec<usize>> + use<> {
+        let (stream, batch) = (stream.child("order", 0), self.batch.max(1));
+        let (epochs, steps) = match self.length {
+            Length::Epochs(epochs) => (epochs, usize::MAX),
+            Length::Steps(steps) => (usize::MAX, steps),
+        };
+        let epochs = if n == 0 { 0 } else { epochs };
+        let of_epoch = move |e| {
+            let order = stream.child("epoch", e as u64).draws().permutation(n);
+            order.chunks(batch).map(<[usize]>::to_vec).collect::<Vec<_>>()
+        };
+        (0..epochs).flat_map(of_epoch).take(steps)
+    }
+
+    /// How many mini-batches [`Pass::batches`] gives.
+    pub fn steps(&self, n: usize) -> usize {
+        match self.length {
+            Length::Steps(steps) if n > 0 => steps,
+            Length::Steps(_) => 0,
+            Length::Epochs(epochs) => epochs * n.div_ceil(self.batch.max(1)),
+        }
+    }
 }
 
 /// What a pass did.

@@ -67,6 +67,8 @@ pub struct Mistake {
     pub path: Vec<Step>,
     /// What was found and what would be right.
     pub text: String,
+    /// Is it the last key of the path that is wrong, and not what stands under it?
+    pub on_key: bool,
 }
 
 impl Display for Mistake {
@@ -100,6 +102,7 @@ impl Reader {
         self.mistakes.push(Mistake {
             path: self.path.clone(),
             text: text.into(),
+            on_key: false,
         });
         None
     }
@@ -155,7 +158,10 @@ impl Reader {
                 None => format!("; known: {}", known.join(", ")),
             };
             self.below(Step::Key(key.clone()), |r| {
-                r.wrong::<()>(format!("no such setting{hint}"))
+                r.wrong::<()>(format!("no such setting{hint}"));
+                if let Some(mistake) = r.mistakes.last_mut() {
+                    mistake.on_key = true;
+                }
             });
         }
     }
@@ -220,7 +226,11 @@ pub fn show(value: &Value) -> String {
 
 /// The known name nearest to `name`, if one is near enough to be meant.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let far = (name.chars().count() / 3).max(2);
+    let length = name.chars().count();
+    if length > 64 {
+        return None; // no name is that long, and comparing takes time and memory
+    }
+    let far = (length / 3).max(2);
     let close = known
         .into_iter()
         .map(|k| (strsim::damerau_levenshtein(name, k), k));
@@ -466,7 +476,14 @@ impl<T: Setting> Setting for Option<T> {
         self.as_ref().map_or(Value::Null, T::write)
     }
     fn schema() -> serde_json::Value {
-        T::schema()
+        let mut schema = T::schema();
+        match schema["type"].as_str().map(str::to_string) {
+            Some(kind) => {
+                schema["type"] = json!([kind, "null"]);
+                schema
+            }
+            None => json!({ "anyOf": [schema, { "type": "null" }] }),
+        }
     }
     fn kind() -> String {
         T::kind()
@@ -860,6 +877,6 @@ mod tests {
 
     #[test]
     fn the_schema_says_what_the_reader_checks() {
-        insta::assert_snapshot!(Inner::schema(), @r#"{"additionalProperties":false,"description":"Inner.","properties":{"rate":{"description":"A rate.","exclusiveMaximum":1.0,"exclusiveMinimum":0.0,"type":"number"},"steps":{"default":5,"description":"Steps.","maximum":10,"minimum":1,"type":"integer"}},"type":"object"}"#);
+        insta::assert_snapshot!(Inner::schema(), @r#"{"additionalProperties":false,"description":"Inner.","properties":{"rate":{"description":"A rate.","exclusiveMaximum":1.0,"exclusiveMinimum":0.0,"type":["number","null"]},"steps":{"default":5,"description":"Steps.","maximum":10,"minimum":1,"type":"integer"}},"type":"object"}"#);
     }
 }

@@ -1,0 +1,203 @@
+//! The conversation: train to the end, predict the public samples once, distil at the server.
+use fl_core::augment::{Augment, Augmenter};
+use fl_core::message::{Named, Parcel, View};
+use fl_core::prelude::*;
+use fl_core::Length;
+use ndarray::{Array1, Array2};
+use serde::{Deserialize, Serialize};
+
+choices! {
+    /// What the student minimises; see METHODS section 1.
+    pub enum StudentLoss {
+        /// Mean absolute error of the scores (the published code).
+        Mae = "mae",
+        /// Mean squared error of the scores.
+        Mse = "mse",
+        /// Mean Euclidean distance of the scores.
+        Norm = "norm",
+        /// Kullback-Leibler divergence at this temperature, times its square.
+        Kl(f64) = "kl",
+    }
+}
+
+impl StudentLoss {
+    fn loss(&self) -> Loss {
+        match self {
+            Self::Mae => Loss::Mae,
+            Self::Mse => Loss::Mse,
+            Self::Norm => Loss::Norm,
+            Self::Kl(tau) => Loss::Kl { tau: *tau as f32 },
+        }
+    }
+}
+
+choices! {
+    /// How scores travel.
+    pub enum Wire {
+        /// As the bits of their quantisation level, if there is a quantiser.
+        Packed = "packed",
+        /// As 4-byte floats.
+        F32 = "f32",
+    }
+}
+
+settings! {
+    /// Clients train to the end and predict the public samples once; the server distils the ensemble into a student (FedKD).
+    pub struct OneShotDistill {
+        /// A client's training. FedKD: 500 epochs, batch 16.
+        local: Training = Training::epochs(500, 16);
+        /// The student's training on the public samples. FedKD on CIFAR-10: 200 epochs, batch 512.
+        student: Training = Training::epochs(200, 512);
+        /// What the student minimises.
+        loss: StudentLoss = StudentLoss::Mae;
+        /// How scores travel.
+        wire: Wire = Wire::Packed;
+        /// Clients also train on the public data, whose labels they then must have (the labelled-public variant of Table 4).
+        public_labels: bool = false;
+        /// How many times the public samples are predicted, each time augmented in another way (Table 2: 50).
+        passes: usize = 1, in 1..=10_000;
+        /// Evaluate the clients' own models too.
+        evaluate_clients: bool = true;
+    }
+}
+
+/// Which view of the public samples is to be predicted, and what all clients agreed on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Look {
+    /// The largest absolute score of all clients; empty before they have agreed, or without a quantiser.
+    z_max: Array1<f32>,
+    /// The key of the augmentation's stream, as eight words; empty for the samples as they are.
+    stream: Array1<u32>,
+}
+
+impl Message for Look {
+    const KIND: &'static str = "look";
+    fn tensors(&self) -> Named<'_> {
+        vec![("z_max".into(), View::F32(self.z_max.view().into_dyn())), ("stream".into(), View::U32(self.stream.view().into_dyn()))]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        Ok(Self { z_max: parcel.f32("z_max")?.into_dimensionality()?, stream: parcel.u32("stream")?.into_dimensionality()? })
+    }
+}
+
+impl Look {
+    /// The samples as they are, or, if there are several passes, augmented in this round's way.
+    fn new(passes: usize, round: &Round) -> Self {
+        let key = round.stream.child("augment", 0).key();
+        let words = key.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w));
+        Self { z_max: Array1::zeros(0), stream: words.filter(|_| passes > 1).collect() }
+    }
+
+    fn samples(&self, public: &Samples) -> Result<Samples> {
+        if self.stream.is_empty() {
+            return Ok(public.clone());
+        }
+        let bytes: Vec<u8> = self.stream.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let stream = Stream::from_key(bytes.try_into().ok().context("a stream's key has eight words")?);
+        let (shape, mut values, black) = (public.shape(), public.values(), Augmenter::black(public.inputs()));
+        let augmenter = Augmenter::new(vec![Augment::Crop(4), Augment::Flip], &shape)?;
+        let mut draws = stream.draws();
+        for mut row in values.rows_mut() {
+            augmenter.apply(row.as_slice_mut().context("rows are contiguous")?, &black, &mut draws);
+        }
+        Samples::fresh(values, shape)
+    }
+}
+
+const TRAIN: Ask<Nothing, Nothing> = Ask::new("training");
+const PEAK: Ask<Look, Scalar> = Ask::new("largest score of the public samples");
+const LOGITS: Ask<Look, Logits> = Ask::new("scores of the public samples");
+
+impl OneShotDistill {
+    fn predict(&self, me: &mut Client, look: &Look) -> Result<Logits> {
+        let x = look.samples(me.public()?.samples())?;
+        let scores: Array2<f32> = me.model("teacher")?.predict(&x)?;
+        Ok(Logits::new((0..x.len() as u32).collect(), scores))
+    }
+
+    /// The student's training: on the samples as they are, or epoch by epoch on the next of the augmented views.
+    fn distil(&self, fed: &mut Federation<'_>, round: &Round, targets: &[(Look, Logits)]) -> Result<()> {
+        let (public, pass) = (fed.public()?, self.student.pass(self.loss.loss()));
+        if let [(look, target)] = targets {
+            return fed.fit("student", &round.stream, &look.samples(public.samples())?, Target::Scores(target.values.view()), &pass);
+        }
+        for epoch in 0..self.student.epochs.context("several passes need `student.epochs`")? {
+            let (look, target) = &targets[epoch % targets.len()];
+            let (x, stream) = (look.samples(public.samples())?, round.stream.child("epoch", epoch as u64));
+            fed.fit("student", &stream, &x, Target::Scores(target.values.view()), &Pass { length: Length::Epochs(1), ..pass.clone() })?;
+        }
+        Ok(())
+    }
+}
+
+impl Protocol for OneShotDistill {
+    fn slots(&self) -> Vec<Slot> {
+        vec![
+            Slot::trainer("teacher", "A client's own model; each may have another."),
+            Slot::trainer("student", "The server's model."),
+            Slot::aggregator::<Logits, Logits>("ensemble", "Combines the clients' scores."),
+            Slot::privacy::<Logits>("quantiser", "Bounds a client's scores before they leave it.").optional(),
+            Slot::privacy::<Logits>("privacy", "Noise on the ensemble's scores, drawn once at the server.").optional(),
+            Slot::accountant(),
+        ]
+    }
+
+    fn questions(&self) -> Vec<Asked> {
+        let peak = PEAK.asked().times(self.passes).releases("quantiser");
+        vec![TRAIN.asked(), peak, LOGITS.asked().times(self.passes).all_public().releases("quantiser").releases("privacy")]
+    }
+
+    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+        let (all, mut targets) = (fed.everyone(), Vec::<(Look, Logits)>::new());
+        fed.once("teachers", &mut targets, |fed, _, round| {
+            fed.ask(round, &TRAIN, &all, |_| &Nothing)?;
+            if self.evaluate_clients { fed.evaluate_clients(round, "teacher") } else { Ok(()) }
+        })?;
+        fed.rounds(self.passes, &mut targets, |fed, targets, round| {
+            let mut look = Look::new(self.passes, round);
+            if fed.has("quantiser") {
+                let peaks = fed.ask(round, &PEAK, &all, |_| &look)?;
+                look.z_max = Array1::from_elem(1, peaks.iter().map(|m| m.body.value()).fold(0.0, f32::max));
+            }
+            let mut ensemble: Logits = fed.gather("ensemble", round, &LOGITS, &all, |_| &look)?;
+            fed.release("privacy", round, &mut ensemble, all.len())?;
+            targets.push((look, ensemble));
+            Ok(())
+        })?;
+        fed.once("student", &mut targets, |fed, targets, round| {
+            self.distil(fed, round, targets)?;
+            fed.evaluate(round, "student")
+        })?;
+        fed.keep_model("student")
+    }
+
+    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+        question
+            .on(&TRAIN, me, |me, _| {
+                let mut examples = me.own().clone();
+                if self.public_labels {
+                    examples = examples.join(me.public()?.examples()?)?;
+                }
+                me.fit_examples("teacher", &examples, &self.local.pass(Loss::CrossEntropy))?;
+                Ok(Nothing)
+            })
+            .on(&PEAK, me, |me, look| {
+                let scores = self.predict(me, look)?;
+                me.keep("scores", &scores);
+                Ok(Scalar::new(me.reach("quantiser", &scores)?.unwrap_or(0.0)))
+            })
+            .on(&LOGITS, me, |me, look| {
+                let mut scores = match me.take("scores")? {
+                    Some(scores) => scores,
+                    None => self.predict(me, look)?,
+                };
+                me.bound("quantiser", &mut scores, look.z_max.first().copied())?;
+                if self.wire == Wire::F32 {
+                    scores.unpack();
+                }
+                Ok(scores)
+            })
+            .end()
+    }
+}
+plugin!(protocol "one-shot-distill" => OneShotDistill);

@@ -1,0 +1,92 @@
+//! Means of parameters.
+use fl_core::prelude::*;
+use fl_core::{MeanOfParams, choices};
+
+choices! {
+    /// How much a client counts.
+    pub enum Weigh {
+        /// By its number of examples (McMahan et al. 2017).
+        Samples = "samples",
+        /// Every client alike.
+        Uniform = "uniform",
+    }
+}
+
+settings! {
+    /// Mean of the clients' parameters, weighted by their numbers of examples (FedAvg; McMahan et al. 2017).
+    pub struct Mean {
+        /// How much a client counts.
+        weigh: Weigh = Weigh::Samples;
+    }
+}
+
+impl Aggregator for Mean {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let weights: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
+        Ok(inbox.weighted_mean(&weights, &*round.exec))
+    }
+    fn fold(&self) -> Option<Box<dyn Fold<Params, Params>>> {
+        Some(Box::<MeanOfParams>::default())
+    }
+    fn needs(&self) -> Needs {
+        Needs { samples: self.weigh == Weigh::Samples, ..Needs::default() }
+    }
+    fn claims(&self) -> Claims {
+        Claims { order_free: true, weight_scale_free: true, within_hull: true, ..Claims::default() }
+    }
+}
+plugin!(aggregator "mean" => Mean);
+
+settings! {
+    /// Coordinate-wise median (Yin et al., ICML 2018): robust to fewer than half of the clients being bad.
+    pub struct Median {}
+}
+
+impl Aggregator for Median {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        Ok(inbox.per_coordinate(|values| {
+            values.sort_by(f32::total_cmp);
+            let mid = values.len() / 2;
+            match values.len() % 2 {
+                1 => values[mid],
+                _ => ((f64::from(values[mid - 1]) + f64::from(values[mid])) / 2.0) as f32,
+            }
+        }))
+    }
+    fn claims(&self) -> Claims {
+        Claims { order_free: true, weight_free: true, weight_scale_free: true, within_hull: true }
+    }
+}
+plugin!(aggregator "median" => Median);
+
+settings! {
+    /// Coordinate-wise trimmed mean (Yin et al., ICML 2018): robust to a minority of bad clients.
+    pub struct TrimmedMean {
+        /// Share of clients dropped at each end.
+        trim: f64 = 0.1, in 0.0..0.5;
+    }
+}
+
+impl Aggregator for TrimmedMean {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let drop = (self.trim * inbox.len() as f64) as usize;
+        Ok(inbox.per_coordinate(|values| {
+            values.sort_by(f32::total_cmp);
+            let kept = &values[drop..values.len() - drop];
+            (kept.iter().map(|v| f64::from(*v)).sum::<f64>() / kept.len() as f64) as f32
+        }))
+    }
+    fn claims(&self) -> Claims {
+        Claims { order_free: true, weight_free: true, weight_scale_free: true, within_hull: true }
+    }
+}
+plugin!(aggregator "trimmed-mean" => TrimmedMean);

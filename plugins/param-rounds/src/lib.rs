@@ -1,0 +1,74 @@
+//! Rounds of parameter averaging: FedAvg (McMahan et al. 2017) and, with `mu`, FedProx (Li et al. 2020).
+use fl_core::prelude::*;
+use fl_core::settings::above_to;
+
+settings! {
+    /// Clients train from the server's parameters, the server combines theirs, and again (FedAvg; FedProx with `mu`).
+    pub struct ParamRounds {
+        /// Rounds.
+        rounds: usize = 50, in 1..=1_000_000;
+        /// A client's training in one round. FedKT's comparison uses 10 epochs, batch 32.
+        local: Training = Training::epochs(10, 32);
+        /// FedProx: adds `mu / 2 * |w - w_server|^2` to the local loss; 0 is FedAvg. FedKT's comparison uses 0.1.
+        mu: f64 = 0.0, in 0.0..=1e6;
+        /// Start every round's training with a fresh optimiser.
+        fresh: bool = true;
+    }
+}
+
+const TRAIN: Ask<Params, Params> = Ask::new("parameters after local training");
+
+impl Protocol for ParamRounds {
+    fn slots(&self) -> Vec<Slot> {
+        vec![
+            Slot::trainer("model", "The model that everybody trains; it needs parameters."),
+            Slot::aggregator::<Params, Params>("aggregator", "Combines the clients' parameters."),
+            Slot::selector::<Roster>("cohort", "Picks the clients of a round; everyone if empty.").optional(),
+        ]
+    }
+
+    fn questions(&self) -> Vec<Asked> {
+        vec![TRAIN.asked().times(self.rounds)]
+    }
+
+    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+        let mut global = fed.parametric("model")?.params();
+        fed.rounds(self.rounds, &mut global, |fed, global, round| {
+            let cohort = fed.cohort("cohort", round)?;
+            *global = fed.gather("aggregator", round, &TRAIN, &cohort, |_| &*global)?;
+            fed.parametric("model")?.set_params(global)?;
+            fed.evaluate(round, "model")
+        })?;
+        fed.keep_model("model")
+    }
+
+    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+        question
+            .on(&TRAIN, me, |me, global| {
+                me.parametric("model")?.set_params(global)?;
+                let pull = (self.mu > 0.0).then_some((self.mu as f32, global));
+                me.fit_own("model", &Pass { fresh: self.fresh, pull, ..self.local.pass(Loss::CrossEntropy) })?;
+                Ok(me.parametric("model")?.params())
+            })
+            .end()
+    }
+}
+plugin!(protocol "param-rounds" => ParamRounds);
+
+settings! {
+    /// A uniformly random share of the clients, at least one.
+    pub struct Uniform {
+        /// Share of the clients that take part in a round.
+        share: f64 = 1.0, in above_to(0.0, 1.0);
+    }
+}
+
+impl Selector for Uniform {
+    type Pool = Roster;
+
+    fn select(&mut self, pool: &Roster, stream: &Stream) -> Result<Vec<usize>> {
+        let wanted = ((self.share * pool.len() as f64).round() as usize).max(1);
+        Ok(stream.draws().choose(pool.len(), wanted))
+    }
+}
+plugin!(selector "uniform" => Uniform);

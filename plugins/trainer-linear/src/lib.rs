@@ -1,0 +1,135 @@
+//! Softmax regression for classes, logistic regression for findings.
+use fl_core::message::Params;
+use fl_core::prelude::*;
+use fl_core::settings::above;
+use fl_core::{Differentiable, Fitted, Parametric, Problem, loss};
+use ndarray::{Array1, Array2, ArrayView2, Axis};
+use std::collections::BTreeMap;
+
+settings! {
+    /// Linear scores of the input, trained by plain stochastic gradient descent; starts at 0.
+    pub struct Linear {
+        /// Learning rate.
+        lr: f64 = 0.1, in above(0.0);
+        /// Weight decay: adds `l2 * w` to the gradient.
+        l2: f64 = 0.0, in 0.0..;
+    }
+}
+
+/// [`Linear`] at work.
+pub struct LinearModel {
+    settings: Linear,
+    task: Task,
+    /// `width x outputs`.
+    weight: Array2<f32>,
+    bias: Array1<f32>,
+}
+
+impl LinearModel {
+    fn new(settings: Linear, make: &Make) -> Result<Self> {
+        let (width, outputs) = (make.task.width(), make.task.kind.outputs());
+        Ok(Self { settings, task: make.task.clone(), weight: Array2::zeros((width, outputs)), bias: Array1::zeros(outputs) })
+    }
+
+    fn check(&self, x: &Samples) -> Result<()> {
+        ensure!(x.width() == self.task.width(), Problem::Shape(format!("samples of {} values for a model of {}", x.width(), self.task.width())));
+        Ok(())
+    }
+
+    fn step(&mut self, x: &Samples, target: Target<'_>, pass: &Pass<'_>) -> Result<f64> {
+        let x = x.values();
+        let (value, slope) = loss::of_batch(pass.loss, target, (x.dot(&self.weight) + &self.bias).view())?;
+        let mut weight = x.t().dot(&slope) + &self.weight * self.settings.l2 as f32;
+        let mut bias = slope.sum_axis(Axis(0));
+        if let Some((mu, anchor)) = pass.pull {
+            self.add(anchor, mu, -mu, &mut weight, &mut bias)?;
+        }
+        if let Some(drift) = pass.drift {
+            self.add(drift, 0.0, 1.0, &mut weight, &mut bias)?;
+        }
+        if let Some(clip) = pass.clip {
+            let norm = (weight.iter().chain(&bias).map(|g| g * g).sum::<f32>()).sqrt();
+            if norm > clip {
+                weight *= clip / norm;
+                bias *= clip / norm;
+            }
+        }
+        self.weight.scaled_add(-self.settings.lr as f32, &weight);
+        self.bias.scaled_add(-self.settings.lr as f32, &bias);
+        Ok(value)
+    }
+
+    /// `gradient += own * parameters + other * factor`
+    fn add(&self, other: &Params, own: f32, factor: f32, weight: &mut Array2<f32>, bias: &mut Array1<f32>) -> Result<()> {
+        let (w, b) = self.parts_of(other)?;
+        weight.zip_mut_with(&w, |g, o| *g += factor * o);
+        weight.scaled_add(own, &self.weight);
+        bias.zip_mut_with(&b, |g, o| *g += factor * o);
+        bias.scaled_add(own, &self.bias);
+        Ok(())
+    }
+
+    fn parts_of(&self, params: &Params) -> Result<(Array2<f32>, Array1<f32>)> {
+        fl_core::message::alike(&self.params(), params)?;
+        Ok((params.0["weight"].clone().into_dimensionality()?, params.0["bias"].clone().into_dimensionality()?))
+    }
+}
+
+impl Trainer for LinearModel {
+    fn fit(&mut self, x: &Samples, target: Target<'_>, pass: &Pass<'_>, stream: &Stream) -> Result<Fitted> {
+        self.check(x)?;
+        ensure!(x.len() == target.len(), Problem::Shape(format!("{} targets for {} samples", target.len(), x.len())));
+        let (mut steps, mut sum) = (0, 0.0);
+        for at in pass.batches(x.len(), stream) {
+            let value = self.step(&x.pick(&at), target.pick(&at).view(), pass)?;
+            ensure!(value.is_finite(), "the loss is {value} at step {steps}; a smaller learning rate may help");
+            steps += 1;
+            sum += value;
+        }
+        Ok(Fitted { steps, loss: if steps == 0 { 0.0 } else { sum / steps as f64 } })
+    }
+
+    fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
+        self.check(x)?;
+        Ok(x.values().dot(&self.weight) + &self.bias)
+    }
+
+    fn save(&self) -> Result<Vec<u8>> {
+        Ok(fl_core::message::encode(&self.params()))
+    }
+
+    fn load(&mut self, model: &[u8]) -> Result<()> {
+        self.set_params(&fl_core::message::decode(model)?)
+    }
+
+    fn parametric(&mut self) -> Option<&mut dyn Parametric> {
+        Some(self)
+    }
+
+    fn differentiable(&mut self) -> Option<&mut dyn Differentiable> {
+        Some(self)
+    }
+}
+
+impl Parametric for LinearModel {
+    fn params(&self) -> Params {
+        Params(BTreeMap::from([
+            ("bias".into(), self.bias.clone().into_dyn()),
+            ("weight".into(), self.weight.clone().into_dyn()),
+        ]))
+    }
+
+    fn set_params(&mut self, params: &Params) -> Result<()> {
+        (self.weight, self.bias) = self.parts_of(params)?;
+        Ok(())
+    }
+}
+
+impl Differentiable for LinearModel {
+    fn vjp(&mut self, x: &Samples, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
+        self.check(x)?;
+        ensure!(slope.dim() == (x.len(), self.bias.len()), Problem::Shape(format!("a slope of {:?} for {} samples x {} outputs", slope.dim(), x.len(), self.bias.len())));
+        Ok(slope.dot(&self.weight.t()))
+    }
+}
+plugin!(trainer "linear" => Linear as LinearModel);
