@@ -344,6 +344,14 @@ pub fn range_schema<T: Debug>(range: &impl RangeBounds<T>, schema: &mut serde_js
     }
 }
 
+/// Settings of which every one has its default.
+///
+/// # Panics
+/// When a setting has no default: a mistake of the program, which any test shows.
+pub fn defaults<T: Setting>() -> T {
+    T::read(&Value::Null, &mut Reader::default()).expect("every setting has a default")
+}
+
 /// Reads settings from a value; all mistakes together, one a line.
 ///
 /// # Errors
@@ -403,31 +411,36 @@ numbers! {
     i64, "whole number", "integer", as_i64, i64;
 }
 
-impl Setting for f64 {
-    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
-        match value.as_f64() {
-            Some(x) if x.is_finite() => Some(x),
-            Some(_) => reader.unlike("a finite number", value),
-            None => reader.unlike("a number", value),
+macro_rules! floats {
+    ($($t:ty),*) => {$(
+        impl Setting for $t {
+            fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+                match value.as_f64() {
+                    Some(x) if (x as $t).is_finite() => Some(x as $t),
+                    Some(_) => reader.unlike("a finite number", value),
+                    None => reader.unlike("a number", value),
+                }
+            }
+            fn write(&self) -> Value {
+                // by its shortest text, so that an f32 does not grow digits
+                Value::from(self.to_string().parse::<f64>().unwrap_or(f64::NAN))
+            }
+            fn schema() -> serde_json::Value {
+                json!({ "type": "number" })
+            }
+            fn kind() -> String {
+                "number".into()
+            }
         }
-    }
-    fn write(&self) -> Value {
-        Value::from(*self)
-    }
-    fn schema() -> serde_json::Value {
-        json!({ "type": "number" })
-    }
-    fn kind() -> String {
-        "number".into()
-    }
+        impl Ranged for $t {
+            type Number = $t;
+            fn numbers(&self) -> Vec<&$t> {
+                vec![self]
+            }
+        }
+    )*};
 }
-
-impl Ranged for f64 {
-    type Number = f64;
-    fn numbers(&self) -> Vec<&f64> {
-        vec![self]
-    }
-}
+floats!(f32, f64);
 
 impl Setting for bool {
     fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
@@ -716,7 +729,9 @@ macro_rules! choices {
         }
     };
     (@fits $inner:ident) => { $inner.is_none() };
-    (@fits $inner:ident $ty:ty) => { $inner.is_some() };
+    (@fits $inner:ident $ty:ty) => {
+        true
+    };
     (@carries) => { false };
     (@carries $ty:ty) => { true };
     (@make $name:ident $variant:ident, $word:literal, $inner:ident, $reader:ident) => { Some($name::$variant) };
@@ -790,13 +805,20 @@ pub fn choice_schema(
     about: &[&str],
     all: Vec<(&str, String, Option<serde_json::Value>)>,
 ) -> serde_json::Value {
-    let one = all.into_iter().map(|(word, doc, inner)| match inner {
-        None => json!({ "const": word, "description": doc }),
-        Some(inner) => json!({
-            "type": "object", "description": doc, "properties": { word: inner }, "required": [word], "additionalProperties": false
-        }),
-    });
-    json!({ "description": doc_text(about), "oneOf": one.collect::<Vec<_>>() })
+    let mut one = Vec::new();
+    for (word, doc, inner) in all {
+        // a word alone stands for itself with defaults
+        if inner.as_ref().is_none_or(|i| i["type"] == "object" && i.get("required").is_none()) {
+            one.push(json!({ "const": word, "description": doc }));
+        }
+        if let Some(inner) = inner {
+            one.push(json!({
+                "type": "object", "description": doc, "properties": { word: inner }, "required": [word],
+                "additionalProperties": false
+            }));
+        }
+    }
+    json!({ "description": doc_text(about), "oneOf": one })
 }
 
 /// Used by [`choices!`](crate::choices!): `{word: value}`.

@@ -1,0 +1,158 @@
+//! Tables with a separator: AG News, SST-2 (tabs, no quotes) and UCI Adult.
+
+use anyhow::{Context, Result, ensure};
+
+/// The bytes as text.
+///
+/// # Errors
+/// Says which byte is not UTF-8.
+pub fn utf8(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|e| {
+        let at = e.valid_up_to();
+        let line = bytes[..at].iter().filter(|b| **b == b'\n').count() + 1;
+        anyhow::anyhow!(
+            "not UTF-8 text: byte {at} (line {line}) is {:#04x}",
+            bytes[at]
+        )
+    })
+}
+
+/// A finite number.
+///
+/// # Errors
+/// Says what was found instead: text, NaN, or more than an `f32` holds.
+pub fn number(text: &str) -> Result<f32> {
+    match text.parse::<f32>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => anyhow::bail!("found `{text}`; a value must be a finite number"),
+    }
+}
+
+/// How a table is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// Between two fields.
+    pub separator: u8,
+    /// May a field stand in `"`? Without quotes a `"` is an ordinary character.
+    pub quotes: bool,
+    /// Lines that begin with this are skipped.
+    pub comment: Option<u8>,
+    /// Is the first line the names of the columns?
+    pub header: bool,
+    /// Fields in every row.
+    pub columns: usize,
+}
+
+impl Table {
+    /// Calls `row` with the fields of each row, without the spaces around them. Empty lines are skipped.
+    ///
+    /// # Errors
+    /// If the file is empty, not text, has a row of other than `columns` fields, or `row` fails; says which line.
+    pub fn rows(&self, bytes: &[u8], mut row: impl FnMut(&[&str]) -> Result<()>) -> Result<()> {
+        let mut reader = ::csv::ReaderBuilder::new()
+            .delimiter(self.separator)
+            .quoting(self.quotes)
+            .comment(self.comment)
+            .has_headers(self.header)
+            .flexible(true)
+            .trim(::csv::Trim::All)
+            .from_reader(utf8(bytes)?.as_bytes());
+        let mut record = ::csv::StringRecord::new();
+        let mut found = false;
+        while reader.read_record(&mut record)? {
+            let line = record.position().map_or(0, ::csv::Position::line);
+            let fields: Vec<&str> = record.iter().collect();
+            ensure!(
+                fields.len() == self.columns,
+                "line {line}: {} fields; a row has {}",
+                fields.len(),
+                self.columns
+            );
+            row(&fields).with_context(|| format!("line {line}"))?;
+            found = true;
+        }
+        ensure!(found, "the file holds no rows");
+        Ok(())
+    }
+}
+
+/// A class given as a number that begins at `first`: 1 to 4 in AG News, 0 and 1 in SST-2.
+///
+/// # Errors
+/// If it is not one of the `classes` numbers.
+pub fn class(text: &str, first: u32, classes: u32) -> Result<u32> {
+    let class = text
+        .parse()
+        .ok()
+        .and_then(|c: u32| c.checked_sub(first))
+        .filter(|c| *c < classes);
+    class.with_context(|| {
+        format!(
+            "the class is `{text}`; it must be in {first}..={}",
+            first + classes - 1
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEWS: Table = Table {
+        separator: b',',
+        quotes: true,
+        comment: Some(b'|'),
+        header: false,
+        columns: 3,
+    };
+    const TABS: Table = Table {
+        separator: b'\t',
+        quotes: false,
+        comment: None,
+        header: true,
+        columns: 2,
+    };
+
+    fn all(table: Table, text: &[u8]) -> Result<Vec<String>> {
+        let mut rows = vec![];
+        table.rows(text, |fields| {
+            rows.push(fields.join("|"));
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    #[test]
+    fn quotes_tabs_and_headers() {
+        let got = all(NEWS, b"|skipped\n\"3\",\"a, b\",\"c \"\"d\"\"\ne\"\n1,,x\n").unwrap();
+        assert_eq!(got, ["3|a, b|c \"d\"\ne", "1||x"]);
+        let got = all(TABS, b"sentence\tlabel\nsay \" it \t1\n\"\t0\n").unwrap();
+        assert_eq!(got, ["say \" it|1", "\"|0"]);
+    }
+
+    #[test]
+    fn wrong_files_say_which_line_and_why() {
+        let wrong = |got: Result<Vec<String>>, part: &str| {
+            let text = format!("{:#}", got.unwrap_err());
+            assert!(text.contains(part), "{text}");
+        };
+        wrong(all(NEWS, b""), "no rows");
+        wrong(all(TABS, b"sentence\tlabel\n"), "no rows");
+        wrong(all(NEWS, b"1,a,b\n1,a\n"), "line 2: 2 fields; a row has 3");
+        wrong(all(NEWS, b"1,a,b\n1,\xff,b\n"), "byte 8 (line 2) is 0xff");
+        let failing = NEWS.rows(b"1,a,b\n5,a,b\n", |f| class(f[0], 1, 4).map(drop));
+        assert_eq!(
+            format!("{:#}", failing.unwrap_err()),
+            "line 2: the class is `5`; it must be in 1..=4"
+        );
+        assert!(
+            class("0", 1, 4).is_err() && class("x", 0, 2).is_err() && class("-1", 0, 2).is_err()
+        );
+        assert_eq!(
+            (class("1", 1, 4).unwrap(), class("1", 0, 2).unwrap()),
+            (0, 1)
+        );
+        assert!(number("NaN").is_err() && number("inf").is_err() && number("1e40").is_err());
+        assert!((number("-3.5").unwrap() + 3.5).abs() < 1e-9);
+    }
+}

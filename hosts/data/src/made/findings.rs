@@ -1,0 +1,227 @@
+//! `findings`: grey images in which several marks may be present at once, some labels unknown (multi-label).
+
+use super::glyphs::{CLASSES, Page, Pen, SIDE, images};
+use super::{between, check_rows};
+use anyhow::{Result, ensure};
+use fl_core::{Inputs, Labels, Stream};
+use ndarray::Array2;
+
+/// Mean and standard deviation of the training pixels, on the scale 0 to 1.
+pub const STATISTICS: (f32, f32) = (0.076, 0.152);
+
+/// Settings of the set `findings`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Findings {
+    /// Number of findings, in `1..=10`; finding `f` is a small glyph of class `f`.
+    pub findings: usize,
+    /// Training images.
+    pub train: usize,
+    /// Test images; their labels are all known.
+    pub test: usize,
+    /// Share of the training labels that are unknown (-1), in `0..=1`.
+    pub unknown: f64,
+    /// Standard deviation of the noise on each pixel, on the scale 0 to 1.
+    pub noise: f64,
+    /// The set with another seed is another set.
+    pub seed: u64,
+}
+
+impl Default for Findings {
+    fn default() -> Self {
+        Self {
+            findings: 5,
+            train: 4000,
+            test: 1000,
+            unknown: 0.1,
+            noise: 0.1,
+            seed: 0,
+        }
+    }
+}
+
+/// Share of the images that have finding `f`: later findings are rarer, as in a clinic.
+fn prevalence(f: usize) -> f64 {
+    0.4 / (1.0 + 0.25 * f as f64)
+}
+
+impl Findings {
+    /// The training images and the test images, `1 x 28 x 28`.
+    ///
+    /// # Errors
+    /// If a setting is out of its range.
+    pub fn make(&self) -> Result<[(Inputs, Labels); 2]> {
+        ensure!(
+            (1..=CLASSES).contains(&self.findings),
+            "findings: `findings` must be in 1..={CLASSES}, got {}",
+            self.findings
+        );
+        ensure!(
+            (0.0..=1.0).contains(&self.unknown),
+            "findings: `unknown` must be in 0..=1, got {}",
+            self.unknown
+        );
+        ensure!(
+            self.noise.is_finite() && self.noise >= 0.0,
+            "findings: `noise` must be finite and at least 0, got {}",
+            self.noise
+        );
+        check_rows("findings", &[self.train, self.test], SIDE * SIDE)?;
+        let stream = Stream::root(self.seed).child("findings", 0);
+        let part = |name: &str, rows: usize, unknown: f64| {
+            let (mut data, mut labels) = (Vec::new(), Array2::zeros((rows, self.findings)));
+            for (row, mut labels) in labels.rows_mut().into_iter().enumerate() {
+                let mut draws = stream.child(name, row as u64).draws();
+                let mut page = Page::default();
+                for (f, label) in labels.iter_mut().enumerate() {
+                    if draws.uniform() < prevalence(f) {
+                        let room = SIDE as f64 / 2.0 - 6.0;
+                        let shift = [
+                            between(&mut draws, -room, room),
+                            between(&mut draws, -room, room),
+                        ];
+                        let pen = Pen::draw(&mut draws, 5.0, 0.15, shift);
+                        page.write(f, &pen, &mut draws);
+                        *label = 1;
+                    }
+                }
+                page.scan(self.noise, &mut draws, &mut data);
+                // what is in the image does not depend on what is known about it
+                for label in &mut labels {
+                    if draws.uniform() < unknown {
+                        *label = -1i8;
+                    }
+                }
+            }
+            (images(data, STATISTICS), Labels::Multi(labels))
+        };
+        Ok([
+            part("train", self.train, self.unknown),
+            part("test", self.test, 0.0),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_yes_no_or_unknown() {
+        let [(inputs, labels), (test, known)] = Findings::default().make().unwrap();
+        assert_eq!(
+            (inputs.len(), test.len(), inputs.shape()),
+            (4000, 1000, vec![1, 28, 28])
+        );
+        let share = |labels: &Labels, f: usize, value: i8| {
+            let Labels::Multi(labels) = labels else {
+                panic!("findings are multi-label")
+            };
+            labels.column(f).iter().filter(|l| **l == value).count() as f64 / labels.nrows() as f64
+        };
+        for f in 0..5 {
+            assert!((share(&labels, f, -1) - 0.1).abs() < 0.02);
+            assert!((share(&labels, f, 1) - 0.9 * prevalence(f)).abs() < 0.03);
+            assert!(
+                share(&known, f, -1) == 0.0 && (share(&known, f, 1) - prevalence(f)).abs() < 0.05
+            );
+        }
+        let Labels::Multi(all) = &known else {
+            panic!("findings are multi-label")
+        };
+        assert!(
+            all.rows()
+                .into_iter()
+                .any(|row| row.iter().filter(|l| **l == 1).count() > 2)
+        );
+        assert!(
+            all.rows()
+                .into_iter()
+                .any(|row| row.iter().all(|l| *l == 0))
+        );
+    }
+
+    #[test]
+    fn exact_the_set_never_changes() {
+        let [(inputs, labels), _] = Findings {
+            train: 20,
+            ..Findings::default()
+        }
+        .make()
+        .unwrap();
+        let Inputs::Bytes {
+            data, mean, std, ..
+        } = inputs
+        else {
+            panic!("findings are images")
+        };
+        let Labels::Multi(labels) = labels else {
+            panic!("findings are multi-label")
+        };
+        assert_eq!((mean[0], std[0]), STATISTICS);
+        assert_eq!(
+            crate::made::hash(data.into_iter().chain(labels.iter().map(|l| *l as u8))),
+            "31f36ec9eb9573aa"
+        );
+    }
+
+    #[test]
+    fn the_statistics_are_those_of_the_set() {
+        let [(Inputs::Bytes { data, .. }, _), _] = Findings::default().make().unwrap() else {
+            panic!("findings are images")
+        };
+        let (n, value) = (data.len() as f64, |b: &u8| f64::from(*b) / 255.0);
+        let mean = data.iter().map(value).sum::<f64>() / n;
+        let var = data.iter().map(|b| (value(b) - mean).powi(2)).sum::<f64>() / n;
+        assert!(
+            (mean - f64::from(STATISTICS.0)).abs() < 0.005,
+            "mean {mean}"
+        );
+        assert!(
+            (var.sqrt() - f64::from(STATISTICS.1)).abs() < 0.005,
+            "std {}",
+            var.sqrt()
+        );
+    }
+
+    #[test]
+    fn an_image_does_not_depend_on_what_is_known() {
+        let make = |unknown| {
+            Findings {
+                train: 20,
+                test: 0,
+                unknown,
+                ..Findings::default()
+            }
+            .make()
+            .unwrap()
+        };
+        let ([(a, la), _], [(b, lb), _]) = (make(0.0), make(1.0));
+        assert_eq!(a, b);
+        assert_ne!(la, lb);
+        assert_eq!(lb, Labels::Multi(Array2::from_elem((20, 5), -1)));
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        for bad in [
+            Findings {
+                findings: 0,
+                ..Findings::default()
+            },
+            Findings {
+                findings: 11,
+                ..Findings::default()
+            },
+            Findings {
+                unknown: 1.5,
+                ..Findings::default()
+            },
+            Findings {
+                noise: f64::NAN,
+                ..Findings::default()
+            },
+        ] {
+            assert!(bad.make().is_err());
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! The rules that say which sample goes to which client once the proportions are known. Nothing here is drawn:
+//! [`crate::split`] draws and calls these. A sample is its position in the label list.
+//!
+//! Cut points are `floor(p * n)` in `f64`, in the order of operations of the published NumPy code.
+
+use anyhow::{Context, Result, ensure};
+use ndarray::ArrayView2;
+
+/// Which samples each client owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Positions of each client's samples; a client may own none.
+    pub clients: Vec<Vec<usize>>,
+}
+
+impl Partition {
+    /// Samples of each client.
+    pub fn sizes(&self) -> Vec<usize> {
+        self.clients.iter().map(Vec::len).collect()
+    }
+
+    /// Samples of each class at each client, `clients x classes`; `labels` is what was split, each below `classes`.
+    pub fn class_counts(&self, labels: &[usize], classes: usize) -> Vec<Vec<usize>> {
+        let count = |owned: &Vec<usize>| {
+            let mut counts = vec![0; classes];
+            owned.iter().for_each(|at| counts[labels[*at]] += 1);
+            counts
+        };
+        self.clients.iter().map(count).collect()
+    }
+}
+
+/// The positions of each class, in data-set order.
+///
+/// # Errors
+/// If a label is not below `classes`.
+pub fn by_class(labels: &[usize], classes: usize) -> Result<Vec<Vec<usize>>> {
+    let mut groups = vec![vec![]; classes];
+    for (at, label) in labels.iter().enumerate() {
+        let group = groups.get_mut(*label);
+        group
+            .with_context(|| format!("sample {at} has class {label}; there are {classes} classes"))?
+            .push(at);
+    }
+    Ok(groups)
+}
+
+/// Deals out each group in its order: client `k` takes the next `counts[group][k]` samples of it, so a client's
+/// samples stand class after class. Counts beyond the end of a group take what is left.
+pub fn deal(groups: &[Vec<usize>], counts: &[Vec<usize>], clients: usize) -> Partition {
+    let mut owned = vec![vec![]; clients];
+    for (group, counts) in groups.iter().zip(counts) {
+        let mut rest = &group[..];
+        for (client, count) in owned.iter_mut().zip(counts) {
+            let (own, others) = rest.split_at((*count).min(rest.len()));
+            client.extend_from_slice(own);
+            rest = others;
+        }
+    }
+    Partition { clients: owned }
+}
+
+/// FedKD's and FedIOD's rule: of the `n` samples of a class, client `k` gets the next `floor(p[k] * n)` in data-set
+/// order and the last client gets the rest. `proportions` is `classes x clients`.
+///
+/// # Errors
+/// If a label has no row of proportions, or a row is not a distribution over the same number of clients.
+pub fn dirichlet_floor(labels: &[usize], proportions: &[Vec<f64>]) -> Result<Partition> {
+    let clients = check(proportions)?;
+    let groups = by_class(labels, proportions.len())?;
+    let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+    Ok(deal(&groups, &floor_counts(&sizes, proportions), clients))
+}
+
+/// The counts of [`dirichlet_floor`], `classes x clients`.
+pub(crate) fn floor_counts(class_sizes: &[usize], proportions: &[Vec<f64>]) -> Vec<Vec<usize>> {
+    let counts = |(n, p): (&usize, &Vec<f64>)| {
+        let mut left = *n;
+        let last = p.len() - 1;
+        let mut counts: Vec<usize> = Vec::with_capacity(p.len());
+        for p in &p[..last] {
+            let own = ((p * *n as f64).floor() as usize).min(left);
+            counts.push(own);
+            left -= own;
+        }
+        counts.push(left);
+        counts
+    };
+    class_sizes.iter().zip(proportions).map(counts).collect()
+}
+
+/// The rule of FedKT and FedDF: a class is cut at `floor(cumsum(p) * n)`. With `balance`, clients that already own
+/// at least `samples / clients` get nothing more and the other proportions are scaled to sum to 1. Also returns the
+/// proportions that were used, `classes x clients`.
+///
+/// # Errors
+/// As [`dirichlet_floor`], and if balancing leaves a class with proportions that are all 0.
+pub fn dirichlet_cumulative(
+    labels: &[usize],
+    proportions: &[Vec<f64>],
+    balance: bool,
+) -> Result<(Partition, Vec<Vec<f64>>)> {
+    let clients = check(proportions)?;
+    let groups = by_class(labels, proportions.len())?;
+    let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+    let mut used = Vec::with_capacity(proportions.len());
+    let counts = cumulative_counts(&sizes, clients, |class, owned| {
+        let mut p = proportions[class].clone();
+        if balance {
+            let share = labels.len() as f64 / clients as f64;
+            for (p, owned) in p.iter_mut().zip(owned) {
+                *p *= f64::from(u8::from((*owned as f64) < share));
+            }
+            let sum = pairwise_sum(&p);
+            ensure!(
+                sum > 0.0,
+                "class {class}: every client with a proportion above 0 already owns its share of {share}"
+            );
+            p.iter_mut().for_each(|p| *p /= sum);
+        }
+        used.push(p.clone());
+        Ok(p)
+    })?;
+    Ok((deal(&groups, &counts, clients), used))
+}
+
+/// The counts, `classes x clients`, of cutting each class at `floor(cumsum(p) * n)`, where `p` is what `proportions`
+/// says for the class and for how much each client owns so far.
+///
+/// # Errors
+/// What `proportions` returns.
+pub(crate) fn cumulative_counts(
+    class_sizes: &[usize],
+    clients: usize,
+    mut proportions: impl FnMut(usize, &[usize]) -> Result<Vec<f64>>,
+) -> Result<Vec<Vec<usize>>> {
+    let mut owned = vec![0; clients];
+    let mut all = Vec::with_capacity(class_sizes.len());
+    for (class, n) in class_sizes.iter().enumerate() {
+        let p = proportions(class, &owned)?;
+        let (mut sum, mut from) = (0.0, 0);
+        let mut counts = Vec::with_capacity(clients);
+        for k in 0..clients {
+            sum += p[k];
+            let cut = if k + 1 == clients {
+                *n
+            } else {
+                (sum * *n as f64).floor() as usize
+            };
+            // a sum a rounding error above 1 must not cut beyond the end
+            let to = cut.clamp(from, *n);
+            counts.push(to - from);
+            owned[k] += to - from;
+            from = to;
+        }
+        all.push(counts);
+    }
+    Ok(all)
+}
+
+/// `n` samples in `clients` parts as equal as can be; the first parts get what is left over (`numpy.array_split`).
+/// With more clients than samples the last are empty.
+///
+/// # Errors
+/// If there are no clients.
+pub fn iid_sizes(n: usize, clients: usize) -> Result<Vec<usize>> {
+    ensure!(clients > 0, "0 clients; there must be at least 1");
+    Ok((0..clients)
+        .map(|k| n / clients + usize::from(k < n % clients))
+        .collect())
+}
+
+/// `n` samples in parts that follow `shares` (any scale) as closely as whole numbers can: every part is rounded
+/// down and the largest remainders get what is left, the lower index on a tie.
+///
+/// # Errors
+/// If there is no share, one is negative or not finite, or all are 0.
+pub fn proportional_sizes(n: usize, shares: &[f64]) -> Result<Vec<usize>> {
+    let sum: f64 = shares.iter().sum();
+    ensure!(
+        shares.iter().all(|s| s.is_finite() && *s >= 0.0) && sum > 0.0 && sum.is_finite(),
+        "shares {shares:?}; they must be finite, at least 0, and not all 0"
+    );
+    let exact: Vec<f64> = shares.iter().map(|s| s / sum * n as f64).collect();
+    let mut sizes: Vec<usize> = exact.iter().map(|e| (e.floor() as usize).min(n)).collect();
+    let mut order: Vec<usize> = (0..shares.len()).filter(|k| shares[*k] > 0.0).collect();
+    order.sort_by(|a, b| {
+        (exact[*b] - exact[*b].floor()).total_cmp(&(exact[*a] - exact[*a].floor()))
+    });
+    let left = n.saturating_sub(sizes.iter().sum());
+    order.iter().take(left).for_each(|k| sizes[*k] += 1);
+    Ok(sizes)
+}
+
+/// The classes of each client, cyclic: client `k` holds `k, k + 1, ..` modulo `classes`. With one class each this
+/// is Selective-FD's strong non-IID split, with two its weak one.
+///
+/// # Errors
+/// If a client would hold no class, or one class twice.
+pub fn classes_per_client(
+    clients: usize,
+    classes: usize,
+    per_client: usize,
+) -> Result<Vec<Vec<usize>>> {
+    check_per_client(classes, per_client)?;
+    Ok((0..clients)
+        .map(|k| (0..per_client).map(|j| (k + j) % classes).collect())
+        .collect())
+}
+
+/// As [`classes_per_client`] where there are at least as many clients as classes. With fewer, the cyclic rule
+/// would leave classes that nobody holds, so client `k` begins at class `floor(k * classes / clients)` instead.
+///
+/// # Errors
+/// As [`classes_per_client`], and if the clients cannot hold all classes.
+pub fn covering_classes(
+    clients: usize,
+    classes: usize,
+    per_client: usize,
+) -> Result<Vec<Vec<usize>>> {
+    if clients >= classes {
+        return classes_per_client(clients, classes, per_client);
+    }
+    check_per_client(classes, per_client)?;
+    ensure!(
+        clients * per_client >= classes,
+        "{clients} clients with {per_client} of {classes} classes each leave classes to nobody; \
+         give each at least {} classes, or take at least {} clients",
+        classes.div_ceil(clients.max(1)),
+        classes.div_ceil(per_client)
+    );
+    let start = |k: usize| k * classes / clients;
+    Ok((0..clients)
+        .map(|k| (0..per_client).map(|j| (start(k) + j) % classes).collect())
+        .collect())
+}
+
+fn check_per_client(classes: usize, per_client: usize) -> Result<()> {
+    ensure!(
+        (1..=classes).contains(&per_client),
+        "{per_client} classes per client; with {classes} classes it must be in 1..={classes}"
+    );
+    Ok(())
+}
+
+/// Multi-label samples by one class each: a sample counts for the rarest of its positive findings (fewest positives
+/// in the whole set, the lowest on a tie), `None` if it has none. `labels` is `samples x findings`; only 1 is
+/// positive. Also returns the positives of each finding.
+pub fn rarest_positive(labels: ArrayView2<'_, i8>) -> (Vec<usize>, Vec<Option<usize>>) {
+    let positive =
+        |column: ndarray::ArrayView1<'_, i8>| column.iter().filter(|label| **label == 1).count();
+    let counts: Vec<usize> = labels.columns().into_iter().map(positive).collect();
+    let rarest = |row: ndarray::ArrayView1<'_, i8>| {
+        (0..row.len())
+            .filter(|c| row[*c] == 1)
+            .min_by_key(|c| counts[*c])
+    };
+    let assigned = labels.rows().into_iter().map(rarest).collect();
+    (counts, assigned)
+}
+
+/// Selective-FD: samples per client when `proxy` of the `train` samples are taken out first, and the share that
+/// they are of every class.
+///
+/// # Errors
+/// If more is taken out than there is, or there are no clients or samples.
+pub fn selective_fd_sizes(train: usize, proxy: usize, clients: usize) -> Result<(usize, f64)> {
+    ensure!(
+        clients > 0 && train > 0,
+        "{train} samples for {clients} clients; both must be at least 1"
+    );
+    ensure!(
+        proxy <= train,
+        "{proxy} proxy samples of {train}; there are not as many"
+    );
+    Ok(((train - proxy) / clients, proxy as f64 / train as f64))
+}
+
+/// `floor(n * fraction)` and the rest.
+///
+/// # Errors
+/// If `fraction` is not in `0..=1`.
+pub fn fraction_split(n: usize, fraction: f64) -> Result<(usize, usize)> {
+    ensure!(
+        (0.0..=1.0).contains(&fraction),
+        "fraction {fraction}; it must be in 0..=1"
+    );
+    let first = ((n as f64 * fraction).floor() as usize).min(n);
+    Ok((first, n - first))
+}
+
+/// Sizes of FedKT's split of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TabularSplit {
+    /// What the parties share out between them.
+    pub train: usize,
+    /// The public samples: half of the pool, rounded down.
+    pub public: usize,
+    /// The rest of the pool.
+    pub test: usize,
+    /// `public + test`: a quarter of all samples, rounded up.
+    pub pool: usize,
+}
+
+/// FedKT's 75 % / 12.5 % / 12.5 % split of `n` rows.
+pub fn fedkt_tabular_split(n: usize) -> TabularSplit {
+    let pool = n.div_ceil(4);
+    let (public, test) = fedkt_image_split(pool);
+    TabularSplit {
+        train: n - pool,
+        public,
+        test,
+        pool,
+    }
+}
+
+/// FedKT's halves of an official test set: public (rounded down) and test.
+pub fn fedkt_image_split(test: usize) -> (usize, usize) {
+    (test / 2, test - test / 2)
+}
+
+/// How many public samples FedKT asks about: a `fraction` of the pool, public and test together.
+///
+/// # Errors
+/// If `fraction` is not in `0..=1`.
+pub fn fedkt_queries(pool: usize, fraction: f64) -> Result<usize> {
+    Ok(fraction_split(pool, fraction)?.0)
+}
+
+/// The number of clients, once every row is a distribution over the same clients.
+fn check(proportions: &[Vec<f64>]) -> Result<usize> {
+    let clients = proportions.first().map_or(0, Vec::len);
+    ensure!(
+        clients > 0,
+        "no proportions; there must be a row per class and a column per client"
+    );
+    for (class, row) in proportions.iter().enumerate() {
+        ensure!(
+            row.len() == clients,
+            "class {class} has {} proportions, class 0 has {clients}; there must be one per client",
+            row.len()
+        );
+        let sum: f64 = row.iter().sum();
+        ensure!(
+            row.iter().all(|p| *p >= 0.0) && (sum - 1.0).abs() < 1e-6,
+            "the proportions of class {class} must be at least 0 and sum to 1; they sum to {sum}"
+        );
+    }
+    Ok(clients)
+}
+
+/// NumPy's order of summation for contiguous `f64`, so that scaled proportions have the same bits.
+fn pairwise_sum(values: &[f64]) -> f64 {
+    match values.len() {
+        0..8 => values.iter().fold(0.0, |sum, v| sum + v),
+        8..=128 => {
+            let mut lanes = [0.0; 8];
+            lanes.copy_from_slice(&values[..8]);
+            let chunks = values[8..].chunks_exact(8);
+            let rest = chunks.remainder();
+            for chunk in chunks {
+                lanes.iter_mut().zip(chunk).for_each(|(lane, v)| *lane += v);
+            }
+            let [a, b, c, d, e, f, g, h] = lanes;
+            rest.iter()
+                .fold(((a + b) + (c + d)) + ((e + f) + (g + h)), |sum, v| sum + v)
+        }
+        n => {
+            let half = n / 2 - n / 2 % 8;
+            pairwise_sum(&values[..half]) + pairwise_sum(&values[half..])
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "partition_tests.rs"]
+mod tests;

@@ -1,0 +1,166 @@
+use super::*;
+use ndarray::arr2;
+
+fn text<T: std::fmt::Debug>(got: Result<T>) -> String {
+    got.unwrap_err().to_string()
+}
+
+#[test]
+fn floors_can_lose_samples_to_the_last_client_and_cuts_do_not() {
+    let labels = [0; 10];
+    let p = vec![vec![1.0 / 3.0; 3]];
+    assert_eq!(dirichlet_floor(&labels, &p).unwrap().sizes(), [3, 3, 4]);
+    let p = vec![vec![0.25, 0.25, 0.25, 0.25]];
+    assert_eq!(dirichlet_floor(&labels, &p).unwrap().sizes(), [2, 2, 2, 4]);
+    assert_eq!(
+        dirichlet_cumulative(&labels, &p, false).unwrap().0.sizes(),
+        [2, 3, 2, 3]
+    );
+}
+
+#[test]
+fn one_client_gets_everything() {
+    let labels = [1, 0, 1];
+    let p = vec![vec![1.0], vec![1.0]];
+    assert_eq!(dirichlet_floor(&labels, &p).unwrap().clients, [[1, 0, 2]]);
+    assert_eq!(
+        dirichlet_cumulative(&labels, &p, true).unwrap().0.clients,
+        [[1, 0, 2]]
+    );
+    assert_eq!(dirichlet_floor(&[], &p).unwrap().sizes(), [0]);
+}
+
+#[test]
+fn proportions_are_checked() {
+    assert!(text(dirichlet_floor(&[0], &[])).contains("no proportions"));
+    assert!(text(dirichlet_floor(&[0], &[vec![0.5, 0.4]])).contains("sum to 0.9"));
+    assert!(text(dirichlet_floor(&[0], &[vec![1.5, -0.5]])).contains("at least 0"));
+    assert!(text(dirichlet_floor(&[0], &[vec![f64::NAN]])).contains("NaN"));
+    assert!(text(dirichlet_floor(&[0], &[vec![1.0], vec![0.5, 0.5]])).contains("class 1 has 2"));
+    assert!(text(dirichlet_floor(&[0, 3], &[vec![1.0]])).contains("sample 1 has class 3"));
+    let greedy = [vec![1.0, 0.0], vec![1.0, 0.0]];
+    assert!(text(dirichlet_cumulative(&[0, 1], &greedy, true)).contains("class 1: every client"));
+}
+
+#[test]
+fn counts_per_client_and_class() {
+    let partition = Partition {
+        clients: vec![vec![0, 3], vec![], vec![1, 2]],
+    };
+    assert_eq!(
+        partition.class_counts(&[1, 0, 0, 1], 3),
+        [[0, 2, 0], [0, 0, 0], [2, 0, 0]]
+    );
+}
+
+#[test]
+fn whole_numbers_follow_shares() {
+    assert_eq!(proportional_sizes(10, &[1.0, 1.0, 1.0]).unwrap(), [4, 3, 3]);
+    assert_eq!(
+        proportional_sizes(6000, &[5923.0, 6742.0, 47335.0]).unwrap(),
+        [592, 674, 4734]
+    );
+    assert_eq!(
+        proportional_sizes(2, &[0.0, 1e-9, 0.0, 1e-9]).unwrap(),
+        [0, 1, 0, 1]
+    );
+    for bad in [&[][..], &[0.0], &[1.0, -1.0], &[f64::NAN], &[f64::INFINITY]] {
+        assert!(text(proportional_sizes(3, bad)).contains("shares"));
+    }
+    let mut draws = fl_core::Stream::root(1).draws();
+    for _ in 0..5000 {
+        let (n, parts) = (draws.below(5000), 1 + draws.below(40));
+        let shares: Vec<f64> = (0..parts)
+            .map(|_| (1 + draws.below(6)) as f64 * 0.1)
+            .collect();
+        let sizes = proportional_sizes(n, &shares).unwrap();
+        let sum: f64 = shares.iter().sum();
+        assert_eq!(sizes.iter().sum::<usize>(), n);
+        assert!(
+            sizes
+                .iter()
+                .zip(&shares)
+                .all(|(got, s)| (*got as f64 - s / sum * n as f64).abs() < 1.0 + 1e-9)
+        );
+    }
+    assert_eq!(iid_sizes(2, 3).unwrap(), [1, 1, 0]);
+    assert!(text(iid_sizes(2, 0)).contains("at least 1"));
+}
+
+#[test]
+fn fewer_clients_than_classes_still_hold_them_all() {
+    assert_eq!(covering_classes(2, 4, 2).unwrap(), [[0, 1], [2, 3]]);
+    assert_eq!(covering_classes(3, 4, 2).unwrap(), [[0, 1], [1, 2], [2, 3]]);
+    assert_eq!(covering_classes(4, 3, 1).unwrap(), [[0], [1], [2], [0]]);
+    let error = text(covering_classes(3, 10, 2));
+    assert!(
+        error.contains("at least 4 classes, or take at least 5 clients"),
+        "{error}"
+    );
+    assert!(text(classes_per_client(3, 4, 5)).contains("must be in 1..=4"));
+    assert!(text(classes_per_client(3, 4, 0)).contains("must be in 1..=4"));
+    for (clients, classes) in [(1, 1), (3, 7), (5, 8), (9, 10), (10, 10), (23, 10)] {
+        for per in 1..=classes {
+            let Ok(held) = covering_classes(clients, classes, per) else {
+                assert!(clients * per < classes);
+                continue;
+            };
+            assert!(
+                (0..classes).all(|c| held.iter().any(|h| h.contains(&c))),
+                "{clients} {classes} {per}"
+            );
+        }
+    }
+}
+
+#[test]
+fn findings_unknown_are_not_positive() {
+    let (counts, assigned) = rarest_positive(arr2(&[[-1, 1, 1], [0, -1, 1], [-1, -1, 0]]).view());
+    assert_eq!(counts, [0, 1, 2]);
+    assert_eq!(assigned, [Some(1), Some(2), None]);
+}
+
+#[test]
+fn sizes_of_public_and_test() {
+    assert_eq!(
+        fedkt_tabular_split(5),
+        TabularSplit {
+            train: 3,
+            public: 1,
+            test: 1,
+            pool: 2
+        }
+    );
+    assert_eq!(
+        fedkt_tabular_split(0),
+        TabularSplit {
+            train: 0,
+            public: 0,
+            test: 0,
+            pool: 0
+        }
+    );
+    assert_eq!(fedkt_image_split(7), (3, 4));
+    assert_eq!(fraction_split(10, 1.0).unwrap(), (10, 0));
+    assert!(text(fraction_split(10, 1.1)).contains("0..=1") && fedkt_queries(3, f64::NAN).is_err());
+    assert!(text(selective_fd_sizes(10, 11, 2)).contains("11 proxy samples"));
+    assert!(selective_fd_sizes(10, 1, 0).is_err());
+}
+
+#[test]
+fn sums_are_summed_as_numpy_does() {
+    // numpy 2: np.sum of i * 0.1 for i in range(n), bits as printed by repr
+    let values: Vec<f64> = (0..300).map(|i| f64::from(i) * 0.1).collect();
+    for (n, sum) in NUMPY_SUMS {
+        assert_eq!(pairwise_sum(&values[..n]).to_bits(), sum.to_bits(), "{n}");
+    }
+}
+
+const NUMPY_SUMS: [(usize, f64); 6] = [
+    (0, 0.0),
+    (7, 2.1),
+    (19, 17.1),
+    (128, 812.8000000000001),
+    (137, 931.6000000000001),
+    (300, 4485.0),
+];

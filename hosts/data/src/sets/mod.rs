@@ -1,0 +1,135 @@
+//! The sets that can be named in a spec.
+
+mod adult;
+mod files;
+mod known;
+mod load;
+
+pub use files::{Entry, FileEntry, data_dir, list};
+pub use known::{KNOWN, Known};
+pub use load::{Set, load};
+
+use crate::made::{blobs::Blobs, findings::Findings, glyphs::Glyphs};
+use crate::text::Words;
+use anyhow::{Context, Result};
+
+/// A set and its settings.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SetSpec {
+    /// Handwritten digits, 28 x 28 grey.
+    Mnist,
+    /// Articles of clothing, 28 x 28 grey.
+    FashionMnist,
+    /// Ten kinds of things, 32 x 32 in colour.
+    Cifar10,
+    /// Chest X-rays, 28 x 28 grey, normal or pneumonia; has validation rows.
+    PneumoniaMnist,
+    /// Census rows as 123 yes/no features (LIBSVM's a9a).
+    Adult,
+    /// Census rows from UCI's own table: numbers, and one column per category; an unknown category is all 0.
+    AdultRaw(Scale),
+    /// Eight numbers per pair of RNA sequences, as published: not on one scale.
+    CodRna(Scale),
+    /// News in four topics.
+    AgNews(Words),
+    /// Sentences of film reviews, for or against.
+    Sst2(Words),
+    /// Made here: a cloud of points per class.
+    Blobs(Blobs),
+    /// Made here: ten hand-drawn glyphs, 28 x 28 grey.
+    Glyphs(Glyphs),
+    /// Made here: several glyphs may be present at once, some labels unknown.
+    Findings(Findings),
+}
+
+/// What is done to the columns of a table of numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scale {
+    /// Nothing.
+    #[default]
+    None,
+    /// `(value - mean) / std` with the training rows' mean and standard deviation of each column of numbers.
+    Standard,
+}
+
+impl SetSpec {
+    /// The set of this name with its default settings.
+    ///
+    /// # Errors
+    /// If no set has this name; says which there are.
+    pub fn named(name: &str) -> Result<Self> {
+        Self::all()
+            .into_iter()
+            .find(|set| set.name() == name)
+            .with_context(|| {
+                let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
+                format!(
+                    "no data set is called `{name}`; known: {}",
+                    names.join(", ")
+                )
+            })
+    }
+
+    /// Every set with its default settings, in the order of [`KNOWN`].
+    pub fn all() -> [Self; 12] {
+        [
+            Self::Mnist,
+            Self::FashionMnist,
+            Self::Cifar10,
+            Self::PneumoniaMnist,
+            Self::Adult,
+            Self::AdultRaw(Scale::Standard),
+            Self::CodRna(Scale::None),
+            Self::AgNews(Words::default()),
+            Self::Sst2(Words::default()),
+            Self::Blobs(Blobs::default()),
+            Self::Glyphs(Glyphs::default()),
+            Self::Findings(Findings::default()),
+        ]
+    }
+
+    /// What is known about the set, whatever its settings.
+    pub fn known(&self) -> &'static Known {
+        &KNOWN[match self {
+            Self::Mnist => 0,
+            Self::FashionMnist => 1,
+            Self::Cifar10 => 2,
+            Self::PneumoniaMnist => 3,
+            Self::Adult => 4,
+            Self::AdultRaw(_) => 5,
+            Self::CodRna(_) => 6,
+            Self::AgNews(_) => 7,
+            Self::Sst2(_) => 8,
+            Self::Blobs(_) => 9,
+            Self::Glyphs(_) => 10,
+            Self::Findings(_) => 11,
+        }]
+    }
+
+    /// Its name in a spec.
+    pub fn name(&self) -> &'static str {
+        self.known().name
+    }
+
+    /// How many classes or findings it has.
+    pub fn classes(&self) -> usize {
+        match self {
+            Self::Blobs(blobs) => blobs.classes,
+            Self::Findings(findings) => findings.findings,
+            _ => self.known().classes,
+        }
+    }
+
+    /// (training rows, test rows) of a set that the program makes itself.
+    fn made_rows(&self) -> Option<(usize, usize)> {
+        match self {
+            Self::Blobs(Blobs { train, test, .. })
+            | Self::Glyphs(Glyphs { train, test, .. })
+            | Self::Findings(Findings { train, test, .. }) => Some((*train, *test)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+use super::*;
+use crate::spec::Normalise;
+use fl_core::{Examples, Inputs};
+use std::path::Path;
+
+fn write(dir: &Path, name: &str, content: &[u8]) {
+    let path = dir.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+fn idx(sizes: &[u32], content: Vec<u8>) -> Vec<u8> {
+    let sizes_be = sizes.iter().flat_map(|s| s.to_be_bytes());
+    [0, 0, 8, sizes.len() as u8]
+        .into_iter()
+        .chain(sizes_be)
+        .chain(content)
+        .collect()
+}
+
+fn error(set: &SetSpec, dir: &Path) -> String {
+    format!("{:#}", load(set, dir, None).unwrap_err())
+}
+
+#[test]
+fn the_table_and_the_enum_agree() {
+    for (set, known) in SetSpec::all().into_iter().zip(&KNOWN) {
+        assert_eq!((set.name(), set.classes()), (known.name, known.classes));
+        assert_eq!(SetSpec::named(known.name).unwrap(), set);
+        assert_eq!(known.files.is_empty(), known.folder.is_empty());
+    }
+    let text = SetSpec::named("minst").unwrap_err().to_string();
+    assert!(
+        text.contains("no data set is called `minst`; known: mnist, fashion-mnist, cifar10"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_set_that_is_not_there_says_where_it_should_be_and_how_to_get_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for set in SetSpec::all()
+        .iter()
+        .filter(|set| !set.known().files.is_empty())
+    {
+        let text = error(set, dir.path());
+        let known = set.known();
+        let wanted = dir.path().join(known.folder).join(known.files[0][0]);
+        for part in [
+            &wanted.display().to_string(),
+            known.source,
+            "--data-dir",
+            "FL_DATA_DIR",
+            "glyphs",
+        ] {
+            assert!(text.contains(part), "{text} lacks {part}");
+        }
+    }
+}
+
+#[test]
+fn images_and_labels_must_agree() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    write(
+        dir,
+        "mnist/train-images-idx3-ubyte",
+        &idx(&[3, 1, 2], vec![0, 255, 1, 2, 3, 4]),
+    );
+    write(
+        dir,
+        "mnist/train-labels-idx1-ubyte",
+        &idx(&[3], vec![0, 9, 1]),
+    );
+    write(
+        dir,
+        "mnist/t10k-images-idx3-ubyte",
+        &idx(&[1, 1, 2], vec![0, 1]),
+    );
+    write(dir, "mnist/t10k-labels-idx1-ubyte", &idx(&[1], vec![5]));
+    let set = load(&SetSpec::Mnist, dir, None).unwrap();
+    assert_eq!(set.train.classes().unwrap(), [0, 9, 1]);
+    let values = set.train.samples.values();
+    assert!(
+        (values[[0, 0]] + 0.1307 / 0.3081).abs() < 1e-5
+            && (values[[0, 1]] - 0.8693 / 0.3081).abs() < 1e-4
+    );
+    let rows = |name| {
+        list(dir)
+            .into_iter()
+            .find(|e| e.known.name == name)
+            .unwrap()
+    };
+    assert!(rows("mnist").present() && !rows("fashion-mnist").present() && rows("blobs").present());
+    assert_eq!(
+        (
+            rows("mnist").rows,
+            rows("fashion-mnist").rows,
+            rows("blobs").rows
+        ),
+        (Some((3, 1)), None, Some((1000, 500)))
+    );
+    assert_eq!(rows("sst2").files[0].wanted, dir.join("sst2/train.tsv"));
+
+    write(
+        dir,
+        "mnist/t10k-images-idx3-ubyte",
+        &idx(&[1, 2, 1], vec![0, 1]),
+    );
+    assert!(error(&SetSpec::Mnist, dir).contains("inputs of different shapes"));
+    write(dir, "mnist/train-labels-idx1-ubyte", &idx(&[2], vec![0, 9]));
+    let text = error(&SetSpec::Mnist, dir);
+    assert!(
+        text.contains("train-images-idx3-ubyte holds 3 images") && text.contains("2 labels"),
+        "{text}"
+    );
+    write(
+        dir,
+        "mnist/train-labels-idx1-ubyte",
+        &idx(&[3], vec![0, 10, 1]),
+    );
+    let text = error(&SetSpec::Mnist, dir);
+    assert!(
+        text.contains("mnist/train-labels-idx1-ubyte: label 1 is 10"),
+        "{text}"
+    );
+}
+
+#[test]
+fn tables_of_numbers_are_scaled_by_their_training_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "cod-rna/cod-rna", b"-1 1:1 2:5\n1 1:3 2:5\n");
+    write(dir.path(), "cod-rna/cod-rna.t", b"1 1:5\n");
+    let raw = load(&SetSpec::CodRna(Scale::None), dir.path(), None).unwrap();
+    assert_eq!(
+        (raw.test.samples.values()[[0, 0]], raw.normalise),
+        (5.0, None)
+    );
+    let scaled = load(&SetSpec::CodRna(Scale::Standard), dir.path(), None).unwrap();
+    let (train, test) = (scaled.train.samples.values(), scaled.test.samples.values());
+    assert_eq!(
+        (train[[0, 0]], train[[1, 0]], train[[0, 1]], test[[0, 0]]),
+        (-1.0, 1.0, 0.0, 3.0)
+    );
+}
+
+#[test]
+fn sparse_rows_are_not_shifted() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "adult/a9a", b"-1 1:1 123:1\n");
+    write(dir.path(), "adult/a9a.t", b"+1 122:1\n");
+    let set = load(&SetSpec::Adult, dir.path(), None).unwrap();
+    assert_eq!(
+        (set.train.samples.shape(), set.test.samples.shape()),
+        (vec![123], vec![123])
+    );
+    let normalise = Normalise {
+        mean: vec![0.0; 123],
+        std: vec![1.0; 123],
+    };
+    let text = format!(
+        "{:#}",
+        load(&SetSpec::Adult, dir.path(), Some(&normalise)).unwrap_err()
+    );
+    assert!(text.contains("leave `normalise` away"), "{text}");
+    write(dir.path(), "adult/a9a", b"-1 1:1 124:1\n");
+    assert!(
+        error(&SetSpec::Adult, dir.path())
+            .contains("adult/a9a: line 1: the index in `124:1` must be in 1..=123")
+    );
+}
+
+#[test]
+fn titles_count_where_the_training_rows_have_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = Words { width: 1 << 16 };
+    let row = |set: &Set| match &**set.test.samples.inputs() {
+        Inputs::Sparse { columns, .. } => columns.len(),
+        _ => panic!("words are sparse"),
+    };
+    write(
+        dir.path(),
+        "agnews/test.csv",
+        b"\"4\",\"one two\",\"three\"\n",
+    );
+    write(dir.path(), "agnews/train-subset.csv", b"\"1\",\"\",\"x\"\n");
+    assert_eq!(
+        row(&load(&SetSpec::AgNews(words), dir.path(), None).unwrap()),
+        1
+    );
+    write(dir.path(), "agnews/train.csv", b"\"1\",\"t\",\"x\"\n");
+    assert_eq!(
+        row(&load(&SetSpec::AgNews(words), dir.path(), None).unwrap()),
+        3
+    );
+    write(
+        dir.path(),
+        "agnews/test.csv",
+        b"\"5\",\"one two\",\"three\"\n",
+    );
+    assert!(
+        error(&SetSpec::AgNews(words), dir.path())
+            .contains("line 1: the class is `5`; it must be in 1..=4")
+    );
+}
+
+#[test]
+fn the_data_directory_is_what_was_given_first() {
+    assert_eq!(data_dir(Some(Path::new("here"))), Path::new("here"));
+    assert!(!data_dir(None).as_os_str().is_empty());
+}
+
+/// Rows, test rows and training rows per class of every stored set; these need the files.
+#[test]
+fn real_files_hold_what_is_published() {
+    let Some(dir) = std::env::var_os("FL_DATA_DIR") else {
+        eprintln!("skipped: FL_DATA_DIR is not set, so there are no real files to read");
+        return;
+    };
+    let check = |name: &str, train: &[u32], test: usize, width: usize| -> Set {
+        let set = load(&SetSpec::named(name).unwrap(), Path::new(&dir), None).unwrap();
+        assert_eq!(set.train.class_counts(), train, "{name}");
+        assert_eq!(
+            (
+                set.test.len(),
+                set.train.samples.width(),
+                set.test.samples.width()
+            ),
+            (test, width, width),
+            "{name}"
+        );
+        set
+    };
+    check(
+        "mnist",
+        &[5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
+        10_000,
+        784,
+    );
+    check("fashion-mnist", &[6000; 10], 10_000, 784);
+    check("pneumoniamnist", &[1214, 3494], 624, 784);
+    check("adult", &[24_720, 7841], 16_281, 123);
+    check("cod-rna", &[39_690, 19_845], 271_617, 8);
+    check("sst2", &[29_780, 37_569], 872, 2048);
+    let raw = check("adult-raw", &[24_720, 7841], 16_281, 105);
+    let adult = load(&SetSpec::Adult, Path::new(&dir), None).unwrap();
+    assert_eq!(
+        raw.train.classes(),
+        adult.train.classes(),
+        "both forms of Adult are in the same order"
+    );
+    assert_eq!(raw.test.class_counts(), [12_435, 3846]);
+
+    let per_class = |set: &Examples, low: u32, high: u32| {
+        set.class_counts().iter().all(|n| (low..=high).contains(n))
+    };
+    let news = load(&SetSpec::named("ag-news").unwrap(), Path::new(&dir), None).unwrap();
+    assert_eq!(news.test.class_counts(), [1900; 4]);
+    assert!(per_class(&news.train, 2456, 30_000));
+    // the canonical batches hold 1,000 of each class, a stored subset 400
+    let cifar = load(&SetSpec::Cifar10, Path::new(&dir), None).unwrap();
+    assert!(per_class(&cifar.train, 2000, 5000) && per_class(&cifar.test, 1000, 1000));
+    let pneumonia = load(&SetSpec::PneumoniaMnist, Path::new(&dir), None).unwrap();
+    assert_eq!(pneumonia.validation.unwrap().class_counts(), [135, 389]);
+    for entry in list(Path::new(&dir))
+        .iter()
+        .filter(|e| e.known.name.ends_with("mnist"))
+    {
+        let set = load(
+            &SetSpec::named(entry.known.name).unwrap(),
+            Path::new(&dir),
+            None,
+        )
+        .unwrap();
+        assert_eq!(entry.rows, Some((set.train.len(), set.test.len())));
+    }
+}

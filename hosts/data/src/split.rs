@@ -1,0 +1,268 @@
+//! Draws a partition as a spec describes it. The rules are in [`crate::partition`].
+
+use crate::partition::{
+    Partition, by_class, covering_classes, cumulative_counts, deal, floor_counts, iid_sizes,
+    proportional_sizes, rarest_positive,
+};
+use crate::published;
+use crate::spec::{Dirichlet, Reading, Sizes, Split};
+use anyhow::{Context, Result, bail, ensure};
+use fl_core::{Examples, Stream};
+
+/// More clients than this are a slip of the pen.
+const MAX_CLIENTS: usize = 1_000_000;
+
+/// How often a Dirichlet split is drawn before it gives up on its smallest size.
+const TRIES: u64 = 1000;
+
+/// Each sample of a view in one group, which is what class-wise splits share out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// The group of each sample.
+    pub of: Vec<usize>,
+    /// How many groups there are.
+    pub count: usize,
+}
+
+impl Groups {
+    /// The classes; for findings, each sample's rarest positive finding and, as the last group, samples without one.
+    pub fn of(examples: &Examples) -> Self {
+        let count = examples.labels().classes();
+        match examples.findings() {
+            Some(findings) => {
+                let (_, rarest) = rarest_positive(findings.view());
+                Self {
+                    of: rarest.into_iter().map(|f| f.unwrap_or(count)).collect(),
+                    count: count + 1,
+                }
+            }
+            None => {
+                let classes = examples.classes().unwrap_or_default();
+                Self {
+                    of: classes.into_iter().map(|c| c as usize).collect(),
+                    count,
+                }
+            }
+        }
+    }
+
+    /// Positions of `total` samples, ascending, from every group in proportion to its size.
+    ///
+    /// `choose` takes (group, its size, how many of it) and says which, ascending.
+    ///
+    /// # Errors
+    /// If there are fewer than `total` samples.
+    pub fn take(
+        &self,
+        total: usize,
+        choose: impl Fn(usize, usize, usize) -> Vec<usize>,
+    ) -> Result<Vec<usize>> {
+        ensure!(
+            total <= self.of.len(),
+            "{total} samples of {}; there are not as many",
+            self.of.len()
+        );
+        if total == 0 {
+            return Ok(vec![]);
+        }
+        let groups = by_class(&self.of, self.count)?;
+        let sizes: Vec<f64> = groups.iter().map(|g| g.len() as f64).collect();
+        let mut taken = Vec::with_capacity(total);
+        for (at, (group, k)) in groups
+            .iter()
+            .zip(proportional_sizes(total, &sizes)?)
+            .enumerate()
+        {
+            taken.extend(choose(at, group.len(), k).into_iter().map(|i| group[i]));
+        }
+        taken.sort_unstable();
+        Ok(taken)
+    }
+}
+
+/// Shares out all samples to `clients`; `set` is the name of the set, which a published split asks for. Every sample
+/// goes to exactly one client; with more clients than samples some own none.
+///
+/// # Errors
+/// If there are no clients, a number of the split is out of its range, or the split cannot be had; says what to
+/// change.
+pub fn split(
+    groups: &Groups,
+    how: &Split,
+    clients: usize,
+    set: &str,
+    stream: &Stream,
+) -> Result<Partition> {
+    ensure!(
+        (1..=MAX_CLIENTS).contains(&clients),
+        "{clients} clients; there must be at least 1 and at most {MAX_CLIENTS}"
+    );
+    let n = groups.of.len();
+    match how {
+        Split::Iid => Ok(at_random(&iid_sizes(n, clients)?, stream)),
+        Split::Size(sizes) => Ok(at_random(&drawn_sizes(sizes, n, clients)?, stream)),
+        Split::Dirichlet(how) => dirichlet(groups, how, clients, stream),
+        Split::Classes { per_client } => {
+            let held = covering_classes(clients, groups.count, *per_client)?;
+            let groups = shuffled(groups, stream)?;
+            let share = |(class, group): (usize, &Vec<usize>)| {
+                let holders: Vec<usize> =
+                    (0..clients).filter(|k| held[*k].contains(&class)).collect();
+                let mut counts = vec![0; clients];
+                for (k, size) in holders.iter().zip(iid_sizes(group.len(), holders.len())?) {
+                    counts[*k] = size;
+                }
+                Ok(counts)
+            };
+            let counts: Vec<Vec<usize>> = groups
+                .iter()
+                .enumerate()
+                .map(share)
+                .collect::<Result<_>>()?;
+            Ok(deal(&groups, &counts, clients))
+        }
+        Split::Published { alpha, seed } => {
+            published::find(set, *alpha, *seed)?.deal(&groups.of, clients)
+        }
+    }
+}
+
+fn at_random(sizes: &[usize], stream: &Stream) -> Partition {
+    let order = stream
+        .child("order", 0)
+        .draws()
+        .permutation(sizes.iter().sum());
+    deal(&[order], &[sizes.to_vec()], sizes.len())
+}
+
+fn drawn_sizes(sizes: &Sizes, n: usize, clients: usize) -> Result<Vec<usize>> {
+    match sizes {
+        Sizes::Power(exponent) => {
+            ensure!(
+                exponent.is_finite() && *exponent >= 0.0,
+                "the exponent of the sizes must be finite and at least 0, got {exponent}"
+            );
+            let shares: Vec<f64> = (1..=clients).map(|k| (k as f64).powf(-exponent)).collect();
+            proportional_sizes(n, &shares)
+        }
+        Sizes::Shares(shares) => {
+            ensure!(
+                shares.len() == clients,
+                "{} shares for {clients} clients; there must be one for each",
+                shares.len()
+            );
+            proportional_sizes(n, shares)
+        }
+    }
+}
+
+/// The samples of each group in an order of its own.
+fn shuffled(groups: &Groups, stream: &Stream) -> Result<Vec<Vec<usize>>> {
+    let mut groups = by_class(&groups.of, groups.count)?;
+    for (class, group) in groups.iter_mut().enumerate() {
+        stream.child("order", class as u64).draws().shuffle(group);
+    }
+    Ok(groups)
+}
+
+fn dirichlet(
+    groups: &Groups,
+    how: &Dirichlet,
+    clients: usize,
+    stream: &Stream,
+) -> Result<Partition> {
+    let Dirichlet {
+        alpha,
+        reading,
+        min_size,
+    } = *how;
+    ensure!(
+        (1e-4..=1e6).contains(&alpha),
+        "the Dirichlet parameter alpha must be in 1e-4..=1e6, got {alpha}"
+    );
+    let n = groups.of.len();
+    let min_size = min_size.unwrap_or(reading.min_size());
+    ensure!(
+        clients
+            .checked_mul(min_size)
+            .is_some_and(|needed| needed <= n),
+        "{clients} clients with at least {min_size} samples each need more than the {n} samples there are; \
+         take fewer clients or a smaller min-size"
+    );
+    let mut sizes = vec![0; groups.count];
+    groups.of.iter().for_each(|class| sizes[*class] += 1);
+
+    let mut best = 0;
+    for attempt in 0..TRIES {
+        let stream = stream.child("try", attempt);
+        let counts = drawn_counts(&sizes, alpha, reading, clients, &stream)?;
+        let size = |k: usize| counts.iter().map(|of_class| of_class[k]).sum::<usize>();
+        let smallest = (0..clients).map(size).min().unwrap_or(0);
+        if smallest >= min_size {
+            let groups = match reading {
+                Reading::Floor => by_class(&groups.of, groups.count)?,
+                Reading::Balanced | Reading::Plain => shuffled(groups, &stream)?,
+            };
+            return Ok(deal(&groups, &counts, clients));
+        }
+        best = best.max(smallest);
+    }
+    bail!(
+        "no Dirichlet split with alpha {alpha} of {TRIES} drawn gave every one of {clients} clients at least {min_size} \
+         of the {n} samples (the best left one with {best}); raise alpha, lower min-size, or take fewer clients"
+    )
+}
+
+/// Samples of each class at each client, `classes x clients`.
+fn drawn_counts(
+    sizes: &[usize],
+    alpha: f64,
+    reading: Reading,
+    clients: usize,
+    stream: &Stream,
+) -> Result<Vec<Vec<usize>>> {
+    let n: usize = sizes.iter().sum();
+    let logs: Vec<Vec<f64>> = (0..sizes.len())
+        .map(|class| {
+            let mut draws = stream.child("class", class as u64).draws();
+            (0..clients).map(|_| draws.ln_gamma_draw(alpha)).collect()
+        })
+        .collect();
+    match reading {
+        Reading::Floor => {
+            let all: Option<Vec<_>> = logs
+                .iter()
+                .map(|logs| proportions(logs, |_| true))
+                .collect();
+            Ok(floor_counts(
+                sizes,
+                &all.context("a Dirichlet draw that is not finite")?,
+            ))
+        }
+        Reading::Balanced | Reading::Plain => cumulative_counts(sizes, clients, |class, owned| {
+            // `owned < n / clients` in whole numbers; as some client is below its share while samples are left,
+            // only a class without samples can find everybody closed
+            let open = |k: usize| reading == Reading::Plain || owned[k] * clients < n;
+            Ok(proportions(&logs[class], open).unwrap_or_else(|| vec![0.0; clients]))
+        }),
+    }
+}
+
+/// Dirichlet proportions from the logarithms of Gamma draws, over the clients that are `open`; `None` if none is.
+///
+/// With a small parameter the largest draws of most clients are below the smallest `f64`, so the largest logarithm
+/// is taken away before `exp`. Closing clients here and not after `exp` matters too: what remains may all be 0 then.
+fn proportions(logs: &[f64], open: impl Fn(usize) -> bool) -> Option<Vec<f64>> {
+    let top = (0..logs.len())
+        .filter(|k| open(*k))
+        .map(|k| logs[k])
+        .reduce(f64::max)?;
+    let weight = |k: usize| if open(k) { (logs[k] - top).exp() } else { 0.0 };
+    let weights: Vec<f64> = (0..logs.len()).map(weight).collect();
+    let sum: f64 = weights.iter().sum();
+    Some(weights.into_iter().map(|w| w / sum).collect())
+}
+
+#[cfg(test)]
+#[path = "split_tests.rs"]
+mod tests;

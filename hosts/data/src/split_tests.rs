@@ -1,0 +1,298 @@
+use super::*;
+
+/// `n` samples, class `i * i % classes` or so: classes of different sizes, mixed.
+fn groups(n: usize, count: usize) -> Groups {
+    Groups {
+        of: (0..n).map(|i| i * i % (2 * count) % count).collect(),
+        count,
+    }
+}
+
+fn dir(alpha: f64, reading: Reading, min_size: Option<usize>) -> Split {
+    Split::Dirichlet(Dirichlet {
+        alpha,
+        reading,
+        min_size,
+    })
+}
+
+fn error(groups: &Groups, how: &Split, clients: usize) -> String {
+    split(groups, how, clients, "toy", &Stream::root(1))
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn every_sample_goes_to_exactly_one_client() {
+    for (n, classes) in [(0, 3), (1, 1), (7, 3), (200, 10), (1000, 4)] {
+        let groups = groups(n, classes);
+        for clients in [1, 2, 3, 10, 30] {
+            let mut all = vec![
+                Split::Iid,
+                Split::Classes {
+                    per_client: classes,
+                },
+                Split::Size(Sizes::Power(0.0)),
+                Split::Size(Sizes::Power(1.5)),
+                Split::Size(Sizes::Shares(
+                    (0..clients).map(|k| (k % 3 + 1) as f64).collect(),
+                )),
+            ];
+            for alpha in [1e-4, 1e-3, 0.1, 1.0, 100.0, 1e6] {
+                for reading in [Reading::Floor, Reading::Balanced, Reading::Plain] {
+                    all.push(dir(alpha, reading, Some(0)));
+                }
+            }
+            for how in &all {
+                for seed in 0..3 {
+                    let stream = Stream::root(seed);
+                    let got = split(&groups, how, clients, "toy", &stream).unwrap();
+                    assert_eq!(got, split(&groups, how, clients, "toy", &stream).unwrap());
+                    assert_eq!(got.clients.len(), clients);
+                    let mut samples = got.clients.concat();
+                    samples.sort_unstable();
+                    assert_eq!(samples, (0..n).collect::<Vec<_>>(), "{how:?} {n} {clients}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn iid_parts_are_equal_and_by_size_follows_shares() {
+    let stream = Stream::root(3);
+    let groups = groups(100, 4);
+    assert_eq!(
+        split(&groups, &Split::Iid, 3, "toy", &stream)
+            .unwrap()
+            .sizes(),
+        [34, 33, 33]
+    );
+    let shares = Split::Size(Sizes::Shares(vec![0.5, 0.3, 0.2]));
+    assert_eq!(
+        split(&groups, &shares, 3, "toy", &stream).unwrap().sizes(),
+        [50, 30, 20]
+    );
+    let power = Split::Size(Sizes::Power(1.0));
+    assert_eq!(
+        split(&groups, &power, 3, "toy", &stream).unwrap().sizes(),
+        [55, 27, 18]
+    );
+    let other = split(&groups, &Split::Iid, 3, "toy", &Stream::root(4)).unwrap();
+    assert_ne!(
+        other,
+        split(&groups, &Split::Iid, 3, "toy", &stream).unwrap()
+    );
+    assert!(
+        error(&groups, &Split::Size(Sizes::Shares(vec![1.0])), 3)
+            .contains("1 shares for 3 clients")
+    );
+    assert!(error(&groups, &Split::Size(Sizes::Power(-1.0)), 3).contains("at least 0, got -1"));
+    for clients in [0, 1 << 40] {
+        assert!(error(&groups, &Split::Iid, clients).contains("at least 1 and at most 1000000"));
+    }
+}
+
+#[test]
+fn classes_are_shared_equally_by_those_who_hold_them() {
+    let groups = Groups {
+        of: (0..100).map(|i| i % 10).collect(),
+        count: 10,
+    };
+    let of = |clients, per_client| {
+        let how = Split::Classes { per_client };
+        let got = split(&groups, &how, clients, "toy", &Stream::root(5)).unwrap();
+        got.class_counts(&groups.of, 10)
+    };
+    for (k, counts) in of(10, 1).iter().enumerate() {
+        assert!(
+            counts
+                .iter()
+                .enumerate()
+                .all(|(c, n)| *n == if c == k { 10 } else { 0 })
+        );
+    }
+    for (k, counts) in of(10, 2).iter().enumerate() {
+        assert_eq!(
+            (
+                counts[k],
+                counts[(k + 1) % 10],
+                counts.iter().sum::<usize>()
+            ),
+            (5, 5, 10)
+        );
+    }
+    assert_eq!(of(20, 1)[3][3] + of(20, 1)[13][3], 10);
+    assert_eq!(of(5, 2)[1], [0, 0, 10, 10, 0, 0, 0, 0, 0, 0]);
+    assert!(error(&groups, &Split::Classes { per_client: 1 }, 5).contains("at least 2 classes"));
+    assert!(error(&groups, &Split::Classes { per_client: 11 }, 5).contains("1..=10"));
+}
+
+#[test]
+fn the_floor_reading_keeps_the_order_of_the_set() {
+    let groups = groups(300, 3);
+    let got = split(
+        &groups,
+        &dir(0.5, Reading::Floor, None),
+        4,
+        "toy",
+        &Stream::root(6),
+    )
+    .unwrap();
+    for class in 0..3 {
+        let of_class = |k: &Vec<usize>| -> Vec<usize> {
+            k.iter()
+                .copied()
+                .filter(|at| groups.of[*at] == class)
+                .collect()
+        };
+        let dealt: Vec<usize> = got.clients.iter().flat_map(of_class).collect();
+        assert!(
+            dealt.is_sorted(),
+            "consecutive samples, client after client"
+        );
+    }
+}
+
+#[test]
+fn the_balanced_reading_leaves_nobody_with_little() {
+    let groups = Groups {
+        of: (0..2000).map(|i| i % 10).collect(),
+        count: 10,
+    };
+    for alpha in [1e-3, 0.1, 0.5, 10.0] {
+        let got = split(
+            &groups,
+            &dir(alpha, Reading::Balanced, None),
+            10,
+            "toy",
+            &Stream::root(7),
+        )
+        .unwrap();
+        assert!(
+            got.sizes().iter().all(|n| *n >= 10),
+            "{alpha}: {:?}",
+            got.sizes()
+        );
+    }
+    let at_least = dir(0.1, Reading::Plain, Some(20));
+    let got = split(&groups, &at_least, 10, "toy", &Stream::root(7)).unwrap();
+    assert!(got.sizes().iter().all(|n| *n >= 20));
+}
+
+#[test]
+fn a_small_parameter_gives_a_class_to_one_client_and_a_large_one_to_all() {
+    let groups = Groups {
+        of: (0..4000).map(|i| i % 4).collect(),
+        count: 4,
+    };
+    for reading in [Reading::Floor, Reading::Plain, Reading::Balanced] {
+        let counts = |alpha| {
+            let how = dir(alpha, reading, Some(0));
+            split(&groups, &how, 8, "toy", &Stream::root(8))
+                .unwrap()
+                .class_counts(&groups.of, 4)
+        };
+        for class in 0..4 {
+            assert!(
+                counts(1e-3).iter().map(|k| k[class]).max() >= Some(950),
+                "{reading:?}"
+            );
+            assert!(
+                counts(1e5).iter().all(|k| k[class].abs_diff(125) < 20),
+                "{reading:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn proportions_have_the_moments_of_a_dirichlet() {
+    // mean 1 / K, variance (K - 1) / (K^2 (K alpha + 1))
+    for alpha in [0.1, 1.0, 5.0] {
+        let (k, n) = (5, 20_000);
+        let mut squares = 0.0;
+        for i in 0..n {
+            let mut draws = Stream::root(9).child("x", i).draws();
+            let logs: Vec<f64> = (0..k).map(|_| draws.ln_gamma_draw(alpha)).collect();
+            let p = proportions(&logs, |_| true).unwrap();
+            assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            squares += (p[0] - 0.2).powi(2);
+        }
+        let (got, wanted) = (squares / n as f64, 4.0 / (25.0 * (5.0 * alpha + 1.0)));
+        assert!((got / wanted - 1.0).abs() < 0.05, "{alpha}: {got} {wanted}");
+    }
+    assert_eq!(
+        proportions(&[-5e3, -9e3, -1.0], |k| k < 2).unwrap(),
+        [1.0, 0.0, 0.0]
+    );
+    assert_eq!(proportions(&[1.0], |_| false), None);
+}
+
+#[test]
+fn what_cannot_be_had_says_what_to_change() {
+    let groups = groups(100, 2);
+    assert!(error(&groups, &dir(0.0, Reading::Floor, None), 2).contains("in 1e-4..=1e6, got 0"));
+    assert!(error(&groups, &dir(f64::NAN, Reading::Floor, None), 2).contains("got NaN"));
+    let text = error(&groups, &dir(1.0, Reading::Balanced, None), 11);
+    assert!(
+        text.contains("11 clients with at least 10 samples each need more than the 100"),
+        "{text}"
+    );
+    let text = error(&groups, &dir(1e-3, Reading::Plain, Some(10)), 9);
+    assert!(
+        text.contains("of 1000 drawn") && text.contains("raise alpha, lower min-size"),
+        "{text}"
+    );
+    assert!(
+        error(&groups, &dir(1.0, Reading::Plain, Some(usize::MAX)), 9).contains("smaller min-size")
+    );
+    assert!(
+        error(
+            &groups,
+            &Split::Published {
+                alpha: 0.1,
+                seed: 1
+            },
+            20
+        )
+        .contains("no published split of `toy`")
+    );
+}
+
+#[test]
+fn groups_are_taken_in_proportion() {
+    let groups = Groups {
+        of: (0..100).map(|i| usize::from(i >= 90)).collect(),
+        count: 3,
+    };
+    let first = |_, _, k| (0..k).collect();
+    assert_eq!(
+        groups.take(10, first).unwrap(),
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 90]
+    );
+    assert_eq!(groups.take(100, first).unwrap().len(), 100);
+    assert_eq!(groups.take(0, first).unwrap().len(), 0);
+    assert!(groups.take(101, first).is_err());
+}
+
+#[test]
+fn findings_are_grouped_by_the_rarest() {
+    let [(inputs, labels), _] = crate::made::findings::Findings::default().make().unwrap();
+    let all = Examples::all(inputs.into(), labels.into()).unwrap();
+    let groups = Groups::of(&all);
+    assert_eq!((groups.count, groups.of.len()), (6, 4000));
+    let findings = all.findings().unwrap();
+    for (row, group) in findings.rows().into_iter().zip(&groups.of) {
+        assert_eq!(*group == 5, row.iter().all(|l| *l != 1));
+    }
+    let got = split(
+        &groups,
+        &dir(0.1, Reading::Floor, None),
+        5,
+        "findings",
+        &Stream::root(1),
+    )
+    .unwrap();
+    assert_eq!(got.sizes().iter().sum::<usize>(), 4000);
+}

@@ -1,0 +1,112 @@
+//! Sentences as numbers: hashed bags of words.
+
+use anyhow::{Result, ensure};
+use fl_core::Inputs;
+
+/// Settings of the sets made of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// Values in a row; a word counts in the column that its hash names. At least 1.
+    pub width: usize,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self { width: 2048 }
+    }
+}
+
+/// One row per text: how often each word occurs, scaled to length 1. A text without words is a row of zeros.
+///
+/// A word is a run of letters and digits in lower case; its column is its FNV-1a hash (64 bits) modulo the width.
+///
+/// # Errors
+/// If the width is 0 or more than a column number can name.
+pub fn bags<'a>(texts: impl Iterator<Item = &'a str>, words: Words) -> Result<Inputs> {
+    let width = words.width;
+    ensure!(
+        (1..=1 << 24).contains(&width),
+        "the width of a bag of words must be in 1..=16777216, got {width}"
+    );
+    let (mut starts, mut columns, mut values) = (vec![0], vec![], vec![]);
+    for text in texts {
+        let mut hashes: Vec<u32> = text
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .map(|word| (fnv1a(word) % width as u64) as u32)
+            .collect();
+        hashes.sort_unstable();
+        let counts: Vec<(u32, f32)> = hashes
+            .chunk_by(|a, b| a == b)
+            .map(|c| (c[0], c.len() as f32))
+            .collect();
+        let length = counts.iter().map(|(_, n)| n * n).sum::<f32>().sqrt();
+        columns.extend(counts.iter().map(|(column, _)| *column));
+        values.extend(counts.iter().map(|(_, n)| n / length));
+        starts.push(columns.len());
+    }
+    Ok(Inputs::Sparse {
+        width,
+        starts,
+        columns,
+        values,
+    })
+}
+
+fn fnv1a(word: &str) -> u64 {
+    let lower = word.chars().flat_map(char::to_lowercase);
+    let mut bytes = [0; 4];
+    lower.fold(0xcbf2_9ce4_8422_2325, |hash, c| {
+        c.encode_utf8(&mut bytes)
+            .bytes()
+            .fold(hash, |hash: u64, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_counted_and_rows_have_length_one() {
+        let texts = ["The cat, the CAT!", "", "...", "cat"];
+        let got = bags(texts.into_iter(), Words { width: 1 << 20 }).unwrap();
+        let Inputs::Sparse {
+            starts,
+            columns,
+            values,
+            ..
+        } = got
+        else {
+            panic!("bags are sparse")
+        };
+        assert_eq!(starts, [0, 2, 2, 2, 3]);
+        assert!(columns[0] < columns[1] && columns.contains(&columns[2]));
+        assert!(values[..2].iter().all(|v| (v - 0.5f32.sqrt()).abs() < 1e-6));
+        assert!((values[2] - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn exact_the_hash_is_the_published_one() {
+        assert_eq!(fnv1a(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a("FOOBAR"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn everything_may_share_one_column() {
+        let got = bags(["a b c"].into_iter(), Words { width: 1 }).unwrap();
+        assert_eq!(
+            got,
+            Inputs::Sparse {
+                width: 1,
+                starts: vec![0, 1],
+                columns: vec![0],
+                values: vec![1.0]
+            }
+        );
+        assert!(bags([].into_iter(), Words { width: 0 }).is_err());
+    }
+}
