@@ -802,9 +802,10 @@ impl<'h> Federation<'h> {
     }
 
     /// Everything released so far, at the server and by clients, that nobody accounts for.
-    pub fn unaccounted(&self) -> Vec<&PrivacyEvent> {
+    pub fn unaccounted(&self) -> Vec<PrivacyEvent> {
         let all = self.own.iter().chain(self.clients.values().flatten());
         all.filter(|e| self.accountant.is_none() || matches!(e, PrivacyEvent::Unaccounted { .. }))
+            .cloned()
             .collect()
     }
 

@@ -179,6 +179,17 @@ impl Parcel {
     }
 }
 
+/// What is known of an exchange before it happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Parameters of the model whose parameters travel.
+    pub params: usize,
+    /// Samples that the question is about.
+    pub rows: usize,
+    /// Model outputs.
+    pub outputs: usize,
+}
+
 /// Anything a client and the server exchange.
 pub trait Message: Clone + Debug + Send + Sync + 'static {
     /// The name users see in specs, errors and the journal.
@@ -199,6 +210,11 @@ pub trait Message: Clone + Debug + Send + Sync + 'static {
     /// # Errors
     /// When the tensors are not those of such a message.
     fn from_tensors(parcel: Parcel) -> Result<Self>;
+
+    /// How many bytes one such message takes at most; `None` if that cannot be known before.
+    fn expected(_: &Facts) -> Option<u64> {
+        None
+    }
 
     /// Checks beyond finite numbers, such as labels below the number of classes.
     ///
@@ -440,6 +456,9 @@ pub struct Nothing;
 
 impl Message for Nothing {
     const KIND: &'static str = "nothing";
+    fn expected(_: &Facts) -> Option<u64> {
+        Some(0)
+    }
     fn tensors(&self) -> Named<'_> {
         Vec::new()
     }
@@ -465,6 +484,9 @@ impl Scalar {
 
 impl Message for Scalar {
     const KIND: &'static str = "scalar";
+    fn expected(_: &Facts) -> Option<u64> {
+        Some(4)
+    }
     fn tensors(&self) -> Named<'_> {
         vec![("value".into(), View::F32(self.0.view().into_dyn()))]
     }
@@ -484,6 +506,9 @@ pub struct Ids(pub Vec<u32>);
 
 impl Message for Ids {
     const KIND: &'static str = "ids";
+    fn expected(facts: &Facts) -> Option<u64> {
+        Some(4 * facts.rows as u64)
+    }
     fn tensors(&self) -> Named<'_> {
         vec![("ids".into(), list(&self.0))]
     }
@@ -498,6 +523,9 @@ pub struct Params(pub BTreeMap<String, ArrayD<f32>>);
 
 impl Message for Params {
     const KIND: &'static str = "params";
+    fn expected(facts: &Facts) -> Option<u64> {
+        Some(4 * facts.params as u64)
+    }
     fn tensors(&self) -> Named<'_> {
         self.0
             .iter()
@@ -672,6 +700,9 @@ impl Logits {
 
 impl Message for Logits {
     const KIND: &'static str = "logits";
+    fn expected(facts: &Facts) -> Option<u64> {
+        Some(4 * (facts.rows * facts.outputs) as u64)
+    }
     fn tensors(&self) -> Named<'_> {
         vec![
             ("rows".into(), list(&self.rows)),

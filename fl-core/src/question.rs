@@ -1,6 +1,6 @@
 //! Typed, named questions: the only way in which the two sides of a protocol speak.
 
-use crate::message::{self, Bytes, Ids, Message};
+use crate::message::{self, Bytes, Facts, Ids, Message};
 use crate::{Client, Needs, PrivacyEvent, Result, Stream};
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,8 @@ impl<D: Message, U: Message> Ask<D, U> {
             label: self.label,
             down: D::KIND,
             up: U::KIND,
+            down_bytes: D::expected,
+            up_bytes: U::expected,
             times: 1,
             rows: 0,
             model: "model",
@@ -48,7 +50,7 @@ impl<D: Message, U: Message> Ask<D, U> {
 }
 
 /// What is known of a question before anything runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Asked {
     /// Its label.
     pub label: &'static str,
@@ -56,6 +58,10 @@ pub struct Asked {
     pub down: &'static str,
     /// Kind of the answer.
     pub up: &'static str,
+    /// Bytes of the message to one client, at most.
+    pub down_bytes: fn(&Facts) -> Option<u64>,
+    /// Bytes of one answer, at most.
+    pub up_bytes: fn(&Facts) -> Option<u64>,
     /// How many times it is asked.
     pub times: usize,
     /// How many samples it is about, at most; `usize::MAX` for all public ones.

@@ -330,6 +330,11 @@ pub fn check_range<V: Ranged>(
 /// Used by [`settings!`](crate::settings!).
 #[doc(hidden)]
 pub fn range_schema<T: Debug>(range: &impl RangeBounds<T>, schema: &mut serde_json::Value) {
+    // the range of a list is its items'
+    let schema = match schema.get("items").is_some() {
+        true => &mut schema["items"],
+        false => schema,
+    };
     let number =
         |x: &T| serde_json::from_str::<serde_json::Value>(&format!("{x:?}")).unwrap_or_default();
     match range.start_bound() {
@@ -695,17 +700,18 @@ pub fn object_schema<S: Settings>() -> serde_json::Value {
 ///         /// max(0, x).
 ///         Relu = "relu",
 ///         /// Fully connected, with this many outputs.
-///         Linear(usize) = "linear",
+///         Linear(usize, in 1..) = "linear",
 ///     }
 /// }
 /// assert_eq!(read_yaml::<Vec<Layer>>("[linear: 10, relu]").unwrap(), [Layer::Linear(10), Layer::Relu]);
-/// let error = read_yaml::<Vec<Layer>>("[rely, {linear: x}]").unwrap_err().to_string();
-/// assert_eq!(error, "[0]: must be one of relu, {linear: ..}; got `rely`; did you mean `relu`?\n[1].linear: must be a whole number, got `x`");
+/// let error = read_yaml::<Vec<Layer>>("[rely, {linear: x}, {linear: 0}]").unwrap_err().to_string();
+/// assert_eq!(error, "[0]: must be one of relu, {linear: ..}; got `rely`; did you mean `relu`?\n[1].linear: must be a whole number, got `x`\n\
+///     [2].linear: must be at least 1, got 0");
 /// ```
 #[macro_export]
 macro_rules! choices {
     ($(#[doc = $about:literal])+ $vis:vis enum $name:ident {
-        $( $(#[doc = $doc:literal])+ $variant:ident $(($ty:ty))? = $word:literal ),* $(,)?
+        $( $(#[doc = $doc:literal])+ $variant:ident $(($ty:ty $(, in $range:expr)?))? = $word:literal ),* $(,)?
     }) => {
         $(#[doc = $about])+
         #[derive(Clone, Debug, PartialEq)]
@@ -715,7 +721,7 @@ macro_rules! choices {
             fn read(value: &$crate::settings::Value, reader: &mut $crate::settings::Reader) -> Option<Self> {
                 let (word, inner) = $crate::settings::choice(value);
                 match word {
-                    $(Some($word) if $crate::choices!(@fits inner $($ty)?) => $crate::choices!(@make $name $variant, $word, inner, reader $(, $ty)?),)*
+                    $(Some($word) if $crate::choices!(@fits inner $($ty)?) => $crate::choices!(@make $name $variant, $word, inner, reader $(, $ty $(, in $range)?)?),)*
                     _ => $crate::settings::no_such_choice(value, reader, &[$(($word, $crate::choices!(@carries $($ty)?))),*]),
                 }
             }
@@ -723,7 +729,7 @@ macro_rules! choices {
                 match self { $($crate::choices!(@pattern $name $variant, payload $(, $ty)?) => $crate::choices!(@write $word, payload $(, $ty)?)),* }
             }
             fn schema() -> $crate::__private::Json {
-                $crate::settings::choice_schema(&[$($about),+], vec![$($crate::choices!(@schema $word, [$($doc),+] $(, $ty)?)),*])
+                $crate::settings::choice_schema(&[$($about),+], vec![$($crate::choices!(@schema $word, [$($doc),+] $(, $ty $(, in $range)?)?)),*])
             }
             fn kind() -> String { $crate::settings::choice_words(&[$(($word, $crate::choices!(@carries $($ty)?))),*]) }
         }
@@ -735,9 +741,11 @@ macro_rules! choices {
     (@carries) => { false };
     (@carries $ty:ty) => { true };
     (@make $name:ident $variant:ident, $word:literal, $inner:ident, $reader:ident) => { Some($name::$variant) };
-    (@make $name:ident $variant:ident, $word:literal, $inner:ident, $reader:ident, $ty:ty) => {
+    (@make $name:ident $variant:ident, $word:literal, $inner:ident, $reader:ident, $ty:ty $(, in $range:expr)?) => {
         $reader.below($crate::settings::Step::Key($word.into()), |r| {
-            <$ty as $crate::settings::Setting>::read($inner.unwrap_or(&$crate::settings::Value::Null), r).map($name::$variant)
+            let read = <$ty as $crate::settings::Setting>::read($inner.unwrap_or(&$crate::settings::Value::Null), r)?;
+            $(if let Err(text) = $crate::settings::check_range(&read, &$range) { return r.wrong(text); })?
+            Some($name::$variant(read))
         })
     };
     (@pattern $name:ident $variant:ident, $p:ident) => { $name::$variant };
@@ -745,9 +753,12 @@ macro_rules! choices {
     (@write $word:literal, $p:ident) => { $crate::settings::Value::from($word) };
     (@write $word:literal, $p:ident, $ty:ty) => { $crate::settings::keyed($word, <$ty as $crate::settings::Setting>::write($p)) };
     (@schema $word:literal, [$($doc:literal),+]) => { ($word, $crate::settings::doc_text(&[$($doc),+]), None) };
-    (@schema $word:literal, [$($doc:literal),+], $ty:ty) => {
-        ($word, $crate::settings::doc_text(&[$($doc),+]), Some(<$ty as $crate::settings::Setting>::schema()))
-    };
+    (@schema $word:literal, [$($doc:literal),+], $ty:ty $(, in $range:expr)?) => {{
+        #[allow(unused_mut, reason = "only a range changes it")]
+        let mut schema = <$ty as $crate::settings::Setting>::schema();
+        $($crate::settings::range_schema::<<$ty as $crate::settings::Ranged>::Number>(&$range, &mut schema);)?
+        ($word, $crate::settings::doc_text(&[$($doc),+]), Some(schema))
+    }};
 }
 
 /// Used by [`choices!`](crate::choices!): the word of a choice, and what stands under it.

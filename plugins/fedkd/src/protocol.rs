@@ -1,6 +1,6 @@
 //! The conversation: train to the end, predict the public samples once, distil at the server.
 use fl_core::augment::{Augment, Augmenter};
-use fl_core::message::{Named, Parcel, View};
+use fl_core::message::{Facts, Named, Parcel, View};
 use fl_core::prelude::*;
 use fl_core::Length;
 use ndarray::{Array1, Array2};
@@ -72,6 +72,9 @@ struct Look {
 
 impl Message for Look {
     const KIND: &'static str = "look";
+    fn expected(_: &Facts) -> Option<u64> {
+        Some(4 + 32) // one number, and the key of a stream if the samples are to be augmented
+    }
     fn tensors(&self) -> Named<'_> {
         vec![("z_max".into(), View::F32(self.z_max.view().into_dyn())), ("stream".into(), View::U32(self.stream.view().into_dyn()))]
     }

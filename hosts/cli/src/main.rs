@@ -1,0 +1,153 @@
+//! `fl`: federated learning and distillation from a YAML file.
+//!
+//! Exit codes: 0 done, 1 the run failed, 2 wrong usage or wrong spec and nothing was run, 3 a plugin was refused.
+mod plan;
+mod run;
+mod show;
+mod try_part;
+
+use clap::{Args, Parser, Subcommand};
+use fl_plugins as _;
+use fl_registry::Catalogue;
+use std::fmt::Display;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Federated learning and federated distillation, composed from plugins in a YAML file.
+#[derive(Parser)]
+#[command(name = "fl", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a spec; results on stdout, progress on stderr, and a run folder.
+    Run(run::RunArgs),
+    /// Find every mistake of every spec; runs nothing.
+    Check {
+        /// Spec files.
+        #[arg(required = true)]
+        specs: Vec<PathBuf>,
+        #[command(flatten)]
+        set: Overrides,
+        /// One JSON object instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say which questions will be asked, of whom, with what payload and how many bytes.
+    Plan(plan::PlanArgs),
+    /// List the parts that specs can name.
+    List {
+        /// Only this role: protocol, aggregator, selector, privacy, generator, trainer or accountant.
+        role: Option<String>,
+        /// One JSON object instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one part: what it does, its settings, ranges, defaults, signature and origin.
+    Inspect {
+        /// Its name in specs.
+        name: String,
+        /// One JSON object instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON Schema of a spec with every known part in it, for editors.
+    Schema,
+    /// Give one part numbers, and see its answer alone.
+    Try(try_part::TryArgs),
+    /// Look at data sets.
+    Data {
+        #[command(subcommand)]
+        command: DataCommand,
+    },
+}
+
+#[derive(Subcommand)]
+enum DataCommand {
+    /// List the known sets, where each is looked for, and what is there.
+    List {
+        #[command(flatten)]
+        place: DataDir,
+        /// One JSON object instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Changes to a spec from the command line.
+#[derive(Args, Clone)]
+struct Overrides {
+    /// Change a value of the spec: `--set protocol.rounds=5`. May be given several times.
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    set: Vec<String>,
+}
+
+/// Where data sets are.
+#[derive(Args, Clone)]
+struct DataDir {
+    /// The data directory; otherwise FL_DATA_DIR, otherwise the platform's data folder.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+/// Why a command did not do what it was asked.
+enum Failure {
+    /// Wrong usage or a wrong spec: nothing was run.
+    Usage(String),
+    /// It was tried, and failed.
+    Failed(anyhow::Error),
+}
+
+impl Failure {
+    fn usage(text: impl Display) -> Self {
+        Self::Usage(text.to_string())
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+type Done = Result<(), Failure>;
+
+/// Prints a result. A reader that has gone away (`fl list | head`) is no error.
+fn print(text: impl Display) -> Done {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+fn dispatch(cli: Cli) -> Done {
+    let catalogue = Catalogue::linked()?;
+    match cli.command {
+        Command::Run(args) => run::run(&args, &catalogue),
+        Command::Check { specs, set, json } => show::check(&specs, &set.set, json, &catalogue),
+        Command::Plan(args) => plan::plan(&args, &catalogue),
+        Command::List { role, json } => show::list(role.as_deref(), json, &catalogue),
+        Command::Inspect { name, json } => show::inspect(&name, json, &catalogue),
+        Command::Schema => print(serde_json::to_string_pretty(&catalogue.schema::<fl_data::DataSpec>())?),
+        Command::Try(args) => try_part::try_part(&args, &catalogue),
+        Command::Data { command: DataCommand::List { place, json } } => show::data(&place, json),
+    }
+}
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(text)) => {
+            eprintln!("{text}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Failed(error)) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}

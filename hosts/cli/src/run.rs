@@ -1,0 +1,149 @@
+//! `fl run`.
+
+use crate::{DataDir, Done, Failure, Overrides, print};
+use anyhow::Context;
+use clap::Args;
+use fl_core::{Make, Public, RunOptions, Stream};
+use fl_data::{Assembled, DataSpec};
+use fl_registry::{Catalogue, Mistakes, Spec};
+use fl_sim::{Outcome, RunFolder, Setup};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[derive(Args)]
+pub struct RunArgs {
+    /// The spec.
+    #[arg(required_unless_present = "resume")]
+    spec: Option<PathBuf>,
+    #[command(flatten)]
+    set: Overrides,
+    /// The run folder, new or empty; otherwise `runs/NAME-1`, `runs/NAME-2`, ...
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    out: Option<PathBuf>,
+    /// Go on with the run that was stopped in this folder.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["spec", "set"])]
+    resume: Option<PathBuf>,
+    /// Stop after this many steps; `--resume` goes on.
+    #[arg(long, value_name = "STEPS")]
+    stop_after: Option<usize>,
+    /// Clients that are served at the same time; otherwise one per processor. Results do not depend on it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    #[command(flatten)]
+    data: DataDir,
+    /// One JSON object on stdout.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads a spec, or says everything that is wrong with it.
+pub fn check(path: &Path, set: &[String], catalogue: &Catalogue) -> Result<Result<Spec<DataSpec>, Mistakes>, Failure> {
+    let name = path.display().to_string();
+    let text = read_file(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    Ok(fl_registry::read(&name, &text, set, catalogue))
+}
+
+/// As [`check`]; mistakes are the command's failure.
+pub fn read(path: &Path, set: &[String], catalogue: &Catalogue) -> Result<Spec<DataSpec>, Failure> {
+    check(path, set, catalogue)?.map_err(Failure::usage)
+}
+
+/// No more of a file than a spec may have, so that `fl check /dev/zero` ends too.
+fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut text = Vec::new();
+    std::fs::File::open(path)?.take(fl_registry::MAX_BYTES as u64 + 1).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The data of a spec.
+pub fn assemble(spec: &Spec<DataSpec>, dir: &DataDir) -> anyhow::Result<Assembled> {
+    let dir = fl_data::data_dir(dir.data_dir.as_deref());
+    fl_data::build(&spec.data, &dir, &Stream::root(spec.seed).child("data", 0)).context("data")
+}
+
+/// The first of `runs/NAME-1`, `runs/NAME-2`, ... that is not there yet.
+fn next_folder(name: &str) -> PathBuf {
+    let numbered = |n: usize| Path::new("runs").join(format!("{name}-{n}"));
+    (1..).map(numbered).find(|p| !p.exists()).unwrap_or_else(|| numbered(0))
+}
+
+pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
+    let (spec, folder, resumed) = match (&args.resume, &args.spec) {
+        (Some(dir), _) => {
+            let (folder, resumed) = RunFolder::resume(dir)?;
+            (read(&dir.join("spec.yaml"), &[], catalogue)?, folder, Some(resumed))
+        }
+        (None, Some(path)) => {
+            let spec = read(path, &args.set.set, catalogue)?;
+            let out = args.out.clone().unwrap_or_else(|| next_folder(&spec.name));
+            let folder = RunFolder::create(&out, &spec.yaml()?)?;
+            (spec, folder, None)
+        }
+        (None, None) => return Err(Failure::usage("a spec or --resume is needed")),
+    };
+    let Assembled { clients, public, test, task, .. } = assemble(&spec, &args.data)?;
+    let make = Make { task: task.clone(), stream: Stream::root(spec.seed).child("protocol", 0) };
+    let bar = ProgressBar::no_length().with_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
+    let step = bar.clone();
+    let note = bar.clone();
+    let name = spec.name.clone();
+    let outcome = fl_sim::run(Setup {
+        name: &spec.name,
+        protocol_name: spec.protocol.name,
+        protocol: Arc::from(spec.make_protocol(&make)?),
+        parts: spec.parts.clone(),
+        options: RunOptions {
+            seed: spec.seed,
+            task,
+            faults: spec.faults.clone(),
+            budget: spec.budget,
+            evaluate_every: spec.evaluate_every,
+        },
+        clients,
+        public: public.map(|p| match p.labelled {
+            Some(examples) => Public::Labelled(examples),
+            None => Public::Unlabelled(p.samples),
+        }),
+        test,
+        threads: match args.threads {
+            Some(n) => usize::from(n),
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        },
+        folder: Some(folder),
+        resumed,
+        stop_after: args.stop_after,
+        progress: Box::new(move |what, done, of| {
+            step.set_message(match of {
+                0 => format!("{name}: {what}"),
+                _ => format!("{name}: {done} of {of} rounds"),
+            });
+            step.tick();
+        }),
+        warn: Box::new(move |text| note.suspend(|| eprintln!("note: {text}"))),
+    });
+    bar.finish_and_clear();
+    let outcome = outcome?;
+    if let (Some(after), Some(out)) = (&outcome.stopped, &outcome.out) {
+        eprintln!("stopped after {after}; go on with: fl run --resume {out}");
+    }
+    if args.json { print(serde_json::to_string(&outcome)?) } else { print(text(&outcome)) }
+}
+
+fn text(o: &Outcome) -> String {
+    let mut out = format!("{} (seed {}, {} steps, {:.1} s)\n", o.name, o.seed, o.rounds, o.seconds);
+    for (name, value) in o.metrics.iter().filter(|(name, _)| !name.ends_with(".std")) {
+        let std = o.metrics.get(&format!("{name}.std")).map_or(String::new(), |s| format!(" +- {s:.4}"));
+        let _ = writeln!(out, "  {name:<20} {value:.4}{std}");
+    }
+    let _ = writeln!(out, "  {:<20} {} up, {} down", "bytes", o.bytes.up, o.bytes.down);
+    let _ = match &o.privacy {
+        Some(p) => writeln!(out, "  {:<20} {}", "privacy", p.guarantee),
+        None => writeln!(out, "  {:<20} nothing is guaranteed", "privacy"),
+    };
+    let _ = writeln!(out, "  {:<20} {}", "digest", o.digest);
+    let _ = write!(out, "  {:<20} {}", "run folder", o.out.as_deref().unwrap_or("none"));
+    out
+}

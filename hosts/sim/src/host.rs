@@ -1,0 +1,293 @@
+//! The host: data and clients, threads, the run folder, and what a run adds up to.
+
+use crate::folder::{Resumed, RunFolder};
+use crate::pool::{Threads, for_clients};
+use crate::report;
+use anyhow::{Context, ensure};
+use fl_core::privacy::Guarantee;
+use fl_core::{
+    Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Parts, Problem, Protocol, Public, Question, Result, Roster, RunOptions,
+    SharedExecutor, Stream, Totals,
+};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Checkpoints are at least this far apart, unless the run stops: writing them must not become the work.
+const BETWEEN_CHECKPOINTS: Duration = Duration::from_secs(20);
+
+/// Everything that a run needs.
+pub struct Setup<'a> {
+    /// The run's name.
+    pub name: &'a str,
+    /// Name of the protocol.
+    pub protocol_name: &'a str,
+    /// The method.
+    pub protocol: Arc<dyn Protocol>,
+    /// Its parts.
+    pub parts: Arc<Parts>,
+    /// Seed, task, policies.
+    pub options: RunOptions,
+    /// What each client owns; those who own nothing take no part.
+    pub clients: Vec<Examples>,
+    /// What everybody has.
+    pub public: Option<Public>,
+    /// What models are tested on.
+    pub test: Examples,
+    /// Clients served at the same time.
+    pub threads: usize,
+    /// Where results go.
+    pub folder: Option<RunFolder>,
+    /// Where a stopped run goes on.
+    pub resumed: Option<Resumed>,
+    /// Stop after this many steps, so that the run can go on later.
+    pub stop_after: Option<usize>,
+    /// Told of each step: name, number, how many there are.
+    pub progress: Box<dyn FnMut(&str, usize, usize) + 'a>,
+    /// Told what the user should know.
+    pub warn: Box<dyn FnMut(&str) + 'a>,
+}
+
+/// Bytes that crossed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Spent {
+    /// From clients to the server.
+    pub up: u64,
+    /// From the server to clients.
+    pub down: u64,
+}
+
+/// What a run guarantees.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Privacy {
+    /// Epsilon, delta, unit, data dependence, noise source.
+    #[serde(flatten)]
+    pub guarantee: Guarantee,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The run's name.
+    pub name: String,
+    /// The seed.
+    pub seed: u64,
+    /// Name of the protocol.
+    pub protocol: String,
+    /// Steps done.
+    pub rounds: usize,
+    /// The last measurement of each kind; deviations over clients end in `.std`.
+    pub metrics: BTreeMap<String, f64>,
+    /// Bytes that crossed.
+    pub bytes: Spent,
+    /// The guarantee, if somebody accounts.
+    pub privacy: Option<Privacy>,
+    /// Digest of everything that was sent, answered, measured and kept.
+    pub digest: String,
+    /// Wall-clock seconds, over all sessions of the run.
+    pub seconds: f64,
+    /// The run folder.
+    pub out: Option<String>,
+    /// The step after which the run stopped, if it can go on.
+    pub stopped: Option<String>,
+}
+
+struct Sim<'a> {
+    clients: BTreeMap<ClientId, Mutex<Client>>,
+    roster: Vec<(ClientId, usize)>,
+    protocol: Arc<dyn Protocol>,
+    public: Option<Arc<Public>>,
+    test: Examples,
+    threads: usize,
+    exec: SharedExecutor,
+    folder: Option<RunFolder>,
+    stop_after: Option<usize>,
+    progress: Box<dyn FnMut(&str, usize, usize) + 'a>,
+    warn: Box<dyn FnMut(&str) + 'a>,
+    entries: Vec<Entry>,
+    metrics: Vec<Metric>,
+    began: Instant,
+    before: f64,
+    saved: Instant,
+}
+
+impl Sim<'_> {
+    fn seconds(&self) -> f64 {
+        self.before + self.began.elapsed().as_secs_f64()
+    }
+}
+
+impl Host for Sim<'_> {
+    fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    fn ask<'q>(
+        &mut self,
+        to: &[ClientId],
+        question: &(dyn Fn(ClientId) -> Question<'q> + Sync),
+        each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
+    ) -> Result<()> {
+        let protocol = &self.protocol;
+        for_clients(&self.clients, to, self.threads, &|client| protocol.answer(client, question(client.id())), each)
+    }
+
+    fn score_clients(&mut self, slot: &str) -> Result<Vec<f64>> {
+        let (ids, mut scores) = (self.roster.iter().map(|(id, _)| *id).collect::<Vec<_>>(), Vec::new());
+        for_clients(&self.clients, &ids, self.threads, &|client| client.score(slot, &self.test), &mut |id, score| {
+            scores.push(score.with_context(|| format!("evaluating client {id}"))?);
+            Ok(())
+        })?;
+        Ok(scores)
+    }
+
+    fn public(&self) -> Option<&Arc<Public>> {
+        self.public.as_ref()
+    }
+
+    fn test(&self) -> &Examples {
+        &self.test
+    }
+
+    fn executor(&self) -> SharedExecutor {
+        self.exec.clone()
+    }
+
+    fn progress(&mut self, step: &str, done: usize, of: usize) {
+        (self.progress)(step, done, of);
+    }
+
+    fn journal(&mut self, entry: &Entry) -> Result<()> {
+        if let Some(folder) = &mut self.folder {
+            folder.journal(entry)?;
+        }
+        self.entries.push(entry.clone());
+        Ok(())
+    }
+
+    fn metric(&mut self, metric: &Metric) -> Result<()> {
+        if let Some(folder) = &mut self.folder {
+            folder.metric(metric)?;
+        }
+        self.metrics.push(metric.clone());
+        Ok(())
+    }
+
+    fn keep_model(&mut self, name: &str, model: &[u8]) -> Result<()> {
+        self.folder.as_ref().map_or(Ok(()), |folder| folder.model(name, model))
+    }
+
+    fn warn(&mut self, text: &str) {
+        (self.warn)(text);
+    }
+
+    fn checkpoint(&mut self, done: usize, step: &str, server: &dyn Fn() -> Result<Vec<u8>>) -> Result<()> {
+        let stop = self.stop_after == Some(done);
+        if let Some(folder) = self.folder.as_ref().filter(|_| stop || self.saved.elapsed() >= BETWEEN_CHECKPOINTS) {
+            let state = |(id, client): (&ClientId, &Mutex<Client>)| Ok((*id, client.lock().unwrap_or_else(PoisonError::into_inner).save()?));
+            let clients = self.clients.iter().map(state).collect::<Result<_>>()?;
+            folder.checkpoint(done, step, server()?, clients, self.seconds())?;
+            self.saved = Instant::now();
+        }
+        ensure!(!stop, Problem::Stopped { after: step.into() });
+        Ok(())
+    }
+}
+
+/// Runs a federation to its end, or to where it is to stop.
+///
+/// # Errors
+/// When the run fails; the run folder then keeps its last checkpoint.
+pub fn run(setup: Setup<'_>) -> Result<Outcome> {
+    let began = Instant::now();
+    let root = Stream::root(setup.options.seed);
+    let public = setup.public.map(Arc::new);
+    let mut owners: Vec<(ClientId, Examples)> = setup.clients.into_iter().enumerate().map(|(k, data)| (k as ClientId, data)).collect();
+    let mut warn = setup.warn;
+    let idle: Vec<String> = owners.iter().filter(|(_, data)| data.is_empty()).map(|(id, _)| id.to_string()).collect();
+    if !idle.is_empty() {
+        warn(&format!("clients without examples take no part: {}", idle.join(", ")));
+    }
+    owners.retain(|(_, data)| !data.is_empty());
+    if setup.protocol.pools_data() {
+        let mut all = owners.into_iter().map(|(_, data)| data);
+        let first = all.next().context("no client has any examples")?;
+        owners = vec![(0, all.try_fold(first, |sum, data| sum.join(&data))?)];
+    }
+    ensure!(!owners.is_empty(), "no client has any examples");
+    let roster = owners.iter().map(|(id, data)| (*id, data.len())).collect();
+    let client = |(id, data): (ClientId, Examples)| {
+        let home = root.child("client", u64::from(id));
+        (id, Mutex::new(Client::new(id, data, public.clone(), setup.parts.clone(), home)))
+    };
+    let clients: BTreeMap<ClientId, Mutex<Client>> = owners.into_iter().map(client).collect();
+    for (id, state) in setup.resumed.iter().flat_map(|r| &r.clients) {
+        let client = clients.get(id).with_context(|| format!("the checkpoint knows client {id}, the data do not"))?;
+        client.lock().unwrap_or_else(PoisonError::into_inner).load(state)?;
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(setup.threads.max(1)).build().context("starting threads")?;
+    let (mut entries, mut metrics) = (Vec::new(), Vec::new());
+    if let (Some(folder), Some(_)) = (&setup.folder, &setup.resumed) {
+        (entries, metrics) = folder.lines()?;
+    }
+    let mut sim = Sim {
+        clients,
+        roster,
+        protocol: setup.protocol.clone(),
+        public,
+        test: setup.test,
+        threads: setup.threads.max(1),
+        exec: Arc::new(Threads(pool)),
+        folder: setup.folder,
+        stop_after: setup.stop_after,
+        progress: setup.progress,
+        warn,
+        entries,
+        metrics,
+        began,
+        before: setup.resumed.as_ref().map_or(0.0, |r| r.seconds),
+        saved: began,
+    };
+    let state = setup.resumed.as_ref().map(|r| &r.server[..]);
+    let mut fed = Federation::new(&mut sim, setup.parts, &setup.options, state)?;
+    let led = setup.protocol.lead(&mut fed);
+    let stopped = match led {
+        Ok(()) => None,
+        Err(error) => match error.downcast_ref::<Problem>() {
+            Some(Problem::Stopped { after }) => Some(after.clone()),
+            _ => return Err(error),
+        },
+    };
+    let (digest, totals, guarantee) = (fed.digest(), fed.totals().clone(), fed.guarantee()?);
+    let unaccounted = fed.unaccounted();
+    let Totals { up, down, steps } = totals;
+    let mut last = BTreeMap::new();
+    for m in &sim.metrics {
+        last.insert(m.name.clone(), m.value);
+        if let Some(std) = m.std {
+            last.insert(format!("{}.std", m.name), std);
+        }
+    }
+    let outcome = Outcome {
+        name: setup.name.into(),
+        seed: setup.options.seed,
+        protocol: setup.protocol_name.into(),
+        rounds: steps,
+        metrics: last,
+        bytes: Spent { up, down },
+        privacy: guarantee.map(|guarantee| Privacy { guarantee }),
+        digest,
+        seconds: sim.seconds(),
+        out: sim.folder.as_ref().map(|f| f.path().display().to_string()),
+        stopped,
+    };
+    if !unaccounted.is_empty() {
+        (sim.warn)(&report::unaccounted(&unaccounted));
+    }
+    if let Some(folder) = sim.folder.as_ref().filter(|_| outcome.stopped.is_none()) {
+        let clients = sim.clients.iter().map(|(id, c)| (*id, c.lock().unwrap_or_else(PoisonError::into_inner).own().class_counts()));
+        folder.finish(&report::write(&outcome, &sim.entries, &sim.metrics, &clients.collect(), &unaccounted))?;
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,93 @@
+//! Work on clients: many at once, answers in order, few of them held at a time.
+
+use fl_core::{Client, ClientId, Executor, Result};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// How far workers may run ahead of the answer that is due, per thread: enough that a slow client does not stop the
+/// others, few enough that answers do not pile up.
+const AHEAD: usize = 4;
+
+/// Calls `work` for each of `ids` on up to `threads` threads, and `each` with the results in the order of `ids`, on this
+/// thread. A panic in `work` is that client's error.
+pub(crate) fn for_clients<T: Send>(
+    clients: &BTreeMap<ClientId, Mutex<Client>>,
+    ids: &[ClientId],
+    threads: usize,
+    work: &(dyn Fn(&mut Client) -> Result<T> + Sync),
+    each: &mut dyn FnMut(ClientId, Result<T>) -> Result<()>,
+) -> Result<()> {
+    struct State<T> {
+        next: usize,
+        due: usize,
+        done: BTreeMap<usize, Result<T>>,
+    }
+    let one = |id: ClientId| -> Result<T> {
+        let client = clients.get(&id).ok_or_else(|| anyhow::anyhow!("there is no client {id}"))?;
+        let mut client = client.lock().unwrap_or_else(PoisonError::into_inner);
+        catch_unwind(AssertUnwindSafe(|| work(&mut client))).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(anyhow::anyhow!("a part panicked: {}", text.unwrap_or_default()))
+        })
+    };
+    let threads = threads.clamp(1, ids.len().max(1));
+    if threads == 1 {
+        return ids.iter().try_for_each(|id| each(*id, one(*id)));
+    }
+    let state = Mutex::new(State { next: 0, due: 0, done: BTreeMap::new() });
+    let changed = Condvar::new();
+    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let mut s = lock();
+                    while s.next < ids.len() && s.next >= s.due + AHEAD * threads {
+                        s = changed.wait(s).unwrap_or_else(PoisonError::into_inner);
+                    }
+                    let at = s.next;
+                    if at >= ids.len() {
+                        return;
+                    }
+                    s.next += 1;
+                    drop(s);
+                    let result = one(ids[at]);
+                    lock().done.insert(at, result);
+                    changed.notify_all();
+                }
+            });
+        }
+        let mut deliver = || {
+            for (at, id) in ids.iter().enumerate() {
+                let mut s = lock();
+                let result = loop {
+                    match s.done.remove(&at) {
+                        Some(result) => break result,
+                        None => s = changed.wait(s).unwrap_or_else(PoisonError::into_inner),
+                    }
+                };
+                s.due = at + 1;
+                drop(s);
+                changed.notify_all();
+                each(*id, result)?;
+            }
+            Ok(())
+        };
+        let result = deliver();
+        // after an error nobody is to start anything new
+        lock().next = ids.len();
+        changed.notify_all();
+        result
+    })
+}
+
+/// Chunks on a pool of threads.
+pub(crate) struct Threads(pub rayon::ThreadPool);
+
+impl Executor for Threads {
+    fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+        self.0.install(|| data.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk)));
+    }
+}

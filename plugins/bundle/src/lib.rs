@@ -1,0 +1,14 @@
+//! Links every plugin of this workspace. A crate that is only named in `Cargo.toml` is dropped by the linker, and its
+//! parts with it: each needs its `use` here.
+#[cfg(feature = "accounting")]
+use fl_plugin_accounting as _;
+#[cfg(feature = "baselines")]
+use fl_plugin_baselines as _;
+#[cfg(feature = "fedkd")]
+use fl_plugin_fedkd as _;
+#[cfg(feature = "means")]
+use fl_plugin_means as _;
+#[cfg(feature = "param-rounds")]
+use fl_plugin_param_rounds as _;
+#[cfg(feature = "trainer-linear")]
+use fl_plugin_trainer_linear as _;

@@ -1,0 +1,149 @@
+//! Random changes to training images: pad and crop, flip, cut out.
+
+use anyhow::ensure;
+use fl_core::{Draws, Inputs, Problem, Result, choices};
+
+choices! {
+    /// A random change to a training image. FedKD: `[{crop: 4}, flip, {cutout: 16}]`.
+    pub enum Augment {
+        /// Adds so many black rows and columns on every side and cuts an image of the old size out at random.
+        Crop(usize) = "crop",
+        /// Mirrors left and right with probability 1/2.
+        Flip = "flip",
+        /// Sets a square of so many rows and columns to the mean, centred anywhere, so that some may lie outside (DeVries and
+        /// Taylor 2017).
+        Cutout(usize) = "cutout",
+    }
+}
+
+/// Changes for images of one shape.
+#[derive(Clone, Debug)]
+pub struct Augmenter {
+    changes: Vec<Augment>,
+    shape: [usize; 3],
+}
+
+impl Augmenter {
+    /// # Errors
+    /// When there are changes, but the inputs are no images.
+    pub fn new(changes: Vec<Augment>, shape: &[usize]) -> Result<Self> {
+        let image = <[usize; 3]>::try_from(shape).ok();
+        let text = || format!("augment: wants images [channels, height, width], got inputs of shape {shape:?}");
+        ensure!(changes.is_empty() || image.is_some(), Problem::Shape(text()));
+        Ok(Self { changes, shape: image.unwrap_or_default() })
+    }
+
+    /// Does it change nothing?
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// What black is in each channel of normalised inputs: images are cropped before they are normalised in the published
+    /// code, and cut out after.
+    pub fn black(inputs: &Inputs) -> Vec<f32> {
+        match inputs {
+            Inputs::Bytes { mean, std, .. } => mean.iter().zip(std).map(|(m, s)| -m / s).collect(),
+            Inputs::Dense { .. } | Inputs::Sparse { .. } => Vec::new(),
+        }
+    }
+
+    /// Changes every image of a batch. `black` is what [`Augmenter::black`] gave; 0 for channels it does not name.
+    pub fn apply(&self, batch: &mut [f32], black: &[f32], draws: &mut Draws) {
+        let [channels, height, width] = self.shape;
+        for image in batch.chunks_exact_mut((channels * height * width).max(1)) {
+            for change in &self.changes {
+                match change {
+                    Augment::Crop(pad) => {
+                        let (down, right) = (draws.below(2 * pad + 1), draws.below(2 * pad + 1));
+                        for (c, plane) in image.chunks_exact_mut(height * width).enumerate() {
+                            let fill = black.get(c).copied().unwrap_or(0.0);
+                            shift(plane, [height, width], [down, right].map(|s| s as isize - *pad as isize), fill);
+                        }
+                    }
+                    Augment::Flip => {
+                        if draws.below(2) == 1 {
+                            image.chunks_exact_mut(width).for_each(<[f32]>::reverse);
+                        }
+                    }
+                    Augment::Cutout(size) => {
+                        let hole = |n: usize, centre: usize| centre.saturating_sub(size / 2)..(centre + size / 2).min(n);
+                        let (rows, columns) = (hole(height, draws.below(height)), hole(width, draws.below(width)));
+                        for plane in image.chunks_exact_mut(height * width) {
+                            for row in plane.chunks_exact_mut(width).skip(rows.start).take(rows.len()) {
+                                row[columns.clone()].fill(0.0);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `plane[y][x] = plane[y + by[0]][x + by[1]]`, `fill` where that lies outside.
+fn shift(plane: &mut [f32], [height, width]: [usize; 2], by: [isize; 2], fill: f32) {
+    let old = plane.to_vec();
+    for (i, v) in plane.iter_mut().enumerate() {
+        let (y, x) = ((i / width).checked_add_signed(by[0]), (i % width).checked_add_signed(by[1]));
+        *v = match (y, x) {
+            (Some(y), Some(x)) if y < height && x < width => old[y * width + x],
+            _ => fill,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::Stream;
+
+    fn run(changes: Vec<Augment>, shape: [usize; 3], batch: &[f32], black: &[f32], seed: u64) -> Vec<f32> {
+        let mut out = batch.to_vec();
+        Augmenter::new(changes, &shape).unwrap().apply(&mut out, black, &mut Stream::root(seed).draws());
+        out
+    }
+
+    #[test]
+    fn a_crop_moves_the_image_and_fills_with_black() {
+        let image: Vec<f32> = (1..=18).map(|i| i as f32).collect();
+        let seen: Vec<Vec<f32>> = (0..200).map(|s| run(vec![Augment::Crop(1)], [2, 3, 3], &image, &[-5.0], s)).collect();
+        assert!(seen.contains(&image), "no shift is one of nine");
+        let up_left = [5.0, 6.0, -5.0, 8.0, 9.0, -5.0, -5.0, -5.0, -5.0, 14.0, 15.0, 0.0, 17.0, 18.0, 0.0, 0.0, 0.0, 0.0];
+        assert!(seen.iter().any(|s| s[..] == up_left), "both channels move together, each with its own black");
+        let mut different: Vec<String> = seen.iter().map(|s| format!("{s:?}")).collect();
+        different.sort();
+        different.dedup();
+        assert_eq!(different.len(), 9);
+    }
+
+    #[test]
+    fn a_flip_is_a_mirror_half_of_the_time() {
+        let rows = |s| run(vec![Augment::Flip], [1, 2, 2], &[1.0, 2.0, 3.0, 4.0], &[], s);
+        let flipped = (0..400).filter(|s| rows(*s) == [2.0, 1.0, 4.0, 3.0]).count();
+        assert!((160..240).contains(&flipped), "{flipped}");
+        assert!((0..400).all(|s| rows(s)[0] == 2.0 || rows(s) == [1.0, 2.0, 3.0, 4.0]));
+    }
+
+    #[test]
+    fn a_hole_is_clipped_at_the_border() {
+        let sizes: Vec<usize> = (0..300)
+            .map(|s| run(vec![Augment::Cutout(4)], [1, 8, 8], &[1.0; 64], &[], s).iter().filter(|v| **v == 0.0).count())
+            .collect();
+        assert_eq!((sizes.iter().max(), sizes.iter().min()), (Some(&16), Some(&4)));
+    }
+
+    #[test]
+    fn only_images_can_be_changed() {
+        assert!(Augmenter::new(vec![Augment::Flip], &[12]).unwrap_err().to_string().contains("wants images"));
+        assert!(Augmenter::new(vec![], &[12]).is_ok());
+    }
+
+    #[test]
+    fn the_same_stream_makes_the_same_images() {
+        let all = vec![Augment::Crop(2), Augment::Flip, Augment::Cutout(3)];
+        let image: Vec<f32> = (0..200).map(|i| i as f32).collect();
+        let once = |seed| run(all.clone(), [1, 10, 10], &image, &[], seed);
+        assert_eq!(once(3), once(3));
+        assert_ne!(once(3), once(4));
+    }
+}

@@ -1,0 +1,150 @@
+//! Layers as a spec writes them.
+
+use fl_core::settings::{Reader, Setting, Value, above, between};
+use fl_core::{choices, settings};
+
+choices! {
+    /// One layer of a network.
+    pub enum Layer {
+        /// `max(x, 0)`.
+        Relu = "relu",
+        /// `x` above 0, this (above 0) times `x` below.
+        LeakyRelu(f64) = "leaky-relu",
+        /// Hyperbolic tangent.
+        Tanh = "tanh",
+        /// `1 / (1 + exp(-x))`.
+        Sigmoid = "sigmoid",
+        /// An image as one row of numbers. A linear layer does it by itself.
+        Flatten = "flatten",
+        /// Two-dimensional convolution.
+        Conv(Conv) = "conv",
+        /// Fully connected, with this many outputs. The last layer of a list must have the outputs of the task.
+        Linear(usize) = "linear",
+        /// Fully connected, with the outputs of the task.
+        Outputs = "outputs",
+        /// The largest number of each window of so many rows and columns; windows do not overlap.
+        Pool(usize) = "pool",
+        /// The largest number of each window.
+        MaxPool(Window) = "max-pool",
+        /// The mean of each window of so many rows and columns; windows do not overlap.
+        AveragePool(usize) = "average-pool",
+        /// The mean of each channel.
+        GlobalPool = "global-pool",
+        /// Batch normalisation of each channel, with PyTorch's constants: epsilon 1e-5, momentum 0.1.
+        BatchNorm = "batch-norm",
+        /// Sets numbers to 0 with this probability (at least 0, below 1) while training, and divides the rest by what is left.
+        Dropout(f64) = "dropout",
+        /// Repeats every row and column so often.
+        Upsample(usize) = "upsample",
+        /// `relu(body(x) + shortcut(x))`, as in ResNet.
+        Residual(Residual) = "residual",
+    }
+}
+
+settings! {
+    /// A convolution; its names and defaults are PyTorch's `Conv2d`.
+    pub struct Conv {
+        /// Channels out.
+        out: usize, in 1..;
+        /// Rows and columns of the kernel.
+        kernel: usize, in 1..;
+        /// Rows and columns from one output to the next.
+        stride: usize = 1, in 1..;
+        /// Rows and columns of zeros around the input; less than `kernel`.
+        pad: usize = 0;
+        /// Add a bias to every channel; batch normalisation right after makes it useless.
+        bias: bool = true;
+    }
+}
+
+settings! {
+    /// Windows of a pooling layer.
+    pub struct Window {
+        /// Rows and columns of a window.
+        kernel: usize, in 1..;
+        /// Rows and columns from one window to the next.
+        stride: usize, in 1..;
+    }
+}
+
+settings! {
+    /// A residual block.
+    pub struct Residual {
+        /// The layers whose output is added.
+        body: Layers;
+        /// The layers between the input and the sum; none: the input itself.
+        shortcut: Layers = Layers(vec![]);
+    }
+}
+
+/// The layers of a block. A type of its own, as a schema that contained itself would never end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layers(pub Vec<Layer>);
+
+impl Setting for Layers {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        Vec::read(value, reader).map(Self)
+    }
+    fn write(&self) -> Value {
+        self.0.write()
+    }
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": "array", "description": "Layers, as in `net`." })
+    }
+    fn kind() -> String {
+        "list of layers".into()
+    }
+}
+
+/// A network: the name of a known one, or its layers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NetSpec {
+    /// One of [`super::presets::NAMES`].
+    Named(String),
+    /// Layer by layer.
+    Layers(Vec<Layer>),
+}
+
+impl Setting for NetSpec {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        let Some(name) = value.as_str() else { return Vec::read(value, reader).map(Self::Layers) };
+        if super::presets::layers(name).is_some() {
+            return Some(Self::Named(name.to_string()));
+        }
+        let near = fl_core::settings::nearest(name, super::presets::NAMES.iter().map(|(n, _)| *n));
+        let hint = near.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+        let known: Vec<&str> = super::presets::NAMES.iter().map(|(n, _)| *n).collect();
+        reader.wrong(format!("no network is called `{name}`{hint} known: {}; or give a list of layers", known.join(", ")))
+    }
+    fn write(&self) -> Value {
+        match self {
+            Self::Named(name) => name.write(),
+            Self::Layers(layers) => layers.write(),
+        }
+    }
+    fn schema() -> serde_json::Value {
+        let named = super::presets::NAMES.iter().map(|(name, doc)| serde_json::json!({ "const": name, "description": doc }));
+        let list = std::iter::once(Vec::<Layer>::schema());
+        serde_json::json!({ "oneOf": named.chain(list).collect::<Vec<_>>() })
+    }
+    fn kind() -> String {
+        "name of a network, or list of layers".into()
+    }
+}
+
+/// Ranges of the numbers that stand right under a layer's word.
+pub(super) fn in_range(layer: &Layer) -> Result<(), String> {
+    let not = |name: &str, range: String, got: &dyn std::fmt::Debug| Err(format!("`{name}` must be {range}, got {got:?}"));
+    match layer {
+        Layer::LeakyRelu(a) if !std::ops::RangeBounds::contains(&above(0.0), a) => not("leaky-relu", "above 0".into(), a),
+        Layer::Dropout(p) if !(*p == 0.0 || std::ops::RangeBounds::contains(&between(0.0, 1.0), p)) => {
+            not("dropout", "in 0.0..1.0".into(), p)
+        }
+        Layer::Linear(0) => not("linear", "at least 1".into(), &0),
+        Layer::Pool(0) => not("pool", "at least 1".into(), &0),
+        Layer::AveragePool(0) => not("average-pool", "at least 1".into(), &0),
+        Layer::Upsample(0) => not("upsample", "at least 1".into(), &0),
+        Layer::Conv(c) if c.pad >= c.kernel => not("conv.pad", format!("less than kernel ({})", c.kernel), &c.pad),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,197 @@
+//! Networks that are known at run time: from a list of layers to operations on the tape.
+
+mod build;
+mod layers;
+pub mod presets;
+#[cfg(test)]
+mod tests;
+
+pub use layers::{Conv, Layer, Layers, NetSpec, Residual, Window};
+
+use crate::ops::{self, Activation, ConvShape, PoolShape, Statistics};
+use crate::tape::{Record, Value, Weights};
+use anyhow::Context;
+use fl_core::{Problem, Result, Stream, Task};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// One tensor of a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Position of its layer and what it is, as in PyTorch: `0.weight`, `3.body.1.running_mean`.
+    pub name: String,
+    /// As in PyTorch.
+    pub shape: Vec<usize>,
+    /// Where it stands among the weights, or among the buffers.
+    pub range: Range<usize>,
+    /// `false`: a buffer, such as running statistics, that no optimiser moves.
+    pub trainable: bool,
+    start: Start,
+}
+
+/// What a tensor holds at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// Uniform in +-1/sqrt(this): what PyTorch's `Linear` and `Conv2d` do to weight and bias (`reset_parameters`:
+    /// Kaiming uniform with a = sqrt 5), this being the number of inputs of one output.
+    FanIn(usize),
+    Zeros,
+    Ones,
+}
+
+/// One operation of a network. Ranges are those of [`Entry`].
+#[derive(Clone, Debug)]
+enum Op {
+    Conv { shape: ConvShape, weight: Range<usize>, bias: Option<Range<usize>>, relu: bool },
+    Linear { weight: Range<usize>, bias: Range<usize>, relu: bool },
+    Norm { weight: Range<usize>, bias: Range<usize>, mean: Range<usize>, variance: Range<usize>, relu: bool },
+    Activate(Activation),
+    Flatten,
+    MaxPool(PoolShape),
+    AveragePool(PoolShape),
+    Dropout { p: f32, place: u64 },
+    Upsample(usize),
+    Residual { body: Vec<Op>, shortcut: Vec<Op> },
+}
+
+/// A network: what it computes and which tensors it needs. The numbers are kept elsewhere, see [`Net::start`].
+#[derive(Clone, Debug)]
+pub struct Net {
+    ops: Vec<Op>,
+    /// How many of the operations come before the last layer.
+    trunk: usize,
+    features: usize,
+    entries: Vec<Entry>,
+    weights: usize,
+    buffers: usize,
+    norms: bool,
+}
+
+/// What a pass is for.
+pub enum Mode<'a> {
+    /// Batch statistics, which move the running ones in these buffers; dropout from this stream.
+    Train(&'a mut [f32], &'a Stream),
+    /// Running statistics from these buffers, no dropout.
+    Evaluate(&'a [f32]),
+}
+
+impl Net {
+    /// Builds the network for a task.
+    ///
+    /// # Errors
+    /// When a layer cannot take what comes in, naming the layer; when the last layer does not have the task's outputs.
+    pub fn new(spec: &NetSpec, task: &Task) -> Result<Self> {
+        match spec {
+            NetSpec::Layers(layers) => build::net(layers, task).context("net"),
+            NetSpec::Named(name) => {
+                let layers = presets::layers(name).with_context(|| format!("no network is called `{name}`"))?;
+                build::net(&layers, task).with_context(|| format!("net `{name}`"))
+            }
+        }
+    }
+
+    /// All tensors in the order of the layers.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Number of trainable numbers.
+    pub fn weights(&self) -> usize {
+        self.weights
+    }
+
+    /// Number of other numbers.
+    pub fn buffers(&self) -> usize {
+        self.buffers
+    }
+
+    /// Numbers that the last layer is given for one sample.
+    pub fn features_width(&self) -> usize {
+        self.features
+    }
+
+    /// Does it have batch normalisation?
+    pub fn normalises(&self) -> bool {
+        self.norms
+    }
+
+    /// First values of weights and buffers. Each tensor draws from its own child of `stream`, so a layer starts the same
+    /// whatever else is in the network.
+    pub fn start(&self, stream: &Stream) -> (Vec<f32>, Vec<f32>) {
+        let (mut weights, mut buffers) = (vec![0.0; self.weights], vec![0.0; self.buffers]);
+        for entry in &self.entries {
+            let all = if entry.trainable { &mut weights } else { &mut buffers };
+            let values = &mut all[entry.range.clone()];
+            match entry.start {
+                Start::Zeros => values.fill(0.0),
+                Start::Ones => values.fill(1.0),
+                Start::FanIn(n) => {
+                    let (reach, mut draws) = (1.0 / (n as f64).sqrt(), stream.child(&entry.name, 0).draws());
+                    values.iter_mut().for_each(|v| *v = ((2.0 * draws.uniform() - 1.0) * reach) as f32);
+                }
+            }
+        }
+        (weights, buffers)
+    }
+
+    /// Scores of a batch, `rows x outputs`.
+    ///
+    /// # Errors
+    /// When batch normalisation is given one number per channel.
+    pub fn forward(&self, record: &mut Record, x: Value, weights: &Weights, mode: &mut Mode<'_>) -> Result<Value> {
+        let features = run(&self.ops[..self.trunk], record, x, weights, mode)?;
+        run(&self.ops[self.trunk..], record, features, weights, mode)
+    }
+
+    /// What the last layer is given, `rows x features`.
+    ///
+    /// # Errors
+    /// As [`Net::forward`].
+    pub fn features(&self, x: Value, weights: &Weights, mode: &mut Mode<'_>) -> Result<Value> {
+        run(&self.ops[..self.trunk], &mut Record::off(), x, weights, mode).map(|v| ops::flatten(&v))
+    }
+}
+
+fn run(all: &[Op], record: &mut Record, x: Value, weights: &Weights, mode: &mut Mode<'_>) -> Result<Value> {
+    all.iter().try_fold(x, |x, op| {
+        Ok(match op {
+            Op::Conv { shape, weight, bias, relu } => {
+                ops::conv2d(record, &x, weights, shape, weight.clone(), bias.clone(), *relu)
+            }
+            Op::Linear { weight, bias, relu } => ops::linear(record, &x, weights, weight.clone(), Some(bias.clone()), *relu),
+            Op::Norm { weight, bias, mean, variance, relu } => {
+                let statistics = match mode {
+                    Mode::Evaluate(b) => Statistics::Running { mean: &b[mean.clone()], variance: &b[variance.clone()] },
+                    Mode::Train(b, _) => {
+                        // the variance of a layer is stored right behind its mean
+                        let (mean, rest) = b[mean.start..variance.end].split_at_mut(mean.len());
+                        Statistics::Batch { mean, variance: rest }
+                    }
+                };
+                ops::batch_norm(record, &x, weights, weight.clone(), bias.clone(), statistics, *relu)?
+            }
+            Op::Activate(f) => ops::activate(record, &x, *f),
+            Op::Flatten => ops::flatten(&x),
+            Op::MaxPool(shape) => ops::max_pool(record, &x, shape),
+            Op::AveragePool(shape) => ops::average_pool(record, &x, shape),
+            Op::Dropout { p, place } => match mode {
+                Mode::Train(_, stream) => ops::dropout(record, &x, *p, &mut stream.child("dropout", *place).draws()),
+                Mode::Evaluate(_) => x,
+            },
+            Op::Upsample(factor) => ops::upsample(record, &x, *factor),
+            Op::Residual { body, shortcut } => {
+                let inside = run(body, record, x.clone(), weights, mode)?;
+                let beside = run(shortcut, record, x, weights, mode)?;
+                ops::add(record, &inside, &beside, true)
+            }
+        })
+    })
+}
+
+/// A batch as a value; `key` names its gradient.
+pub fn batch(data: Vec<f32>, shape: &[usize], key: Option<crate::tape::Key>) -> Result<Value> {
+    let width: usize = shape.iter().product();
+    let rows = data.len().checked_div(width).filter(|rows| rows * width == data.len());
+    let rows = rows.with_context(|| Problem::Shape(format!("{} numbers are no batch of inputs of shape {shape:?}", data.len())))?;
+    Ok(Value { data: Arc::new(data), rows, shape: shape.to_vec(), key })
+}

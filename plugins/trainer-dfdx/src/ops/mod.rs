@@ -1,0 +1,35 @@
+//! Operations on the tape. Each takes values and returns a value; what goes back is noted on the [`Record`].
+//!
+//! [`Record`]: crate::tape::Record
+
+mod conv;
+mod linear;
+mod norm;
+mod pointwise;
+mod pool;
+#[cfg(test)]
+mod tests;
+
+pub use conv::{Shape as ConvShape, conv2d};
+pub use linear::linear;
+pub use norm::{Statistics, batch_norm};
+pub use pointwise::{Activation, activate, add, dropout, flatten, upsample};
+pub use pool::{PoolShape, average_pool, max_pool};
+
+use pointwise::relu_back;
+
+use crate::simd::{sum2, vectorised};
+
+/// Sums over a batch of each of `channels` channels of `run` numbers, into `out`.
+fn channel_sums(values: &[f32], channels: usize, run: usize, out: &mut [f32]) {
+    out.fill(0.0);
+    if run == 1 {
+        for row in values.chunks_exact(channels) {
+            out.iter_mut().zip(row).for_each(|(o, v)| *o += v);
+        }
+    } else {
+        for (i, values) in values.chunks_exact(run).enumerate() {
+            out[i % channels] += vectorised(|| sum2(values, values, |v, _| v));
+        }
+    }
+}

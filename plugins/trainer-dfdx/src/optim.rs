@@ -1,0 +1,250 @@
+//! Optimisers and schedules on flat buffers, with the semantics of PyTorch's.
+
+use crate::simd::{sum2, vectorised};
+use fl_core::settings::above;
+use fl_core::{choices, settings};
+use std::f64::consts::PI;
+
+settings! {
+    /// Stochastic gradient descent (`torch.optim.SGD`).
+    pub struct Sgd {
+        /// Learning rate.
+        lr: f64, in above(0.0);
+        /// Share of the last direction that is kept (PyTorch's default: none).
+        momentum: f64 = 0.0, in 0.0..1.0;
+        /// Look one step ahead (Nesterov).
+        nesterov: bool = false;
+        /// Adds this times the weights to the gradient.
+        weight_decay: f64 = 0.0, in 0.0..;
+    }
+}
+
+settings! {
+    /// Adam (Kingma and Ba 2015; `torch.optim.Adam`, whose defaults these are).
+    pub struct Adam {
+        /// Learning rate.
+        lr: f64 = 1e-3, in above(0.0);
+        /// Decay of the mean of gradients.
+        beta1: f64 = 0.9, in 0.0..1.0;
+        /// Decay of the mean of squared gradients.
+        beta2: f64 = 0.999, in 0.0..1.0;
+        /// Added to the root of the mean square.
+        eps: f64 = 1e-8, in above(0.0);
+        /// Adds this times the weights to the gradient (L2, not decoupled).
+        weight_decay: f64 = 0.0, in 0.0..;
+    }
+}
+
+choices! {
+    /// How weights follow gradients.
+    pub enum Rule {
+        /// Stochastic gradient descent.
+        Sgd(Sgd) = "sgd",
+        /// Adam.
+        Adam(Adam) = "adam",
+    }
+}
+
+settings! {
+    /// The learning rate falls in steps (`StepLR`).
+    pub struct Steps {
+        /// Batches from one fall to the next, counted over the whole run.
+        every: usize, in 1..;
+        /// What the rate is multiplied by.
+        factor: f64, in above(0.0);
+    }
+}
+
+settings! {
+    /// The learning rate falls along half a cosine (`CosineAnnealingLR`).
+    pub struct Cosine {
+        /// The last rate.
+        to: f64 = 0.0, in 0.0..;
+        /// Batches until then, counted over the whole run; none: those of one pass, anew in each pass.
+        steps: Option<usize> = None, in 1..;
+    }
+}
+
+choices! {
+    /// How the learning rate changes.
+    pub enum Schedule {
+        /// It does not.
+        Constant = "constant",
+        /// In steps.
+        Step(Steps) = "step",
+        /// Along half a cosine.
+        Cosine(Cosine) = "cosine",
+    }
+}
+
+impl Schedule {
+    /// The rate of batch `done` of the whole run, which is batch `at` of `of` of its pass.
+    pub fn rate(&self, lr: f64, done: u64, at: usize, of: usize) -> f64 {
+        match self {
+            Self::Constant => lr,
+            Self::Step(s) => lr * s.factor.powf((done / s.every as u64) as f64),
+            Self::Cosine(c) => {
+                let (at, of) = c.steps.map_or((at as f64, of as f64), |steps| (done as f64, steps as f64));
+                c.to + (lr - c.to) * (1.0 + (PI * (at / of).min(1.0)).cos()) / 2.0
+            }
+        }
+    }
+}
+
+/// A rule and what it remembers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Optimiser {
+    /// The rule.
+    pub rule: Rule,
+    /// How its rate changes.
+    pub schedule: Schedule,
+    /// What it remembers.
+    pub state: State,
+}
+
+/// What an optimiser remembers from batch to batch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    /// Batches so far.
+    pub done: u64,
+    /// Momentum, or the mean of gradients; empty before the first batch and for plain gradient descent.
+    pub first: Vec<f32>,
+    /// Mean of squared gradients; empty before the first batch and for gradient descent.
+    pub second: Vec<f32>,
+}
+
+impl Optimiser {
+    /// Has seen nothing yet.
+    pub fn new(rule: Rule, schedule: Schedule) -> Self {
+        Self { rule, schedule, state: State::default() }
+    }
+
+    /// Moves `weights` after batch `at` of `of` of this pass.
+    pub fn step(&mut self, weights: &mut [f32], gradient: &[f32], at: usize, of: usize) {
+        let State { done, first, second } = &mut self.state;
+        let (lr, decay) = match &self.rule {
+            Rule::Sgd(s) => (s.lr, s.weight_decay as f32),
+            Rule::Adam(a) => (a.lr, a.weight_decay as f32),
+        };
+        let lr = self.schedule.rate(lr, *done, at, of);
+        *done += 1;
+        let both = weights.iter_mut().zip(gradient);
+        match &self.rule {
+            Rule::Sgd(s) if s.momentum == 0.0 => {
+                let lr = lr as f32;
+                vectorised(|| both.for_each(|(w, g)| *w -= lr * (g + decay * *w)));
+            }
+            Rule::Sgd(s) => {
+                first.resize(gradient.len(), 0.0);
+                let (lr, momentum, nesterov) = (lr as f32, s.momentum as f32, s.nesterov);
+                vectorised(|| {
+                    for ((w, g), m) in both.zip(first) {
+                        let g = g + decay * *w;
+                        *m = momentum * *m + g;
+                        *w -= lr * if nesterov { g + momentum * *m } else { *m };
+                    }
+                });
+            }
+            Rule::Adam(a) => {
+                first.resize(gradient.len(), 0.0);
+                second.resize(gradient.len(), 0.0);
+                let t = *done as f64;
+                let (fix1, fix2) = (1.0 - a.beta1.powf(t), 1.0 - a.beta2.powf(t));
+                let (rate, root) = ((lr / fix1) as f32, fix2.sqrt().recip() as f32);
+                let (b1, b2, eps) = (a.beta1 as f32, a.beta2 as f32, a.eps as f32);
+                let (c1, c2) = ((1.0 - a.beta1) as f32, (1.0 - a.beta2) as f32);
+                vectorised(|| {
+                    for (((w, g), m), v) in both.zip(first).zip(second) {
+                        let g = g + decay * *w;
+                        *m = b1 * *m + c1 * g;
+                        *v = b2 * *v + c2 * g * g;
+                        *w -= rate * *m / (v.sqrt() * root + eps);
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// Scales a gradient down to Euclidean norm `most`, if it is longer.
+pub fn clip(gradient: &mut [f32], most: f32) {
+    // blocks, as a sum of millions of squares in f32 loses digits
+    let square: f64 = gradient.chunks(4096).map(|block| f64::from(vectorised(|| sum2(block, block, |a, b| a * b)))).sum();
+    let length = square.sqrt();
+    if length > f64::from(most) {
+        let factor = (f64::from(most) / length) as f32;
+        gradient.iter_mut().for_each(|g| *g *= factor);
+    }
+}
+
+/// `gradient += factor * (weights - anchor)`: FedProx's pull (Li et al. 2020).
+pub fn pull(gradient: &mut [f32], weights: &[f32], anchor: &[f32], factor: f32) {
+    let all = gradient.iter_mut().zip(weights).zip(anchor);
+    vectorised(|| all.for_each(|((g, w), a)| *g += factor * (w - a)));
+}
+
+/// `gradient += drift`: SCAFFOLD's correction (Karimireddy et al. 2020).
+pub fn drift(gradient: &mut [f32], drift: &[f32]) {
+    vectorised(|| gradient.iter_mut().zip(drift).for_each(|(g, d)| *g += d));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(rule: Rule, steps: usize) -> Vec<f32> {
+        let (mut o, mut w) = (Optimiser::new(rule, Schedule::Constant), vec![1.0, -2.0, 0.5]);
+        for _ in 0..steps {
+            let g: Vec<f32> = w.iter().map(|w| 2.0 * w + 0.3).collect();
+            o.step(&mut w, &g, 0, 1);
+        }
+        w
+    }
+
+    /// The numbers are those of `torch.optim` 2.x on the same problem.
+    #[test]
+    fn close_three_steps_are_pytorchs() {
+        let sgd = |momentum, nesterov, weight_decay| Rule::Sgd(Sgd { lr: 0.1, momentum, nesterov, weight_decay });
+        let adam = |weight_decay| Rule::Adam(Adam { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay });
+        let cases = [
+            ("sgd", sgd(0.0, false, 0.01), TORCH[0]),
+            ("momentum", sgd(0.9, false, 0.01), TORCH[1]),
+            ("nesterov", sgd(0.9, true, 0.01), TORCH[2]),
+            ("adam", adam(0.0), TORCH[3]),
+            ("adam with decay", adam(0.01), TORCH[4]),
+        ];
+        for (name, rule, wanted) in cases {
+            for (a, b) in run(rule, 3).iter().zip(wanted) {
+                assert!((a - b).abs() < 2e-6, "{name}: {a}, PyTorch {b}");
+            }
+        }
+    }
+
+    const TORCH: [[f32; 3]; 5] = [
+        [0.4369603, -1.093287, 0.1819192],
+        [-0.08237387, -0.2569564, -0.1114709],
+        [-0.2775691, 0.05738413, -0.2217436],
+        [0.701298, -1.700688, 0.2030971],
+        [0.7012992, -1.700687, 0.203103],
+    ];
+
+    #[test]
+    fn a_cosine_ends_where_it_should() {
+        let cosine = Schedule::Cosine(Cosine { to: 0.001, steps: None });
+        assert_eq!(cosine.rate(0.0025, 77, 0, 10), 0.0025);
+        assert!((cosine.rate(0.0025, 77, 5, 10) - 0.00175).abs() < 1e-12);
+        let fixed = Schedule::Cosine(Cosine { to: 0.0, steps: Some(100) });
+        assert_eq!((fixed.rate(1.0, 0, 3, 10), fixed.rate(1.0, 100, 3, 10), fixed.rate(1.0, 500, 3, 10)), (1.0, 0.0, 0.0));
+        let steps = Schedule::Step(Steps { every: 10, factor: 0.5 });
+        assert_eq!((steps.rate(1.0, 9, 0, 1), steps.rate(1.0, 10, 0, 1), steps.rate(1.0, 29, 0, 1)), (1.0, 0.5, 0.25));
+    }
+
+    #[test]
+    fn clipping_shortens_only_what_is_too_long() {
+        let mut g = vec![3.0, 4.0];
+        clip(&mut g, 10.0);
+        assert_eq!(g, [3.0, 4.0]);
+        clip(&mut g, 1.0);
+        assert!((g[0] - 0.6).abs() < 1e-6 && (g[1] - 0.8).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,143 @@
+//! What flows through a network: values in buffers of our own, their gradients on dfdx's tape.
+//!
+//! dfdx 0.13 keeps a tensor's numbers private: every read of a whole tensor is a copy. Its tape and its gradient store
+//! have no such limit, so a [`Value`] holds the numbers itself and carries an empty dfdx tensor as the *key* under which
+//! [`dfdx::tensor::Gradients`] keeps its gradient. An operation reads and writes slices and puts its derivative on an
+//! [`OwnedTape`]; nothing is copied between the two.
+
+use anyhow::anyhow;
+use dfdx::prelude::{Backward, Cpu, Gradients, OwnedTape, PutTape, Rank0, Tape, Tensor, TensorFrom, TensorFromVec};
+use fl_core::Result;
+use std::sync::{Arc, LazyLock};
+
+/// dfdx asks for a device with every tensor; its own random numbers are not used.
+static DEVICE: LazyLock<Cpu> = LazyLock::new(Cpu::default);
+
+/// Names a gradient. An empty tensor: its id is all that is used.
+#[derive(Clone, Debug)]
+pub struct Key(Tensor<(usize,), f32, Cpu>);
+
+impl Key {
+    /// A key that no other has.
+    pub fn new() -> Self {
+        Self(DEVICE.tensor_from_vec(Vec::new(), (0,)))
+    }
+}
+
+impl Default for Key {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A batch of numbers, `rows x product(shape)`, row after row.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// The numbers.
+    pub data: Arc<Vec<f32>>,
+    /// Samples in the batch.
+    pub rows: usize,
+    /// Shape of one sample: `[channels, height, width]` or `[width]`.
+    pub shape: Vec<usize>,
+    /// Where its gradient goes; `None`: nobody wants one.
+    pub key: Option<Key>,
+}
+
+impl Value {
+    /// Numbers in one sample.
+    pub fn width(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// All weights of a network in one buffer.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    /// The numbers.
+    pub data: Arc<Vec<f32>>,
+    /// Where their gradient goes, as one buffer laid out as `data`; `None`: they are frozen.
+    pub key: Option<Key>,
+}
+
+/// The gradients while the tape runs backwards.
+pub struct Grads<'a>(&'a mut Gradients<f32, Cpu>);
+
+impl Grads<'_> {
+    fn slot(&mut self, key: &Key) -> Result<&mut Vec<f32>, dfdx::tensor::CpuError> {
+        self.0.get_or_alloc_mut(&key.0).map(|v| &mut **v)
+    }
+
+    /// Takes the gradient out; empty if nothing downstream depends on it.
+    pub fn take(&mut self, key: &Key) -> Result<Vec<f32>, dfdx::tensor::CpuError> {
+        self.slot(key).map(std::mem::take)
+    }
+
+    /// Adds to a gradient. The first that comes is moved in, not added to zeros.
+    pub fn give(&mut self, key: &Key, more: Vec<f32>) -> Result<(), dfdx::tensor::CpuError> {
+        let slot = self.slot(key)?;
+        if slot.is_empty() {
+            *slot = more;
+        } else {
+            slot.iter_mut().zip(&more).for_each(|(g, m)| *g += m);
+        }
+        Ok(())
+    }
+
+    /// The gradient of all weights. Each weight is used once in a pass, so an operation *sets* its part.
+    pub fn weights(&mut self, key: &Key) -> Result<&mut [f32], dfdx::tensor::CpuError> {
+        self.slot(key).map(Vec::as_mut_slice)
+    }
+}
+
+/// One pass through a network, recorded or not.
+pub struct Record {
+    tape: Option<OwnedTape<f32, Cpu>>,
+}
+
+impl Record {
+    /// Records what is needed to go back.
+    pub fn on() -> Self {
+        Self { tape: Some(OwnedTape::default()) }
+    }
+
+    /// Only computes.
+    pub fn off() -> Self {
+        Self { tape: None }
+    }
+
+    /// Notes how the gradient of an operation's output becomes that of what it read. Returns the output's key, if anybody
+    /// will want a gradient: `wanted` says whether an input or a weight does.
+    pub fn note<F>(&mut self, wanted: bool, back: F) -> Option<Key>
+    where
+        F: 'static + FnOnce(Vec<f32>, &mut Grads<'_>) -> Result<(), dfdx::tensor::CpuError>,
+    {
+        let tape = self.tape.as_mut().filter(|_| wanted)?;
+        let key = Key::new();
+        let own = key.clone();
+        tape.add_backward_op(move |gradients| {
+            let mut grads = Grads(gradients);
+            let slope = grads.take(&own)?;
+            if slope.is_empty() { Ok(()) } else { back(slope, &mut grads) }
+        });
+        Some(key)
+    }
+
+    /// Runs the tape backwards from `output`, whose gradient is `slope`. Returns the gradient of `of`: `buffer`, filled,
+    /// for weights; as long as the value for a value. Empty if `output` does not depend on it.
+    ///
+    /// # Errors
+    /// When nothing was recorded.
+    pub fn backward(self, output: &Value, slope: Vec<f32>, of: &Key, buffer: Vec<f32>) -> Result<Vec<f32>> {
+        let nothing = || anyhow!("there is nothing to differentiate");
+        let (mut tape, key) = (self.tape.ok_or_else(nothing)?, output.key.clone().ok_or_else(nothing)?);
+        let weights = of.clone();
+        tape.add_backward_op(move |gradients| {
+            let mut grads = Grads(gradients);
+            *grads.slot(&weights)? = buffer;
+            grads.give(&key, slope)
+        });
+        let end: Tensor<Rank0, f32, Cpu> = DEVICE.tensor(0.0);
+        let mut gradients = end.put_tape(tape).try_backward().map_err(|e| anyhow!("dfdx: {e}"))?;
+        Grads(&mut gradients).take(of).map_err(|e| anyhow!("dfdx: {e}"))
+    }
+}

@@ -1,0 +1,336 @@
+//! The parts that a spec can name: found by name, listed, and described.
+
+use fl_core::settings::{nearest, show, to_json};
+use fl_core::{Asked, Make, PartDecl, Protocol, Role, Slot, Stream, Task, TaskKind};
+use serde_json::{Value as Json, json};
+use std::fmt::Write;
+
+/// Parts by role and name.
+#[derive(Clone)]
+pub struct Catalogue {
+    parts: Vec<&'static PartDecl>,
+}
+
+impl Catalogue {
+    /// Every part that is linked into this program.
+    ///
+    /// # Errors
+    /// When two parts of one role have the same name.
+    pub fn linked() -> fl_core::Result<Self> {
+        Self::new(fl_core::linked_parts())
+    }
+
+    /// These parts.
+    ///
+    /// # Errors
+    /// When two parts of one role have the same name.
+    pub fn new(mut parts: Vec<&'static PartDecl>) -> fl_core::Result<Self> {
+        parts.sort_by_key(|p| (p.role, p.name, p.origin));
+        for pair in parts.windows(2) {
+            anyhow::ensure!(
+                (pair[0].role, pair[0].name) != (pair[1].role, pair[1].name),
+                "two parts are called {} `{}`: one from {}, one from {}",
+                pair[0].role,
+                pair[0].name,
+                pair[0].origin,
+                pair[1].origin
+            );
+        }
+        Ok(Self { parts })
+    }
+
+    /// All of them.
+    pub fn parts(&self) -> &[&'static PartDecl] {
+        &self.parts
+    }
+
+    /// Those of one role.
+    pub fn of_role(&self, role: Role) -> impl Iterator<Item = &'static PartDecl> {
+        self.parts.iter().copied().filter(move |p| p.role == role)
+    }
+
+    /// Those of this name; it may stand for several, of different roles.
+    pub fn named(&self, name: &str) -> Vec<&'static PartDecl> {
+        self.parts
+            .iter()
+            .copied()
+            .filter(|p| p.name == name)
+            .collect()
+    }
+
+    /// The part of this role and name.
+    ///
+    /// # Errors
+    /// A text that names what is near, and what is known.
+    pub fn find(&self, role: Role, name: &str) -> Result<&'static PartDecl, String> {
+        if let Some(part) = self.of_role(role).find(|p| p.name == name) {
+            return Ok(part);
+        }
+        let mut text = format!("no {role} is called {}", show(&name.into()));
+        match self.named(name).first() {
+            Some(other) => {
+                let _ = write!(text, ": that is {}", other.role.with_article());
+            }
+            None => {
+                if let Some(near) = nearest(name, self.of_role(role).map(|p| p.name)) {
+                    let _ = write!(text, "; did you mean `{near}`?");
+                }
+            }
+        }
+        let known = names(self.of_role(role));
+        let _ = write!(
+            text,
+            "{} known: {known}",
+            if text.ends_with('?') { "" } else { ";" }
+        );
+        Err(text)
+    }
+
+    /// The parts that can stand in `slot`.
+    pub fn fitting(&self, slot: &Slot) -> Vec<&'static PartDecl> {
+        self.of_role(slot.role).filter(|p| fits(p, slot)).collect()
+    }
+
+    /// One line a part, by role: its name, what goes in and out, and what it does.
+    pub fn list(&self, role: Option<Role>) -> String {
+        let mut out = String::new();
+        for role in Role::ALL
+            .into_iter()
+            .filter(|r| role.is_none_or(|wanted| wanted == *r))
+        {
+            let rows: Vec<_> = self
+                .of_role(role)
+                .map(|p| (p, (p.about)()))
+                .map(|(p, about)| [p.name.into(), about.signature, first_sentence(&about.doc)])
+                .collect();
+            if !rows.is_empty() {
+                let _ = writeln!(out, "{role}");
+                out += &table(&rows);
+            }
+        }
+        out
+    }
+
+    /// [`inspect_json`] of every part of a role, or of all.
+    pub fn list_json(&self, role: Option<Role>) -> Json {
+        let wanted = |p: &&&PartDecl| role.is_none_or(|wanted| wanted == p.role);
+        self.parts
+            .iter()
+            .filter(wanted)
+            .map(|p| inspect_json(p))
+            .collect()
+    }
+}
+
+pub(crate) fn fits(part: &PartDecl, slot: &Slot) -> bool {
+    part.role == slot.role
+        && (slot.signature.is_empty() || (part.about)().signature == slot.signature)
+}
+
+/// `mean, median`, or `none`.
+pub(crate) fn names(parts: impl IntoIterator<Item = &'static PartDecl>) -> String {
+    let names: Vec<_> = parts.into_iter().map(|p| p.name).collect();
+    if names.is_empty() {
+        "none".into()
+    } else {
+        names.join(", ")
+    }
+}
+
+/// Everything that a user wants to know of one part, as text.
+pub fn inspect(part: &PartDecl) -> String {
+    let about = (part.about)();
+    let mut out = format!("{}: {}", part.name, part.role.with_article());
+    if !about.signature.is_empty() {
+        let _ = write!(out, ", {}", about.signature);
+    }
+    let _ = writeln!(out, ", from {}\n\n{}\n", part.origin, about.doc);
+    let mut rows = vec![["setting", "kind", "default", "range", "meaning"].map(String::from)];
+    rows.extend(about.fields.iter().map(|f| {
+        let default = f
+            .default
+            .as_ref()
+            .map_or("must be given".into(), |d| match d.is_null() {
+                true => "none".into(),
+                false => to_json(d).to_string(),
+            });
+        [
+            f.name.clone(),
+            f.kind.clone(),
+            default,
+            f.range.clone().unwrap_or_default(),
+            f.doc.clone(),
+        ]
+    }));
+    match about.fields.is_empty() {
+        true => out += "It has no settings.\n",
+        false => out += &table(&rows),
+    }
+    if part.role == Role::Protocol {
+        match example(part) {
+            None => out += "\nIts slots and questions depend on its settings.\n",
+            Some(protocol) => {
+                let mut rows = vec![["slot", "takes", "", "for"].map(String::from)];
+                rows.extend(protocol.slots().iter().map(|s| {
+                    let optional = if s.optional { "optional" } else { "" };
+                    [
+                        s.name.into(),
+                        takes(s),
+                        optional.to_string(),
+                        s.about.into(),
+                    ]
+                }));
+                out += "\n";
+                out += &table(&rows);
+                let mut rows = vec![["question", "payload", "times", "releases"].map(String::from)];
+                rows.extend(protocol.questions().iter().map(|q| {
+                    [
+                        q.label.into(),
+                        format!("{} -> {}", q.down, q.up),
+                        q.times.to_string(),
+                        q.releases.join(", "),
+                    ]
+                }));
+                out += "\n";
+                out += &table(&rows);
+            }
+        }
+    }
+    out
+}
+
+/// The same as [`inspect`], for programs.
+pub fn inspect_json(part: &PartDecl) -> Json {
+    let about = (part.about)();
+    let settings = about.fields.iter().map(|f| {
+        json!({
+            "name": f.name, "kind": f.kind, "required": f.default.is_none(),
+            "default": f.default.as_ref().map(to_json), "range": f.range, "meaning": f.doc,
+        })
+    });
+    let mut out = json!({
+        "name": part.name, "role": part.role.name(), "origin": part.origin, "signature": about.signature,
+        "doc": about.doc, "settings": settings.collect::<Vec<_>>(),
+    });
+    if let Some(protocol) = (part.role == Role::Protocol)
+        .then(|| example(part))
+        .flatten()
+    {
+        let slot = |s: &Slot| {
+            json!({
+                "name": s.name, "role": s.role.name(), "signature": s.signature, "optional": s.optional, "about": s.about
+            })
+        };
+        let question = |q: &Asked| {
+            json!({
+                "label": q.label, "down": q.down, "up": q.up, "times": q.times, "releases": q.releases
+            })
+        };
+        out["slots"] = protocol.slots().iter().map(slot).collect();
+        out["questions"] = protocol.questions().iter().map(question).collect();
+    }
+    out
+}
+
+/// `an aggregator, params -> params`
+pub(crate) fn takes(slot: &Slot) -> String {
+    match slot.signature.as_str() {
+        "" => slot.role.with_article(),
+        signature => format!("{}, {signature}", slot.role.with_article()),
+    }
+}
+
+/// A protocol with its defaults, and with whatever will do where there is none.
+pub(crate) fn example(part: &PartDecl) -> Option<Box<dyn Protocol>> {
+    let settings = sample(&(part.about)().schema);
+    let settings = serde_yaml::to_value(settings).ok()?;
+    fl_core::protocol(part, &settings, &any_make()).ok()
+}
+
+/// For protocols, which do not look at the task.
+pub(crate) fn any_make() -> Make {
+    Make {
+        task: Task {
+            input: vec![1],
+            kind: TaskKind::Classes(2),
+        },
+        stream: Stream::root(0),
+    }
+}
+
+/// A small value that this schema allows, as far as that is easy to say: only what must be given.
+fn sample(schema: &Json) -> Json {
+    if let Some(value) = schema.get("const").or_else(|| schema.get("default")) {
+        return value.clone();
+    }
+    if let Some(Json::Array(choices)) = schema.get("oneOf").or_else(|| schema.get("anyOf")) {
+        return choices.first().map(sample).unwrap_or_default();
+    }
+    let number = |key: &str| schema.get(key).and_then(Json::as_f64);
+    match schema.get("type").and_then(Json::as_str) {
+        Some("object") => {
+            let required = schema
+                .get("required")
+                .and_then(Json::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Json::as_str);
+            required
+                .map(|key| (key.to_string(), sample(&schema["properties"][key])))
+                .collect()
+        }
+        Some("array") => json!([]),
+        Some("string") => json!("name"),
+        Some("boolean") => json!(false),
+        Some("integer") => json!(
+            number("minimum")
+                .or(number("exclusiveMinimum").map(|x| x + 1.0))
+                .unwrap_or(1.0) as i64
+        ),
+        Some("number") => {
+            let low = number("minimum").or(number("exclusiveMinimum"));
+            let high = number("maximum").or(number("exclusiveMaximum"));
+            json!(match (low, high) {
+                (Some(low), Some(high)) => (low + high) / 2.0,
+                (Some(low), None) => low + 1.0,
+                (None, Some(high)) => high - 1.0,
+                (None, None) => 1.0,
+            })
+        }
+        _ => Json::Null,
+    }
+}
+
+fn first_sentence(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.find(". ") {
+        Some(end) => line[..=end].into(),
+        None => line.into(),
+    }
+}
+
+/// Columns under each other; the last is as wide as it likes, and its lines stay below each other.
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |c: usize| {
+        rows.iter()
+            .map(|r| r[c].chars().count())
+            .max()
+            .unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let indent = 2 + widths[..N - 1]
+        .iter()
+        .map(|w| if *w > 0 { w + 2 } else { 0 })
+        .sum::<usize>();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::from("  ");
+        for (cell, width) in row[..N - 1].iter().zip(&widths).filter(|(_, w)| **w > 0) {
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        line += &row[N - 1].replace('\n', &format!("\n{:indent$}", ""));
+        out += line.trim_end();
+        out.push('\n');
+    }
+    out
+}

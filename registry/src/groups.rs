@@ -1,0 +1,115 @@
+//! Parts for groups of clients: nobody twice, nobody left out, nobody who is not there.
+
+use crate::sections::Clients;
+use fl_core::settings::{Step, show_path};
+use fl_core::{ClientId, Role, Slot};
+
+/// One part of a slot: where it stands, and for whom it is; `Some(None)` for all, `None` if that could not be read.
+type Share = (Vec<Step>, Option<Option<Clients>>);
+
+/// What is wrong with the groups of one slot.
+pub(crate) fn check(
+    slot: &Slot,
+    path: &[Step],
+    shares: &[Share],
+    clients: Option<usize>,
+) -> Vec<(Vec<Step>, String)> {
+    let mut wrong = Vec::new();
+    let at_clients = |path: &[Step]| [path, &[Step::Key("clients".into())]].concat();
+    let at_server = matches!(
+        slot.role,
+        Role::Aggregator | Role::Generator | Role::Accountant
+    );
+    let mut for_all: Option<&[Step]> = None;
+    let mut ranges: Vec<(ClientId, ClientId, usize)> = Vec::new();
+    for (at, (path, share)) in shares.iter().enumerate() {
+        match share {
+            Some(Some(_)) if at_server => {
+                let text = format!(
+                    "{} works at the server, for all clients alike; leave out `clients`",
+                    slot.role.with_article()
+                );
+                wrong.push((at_clients(path), text));
+            }
+            Some(Some(Clients(some))) => {
+                ranges.extend(some.iter().map(|r| (*r.start(), *r.end(), at)));
+            }
+            Some(None) => match for_all {
+                None => for_all = Some(path),
+                Some(first) => {
+                    let text = format!(
+                        "{} is already for all clients; at most one part of a slot may leave out `clients`",
+                        show_path(first)
+                    );
+                    wrong.push((path.clone(), text));
+                }
+            },
+            None => {}
+        }
+    }
+    if let Some(n) = clients {
+        for (_, last, at) in ranges.iter().filter(|r| r.1 as usize >= n) {
+            let text = match n {
+                0 => format!("there is no client {last}; the spec has none"),
+                n => format!("there is no client {last}; the spec has {n}: 0-{}", n - 1),
+            };
+            wrong.push((at_clients(&shares[*at].0), text));
+        }
+    }
+    ranges.sort_unstable();
+    let mut gaps = Vec::new();
+    let mut reach: Option<(ClientId, usize)> = None;
+    for (first, last, at) in ranges {
+        match reach {
+            Some((end, other)) if first <= end => {
+                // the later of two groups is told off
+                let (early, late) = (at.min(other), at.max(other));
+                let text = match early == late {
+                    true => format!("client {first} is named twice"),
+                    false => format!(
+                        "client {first} is already in {}",
+                        show_path(&shares[early].0)
+                    ),
+                };
+                wrong.push((at_clients(&shares[late].0), text));
+            }
+            _ => {
+                let next = reach.map_or(0, |(end, _)| end.saturating_add(1));
+                if next < first {
+                    gaps.push((next, first - 1));
+                }
+            }
+        }
+        if reach.is_none_or(|(end, _)| last > end) {
+            reach = Some((last, at));
+        }
+    }
+    if let (Some(n), Some((end, _))) = (clients, reach) {
+        if (end as usize) + 1 < n {
+            gaps.push((
+                end.saturating_add(1),
+                (n - 1).try_into().unwrap_or(ClientId::MAX),
+            ));
+        }
+    }
+    let readable = shares.iter().all(|(_, share)| share.is_some());
+    if for_all.is_none() && readable && clients.is_some() && !gaps.is_empty() {
+        let gaps: Vec<String> = gaps
+            .iter()
+            .take(5)
+            .map(|(a, b)| {
+                if a == b {
+                    a.to_string()
+                } else {
+                    format!("{a}-{b}")
+                }
+            })
+            .collect();
+        let text = format!(
+            "no part for clients {}; a part without `clients` is for all others",
+            gaps.join(", ")
+        );
+        wrong.push((path.to_vec(), text));
+    }
+    wrong
+}

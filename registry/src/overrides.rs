@@ -1,0 +1,97 @@
+//! `--set protocol.rounds=5`: values that replace those of the text.
+
+use crate::mistakes::Place;
+use crate::yaml::{Body, Map, Node, Wrong, parse};
+use fl_core::settings::{Step, Value, show, show_path};
+use std::rc::Rc;
+
+/// Sets `path=value` in `root`.
+pub(crate) fn apply(root: &mut Node, set: &str) -> Vec<Wrong> {
+    let (name, value) = set.split_once('=').unwrap_or((set, ""));
+    let at = Place::Set(name.into());
+    let wrong = |text: String| Wrong {
+        at: at.clone(),
+        path: Vec::new(),
+        text,
+    };
+    if !set.contains('=') {
+        return vec![wrong(
+            "must be a path and a value, as in protocol.rounds=5".into(),
+        )];
+    }
+    let path = match steps(name) {
+        Ok(path) => path,
+        Err(text) => return vec![wrong(text)],
+    };
+    let (tree, mut mistakes) = parse(value.as_bytes());
+    mistakes = mistakes.iter().map(|w| wrong(w.to_string())).collect();
+    if let Some(tree) = tree {
+        let mut changed = root.clone();
+        match put(&mut changed, &path, 0, &at, tree.moved(&at)) {
+            Ok(()) => *root = changed,
+            Err(text) => mistakes.push(wrong(text)),
+        }
+    }
+    mistakes
+}
+
+/// `parts.model[0].net`
+fn steps(path: &str) -> Result<Vec<Step>, String> {
+    let bad = || {
+        Err(format!(
+            "`{path}` is no path; one looks like protocol.rounds or parts.model[0].net"
+        ))
+    };
+    let mut steps = Vec::new();
+    for part in path.split('.') {
+        let mut pieces = part.split('[');
+        match pieces.next() {
+            Some(key) if !key.is_empty() && !key.contains(']') => {
+                steps.push(Step::Key(key.into()));
+            }
+            _ => return bad(),
+        }
+        for piece in pieces {
+            match piece.strip_suffix(']').map(str::parse) {
+                Some(Ok(at)) => steps.push(Step::Item(at)),
+                _ => return bad(),
+            }
+        }
+    }
+    if steps.len() > 20 { bad() } else { Ok(steps) }
+}
+
+fn put(node: &mut Node, path: &[Step], depth: usize, at: &Place, new: Node) -> Result<(), String> {
+    let Some(step) = path.get(depth) else {
+        *node = new;
+        return Ok(());
+    };
+    let here = match show_path(&path[..depth]) {
+        top if top.is_empty() => "the spec".to_string(),
+        path => format!("`{path}`"),
+    };
+    if let (Body::Scalar(Value::Null), Step::Key(_)) = (&*node.body, step) {
+        *node = Node::new(at.clone(), Body::Map(Map::default()));
+    }
+    match (Rc::make_mut(&mut node.body), step) {
+        (Body::Map(map), Step::Key(key)) => {
+            put(&mut map.entry(key, at).node, path, depth + 1, at, new)
+        }
+        (Body::List(items), Step::Item(item)) => {
+            let count = items.len();
+            let next = items
+                .get_mut(*item)
+                .ok_or_else(|| format!("{here} is a list of {count}; its first item is [0]"))?;
+            put(next, path, depth + 1, at, new)
+        }
+        (Body::List(items), Step::Key(key)) => Err(format!(
+            "{here} is a list of {}; say which item, as in [0].{key}",
+            items.len()
+        )),
+        (Body::Map(_), Step::Item(_)) => Err(format!("{here} is a mapping, not a list")),
+        (Body::Scalar(value), _) => Err(format!(
+            "{here} is {}: there is nothing inside it",
+            show(value)
+        )),
+    }
+}

@@ -1,0 +1,227 @@
+//! The sections of a spec that do not belong to a part or to the host.
+
+use fl_core::settings::{Reader, Setting, Settings, Value};
+use fl_core::{Budget, ClientId, Fault, Faults, Task};
+use serde_json::json;
+use std::ops::RangeInclusive;
+
+/// The `data` section: its settings belong to the host, and checking needs to know this much of it without loading data.
+pub trait DataSection: Settings {
+    /// What is to be learnt, if that is known before data are loaded.
+    fn task(&self) -> Option<Task>;
+    /// How many clients there are.
+    fn clients(&self) -> usize;
+    /// Is there public data?
+    fn has_public(&self) -> bool;
+}
+
+fl_core::settings! {
+    /// One run: its data, a protocol, and a part for each of the protocol's slots.
+    pub(crate) struct Top {
+        /// Names the run and its folder: letters, digits, `-`, `_` and `.`.
+        name: Name;
+        /// Every random draw of the run follows from it.
+        seed: u64 = 0;
+        /// What is learnt from, and who has which part of it.
+        data: Raw;
+        /// The conversation between server and clients: `use` names it, the rest are its settings.
+        protocol: Raw;
+        /// A part for each slot of the protocol: `use` names it, the rest are its settings. A list gives different parts
+        /// to different clients.
+        parts: Raw = Raw;
+        /// When to measure.
+        evaluate: Evaluate = Evaluate { every: 1 };
+        /// What to do with answers that cannot be used.
+        faults: FaultPolicy = FaultPolicy::from(&Faults::default());
+        /// What the run may spend; it stops before it would spend more. Needs an accountant.
+        budget: Option<Allowance> = None;
+    }
+}
+
+fl_core::settings! {
+    /// When to measure.
+    pub(crate) struct Evaluate {
+        /// After every so many rounds, and after the last.
+        every: usize = 1, in 1..;
+    }
+}
+
+fl_core::choices! {
+    /// What to do with an answer that cannot be used.
+    pub(crate) enum OnFault {
+        /// The run fails, naming client and reason.
+        Fail = "fail",
+        /// The answer is left out, and the journal says so.
+        Drop = "drop",
+    }
+}
+
+fl_core::settings! {
+    /// What to do with answers that cannot be used.
+    pub(crate) struct FaultPolicy {
+        /// When a client could not answer.
+        on_error: OnFault = OnFault::Fail;
+        /// When numbers are not finite.
+        on_nan: OnFault = OnFault::Fail;
+        /// When a message does not fit the others.
+        on_shape: OnFault = OnFault::Fail;
+        /// When a weight is negative, not finite, or above `max-weight`.
+        on_weight: OnFault = OnFault::Fail;
+        /// The largest weight to believe.
+        max_weight: f64 = Faults::default().max_weight, in fl_core::settings::above(0.0);
+    }
+}
+
+fl_core::settings! {
+    /// What the run may spend.
+    pub(crate) struct Allowance {
+        /// The largest epsilon, at the accountant's delta.
+        epsilon: f64, in fl_core::settings::above(0.0);
+    }
+}
+
+impl From<&Faults> for FaultPolicy {
+    fn from(faults: &Faults) -> Self {
+        let policy = |fault| match fault {
+            Fault::Fail => OnFault::Fail,
+            Fault::Drop => OnFault::Drop,
+        };
+        Self {
+            on_error: policy(faults.on_error),
+            on_nan: policy(faults.on_nan),
+            on_shape: policy(faults.on_shape),
+            on_weight: policy(faults.on_weight),
+            max_weight: faults.max_weight,
+        }
+    }
+}
+
+impl From<&FaultPolicy> for Faults {
+    fn from(policy: &FaultPolicy) -> Self {
+        let fault = |policy: &OnFault| match policy {
+            OnFault::Fail => Fault::Fail,
+            OnFault::Drop => Fault::Drop,
+        };
+        Self {
+            on_error: fault(&policy.on_error),
+            on_nan: fault(&policy.on_nan),
+            on_shape: fault(&policy.on_shape),
+            on_weight: fault(&policy.on_weight),
+            max_weight: policy.max_weight,
+        }
+    }
+}
+
+impl From<&Allowance> for Budget {
+    fn from(allowance: &Allowance) -> Self {
+        Self {
+            epsilon: allowance.epsilon,
+        }
+    }
+}
+
+/// A section that is read by somebody else.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Raw;
+
+impl Setting for Raw {
+    fn read(_: &Value, _: &mut Reader) -> Option<Self> {
+        Some(Self)
+    }
+    fn write(&self) -> Value {
+        Value::Null
+    }
+    fn schema() -> serde_json::Value {
+        json!({})
+    }
+    fn kind() -> String {
+        "mapping".into()
+    }
+}
+
+/// A name that can be a folder on every system.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Name(pub String);
+
+impl Setting for Name {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        let name = String::read(value, reader)?;
+        let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if (1..=100).contains(&name.len()) && name.chars().all(fine) && !name.starts_with('.') {
+            Some(Self(name))
+        } else {
+            reader.unlike(
+                "1 to 100 letters, digits, `-`, `_` or `.`, not starting with `.`",
+                value,
+            )
+        }
+    }
+    fn write(&self) -> Value {
+        self.0.as_str().into()
+    }
+    fn schema() -> serde_json::Value {
+        json!({ "type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$" })
+    }
+    fn kind() -> String {
+        "text".into()
+    }
+}
+
+/// Some clients: `5`, `0-3`, `[0, 2-4]`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Clients(pub Vec<RangeInclusive<ClientId>>);
+
+impl Clients {
+    fn one(value: &Value) -> Option<RangeInclusive<ClientId>> {
+        if let Some(id) = value.as_u64() {
+            let id = id.try_into().ok()?;
+            return Some(id..=id);
+        }
+        let (first, last) = value.as_str()?.split_once('-')?;
+        let range = number(first)?..=number(last)?;
+        (!range.is_empty()).then_some(range)
+    }
+}
+
+/// Digits only: no sign, no space.
+fn number(text: &str) -> Option<ClientId> {
+    text.chars()
+        .all(|c| c.is_ascii_digit())
+        .then(|| text.parse().ok())?
+}
+
+impl Setting for Clients {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        let ranges = match value {
+            Value::Sequence(items) => items.iter().map(Self::one).collect(),
+            other => Self::one(other).map(|range| vec![range]),
+        };
+        match ranges {
+            Some(ranges) if !ranges.is_empty() => Some(Self(ranges)),
+            _ => reader.unlike(&Self::kind(), value),
+        }
+    }
+    fn write(&self) -> Value {
+        let one = |r: &RangeInclusive<ClientId>| match r.start() == r.end() {
+            true => Value::from(*r.start()),
+            false => format!("{}-{}", r.start(), r.end()).into(),
+        };
+        match self.0.as_slice() {
+            [range] => one(range),
+            ranges => ranges.iter().map(one).collect::<Vec<_>>().into(),
+        }
+    }
+    fn schema() -> serde_json::Value {
+        let one = json!([
+            { "type": "integer", "minimum": 0, "maximum": ClientId::MAX },
+            { "type": "string", "pattern": "^[0-9]+-[0-9]+$" },
+        ]);
+        json!({
+            "description": "For these clients only: `5`, `0-3`, or a list of such.",
+            "anyOf": [one[0], one[1], { "type": "array", "items": { "anyOf": one }, "minItems": 1 }],
+        })
+    }
+    fn kind() -> String {
+        "a client, a range or a list of them, such as 5, 0-3 or [0, 2-4]".into()
+    }
+}

@@ -1,0 +1,104 @@
+//! A spec that has been read, checked and resolved.
+
+use crate::catalogue::Catalogue;
+use crate::check::{Checker, in_order, key, written};
+use crate::mistakes::Mistakes;
+use crate::sections::{DataSection, Top};
+use fl_core::settings::{Setting, Value};
+use fl_core::{Budget, Faults, Make, PartDecl, Parts, Protocol, Result};
+use std::sync::Arc;
+
+/// Everything that a run needs to know.
+#[derive(Clone)]
+pub struct Spec<D> {
+    /// Names the run and its folder.
+    pub name: String,
+    /// The seed.
+    pub seed: u64,
+    /// The host's section.
+    pub data: D,
+    /// The protocol.
+    pub protocol: &'static PartDecl,
+    /// Its settings, every default filled in.
+    pub protocol_settings: Value,
+    /// What fills its slots.
+    pub parts: Arc<Parts>,
+    /// Evaluate after every so many rounds, and after the last.
+    pub evaluate_every: usize,
+    /// The policy for answers that cannot be used.
+    pub faults: Faults,
+    /// What may be spent.
+    pub budget: Option<Budget>,
+    /// The whole spec with every default filled in; it reads back as the same spec.
+    pub resolved: Value,
+}
+
+impl<D> Spec<D> {
+    /// Makes the protocol.
+    ///
+    /// # Errors
+    /// When the protocol refuses `make`.
+    pub fn make_protocol(&self, make: &Make) -> Result<Box<dyn Protocol>> {
+        fl_core::protocol(self.protocol, &self.protocol_settings, make)
+    }
+
+    /// [`Spec::resolved`] as text, for the run's folder.
+    ///
+    /// # Errors
+    /// When it cannot be written as YAML.
+    pub fn yaml(&self) -> Result<String> {
+        Ok(serde_yaml::to_string(&self.resolved)?)
+    }
+}
+
+/// Reads a spec. `file` is what mistakes call it; `set` holds overrides such as `protocol.rounds=5`, later ones win.
+///
+/// # Errors
+/// Every mistake of the spec at once.
+pub fn read<D: DataSection>(
+    file: &str,
+    text: &[u8],
+    set: &[String],
+    catalogue: &Catalogue,
+) -> Result<Spec<D>, Mistakes> {
+    let mut check = Checker::new(file, text, set, catalogue)?;
+    let value = check.root.value();
+
+    let top = check.settings(&[], None, |r| Top::read(&value, r));
+    let data = value
+        .get("data")
+        .and_then(|data| check.settings(&[key("data")], None, |r| D::read(data, r)));
+    let protocol = value
+        .get("protocol")
+        .and_then(|p| check.protocol(p, data.as_ref()));
+    let filled = check.parts(value.get("parts"), protocol.as_ref(), data.as_ref());
+    check.budget(&value, protocol.as_ref());
+    if let (Some(top), Some(task)) = (&top, data.as_ref().and_then(D::task)) {
+        check.build(&filled, &task, top.seed);
+    }
+    let protocol = protocol.and_then(|p| p.part);
+    let all = top.zip(data).zip(protocol);
+    let ((top, data), protocol) = check.finish(all)?;
+
+    let mut resolved = top.write();
+    if let Value::Mapping(map) = &mut resolved {
+        map.insert("data".into(), data.write());
+        map.insert("protocol".into(), protocol.write());
+        map.insert("parts".into(), written(&filled));
+        if top.budget.is_none() {
+            map.remove("budget");
+        }
+    }
+    Ok(Spec {
+        name: top.name.0,
+        seed: top.seed,
+        data,
+        protocol: protocol.decl,
+        protocol_settings: protocol.settings,
+        parts: Arc::new(Parts::new(in_order(filled))),
+        evaluate_every: top.evaluate.every,
+        faults: Faults::from(&top.faults),
+        budget: top.budget.as_ref().map(Budget::from),
+        resolved,
+    })
+}

@@ -1,0 +1,250 @@
+//! Parts that do nothing, for specs that name them.
+
+use crate::DataSection;
+use fl_core::message::{Ids, Logits, Nothing, Params};
+use fl_core::prelude::*;
+use fl_core::privacy::{Composition, Guarantee, Ledger};
+use fl_core::{Fitted, Roster, TaskKind};
+use ndarray::Array2;
+
+settings! {
+    /// A data section.
+    pub struct Toy {
+        /// How many clients.
+        clients: usize = 10, in 1..;
+        /// How many classes.
+        classes: usize = 3, in 2..;
+        /// Public data.
+        public: Option<Public> = None;
+    }
+}
+settings! {
+    /// Public data.
+    pub struct Public {
+        /// How much.
+        size: usize, in 1..;
+    }
+}
+impl DataSection for Toy {
+    fn task(&self) -> Option<Task> {
+        Some(Task {
+            input: vec![1, 28, 28],
+            kind: TaskKind::Classes(self.classes),
+        })
+    }
+    fn clients(&self) -> usize {
+        self.clients
+    }
+    fn has_public(&self) -> bool {
+        self.public.is_some()
+    }
+}
+
+macro_rules! aggregator {
+    ($name:literal, $t:ident, $kind:ty) => {
+        settings! {
+            /// Averages.
+            pub struct $t {
+                /// Dropped at each end.
+                trim: f64 = 0.1, in 0.0..0.5;
+            }
+        }
+        impl Aggregator for $t {
+            type In = $kind;
+            type Out = $kind;
+            fn aggregate(&mut self, _: &Round, _: &Inbox<$kind>) -> Result<$kind> {
+                bail!("a fake")
+            }
+        }
+        plugin!(aggregator $name => $t);
+    };
+}
+aggregator!("mean", Mean, Params);
+aggregator!("trimmed-mean", TrimmedMean, Params);
+aggregator!("mean-scores", MeanScores, Logits);
+
+settings! {
+    /// A part of the clients, each as likely as any other. More words.
+    pub struct Uniform {
+        /// Share of clients.
+        share: f64 = 1.0, in 0.0..=1.0;
+    }
+}
+impl Selector for Uniform {
+    type Pool = Roster;
+    fn select(&mut self, _: &Roster, _: &Stream) -> Result<Vec<usize>> {
+        bail!("a fake")
+    }
+}
+plugin!(selector "uniform" => Uniform);
+
+settings! {
+    /// Clips and adds noise.
+    pub struct Gaussian {
+        /// Largest norm.
+        clip: f64, in fl_core::settings::above(0.0);
+        /// Noise.
+        sigma: Option<f64> = Some(1.0), in 0.0..;
+    }
+}
+impl PrivacyMechanism for Gaussian {
+    type On = Params;
+    fn bound(&self, _: &mut Params) -> Result<()> {
+        bail!("a fake")
+    }
+    fn price(&self, _: &Params, _: usize) -> Result<PrivacyEvent> {
+        bail!("a fake")
+    }
+    fn perturb(&mut self, _: &mut Params, _: usize, _: &Stream) -> Result<()> {
+        bail!("a fake")
+    }
+}
+plugin!(privacy "gaussian" => Gaussian);
+
+settings! {
+    /// Counts in Renyi divergences.
+    pub struct Rdp {
+        /// The delta of every guarantee.
+        delta: f64 = 1e-5, in 0.0..1.0;
+    }
+}
+impl Accountant for Rdp {
+    fn charge(&mut self, _: &PrivacyEvent) -> Result<()> {
+        bail!("a fake")
+    }
+    fn guarantee(&self, _: Option<&PrivacyEvent>) -> Result<Guarantee> {
+        bail!("a fake")
+    }
+    fn merge(&mut self, _: &[Ledger], _: Composition) -> Result<()> {
+        bail!("a fake")
+    }
+}
+plugin!(accountant "rdp" => Rdp);
+
+choices! {
+    /// How it descends.
+    pub enum Optimiser {
+        /// It does not.
+        Frozen = "frozen",
+        /// Downhill.
+        Sgd(Sgd) = "sgd",
+    }
+}
+settings! {
+    /// Downhill.
+    pub struct Sgd {
+        /// Rate.
+        lr: f64, in fl_core::settings::above(0.0);
+        /// Inertia.
+        momentum: f64 = 0.9, in 0.0..1.0;
+    }
+}
+settings! {
+    /// A network.
+    pub struct NetSettings {
+        /// Number of outputs, if not that of the task.
+        outputs: Option<usize> = None, in 1..;
+        /// How it learns.
+        optimiser: Optimiser = Optimiser::Frozen;
+        /// A label.
+        label: String = String::new();
+    }
+}
+pub struct Net;
+impl Net {
+    fn new(settings: NetSettings, make: &Make) -> Result<Self> {
+        let due = make.task.kind.outputs();
+        match settings.outputs {
+            Some(n) if n != due => bail!("it has {n} outputs, the task needs {due}"),
+            _ => Ok(Self),
+        }
+    }
+}
+impl Trainer for Net {
+    fn fit(&mut self, _: &Samples, _: Target<'_>, _: &Pass<'_>, _: &Stream) -> Result<Fitted> {
+        bail!("a fake")
+    }
+    fn predict(&mut self, _: &Samples) -> Result<Array2<f32>> {
+        bail!("a fake")
+    }
+    fn save(&self) -> Result<Vec<u8>> {
+        bail!("a fake")
+    }
+    fn load(&mut self, _: &[u8]) -> Result<()> {
+        bail!("a fake")
+    }
+}
+plugin!(trainer "net" => NetSettings as Net);
+
+settings! {
+    /// Training at home.
+    pub struct Local {
+        /// Passes over the data.
+        epochs: usize = 1, in 1..;
+        /// Examples at a time.
+        batch: usize = 32, in 1..;
+    }
+}
+settings! {
+    /// Parameters go round and round.
+    pub struct Rounds {
+        /// How many.
+        rounds: usize, in 1..=1000;
+        /// Training at home.
+        local: Local = Local { epochs: 1, batch: 32 };
+        /// Is the result released with noise?
+        noise: bool = true;
+    }
+}
+const TRAIN: Ask<Params, Params> = Ask::new("train");
+impl Protocol for Rounds {
+    fn slots(&self) -> Vec<Slot> {
+        vec![
+            Slot::trainer("model", "What is trained."),
+            Slot::selector::<Roster>("cohort", "Who trains.").optional(),
+            Slot::aggregator::<Params, Params>("aggregator", "Makes one of many."),
+            Slot::privacy::<Params>("privacy", "Hides who took part.").optional(),
+            Slot::accountant(),
+        ]
+    }
+    fn questions(&self) -> Vec<Asked> {
+        let train = TRAIN.asked().times(self.rounds);
+        vec![if self.noise {
+            train.releases("privacy")
+        } else {
+            train
+        }]
+    }
+    fn lead(&self, _: &mut Federation<'_>) -> Result<()> {
+        bail!("a fake")
+    }
+    fn answer(&self, _: &mut Client, q: Question<'_>) -> Result<Answer> {
+        q.end()
+    }
+}
+plugin!(protocol "rounds" => Rounds);
+
+settings! {
+    /// Everybody speaks about public samples once.
+    pub struct Distil {}
+}
+const SCORES: Ask<Nothing, Logits> = Ask::new("scores of all public samples");
+const SOME: Ask<Ids, Logits> = Ask::new("scores of some");
+impl Protocol for Distil {
+    fn slots(&self) -> Vec<Slot> {
+        vec![
+            Slot::trainer("teacher", "Teaches."),
+            Slot::aggregator::<Logits, Logits>("ensemble", "Listens."),
+        ]
+    }
+    fn questions(&self) -> Vec<Asked> {
+        vec![SCORES.asked().all_public(), SOME.asked()]
+    }
+    fn lead(&self, _: &mut Federation<'_>) -> Result<()> {
+        bail!("a fake")
+    }
+    fn answer(&self, _: &mut Client, q: Question<'_>) -> Result<Answer> {
+        q.end()
+    }
+}
+plugin!(protocol "distil" => Distil);

@@ -1,0 +1,164 @@
+//! All error messages, in one list to read.
+
+use super::{GOOD, read_with, wrong};
+use std::fmt::Write;
+
+const TINY: &str = "\
+name: tiny
+data: {}
+protocol: { use: rounds, rounds: 1 }
+parts:
+  model: { use: net }
+  aggregator: { use: mean }
+";
+
+/// Replaces some lines of [`TINY`].
+fn edited(edits: &[(&str, &str)]) -> String {
+    edits.iter().fold(TINY.to_string(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    })
+}
+
+#[test]
+fn every_mistake_says_what_would_be_right() {
+    let model = "  model: { use: net }";
+    let rounds = "{ use: rounds, rounds: 1 }";
+    let mean = "  aggregator: { use: mean }";
+    let cases: &[&[(&str, &str)]] = &[
+        // names
+        &[(mean, "  aggregator: { use: meen }")],
+        &[(mean, "  aggregator: { use: rdp }")],
+        &[(mean, "  aggregator: { use: krum }")],
+        &[(mean, "  aggregator: { usw: mean }")],
+        &[(mean, "  aggregator: { use: [mean] }")],
+        &[(mean, "  aggregator: mean")],
+        &[(rounds, "{ use: round, rounds: 1 }")],
+        &[(rounds, "rounds")],
+        // settings
+        &[(
+            rounds,
+            "{ use: rounds, rounds: 0, local: { epoch: 5, batch: many } }",
+        )],
+        &[(rounds, "\n  use: rounds\n  local:\n    epochs: -1")],
+        &[(
+            model,
+            "  model:\n    use: net\n    outputs:\n    optimiser: { sgd: { momentum: .nan } }",
+        )],
+        &[(
+            model,
+            "  model: { use: net, optimiser: { sdg: { lr: 1 } } }",
+        )],
+        &[(model, "  model: { use: net, outputs: 7 }")],
+        // slots
+        &[(mean, "  agregator: { use: mean, trim: 3 }")],
+        &[(mean, "  aggregator: { use: mean-scores }")],
+        &[(mean, "  aggregator:")],
+        &[(mean, "  aggregator: []")],
+        &[("parts:\n", "x-parts:\n")],
+        &[
+            (
+                model,
+                "  model: { use: net }\n  privacy: { use: gaussian, clip: 1 }",
+            ),
+            ("rounds: 1 }", "rounds: 1, noise: false }"),
+        ],
+        &[
+            (rounds, "{ use: distil }"),
+            (model, "  teacher: { use: net }"),
+            (mean, "  ensemble: { use: mean-scores }"),
+        ],
+        // groups of clients
+        &[(
+            model,
+            "  model:\n    - { clients: 0-3, use: net }\n    - { clients: [3, 5-9], use: net }",
+        )],
+        &[(
+            model,
+            "  model:\n    - { clients: 8-12, use: net }\n    - { use: net }\n    - { use: net }",
+        )],
+        &[(model, "  model: { clients: 3-1, use: net }")],
+        &[(mean, "  aggregator: { use: mean, clients: 0-9 }")],
+        // sections
+        &[("name: tiny\n", "name: ../tiny\nseed: -1\n")],
+        &[(
+            "name: tiny\n",
+            "nmae: tiny\nevaluate: { every: 0 }\nfaults: { on-nan: ignore, max-wait: 1 }\n",
+        )],
+        &[(
+            "data: {}",
+            "data: { clients: 0, public: 5 }\nbudget: { epsilon: 0 }",
+        )],
+        &[(rounds, "{ use: distil }\nbudget: { epsilon: 1 }")],
+        // YAML
+        &[("data: {}", "data: {}\ndata: { clients: 3 }")],
+        &[(
+            "data: {}",
+            "data: { clients: 3 }\nbase: &b { x: 1 }\n<<: *b\n7: x",
+        )],
+        &[(model, "  model: !mine { use: net }")],
+        &[(mean, "\taggregator: { use: mean }")],
+        &[(mean, "  aggregator: { use: mean")],
+        &[(mean, "  aggregator: { use: mean }\n---\nname: two")],
+    ];
+    let mut out = String::new();
+    for edits in cases {
+        for (from, to) in *edits {
+            let _ = writeln!(
+                out,
+                "{} => {}",
+                from.trim(),
+                to.replace('\t', "<tab>").trim_end()
+            );
+        }
+        let _ = writeln!(out, "{}\n", wrong(&edited(edits)));
+    }
+    let outside = [
+        "protocol.rounds=0",
+        "protocol.rouns=5",
+        "parts.model[0].net=x",
+        "parts.model.use.x=1",
+        "name.x=1",
+        "seed",
+        "a..b=1",
+        "data={clients: [}",
+        "data.clients[0]=3",
+        "parts.cohort={use: unifrom}",
+    ];
+    for set in outside {
+        let report = read_with(TINY, &[set]).err().map(|e| e.to_string());
+        let _ = writeln!(out, "--set {set}\n{}\n", report.unwrap_or_default());
+    }
+    for text in [
+        "",
+        "# nothing here\n",
+        "- a\n- list\n",
+        "just text",
+        "*x",
+        "a: &x [*x]",
+    ] {
+        let _ = writeln!(out, "{text:?}\n{}\n", wrong(text));
+    }
+    insta::assert_snapshot!(out);
+}
+
+#[test]
+fn mistakes_of_all_parts_come_in_the_order_of_the_text() {
+    let text = GOOD
+        .replace("seed: 7", "seed: x")
+        .replace("size: 5", "size: 0")
+        .replace("rounds: 50", "rounds: 5000")
+        .replace("lr: 0.1", "lr: 0, decay: 1")
+        .replace("share: 0.5", "share: 1.5")
+        .replace("use: mean", "use: mode")
+        .replace("every: 10", "evry: 10");
+    insta::assert_snapshot!(wrong(&text), @"");
+}
+
+#[test]
+fn programs_get_the_same() {
+    let mistakes = read_with(TINY, &["protocol.rounds=0"]).err().unwrap();
+    insta::assert_snapshot!(mistakes.json().to_string(), @"");
+    let text = edited(&[("{ use: mean }", "{ use: mean, trim: 1 }")]);
+    insta::assert_snapshot!(super::read(&text).err().unwrap().json().to_string(), @"");
+}

@@ -1,0 +1,418 @@
+//! YAML text to a tree that knows where everything stands. One pass over the parser's events, so that hostile text
+//! is refused on the way: what is too deep, too many, twice there, or not plain YAML.
+
+use crate::mistakes::Place;
+use fl_core::settings::{Step, Value, show, show_path};
+use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The largest text that is read, in bytes.
+pub const MAX_BYTES: usize = 1 << 20;
+/// The most values that one text may have, aliases expanded.
+pub const MAX_VALUES: usize = 50_000;
+/// The deepest nesting.
+pub const MAX_DEPTH: usize = 64;
+/// The longest key, in characters.
+const MAX_KEY: usize = 100;
+
+/// A value and where it stands. Cheap to clone: an alias shares what it stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub at: Place,
+    size: usize,
+    pub body: Rc<Body>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Scalar(Value),
+    List(Vec<Node>),
+    Map(Map),
+}
+
+/// A mapping in the order of the text.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Map {
+    entries: Vec<Entry>,
+    index: BTreeMap<String, usize>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub key: String,
+    pub at: Place,
+    pub node: Node,
+}
+
+impl Map {
+    pub fn get(&self, key: &str) -> Option<&Entry> {
+        self.index.get(key).map(|at| &self.entries[*at])
+    }
+
+    /// The entry of `key`; a new one holds nothing yet.
+    pub fn entry(&mut self, key: &str, at: &Place) -> &mut Entry {
+        let next = self.entries.len();
+        let position = *self.index.entry(key.into()).or_insert(next);
+        if position == next {
+            self.entries.push(Entry {
+                key: key.into(),
+                at: at.clone(),
+                node: Node::new(at.clone(), Body::Scalar(Value::Null)),
+            });
+        }
+        &mut self.entries[position]
+    }
+}
+
+impl Node {
+    pub fn new(at: Place, body: Body) -> Self {
+        let inside: usize = match &body {
+            Body::Scalar(_) => 0,
+            Body::List(items) => items.iter().map(|n| n.size).sum(),
+            Body::Map(map) => map.entries.iter().map(|e| e.node.size).sum(),
+        };
+        Self {
+            at,
+            size: inside + 1,
+            body: Rc::new(body),
+        }
+    }
+
+    /// Without places.
+    pub fn value(&self) -> Value {
+        match &*self.body {
+            Body::Scalar(value) => value.clone(),
+            Body::List(items) => items.iter().map(Self::value).collect::<Vec<_>>().into(),
+            Body::Map(map) => {
+                let entries = map
+                    .entries
+                    .iter()
+                    .map(|e| (e.key.as_str().into(), e.node.value()));
+                Value::Mapping(entries.collect())
+            }
+        }
+    }
+
+    /// Everything in it was set from outside.
+    pub fn moved(&self, at: &Place) -> Self {
+        let body = match &*self.body {
+            Body::Scalar(value) => Body::Scalar(value.clone()),
+            Body::List(items) => Body::List(items.iter().map(|n| n.moved(at)).collect()),
+            Body::Map(map) => Body::Map(Map {
+                entries: map.entries.iter().map(|e| e.moved(at)).collect(),
+                index: map.index.clone(),
+            }),
+        };
+        Self::new(at.clone(), body)
+    }
+
+    /// Where the value at `path` stands, or its key. Where the path ends early something is missing: that is reported
+    /// where the innermost thing that is there has its name.
+    pub fn place(&self, path: &[Step], on_key: bool) -> Place {
+        let (mut node, mut name) = (self, &self.at);
+        for step in path {
+            let next = match (&*node.body, step) {
+                (Body::Map(map), Step::Key(key)) => map.get(key).map(|e| (&e.node, &e.at)),
+                (Body::List(items), Step::Item(at)) => items.get(*at).map(|n| (n, &n.at)),
+                _ => None,
+            };
+            match next {
+                Some(next) => (node, name) = next,
+                None => return name.clone(),
+            }
+        }
+        if on_key { name } else { &node.at }.clone()
+    }
+}
+
+impl Entry {
+    fn moved(&self, at: &Place) -> Self {
+        Self {
+            key: self.key.clone(),
+            at: at.clone(),
+            node: self.node.moved(at),
+        }
+    }
+}
+
+/// Something that is wrong with the text itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Wrong {
+    pub at: Place,
+    pub path: Vec<Step>,
+    pub text: String,
+}
+
+/// Reads one document. Without a tree, the last of the mistakes is why.
+pub(crate) fn parse(bytes: &[u8]) -> (Option<Node>, Vec<Wrong>) {
+    let mut reader = Reader::default();
+    let tree = plain_text(bytes)
+        .and_then(|text| reader.document(text))
+        .map_err(|wrong| reader.wrong.push(wrong))
+        .ok();
+    (tree, reader.wrong)
+}
+
+/// Text without a byte-order mark and without control characters.
+fn plain_text(bytes: &[u8]) -> Result<&str, Wrong> {
+    let fatal = |before: &str, text: String| {
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        Err(Wrong {
+            at: Place::Text { line, column },
+            path: Vec::new(),
+            text,
+        })
+    };
+    if bytes.len() > MAX_BYTES {
+        let text = format!(
+            "the file has {} bytes; a spec may have at most {MAX_BYTES}",
+            bytes.len()
+        );
+        return fatal("", text);
+    }
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
+        Err(error) => {
+            let (good, bad) = bytes.split_at(error.valid_up_to());
+            let text = format!(
+                "the file is not UTF-8 text: here is byte 0x{:02x}",
+                bad.first().copied().unwrap_or_default()
+            );
+            return fatal(std::str::from_utf8(good).unwrap_or(""), text);
+        }
+    };
+    match text
+        .char_indices()
+        .find(|(_, c)| c.is_control() && !"\t\n\r".contains(*c))
+    {
+        Some((at, c)) => fatal(
+            &text[..at],
+            format!(
+                "here is the control character U+{:04X}; is this a text file?",
+                c as u32
+            ),
+        ),
+        None => Ok(text),
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    anchors: BTreeMap<usize, Node>,
+    path: Vec<Step>,
+    values: usize,
+    wrong: Vec<Wrong>,
+}
+
+type Events<'i> = Parser<'i, StrInput<'i>>;
+
+impl Reader {
+    fn note(&self, at: Place, text: impl Into<String>) -> Wrong {
+        Wrong {
+            at,
+            path: self.path.clone(),
+            text: text.into(),
+        }
+    }
+
+    fn next<'i>(&self, events: &mut Events<'i>) -> Result<(Event<'i>, Span), Wrong> {
+        match events.next_event() {
+            Some(Ok(next)) => Ok(next),
+            Some(Err(error)) if error.info().contains("recursion") => {
+                Err(self.too_deep(mark(error.marker())))
+            }
+            Some(Err(error)) => {
+                Err(self.note(mark(error.marker()), format!("not YAML: {}", error.info())))
+            }
+            None => Ok((Event::StreamEnd, Span::default())),
+        }
+    }
+
+    fn too_deep(&self, at: Place) -> Wrong {
+        let text = format!("nested too deeply: at most {MAX_DEPTH} levels");
+        Wrong {
+            at,
+            path: Vec::new(),
+            text,
+        }
+    }
+
+    /// Counts values, so that aliases cannot blow the text up.
+    fn count(&mut self, size: usize, at: &Place) -> Result<(), Wrong> {
+        self.values += size;
+        if self.values <= MAX_VALUES {
+            return Ok(());
+        }
+        let text = format!("too many values, aliases expanded: at most {MAX_VALUES}");
+        Err(self.note(at.clone(), text))
+    }
+
+    fn document(&mut self, text: &str) -> Result<Node, Wrong> {
+        let mut events = Parser::new_from_str(text);
+        let mut tree = None;
+        loop {
+            let (event, span) = self.next(&mut events)?;
+            match event {
+                Event::StreamEnd => break,
+                Event::DocumentStart(_) if tree.is_some() => {
+                    let text = "a second document starts here; one file holds one spec";
+                    return Err(self.note(place(span), text));
+                }
+                Event::StreamStart
+                | Event::DocumentStart(_)
+                | Event::DocumentEnd
+                | Event::Nothing => {}
+                event => tree = Some(self.node(&mut events, event, span, 0)?),
+            }
+        }
+        let start = Place::Text { line: 1, column: 1 };
+        Ok(tree.unwrap_or_else(|| Node::new(start, Body::Scalar(Value::Null))))
+    }
+
+    fn node<'i>(
+        &mut self,
+        events: &mut Events<'i>,
+        event: Event<'i>,
+        span: Span,
+        depth: usize,
+    ) -> Result<Node, Wrong> {
+        let at = place(span);
+        if depth > MAX_DEPTH {
+            return Err(self.too_deep(at));
+        }
+        let (body, anchor, tagged) = match event {
+            Event::Alias(id) => {
+                let Some(mut node) = self.anchors.get(&id).cloned() else {
+                    return Err(self.note(at, "an alias cannot stand inside its own anchor"));
+                };
+                self.count(node.size, &at)?;
+                node.at = at;
+                return Ok(node);
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                (Body::Scalar(scalar(&text, style)), anchor, tag.is_some())
+            }
+            Event::SequenceStart(anchor, tag) => (self.list(events, depth)?, anchor, tag.is_some()),
+            Event::MappingStart(anchor, tag) => (self.map(events, depth)?, anchor, tag.is_some()),
+            other => return Err(self.note(at, format!("not YAML: unexpected {other:?}"))),
+        };
+        self.count(1, &at)?;
+        if tagged {
+            let wrong = self.note(at.clone(), "tags (`!name`) are not supported");
+            self.wrong.push(wrong);
+        }
+        let node = Node::new(at, body);
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn list<'i>(&mut self, events: &mut Events<'i>, depth: usize) -> Result<Body, Wrong> {
+        let mut items = Vec::new();
+        loop {
+            let (event, span) = self.next(events)?;
+            if event == Event::SequenceEnd {
+                return Ok(Body::List(items));
+            }
+            self.path.push(Step::Item(items.len()));
+            items.push(self.node(events, event, span, depth + 1)?);
+            self.path.pop();
+        }
+    }
+
+    fn map<'i>(&mut self, events: &mut Events<'i>, depth: usize) -> Result<Body, Wrong> {
+        let mut map = Map::default();
+        loop {
+            let (event, span) = self.next(events)?;
+            if event == Event::MappingEnd {
+                return Ok(Body::Map(map));
+            }
+            let at = place(span);
+            let key = self.key(event, &at)?;
+            let (event, value_span) = self.next(events)?;
+            self.path
+                .extend(key.iter().map(|key| Step::Key(key.clone())));
+            let mut node = self.node(events, event, value_span, depth + 1)?;
+            // nothing after the colon: then the name is all there is to point at
+            if place(value_span) == end(span) || value_span.is_empty() {
+                node.at = at.clone();
+            }
+            if let Some(key) = key {
+                if let Some(first) = map.get(&key) {
+                    let wrong = self.note(at, format!("is given twice; first at {}", first.at));
+                    self.wrong.push(wrong);
+                } else {
+                    map.entry(&key, &at).node = node;
+                }
+                self.path.pop();
+            }
+        }
+    }
+
+    /// A key, or `None` for one that is wrong and noted.
+    fn key(&mut self, event: Event<'_>, at: &Place) -> Result<Option<String>, Wrong> {
+        let Event::Scalar(text, style, _, tag) = event else {
+            return Err(self.note(
+                at.clone(),
+                "a key must be text, not a list, mapping or alias",
+            ));
+        };
+        let wrong = match scalar(&text, style) {
+            _ if tag.is_some() => "tags (`!name`) are not supported".to_string(),
+            Value::String(key) if key == "<<" && style == ScalarStyle::Plain => {
+                "merge keys (`<<`) are not supported; alias a whole value, or write the settings out".into()
+            }
+            Value::String(key) if key.chars().count() > MAX_KEY => {
+                format!("a key may have at most {MAX_KEY} characters, got {}", show(&key.into()))
+            }
+            Value::String(key) => return Ok(Some(key)),
+            other => format!("a key must be text, got {}", show(&other)),
+        };
+        let wrong = self.note(at.clone(), wrong);
+        self.wrong.push(wrong);
+        Ok(None)
+    }
+}
+
+fn mark(marker: &saphyr_parser::Marker) -> Place {
+    Place::Text {
+        line: marker.line().max(1),
+        column: marker.col() + 1,
+    }
+}
+
+fn place(span: Span) -> Place {
+    mark(&span.start)
+}
+
+fn end(span: Span) -> Place {
+    mark(&span.end)
+}
+
+/// What plain text means is decided by the crate that also writes specs, so that what is written reads back.
+fn scalar(text: &str, style: ScalarStyle) -> Value {
+    let maybe_no_text = text
+        .chars()
+        .next()
+        .is_none_or(|c| c.is_ascii_digit() || "+-.~nNtTfF".contains(c));
+    if style == ScalarStyle::Plain && text.len() <= 64 && maybe_no_text {
+        match serde_yaml::from_str(text) {
+            Ok(value @ (Value::Null | Value::Bool(_) | Value::Number(_))) => return value,
+            _ => {}
+        }
+    }
+    text.into()
+}
+
+/// A path as users write it, with what is wrong there.
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match show_path(&self.path).as_str() {
+            "" => f.write_str(&self.text),
+            path => write!(f, "{path}: {}", self.text),
+        }
+    }
+}
