@@ -88,7 +88,9 @@ impl Catalogue {
 
     /// The parts that can stand in `slot`.
     pub fn fitting(&self, slot: &Slot) -> Vec<&'static PartDecl> {
-        self.of_role(slot.role).filter(|p| fits(p, slot)).collect()
+        let fits =
+            |p: &&PartDecl| slot.signature.is_empty() || (p.about)().signature == slot.signature;
+        self.of_role(slot.role).filter(fits).collect()
     }
 
     /// One line a part, by role: its name, what goes in and out, and what it does.
@@ -120,11 +122,6 @@ impl Catalogue {
             .map(|p| inspect_json(p))
             .collect()
     }
-}
-
-pub(crate) fn fits(part: &PartDecl, slot: &Slot) -> bool {
-    part.role == slot.role
-        && (slot.signature.is_empty() || (part.about)().signature == slot.signature)
 }
 
 /// `mean, median`, or `none`.

@@ -84,19 +84,19 @@ pub(crate) fn check(
             reach = Some((last, at));
         }
     }
-    if let (Some(n), Some((end, _))) = (clients, reach) {
-        if (end as usize) + 1 < n {
-            gaps.push((
-                end.saturating_add(1),
-                (n - 1).try_into().unwrap_or(ClientId::MAX),
-            ));
-        }
+    if let Some((end, _)) = reach
+        && end < ClientId::MAX
+    {
+        gaps.push((end + 1, ClientId::MAX));
     }
+    let last = clients.and_then(|n| ClientId::try_from(n).ok()?.checked_sub(1));
+    gaps.retain(|(from, _)| last.is_some_and(|last| *from <= last));
     let readable = shares.iter().all(|(_, share)| share.is_some());
-    if for_all.is_none() && readable && clients.is_some() && !gaps.is_empty() {
+    if for_all.is_none() && readable && !gaps.is_empty() {
         let gaps: Vec<String> = gaps
             .iter()
             .take(5)
+            .map(|(a, b)| (*a, last.map_or(*b, |last| last.min(*b))))
             .map(|(a, b)| {
                 if a == b {
                     a.to_string()
@@ -106,7 +106,12 @@ pub(crate) fn check(
             })
             .collect();
         let text = format!(
-            "no part for clients {}; a part without `clients` is for all others",
+            "no part for client{} {}; a part without `clients` is for all others",
+            if gaps.len() == 1 && !gaps[0].contains('-') {
+                ""
+            } else {
+                "s"
+            },
             gaps.join(", ")
         );
         wrong.push((path.to_vec(), text));

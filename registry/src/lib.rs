@@ -3,7 +3,10 @@
 //! All mistakes of a spec are reported together, each with the place where it stands. A mistake in a value stands where
 //! the value begins, an unknown key where the key begins, and something missing where its parent has its name. What is
 //! wrong *inside* an anchored value is reported where it is written; what is wrong *with* an aliased value, where the
-//! alias (`*name`) stands.
+//! alias (`*name`) stands. What is set from outside (`--set path=value`) is reported by that path.
+//!
+//! The text is read event by event with positions, which the crate that writes YAML (`serde_yaml`) gives only for its
+//! first error. What plain scalars mean is still decided by that crate alone, so that what is written reads back.
 
 mod catalogue;
 mod check;
@@ -12,7 +15,9 @@ mod mistakes;
 mod overrides;
 mod schema;
 mod sections;
+mod slots;
 mod spec;
+mod tree;
 mod yaml;
 
 #[cfg(test)]

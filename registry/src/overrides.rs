@@ -1,7 +1,8 @@
 //! `--set protocol.rounds=5`: values that replace those of the text.
 
 use crate::mistakes::Place;
-use crate::yaml::{Body, Map, Node, Wrong, parse};
+use crate::tree::{Body, Map, Node};
+use crate::yaml::{Wrong, parse};
 use fl_core::settings::{Step, Value, show, show_path};
 use std::rc::Rc;
 

@@ -1,9 +1,10 @@
 //! A spec that has been read, checked and resolved.
 
 use crate::catalogue::Catalogue;
-use crate::check::{Checker, in_order, key, written};
+use crate::check::{Checker, key};
 use crate::mistakes::Mistakes;
 use crate::sections::{DataSection, Top};
+use crate::slots::{in_order, written};
 use fl_core::settings::{Setting, Value};
 use fl_core::{Budget, Faults, Make, PartDecl, Parts, Protocol, Result};
 use std::sync::Arc;

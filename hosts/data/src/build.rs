@@ -2,7 +2,7 @@
 
 use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fraction_split};
 use crate::sets::{Set, SetSpec, load};
-use crate::spec::{DataSpec, Public, PublicFrom};
+use crate::spec::{DataSpec, Public, PublicFrom, check};
 use crate::split::{Groups, split};
 use anyhow::{Context, Result, ensure};
 use fl_core::{Examples, Samples, Stream, Task};
@@ -38,9 +38,9 @@ pub struct PublicSamples {
 /// Nothing but `spec` and `stream` decides which sample goes where.
 ///
 /// # Errors
-/// If a set cannot be loaded, a number of the spec is out of its range, nothing is left for the clients, or the
-/// public samples do not fit the private ones.
+/// If the spec would not be read from a file, a set cannot be loaded, or nothing is left for the clients.
 pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> {
+    check(spec).context("data")?;
     let Set {
         train,
         test,
@@ -74,11 +74,6 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
     let mut clients: Vec<Examples> = parts.clients.iter().map(|rows| train.pick(rows)).collect();
     let mut client_validation = vec![];
     if spec.validation != 0.0 {
-        ensure!(
-            (0.0..1.0).contains(&spec.validation),
-            "validation must be at least 0 and below 1, got {}",
-            spec.validation
-        );
         for (k, own) in clients.iter_mut().enumerate() {
             let (aside, _) = fraction_split(own.len(), spec.validation)?;
             let rows = stream
@@ -108,7 +103,11 @@ fn take_public(
 ) -> Result<PublicSamples> {
     let mut public = match &how.from {
         PublicFrom::Share(share) => {
-            let rows = share_of(train, *share, stream)?;
+            let total = (share * train.len() as f64).round() as usize;
+            cut(train, &of_every_class(train, total, stream)?)
+        }
+        PublicFrom::Count(count) => {
+            let rows = of_every_class(train, *count, stream).context("public rows")?;
             cut(train, &rows)
         }
         PublicFrom::HalfOfTest => {
@@ -125,47 +124,32 @@ fn take_public(
             *train = train.pick(own);
             public
         }
-        PublicFrom::Set { set, size } => {
+        PublicFrom::Set(set) => {
             // `other` applies the private set's statistics, not this set's own: one model sees both kinds of rows, so
             // a byte must mean the same value in either, and nobody may have to know where a row is from.
-            let rows = other(set)?.train;
-            let (found, wanted) = (rows.samples.shape(), train.samples.shape());
-            ensure!(
-                found == wanted,
-                "public rows of `{}` have shape {found:?}, the private ones {wanted:?}; they must be equal",
-                set.name()
-            );
-            let size = size.unwrap_or(rows.len());
-            ensure!(
-                size <= rows.len(),
-                "{size} public rows of `{}`, which has {}",
-                set.name(),
-                rows.len()
-            );
-            rows.pick(&stream.draws().choose(rows.len(), size))
+            other(set)?.train
         }
     };
-    if let Some(fraction) = how.queries {
-        let asked = fedkt_queries(public.len() + test.len(), fraction).context("public queries")?;
-        let chosen = stream
-            .child("queries", 0)
-            .draws()
-            .choose(public.len(), asked);
+    let kept = match how.queries {
+        Some(fraction) => Some(fedkt_queries(public.len() + test.len(), fraction)?),
+        None => how.size,
+    };
+    if let Some(kept) = kept {
+        ensure!(
+            how.size.is_none() || kept <= public.len(),
+            "public: a size of {kept}, but there are only {} samples",
+            public.len()
+        );
+        let chosen = stream.child("kept", 0).draws().choose(public.len(), kept);
         public = public.pick(&chosen);
     }
     ensure!(
         !public.is_empty(),
         "there are no public samples; take a larger share"
     );
-    ensure!(
-        !how.labels || public.task() == train.task(),
-        "public labels are of another task ({:?}) than the private ones ({:?}); leave the labels away",
-        public.task().kind,
-        train.task().kind
-    );
     Ok(PublicSamples {
         samples: public.samples.clone(),
-        labelled: how.labels.then_some(public),
+        labelled: how.labelled.then_some(public),
     })
 }
 
@@ -179,13 +163,8 @@ fn first(examples: Examples, limit: Option<usize>) -> Result<Examples> {
     }
 }
 
-/// Rows at random from every class, as many of each as keep the proportions.
-fn share_of(examples: &Examples, share: f64, stream: &Stream) -> Result<Vec<usize>> {
-    ensure!(
-        share > 0.0 && share < 1.0,
-        "the public share must be above 0 and below 1, got {share}"
-    );
-    let total = (share * examples.len() as f64).round() as usize;
+/// Rows at random from every class, `total` of them, as many of each as keep the proportions.
+fn of_every_class(examples: &Examples, total: usize, stream: &Stream) -> Result<Vec<usize>> {
     let choose = |group, n, k| stream.child("class", group as u64).draws().choose(n, k);
     Groups::of(examples).take(total, choose)
 }

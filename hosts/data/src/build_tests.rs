@@ -53,7 +53,7 @@ fn everybody_shares_one_storage() {
 #[test]
 fn a_public_share_is_of_every_class_and_nobodys_own() {
     let public = Some(Public {
-        labels: true,
+        labelled: true,
         ..Public::from(PublicFrom::Share(0.1))
     });
     let got = made(&DataSpec {
@@ -69,6 +69,25 @@ fn a_public_share_is_of_every_class_and_nobodys_own() {
         .map(|k| &k.samples)
         .chain([&public.samples]);
     assert_eq!(ids(views), (0..400).collect::<Vec<_>>());
+    let count = Some(Public::from(PublicFrom::Count(50)));
+    let got = made(&DataSpec {
+        public: count,
+        ..DataSpec::iid(blobs(), 3)
+    })
+    .unwrap();
+    assert_eq!(got.public.unwrap().samples.len(), 50);
+    assert_eq!(ids(got.clients.iter().map(|k| &k.samples)).len(), 350);
+    for (count, part) in [
+        (400, "no samples are left for the clients"),
+        (401, "public rows: 401 samples of 400"),
+    ] {
+        let public = Some(Public::from(PublicFrom::Count(count)));
+        let spec = DataSpec {
+            public,
+            ..DataSpec::iid(blobs(), 3)
+        };
+        assert!(error(&spec).contains(part), "{}", error(&spec));
+    }
     for bad in [0.0, 1.0, f64::NAN, 1e-9] {
         let public = Some(Public::from(PublicFrom::Share(bad)));
         assert!(
@@ -130,7 +149,7 @@ fn a_table_is_split_in_three_and_queries_count_the_pool() {
             public,
             ..DataSpec::iid(blobs(), 3)
         })
-        .contains("public queries: fraction 2")
+        .contains("data: public.queries: must be in 0.0..=1.0, got 2.0")
     );
 }
 
@@ -146,7 +165,12 @@ fn another_set_must_fit_and_is_normalised_like_the_private_one() {
         test: 10,
         ..Findings::default()
     });
-    let from = |set, size| Some(Public::from(PublicFrom::Set { set, size }));
+    let from = |set, size| {
+        Some(Public {
+            size,
+            ..Public::from(PublicFrom::Set(set))
+        })
+    };
     let of = |public| DataSpec {
         public,
         ..DataSpec::iid(glyphs.clone(), 2)
@@ -165,22 +189,19 @@ fn another_set_must_fit_and_is_normalised_like_the_private_one() {
 
     assert!(
         error(&of(from(findings.clone(), Some(41))))
-            .contains("41 public rows of `findings`, which has 40")
+            .contains("a size of 41, but there are only 40 samples")
     );
-    assert!(
-        error(&of(from(blobs(), None))).contains("public set"),
-        "one mean does not fit eight columns"
-    );
+    assert!(error(&of(from(blobs(), None))).contains("shape [8], the private ones [1, 28, 28]"));
     let private = DataSpec {
         public: from(glyphs.clone(), None),
         ..DataSpec::iid(blobs(), 2)
     };
     assert!(error(&private).contains("shape [1, 28, 28], the private ones [8]"));
-    let mut labels = of(from(findings, None));
-    labels.public.as_mut().unwrap().labels = true;
-    assert!(
-        error(&labels).contains("another task (Findings(5)) than the private ones (Classes(10))")
-    );
+    let mut labelled = of(from(findings, None));
+    labelled.public.as_mut().unwrap().labelled = true;
+    assert!(error(&labelled).contains(
+        "labels of `findings` are of another task (Findings(5)) than the private ones (Classes(10))"
+    ));
 }
 
 #[test]
@@ -203,7 +224,7 @@ fn limits_keep_the_proportions_of_the_classes() {
         },
         ..DataSpec::iid(blobs(), 1)
     };
-    assert!(error(&spec).contains("no samples are left for the clients"));
+    assert!(error(&spec).contains("data: limit.train: must be at least 1, got 0"));
     let spec = DataSpec {
         limit: Limit {
             train: Some(1 << 40),
@@ -211,7 +232,7 @@ fn limits_keep_the_proportions_of_the_classes() {
         },
         ..DataSpec::iid(blobs(), 1)
     };
-    assert!(error(&spec).contains("no samples are left to test with"));
+    assert!(error(&spec).contains("data: limit.test: must be at least 1, got 0"));
 }
 
 #[test]
@@ -237,7 +258,7 @@ fn validation_is_taken_from_each_client() {
                 validation: bad,
                 ..spec.clone()
             })
-            .contains("validation must be")
+            .contains("data: validation: must be")
         );
     }
 }
@@ -284,7 +305,10 @@ fn who_is_public_does_not_decide_how_many_clients_there_can_be() {
         got.clients.iter().map(Examples::len).collect::<Vec<_>>(),
         [1, 1, 1, 1, 1, 0, 0, 0]
     );
-    assert!(error(&DataSpec { clients: 0, ..spec }).contains("splitting `blobs`: 0 clients"));
+    assert!(
+        error(&DataSpec { clients: 0, ..spec })
+            .contains("data: clients: must be in 1..=1000000, got 0")
+    );
 }
 
 #[test]
@@ -295,7 +319,7 @@ fn findings_are_built_too() {
         min_size: None,
     });
     let public = Some(Public {
-        labels: true,
+        labelled: true,
         ..Public::from(PublicFrom::Share(0.1))
     });
     let set = SetSpec::Findings(Findings {

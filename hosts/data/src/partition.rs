@@ -221,18 +221,24 @@ pub fn covering_classes(
     if clients >= classes {
         return classes_per_client(clients, classes, per_client);
     }
+    check_covering(clients, classes, per_client)?;
+    let start = |k: usize| k * classes / clients;
+    Ok((0..clients)
+        .map(|k| (0..per_client).map(|j| (start(k) + j) % classes).collect())
+        .collect())
+}
+
+/// Can the clients hold all classes?
+pub(crate) fn check_covering(clients: usize, classes: usize, per_client: usize) -> Result<()> {
     check_per_client(classes, per_client)?;
     ensure!(
-        clients * per_client >= classes,
+        clients.saturating_mul(per_client) >= classes,
         "{clients} clients with {per_client} of {classes} classes each leave classes to nobody; \
          give each at least {} classes, or take at least {} clients",
         classes.div_ceil(clients.max(1)),
         classes.div_ceil(per_client)
     );
-    let start = |k: usize| k * classes / clients;
-    Ok((0..clients)
-        .map(|k| (0..per_client).map(|j| (start(k) + j) % classes).collect())
-        .collect())
+    Ok(())
 }
 
 fn check_per_client(classes: usize, per_client: usize) -> Result<()> {

@@ -67,18 +67,25 @@ impl Published {
             .collect()
     }
 
-    /// Deals out `labels` by this table. Where a class is smaller or larger than it was for the authors, each count
-    /// is scaled and rounded down, and the last client gets the rest.
-    ///
-    /// # Errors
-    /// If `clients` is not the number of clients of the table, or a label is none of its classes.
-    pub fn deal(&self, labels: &[usize], clients: usize) -> Result<Partition> {
+    /// Is it over this many clients?
+    pub(crate) fn check(&self, clients: usize) -> Result<()> {
         let rows = self.counts.len();
         ensure!(
             clients == rows,
             "the published split of `{}` is over {rows} clients, not {clients}",
             self.set
         );
+        Ok(())
+    }
+
+    /// Deals out `labels` by this table. Where a class is smaller or larger than it was for the authors, each count
+    /// is scaled and rounded down, and the last client gets the rest.
+    ///
+    /// # Errors
+    /// If `clients` is not the number of clients of the table, or a label is none of its classes.
+    pub fn deal(&self, labels: &[usize], clients: usize) -> Result<Partition> {
+        self.check(clients)?;
+        let rows = self.counts.len();
         let groups = by_class(labels, self.counts[0].len())?;
         let counts = |(class, group): (usize, &Vec<usize>)| {
             let scaled = |row: &[u16; 10]| usize::from(row[class]) * group.len() / self.class_size;

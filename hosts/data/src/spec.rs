@@ -1,25 +1,198 @@
-//! What a spec says about its data: plain values, checked where they are used.
+//! The `data` section of a spec.
+//!
+//! ```
+//! use fl_core::settings::read_yaml;
+//! use fl_data::spec::{DataSpec, Split};
+//! let spec: DataSpec = read_yaml("{set: glyphs, clients: 20, split: {dirichlet: {alpha: 0.5}}}").unwrap();
+//! assert!(matches!(spec.split, Split::Dirichlet(_)));
+//! ```
 
+use crate::partition::check_covering;
+use crate::published;
 use crate::sets::SetSpec;
+use fl_core::settings::{Setting, above, between, read_value};
+use fl_core::{Task, TaskKind};
 
-/// The whole `data` section of a spec.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DataSpec {
-    /// The set that the clients' data come from.
-    pub set: SetSpec,
-    /// Number of clients, at least 1.
-    pub clients: usize,
+/// More clients than this are a slip of the pen.
+pub const MAX_CLIENTS: usize = 1_000_000;
+
+fl_core::settings! {
+    /// What is learnt from, and who owns which part of it.
+    #[check(DataSpec::check)]
+    pub struct DataSpec {
+        /// The set that the clients' data come from: its name, or `{name: settings}`.
+        set: SetSpec;
+        /// Number of clients.
+        clients: usize = 10, in 1..=MAX_CLIENTS;
+        /// Which client owns which samples. Every sample that is not public goes to exactly one client.
+        split: Split = Split::Iid;
+        /// Samples that everybody may see.
+        public: Option<Public> = None;
+        /// Instead of the set's own mean and standard deviation.
+        normalise: Option<Normalise> = None;
+        /// Use only a part of the set, for a quick run.
+        limit: Limit = Limit::default();
+        /// Share of each client's samples that the client sets aside for validation: `floor(share * samples)` of them,
+        /// drawn at random. Selective-FD uses 0.05.
+        validation: f64 = 0.0, in 0.0..1.0;
+    }
+}
+
+fl_core::settings! {
+    /// What is taken from each value before a model sees it: `(value - mean) / std`, per channel of an image (on the
+    /// scale 0 to 1) or per column of a table.
+    pub struct Normalise {
+        /// One per channel or column.
+        mean: Vec<f32>;
+        /// One per channel or column.
+        std: Vec<f32>, in above(0.0);
+    }
+}
+
+fl_core::settings! {
+    /// How many rows to use. They are the first of every class, as many as keep the classes' proportions: the rows of
+    /// some sets are sorted by class, so the very first rows of the file would be of one class.
+    pub struct Limit {
+        /// Of the training rows; all if not given.
+        train: Option<usize> = None, in 1..;
+        /// Of the test rows; all if not given.
+        test: Option<usize> = None, in 1..;
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        fl_core::settings::defaults()
+    }
+}
+
+fl_core::choices! {
     /// Which client owns which samples.
-    pub split: Split,
-    /// Samples that everybody may see.
-    pub public: Option<Public>,
-    /// Instead of the set's own mean and standard deviation.
-    pub normalise: Option<Normalise>,
-    /// Use only a part of the set, for a quick run.
-    pub limit: Limit,
-    /// Share of each client's samples that the client sets aside for validation, in `0..1`; drawn at random,
-    /// `floor(share * samples)` of them. Selective-FD uses 0.05.
-    pub validation: f64,
+    pub enum Split {
+        /// At random, parts as equal as can be.
+        Iid = "iid",
+        /// Each class is shared out by proportions drawn from a Dirichlet distribution. The smaller its parameter, the
+        /// fewer clients share a class. A multi-label sample counts for its rarest positive finding; samples without a
+        /// positive finding are a class of their own.
+        Dirichlet(Dirichlet) = "dirichlet",
+        /// Each client holds this many classes, in a cycle: `k, k + 1, ..`. A class is shared out in equal parts to the
+        /// clients that hold it.
+        Classes(usize, in 1..) = "classes",
+        /// At random, parts of different sizes.
+        Size(Sizes) = "size",
+        /// A split whose counts were published: FedKD's of `cifar10` over 20 clients.
+        Published(PublishedSplit) = "published",
+    }
+}
+
+fl_core::settings! {
+    /// A Dirichlet split.
+    pub struct Dirichlet {
+        /// Parameter of the distribution.
+        alpha: f64, in 1e-4..=1e6;
+        /// Whose rule turns proportions into samples.
+        reading: Reading = Reading::Floor;
+        /// Draw again until every client owns at least this many; if not given, what the reading says.
+        min_size: Option<usize> = None;
+    }
+}
+
+fl_core::choices! {
+    /// How papers turn Dirichlet proportions into samples.
+    pub enum Reading {
+        /// FedKD and FedIOD: data-set order, each part rounded down, the last client gets the rest, no smallest size.
+        Floor = "floor",
+        /// FedKT and FedDF: each class is shuffled, clients that own their equal share already get nothing more of the
+        /// classes that follow, and at least 10 samples each.
+        Balanced = "balanced",
+        /// Selective-FD: each class is shuffled, and no more than that.
+        Plain = "plain",
+    }
+}
+
+impl Reading {
+    /// The smallest client that the reading accepts.
+    pub fn min_size(&self) -> usize {
+        match self {
+            Self::Balanced => 10,
+            Self::Floor | Self::Plain => 0,
+        }
+    }
+}
+
+fl_core::choices! {
+    /// Sizes of clients that draw their samples at random.
+    pub enum Sizes {
+        /// Client `k` (from 0) gets a share in proportion to `(k + 1)^-power`; 0 is IID.
+        Power(f64, in 0.0..) = "power",
+        /// One share per client, on any scale.
+        Shares(Vec<f64>, in 0.0..) = "shares",
+    }
+}
+
+fl_core::settings! {
+    /// Which published split.
+    pub struct PublishedSplit {
+        /// Parameter of the published draw.
+        alpha: f64, in above(0.0);
+        /// Number of the published draw.
+        seed: u64 = 1;
+    }
+}
+
+fl_core::settings! {
+    /// The public samples.
+    #[check(Public::check)]
+    pub struct Public {
+        /// Where they come from.
+        from: PublicFrom;
+        /// Are their labels public too (the labelled-public variant of FedKD)?
+        labelled: bool = false;
+        /// Keep only so many of them, drawn at random. The others are nobody's; `from: {count: ..}` leaves them to the
+        /// clients.
+        size: Option<usize> = None, in 1..;
+        /// Keep only `floor(queries * (public + test))` of them, drawn at random: FedKT's fraction of queries. The
+        /// others are nobody's.
+        queries: Option<f64> = None, in 0.0..=1.0;
+    }
+}
+
+fl_core::choices! {
+    /// Where public samples come from.
+    pub enum PublicFrom {
+        /// This share of every class of the training rows; the clients own the others.
+        Share(f64, in between(0.0, 1.0)) = "share",
+        /// So many of the training rows, of every class in proportion; the clients own the others.
+        Count(usize, in 1..) = "count",
+        /// Half of the test rows, rounded down and drawn at random; the other half stays the test set (FedKT, images).
+        HalfOfTest = "half-of-test",
+        /// FedKT's split of a table: of the training rows 75 % for the clients, 12.5 % public, 12.5 % test. The set's
+        /// own test rows are not used.
+        Tabular = "tabular",
+        /// The training rows of another set with inputs of the same shape.
+        Set(SetSpec) = "set",
+    }
+}
+
+impl Public {
+    /// All samples of this origin, without labels.
+    pub fn from(from: PublicFrom) -> Self {
+        Self {
+            from,
+            labelled: false,
+            size: None,
+            queries: None,
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match (self.size, self.queries) {
+            (Some(_), Some(_)) => {
+                Err("`size` and `queries` both say how many to keep; give one of them".into())
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl DataSpec {
@@ -35,134 +208,108 @@ impl DataSpec {
             validation: 0.0,
         }
     }
-}
 
-/// What is taken from each value before a model sees it: `(value - mean) / std`, per channel of an image (on the
-/// scale 0 to 1) or per column of a table.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Normalise {
-    /// One per channel or column; finite.
-    pub mean: Vec<f32>,
-    /// One per channel or column; above 0.
-    pub std: Vec<f32>,
-}
-
-/// How many rows to use. They are the first of every class, as many as keep the classes' proportions: the rows of
-/// some sets are sorted by class, so the very first rows of the file would be of one class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limit {
-    /// Of the training rows; all if `None`.
-    pub train: Option<usize>,
-    /// Of the test rows; all if `None`.
-    pub test: Option<usize>,
-}
-
-/// Which client owns which samples. Every sample that is not public goes to exactly one client.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Split {
-    /// At random, parts as equal as can be.
-    Iid,
-    /// Each class is shared out by proportions drawn from a Dirichlet distribution. The smaller its parameter, the
-    /// fewer clients share a class. A multi-label sample counts for its rarest positive finding; samples without a
-    /// positive finding are a class of their own.
-    Dirichlet(Dirichlet),
-    /// Each client holds the same number of classes, in a cycle: `k, k + 1, ..`. A class is shared out in equal
-    /// parts to the clients that hold it.
-    Classes {
-        /// In `1..=classes`.
-        per_client: usize,
-    },
-    /// At random, parts of different sizes.
-    Size(Sizes),
-    /// A split whose counts were published: see [`crate::published`].
-    Published {
-        /// Parameter of the published draw.
-        alpha: f64,
-        /// Number of the published draw.
-        seed: u64,
-    },
-}
-
-/// A Dirichlet split.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Dirichlet {
-    /// Parameter of the distribution, in `1e-4..=1e6`.
-    pub alpha: f64,
-    /// Whose rule turns proportions into samples.
-    pub reading: Reading,
-    /// Draw again until every client owns at least this many; if `None`, what the reading says.
-    pub min_size: Option<usize>,
-}
-
-/// How papers turn Dirichlet proportions into samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reading {
-    /// FedKD and FedIOD: data-set order, each part rounded down, the last client gets the rest, no smallest size.
-    #[default]
-    Floor,
-    /// FedKT and FedDF: each class is shuffled, clients that own their equal share already get nothing more of the
-    /// classes that follow, and at least 10 samples each.
-    Balanced,
-    /// Selective-FD: each class is shuffled, and no more than that.
-    Plain,
-}
-
-impl Reading {
-    /// The smallest client that the reading accepts.
-    pub fn min_size(self) -> usize {
-        match self {
-            Self::Balanced => 10,
-            Self::Floor | Self::Plain => 0,
+    /// What several settings must fulfil together, as far as it is known without loading the set.
+    fn check(&self) -> Result<(), String> {
+        let own = self.set.task();
+        let split = match &self.split {
+            Split::Classes(each) => {
+                let groups = match own.kind {
+                    TaskKind::Classes(n) => n,
+                    TaskKind::Findings(n) => n + 1, // and those without a finding
+                };
+                check_covering(self.clients, groups, *each)
+            }
+            Split::Size(Sizes::Shares(shares)) => check_shares(shares, self.clients),
+            Split::Published(PublishedSplit { alpha, seed }) => {
+                published::find(self.set.name(), *alpha, *seed)
+                    .and_then(|table| table.check(self.clients))
+            }
+            Split::Iid | Split::Dirichlet(_) | Split::Size(Sizes::Power(_)) => Ok(()),
+        };
+        let normalise = match &self.normalise {
+            Some(Normalise { mean, std }) => self.set.check_normalise(mean.len(), std.len()),
+            None => Ok(()),
+        };
+        let public = match &self.public {
+            Some(public) => public.fits(&own),
+            None => Ok(()),
+        };
+        let wrong: Vec<String> = [
+            ("split", split),
+            ("normalise", normalise),
+            ("public", public),
+        ]
+        .into_iter()
+        .filter_map(|(key, found)| Some(format!("`{key}`: {}", found.err()?)))
+        .collect();
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(wrong.join("; "))
         }
     }
-}
-
-/// Sizes of clients that draw their samples at random.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Sizes {
-    /// Client `k` gets a share in proportion to `(k + 1)^-exponent`; at least 0, and 0 is IID.
-    Power(f64),
-    /// One share per client, on any scale.
-    Shares(Vec<f64>),
-}
-
-/// The public samples.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Public {
-    /// Where they come from.
-    pub from: PublicFrom,
-    /// Are their labels public too (the labelled-public variant of FedKD)?
-    pub labels: bool,
-    /// Keep only `floor(queries * (public + test))` of them, drawn at random; in `0..=1`. FedKT's fraction of queries.
-    pub queries: Option<f64>,
 }
 
 impl Public {
-    /// All samples of this origin, without labels.
-    pub fn from(from: PublicFrom) -> Self {
-        Self {
-            from,
-            labels: false,
-            queries: None,
-        }
+    /// Do these samples go with those of the clients?
+    fn fits(&self, own: &Task) -> anyhow::Result<()> {
+        let PublicFrom::Set(set) = &self.from else {
+            return Ok(());
+        };
+        let other = set.task();
+        anyhow::ensure!(
+            other.input == own.input,
+            "rows of `{}` have shape {:?}, the private ones {:?}; they must be equal",
+            set.name(),
+            other.input,
+            own.input
+        );
+        anyhow::ensure!(
+            !self.labelled || other.kind == own.kind,
+            "labels of `{}` are of another task ({:?}) than the private ones ({:?}); leave `labelled` away",
+            set.name(),
+            other.kind,
+            own.kind
+        );
+        Ok(())
     }
 }
 
-/// Where public samples come from.
-#[derive(Clone, Debug, PartialEq)]
-pub enum PublicFrom {
-    /// This share, above 0 and below 1, of every class of the training rows; the clients share the others.
-    Share(f64),
-    /// Half of the test rows, rounded down and drawn at random; the other half stays the test set (FedKT, images).
-    HalfOfTest,
-    /// FedKT's split of a table: of the training rows 75 % for the clients, 12.5 % public, 12.5 % test. The set's own
-    /// test rows are not used.
-    Tabular,
-    /// The training rows of another set with inputs of the same shape.
-    Set {
-        /// The other set.
-        set: SetSpec,
-        /// How many of its rows, drawn at random; all if `None`.
-        size: Option<usize>,
-    },
+/// One share for each client, not all 0.
+pub(crate) fn check_shares(shares: &[f64], clients: usize) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        shares.len() == clients,
+        "{} shares for {clients} clients; there must be one for each",
+        shares.len()
+    );
+    let sum: f64 = shares.iter().sum();
+    anyhow::ensure!(
+        sum > 0.0 && sum.is_finite(),
+        "the shares sum to {sum}; they must not all be 0"
+    );
+    Ok(())
 }
+
+/// Are settings that a program wrote in their ranges, as those that were read are?
+pub(crate) fn check<T: Setting>(settings: &T) -> anyhow::Result<()> {
+    read_value::<T>(&settings.write()).map(drop)
+}
+
+impl fl_registry::DataSection for DataSpec {
+    fn task(&self) -> Option<Task> {
+        Some(self.set.task())
+    }
+
+    fn clients(&self) -> usize {
+        self.clients
+    }
+
+    fn has_public(&self) -> bool {
+        self.public.is_some()
+    }
+}
+
+#[cfg(test)]
+#[path = "spec_tests.rs"]
+mod tests;

@@ -5,12 +5,11 @@ use crate::partition::{
     proportional_sizes, rarest_positive,
 };
 use crate::published;
-use crate::spec::{Dirichlet, Reading, Sizes, Split};
+use crate::spec::{
+    Dirichlet, MAX_CLIENTS, PublishedSplit, Reading, Sizes, Split, check, check_shares,
+};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Stream};
-
-/// More clients than this are a slip of the pen.
-const MAX_CLIENTS: usize = 1_000_000;
 
 /// How often a Dirichlet split is drawn before it gives up on its smallest size.
 const TRIES: u64 = 1000;
@@ -97,12 +96,13 @@ pub fn split(
         (1..=MAX_CLIENTS).contains(&clients),
         "{clients} clients; there must be at least 1 and at most {MAX_CLIENTS}"
     );
+    check(how)?;
     let n = groups.of.len();
     match how {
         Split::Iid => Ok(at_random(&iid_sizes(n, clients)?, stream)),
         Split::Size(sizes) => Ok(at_random(&drawn_sizes(sizes, n, clients)?, stream)),
         Split::Dirichlet(how) => dirichlet(groups, how, clients, stream),
-        Split::Classes { per_client } => {
+        Split::Classes(per_client) => {
             let held = covering_classes(clients, groups.count, *per_client)?;
             let groups = shuffled(groups, stream)?;
             let share = |(class, group): (usize, &Vec<usize>)| {
@@ -121,7 +121,7 @@ pub fn split(
                 .collect::<Result<_>>()?;
             Ok(deal(&groups, &counts, clients))
         }
-        Split::Published { alpha, seed } => {
+        Split::Published(PublishedSplit { alpha, seed }) => {
             published::find(set, *alpha, *seed)?.deal(&groups.of, clients)
         }
     }
@@ -138,19 +138,11 @@ fn at_random(sizes: &[usize], stream: &Stream) -> Partition {
 fn drawn_sizes(sizes: &Sizes, n: usize, clients: usize) -> Result<Vec<usize>> {
     match sizes {
         Sizes::Power(exponent) => {
-            ensure!(
-                exponent.is_finite() && *exponent >= 0.0,
-                "the exponent of the sizes must be finite and at least 0, got {exponent}"
-            );
             let shares: Vec<f64> = (1..=clients).map(|k| (k as f64).powf(-exponent)).collect();
             proportional_sizes(n, &shares)
         }
         Sizes::Shares(shares) => {
-            ensure!(
-                shares.len() == clients,
-                "{} shares for {clients} clients; there must be one for each",
-                shares.len()
-            );
+            check_shares(shares, clients)?;
             proportional_sizes(n, shares)
         }
     }
@@ -175,11 +167,7 @@ fn dirichlet(
         alpha,
         reading,
         min_size,
-    } = *how;
-    ensure!(
-        (1e-4..=1e6).contains(&alpha),
-        "the Dirichlet parameter alpha must be in 1e-4..=1e6, got {alpha}"
-    );
+    } = how;
     let n = groups.of.len();
     let min_size = min_size.unwrap_or(reading.min_size());
     ensure!(
@@ -195,7 +183,7 @@ fn dirichlet(
     let mut best = 0;
     for attempt in 0..TRIES {
         let stream = stream.child("try", attempt);
-        let counts = drawn_counts(&sizes, alpha, reading, clients, &stream)?;
+        let counts = drawn_counts(&sizes, *alpha, reading, clients, &stream)?;
         let size = |k: usize| counts.iter().map(|of_class| of_class[k]).sum::<usize>();
         let smallest = (0..clients).map(size).min().unwrap_or(0);
         if smallest >= min_size {
@@ -217,7 +205,7 @@ fn dirichlet(
 fn drawn_counts(
     sizes: &[usize],
     alpha: f64,
-    reading: Reading,
+    reading: &Reading,
     clients: usize,
     stream: &Stream,
 ) -> Result<Vec<Vec<usize>>> {
@@ -242,7 +230,7 @@ fn drawn_counts(
         Reading::Balanced | Reading::Plain => cumulative_counts(sizes, clients, |class, owned| {
             // `owned < n / clients` in whole numbers; as some client is below its share while samples are left,
             // only a class without samples can find everybody closed
-            let open = |k: usize| reading == Reading::Plain || owned[k] * clients < n;
+            let open = |k: usize| *reading == Reading::Plain || owned[k] * clients < n;
             Ok(proportions(&logs[class], open).unwrap_or_else(|| vec![0.0; clients]))
         }),
     }

@@ -8,6 +8,8 @@ fn groups(n: usize, count: usize) -> Groups {
     }
 }
 
+const READINGS: [Reading; 3] = [Reading::Floor, Reading::Balanced, Reading::Plain];
+
 fn dir(alpha: f64, reading: Reading, min_size: Option<usize>) -> Split {
     Split::Dirichlet(Dirichlet {
         alpha,
@@ -29,9 +31,7 @@ fn every_sample_goes_to_exactly_one_client() {
         for clients in [1, 2, 3, 10, 30] {
             let mut all = vec![
                 Split::Iid,
-                Split::Classes {
-                    per_client: classes,
-                },
+                Split::Classes(classes),
                 Split::Size(Sizes::Power(0.0)),
                 Split::Size(Sizes::Power(1.5)),
                 Split::Size(Sizes::Shares(
@@ -39,7 +39,7 @@ fn every_sample_goes_to_exactly_one_client() {
                 )),
             ];
             for alpha in [1e-4, 1e-3, 0.1, 1.0, 100.0, 1e6] {
-                for reading in [Reading::Floor, Reading::Balanced, Reading::Plain] {
+                for reading in READINGS {
                     all.push(dir(alpha, reading, Some(0)));
                 }
             }
@@ -87,7 +87,10 @@ fn iid_parts_are_equal_and_by_size_follows_shares() {
         error(&groups, &Split::Size(Sizes::Shares(vec![1.0])), 3)
             .contains("1 shares for 3 clients")
     );
-    assert!(error(&groups, &Split::Size(Sizes::Power(-1.0)), 3).contains("at least 0, got -1"));
+    assert!(
+        error(&groups, &Split::Size(Sizes::Power(-1.0)), 3)
+            .contains("size.power: must be at least 0.0, got -1")
+    );
     for clients in [0, 1 << 40] {
         assert!(error(&groups, &Split::Iid, clients).contains("at least 1 and at most 1000000"));
     }
@@ -100,7 +103,7 @@ fn classes_are_shared_equally_by_those_who_hold_them() {
         count: 10,
     };
     let of = |clients, per_client| {
-        let how = Split::Classes { per_client };
+        let how = Split::Classes(per_client);
         let got = split(&groups, &how, clients, "toy", &Stream::root(5)).unwrap();
         got.class_counts(&groups.of, 10)
     };
@@ -124,8 +127,8 @@ fn classes_are_shared_equally_by_those_who_hold_them() {
     }
     assert_eq!(of(20, 1)[3][3] + of(20, 1)[13][3], 10);
     assert_eq!(of(5, 2)[1], [0, 0, 10, 10, 0, 0, 0, 0, 0, 0]);
-    assert!(error(&groups, &Split::Classes { per_client: 1 }, 5).contains("at least 2 classes"));
-    assert!(error(&groups, &Split::Classes { per_client: 11 }, 5).contains("1..=10"));
+    assert!(error(&groups, &Split::Classes(1), 5).contains("at least 2 classes"));
+    assert!(error(&groups, &Split::Classes(11), 5).contains("1..=10"));
 }
 
 #[test]
@@ -186,9 +189,9 @@ fn a_small_parameter_gives_a_class_to_one_client_and_a_large_one_to_all() {
         of: (0..4000).map(|i| i % 4).collect(),
         count: 4,
     };
-    for reading in [Reading::Floor, Reading::Plain, Reading::Balanced] {
+    for reading in READINGS {
         let counts = |alpha| {
-            let how = dir(alpha, reading, Some(0));
+            let how = dir(alpha, reading.clone(), Some(0));
             split(&groups, &how, 8, "toy", &Stream::root(8))
                 .unwrap()
                 .class_counts(&groups.of, 4)
@@ -232,8 +235,13 @@ fn proportions_have_the_moments_of_a_dirichlet() {
 #[test]
 fn what_cannot_be_had_says_what_to_change() {
     let groups = groups(100, 2);
-    assert!(error(&groups, &dir(0.0, Reading::Floor, None), 2).contains("in 1e-4..=1e6, got 0"));
-    assert!(error(&groups, &dir(f64::NAN, Reading::Floor, None), 2).contains("got NaN"));
+    assert!(
+        error(&groups, &dir(0.0, Reading::Floor, None), 2).contains("in 0.0001..=1000000.0, got 0")
+    );
+    assert!(
+        error(&groups, &dir(f64::NAN, Reading::Floor, None), 2)
+            .contains("dirichlet.alpha: must be a finite number, got .nan")
+    );
     let text = error(&groups, &dir(1.0, Reading::Balanced, None), 11);
     assert!(
         text.contains("11 clients with at least 10 samples each need more than the 100"),
@@ -250,10 +258,10 @@ fn what_cannot_be_had_says_what_to_change() {
     assert!(
         error(
             &groups,
-            &Split::Published {
+            &Split::Published(PublishedSplit {
                 alpha: 0.1,
                 seed: 1
-            },
+            }),
             20
         )
         .contains("no published split of `toy`")

@@ -1,18 +1,20 @@
 //! Sentences as numbers: hashed bags of words.
 
-use anyhow::{Result, ensure};
+use crate::spec::check;
+use anyhow::Result;
 use fl_core::Inputs;
 
-/// Settings of the sets made of text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Words {
-    /// Values in a row; a word counts in the column that its hash names. At least 1.
-    pub width: usize,
+fl_core::settings! {
+    /// Settings of the sets made of text.
+    pub struct Words {
+        /// Values in a row; a word counts in the column that its hash names.
+        width: usize = 2048, in 1..=16_777_216;
+    }
 }
 
 impl Default for Words {
     fn default() -> Self {
-        Self { width: 2048 }
+        fl_core::settings::defaults()
     }
 }
 
@@ -21,13 +23,10 @@ impl Default for Words {
 /// A word is a run of letters and digits in lower case; its column is its FNV-1a hash (64 bits) modulo the width.
 ///
 /// # Errors
-/// If the width is 0 or more than a column number can name.
-pub fn bags<'a>(texts: impl Iterator<Item = &'a str>, words: Words) -> Result<Inputs> {
+/// If the width is out of its range.
+pub fn bags<'a>(texts: impl Iterator<Item = &'a str>, words: &Words) -> Result<Inputs> {
+    check(words)?;
     let width = words.width;
-    ensure!(
-        (1..=1 << 24).contains(&width),
-        "the width of a bag of words must be in 1..=16777216, got {width}"
-    );
     let (mut starts, mut columns, mut values) = (vec![0], vec![], vec![]);
     for text in texts {
         let mut hashes: Vec<u32> = text
@@ -72,7 +71,7 @@ mod tests {
     #[test]
     fn words_are_counted_and_rows_have_length_one() {
         let texts = ["The cat, the CAT!", "", "...", "cat"];
-        let got = bags(texts.into_iter(), Words { width: 1 << 20 }).unwrap();
+        let got = bags(texts.into_iter(), &Words { width: 1 << 20 }).unwrap();
         let Inputs::Sparse {
             starts,
             columns,
@@ -97,7 +96,7 @@ mod tests {
 
     #[test]
     fn everything_may_share_one_column() {
-        let got = bags(["a b c"].into_iter(), Words { width: 1 }).unwrap();
+        let got = bags(["a b c"].into_iter(), &Words { width: 1 }).unwrap();
         assert_eq!(
             got,
             Inputs::Sparse {
@@ -107,6 +106,6 @@ mod tests {
                 values: vec![1.0]
             }
         );
-        assert!(bags([].into_iter(), Words { width: 0 }).is_err());
+        assert!(bags([].into_iter(), &Words { width: 0 }).is_err());
     }
 }

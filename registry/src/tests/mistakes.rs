@@ -68,6 +68,18 @@ fn every_mistake_says_what_would_be_right() {
             (model, "  teacher: { use: net }"),
             (mean, "  ensemble: { use: mean-scores }"),
         ],
+        // an unknown or wrong protocol hides nothing
+        &[
+            (rounds, "{ use: round, rounds: 1 }"),
+            (
+                mean,
+                "  whatever: { use: mean, trim: 3 }\n  other: { use: nat }",
+            ),
+        ],
+        &[
+            (rounds, "{ use: rounds }"),
+            (mean, "  whatever: { use: mean, trim: 3 }"),
+        ],
         // groups of clients
         &[(
             model,
@@ -152,13 +164,22 @@ fn mistakes_of_all_parts_come_in_the_order_of_the_text() {
         .replace("share: 0.5", "share: 1.5")
         .replace("use: mean", "use: mode")
         .replace("every: 10", "evry: 10");
-    insta::assert_snapshot!(wrong(&text), @"");
+    insta::assert_snapshot!(wrong(&text), @"
+    mine.yaml:3:7  seed: must be a whole number, got `x`
+    mine.yaml:6:19  data.public.size: must be at least 1, got 0
+    mine.yaml:7:34  protocol `rounds`: rounds: must be in 1..=1000, got 5000
+    mine.yaml:14:31  parts.model[1] (trainer `net`): optimiser.sgd.lr: must be above 0.0, got 0.0
+    mine.yaml:14:34  parts.model[1] (trainer `net`): optimiser.sgd.decay: no such setting; known: lr, momentum
+    mine.yaml:16:34  parts.cohort (selector `uniform`): share: must be in 0.0..=1.0, got 1.5
+    mine.yaml:17:22  parts.aggregator: no aggregator is called `mode`; known: mean, mean-scores, trimmed-mean
+    mine.yaml:20:13  evaluate.evry: no such setting; did you mean `every`? known: every
+    ");
 }
 
 #[test]
 fn programs_get_the_same() {
     let mistakes = read_with(TINY, &["protocol.rounds=0"]).err().unwrap();
-    insta::assert_snapshot!(mistakes.json().to_string(), @"");
+    insta::assert_snapshot!(mistakes.json().to_string(), @r#"[{"column":null,"file":"mine.yaml","line":null,"part":"protocol `rounds`","path":"protocol.rounds","set":"protocol.rounds","text":"must be in 1..=1000, got 0"}]"#);
     let text = edited(&[("{ use: mean }", "{ use: mean, trim: 1 }")]);
-    insta::assert_snapshot!(super::read(&text).err().unwrap().json().to_string(), @"");
+    insta::assert_snapshot!(super::read(&text).err().unwrap().json().to_string(), @r#"[{"column":34,"file":"mine.yaml","line":6,"part":"aggregator `mean`","path":"parts.aggregator.trim","set":null,"text":"must be in 0.0..0.5, got 1.0"}]"#);
 }

@@ -1,11 +1,13 @@
 //! `blobs`: one cloud of points per class.
 
 use super::{bell, check_rows};
-use anyhow::{Result, ensure};
+use crate::spec::check;
+use anyhow::{Context, Result};
 use fl_core::{Inputs, Labels, Stream};
 
 fl_core::settings! {
     /// Settings of the set `blobs`.
+    #[check(Blobs::fits)]
     pub struct Blobs {
         /// Number of classes.
         classes: usize = 4, in 1..=10_000;
@@ -29,25 +31,16 @@ impl Default for Blobs {
 }
 
 impl Blobs {
+    fn fits(&self) -> Result<(), String> {
+        check_rows(&[self.classes, self.train, self.test], self.features)
+    }
+
     /// The training rows and the test rows, not normalised.
     ///
     /// # Errors
     /// If a setting is out of its range.
     pub fn make(&self) -> Result<[(Inputs, Labels); 2]> {
-        ensure!(
-            self.classes > 0 && self.features > 0,
-            "blobs: there must be at least 1 class and 1 feature"
-        );
-        ensure!(
-            self.spread.is_finite() && self.spread >= 0.0,
-            "blobs: spread must be finite and at least 0, got {}",
-            self.spread
-        );
-        check_rows(
-            "blobs",
-            &[self.classes, self.train, self.test],
-            self.features,
-        )?;
+        check(self).context("blobs")?;
         let stream = Stream::root(self.seed).child("blobs", 0);
         let centre = |class: usize| {
             let mut draws = stream.child("centre", class as u64).draws();
@@ -148,16 +141,13 @@ mod tests {
             .make()
             .is_err()
         );
-        assert!(
-            Blobs {
-                train: 0,
-                test: 0,
-                ..Blobs::default()
-            }
-            .make()
-            .unwrap()[0]
-                .0
-                .is_empty()
+        let none = Blobs {
+            train: 0,
+            ..Blobs::default()
+        };
+        assert_eq!(
+            format!("{:#}", none.make().unwrap_err()),
+            "blobs: train: must be in 1..=10000000, got 0"
         );
     }
 }

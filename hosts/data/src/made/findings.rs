@@ -2,40 +2,36 @@
 
 use super::glyphs::{CLASSES, Page, Pen, SIDE, images};
 use super::{between, check_rows};
-use anyhow::{Result, ensure};
+use crate::spec::check;
+use anyhow::{Context, Result};
 use fl_core::{Inputs, Labels, Stream};
 use ndarray::Array2;
 
 /// Mean and standard deviation of the training pixels, on the scale 0 to 1.
 pub const STATISTICS: (f32, f32) = (0.076, 0.152);
 
-/// Settings of the set `findings`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Findings {
-    /// Number of findings, in `1..=10`; finding `f` is a small glyph of class `f`.
-    pub findings: usize,
-    /// Training images.
-    pub train: usize,
-    /// Test images; their labels are all known.
-    pub test: usize,
-    /// Share of the training labels that are unknown (-1), in `0..=1`.
-    pub unknown: f64,
-    /// Standard deviation of the noise on each pixel, on the scale 0 to 1.
-    pub noise: f64,
-    /// The set with another seed is another set.
-    pub seed: u64,
+fl_core::settings! {
+    /// Settings of the set `findings`.
+    #[check(Findings::fits)]
+    pub struct Findings {
+        /// Number of findings; finding `f` is a small glyph of class `f`.
+        findings: usize = 5, in 1..=CLASSES;
+        /// Training images.
+        train: usize = 4000, in 1..;
+        /// Test images; their labels are all known.
+        test: usize = 1000, in 1..;
+        /// Share of the training labels that are unknown (-1).
+        unknown: f64 = 0.1, in 0.0..=1.0;
+        /// Standard deviation of the noise on each pixel, on the scale 0 to 1.
+        noise: f64 = 0.1, in 0.0..;
+        /// The set with another seed is another set.
+        seed: u64 = 0;
+    }
 }
 
 impl Default for Findings {
     fn default() -> Self {
-        Self {
-            findings: 5,
-            train: 4000,
-            test: 1000,
-            unknown: 0.1,
-            noise: 0.1,
-            seed: 0,
-        }
+        fl_core::settings::defaults()
     }
 }
 
@@ -45,27 +41,16 @@ fn prevalence(f: usize) -> f64 {
 }
 
 impl Findings {
+    fn fits(&self) -> Result<(), String> {
+        check_rows(&[self.train, self.test], SIDE * SIDE)
+    }
+
     /// The training images and the test images, `1 x 28 x 28`.
     ///
     /// # Errors
     /// If a setting is out of its range.
     pub fn make(&self) -> Result<[(Inputs, Labels); 2]> {
-        ensure!(
-            (1..=CLASSES).contains(&self.findings),
-            "findings: `findings` must be in 1..={CLASSES}, got {}",
-            self.findings
-        );
-        ensure!(
-            (0.0..=1.0).contains(&self.unknown),
-            "findings: `unknown` must be in 0..=1, got {}",
-            self.unknown
-        );
-        ensure!(
-            self.noise.is_finite() && self.noise >= 0.0,
-            "findings: `noise` must be finite and at least 0, got {}",
-            self.noise
-        );
-        check_rows("findings", &[self.train, self.test], SIDE * SIDE)?;
+        check(self).context("findings")?;
         let stream = Stream::root(self.seed).child("findings", 0);
         let part = |name: &str, rows: usize, unknown: f64| {
             let (mut data, mut labels) = (Vec::new(), Array2::zeros((rows, self.findings)));
@@ -188,7 +173,7 @@ mod tests {
         let make = |unknown| {
             Findings {
                 train: 20,
-                test: 0,
+                test: 1,
                 unknown,
                 ..Findings::default()
             }

@@ -1,7 +1,8 @@
 //! `glyphs`: grey images of ten classes, drawn with a pen that never moves twice alike.
 
 use super::{bell, between, check_rows};
-use anyhow::{Result, ensure};
+use crate::spec::check;
+use anyhow::{Context, Result};
 use fl_core::{Draws, Inputs, Labels, Stream};
 
 /// Height and width of an image.
@@ -48,42 +49,38 @@ static SHAPES: [&[Stroke]; CLASSES] = [
     &[smooth(&[[0.5, -0.5], [0.4, -1.1], [-0.4, -1.1], [-0.7, -0.4], [-0.2, 0.15], [0.45, 0.0], [0.5, -0.5]]), smooth(&[[0.5, -0.6], [0.6, 0.2], [0.25, 1.0]])],
 ];
 
-/// Settings of the set `glyphs`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Glyphs {
-    /// Training images; image `i` is of class `i % 10`.
-    pub train: usize,
-    /// Test images.
-    pub test: usize,
-    /// Standard deviation of the noise on each pixel, on the scale 0 to 1.
-    pub noise: f64,
-    /// The set with another seed is another set.
-    pub seed: u64,
+fl_core::settings! {
+    /// Settings of the set `glyphs`.
+    #[check(Glyphs::fits)]
+    pub struct Glyphs {
+        /// Training images; image `i` is of class `i % 10`.
+        train: usize = 4000, in 1..;
+        /// Test images.
+        test: usize = 1000, in 1..;
+        /// Standard deviation of the noise on each pixel, on the scale 0 to 1.
+        noise: f64 = 0.15, in 0.0..;
+        /// The set with another seed is another set.
+        seed: u64 = 0;
+    }
 }
 
 impl Default for Glyphs {
     fn default() -> Self {
-        Self {
-            train: 4000,
-            test: 1000,
-            noise: 0.15,
-            seed: 0,
-        }
+        fl_core::settings::defaults()
     }
 }
 
 impl Glyphs {
+    fn fits(&self) -> Result<(), String> {
+        check_rows(&[self.train, self.test], SIDE * SIDE)
+    }
+
     /// The training images and the test images, `1 x 28 x 28`.
     ///
     /// # Errors
-    /// If the noise is negative or not finite.
+    /// If a setting is out of its range.
     pub fn make(&self) -> Result<[(Inputs, Labels); 2]> {
-        ensure!(
-            self.noise.is_finite() && self.noise >= 0.0,
-            "glyphs: noise must be finite and at least 0, got {}",
-            self.noise
-        );
-        check_rows("glyphs", &[self.train, self.test], SIDE * SIDE)?;
+        check(self).context("glyphs")?;
         let stream = Stream::root(self.seed).child("glyphs", 0);
         let part = |name: &str, rows: usize| {
             let mut data = Vec::new();

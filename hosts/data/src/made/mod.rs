@@ -5,23 +5,20 @@ pub mod blobs;
 pub mod findings;
 pub mod glyphs;
 
-use anyhow::{Result, ensure};
 use fl_core::Draws;
 
 /// No part of a made set holds more values than this: a slip of the pen in a spec is an error, not a full memory.
 const MAX_VALUES: usize = 1 << 30;
 
 /// Refuses more rows (or classes) of `width` values than fit in [`MAX_VALUES`].
-fn check_rows(set: &str, rows: &[usize], width: usize) -> Result<()> {
-    for rows in rows {
-        ensure!(
-            rows.checked_mul(width)
-                .is_some_and(|values| values <= MAX_VALUES),
-            "{set}: {rows} rows of {width} values are too many; at most {} fit",
-            MAX_VALUES / width.max(1)
-        );
+fn check_rows(rows: &[usize], width: usize) -> Result<(), String> {
+    let most = MAX_VALUES / width.max(1);
+    match rows.iter().find(|rows| **rows > most) {
+        Some(rows) => Err(format!(
+            "{rows} rows of {width} values are too many; at most {most} fit"
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Nearly normal, mean 0 and variance 1: a sum of `n` uniform numbers. A true normal draw needs `exp` and `ln`,

@@ -9,6 +9,8 @@ pub struct Known {
     pub about: &'static str,
     /// Classes (or findings) with default settings.
     pub classes: usize,
+    /// Shape of an input with default settings, `[channels, height, width]` or `[width]`.
+    pub shape: &'static [usize],
     /// Its folder in the data directory; empty for a set that the program makes itself.
     pub folder: &'static str,
     /// The files it is read from. Each is looked for under any of its names, plain, `.gz` or `.xz`; the first name
@@ -22,7 +24,10 @@ pub struct Known {
     pub statistics: Option<(&'static [f32], &'static [f32])>,
 }
 
+use crate::format::cifar;
 use crate::made::{findings, glyphs};
+
+const GREY: [usize; 3] = [1, 28, 28];
 
 const MNIST_FILES: &[&[&str]] = &[
     &["train-images-idx3-ubyte"],
@@ -39,6 +44,7 @@ pub static KNOWN: [Known; 12] = [
         name: "mnist",
         about: "handwritten digits, 28 x 28 grey",
         classes: 10,
+        shape: &GREY,
         folder: "mnist",
         files: MNIST_FILES,
         source: "MNIST (LeCun, Cortes, Burges)",
@@ -49,6 +55,7 @@ pub static KNOWN: [Known; 12] = [
         name: "fashion-mnist",
         about: "articles of clothing, 28 x 28 grey",
         classes: 10,
+        shape: &GREY,
         folder: "fashion-mnist",
         files: MNIST_FILES,
         source: "Fashion-MNIST, github.com/zalandoresearch/fashion-mnist",
@@ -59,6 +66,7 @@ pub static KNOWN: [Known; 12] = [
         name: "cifar10",
         about: "ten kinds of things, 32 x 32 in colour",
         classes: 10,
+        shape: &cifar::SHAPE,
         folder: "cifar10",
         files: &[
             &["data_batch_1.bin"],
@@ -76,6 +84,7 @@ pub static KNOWN: [Known; 12] = [
         name: "pneumoniamnist",
         about: "chest X-rays, normal or pneumonia, 28 x 28 grey",
         classes: 2,
+        shape: &GREY,
         folder: "pneumoniamnist",
         files: &[
             &["train-images-idx3-ubyte"],
@@ -93,6 +102,7 @@ pub static KNOWN: [Known; 12] = [
         name: "adult",
         about: "census rows, income above 50,000 or not, 123 yes/no features",
         classes: 2,
+        shape: &[123],
         folder: "adult",
         files: &[&["a9a"], &["a9a.t"]],
         source: "a9a of the LIBSVM data sets, csie.ntu.edu.tw/~cjlin/libsvmtools/datasets",
@@ -103,6 +113,7 @@ pub static KNOWN: [Known; 12] = [
         name: "adult-raw",
         about: "census rows, income above 50,000 or not, numbers and categories",
         classes: 2,
+        shape: &[105],
         folder: "adult",
         files: &[&["adult.data"], &["adult.test"]],
         source: "Adult, UCI Machine Learning Repository",
@@ -113,6 +124,7 @@ pub static KNOWN: [Known; 12] = [
         name: "cod-rna",
         about: "pairs of RNA sequences, non-coding or not, 8 numbers",
         classes: 2,
+        shape: &[8],
         folder: "cod-rna",
         files: &[&["cod-rna"], &["cod-rna.t"]],
         source: "cod-rna of the LIBSVM data sets, csie.ntu.edu.tw/~cjlin/libsvmtools/datasets",
@@ -123,6 +135,7 @@ pub static KNOWN: [Known; 12] = [
         name: "ag-news",
         about: "news in four topics, hashed words",
         classes: 4,
+        shape: &[2048],
         folder: "agnews",
         files: &[&["train.csv", "train-subset.csv"], &["test.csv"]],
         source: "AG News topic classification (Zhang, Zhao, LeCun 2015)",
@@ -133,6 +146,7 @@ pub static KNOWN: [Known; 12] = [
         name: "sst2",
         about: "sentences of film reviews, against or for, hashed words",
         classes: 2,
+        shape: &[2048],
         folder: "sst2",
         files: &[&["train.tsv"], &["dev.tsv"]],
         source: "SST-2 as in GLUE (Socher et al. 2013); its dev part is the test set here",
@@ -143,6 +157,7 @@ pub static KNOWN: [Known; 12] = [
         name: "blobs",
         about: "a cloud of points per class",
         classes: 4,
+        shape: &[8],
         folder: "",
         files: &[],
         source: MADE,
@@ -153,6 +168,7 @@ pub static KNOWN: [Known; 12] = [
         name: "glyphs",
         about: "ten hand-drawn glyphs, 28 x 28 grey",
         classes: glyphs::CLASSES,
+        shape: &GREY,
         folder: "",
         files: &[],
         source: MADE,
@@ -163,6 +179,7 @@ pub static KNOWN: [Known; 12] = [
         name: "findings",
         about: "glyphs of which several may be present at once, 28 x 28 grey, multi-label",
         classes: 5,
+        shape: &GREY,
         folder: "",
         files: &[],
         source: MADE,

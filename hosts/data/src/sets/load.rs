@@ -1,9 +1,9 @@
 //! Reads or makes a set.
 
 use super::files::Folder;
-use super::{Known, Scale, SetSpec, adult};
+use super::{AdultRaw, CodRna, Known, Scale, SetSpec, adult};
 use crate::format::{cifar, csv, idx, libsvm};
-use crate::spec::Normalise;
+use crate::spec::{Normalise, check};
 use crate::text::{Words, bags};
 use anyhow::{Context, Result, ensure};
 use fl_core::{Examples, Inputs, Labels};
@@ -58,23 +58,28 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
         SetSpec::CodRna(_) => two("cod-rna", "cod-rna.t", &|file| {
             folder.read(file, |bytes| Ok(dense(libsvm::rows(&bytes, 8)?, 8)))
         }),
-        SetSpec::AgNews(words) => ag_news(&folder, *words),
-        SetSpec::Sst2(words) => two("train.tsv", "dev.tsv", &|file| sst2(&folder, file, *words)),
+        SetSpec::AgNews(words) => ag_news(&folder, words),
+        SetSpec::Sst2(words) => two("train.tsv", "dev.tsv", &|file| sst2(&folder, file, words)),
         SetSpec::Blobs(blobs) => blobs.make(),
         SetSpec::Glyphs(glyphs) => glyphs.make(),
         SetSpec::Findings(findings) => findings.make(),
     }?;
-    let shape = parts[0].0.shape();
+    let shape = set.task().input;
+    if let Some(normalise) = normalise {
+        check(normalise)
+            .and_then(|()| set.check_normalise(normalise.mean.len(), normalise.std.len()))
+            .context("normalise")?;
+    }
     let normalise = normalise.cloned().or_else(|| own(set, &parts[0].0));
     for (inputs, _) in parts.iter_mut().chain(&mut validation) {
-        let name = || format!("data set `{}`", known.name);
         ensure!(
             inputs.shape() == shape,
-            "{}: its parts have inputs of different shapes",
-            name()
+            "data set `{}`: its files have inputs of shape {:?}, those of the published files have {shape:?}",
+            known.name,
+            inputs.shape()
         );
         if let Some(normalise) = &normalise {
-            apply(normalise, inputs).with_context(name)?;
+            apply(normalise, inputs);
         }
     }
     let examples = |(inputs, labels): Part| Examples::all(Arc::new(inputs), Arc::new(labels));
@@ -90,9 +95,13 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
 /// The normalisation that a set has of itself.
 fn own(set: &SetSpec, train: &Inputs) -> Option<Normalise> {
     match set {
-        SetSpec::CodRna(Scale::Standard) => Some(standard(train, train.width())),
+        SetSpec::CodRna(CodRna {
+            scale: Scale::Standard,
+        }) => Some(standard(train, train.width())),
         // the columns of categories stay 0 and 1
-        SetSpec::AdultRaw(Scale::Standard) => Some(standard(train, adult::NUMBERS.len())),
+        SetSpec::AdultRaw(AdultRaw {
+            scale: Scale::Standard,
+        }) => Some(standard(train, adult::NUMBERS.len())),
         _ => set.known().statistics.map(|(mean, std)| Normalise {
             mean: mean.to_vec(),
             std: std.to_vec(),
@@ -187,7 +196,7 @@ fn dense(rows: libsvm::Rows, width: usize) -> Part {
 
 /// The title counts only where the training file has titles: one of its public subsets has descriptions alone, and
 /// a word that only test rows can have teaches nothing.
-fn ag_news(folder: &Folder<'_>, words: Words) -> Result<[Part; 2]> {
+fn ag_news(folder: &Folder<'_>, words: &Words) -> Result<[Part; 2]> {
     let table = csv::Table {
         separator: b',',
         quotes: true,
@@ -221,7 +230,7 @@ fn ag_news(folder: &Folder<'_>, words: Words) -> Result<[Part; 2]> {
     Ok([part(train)?, part(test)?])
 }
 
-fn sst2(folder: &Folder<'_>, file: &str, words: Words) -> Result<Part> {
+fn sst2(folder: &Folder<'_>, file: &str, words: &Words) -> Result<Part> {
     let table = csv::Table {
         separator: b'\t',
         quotes: false,
@@ -276,37 +285,21 @@ fn standard(train: &Inputs, scaled: usize) -> Normalise {
     normalise
 }
 
-fn apply(normalise: &Normalise, inputs: &mut Inputs) -> Result<()> {
+/// `normalise` has one number for each channel or column of `inputs`.
+fn apply(normalise: &Normalise, inputs: &mut Inputs) {
     let Normalise {
         mean: means,
         std: stds,
     } = normalise;
-    let wanted = match inputs {
-        Inputs::Bytes { shape, .. } => shape[0],
-        _ => inputs.width(),
-    };
-    ensure!(
-        means.len() == wanted && stds.len() == wanted,
-        "normalise: {} means and {} standard deviations; there must be {wanted} of each, one per channel or column",
-        means.len(),
-        stds.len()
-    );
-    ensure!(
-        means.iter().all(|m| m.is_finite()) && stds.iter().all(|s| s.is_finite() && *s > 0.0),
-        "normalise: means must be finite and standard deviations above 0; got {means:?} and {stds:?}"
-    );
     match inputs {
         Inputs::Bytes { mean, std, .. } => (*mean, *std) = (means.clone(), stds.clone()),
         Inputs::Dense { data, .. } => {
-            for row in data.chunks_mut(wanted.max(1)) {
+            for row in data.chunks_mut(means.len().max(1)) {
                 row.iter_mut()
                     .zip(means.iter().zip(stds))
                     .for_each(|(v, (mean, std))| *v = (*v - mean) / std);
             }
         }
-        Inputs::Sparse { .. } => {
-            anyhow::bail!("normalise: its rows are mostly 0 and stay so; leave `normalise` away")
-        }
+        Inputs::Sparse { .. } => {} // a shift would fill its zeros
     }
-    Ok(())
 }

@@ -11,45 +11,64 @@ pub use load::{Set, load};
 
 use crate::made::{blobs::Blobs, findings::Findings, glyphs::Glyphs};
 use crate::text::Words;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use fl_core::settings::defaults;
+use fl_core::{Task, TaskKind};
 
-/// A set and its settings.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SetSpec {
-    /// Handwritten digits, 28 x 28 grey.
-    Mnist,
-    /// Articles of clothing, 28 x 28 grey.
-    FashionMnist,
-    /// Ten kinds of things, 32 x 32 in colour.
-    Cifar10,
-    /// Chest X-rays, 28 x 28 grey, normal or pneumonia; has validation rows.
-    PneumoniaMnist,
-    /// Census rows as 123 yes/no features (LIBSVM's a9a).
-    Adult,
-    /// Census rows from UCI's own table: numbers, and one column per category; an unknown category is all 0.
-    AdultRaw(Scale),
-    /// Eight numbers per pair of RNA sequences, as published: not on one scale.
-    CodRna(Scale),
-    /// News in four topics.
-    AgNews(Words),
-    /// Sentences of film reviews, for or against.
-    Sst2(Words),
-    /// Made here: a cloud of points per class.
-    Blobs(Blobs),
-    /// Made here: ten hand-drawn glyphs, 28 x 28 grey.
-    Glyphs(Glyphs),
-    /// Made here: several glyphs may be present at once, some labels unknown.
-    Findings(Findings),
+fl_core::choices! {
+    /// A set and its settings; its name alone stands for its defaults.
+    pub enum SetSpec {
+        /// Handwritten digits, 28 x 28 grey.
+        Mnist = "mnist",
+        /// Articles of clothing, 28 x 28 grey.
+        FashionMnist = "fashion-mnist",
+        /// Ten kinds of things, 32 x 32 in colour.
+        Cifar10 = "cifar10",
+        /// Chest X-rays, 28 x 28 grey, normal or pneumonia; has validation rows.
+        PneumoniaMnist = "pneumoniamnist",
+        /// Census rows as 123 yes/no features (LIBSVM's a9a).
+        Adult = "adult",
+        /// Census rows from UCI's own table: numbers, and one column per category; an unknown category is all 0.
+        AdultRaw(AdultRaw) = "adult-raw",
+        /// Eight numbers per pair of RNA sequences, as published: not on one scale.
+        CodRna(CodRna) = "cod-rna",
+        /// News in four topics.
+        AgNews(Words) = "ag-news",
+        /// Sentences of film reviews, for or against.
+        Sst2(Words) = "sst2",
+        /// Made here: a cloud of points per class.
+        Blobs(Blobs) = "blobs",
+        /// Made here: ten hand-drawn glyphs, 28 x 28 grey.
+        Glyphs(Glyphs) = "glyphs",
+        /// Made here: several glyphs may be present at once, some labels unknown.
+        Findings(Findings) = "findings",
+    }
 }
 
-/// What is done to the columns of a table of numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scale {
-    /// Nothing.
-    #[default]
-    None,
-    /// `(value - mean) / std` with the training rows' mean and standard deviation of each column of numbers.
-    Standard,
+fl_core::choices! {
+    /// What is done to the columns of a table of numbers.
+    pub enum Scale {
+        /// Nothing.
+        None = "none",
+        /// `(value - mean) / std` with the training rows' mean and standard deviation of each column of numbers.
+        Standard = "standard",
+    }
+}
+
+fl_core::settings! {
+    /// Settings of the set `adult-raw`.
+    pub struct AdultRaw {
+        /// What is done to its columns of numbers.
+        scale: Scale = Scale::Standard;
+    }
+}
+
+fl_core::settings! {
+    /// Settings of the set `cod-rna`.
+    pub struct CodRna {
+        /// What is done to its columns.
+        scale: Scale = Scale::None;
+    }
 }
 
 impl SetSpec {
@@ -78,8 +97,8 @@ impl SetSpec {
             Self::Cifar10,
             Self::PneumoniaMnist,
             Self::Adult,
-            Self::AdultRaw(Scale::Standard),
-            Self::CodRna(Scale::None),
+            Self::AdultRaw(defaults()),
+            Self::CodRna(defaults()),
             Self::AgNews(Words::default()),
             Self::Sst2(Words::default()),
             Self::Blobs(Blobs::default()),
@@ -118,6 +137,35 @@ impl SetSpec {
             Self::Findings(findings) => findings.findings,
             _ => self.known().classes,
         }
+    }
+
+    /// What is to be learnt from it, known without loading it: [`load`] refuses files with inputs of another shape.
+    pub fn task(&self) -> Task {
+        let input = match self {
+            Self::Blobs(blobs) => vec![blobs.features],
+            Self::AgNews(words) | Self::Sst2(words) => vec![words.width],
+            _ => self.known().shape.to_vec(),
+        };
+        let kind = match self {
+            Self::Findings(_) => TaskKind::Findings(self.classes()),
+            _ => TaskKind::Classes(self.classes()),
+        };
+        Task { input, kind }
+    }
+
+    /// Do this many means and standard deviations fit the set?
+    pub(crate) fn check_normalise(&self, means: usize, stds: usize) -> Result<()> {
+        ensure!(
+            !matches!(self, Self::Adult | Self::AgNews(_) | Self::Sst2(_)),
+            "the rows of `{}` are mostly 0 and stay so; leave `normalise` away",
+            self.name()
+        );
+        let wanted = self.task().input[0];
+        ensure!(
+            means == wanted && stds == wanted,
+            "{means} means and {stds} standard deviations; there must be {wanted} of each, one per channel or column"
+        );
+        Ok(())
     }
 
     /// (training rows, test rows) of a set that the program makes itself.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::spec::Normalise;
+use fl_core::settings::read_yaml;
 use fl_core::{Examples, Inputs};
 use std::path::Path;
 
@@ -27,6 +28,8 @@ fn the_table_and_the_enum_agree() {
     for (set, known) in SetSpec::all().into_iter().zip(&KNOWN) {
         assert_eq!((set.name(), set.classes()), (known.name, known.classes));
         assert_eq!(SetSpec::named(known.name).unwrap(), set);
+        assert_eq!(read_yaml::<SetSpec>(known.name).unwrap(), set);
+        assert_eq!(set.task().input, known.shape);
         assert_eq!(known.files.is_empty(), known.folder.is_empty());
     }
     let text = SetSpec::named("minst").unwrap_err().to_string();
@@ -65,7 +68,7 @@ fn images_and_labels_must_agree() {
     write(
         dir,
         "mnist/train-images-idx3-ubyte",
-        &idx(&[3, 1, 2], vec![0, 255, 1, 2, 3, 4]),
+        &idx(&[3, 28, 28], [0, 255].repeat(3 * 392)),
     );
     write(
         dir,
@@ -75,7 +78,7 @@ fn images_and_labels_must_agree() {
     write(
         dir,
         "mnist/t10k-images-idx3-ubyte",
-        &idx(&[1, 1, 2], vec![0, 1]),
+        &idx(&[1, 28, 28], vec![0; 784]),
     );
     write(dir, "mnist/t10k-labels-idx1-ubyte", &idx(&[1], vec![5]));
     let set = load(&SetSpec::Mnist, dir, None).unwrap();
@@ -107,7 +110,10 @@ fn images_and_labels_must_agree() {
         "mnist/t10k-images-idx3-ubyte",
         &idx(&[1, 2, 1], vec![0, 1]),
     );
-    assert!(error(&SetSpec::Mnist, dir).contains("inputs of different shapes"));
+    assert!(
+        error(&SetSpec::Mnist, dir)
+            .contains("inputs of shape [1, 2, 1], those of the published files have [1, 28, 28]")
+    );
     write(dir, "mnist/train-labels-idx1-ubyte", &idx(&[2], vec![0, 9]));
     let text = error(&SetSpec::Mnist, dir);
     assert!(
@@ -131,12 +137,19 @@ fn tables_of_numbers_are_scaled_by_their_training_rows() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "cod-rna/cod-rna", b"-1 1:1 2:5\n1 1:3 2:5\n");
     write(dir.path(), "cod-rna/cod-rna.t", b"1 1:5\n");
-    let raw = load(&SetSpec::CodRna(Scale::None), dir.path(), None).unwrap();
+    let raw = load(&SetSpec::CodRna(defaults()), dir.path(), None).unwrap();
     assert_eq!(
         (raw.test.samples.values()[[0, 0]], raw.normalise),
         (5.0, None)
     );
-    let scaled = load(&SetSpec::CodRna(Scale::Standard), dir.path(), None).unwrap();
+    let scaled = load(
+        &SetSpec::CodRna(CodRna {
+            scale: Scale::Standard,
+        }),
+        dir.path(),
+        None,
+    )
+    .unwrap();
     let (train, test) = (scaled.train.samples.values(), scaled.test.samples.values());
     assert_eq!(
         (train[[0, 0]], train[[1, 0]], train[[0, 1]], test[[0, 0]]),
@@ -185,12 +198,12 @@ fn titles_count_where_the_training_rows_have_them() {
     );
     write(dir.path(), "agnews/train-subset.csv", b"\"1\",\"\",\"x\"\n");
     assert_eq!(
-        row(&load(&SetSpec::AgNews(words), dir.path(), None).unwrap()),
+        row(&load(&SetSpec::AgNews(words.clone()), dir.path(), None).unwrap()),
         1
     );
     write(dir.path(), "agnews/train.csv", b"\"1\",\"t\",\"x\"\n");
     assert_eq!(
-        row(&load(&SetSpec::AgNews(words), dir.path(), None).unwrap()),
+        row(&load(&SetSpec::AgNews(words.clone()), dir.path(), None).unwrap()),
         3
     );
     write(
@@ -199,7 +212,7 @@ fn titles_count_where_the_training_rows_have_them() {
         b"\"5\",\"one two\",\"three\"\n",
     );
     assert!(
-        error(&SetSpec::AgNews(words), dir.path())
+        error(&SetSpec::AgNews(words.clone()), dir.path())
             .contains("line 1: the class is `5`; it must be in 1..=4")
     );
 }

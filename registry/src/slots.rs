@@ -1,0 +1,249 @@
+//! The parts in a protocol's slots: what is checked where they meet.
+
+use crate::catalogue::{names, takes};
+use crate::check::{Checker, Chosen, Conversation, below, key};
+use crate::groups;
+use crate::sections::{Clients, DataSection};
+use fl_core::settings::{Setting, Step, Value, nearest, show};
+use fl_core::{Asked, Filled, Make, Role, Slot, Stream, Task, TaskKind};
+use std::collections::HashSet;
+
+/// A part in a slot.
+pub(crate) struct Fill {
+    slot: String,
+    path: Vec<Step>,
+    clients: Option<Clients>,
+    part: Chosen,
+}
+
+impl Checker<'_> {
+    /// The parts in the protocol's slots, in the order of the spec.
+    pub fn parts<D: DataSection>(
+        &mut self,
+        value: Option<&Value>,
+        protocol: Option<&Conversation>,
+        data: Option<&D>,
+    ) -> Vec<Fill> {
+        let path = [key("parts")];
+        let mut filled = Vec::new();
+        let empty = serde_yaml::Mapping::new();
+        let map = match value {
+            None | Some(Value::Null) => &empty,
+            Some(Value::Mapping(map)) => map,
+            Some(other) => {
+                let text = format!("must be a mapping from slots to parts, got {}", show(other));
+                self.note(&path, text);
+                return filled;
+            }
+        };
+        for (name, value) in map {
+            let Some(name) = name.as_str() else { continue };
+            let slot = protocol.and_then(|p| p.slots.iter().find(|s| s.name == name));
+            if let (Some(protocol), None) = (protocol, slot) {
+                self.unknown_slot(&below(&path, key(name)), name, protocol);
+            }
+            self.slot(
+                &below(&path, key(name)),
+                name,
+                value,
+                slot,
+                data,
+                &mut filled,
+            );
+        }
+        let Some(protocol) = protocol else {
+            return filled;
+        };
+        for slot in &protocol.slots {
+            let path = below(&path, key(slot.name));
+            if !map.contains_key(slot.name) && !slot.optional {
+                let fit = names(self.catalogue.fitting(slot));
+                let text = format!(
+                    "is missing ({}): {} These fit: {fit}",
+                    takes(slot),
+                    slot.about
+                );
+                self.note(&path, text);
+            }
+            let released = |q: &Asked| q.releases.contains(&slot.name);
+            if map.contains_key(slot.name)
+                && slot.role == Role::Privacy
+                && protocol.part.is_some()
+                && !protocol.asked.iter().any(released)
+            {
+                let text = format!(
+                    "protocol `{}`, set as it is, releases nothing through this slot: a mechanism here would protect nothing",
+                    protocol.decl.name
+                );
+                self.note_key(&path, text);
+            }
+        }
+        filled
+    }
+
+    fn unknown_slot(&mut self, path: &[Step], name: &str, protocol: &Conversation) {
+        let slots = || protocol.slots.iter().map(|s| s.name);
+        let hint = match nearest(name, slots()) {
+            Some(near) => format!("did you mean `{near}`? its"),
+            None => "its".into(),
+        };
+        let text = format!(
+            "protocol `{}` has no slot {}; {hint} slots: {}",
+            protocol.decl.name,
+            show(&name.into()),
+            slots().collect::<Vec<_>>().join(", ")
+        );
+        self.note_key(path, text);
+    }
+
+    /// What stands in one slot: a part, or a list of parts for groups of clients.
+    fn slot<D: DataSection>(
+        &mut self,
+        path: &[Step],
+        name: &str,
+        value: &Value,
+        slot: Option<&Slot>,
+        data: Option<&D>,
+        filled: &mut Vec<Fill>,
+    ) {
+        let items: Vec<(Vec<Step>, &Value)> = match value {
+            Value::Sequence(list) if !list.is_empty() => list
+                .iter()
+                .enumerate()
+                .map(|(at, item)| (below(path, Step::Item(at)), item))
+                .collect(),
+            other => vec![(path.to_vec(), other)],
+        };
+        let fitting = slot.map_or(Vec::new(), |slot| self.catalogue.fitting(slot));
+        let mut shares = Vec::new();
+        for (path, item) in items {
+            let clients = match item.get("clients") {
+                None => Some(None),
+                Some(value) => self
+                    .settings(&below(&path, key("clients")), None, |r| {
+                        Clients::read(value, r)
+                    })
+                    .map(Some),
+            };
+            shares.push((path.clone(), clients.clone()));
+            let chosen = self.choose(item, &path, slot.map(|s| s.role), &["use", "clients"]);
+            let Some((decl, settings)) = chosen else {
+                continue;
+            };
+            if let Some(slot) = slot.filter(|_| !fitting.iter().any(|p| p.name == decl.name)) {
+                let text = format!(
+                    "must be {}, but `{}` is {}; these fit: {}",
+                    slot.signature,
+                    decl.name,
+                    (decl.about)().signature,
+                    names(fitting.iter().copied())
+                );
+                self.note_use(&path, text, None);
+                continue;
+            }
+            if let (Some(_), Some(clients), Some(settings)) = (slot, clients, settings) {
+                filled.push(Fill {
+                    slot: name.into(),
+                    path,
+                    clients,
+                    part: Chosen { decl, settings },
+                });
+            }
+        }
+        if let Some(slot) = slot {
+            for (path, text) in groups::check(slot, path, &shares, data.map(D::clients)) {
+                self.note(&path, text);
+            }
+        }
+    }
+
+    /// A budget needs somebody who counts.
+    pub fn budget(&mut self, spec: &Value, protocol: Option<&Conversation>) {
+        let accountant = spec.get("parts").and_then(|p| p.get("accountant"));
+        let budget = spec.get("budget").is_some_and(|b| !b.is_null());
+        let Some(protocol) = protocol.filter(|_| budget && accountant.is_none()) else {
+            return;
+        };
+        let text = match protocol.slots.iter().find(|s| s.role == Role::Accountant) {
+            Some(slot) => format!(
+                "a privacy budget needs an accountant: fill parts.{}; these fit: {}",
+                slot.name,
+                names(self.catalogue.fitting(slot))
+            ),
+            None => format!(
+                "a privacy budget needs an accountant, and protocol `{}` has no slot for one",
+                protocol.decl.name
+            ),
+        };
+        self.note_key(&[key("budget")], text);
+    }
+
+    /// Makes every part once, to see whether it fits the task.
+    pub fn build(&mut self, filled: &[Fill], task: &Task, seed: u64) {
+        let make = Make {
+            task: task.clone(),
+            stream: Stream::root(seed).child("check", 0),
+        };
+        let mut made = HashSet::new();
+        for fill in filled {
+            if !made.insert((
+                fill.part.decl.role,
+                fill.part.decl.name,
+                &fill.part.settings,
+            )) {
+                continue;
+            }
+            if let Err(error) = (fill.part.decl.build)(&fill.part.settings, &make) {
+                let text = format!("cannot be made for {}: {error:#}", describe(task));
+                self.note_use(&fill.path, text, Some(fill.part.decl));
+            }
+        }
+    }
+}
+
+/// `inputs of 1x28x28 and 10 classes`
+fn describe(task: &Task) -> String {
+    let shape: Vec<String> = task.input.iter().map(usize::to_string).collect();
+    let outputs = match task.kind {
+        TaskKind::Classes(n) => format!("{n} classes"),
+        TaskKind::Findings(n) => format!("{n} findings"),
+    };
+    format!("inputs of {} and {outputs}", shape.join("x"))
+}
+
+/// The `parts` section with every default filled in.
+pub(crate) fn written(filled: &[Fill]) -> Value {
+    let mut slots = serde_yaml::Mapping::new();
+    for fill in filled {
+        let mut part = serde_yaml::Mapping::new();
+        if let Some(clients) = &fill.clients {
+            part.insert("clients".into(), clients.write());
+        }
+        part.extend(fill.part.write().as_mapping().cloned().unwrap_or_default());
+        match (fill.path.last(), slots.get_mut(fill.slot.as_str())) {
+            (_, Some(Value::Sequence(list))) => list.push(part.into()),
+            (Some(Step::Item(_)), _) => {
+                slots.insert(fill.slot.as_str().into(), vec![Value::from(part)].into());
+            }
+            _ => {
+                slots.insert(fill.slot.as_str().into(), part.into());
+            }
+        }
+    }
+    slots.into()
+}
+
+/// As a run looks them up: the first that fits a client is taken, so what is for all comes last in its slot.
+pub(crate) fn in_order(filled: Vec<Fill>) -> Vec<Filled> {
+    let (groups, rest): (Vec<_>, Vec<_>) = filled.into_iter().partition(|f| f.clients.is_some());
+    groups
+        .into_iter()
+        .chain(rest)
+        .map(|fill| Filled {
+            slot: fill.slot,
+            clients: fill.clients.map(|c| c.0),
+            decl: fill.part.decl,
+            settings: fill.part.settings,
+        })
+        .collect()
+}

@@ -1,0 +1,49 @@
+//! The program under test, as a user runs it.
+#![allow(dead_code, reason = "every test target uses a part of this")]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The workspace's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+/// Runs `fl` in `dir`.
+pub fn fl(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fl")).args(args).current_dir(dir).env("NO_COLOR", "1").output().expect("fl starts")
+}
+
+/// stdout of a run that must succeed.
+pub fn out(dir: &Path, args: &[&str]) -> String {
+    let o = fl(dir, args);
+    assert!(o.status.success(), "fl {args:?} exited with {:?}:\n{}", o.status.code(), String::from_utf8_lossy(&o.stderr));
+    String::from_utf8(o.stdout).expect("UTF-8")
+}
+
+/// Exit code and stderr.
+pub fn fails(dir: &Path, args: &[&str]) -> (i32, String) {
+    let o = fl(dir, args);
+    assert!(o.stdout.is_empty(), "stdout carries results only: {}", String::from_utf8_lossy(&o.stdout));
+    (o.status.code().unwrap_or(-1), String::from_utf8_lossy(&o.stderr).into_owned())
+}
+
+/// The one JSON object that `fl .. --json` prints.
+pub fn json(dir: &Path, args: &[&str]) -> Value {
+    let text = out(dir, args);
+    assert_eq!(text.lines().count(), 1, "exactly one line: {text}");
+    serde_json::from_str(&text).expect("one JSON object")
+}
+
+/// Every spec below `specs/NAME`, in order.
+pub fn specs(name: &str) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = std::fs::read_dir(root().join("specs").join(name))
+        .expect("the folder")
+        .map(|e| e.expect("an entry").path())
+        .filter(|p| p.extension().is_some_and(|e| e == "yaml"))
+        .collect();
+    all.sort();
+    assert!(!all.is_empty());
+    all
+}
