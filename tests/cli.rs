@@ -18,7 +18,12 @@ fn wrong_usage_and_wrong_specs_exit_with_2_and_run_nothing() {
     for command in ["run", "check", "plan"] {
         let (code, error) = fails(d.path(), &[command, "bad.yaml"]);
         assert_eq!(code, 2, "{error}");
-        assert!(error.contains("bad.yaml:2:") && error.contains("bad.yaml:4:") && error.contains("did you mean `linear`?"), "{error}");
+        assert!(
+            error.contains("bad.yaml:2:")
+                && error.contains("bad.yaml:4:")
+                && error.contains("did you mean `linear`?"),
+            "{error}"
+        );
     }
     assert!(!d.path().join("runs").exists(), "nothing was run");
 }
@@ -26,27 +31,58 @@ fn wrong_usage_and_wrong_specs_exit_with_2_and_run_nothing() {
 #[test]
 fn a_set_that_is_not_there_says_where_it_was_looked_for() {
     let d = dir();
-    let spec = "name: m\ndata: {set: mnist}\nprotocol: {use: solo}\nparts: {model: {use: linear}}\n";
+    let spec =
+        "name: m\ndata: {set: mnist}\nprotocol: {use: solo}\nparts: {model: {use: linear}}\n";
     fs::write(d.path().join("m.yaml"), spec).unwrap();
     let (code, error) = fails(d.path(), &["run", "m.yaml", "--data-dir", "here"]);
     assert_eq!(code, 1);
-    assert!(error.contains("train-images-idx3-ubyte") && error.contains("here"), "{error}");
+    assert!(
+        error.contains("train-images-idx3-ubyte") && error.contains("here"),
+        "{error}"
+    );
 }
 
 #[test]
 fn lists_and_descriptions_name_every_linked_part() {
     let d = dir();
     let list = json(d.path(), &["list", "--json"]);
-    let names: Vec<&str> = list["parts"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap()).collect();
-    for name in ["mean", "median", "trimmed-mean", "class-weighted", "quantise", "laplace-logits", "uniform", "param-rounds", "one-shot-distill", "solo", "centralised", "linear", "dfdx", "basic"] {
-        assert!(names.contains(&name), "`{name}` is not linked: does plugins/bundle/src/lib.rs `use` its crate? there are {names:?}");
+    let names: Vec<&str> = list["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["name"].as_str().unwrap())
+        .collect();
+    for name in [
+        "mean",
+        "median",
+        "trimmed-mean",
+        "class-weighted",
+        "quantise",
+        "laplace-logits",
+        "uniform",
+        "param-rounds",
+        "one-shot-distill",
+        "solo",
+        "centralised",
+        "linear",
+        "dfdx",
+        "basic",
+    ] {
+        assert!(
+            names.contains(&name),
+            "`{name}` is not linked: does plugins/bundle/src/lib.rs `use` its crate? there are {names:?}"
+        );
         let text = out(d.path(), &["inspect", name]);
         assert!(text.contains(name) && text.lines().count() > 2, "{text}");
     }
     assert!(out(d.path(), &["list", "aggregator"]).contains("trimmed-mean"));
     assert!(!out(d.path(), &["list", "aggregator"]).contains("laplace-logits"));
     assert_eq!(fails(d.path(), &["inspect", "meen"]).0, 2);
-    assert!(fails(d.path(), &["inspect", "meen"]).1.contains("did you mean `mean`?"));
+    assert!(
+        fails(d.path(), &["inspect", "meen"])
+            .1
+            .contains("did you mean `mean`?")
+    );
 }
 
 #[test]
@@ -54,9 +90,19 @@ fn every_plugin_crate_is_in_the_bundle() {
     let bundle = fs::read_to_string(root().join("plugins/bundle/src/lib.rs")).unwrap();
     for entry in fs::read_dir(root().join("plugins")).unwrap() {
         let path = entry.unwrap().path();
-        let Ok(manifest) = fs::read_to_string(path.join("Cargo.toml")) else { continue };
-        let name = manifest.lines().find_map(|l| l.strip_prefix("name = \"")).unwrap().trim_end_matches('"').replace('-', "_");
-        assert!(name == "fl_plugins" || bundle.contains(&format!("use {name} as _;")), "plugins/bundle/src/lib.rs lacks `use {name} as _;`");
+        let Ok(manifest) = fs::read_to_string(path.join("Cargo.toml")) else {
+            continue;
+        };
+        let name = manifest
+            .lines()
+            .find_map(|l| l.strip_prefix("name = \""))
+            .unwrap()
+            .trim_end_matches('"')
+            .replace('-', "_");
+        assert!(
+            name == "fl_plugins" || bundle.contains(&format!("use {name} as _;")),
+            "plugins/bundle/src/lib.rs lacks `use {name} as _;`"
+        );
     }
 }
 
@@ -64,36 +110,104 @@ fn every_plugin_crate_is_in_the_bundle() {
 fn exact_try_answers_for_one_part() {
     let d = dir();
     fs::write(d.path().join("in.json"), r#"{"messages": [{"from": 0, "weight": 1, "tensors": {"w": [1, 2]}}, {"from": 1, "weight": 3, "tensors": {"w": [3, 0.4]}}]}"#).unwrap();
-    assert_eq!(out(d.path(), &["try", "aggregator", "mean", "--input", "in.json"]), "{\"kind\":\"params\",\"tensors\":{\"w\":[2.5,0.8]}}\n");
-    assert_eq!(out(d.path(), &["try", "aggregator", "median", "--input", "in.json"]), "{\"kind\":\"params\",\"tensors\":{\"w\":[2.0,1.2]}}\n");
+    assert_eq!(
+        out(
+            d.path(),
+            &["try", "aggregator", "mean", "--input", "in.json"]
+        ),
+        "{\"kind\":\"params\",\"tensors\":{\"w\":[2.5,0.8]}}\n"
+    );
+    assert_eq!(
+        out(
+            d.path(),
+            &["try", "aggregator", "median", "--input", "in.json"]
+        ),
+        "{\"kind\":\"params\",\"tensors\":{\"w\":[2.0,1.2]}}\n"
+    );
     fs::write(d.path().join("z.json"), r#"{"messages": [{"from": 0, "class_counts": [3, 0], "tensors": {"rows": [5], "values": [[4, 4]]}}, {"from": 1, "class_counts": [1, 2], "tensors": {"rows": [5], "values": [[0, 8]]}}]}"#).unwrap();
-    assert_eq!(out(d.path(), &["try", "aggregator", "class-weighted", "--input", "z.json"]), "{\"kind\":\"logits\",\"tensors\":{\"rows\":[5],\"values\":[[3.0,8.0]]}}\n");
-    fs::write(d.path().join("bad.json"), r#"{"messages": [{"from": 0, "tensors": {"w": ["nan"]}}]}"#).unwrap();
-    let (code, error) = fails(d.path(), &["try", "aggregator", "mean", "--input", "bad.json"]);
-    assert!(code == 2 && error.contains("client 0") && error.contains("NaN"), "{error}");
-    let (code, error) = fails(d.path(), &["try", "aggregator", "trimmed-mean", "--settings", "{trim: 0.7}", "--input", "in.json"]);
-    assert!(code == 2 && error.contains("trim: must be in 0.0..0.5, got 0.7"), "{error}");
+    assert_eq!(
+        out(
+            d.path(),
+            &["try", "aggregator", "class-weighted", "--input", "z.json"]
+        ),
+        "{\"kind\":\"logits\",\"tensors\":{\"rows\":[5],\"values\":[[3.0,8.0]]}}\n"
+    );
+    fs::write(
+        d.path().join("bad.json"),
+        r#"{"messages": [{"from": 0, "tensors": {"w": ["nan"]}}]}"#,
+    )
+    .unwrap();
+    let (code, error) = fails(
+        d.path(),
+        &["try", "aggregator", "mean", "--input", "bad.json"],
+    );
+    assert!(
+        code == 2 && error.contains("client 0") && error.contains("NaN"),
+        "{error}"
+    );
+    let (code, error) = fails(
+        d.path(),
+        &[
+            "try",
+            "aggregator",
+            "trimmed-mean",
+            "--settings",
+            "{trim: 0.7}",
+            "--input",
+            "in.json",
+        ],
+    );
+    assert!(
+        code == 2 && error.contains("trim: must be in 0.0..0.5, got 0.7"),
+        "{error}"
+    );
 }
 
 #[test]
 fn results_go_to_stdout_and_progress_to_stderr() {
-    let (d, spec) = (dir(), root().join("specs/quick/fedavg.yaml").display().to_string());
+    let (d, spec) = (
+        dir(),
+        root().join("specs/quick/fedavg.yaml").display().to_string(),
+    );
     let o = fl(d.path(), &["run", &spec]);
-    let (stdout, stderr) = (String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));
-    assert!(stdout.contains("accuracy") && stdout.contains("digest"), "{stdout}");
-    assert!(!stderr.contains('\u{1b}') && !stdout.contains('\u{1b}'), "no colours without a terminal: {stderr}");
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&o.stdout),
+        String::from_utf8_lossy(&o.stderr),
+    );
+    assert!(
+        stdout.contains("accuracy") && stdout.contains("digest"),
+        "{stdout}"
+    );
+    assert!(
+        !stderr.contains('\u{1b}') && !stdout.contains('\u{1b}'),
+        "no colours without a terminal: {stderr}"
+    );
     let result = json(d.path(), &["run", &spec, "--json"]);
-    for key in ["name", "seed", "protocol", "rounds", "metrics", "bytes", "privacy", "digest", "seconds", "out"] {
+    for key in [
+        "name", "seed", "protocol", "rounds", "metrics", "bytes", "privacy", "digest", "seconds",
+        "out",
+    ] {
         assert!(result.get(key).is_some(), "no `{key}` in {result}");
     }
-    assert!(result["metrics"]["accuracy"].as_f64().unwrap() > 0.6, "{result}");
+    assert!(
+        result["metrics"]["accuracy"].as_f64().unwrap() > 0.6,
+        "{result}"
+    );
 }
 
 #[test]
 fn data_list_says_what_is_there() {
     let d = dir();
     let sets = json(d.path(), &["data", "list", "--json", "--data-dir", "."]);
-    let of = |name: &str| sets["sets"].as_array().unwrap().iter().find(|s| s["name"] == name).unwrap().clone();
+    let of = |name: &str| {
+        sets["sets"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|s| s["name"] == name)
+            .unwrap()
+            .clone()
+    };
     assert_eq!(of("mnist")["present"], false);
     assert_eq!(of("blobs")["present"], true);
     assert!(out(d.path(), &["data", "list", "--data-dir", "."]).contains("looked for"));

@@ -7,12 +7,18 @@ use std::fs;
 use std::path::Path;
 
 fn digest(dir: &Path, args: &[&str]) -> String {
-    json(dir, args)["digest"].as_str().expect("a digest").to_string()
+    json(dir, args)["digest"]
+        .as_str()
+        .expect("a digest")
+        .to_string()
 }
 
 /// Runs `spec` into the folder `out` below `dir`.
 fn run(dir: &Path, spec: &str, out: &str, more: &[&str]) -> String {
-    digest(dir, &[&["run", spec, "--json", "--out", out], more].concat())
+    digest(
+        dir,
+        &[&["run", spec, "--json", "--out", out], more].concat(),
+    )
 }
 
 #[test]
@@ -21,10 +27,17 @@ fn exact_threads_and_repetition_change_nothing() {
         let (dir, spec) = (tempfile::tempdir().unwrap(), spec.display().to_string());
         let one = run(dir.path(), &spec, "one", &["--threads", "1"]);
         for (out, threads) in [("two", "2"), ("three", "3"), ("again", "1")] {
-            assert_eq!(run(dir.path(), &spec, out, &["--threads", threads]), one, "{spec} on {threads} threads");
+            assert_eq!(
+                run(dir.path(), &spec, out, &["--threads", threads]),
+                one,
+                "{spec} on {threads} threads"
+            );
             for file in ["journal.jsonl", "metrics.jsonl", "spec.yaml"] {
                 let read = |out: &str| fs::read_to_string(dir.path().join(out).join(file)).unwrap();
-                assert!(read(out) == read("one"), "{spec}: {file} differs on {threads} threads");
+                assert!(
+                    read(out) == read("one"),
+                    "{spec}: {file} differs on {threads} threads"
+                );
             }
         }
         let other = run(dir.path(), &spec, "other", &["--set", "seed=99"]);
@@ -37,16 +50,44 @@ fn exact_a_run_that_was_stopped_anywhere_ends_as_if_it_had_not() {
     for spec in specs("quick") {
         let (dir, spec) = (tempfile::tempdir().unwrap(), spec.display().to_string());
         let whole = run(dir.path(), &spec, "whole", &[]);
-        let steps = json(dir.path(), &["run", &spec, "--json", "--out", "count"])["rounds"].as_u64().unwrap();
+        let steps = json(dir.path(), &["run", &spec, "--json", "--out", "count"])["rounds"]
+            .as_u64()
+            .unwrap();
         for stop in 1..=steps {
             let (at, folder) = (stop.to_string(), format!("stop-{stop}"));
-            let stopped = json(dir.path(), &["run", &spec, "--json", "--out", &folder, "--stop-after", &at, "--threads", "3"]);
-            assert!(stopped["stopped"].is_string(), "{spec} stopped after {stop} of {steps}: {stopped}");
-            let resumed = digest(dir.path(), &["run", "--resume", &folder, "--json", "--threads", "2"]);
-            assert_eq!(resumed, whole, "{spec}, stopped after step {stop} of {steps}");
+            let stopped = json(
+                dir.path(),
+                &[
+                    "run",
+                    &spec,
+                    "--json",
+                    "--out",
+                    &folder,
+                    "--stop-after",
+                    &at,
+                    "--threads",
+                    "3",
+                ],
+            );
+            assert!(
+                stopped["stopped"].is_string(),
+                "{spec} stopped after {stop} of {steps}: {stopped}"
+            );
+            let resumed = digest(
+                dir.path(),
+                &["run", "--resume", &folder, "--json", "--threads", "2"],
+            );
+            assert_eq!(
+                resumed, whole,
+                "{spec}, stopped after step {stop} of {steps}"
+            );
             for file in ["journal.jsonl", "metrics.jsonl"] {
                 let read = |out: &str| fs::read_to_string(dir.path().join(out).join(file)).unwrap();
-                assert_eq!(read(&folder), read("whole"), "{spec}: {file} after a stop at {stop}");
+                assert_eq!(
+                    read(&folder),
+                    read("whole"),
+                    "{spec}: {file} after a stop at {stop}"
+                );
             }
         }
     }
@@ -54,25 +95,47 @@ fn exact_a_run_that_was_stopped_anywhere_ends_as_if_it_had_not() {
 
 #[test]
 fn a_run_can_stop_twice_and_a_done_run_cannot_go_on() {
-    let (dir, spec) = (tempfile::tempdir().unwrap(), root().join("specs/quick/fedavg.yaml").display().to_string());
+    let (dir, spec) = (
+        tempfile::tempdir().unwrap(),
+        root().join("specs/quick/fedavg.yaml").display().to_string(),
+    );
     let whole = run(dir.path(), &spec, "whole", &[]);
-    out(dir.path(), &["run", &spec, "--out", "r", "--stop-after", "1"]);
+    out(
+        dir.path(),
+        &["run", &spec, "--out", "r", "--stop-after", "1"],
+    );
     out(dir.path(), &["run", "--resume", "r", "--stop-after", "3"]);
-    assert_eq!(digest(dir.path(), &["run", "--resume", "r", "--json"]), whole);
+    assert_eq!(
+        digest(dir.path(), &["run", "--resume", "r", "--json"]),
+        whole
+    );
     let (code, error) = fails(dir.path(), &["run", "--resume", "r"]);
-    assert_eq!((code, error.contains("the run in r is done")), (1, true), "{error}");
+    assert_eq!(
+        (code, error.contains("the run in r is done")),
+        (1, true),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_damaged_or_changed_run_folder_is_refused() {
-    let (dir, spec) = (tempfile::tempdir().unwrap(), root().join("specs/quick/fedavg.yaml").display().to_string());
-    out(dir.path(), &["run", &spec, "--out", "r", "--stop-after", "2"]);
+    let (dir, spec) = (
+        tempfile::tempdir().unwrap(),
+        root().join("specs/quick/fedavg.yaml").display().to_string(),
+    );
+    out(
+        dir.path(),
+        &["run", &spec, "--out", "r", "--stop-after", "2"],
+    );
     let state = dir.path().join("r/state");
     let good = fs::read(&state).unwrap();
     for cut in [0, 20, good.len() / 2, good.len() - 1] {
         fs::write(&state, &good[..cut]).unwrap();
         let (code, error) = fails(dir.path(), &["run", "--resume", "r"]);
-        assert!(code == 1 && (error.contains("damaged") || error.contains("cut short")), "{cut}: {error}");
+        assert!(
+            code == 1 && (error.contains("damaged") || error.contains("cut short")),
+            "{cut}: {error}"
+        );
     }
     fs::write(&state, &good).unwrap();
     let file = dir.path().join("r/spec.yaml");
@@ -87,13 +150,20 @@ fn the_resolved_spec_is_the_same_run() {
     for spec in specs("quick") {
         let (dir, spec) = (tempfile::tempdir().unwrap(), spec.display().to_string());
         let first = run(dir.path(), &spec, "first", &[]);
-        assert_eq!(run(dir.path(), "first/spec.yaml", "second", &[]), first, "{spec}");
+        assert_eq!(
+            run(dir.path(), "first/spec.yaml", "second", &[]),
+            first,
+            "{spec}"
+        );
     }
 }
 
 #[test]
 fn every_full_size_spec_is_right() {
-    let folders = fs::read_dir(root().join("specs")).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir());
+    let folders = fs::read_dir(root().join("specs"))
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.is_dir());
     let mut checked = 0;
     for folder in folders {
         for spec in specs(&folder.file_name().unwrap().to_string_lossy()) {
@@ -114,29 +184,66 @@ fn what_a_plan_foretells_is_what_is_sent() {
         let mut sent: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
         for line in journal.lines() {
             let line: serde_json::Value = serde_json::from_str(line).unwrap();
-            let total = |side: &str| line[side]["values"].as_u64().unwrap() + line[side]["keys"].as_u64().unwrap();
-            let sums = sent.entry(line["question"].as_str().unwrap().into()).or_default();
-            *sums = (sums.0 + 1, sums.1 + total("bytes_down"), sums.2 + total("bytes_up"));
+            let total = |side: &str| {
+                line[side]["values"].as_u64().unwrap() + line[side]["keys"].as_u64().unwrap()
+            };
+            let sums = sent
+                .entry(line["question"].as_str().unwrap().into())
+                .or_default();
+            *sums = (
+                sums.0 + 1,
+                sums.1 + total("bytes_down"),
+                sums.2 + total("bytes_up"),
+            );
         }
-        let planned: Vec<&str> = plan["questions"].as_array().unwrap().iter().map(|q| q["question"].as_str().unwrap()).collect();
-        assert!(sent.keys().all(|q| planned.contains(&q.as_str())), "{spec}: asked {:?}, planned {planned:?}", sent.keys());
+        let planned: Vec<&str> = plan["questions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|q| q["question"].as_str().unwrap())
+            .collect();
+        assert!(
+            sent.keys().all(|q| planned.contains(&q.as_str())),
+            "{spec}: asked {:?}, planned {planned:?}",
+            sent.keys()
+        );
         for q in plan["questions"].as_array().unwrap() {
-            let Some((times, down, up)) = sent.get(q["question"].as_str().unwrap()) else { continue };
+            let Some((times, down, up)) = sent.get(q["question"].as_str().unwrap()) else {
+                continue;
+            };
             assert_eq!(*times, q["times"].as_u64().unwrap(), "{spec}: {q}");
-            let most = |side: &str| q[side]["bytes"].as_u64().map(|b| b * times * q["clients"].as_u64().unwrap());
-            assert!(most("down").is_none_or(|m| *down <= m) && most("up").is_none_or(|m| *up <= m), "{spec}: {down} down, {up} up, planned {q}");
+            let most = |side: &str| {
+                q[side]["bytes"]
+                    .as_u64()
+                    .map(|b| b * times * q["clients"].as_u64().unwrap())
+            };
+            assert!(
+                most("down").is_none_or(|m| *down <= m) && most("up").is_none_or(|m| *up <= m),
+                "{spec}: {down} down, {up} up, planned {q}"
+            );
         }
     }
 }
 
 #[test]
 fn nothing_is_overwritten() {
-    let (dir, spec) = (tempfile::tempdir().unwrap(), root().join("specs/quick/solo.yaml").display().to_string());
+    let (dir, spec) = (
+        tempfile::tempdir().unwrap(),
+        root().join("specs/quick/solo.yaml").display().to_string(),
+    );
     out(dir.path(), &["run", &spec, "--out", "r"]);
     let (code, error) = fails(dir.path(), &["run", &spec, "--out", "r"]);
     assert!(code != 0 && error.contains("not empty"), "{error}");
     out(dir.path(), &["run", &spec]);
     out(dir.path(), &["run", &spec]);
-    assert!(dir.path().join("runs/quick-solo-1/report.md").exists() && dir.path().join("runs/quick-solo-2/report.md").exists());
-    assert!(fl(dir.path(), &["run", &spec, "--out", "/proc/nowhere"]).status.code() == Some(1));
+    assert!(
+        dir.path().join("runs/quick-solo-1/report.md").exists()
+            && dir.path().join("runs/quick-solo-2/report.md").exists()
+    );
+    assert!(
+        fl(dir.path(), &["run", &spec, "--out", "/proc/nowhere"])
+            .status
+            .code()
+            == Some(1)
+    );
 }

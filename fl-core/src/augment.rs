@@ -1,7 +1,7 @@
 //! Random changes to training images: pad and crop, flip, cut out.
 
-use anyhow::ensure;
 use crate::{Draws, Inputs, Problem, Result, choices};
+use anyhow::ensure;
 
 choices! {
     /// A random change to a training image. FedKD: `[{crop: 4}, flip, {cutout: 16}]`.
@@ -28,9 +28,19 @@ impl Augmenter {
     /// When there are changes, but the inputs are no images.
     pub fn new(changes: Vec<Augment>, shape: &[usize]) -> Result<Self> {
         let image = <[usize; 3]>::try_from(shape).ok();
-        let text = || format!("augment: wants images [channels, height, width], got inputs of shape {shape:?}");
-        ensure!(changes.is_empty() || image.is_some(), Problem::Shape(text()));
-        Ok(Self { changes, shape: image.unwrap_or_default() })
+        let text = || {
+            format!(
+                "augment: wants images [channels, height, width], got inputs of shape {shape:?}"
+            )
+        };
+        ensure!(
+            changes.is_empty() || image.is_some(),
+            Problem::Shape(text())
+        );
+        Ok(Self {
+            changes,
+            shape: image.unwrap_or_default(),
+        })
     }
 
     /// Does it change nothing?
@@ -57,7 +67,12 @@ impl Augmenter {
                         let (down, right) = (draws.below(2 * pad + 1), draws.below(2 * pad + 1));
                         for (c, plane) in image.chunks_exact_mut(height * width).enumerate() {
                             let fill = black.get(c).copied().unwrap_or(0.0);
-                            shift(plane, [height, width], [down, right].map(|s| s as isize - *pad as isize), fill);
+                            shift(
+                                plane,
+                                [height, width],
+                                [down, right].map(|s| s as isize - *pad as isize),
+                                fill,
+                            );
                         }
                     }
                     Augment::Flip => {
@@ -66,10 +81,19 @@ impl Augmenter {
                         }
                     }
                     Augment::Cutout(size) => {
-                        let hole = |n: usize, centre: usize| centre.saturating_sub(size / 2)..(centre + size / 2).min(n);
-                        let (rows, columns) = (hole(height, draws.below(height)), hole(width, draws.below(width)));
+                        let hole = |n: usize, centre: usize| {
+                            centre.saturating_sub(size / 2)..(centre + size / 2).min(n)
+                        };
+                        let (rows, columns) = (
+                            hole(height, draws.below(height)),
+                            hole(width, draws.below(width)),
+                        );
                         for plane in image.chunks_exact_mut(height * width) {
-                            for row in plane.chunks_exact_mut(width).skip(rows.start).take(rows.len()) {
+                            for row in plane
+                                .chunks_exact_mut(width)
+                                .skip(rows.start)
+                                .take(rows.len())
+                            {
                                 row[columns.clone()].fill(0.0);
                             }
                         }
@@ -84,7 +108,10 @@ impl Augmenter {
 fn shift(plane: &mut [f32], [height, width]: [usize; 2], by: [isize; 2], fill: f32) {
     let old = plane.to_vec();
     for (i, v) in plane.iter_mut().enumerate() {
-        let (y, x) = ((i / width).checked_add_signed(by[0]), (i % width).checked_add_signed(by[1]));
+        let (y, x) = (
+            (i / width).checked_add_signed(by[0]),
+            (i % width).checked_add_signed(by[1]),
+        );
         *v = match (y, x) {
             (Some(y), Some(x)) if y < height && x < width => old[y * width + x],
             _ => fill,
@@ -97,19 +124,37 @@ mod tests {
     use super::*;
     use crate::Stream;
 
-    fn run(changes: Vec<Augment>, shape: [usize; 3], batch: &[f32], black: &[f32], seed: u64) -> Vec<f32> {
+    fn run(
+        changes: Vec<Augment>,
+        shape: [usize; 3],
+        batch: &[f32],
+        black: &[f32],
+        seed: u64,
+    ) -> Vec<f32> {
         let mut out = batch.to_vec();
-        Augmenter::new(changes, &shape).unwrap().apply(&mut out, black, &mut Stream::root(seed).draws());
+        Augmenter::new(changes, &shape).unwrap().apply(
+            &mut out,
+            black,
+            &mut Stream::root(seed).draws(),
+        );
         out
     }
 
     #[test]
     fn a_crop_moves_the_image_and_fills_with_black() {
         let image: Vec<f32> = (1..=18).map(|i| i as f32).collect();
-        let seen: Vec<Vec<f32>> = (0..200).map(|s| run(vec![Augment::Crop(1)], [2, 3, 3], &image, &[-5.0], s)).collect();
+        let seen: Vec<Vec<f32>> = (0..200)
+            .map(|s| run(vec![Augment::Crop(1)], [2, 3, 3], &image, &[-5.0], s))
+            .collect();
         assert!(seen.contains(&image), "no shift is one of nine");
-        let up_left = [5.0, 6.0, -5.0, 8.0, 9.0, -5.0, -5.0, -5.0, -5.0, 14.0, 15.0, 0.0, 17.0, 18.0, 0.0, 0.0, 0.0, 0.0];
-        assert!(seen.iter().any(|s| s[..] == up_left), "both channels move together, each with its own black");
+        let up_left = [
+            5.0, 6.0, -5.0, 8.0, 9.0, -5.0, -5.0, -5.0, -5.0, 14.0, 15.0, 0.0, 17.0, 18.0, 0.0,
+            0.0, 0.0, 0.0,
+        ];
+        assert!(
+            seen.iter().any(|s| s[..] == up_left),
+            "both channels move together, each with its own black"
+        );
         let mut different: Vec<String> = seen.iter().map(|s| format!("{s:?}")).collect();
         different.sort();
         different.dedup();
@@ -118,8 +163,18 @@ mod tests {
 
     #[test]
     fn a_flip_is_a_mirror_half_of_the_time() {
-        let rows = |s| run(vec![Augment::Flip], [1, 2, 2], &[1.0, 2.0, 3.0, 4.0], &[], s);
-        let flipped = (0..400).filter(|s| rows(*s) == [2.0, 1.0, 4.0, 3.0]).count();
+        let rows = |s| {
+            run(
+                vec![Augment::Flip],
+                [1, 2, 2],
+                &[1.0, 2.0, 3.0, 4.0],
+                &[],
+                s,
+            )
+        };
+        let flipped = (0..400)
+            .filter(|s| rows(*s) == [2.0, 1.0, 4.0, 3.0])
+            .count();
         assert!((160..240).contains(&flipped), "{flipped}");
         assert!((0..400).all(|s| rows(s)[0] == 2.0 || rows(s) == [1.0, 2.0, 3.0, 4.0]));
     }
@@ -127,14 +182,27 @@ mod tests {
     #[test]
     fn a_hole_is_clipped_at_the_border() {
         let sizes: Vec<usize> = (0..300)
-            .map(|s| run(vec![Augment::Cutout(4)], [1, 8, 8], &[1.0; 64], &[], s).iter().filter(|v| **v == 0.0).count())
+            .map(|s| {
+                run(vec![Augment::Cutout(4)], [1, 8, 8], &[1.0; 64], &[], s)
+                    .iter()
+                    .filter(|v| **v == 0.0)
+                    .count()
+            })
             .collect();
-        assert_eq!((sizes.iter().max(), sizes.iter().min()), (Some(&16), Some(&4)));
+        assert_eq!(
+            (sizes.iter().max(), sizes.iter().min()),
+            (Some(&16), Some(&4))
+        );
     }
 
     #[test]
     fn only_images_can_be_changed() {
-        assert!(Augmenter::new(vec![Augment::Flip], &[12]).unwrap_err().to_string().contains("wants images"));
+        assert!(
+            Augmenter::new(vec![Augment::Flip], &[12])
+                .unwrap_err()
+                .to_string()
+                .contains("wants images")
+        );
         assert!(Augmenter::new(vec![], &[12]).is_ok());
     }
 

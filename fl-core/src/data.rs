@@ -331,10 +331,23 @@ impl Examples {
     /// # Errors
     /// When the two are not views of one set.
     pub fn join(&self, other: &Self) -> Result<Self> {
-        let same = Arc::ptr_eq(&self.samples.inputs, &other.samples.inputs) && Arc::ptr_eq(&self.labels, &other.labels);
+        let same = Arc::ptr_eq(&self.samples.inputs, &other.samples.inputs)
+            && Arc::ptr_eq(&self.labels, &other.labels);
         ensure!(same, Problem::Shape("only examples of one set can be joined; take the public data from the clients' own set".into()));
-        let ids = self.samples.ids.iter().chain(other.samples.ids.iter()).copied().collect();
-        Ok(Self { samples: Samples { inputs: self.samples.inputs.clone(), ids }, labels: self.labels.clone() })
+        let ids = self
+            .samples
+            .ids
+            .iter()
+            .chain(other.samples.ids.iter())
+            .copied()
+            .collect();
+        Ok(Self {
+            samples: Samples {
+                inputs: self.samples.inputs.clone(),
+                ids,
+            },
+            labels: self.labels.clone(),
+        })
     }
 
     /// The labels of the whole set; a row's label stands at its id.

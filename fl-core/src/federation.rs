@@ -4,10 +4,9 @@
 use crate::message::{self, Bytes, Ids, Message};
 use crate::privacy::{Composition, Guarantee, Ledger};
 use crate::{
-    Pass, Samples, Target, fit_examples,
     Accountant, Answer, Ask, BoxedAggregator, ClientId, Examples, Fold, Inbox, Mail, Make, Needs,
-    Parametric, Parts, Payload, PrivacyEvent, Problem, Public, Question, Result, Roster,
-    SharedExecutor, Stream, Task, Trainer, metrics, parametric,
+    Parametric, Parts, Pass, Payload, PrivacyEvent, Problem, Public, Question, Result, Roster,
+    Samples, SharedExecutor, Stream, Target, Task, Trainer, fit_examples, metrics, parametric,
 };
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -425,15 +424,30 @@ impl<'h> Federation<'h> {
     ///
     /// # Errors
     /// When training fails, see [`Trainer::fit`].
-    pub fn fit(&mut self, slot: &str, stream: &Stream, x: &Samples, target: Target<'_>, pass: &Pass<'_>) -> Result<()> {
-        self.model(slot)?.fit(x, target, pass, &stream.child(slot, 0)).map(|_| ())
+    pub fn fit(
+        &mut self,
+        slot: &str,
+        stream: &Stream,
+        x: &Samples,
+        target: Target<'_>,
+        pass: &Pass<'_>,
+    ) -> Result<()> {
+        self.model(slot)?
+            .fit(x, target, pass, &stream.child(slot, 0))
+            .map(|_| ())
     }
 
     /// Trains the server's model in `slot` on labelled examples.
     ///
     /// # Errors
     /// As [`Federation::fit`].
-    pub fn fit_examples(&mut self, slot: &str, stream: &Stream, examples: &Examples, pass: &Pass<'_>) -> Result<()> {
+    pub fn fit_examples(
+        &mut self,
+        slot: &str,
+        stream: &Stream,
+        examples: &Examples,
+        pass: &Pass<'_>,
+    ) -> Result<()> {
         fit_examples(self.model(slot)?, examples, pass, &stream.child(slot, 0)).map(|_| ())
     }
 

@@ -27,8 +27,19 @@ fn ln_softmax(scores: &[f64], tau: f64) -> Vec<f64> {
 ///
 /// # Errors
 /// When loss and aim do not go together.
-pub fn of_sample(loss: Loss, aim: Aim<'_>, scores: &[f64], slope: &mut [f64]) -> Result<(f64, usize)> {
-    let differences = |target: &[f64]| scores.iter().zip(target).map(|(s, t)| s - t).collect::<Vec<_>>();
+pub fn of_sample(
+    loss: Loss,
+    aim: Aim<'_>,
+    scores: &[f64],
+    slope: &mut [f64],
+) -> Result<(f64, usize)> {
+    let differences = |target: &[f64]| {
+        scores
+            .iter()
+            .zip(target)
+            .map(|(s, t)| s - t)
+            .collect::<Vec<_>>()
+    };
     Ok(match (loss, aim) {
         (Loss::CrossEntropy, Aim::Class(class)) => {
             let ln_p = ln_softmax(scores, 1.0);
@@ -42,7 +53,14 @@ pub fn of_sample(loss: Loss, aim: Aim<'_>, scores: &[f64], slope: &mut [f64]) ->
             for ((g, l), t) in slope.iter_mut().zip(&ln_p).zip(target) {
                 *g = l.exp() * mass - t;
             }
-            (-ln_p.iter().zip(target).map(|(l, t)| if *t == 0.0 { 0.0 } else { t * l }).sum::<f64>(), 1)
+            (
+                -ln_p
+                    .iter()
+                    .zip(target)
+                    .map(|(l, t)| if *t == 0.0 { 0.0 } else { t * l })
+                    .sum::<f64>(),
+                1,
+            )
         }
         (Loss::CrossEntropy, Aim::Findings(target)) => {
             let (mut sum, mut known) = (0.0, 0);
@@ -61,7 +79,10 @@ pub fn of_sample(loss: Loss, aim: Aim<'_>, scores: &[f64], slope: &mut [f64]) ->
         (Loss::Mae, Aim::Scores(target)) => {
             let d = differences(target);
             // the slope at a difference of exactly 0 is 0, as in PyTorch
-            slope.iter_mut().zip(&d).for_each(|(g, d)| *g = if *d == 0.0 { 0.0 } else { d.signum() });
+            slope
+                .iter_mut()
+                .zip(&d)
+                .for_each(|(g, d)| *g = if *d == 0.0 { 0.0 } else { d.signum() });
             (d.iter().map(|d| d.abs()).sum(), d.len())
         }
         (Loss::Mse, Aim::Scores(target)) => {
@@ -72,7 +93,10 @@ pub fn of_sample(loss: Loss, aim: Aim<'_>, scores: &[f64], slope: &mut [f64]) ->
         (Loss::Norm, Aim::Scores(target)) => {
             let d = differences(target);
             let norm = d.iter().map(|d| d * d).sum::<f64>().sqrt();
-            slope.iter_mut().zip(&d).for_each(|(g, d)| *g = if norm == 0.0 { 0.0 } else { d / norm });
+            slope
+                .iter_mut()
+                .zip(&d)
+                .for_each(|(g, d)| *g = if norm == 0.0 { 0.0 } else { d / norm });
             (norm, 1)
         }
         (Loss::Kl { tau }, Aim::Scores(target)) => {
@@ -81,7 +105,15 @@ pub fn of_sample(loss: Loss, aim: Aim<'_>, scores: &[f64], slope: &mut [f64]) ->
             for ((g, p), q) in slope.iter_mut().zip(&ln_p).zip(&ln_q) {
                 *g = tau * (p.exp() - q.exp());
             }
-            (tau * tau * ln_q.iter().zip(&ln_p).map(|(q, p)| q.exp() * (q - p)).sum::<f64>(), 1)
+            (
+                tau * tau
+                    * ln_q
+                        .iter()
+                        .zip(&ln_p)
+                        .map(|(q, p)| q.exp() * (q - p))
+                        .sum::<f64>(),
+                1,
+            )
         }
         (loss, aim) => {
             let aim = match aim {
@@ -90,7 +122,9 @@ pub fn of_sample(loss: Loss, aim: Aim<'_>, scores: &[f64], slope: &mut [f64]) ->
                 Aim::Soft(_) => "soft labels",
                 Aim::Scores(_) => "scores",
             };
-            bail!(Problem::Lacks(format!("the loss {loss:?} does not go with {aim}: CrossEntropy goes with classes, findings and soft labels; the others with scores")))
+            bail!(Problem::Lacks(format!(
+                "the loss {loss:?} does not go with {aim}: CrossEntropy goes with classes, findings and soft labels; the others with scores"
+            )))
         }
     })
 }
@@ -99,14 +133,24 @@ pub fn of_sample(loss: Loss, aim: Aim<'_>, scores: &[f64], slope: &mut [f64]) ->
 ///
 /// # Errors
 /// When loss and target do not go together, their shapes differ, or a class is not below the number of outputs.
-pub fn of_batch(loss: Loss, target: Target<'_>, scores: ArrayView2<'_, f32>) -> Result<(f64, Array2<f32>)> {
+pub fn of_batch(
+    loss: Loss,
+    target: Target<'_>,
+    scores: ArrayView2<'_, f32>,
+) -> Result<(f64, Array2<f32>)> {
     let (samples, outputs) = scores.dim();
     let width = match target {
         Target::Classes(_) => outputs,
         Target::Findings(t) => t.ncols(),
         Target::Soft(t) | Target::Scores(t) => t.ncols(),
     };
-    ensure!(target.len() == samples && width == outputs, Problem::Shape(format!("targets for {} samples x {width} outputs, scores of {samples} x {outputs}", target.len())));
+    ensure!(
+        target.len() == samples && width == outputs,
+        Problem::Shape(format!(
+            "targets for {} samples x {width} outputs, scores of {samples} x {outputs}",
+            target.len()
+        ))
+    );
     let mut slopes = Array2::<f64>::zeros((samples, outputs));
     let (mut total, mut terms) = (0.0, 0usize);
     for (i, mut slope) in slopes.rows_mut().into_iter().enumerate() {
@@ -115,12 +159,25 @@ pub fn of_batch(loss: Loss, target: Target<'_>, scores: ArrayView2<'_, f32>) -> 
         let (sum, n) = match target {
             Target::Classes(of) => {
                 let class = of[i] as usize;
-                ensure!(class < outputs, Problem::Shape(format!("class {class} for a model of {outputs} outputs")));
+                ensure!(
+                    class < outputs,
+                    Problem::Shape(format!("class {class} for a model of {outputs} outputs"))
+                );
                 of_sample(loss, Aim::Class(class), &row, slope)?
             }
             Target::Findings(t) => of_sample(loss, Aim::Findings(&t.row(i).to_vec()), &row, slope)?,
-            Target::Soft(t) => of_sample(loss, Aim::Soft(&t.row(i).mapv(f64::from).to_vec()), &row, slope)?,
-            Target::Scores(t) => of_sample(loss, Aim::Scores(&t.row(i).mapv(f64::from).to_vec()), &row, slope)?,
+            Target::Soft(t) => of_sample(
+                loss,
+                Aim::Soft(&t.row(i).mapv(f64::from).to_vec()),
+                &row,
+                slope,
+            )?,
+            Target::Scores(t) => of_sample(
+                loss,
+                Aim::Scores(&t.row(i).mapv(f64::from).to_vec()),
+                &row,
+                slope,
+            )?,
         };
         total += sum;
         terms += n;
@@ -142,11 +199,17 @@ mod tests {
             let at = |d: f32| {
                 let mut moved = scores.clone();
                 moved[[i, j]] += d;
-                (of_batch(loss, target, moved.view()).unwrap().0, moved[[i, j]])
+                (
+                    of_batch(loss, target, moved.view()).unwrap().0,
+                    moved[[i, j]],
+                )
             };
             let ((up, a), (down, b)) = (at(h), at(-h));
             let numeric = (up - down) / f64::from(a - b);
-            assert!((numeric - f64::from(*g)).abs() < 1e-5, "{loss:?} [{i}, {j}]: {g} by formula, {numeric} by differences");
+            assert!(
+                (numeric - f64::from(*g)).abs() < 1e-5,
+                "{loss:?} [{i}, {j}]: {g} by formula, {numeric} by differences"
+            );
         }
     }
 
@@ -158,8 +221,18 @@ mod tests {
         let findings = array![[1i8, 0, -1], [-1, -1, 1]];
         close_slope(Loss::CrossEntropy, Target::Classes(&[2, 0]), &scores);
         close_slope(Loss::CrossEntropy, Target::Soft(soft.view()), &scores);
-        close_slope(Loss::CrossEntropy, Target::Findings(findings.view()), &scores);
-        for loss in [Loss::Mae, Loss::Mse, Loss::Norm, Loss::Kl { tau: 1.0 }, Loss::Kl { tau: 3.0 }] {
+        close_slope(
+            Loss::CrossEntropy,
+            Target::Findings(findings.view()),
+            &scores,
+        );
+        for loss in [
+            Loss::Mae,
+            Loss::Mse,
+            Loss::Norm,
+            Loss::Kl { tau: 1.0 },
+            Loss::Kl { tau: 3.0 },
+        ] {
             close_slope(loss, Target::Scores(other.view()), &scores);
         }
     }
@@ -167,24 +240,50 @@ mod tests {
     #[test]
     fn unknown_findings_cost_nothing() {
         let unknown = array![[-1i8, -1]];
-        let (value, slope) = of_batch(Loss::CrossEntropy, Target::Findings(unknown.view()), array![[5.0, -5.0]].view()).unwrap();
+        let (value, slope) = of_batch(
+            Loss::CrossEntropy,
+            Target::Findings(unknown.view()),
+            array![[5.0, -5.0]].view(),
+        )
+        .unwrap();
         assert_eq!((value, slope), (0.0, array![[0.0, 0.0]]));
     }
 
     #[test]
     fn huge_scores_stay_finite() {
         let scores = array![[1e30f32, -1e30]];
-        let (value, slope) = of_batch(Loss::CrossEntropy, Target::Classes(&[0]), scores.view()).unwrap();
+        let (value, slope) =
+            of_batch(Loss::CrossEntropy, Target::Classes(&[0]), scores.view()).unwrap();
         assert!(value == 0.0 && slope.iter().all(|g| g.is_finite()));
         let findings = array![[1i8, 0]];
-        assert_eq!(of_batch(Loss::CrossEntropy, Target::Findings(findings.view()), scores.view()).unwrap().0, 0.0);
+        assert_eq!(
+            of_batch(
+                Loss::CrossEntropy,
+                Target::Findings(findings.view()),
+                scores.view()
+            )
+            .unwrap()
+            .0,
+            0.0
+        );
     }
 
     #[test]
     fn what_does_not_go_together_is_said() {
-        let error = of_batch(Loss::Mae, Target::Classes(&[0]), array![[0.0, 1.0]].view()).unwrap_err().to_string();
-        assert!(error.starts_with("the loss Mae does not go with classes"), "{error}");
-        let error = of_batch(Loss::CrossEntropy, Target::Classes(&[2]), array![[0.0, 1.0]].view()).unwrap_err().to_string();
+        let error = of_batch(Loss::Mae, Target::Classes(&[0]), array![[0.0, 1.0]].view())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("the loss Mae does not go with classes"),
+            "{error}"
+        );
+        let error = of_batch(
+            Loss::CrossEntropy,
+            Target::Classes(&[2]),
+            array![[0.0, 1.0]].view(),
+        )
+        .unwrap_err()
+        .to_string();
         assert_eq!(error, "class 2 for a model of 2 outputs");
     }
 }

@@ -274,7 +274,10 @@ impl Pass<'_> {
         let epochs = if n == 0 { 0 } else { epochs };
         let of_epoch = move |e| {
             let order = stream.child("epoch", e as u64).draws().permutation(n);
-            order.chunks(batch).map(<[usize]>::to_vec).collect::<Vec<_>>()
+            order
+                .chunks(batch)
+                .map(<[usize]>::to_vec)
+                .collect::<Vec<_>>()
         };
         (0..epochs).flat_map(of_epoch).take(steps)
     }

@@ -819,7 +819,10 @@ pub fn choice_schema(
     let mut one = Vec::new();
     for (word, doc, inner) in all {
         // a word alone stands for itself with defaults
-        if inner.as_ref().is_none_or(|i| i["type"] == "object" && i.get("required").is_none()) {
+        if inner
+            .as_ref()
+            .is_none_or(|i| i["type"] == "object" && i.get("required").is_none())
+        {
             one.push(json!({ "const": word, "description": doc }));
         }
         if let Some(inner) = inner {

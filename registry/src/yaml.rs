@@ -278,11 +278,13 @@ fn scalar(text: &str, style: ScalarStyle) -> Value {
         .chars()
         .next()
         .is_none_or(|c| c.is_ascii_digit() || "+-.~nNtTfF".contains(c));
-    if style == ScalarStyle::Plain && text.len() <= 64 && maybe_no_text {
-        match serde_yaml::from_str(text) {
-            Ok(value @ (Value::Null | Value::Bool(_) | Value::Number(_))) => return value,
-            _ => {}
-        }
+    if style == ScalarStyle::Plain
+        && text.len() <= 64
+        && maybe_no_text
+        && let Ok(value @ (Value::Null | Value::Bool(_) | Value::Number(_))) =
+            serde_yaml::from_str(text)
+    {
+        return value;
     }
     text.into()
 }

@@ -7,26 +7,46 @@ use std::process::{Command, Output};
 
 /// The workspace's root.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace")
 }
 
 /// Runs `fl` in `dir`.
 pub fn fl(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fl")).args(args).current_dir(dir).env("NO_COLOR", "1").output().expect("fl starts")
+    Command::new(env!("CARGO_BIN_EXE_fl"))
+        .args(args)
+        .current_dir(dir)
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("fl starts")
 }
 
 /// stdout of a run that must succeed.
 pub fn out(dir: &Path, args: &[&str]) -> String {
     let o = fl(dir, args);
-    assert!(o.status.success(), "fl {args:?} exited with {:?}:\n{}", o.status.code(), String::from_utf8_lossy(&o.stderr));
+    assert!(
+        o.status.success(),
+        "fl {args:?} exited with {:?}:\n{}",
+        o.status.code(),
+        String::from_utf8_lossy(&o.stderr)
+    );
     String::from_utf8(o.stdout).expect("UTF-8")
 }
 
 /// Exit code and stderr.
 pub fn fails(dir: &Path, args: &[&str]) -> (i32, String) {
     let o = fl(dir, args);
-    assert!(o.stdout.is_empty(), "stdout carries results only: {}", String::from_utf8_lossy(&o.stdout));
-    (o.status.code().unwrap_or(-1), String::from_utf8_lossy(&o.stderr).into_owned())
+    assert!(
+        o.stdout.is_empty(),
+        "stdout carries results only: {}",
+        String::from_utf8_lossy(&o.stdout)
+    );
+    (
+        o.status.code().unwrap_or(-1),
+        String::from_utf8_lossy(&o.stderr).into_owned(),
+    )
 }
 
 /// The one JSON object that `fl .. --json` prints.

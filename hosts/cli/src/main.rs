@@ -132,9 +132,13 @@ fn dispatch(cli: Cli) -> Done {
         Command::Plan(args) => plan::plan(&args, &catalogue),
         Command::List { role, json } => show::list(role.as_deref(), json, &catalogue),
         Command::Inspect { name, json } => show::inspect(&name, json, &catalogue),
-        Command::Schema => print(serde_json::to_string_pretty(&catalogue.schema::<fl_data::DataSpec>())?),
+        Command::Schema => print(serde_json::to_string_pretty(
+            &catalogue.schema::<fl_data::DataSpec>(),
+        )?),
         Command::Try(args) => try_part::try_part(&args, &catalogue),
-        Command::Data { command: DataCommand::List { place, json } } => show::data(&place, json),
+        Command::Data {
+            command: DataCommand::List { place, json },
+        } => show::data(&place, json),
     }
 }
 

@@ -39,7 +39,11 @@ pub struct RunArgs {
 }
 
 /// Reads a spec, or says everything that is wrong with it.
-pub fn check(path: &Path, set: &[String], catalogue: &Catalogue) -> Result<Result<Spec<DataSpec>, Mistakes>, Failure> {
+pub fn check(
+    path: &Path,
+    set: &[String],
+    catalogue: &Catalogue,
+) -> Result<Result<Spec<DataSpec>, Mistakes>, Failure> {
     let name = path.display().to_string();
     let text = read_file(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     Ok(fl_registry::read(&name, &text, set, catalogue))
@@ -54,7 +58,9 @@ pub fn read(path: &Path, set: &[String], catalogue: &Catalogue) -> Result<Spec<D
 fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     let mut text = Vec::new();
-    std::fs::File::open(path)?.take(fl_registry::MAX_BYTES as u64 + 1).read_to_end(&mut text)?;
+    std::fs::File::open(path)?
+        .take(fl_registry::MAX_BYTES as u64 + 1)
+        .read_to_end(&mut text)?;
     Ok(text)
 }
 
@@ -67,14 +73,21 @@ pub fn assemble(spec: &Spec<DataSpec>, dir: &DataDir) -> anyhow::Result<Assemble
 /// The first of `runs/NAME-1`, `runs/NAME-2`, ... that is not there yet.
 fn next_folder(name: &str) -> PathBuf {
     let numbered = |n: usize| Path::new("runs").join(format!("{name}-{n}"));
-    (1..).map(numbered).find(|p| !p.exists()).unwrap_or_else(|| numbered(0))
+    (1..)
+        .map(numbered)
+        .find(|p| !p.exists())
+        .unwrap_or_else(|| numbered(0))
 }
 
 pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
     let (spec, folder, resumed) = match (&args.resume, &args.spec) {
         (Some(dir), _) => {
             let (folder, resumed) = RunFolder::resume(dir)?;
-            (read(&dir.join("spec.yaml"), &[], catalogue)?, folder, Some(resumed))
+            (
+                read(&dir.join("spec.yaml"), &[], catalogue)?,
+                folder,
+                Some(resumed),
+            )
         }
         (None, Some(path)) => {
             let spec = read(path, &args.set.set, catalogue)?;
@@ -84,9 +97,19 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
         }
         (None, None) => return Err(Failure::usage("a spec or --resume is needed")),
     };
-    let Assembled { clients, public, test, task, .. } = assemble(&spec, &args.data)?;
-    let make = Make { task: task.clone(), stream: Stream::root(spec.seed).child("protocol", 0) };
-    let bar = ProgressBar::no_length().with_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
+    let Assembled {
+        clients,
+        public,
+        test,
+        task,
+        ..
+    } = assemble(&spec, &args.data)?;
+    let make = Make {
+        task: task.clone(),
+        stream: Stream::root(spec.seed).child("protocol", 0),
+    };
+    let bar = ProgressBar::no_length()
+        .with_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
     let step = bar.clone();
     let note = bar.clone();
     let name = spec.name.clone();
@@ -129,21 +152,40 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
     if let (Some(after), Some(out)) = (&outcome.stopped, &outcome.out) {
         eprintln!("stopped after {after}; go on with: fl run --resume {out}");
     }
-    if args.json { print(serde_json::to_string(&outcome)?) } else { print(text(&outcome)) }
+    if args.json {
+        print(serde_json::to_string(&outcome)?)
+    } else {
+        print(text(&outcome))
+    }
 }
 
 fn text(o: &Outcome) -> String {
-    let mut out = format!("{} (seed {}, {} steps, {:.1} s)\n", o.name, o.seed, o.rounds, o.seconds);
+    let mut out = format!(
+        "{} (seed {}, {} steps, {:.1} s)\n",
+        o.name, o.seed, o.rounds, o.seconds
+    );
     for (name, value) in o.metrics.iter().filter(|(name, _)| !name.ends_with(".std")) {
-        let std = o.metrics.get(&format!("{name}.std")).map_or(String::new(), |s| format!(" +- {s:.4}"));
+        let std = o
+            .metrics
+            .get(&format!("{name}.std"))
+            .map_or(String::new(), |s| format!(" +- {s:.4}"));
         let _ = writeln!(out, "  {name:<20} {value:.4}{std}");
     }
-    let _ = writeln!(out, "  {:<20} {} up, {} down", "bytes", o.bytes.up, o.bytes.down);
+    let _ = writeln!(
+        out,
+        "  {:<20} {} up, {} down",
+        "bytes", o.bytes.up, o.bytes.down
+    );
     let _ = match &o.privacy {
         Some(p) => writeln!(out, "  {:<20} {}", "privacy", p.guarantee),
         None => writeln!(out, "  {:<20} nothing is guaranteed", "privacy"),
     };
     let _ = writeln!(out, "  {:<20} {}", "digest", o.digest);
-    let _ = write!(out, "  {:<20} {}", "run folder", o.out.as_deref().unwrap_or("none"));
+    let _ = write!(
+        out,
+        "  {:<20} {}",
+        "run folder",
+        o.out.as_deref().unwrap_or("none")
+    );
     out
 }

@@ -16,43 +16,74 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
         }
     }
     if json {
-        let all: Vec<_> = wrong.iter().flat_map(|m| m.json().as_array().cloned().unwrap_or_default()).collect();
+        let all: Vec<_> = wrong
+            .iter()
+            .flat_map(|m| m.json().as_array().cloned().unwrap_or_default())
+            .collect();
         print(json!({ "specs": specs.len(), "mistakes": all }))?;
     } else if !lines.is_empty() {
         print(lines.join("\n"))?;
     }
     match wrong.is_empty() {
         true => Ok(()),
-        false => Err(Failure::usage(wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))),
+        false => Err(Failure::usage(
+            wrong
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("\n"),
+        )),
     }
 }
 
 pub fn role(name: &str) -> Result<Role, Failure> {
     let short = |role: &Role| role.name().split(' ').next().unwrap_or_default();
-    Role::ALL.iter().copied().find(|r| short(r) == name || r.name() == name).ok_or_else(|| {
-        let known: Vec<&str> = Role::ALL.iter().map(short).collect();
-        let near = fl_core::settings::nearest(name, known.iter().copied()).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
-        Failure::usage(format!("no role is called `{name}`{near} known: {}", known.join(", ")))
-    })
+    Role::ALL
+        .iter()
+        .copied()
+        .find(|r| short(r) == name || r.name() == name)
+        .ok_or_else(|| {
+            let known: Vec<&str> = Role::ALL.iter().map(short).collect();
+            let near = fl_core::settings::nearest(name, known.iter().copied())
+                .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+            Failure::usage(format!(
+                "no role is called `{name}`{near} known: {}",
+                known.join(", ")
+            ))
+        })
 }
 
 pub fn list(name: Option<&str>, json: bool, catalogue: &Catalogue) -> Done {
     let role = name.map(role).transpose()?;
-    if json { print(catalogue.list_json(role)) } else { print(catalogue.list(role).trim_end()) }
+    if json {
+        print(catalogue.list_json(role))
+    } else {
+        print(catalogue.list(role).trim_end())
+    }
 }
 
 pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
     let found = catalogue.named(name);
     if found.is_empty() {
         let all: Vec<&str> = catalogue.parts().iter().map(|p| p.name).collect();
-        let near = fl_core::settings::nearest(name, all.iter().copied()).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
-        return Err(Failure::usage(format!("no part is called `{name}`{near} `fl list` shows all")));
+        let near = fl_core::settings::nearest(name, all.iter().copied())
+            .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+        return Err(Failure::usage(format!(
+            "no part is called `{name}`{near} `fl list` shows all"
+        )));
     }
     if json {
         let all: Vec<_> = found.iter().map(|p| inspect_json(p)).collect();
         return print(json!({ "parts": all }));
     }
-    print(found.iter().map(|p| inspect_text(p)).collect::<Vec<_>>().join("\n").trim_end())
+    print(
+        found
+            .iter()
+            .map(|p| inspect_text(p))
+            .collect::<Vec<_>>()
+            .join("\n")
+            .trim_end(),
+    )
 }
 
 pub fn data(place: &DataDir, json: bool) -> Done {
@@ -78,7 +109,10 @@ pub fn data(place: &DataDir, json: bool) -> Done {
             (_, true) => "present",
             (_, false) => "missing",
         };
-        out += &format!("{:<16} {:<11} {} ({}; {})\n", s.known.name, there, s.known.about, s.known.source, s.known.licence);
+        out += &format!(
+            "{:<16} {:<11} {} ({}; {})\n",
+            s.known.name, there, s.known.about, s.known.source, s.known.licence
+        );
         for file in s.files.iter().filter(|f| f.found.is_none()) {
             out += &format!("{:<28} looked for {}\n", "", file.wanted.display());
         }

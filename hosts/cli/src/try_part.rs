@@ -5,7 +5,10 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use fl_core::message::{Logits, Message, Named, Params, Parcel, Tensor, View};
 use fl_core::settings::{Reader, Value};
-use fl_core::{ClientId, Filled, Inbox, Mail, Make, PartDecl, Parts, PrivacyEvent, Result, Role, Round, Stream, Task, TaskKind};
+use fl_core::{
+    ClientId, Filled, Inbox, Mail, Make, PartDecl, Parts, PrivacyEvent, Result, Role, Round,
+    Stream, Task, TaskKind,
+};
 use fl_registry::Catalogue;
 use ndarray::{ArrayD, IxDyn};
 use serde::Deserialize;
@@ -77,14 +80,26 @@ struct Events {
 
 /// Nested lists of numbers as a tensor; `rows` holds ids.
 fn tensor(name: &str, value: &Json) -> Result<Tensor> {
-    fn flatten(value: &Json, depth: usize, shape: &mut Vec<usize>, out: &mut Vec<f64>) -> Result<()> {
+    fn flatten(
+        value: &Json,
+        depth: usize,
+        shape: &mut Vec<usize>,
+        out: &mut Vec<f64>,
+    ) -> Result<()> {
         match value {
             Json::Array(items) => {
                 if shape.len() == depth {
                     shape.push(items.len());
                 }
-                ensure!(shape[depth] == items.len(), "its lists differ in length: {} and {}", shape[depth], items.len());
-                items.iter().try_for_each(|v| flatten(v, depth + 1, shape, out))
+                ensure!(
+                    shape[depth] == items.len(),
+                    "its lists differ in length: {} and {}",
+                    shape[depth],
+                    items.len()
+                );
+                items
+                    .iter()
+                    .try_for_each(|v| flatten(v, depth + 1, shape, out))
             }
             Json::Number(n) => {
                 ensure!(shape.len() == depth, "numbers and lists stand side by side");
@@ -106,15 +121,25 @@ fn tensor(name: &str, value: &Json) -> Result<Tensor> {
         let ids = numbers.iter().map(|n| *n as u32).collect();
         return Ok(Tensor::U32(ArrayD::from_shape_vec(shape, ids)?));
     }
-    Ok(Tensor::F32(ArrayD::from_shape_vec(shape, numbers.iter().map(|n| *n as f32).collect())?))
+    Ok(Tensor::F32(ArrayD::from_shape_vec(
+        shape,
+        numbers.iter().map(|n| *n as f32).collect(),
+    )?))
 }
 
 fn message<M: Message>(tensors: &Map<String, Json>) -> Result<M> {
-    let all = tensors.iter().map(|(name, value)| Ok((name.clone(), tensor(name, value)?))).collect::<Result<_>>()?;
+    let all = tensors
+        .iter()
+        .map(|(name, value)| Ok((name.clone(), tensor(name, value)?)))
+        .collect::<Result<_>>()?;
     M::from_tensors(Parcel::new(all)).with_context(|| format!("a {} message", M::KIND))
 }
 
-fn nested<T: Copy>(shape: &[usize], values: &mut impl Iterator<Item = T>, number: &impl Fn(T) -> Json) -> Json {
+fn nested<T: Copy>(
+    shape: &[usize],
+    values: &mut impl Iterator<Item = T>,
+    number: &impl Fn(T) -> Json,
+) -> Json {
     match shape {
         [] => values.next().map_or(Json::Null, number),
         [n, rest @ ..] => (0..*n).map(|_| nested(rest, values, number)).collect(),
@@ -126,7 +151,11 @@ fn tensors(all: &Named<'_>) -> Json {
         let shape = view.shape();
         let value = match view {
             // by its shortest text: 0.1, not 0.10000000149011612
-            View::F32(a) => nested(&shape, &mut a.iter().copied(), &|x: f32| x.to_string().parse().map_or(json!(x.to_string()), Json::Number)),
+            View::F32(a) => nested(&shape, &mut a.iter().copied(), &|x: f32| {
+                x.to_string()
+                    .parse()
+                    .map_or(json!(x.to_string()), Json::Number)
+            }),
             View::F64(a) => nested(&shape, &mut a.iter().copied(), &|x: f64| json!(x)),
             View::U32(a) => nested(&shape, &mut a.iter().copied(), &|x: u32| json!(x)),
             View::U8(b) => json!(b.len()),
@@ -139,12 +168,23 @@ fn tensors(all: &Named<'_>) -> Json {
 fn aggregate<I: Message, O: Message>(parts: &Parts, make: &Make, input: Json) -> Result<Json> {
     let letters: Letters = serde_json::from_value(input)?;
     let mail = letters.messages.into_iter().map(|l| {
-        let body = message::<I>(&l.tensors).with_context(|| format!("the message from {}", l.from))?;
-        Ok(Mail { from: l.from, weight: l.weight, class_counts: l.class_counts, body })
+        let body =
+            message::<I>(&l.tensors).with_context(|| format!("the message from {}", l.from))?;
+        Ok(Mail {
+            from: l.from,
+            weight: l.weight,
+            class_counts: l.class_counts,
+            body,
+        })
     });
     let inbox = Inbox::new(mail.collect::<Result<_>>()?)?;
-    let round = Round { stream: make.stream.clone(), ..Round::first() };
-    let out = parts.aggregator::<I, O>("part", make)?.aggregate(&round, &inbox)?;
+    let round = Round {
+        stream: make.stream.clone(),
+        ..Round::first()
+    };
+    let out = parts
+        .aggregator::<I, O>("part", make)?
+        .aggregate(&round, &inbox)?;
     Ok(json!({ "kind": O::KIND, "tensors": tensors(&out.tensors()) }))
 }
 
@@ -156,7 +196,9 @@ fn release<M: Message>(parts: &Parts, make: &Make, input: Json) -> Result<Json> 
     let bounded = tensors(&m.tensors());
     let event = mechanism.price(&m, release.clients)?;
     mechanism.perturb(&mut m, release.clients, &make.stream)?;
-    Ok(json!({ "kind": M::KIND, "bounded": bounded, "event": event, "tensors": tensors(&m.tensors()) }))
+    Ok(
+        json!({ "kind": M::KIND, "bounded": bounded, "event": event, "tensors": tensors(&m.tensors()) }),
+    )
 }
 
 fn answer(decl: &'static PartDecl, parts: &Parts, make: &Make, input: Json) -> Result<Json> {
@@ -168,35 +210,67 @@ fn answer(decl: &'static PartDecl, parts: &Parts, make: &Make, input: Json) -> R
         (Role::Privacy, "logits") => release::<Logits>(parts, make, input),
         (Role::Selector, "clients") => {
             let clients: Clients = serde_json::from_value(input)?;
-            let picked = parts.selector::<fl_core::Roster>("part", None, make)?.select(&clients.clients, &make.stream)?;
+            let picked = parts
+                .selector::<fl_core::Roster>("part", None, make)?
+                .select(&clients.clients, &make.stream)?;
             Ok(json!({ "positions": picked }))
         }
         (Role::Accountant, _) => {
             let events: Events = serde_json::from_value(input)?;
             let mut accountant = parts.accountant(make)?.context("there is an accountant")?;
-            events.events.iter().try_for_each(|e| accountant.charge(e))?;
+            events
+                .events
+                .iter()
+                .try_for_each(|e| accountant.charge(e))?;
             Ok(json!(accountant.guarantee(None)?))
         }
-        (role, signature) => bail!("`fl try` has no numbers for {} of {signature}", role.with_article()),
+        (role, signature) => bail!(
+            "`fl try` has no numbers for {} of {signature}",
+            role.with_article()
+        ),
     }
 }
 
 pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
     let role = crate::show::role(&args.role)?;
     let decl = catalogue.find(role, &args.name).map_err(Failure::usage)?;
-    let settings: Value = serde_yaml::from_str(&args.settings).map_err(|e| Failure::usage(format!("--settings: {e}")))?;
+    let settings: Value = serde_yaml::from_str(&args.settings)
+        .map_err(|e| Failure::usage(format!("--settings: {e}")))?;
     let mut reader = Reader::default();
     (decl.check)(&settings, &mut reader);
     if !reader.mistakes.is_empty() {
-        let all: Vec<String> = reader.mistakes.iter().map(|m| format!("--settings: {m}")).collect();
+        let all: Vec<String> = reader
+            .mistakes
+            .iter()
+            .map(|m| format!("--settings: {m}"))
+            .collect();
         return Err(Failure::usage(all.join("\n")));
     }
-    let text = std::fs::read_to_string(&args.input).map_err(|e| Failure::usage(format!("{}: {e}", args.input.display())))?;
-    let input: Json = serde_json::from_str(&text).map_err(|e| Failure::usage(format!("{}: {e}", args.input.display())))?;
-    let slot = if role == Role::Accountant { "accountant" } else { "part" };
-    let parts = Parts::new(vec![Filled { slot: slot.into(), clients: None, decl, settings }]);
-    let task = Task { input: vec![1], kind: TaskKind::Classes(2) };
-    let make = Make { task, stream: Stream::root(args.seed) };
-    let answer = answer(decl, &parts, &make, input).with_context(|| args.input.display().to_string()).map_err(|e| Failure::usage(format!("{e:#}")))?;
+    let text = std::fs::read_to_string(&args.input)
+        .map_err(|e| Failure::usage(format!("{}: {e}", args.input.display())))?;
+    let input: Json = serde_json::from_str(&text)
+        .map_err(|e| Failure::usage(format!("{}: {e}", args.input.display())))?;
+    let slot = if role == Role::Accountant {
+        "accountant"
+    } else {
+        "part"
+    };
+    let parts = Parts::new(vec![Filled {
+        slot: slot.into(),
+        clients: None,
+        decl,
+        settings,
+    }]);
+    let task = Task {
+        input: vec![1],
+        kind: TaskKind::Classes(2),
+    };
+    let make = Make {
+        task,
+        stream: Stream::root(args.seed),
+    };
+    let answer = answer(decl, &parts, &make, input)
+        .with_context(|| args.input.display().to_string())
+        .map_err(|e| Failure::usage(format!("{e:#}")))?;
     print(serde_json::to_string(&answer)?)
 }

@@ -6,8 +6,8 @@ use crate::report;
 use anyhow::{Context, ensure};
 use fl_core::privacy::Guarantee;
 use fl_core::{
-    Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Parts, Problem, Protocol, Public, Question, Result, Roster, RunOptions,
-    SharedExecutor, Stream, Totals,
+    Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Parts, Problem, Protocol,
+    Public, Question, Result, Roster, RunOptions, SharedExecutor, Stream, Totals,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -130,15 +130,30 @@ impl Host for Sim<'_> {
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()> {
         let protocol = &self.protocol;
-        for_clients(&self.clients, to, self.threads, &|client| protocol.answer(client, question(client.id())), each)
+        for_clients(
+            &self.clients,
+            to,
+            self.threads,
+            &|client| protocol.answer(client, question(client.id())),
+            each,
+        )
     }
 
     fn score_clients(&mut self, slot: &str) -> Result<Vec<f64>> {
-        let (ids, mut scores) = (self.roster.iter().map(|(id, _)| *id).collect::<Vec<_>>(), Vec::new());
-        for_clients(&self.clients, &ids, self.threads, &|client| client.score(slot, &self.test), &mut |id, score| {
-            scores.push(score.with_context(|| format!("evaluating client {id}"))?);
-            Ok(())
-        })?;
+        let (ids, mut scores) = (
+            self.roster.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+            Vec::new(),
+        );
+        for_clients(
+            &self.clients,
+            &ids,
+            self.threads,
+            &|client| client.score(slot, &self.test),
+            &mut |id, score| {
+                scores.push(score.with_context(|| format!("evaluating client {id}"))?);
+                Ok(())
+            },
+        )?;
         Ok(scores)
     }
 
@@ -175,17 +190,36 @@ impl Host for Sim<'_> {
     }
 
     fn keep_model(&mut self, name: &str, model: &[u8]) -> Result<()> {
-        self.folder.as_ref().map_or(Ok(()), |folder| folder.model(name, model))
+        self.folder
+            .as_ref()
+            .map_or(Ok(()), |folder| folder.model(name, model))
     }
 
     fn warn(&mut self, text: &str) {
         (self.warn)(text);
     }
 
-    fn checkpoint(&mut self, done: usize, step: &str, server: &dyn Fn() -> Result<Vec<u8>>) -> Result<()> {
+    fn checkpoint(
+        &mut self,
+        done: usize,
+        step: &str,
+        server: &dyn Fn() -> Result<Vec<u8>>,
+    ) -> Result<()> {
         let stop = self.stop_after == Some(done);
-        if let Some(folder) = self.folder.as_ref().filter(|_| stop || self.saved.elapsed() >= BETWEEN_CHECKPOINTS) {
-            let state = |(id, client): (&ClientId, &Mutex<Client>)| Ok((*id, client.lock().unwrap_or_else(PoisonError::into_inner).save()?));
+        if let Some(folder) = self
+            .folder
+            .as_ref()
+            .filter(|_| stop || self.saved.elapsed() >= BETWEEN_CHECKPOINTS)
+        {
+            let state = |(id, client): (&ClientId, &Mutex<Client>)| {
+                Ok((
+                    *id,
+                    client
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .save()?,
+                ))
+            };
             let clients = self.clients.iter().map(state).collect::<Result<_>>()?;
             folder.checkpoint(done, step, server()?, clients, self.seconds())?;
             self.saved = Instant::now();
@@ -203,11 +237,23 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
     let began = Instant::now();
     let root = Stream::root(setup.options.seed);
     let public = setup.public.map(Arc::new);
-    let mut owners: Vec<(ClientId, Examples)> = setup.clients.into_iter().enumerate().map(|(k, data)| (k as ClientId, data)).collect();
+    let mut owners: Vec<(ClientId, Examples)> = setup
+        .clients
+        .into_iter()
+        .enumerate()
+        .map(|(k, data)| (k as ClientId, data))
+        .collect();
     let mut warn = setup.warn;
-    let idle: Vec<String> = owners.iter().filter(|(_, data)| data.is_empty()).map(|(id, _)| id.to_string()).collect();
+    let idle: Vec<String> = owners
+        .iter()
+        .filter(|(_, data)| data.is_empty())
+        .map(|(id, _)| id.to_string())
+        .collect();
     if !idle.is_empty() {
-        warn(&format!("clients without examples take no part: {}", idle.join(", ")));
+        warn(&format!(
+            "clients without examples take no part: {}",
+            idle.join(", ")
+        ));
     }
     owners.retain(|(_, data)| !data.is_empty());
     if setup.protocol.pools_data() {
@@ -219,14 +265,31 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
     let roster = owners.iter().map(|(id, data)| (*id, data.len())).collect();
     let client = |(id, data): (ClientId, Examples)| {
         let home = root.child("client", u64::from(id));
-        (id, Mutex::new(Client::new(id, data, public.clone(), setup.parts.clone(), home)))
+        (
+            id,
+            Mutex::new(Client::new(
+                id,
+                data,
+                public.clone(),
+                setup.parts.clone(),
+                home,
+            )),
+        )
     };
     let clients: BTreeMap<ClientId, Mutex<Client>> = owners.into_iter().map(client).collect();
     for (id, state) in setup.resumed.iter().flat_map(|r| &r.clients) {
-        let client = clients.get(id).with_context(|| format!("the checkpoint knows client {id}, the data do not"))?;
-        client.lock().unwrap_or_else(PoisonError::into_inner).load(state)?;
+        let client = clients
+            .get(id)
+            .with_context(|| format!("the checkpoint knows client {id}, the data do not"))?;
+        client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .load(state)?;
     }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(setup.threads.max(1)).build().context("starting threads")?;
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(setup.threads.max(1))
+        .build()
+        .context("starting threads")?;
     let (mut entries, mut metrics) = (Vec::new(), Vec::new());
     if let (Some(folder), Some(_)) = (&setup.folder, &setup.resumed) {
         (entries, metrics) = folder.lines()?;
@@ -286,8 +349,22 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
         (sim.warn)(&report::unaccounted(&unaccounted));
     }
     if let Some(folder) = sim.folder.as_ref().filter(|_| outcome.stopped.is_none()) {
-        let clients = sim.clients.iter().map(|(id, c)| (*id, c.lock().unwrap_or_else(PoisonError::into_inner).own().class_counts()));
-        folder.finish(&report::write(&outcome, &sim.entries, &sim.metrics, &clients.collect(), &unaccounted))?;
+        let clients = sim.clients.iter().map(|(id, c)| {
+            (
+                *id,
+                c.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .own()
+                    .class_counts(),
+            )
+        });
+        folder.finish(&report::write(
+            &outcome,
+            &sim.entries,
+            &sim.metrics,
+            &clients.collect(),
+            &unaccounted,
+        ))?;
     }
     Ok(outcome)
 }

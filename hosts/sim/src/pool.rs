@@ -25,18 +25,30 @@ pub(crate) fn for_clients<T: Send>(
         done: BTreeMap<usize, Result<T>>,
     }
     let one = |id: ClientId| -> Result<T> {
-        let client = clients.get(&id).ok_or_else(|| anyhow::anyhow!("there is no client {id}"))?;
+        let client = clients
+            .get(&id)
+            .ok_or_else(|| anyhow::anyhow!("there is no client {id}"))?;
         let mut client = client.lock().unwrap_or_else(PoisonError::into_inner);
         catch_unwind(AssertUnwindSafe(|| work(&mut client))).unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(anyhow::anyhow!("a part panicked: {}", text.unwrap_or_default()))
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(ToString::to_string)
+                .or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(anyhow::anyhow!(
+                "a part panicked: {}",
+                text.unwrap_or_default()
+            ))
         })
     };
     let threads = threads.clamp(1, ids.len().max(1));
     if threads == 1 {
         return ids.iter().try_for_each(|id| each(*id, one(*id)));
     }
-    let state = Mutex::new(State { next: 0, due: 0, done: BTreeMap::new() });
+    let state = Mutex::new(State {
+        next: 0,
+        due: 0,
+        done: BTreeMap::new(),
+    });
     let changed = Condvar::new();
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
     std::thread::scope(|scope| {
@@ -88,6 +100,10 @@ pub(crate) struct Threads(pub rayon::ThreadPool);
 
 impl Executor for Threads {
     fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
-        self.0.install(|| data.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| work(i, chunk)));
+        self.0.install(|| {
+            data.par_chunks_mut(size)
+                .enumerate()
+                .for_each(|(i, chunk)| work(i, chunk))
+        });
     }
 }

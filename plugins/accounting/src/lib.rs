@@ -1,6 +1,6 @@
 //! Accountants.
-use fl_core::prelude::*;
 use fl_core::Problem;
+use fl_core::prelude::*;
 use fl_core::privacy::{Composition, Guarantee, Ledger, Noise, Unit};
 use std::collections::BTreeMap;
 
@@ -27,12 +27,22 @@ impl From<Basic> for BasicAccountant {
 impl BasicAccountant {
     fn price(&self, event: &PrivacyEvent) -> Result<(f64, Unit)> {
         let (epsilon, unit) = match event {
-            PrivacyEvent::Laplace { sensitivity, scale, unit } => (sensitivity / scale, *unit),
-            PrivacyEvent::Unaccounted { why } => bail!(Problem::Unpriced(format!("no guarantee can be given: {why}"))),
-            other => bail!(Problem::Unpriced(format!("`basic` has no price for {other:?}; it prices Laplace noise only"))),
+            PrivacyEvent::Laplace {
+                sensitivity,
+                scale,
+                unit,
+            } => (sensitivity / scale, *unit),
+            PrivacyEvent::Unaccounted { why } => bail!(Problem::Unpriced(format!(
+                "no guarantee can be given: {why}"
+            ))),
+            other => bail!(Problem::Unpriced(format!(
+                "`basic` has no price for {other:?}; it prices Laplace noise only"
+            ))),
         };
         if let Some(before) = self.unit.filter(|u| *u != unit) {
-            bail!(Problem::Unpriced(format!("guarantees for an {unit:?} and for an {before:?} do not add up")));
+            bail!(Problem::Unpriced(format!(
+                "guarantees for an {unit:?} and for an {before:?} do not add up"
+            )));
         }
         Ok((epsilon, unit))
     }
@@ -47,9 +57,18 @@ impl Accountant for BasicAccountant {
     }
 
     fn guarantee(&self, next: Option<&PrivacyEvent>) -> Result<Guarantee> {
-        let (more, unit) = next.map(|e| self.price(e)).transpose()?.unwrap_or((0.0, self.unit.unwrap_or(Unit::Example)));
+        let (more, unit) = next
+            .map(|e| self.price(e))
+            .transpose()?
+            .unwrap_or((0.0, self.unit.unwrap_or(Unit::Example)));
         let clients = self.clients.values().copied().fold(0.0, f64::max);
-        Ok(Guarantee { epsilon: self.server + clients + more, delta: 0.0, unit, data_dependent: false, noise: Noise::Seeded })
+        Ok(Guarantee {
+            epsilon: self.server + clients + more,
+            delta: 0.0,
+            unit,
+            data_dependent: false,
+            noise: Noise::Seeded,
+        })
     }
 
     fn merge(&mut self, ledgers: &[Ledger], how: Composition) -> Result<()> {
@@ -58,7 +77,9 @@ impl Accountant for BasicAccountant {
                 let (epsilon, unit) = self.price(event)?;
                 self.unit = Some(unit);
                 match (how, ledger.client) {
-                    (Composition::Parallel, Some(id)) => *self.clients.entry(id).or_default() += epsilon,
+                    (Composition::Parallel, Some(id)) => {
+                        *self.clients.entry(id).or_default() += epsilon
+                    }
                     _ => self.server += epsilon,
                 }
             }
@@ -73,7 +94,11 @@ mod tests {
     use super::*;
 
     fn laplace(sensitivity: f64) -> PrivacyEvent {
-        PrivacyEvent::Laplace { sensitivity, scale: 2.0, unit: Unit::Party }
+        PrivacyEvent::Laplace {
+            sensitivity,
+            scale: 2.0,
+            unit: Unit::Party,
+        }
     }
 
     #[test]
@@ -81,24 +106,58 @@ mod tests {
         let mut a = BasicAccountant::default();
         a.charge(&laplace(1.0)).unwrap();
         a.charge(&laplace(2.0)).unwrap();
-        let ledger = |client, n| Ledger { client: Some(client), events: vec![laplace(1.0); n] };
-        a.merge(&[ledger(0, 1), ledger(1, 3)], Composition::Parallel).unwrap();
+        let ledger = |client, n| Ledger {
+            client: Some(client),
+            events: vec![laplace(1.0); n],
+        };
+        a.merge(&[ledger(0, 1), ledger(1, 3)], Composition::Parallel)
+            .unwrap();
         a.merge(&[ledger(0, 1)], Composition::Parallel).unwrap();
         let epsilon = a.guarantee(None).unwrap().epsilon;
         assert_eq!(epsilon, 1.5 + 1.5);
-        assert_eq!(a.guarantee(Some(&laplace(4.0))).unwrap().epsilon, epsilon + 2.0);
-        assert_eq!(a.guarantee(None).unwrap().epsilon, epsilon, "asking costs nothing");
+        assert_eq!(
+            a.guarantee(Some(&laplace(4.0))).unwrap().epsilon,
+            epsilon + 2.0
+        );
+        assert_eq!(
+            a.guarantee(None).unwrap().epsilon,
+            epsilon,
+            "asking costs nothing"
+        );
+    }
+
+    #[test]
+    fn it_is_an_accountant() {
+        fl_conformance::accountant(BasicAccountant::default);
     }
 
     #[test]
     fn what_has_no_price_is_refused() {
         let mut a = BasicAccountant::default();
-        let gaussian = PrivacyEvent::Gaussian { sensitivity: 1.0, sigma: 1.0, unit: Unit::Party };
-        assert!(a.charge(&gaussian).unwrap_err().downcast_ref::<Problem>().is_some());
-        let why = PrivacyEvent::Unaccounted { why: "z_max comes from the data".into() };
-        assert_eq!(a.charge(&why).unwrap_err().to_string(), "no guarantee can be given: z_max comes from the data");
+        let gaussian = PrivacyEvent::Gaussian {
+            sensitivity: 1.0,
+            sigma: 1.0,
+            unit: Unit::Party,
+        };
+        assert!(
+            a.charge(&gaussian)
+                .unwrap_err()
+                .downcast_ref::<Problem>()
+                .is_some()
+        );
+        let why = PrivacyEvent::Unaccounted {
+            why: "z_max comes from the data".into(),
+        };
+        assert_eq!(
+            a.charge(&why).unwrap_err().to_string(),
+            "no guarantee can be given: z_max comes from the data"
+        );
         a.charge(&laplace(1.0)).unwrap();
-        let example = PrivacyEvent::Laplace { sensitivity: 1.0, scale: 1.0, unit: Unit::Example };
+        let example = PrivacyEvent::Laplace {
+            sensitivity: 1.0,
+            scale: 1.0,
+            unit: Unit::Example,
+        };
         assert!(a.charge(&example).is_err(), "units do not mix");
     }
 }

@@ -28,7 +28,10 @@ fn lead(fed: &mut Federation<'_>) -> Result<()> {
 }
 
 fn answer(local: &Training, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-    let train = |me: &mut Client, _: &Nothing| me.fit_own("model", &local.pass(Loss::CrossEntropy)).map(|_| Nothing);
+    let train = |me: &mut Client, _: &Nothing| {
+        me.fit_own("model", &local.pass(Loss::CrossEntropy))
+            .map(|_| Nothing)
+    };
     question.on(&TRAIN, me, train).end()
 }
 
@@ -75,7 +78,12 @@ impl Protocol for PublicOnly {
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
         fed.once("training", &mut (), |fed, (), round| {
             let public = fed.public()?;
-            fed.fit_examples("model", &round.stream, public.examples()?, &self.training.pass(Loss::CrossEntropy))?;
+            fed.fit_examples(
+                "model",
+                &round.stream,
+                public.examples()?,
+                &self.training.pass(Loss::CrossEntropy),
+            )?;
             fed.evaluate(round, "model")
         })?;
         fed.keep_model("model")

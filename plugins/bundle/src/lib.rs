@@ -10,5 +10,7 @@ use fl_plugin_fedkd as _;
 use fl_plugin_means as _;
 #[cfg(feature = "param-rounds")]
 use fl_plugin_param_rounds as _;
+#[cfg(feature = "trainer-dfdx")]
+use fl_plugin_trainer_dfdx as _;
 #[cfg(feature = "trainer-linear")]
 use fl_plugin_trainer_linear as _;

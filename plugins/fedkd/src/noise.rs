@@ -1,6 +1,6 @@
 //! Eq. 2: Laplace noise on the ensemble's scores.
-use fl_core::privacy::Unit;
 use fl_core::prelude::*;
+use fl_core::privacy::Unit;
 use fl_core::settings::above;
 
 settings! {
@@ -19,7 +19,8 @@ impl PrivacyMechanism for LaplaceLogits {
 
     fn bound(&self, z: &mut Logits) -> Result<()> {
         if let Some(clip) = self.clip {
-            z.values.mapv_inplace(|v| v.clamp(-clip as f32, clip as f32));
+            z.values
+                .mapv_inplace(|v| v.clamp(-clip as f32, clip as f32));
         }
         Ok(())
     }
@@ -34,8 +35,21 @@ impl PrivacyMechanism for LaplaceLogits {
 
     fn perturb(&mut self, z: &mut Logits, _: usize, stream: &Stream) -> Result<()> {
         let mut draws = stream.draws();
-        z.values.mapv_inplace(|v| (f64::from(v) + draws.laplace(1.0 / self.gamma)) as f32);
+        z.values
+            .mapv_inplace(|v| (f64::from(v) + draws.laplace(1.0 / self.gamma)) as f32);
         Ok(())
     }
 }
 plugin!(privacy "laplace-logits" => LaplaceLogits);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_and_price_agree() {
+        for (gamma, clip) in [(1.0, Some(2.0)), (0.04, Some(30.0)), (1.0, None)] {
+            fl_conformance::mechanism(|| LaplaceLogits { gamma, clip });
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! The conversation: train to the end, predict the public samples once, distil at the server.
+use fl_core::Length;
 use fl_core::augment::{Augment, Augmenter};
 use fl_core::message::{Facts, Named, Parcel, View};
 use fl_core::prelude::*;
-use fl_core::Length;
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 
@@ -76,10 +76,16 @@ impl Message for Look {
         Some(4 + 32) // one number, and the key of a stream if the samples are to be augmented
     }
     fn tensors(&self) -> Named<'_> {
-        vec![("z_max".into(), View::F32(self.z_max.view().into_dyn())), ("stream".into(), View::U32(self.stream.view().into_dyn()))]
+        vec![
+            ("z_max".into(), View::F32(self.z_max.view().into_dyn())),
+            ("stream".into(), View::U32(self.stream.view().into_dyn())),
+        ]
     }
     fn from_tensors(mut parcel: Parcel) -> Result<Self> {
-        Ok(Self { z_max: parcel.f32("z_max")?.into_dimensionality()?, stream: parcel.u32("stream")?.into_dimensionality()? })
+        Ok(Self {
+            z_max: parcel.f32("z_max")?.into_dimensionality()?,
+            stream: parcel.u32("stream")?.into_dimensionality()?,
+        })
     }
 }
 
@@ -87,8 +93,15 @@ impl Look {
     /// The samples as they are, or, if there are several passes, augmented in this round's way.
     fn new(passes: usize, round: &Round) -> Self {
         let key = round.stream.child("augment", 0).key();
-        let words = key.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w));
-        Self { z_max: Array1::zeros(0), stream: words.filter(|_| passes > 1).collect() }
+        let words = key
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|w| u32::from_le_bytes(*w));
+        Self {
+            z_max: Array1::zeros(0),
+            stream: words.filter(|_| passes > 1).collect(),
+        }
     }
 
     fn samples(&self, public: &Samples) -> Result<Samples> {
@@ -96,12 +109,25 @@ impl Look {
             return Ok(public.clone());
         }
         let bytes: Vec<u8> = self.stream.iter().flat_map(|w| w.to_le_bytes()).collect();
-        let stream = Stream::from_key(bytes.try_into().ok().context("a stream's key has eight words")?);
-        let (shape, mut values, black) = (public.shape(), public.values(), Augmenter::black(public.inputs()));
+        let stream = Stream::from_key(
+            bytes
+                .try_into()
+                .ok()
+                .context("a stream's key has eight words")?,
+        );
+        let (shape, mut values, black) = (
+            public.shape(),
+            public.values(),
+            Augmenter::black(public.inputs()),
+        );
         let augmenter = Augmenter::new(vec![Augment::Crop(4), Augment::Flip], &shape)?;
         let mut draws = stream.draws();
         for mut row in values.rows_mut() {
-            augmenter.apply(row.as_slice_mut().context("rows are contiguous")?, &black, &mut draws);
+            augmenter.apply(
+                row.as_slice_mut().context("rows are contiguous")?,
+                &black,
+                &mut draws,
+            );
         }
         Samples::fresh(values, shape)
     }
@@ -119,15 +145,42 @@ impl OneShotDistill {
     }
 
     /// The student's training: on the samples as they are, or epoch by epoch on the next of the augmented views.
-    fn distil(&self, fed: &mut Federation<'_>, round: &Round, targets: &[(Look, Logits)]) -> Result<()> {
+    fn distil(
+        &self,
+        fed: &mut Federation<'_>,
+        round: &Round,
+        targets: &[(Look, Logits)],
+    ) -> Result<()> {
         let (public, pass) = (fed.public()?, self.student.pass(self.loss.loss()));
         if let [(look, target)] = targets {
-            return fed.fit("student", &round.stream, &look.samples(public.samples())?, Target::Scores(target.values.view()), &pass);
+            return fed.fit(
+                "student",
+                &round.stream,
+                &look.samples(public.samples())?,
+                Target::Scores(target.values.view()),
+                &pass,
+            );
         }
-        for epoch in 0..self.student.epochs.context("several passes need `student.epochs`")? {
+        for epoch in 0..self
+            .student
+            .epochs
+            .context("several passes need `student.epochs`")?
+        {
             let (look, target) = &targets[epoch % targets.len()];
-            let (x, stream) = (look.samples(public.samples())?, round.stream.child("epoch", epoch as u64));
-            fed.fit("student", &stream, &x, Target::Scores(target.values.view()), &Pass { length: Length::Epochs(1), ..pass.clone() })?;
+            let (x, stream) = (
+                look.samples(public.samples())?,
+                round.stream.child("epoch", epoch as u64),
+            );
+            fed.fit(
+                "student",
+                &stream,
+                &x,
+                Target::Scores(target.values.view()),
+                &Pass {
+                    length: Length::Epochs(1),
+                    ..pass.clone()
+                },
+            )?;
         }
         Ok(())
     }
@@ -139,28 +192,50 @@ impl Protocol for OneShotDistill {
             Slot::trainer("teacher", "A client's own model; each may have another."),
             Slot::trainer("student", "The server's model."),
             Slot::aggregator::<Logits, Logits>("ensemble", "Combines the clients' scores."),
-            Slot::privacy::<Logits>("quantiser", "Bounds a client's scores before they leave it.").optional(),
-            Slot::privacy::<Logits>("privacy", "Noise on the ensemble's scores, drawn once at the server.").optional(),
+            Slot::privacy::<Logits>(
+                "quantiser",
+                "Bounds a client's scores before they leave it.",
+            )
+            .optional(),
+            Slot::privacy::<Logits>(
+                "privacy",
+                "Noise on the ensemble's scores, drawn once at the server.",
+            )
+            .optional(),
             Slot::accountant(),
         ]
     }
 
     fn questions(&self) -> Vec<Asked> {
         let peak = PEAK.asked().times(self.passes).releases("quantiser");
-        vec![TRAIN.asked(), peak, LOGITS.asked().times(self.passes).all_public().releases("quantiser").releases("privacy")]
+        vec![
+            TRAIN.asked(),
+            peak,
+            LOGITS
+                .asked()
+                .times(self.passes)
+                .all_public()
+                .releases("quantiser")
+                .releases("privacy"),
+        ]
     }
 
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
         let (all, mut targets) = (fed.everyone(), Vec::<(Look, Logits)>::new());
         fed.once("teachers", &mut targets, |fed, _, round| {
             fed.ask(round, &TRAIN, &all, |_| &Nothing)?;
-            if self.evaluate_clients { fed.evaluate_clients(round, "teacher") } else { Ok(()) }
+            if self.evaluate_clients {
+                fed.evaluate_clients(round, "teacher")
+            } else {
+                Ok(())
+            }
         })?;
         fed.rounds(self.passes, &mut targets, |fed, targets, round| {
             let mut look = Look::new(self.passes, round);
             if fed.has("quantiser") {
                 let peaks = fed.ask(round, &PEAK, &all, |_| &look)?;
-                look.z_max = Array1::from_elem(1, peaks.iter().map(|m| m.body.value()).fold(0.0, f32::max));
+                look.z_max =
+                    Array1::from_elem(1, peaks.iter().map(|m| m.body.value()).fold(0.0, f32::max));
             }
             let mut ensemble: Logits = fed.gather("ensemble", round, &LOGITS, &all, |_| &look)?;
             fed.release("privacy", round, &mut ensemble, all.len())?;

@@ -2,7 +2,6 @@
 use fl_core::message::Grid;
 use fl_core::prelude::*;
 
-
 choices! {
     /// Which reading of the quantiser.
     pub enum Rule {
@@ -44,7 +43,9 @@ impl Quantise {
     fn enough_levels(&self) -> Result<(), String> {
         match (&self.rule, self.levels, &self.z_max) {
             (Rule::Eq3, 1, _) => Err("`rule: eq3` needs at least 2 levels".into()),
-            (_, _, Scope::Fixed(clip)) if *clip <= 0.0 => Err(format!("z-max.fixed: must be above 0.0, got {clip:?}")),
+            (_, _, Scope::Fixed(clip)) if *clip <= 0.0 => {
+                Err(format!("z-max.fixed: must be above 0.0, got {clip:?}"))
+            }
             _ => Ok(()),
         }
     }
@@ -80,7 +81,11 @@ impl Rule {
         let peak = f64::from(z_max);
         let (low, high) = (self.level(-peak, peak, s), self.level(peak, peak, s));
         let step = self.value(low + 1, peak, s) - self.value(low, peak, s);
-        Grid { levels: (high - low + 1) as u32, lowest: self.value(low, peak, s) as f32, step: step as f32 }
+        Grid {
+            levels: (high - low + 1) as u32,
+            lowest: self.value(low, peak, s) as f32,
+            step: step as f32,
+        }
     }
 }
 
@@ -92,7 +97,10 @@ pub struct Quantiser {
 
 impl From<Quantise> for Quantiser {
     fn from(settings: Quantise) -> Self {
-        Self { settings, agreed: None }
+        Self {
+            settings,
+            agreed: None,
+        }
     }
 }
 
@@ -110,7 +118,8 @@ impl PrivacyMechanism for Quantiser {
     fn bound(&self, z: &mut Logits) -> Result<()> {
         let z_max = match self.settings.z_max {
             Scope::Fixed(clip) => {
-                z.values.mapv_inplace(|v| v.clamp(-clip as f32, clip as f32));
+                z.values
+                    .mapv_inplace(|v| v.clamp(-clip as f32, clip as f32));
                 clip as f32
             }
             Scope::Global => self.agreed.unwrap_or_else(|| z.peak()),
@@ -119,13 +128,17 @@ impl PrivacyMechanism for Quantiser {
         let Quantise { rule, levels, .. } = &self.settings;
         let grid = rule.grid(z_max, *levels);
         let low = rule.level(-f64::from(z_max), f64::from(z_max), *levels);
-        z.values.mapv_inplace(|v| grid.value((rule.level(f64::from(v), f64::from(z_max), *levels) - low).max(0) as u32));
+        z.values.mapv_inplace(|v| {
+            grid.value((rule.level(f64::from(v), f64::from(z_max), *levels) - low).max(0) as u32)
+        });
         z.pack(grid);
         Ok(())
     }
 
     fn price(&self, _: &Logits, _: usize) -> Result<PrivacyEvent> {
-        Ok(PrivacyEvent::Unaccounted { why: "quantisation alone hides nothing that can be priced".into() })
+        Ok(PrivacyEvent::Unaccounted {
+            why: "quantisation alone hides nothing that can be priced".into(),
+        })
     }
 
     fn perturb(&mut self, _: &mut Logits, _: usize, _: &Stream) -> Result<()> {
@@ -141,21 +154,36 @@ mod tests {
 
     fn quantised(rule: Rule, levels: u32, z: Logits) -> Logits {
         let mut out = z;
-        Quantiser::from(Quantise { levels, rule, z_max: Scope::PerClient }).bound(&mut out).unwrap();
+        Quantiser::from(Quantise {
+            levels,
+            rule,
+            z_max: Scope::PerClient,
+        })
+        .bound(&mut out)
+        .unwrap();
         out
     }
 
     #[test]
     fn packing_changes_no_value_and_quantising_twice_changes_nothing() {
-        let z = Logits::new(vec![0, 1], array![[-4.0, -3.97, -0.02, 0.0], [0.013, 0.75, 3.33, 4.0]]);
+        let z = Logits::new(
+            vec![0, 1],
+            array![[-4.0, -3.97, -0.02, 0.0], [0.013, 0.75, 3.33, 4.0]],
+        );
         for rule in [Rule::Eq4, Rule::Eq3, Rule::Official] {
             for levels in [2, 5, 8, 200] {
                 let q = quantised(rule.clone(), levels, z.clone());
                 for (q, z) in q.values.iter().zip(&z.values) {
                     let exact = rule.value(rule.level(f64::from(*z), 4.0, levels), 4.0, levels);
-                    assert!((f64::from(*q) - exact).abs() < 1e-6, "{rule:?} {levels}: {z} became {q}, not {exact}");
+                    assert!(
+                        (f64::from(*q) - exact).abs() < 1e-6,
+                        "{rule:?} {levels}: {z} became {q}, not {exact}"
+                    );
                 }
-                assert_eq!(fl_core::message::decode::<Logits>(&fl_core::message::encode(&q)).unwrap(), q);
+                assert_eq!(
+                    fl_core::message::decode::<Logits>(&fl_core::message::encode(&q)).unwrap(),
+                    q
+                );
             }
         }
         let zero = Logits::new(vec![0], array![[0.0, 0.0]]);
@@ -163,9 +191,37 @@ mod tests {
     }
 
     #[test]
+    fn it_is_a_mechanism() {
+        for z_max in [Scope::Global, Scope::PerClient, Scope::Fixed(3.0)] {
+            for rule in [Rule::Eq4, Rule::Eq3, Rule::Official] {
+                fl_conformance::mechanism(|| {
+                    Quantiser::from(Quantise {
+                        levels: 200,
+                        rule: rule.clone(),
+                        z_max: z_max.clone(),
+                    })
+                });
+            }
+        }
+    }
+
+    #[test]
     fn two_hundred_levels_take_one_byte_a_score() {
-        let z = Logits::new((0..10).collect(), array![[1.0f32, -2.0, 0.5, 0.25]].broadcast((10, 4)).unwrap().to_owned());
-        let bytes = fl_core::message::bytes(&quantised(Rule::Eq4, 200, z), Some(&(0..10).collect::<Vec<_>>()));
-        assert_eq!(bytes.values, 40 + 4, "a byte for each of 40 scores, a float for the step");
+        let z = Logits::new(
+            (0..10).collect(),
+            array![[1.0f32, -2.0, 0.5, 0.25]]
+                .broadcast((10, 4))
+                .unwrap()
+                .to_owned(),
+        );
+        let bytes = fl_core::message::bytes(
+            &quantised(Rule::Eq4, 200, z),
+            Some(&(0..10).collect::<Vec<_>>()),
+        );
+        assert_eq!(
+            bytes.values,
+            40 + 4,
+            "a byte for each of 40 scores, a float for the step"
+        );
     }
 }

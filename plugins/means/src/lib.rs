@@ -32,10 +32,18 @@ impl Aggregator for Mean {
         Some(Box::<MeanOfParams>::default())
     }
     fn needs(&self) -> Needs {
-        Needs { samples: self.weigh == Weigh::Samples, ..Needs::default() }
+        Needs {
+            samples: self.weigh == Weigh::Samples,
+            ..Needs::default()
+        }
     }
     fn claims(&self) -> Claims {
-        Claims { order_free: true, weight_scale_free: true, within_hull: true, ..Claims::default() }
+        Claims {
+            order_free: true,
+            weight_scale_free: true,
+            within_hull: true,
+            ..Claims::default()
+        }
     }
 }
 plugin!(aggregator "mean" => Mean);
@@ -60,7 +68,12 @@ impl Aggregator for Median {
         }))
     }
     fn claims(&self) -> Claims {
-        Claims { order_free: true, weight_free: true, weight_scale_free: true, within_hull: true }
+        Claims {
+            order_free: true,
+            weight_free: true,
+            weight_scale_free: true,
+            within_hull: true,
+        }
     }
 }
 plugin!(aggregator "median" => Median);
@@ -86,7 +99,43 @@ impl Aggregator for TrimmedMean {
         }))
     }
     fn claims(&self) -> Claims {
-        Claims { order_free: true, weight_free: true, weight_scale_free: true, within_hull: true }
+        Claims {
+            order_free: true,
+            weight_free: true,
+            weight_scale_free: true,
+            within_hull: true,
+        }
     }
 }
 plugin!(aggregator "trimmed-mean" => TrimmedMean);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_keep_their_claims() {
+        fl_conformance::aggregator(|| Mean {
+            weigh: Weigh::Samples,
+        });
+        fl_conformance::aggregator(|| Mean {
+            weigh: Weigh::Uniform,
+        });
+        fl_conformance::aggregator(|| Median {});
+        for trim in [0.0, 0.1, 0.25, 0.49] {
+            fl_conformance::aggregator(|| TrimmedMean { trim });
+        }
+    }
+
+    #[test]
+    fn exact_one_wild_client() {
+        let inbox = fl_conformance::params(&[&[1.0, 2.0], &[2.0, 2.0], &[3.0, 2.0], &[1e9, -1e9]]);
+        let shown = |aggregator: &mut dyn Aggregator<In = Params, Out = Params>| {
+            let inbox = fl_conformance::weigh(&inbox, &[10.0, 30.0, 60.0, 1.0]);
+            fl_conformance::show(&aggregator.aggregate(&Round::first(), &inbox).unwrap())
+        };
+        insta::assert_snapshot!(shown(&mut Mean { weigh: Weigh::Samples }), @"");
+        insta::assert_snapshot!(shown(&mut Median {}), @"");
+        insta::assert_snapshot!(shown(&mut TrimmedMean { trim: 0.25 }), @"");
+    }
+}

@@ -21,9 +21,13 @@ const TRAIN: Ask<Params, Params> = Ask::new("parameters after local training");
 impl Protocol for ParamRounds {
     fn slots(&self) -> Vec<Slot> {
         vec![
-            Slot::trainer("model", "The model that everybody trains; it needs parameters."),
+            Slot::trainer(
+                "model",
+                "The model that everybody trains; it needs parameters.",
+            ),
             Slot::aggregator::<Params, Params>("aggregator", "Combines the clients' parameters."),
-            Slot::selector::<Roster>("cohort", "Picks the clients of a round; everyone if empty.").optional(),
+            Slot::selector::<Roster>("cohort", "Picks the clients of a round; everyone if empty.")
+                .optional(),
         ]
     }
 
@@ -47,7 +51,14 @@ impl Protocol for ParamRounds {
             .on(&TRAIN, me, |me, global| {
                 me.parametric("model")?.set_params(global)?;
                 let pull = (self.mu > 0.0).then_some((self.mu as f32, global));
-                me.fit_own("model", &Pass { fresh: self.fresh, pull, ..self.local.pass(Loss::CrossEntropy) })?;
+                me.fit_own(
+                    "model",
+                    &Pass {
+                        fresh: self.fresh,
+                        pull,
+                        ..self.local.pass(Loss::CrossEntropy)
+                    },
+                )?;
                 Ok(me.parametric("model")?.params())
             })
             .end()
@@ -72,3 +83,24 @@ impl Selector for Uniform {
     }
 }
 plugin!(selector "uniform" => Uniform);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uniform_is_a_selector() {
+        for share in [0.01, 0.5] {
+            fl_conformance::random_selector(|| Uniform { share });
+        }
+        fl_conformance::selector(|| Uniform { share: 1.0 });
+    }
+
+    #[test]
+    fn exact_at_least_one_client_is_chosen() {
+        let pool: Vec<(u32, usize)> = (0..10).map(|id| (id, 1)).collect();
+        let chosen = |share| Uniform { share }.select(&pool, &Stream::root(7)).unwrap();
+        insta::assert_snapshot!(format!("{:?} {:?}", chosen(0.001), chosen(0.4)), @"");
+        assert_eq!(chosen(1.0), (0..10).collect::<Vec<_>>());
+    }
+}

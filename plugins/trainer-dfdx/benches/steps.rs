@@ -11,29 +11,52 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn trainer(net: &str, input: &[usize], seed: u64) -> Dfdx {
-    let make = Make { task: Task { input: input.to_vec(), kind: TaskKind::Classes(10) }, stream: Stream::root(seed) };
-    let settings = read_yaml(&format!("{{net: {net}, optimiser: {{adam: {{}}}}}}")).expect("settings");
+    let make = Make {
+        task: Task {
+            input: input.to_vec(),
+            kind: TaskKind::Classes(10),
+        },
+        stream: Stream::root(seed),
+    };
+    let settings =
+        read_yaml(&format!("{{net: {net}, optimiser: {{adam: {{}}}}}}")).expect("settings");
     Dfdx::new(settings, &make).expect("a trainer")
 }
 
 fn data(n: usize, input: &[usize]) -> (Samples, Vec<u32>) {
     let mut draws = Stream::root(0).draws();
     let values = Array2::from_shape_fn((n, input.iter().product()), |_| draws.normal() as f32);
-    (Samples::fresh(values, input.to_vec()).expect("samples"), (0..n as u32).map(|i| i * 7919 % 10).collect())
+    (
+        Samples::fresh(values, input.to_vec()).expect("samples"),
+        (0..n as u32).map(|i| i * 7919 % 10).collect(),
+    )
 }
 
 fn fit(model: &mut Dfdx, x: &Samples, classes: &[u32], batch: usize, steps: usize) {
     let pass = Pass::new(Length::Steps(steps), batch, Loss::CrossEntropy);
-    black_box(model.fit(x, Target::Classes(classes), &pass, &Stream::root(1)).expect("a step"));
+    black_box(
+        model
+            .fit(x, Target::Classes(classes), &pass, &Stream::root(1))
+            .expect("a step"),
+    );
 }
 
 fn steps(c: &mut Criterion) {
     let mut group = c.benchmark_group("step");
-    group.sample_size(20).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(4));
-    for (net, input) in [("lenet", [1, 28, 28]), ("mlp", [1, 28, 28]), ("resnet-8", [3, 32, 32])] {
+    group
+        .sample_size(20)
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(4));
+    for (net, input) in [
+        ("lenet", [1, 28, 28]),
+        ("mlp", [1, 28, 28]),
+        ("resnet-8", [3, 32, 32]),
+    ] {
         for batch in [32, 512] {
             let (mut model, (x, classes)) = (trainer(net, &input, 7), data(batch, &input));
-            group.bench_function(BenchmarkId::new(net, batch), |b| b.iter(|| fit(&mut model, &x, &classes, batch, 1)));
+            group.bench_function(BenchmarkId::new(net, batch), |b| {
+                b.iter(|| fit(&mut model, &x, &classes, batch, 1))
+            });
         }
     }
     group.finish();
@@ -43,7 +66,9 @@ fn steps(c: &mut Criterion) {
 fn clients(c: &mut Criterion) {
     let (x, classes) = data(64, &[1, 28, 28]);
     let mut group = c.benchmark_group("clients");
-    group.sample_size(10).warm_up_time(Duration::from_millis(100));
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(100));
     group.bench_function("lenet-10x200", |b| {
         b.iter(|| {
             let next = AtomicUsize::new(0);
@@ -51,7 +76,13 @@ fn clients(c: &mut Criterion) {
                 for _ in 0..2 {
                     s.spawn(|| {
                         while let client @ 0..10 = next.fetch_add(1, Ordering::Relaxed) {
-                            fit(&mut trainer("lenet", &[1, 28, 28], client as u64), &x, &classes, 64, 200);
+                            fit(
+                                &mut trainer("lenet", &[1, 28, 28], client as u64),
+                                &x,
+                                &classes,
+                                64,
+                                200,
+                            );
                         }
                     });
                 }

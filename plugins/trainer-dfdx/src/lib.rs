@@ -5,10 +5,12 @@
 //! operation is checked against a plain loop and against finite differences.
 
 mod augment;
+mod buffer;
 pub mod loss;
 mod net;
 mod ops;
 mod optim;
+mod settings;
 mod simd;
 mod store;
 mod tape;
@@ -18,6 +20,7 @@ pub use augment::Augment;
 pub use net::presets::NAMES as NETWORKS;
 pub use net::{Conv, Layer, Layers, NetSpec, Residual, Window};
 pub use optim::{Adam, Cosine, Rule, Schedule, Sgd, Steps};
-pub use trainer::{Dfdx, DfdxSettings};
+pub use settings::DfdxSettings;
+pub use trainer::Dfdx;
 
 fl_core::plugin!(trainer "dfdx" => DfdxSettings as Dfdx);

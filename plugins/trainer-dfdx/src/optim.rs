@@ -84,7 +84,9 @@ impl Schedule {
             Self::Constant => lr,
             Self::Step(s) => lr * s.factor.powf((done / s.every as u64) as f64),
             Self::Cosine(c) => {
-                let (at, of) = c.steps.map_or((at as f64, of as f64), |steps| (done as f64, steps as f64));
+                let (at, of) = c
+                    .steps
+                    .map_or((at as f64, of as f64), |steps| (done as f64, steps as f64));
                 c.to + (lr - c.to) * (1.0 + (PI * (at / of).min(1.0)).cos()) / 2.0
             }
         }
@@ -116,12 +118,20 @@ pub struct State {
 impl Optimiser {
     /// Has seen nothing yet.
     pub fn new(rule: Rule, schedule: Schedule) -> Self {
-        Self { rule, schedule, state: State::default() }
+        Self {
+            rule,
+            schedule,
+            state: State::default(),
+        }
     }
 
     /// Moves `weights` after batch `at` of `of` of this pass.
     pub fn step(&mut self, weights: &mut [f32], gradient: &[f32], at: usize, of: usize) {
-        let State { done, first, second } = &mut self.state;
+        let State {
+            done,
+            first,
+            second,
+        } = &mut self.state;
         let (lr, decay) = match &self.rule {
             Rule::Sgd(s) => (s.lr, s.weight_decay as f32),
             Rule::Adam(a) => (a.lr, a.weight_decay as f32),
@@ -132,18 +142,24 @@ impl Optimiser {
         match &self.rule {
             Rule::Sgd(s) if s.momentum == 0.0 => {
                 let lr = lr as f32;
-                vectorised(|| both.for_each(|(w, g)| *w -= lr * (g + decay * *w)));
+                vectorised(
+                    #[inline(always)]
+                    || both.for_each(|(w, g)| *w -= lr * (g + decay * *w)),
+                );
             }
             Rule::Sgd(s) => {
                 first.resize(gradient.len(), 0.0);
                 let (lr, momentum, nesterov) = (lr as f32, s.momentum as f32, s.nesterov);
-                vectorised(|| {
-                    for ((w, g), m) in both.zip(first) {
-                        let g = g + decay * *w;
-                        *m = momentum * *m + g;
-                        *w -= lr * if nesterov { g + momentum * *m } else { *m };
-                    }
-                });
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for ((w, g), m) in both.zip(first) {
+                            let g = g + decay * *w;
+                            *m = momentum * *m + g;
+                            *w -= lr * if nesterov { g + momentum * *m } else { *m };
+                        }
+                    },
+                );
             }
             Rule::Adam(a) => {
                 first.resize(gradient.len(), 0.0);
@@ -153,14 +169,17 @@ impl Optimiser {
                 let (rate, root) = ((lr / fix1) as f32, fix2.sqrt().recip() as f32);
                 let (b1, b2, eps) = (a.beta1 as f32, a.beta2 as f32, a.eps as f32);
                 let (c1, c2) = ((1.0 - a.beta1) as f32, (1.0 - a.beta2) as f32);
-                vectorised(|| {
-                    for (((w, g), m), v) in both.zip(first).zip(second) {
-                        let g = g + decay * *w;
-                        *m = b1 * *m + c1 * g;
-                        *v = b2 * *v + c2 * g * g;
-                        *w -= rate * *m / (v.sqrt() * root + eps);
-                    }
-                });
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for (((w, g), m), v) in both.zip(first).zip(second) {
+                            let g = g + decay * *w;
+                            *m = b1 * *m + c1 * g;
+                            *v = b2 * *v + c2 * g * g;
+                            *w -= rate * *m / (v.sqrt() * root + eps);
+                        }
+                    },
+                );
             }
         }
     }
@@ -169,7 +188,15 @@ impl Optimiser {
 /// Scales a gradient down to Euclidean norm `most`, if it is longer.
 pub fn clip(gradient: &mut [f32], most: f32) {
     // blocks, as a sum of millions of squares in f32 loses digits
-    let square: f64 = gradient.chunks(4096).map(|block| f64::from(vectorised(|| sum2(block, block, |a, b| a * b)))).sum();
+    let square: f64 = gradient
+        .chunks(4096)
+        .map(|block| {
+            f64::from(vectorised(
+                #[inline(always)]
+                || sum2(block, block, |a, b| a * b),
+            ))
+        })
+        .sum();
     let length = square.sqrt();
     if length > f64::from(most) {
         let factor = (f64::from(most) / length) as f32;
@@ -180,12 +207,18 @@ pub fn clip(gradient: &mut [f32], most: f32) {
 /// `gradient += factor * (weights - anchor)`: FedProx's pull (Li et al. 2020).
 pub fn pull(gradient: &mut [f32], weights: &[f32], anchor: &[f32], factor: f32) {
     let all = gradient.iter_mut().zip(weights).zip(anchor);
-    vectorised(|| all.for_each(|((g, w), a)| *g += factor * (w - a)));
+    vectorised(
+        #[inline(always)]
+        || all.for_each(|((g, w), a)| *g += factor * (w - a)),
+    );
 }
 
 /// `gradient += drift`: SCAFFOLD's correction (Karimireddy et al. 2020).
 pub fn drift(gradient: &mut [f32], drift: &[f32]) {
-    vectorised(|| gradient.iter_mut().zip(drift).for_each(|(g, d)| *g += d));
+    vectorised(
+        #[inline(always)]
+        || gradient.iter_mut().zip(drift).for_each(|(g, d)| *g += d),
+    );
 }
 
 #[cfg(test)]
@@ -193,7 +226,10 @@ mod tests {
     use super::*;
 
     fn run(rule: Rule, steps: usize) -> Vec<f32> {
-        let (mut o, mut w) = (Optimiser::new(rule, Schedule::Constant), vec![1.0, -2.0, 0.5]);
+        let (mut o, mut w) = (
+            Optimiser::new(rule, Schedule::Constant),
+            vec![1.0, -2.0, 0.5],
+        );
         for _ in 0..steps {
             let g: Vec<f32> = w.iter().map(|w| 2.0 * w + 0.3).collect();
             o.step(&mut w, &g, 0, 1);
@@ -204,8 +240,23 @@ mod tests {
     /// The numbers are those of `torch.optim` 2.x on the same problem.
     #[test]
     fn close_three_steps_are_pytorchs() {
-        let sgd = |momentum, nesterov, weight_decay| Rule::Sgd(Sgd { lr: 0.1, momentum, nesterov, weight_decay });
-        let adam = |weight_decay| Rule::Adam(Adam { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay });
+        let sgd = |momentum, nesterov, weight_decay| {
+            Rule::Sgd(Sgd {
+                lr: 0.1,
+                momentum,
+                nesterov,
+                weight_decay,
+            })
+        };
+        let adam = |weight_decay| {
+            Rule::Adam(Adam {
+                lr: 0.1,
+                beta1: 0.9,
+                beta2: 0.999,
+                eps: 1e-8,
+                weight_decay,
+            })
+        };
         let cases = [
             ("sgd", sgd(0.0, false, 0.01), TORCH[0]),
             ("momentum", sgd(0.9, false, 0.01), TORCH[1]),
@@ -230,13 +281,36 @@ mod tests {
 
     #[test]
     fn a_cosine_ends_where_it_should() {
-        let cosine = Schedule::Cosine(Cosine { to: 0.001, steps: None });
+        let cosine = Schedule::Cosine(Cosine {
+            to: 0.001,
+            steps: None,
+        });
         assert_eq!(cosine.rate(0.0025, 77, 0, 10), 0.0025);
         assert!((cosine.rate(0.0025, 77, 5, 10) - 0.00175).abs() < 1e-12);
-        let fixed = Schedule::Cosine(Cosine { to: 0.0, steps: Some(100) });
-        assert_eq!((fixed.rate(1.0, 0, 3, 10), fixed.rate(1.0, 100, 3, 10), fixed.rate(1.0, 500, 3, 10)), (1.0, 0.0, 0.0));
-        let steps = Schedule::Step(Steps { every: 10, factor: 0.5 });
-        assert_eq!((steps.rate(1.0, 9, 0, 1), steps.rate(1.0, 10, 0, 1), steps.rate(1.0, 29, 0, 1)), (1.0, 0.5, 0.25));
+        let fixed = Schedule::Cosine(Cosine {
+            to: 0.0,
+            steps: Some(100),
+        });
+        assert_eq!(
+            (
+                fixed.rate(1.0, 0, 3, 10),
+                fixed.rate(1.0, 100, 3, 10),
+                fixed.rate(1.0, 500, 3, 10)
+            ),
+            (1.0, 0.0, 0.0)
+        );
+        let steps = Schedule::Step(Steps {
+            every: 10,
+            factor: 0.5,
+        });
+        assert_eq!(
+            (
+                steps.rate(1.0, 9, 0, 1),
+                steps.rate(1.0, 10, 0, 1),
+                steps.rate(1.0, 29, 0, 1)
+            ),
+            (1.0, 0.5, 0.25)
+        );
     }
 
     #[test]

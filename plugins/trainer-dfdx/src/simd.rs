@@ -15,7 +15,8 @@ pub const fn round_up(n: usize) -> usize {
     n.next_multiple_of(WIDEST)
 }
 
-/// Runs `f` compiled for the best instruction set of this machine. `f` must be small enough to be inlined.
+/// Runs `f` compiled for the best instruction set of this machine. A closure must be marked `#[inline(always)]`: one that
+/// is called is compiled for the oldest machine.
 #[inline(always)]
 pub fn vectorised<R>(f: impl FnOnce() -> R) -> R {
     struct Run<F>(F);
@@ -76,7 +77,11 @@ fn blocks(n: usize, largest: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut first = 0;
     std::iter::from_fn(move || {
         let left = n - first;
-        let count = if left >= largest { largest } else { left.min(2) };
+        let count = if left >= largest {
+            largest
+        } else {
+            left.min(2)
+        };
         first += count;
         (count > 0).then_some((first - count, count))
     })
@@ -85,9 +90,26 @@ fn blocks(n: usize, largest: usize) -> impl Iterator<Item = (usize, usize)> {
 /// `out[row * ld + i] = sum over taps of weights[row, tap] * source[offsets[tap] + i]` for `i` in `0..n`.
 ///
 /// `n` is rounded up to whole vectors: `ld`, and the room behind every offset, must be at least `round_up(n)`.
-pub fn shifted_sums(weights: &Packed, source: &[f32], offsets: &[usize], n: usize, out: &mut [f32], ld: usize) {
-    assert!(offsets.len() == weights.taps && ld >= round_up(n) && out.len() >= weights.rows * ld, "misshapen buffers");
-    Arch::new().dispatch(Sums { weights, source, offsets, n, out, ld });
+pub fn shifted_sums(
+    weights: &Packed,
+    source: &[f32],
+    offsets: &[usize],
+    n: usize,
+    out: &mut [f32],
+    ld: usize,
+) {
+    assert!(
+        offsets.len() == weights.taps && ld >= round_up(n) && out.len() >= weights.rows * ld,
+        "misshapen buffers"
+    );
+    Arch::new().dispatch(Sums {
+        weights,
+        source,
+        offsets,
+        n,
+        out,
+        ld,
+    });
 }
 
 struct Sums<'a> {
@@ -103,7 +125,14 @@ impl WithSimd for Sums<'_> {
     type Output = ();
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { weights, source, offsets, n, out, ld } = self;
+        let Self {
+            weights,
+            source,
+            offsets,
+            n,
+            out,
+            ld,
+        } = self;
         let mut left = n.div_ceil(S::F32_LANES);
         let mut at = 0;
         while left > 0 {
@@ -159,9 +188,23 @@ fn sums_block<S: Simd, const R: usize, const V: usize>(
 ///
 /// Sample `s` of `a` starts at `s * a_sample`, of `b` at `s * b_sample`. `n` is rounded up to whole vectors: `a` must be
 /// 0 there, and both must have the room.
-pub fn shifted_dots(a: &Rows<'_>, b: &Rows<'_>, samples: usize, offsets: &[usize], n: usize, out: &mut [f32]) {
+pub fn shifted_dots(
+    a: &Rows<'_>,
+    b: &Rows<'_>,
+    samples: usize,
+    offsets: &[usize],
+    n: usize,
+    out: &mut [f32],
+) {
     assert!(out.len().is_multiple_of(offsets.len()), "misshapen buffers");
-    Arch::new().dispatch(Dots { a, b, samples, offsets, n, out });
+    Arch::new().dispatch(Dots {
+        a,
+        b,
+        samples,
+        offsets,
+        n,
+        out,
+    });
 }
 
 /// Rows of several samples in one buffer.
@@ -187,12 +230,27 @@ impl WithSimd for Dots<'_> {
     type Output = ();
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { a, b, samples, offsets, n, out } = self;
+        let Self {
+            a,
+            b,
+            samples,
+            offsets,
+            n,
+            out,
+        } = self;
         let taps = offsets.len();
-        let size = Size { samples, n: n.div_ceil(S::F32_LANES), taps };
+        let size = Size {
+            samples,
+            n: n.div_ceil(S::F32_LANES),
+            taps,
+        };
         for (row, rows) in blocks(out.len() / taps, 4) {
             for (tap, count) in blocks(taps, 3) {
-                let (a_at, offsets, out) = (row * a.ld, &offsets[tap..tap + count], &mut out[row * taps + tap..]);
+                let (a_at, offsets, out) = (
+                    row * a.ld,
+                    &offsets[tap..tap + count],
+                    &mut out[row * taps + tap..],
+                );
                 match (rows, count) {
                     (4, 3) => dots_block::<S, 4, 3>(simd, a, a_at, b, offsets, &size, out),
                     (4, 2) => dots_block::<S, 4, 2>(simd, a, a_at, b, offsets, &size, out),
@@ -229,8 +287,10 @@ fn dots_block<S: Simd, const R: usize, const T: usize>(
     let mut acc = [[simd.splat_f32s(0.0); T]; R];
     for s in 0..size.samples {
         let (a_at, b_at) = (s * a.sample + a_at, s * b.sample);
-        let rows: [&[S::f32s]; R] = std::array::from_fn(|r| &S::as_simd_f32s(&a.values[a_at + r * a.ld..]).0[..size.n]);
-        let taps: [&[S::f32s]; T] = std::array::from_fn(|t| &S::as_simd_f32s(&b.values[b_at + offsets[t]..]).0[..size.n]);
+        let rows: [&[S::f32s]; R] =
+            std::array::from_fn(|r| &S::as_simd_f32s(&a.values[a_at + r * a.ld..]).0[..size.n]);
+        let taps: [&[S::f32s]; T] =
+            std::array::from_fn(|t| &S::as_simd_f32s(&b.values[b_at + offsets[t]..]).0[..size.n]);
         for i in 0..size.n {
             for r in 0..R {
                 for t in 0..T {
@@ -256,7 +316,14 @@ mod tests {
 
     #[test]
     fn both_loops_are_what_they_say_for_every_block_shape() {
-        for (rows, taps, n) in [(1, 1, 1), (2, 2, 9), (3, 5, 31), (4, 3, 32), (7, 4, 50), (9, 8, 65)] {
+        for (rows, taps, n) in [
+            (1, 1, 1),
+            (2, 2, 9),
+            (3, 5, 31),
+            (4, 3, 32),
+            (7, 4, 50),
+            (9, 8, 65),
+        ] {
             let ld = round_up(n);
             let (source, weights) = (wave(2 * ld + taps, 0.7), wave(rows * taps, 0.3));
             let offsets: Vec<usize> = (0..taps).map(|t| (t * 7) % (taps + 1)).collect();
@@ -265,9 +332,15 @@ mod tests {
             shifted_sums(&packed, &source, &offsets, n, &mut out, ld);
             for r in 0..rows {
                 for i in 0..n {
-                    let exact: f64 =
-                        (0..taps).map(|t| f64::from(weights[r * taps + t]) * f64::from(source[offsets[t] + i])).sum();
-                    assert!((f64::from(out[r * ld + i]) - exact).abs() < 1e-5, "{rows} {taps} {n}: row {r}, {i}");
+                    let exact: f64 = (0..taps)
+                        .map(|t| {
+                            f64::from(weights[r * taps + t]) * f64::from(source[offsets[t] + i])
+                        })
+                        .sum();
+                    assert!(
+                        (f64::from(out[r * ld + i]) - exact).abs() < 1e-5,
+                        "{rows} {taps} {n}: row {r}, {i}"
+                    );
                 }
             }
 
@@ -276,17 +349,39 @@ mod tests {
                 row[..n].copy_from_slice(&wave(n, 0.9));
             }
             let mut dots = vec![1.0; rows * taps];
-            let (all_a, all_b) = (Rows { values: &a, ld, sample: rows * ld }, Rows { values: &source, ld, sample: 5 });
+            let (all_a, all_b) = (
+                Rows {
+                    values: &a,
+                    ld,
+                    sample: rows * ld,
+                },
+                Rows {
+                    values: &source,
+                    ld,
+                    sample: 5,
+                },
+            );
             let source_long = wave(3 * ld + taps + 5, 0.7);
-            let all_b = Rows { values: &source_long, ..all_b };
+            let all_b = Rows {
+                values: &source_long,
+                ..all_b
+            };
             shifted_dots(&all_a, &all_b, 2, &offsets, n, &mut dots);
             for (at, dot) in dots.iter().enumerate() {
                 let (r, t) = (at / taps, at % taps);
                 let term = |s: usize, i: usize| {
-                    f64::from(a[s * rows * ld + r * ld + i]) * f64::from(source_long[s * 5 + offsets[t] + i])
+                    f64::from(a[s * rows * ld + r * ld + i])
+                        * f64::from(source_long[s * 5 + offsets[t] + i])
                 };
-                let exact: f64 = 1.0 + (0..2).flat_map(|s| (0..n).map(move |i| (s, i))).map(|(s, i)| term(s, i)).sum::<f64>();
-                assert!((f64::from(*dot) - exact).abs() < 1e-4, "{rows} {taps} {n}: {dot} for {exact}");
+                let exact: f64 = 1.0
+                    + (0..2)
+                        .flat_map(|s| (0..n).map(move |i| (s, i)))
+                        .map(|(s, i)| term(s, i))
+                        .sum::<f64>();
+                assert!(
+                    (f64::from(*dot) - exact).abs() < 1e-4,
+                    "{rows} {taps} {n}: {dot} for {exact}"
+                );
             }
         }
     }

@@ -5,8 +5,12 @@
 //! [`dfdx::tensor::Gradients`] keeps its gradient. An operation reads and writes slices and puts its derivative on an
 //! [`OwnedTape`]; nothing is copied between the two.
 
+use crate::buffer::Buffer;
+use crate::simd::vectorised;
 use anyhow::anyhow;
-use dfdx::prelude::{Backward, Cpu, Gradients, OwnedTape, PutTape, Rank0, Tape, Tensor, TensorFrom, TensorFromVec};
+use dfdx::prelude::{
+    Backward, Cpu, Gradients, OwnedTape, PutTape, Rank0, Tape, Tensor, TensorFrom, TensorFromVec,
+};
 use fl_core::Result;
 use std::sync::{Arc, LazyLock};
 
@@ -34,7 +38,7 @@ impl Default for Key {
 #[derive(Clone, Debug)]
 pub struct Value {
     /// The numbers.
-    pub data: Arc<Vec<f32>>,
+    pub data: Arc<Buffer>,
     /// Samples in the batch.
     pub rows: usize,
     /// Shape of one sample: `[channels, height, width]` or `[width]`.
@@ -68,17 +72,20 @@ impl Grads<'_> {
     }
 
     /// Takes the gradient out; empty if nothing downstream depends on it.
-    pub fn take(&mut self, key: &Key) -> Result<Vec<f32>, dfdx::tensor::CpuError> {
-        self.slot(key).map(std::mem::take)
+    pub fn take(&mut self, key: &Key) -> Result<Buffer, dfdx::tensor::CpuError> {
+        self.slot(key).map(|slot| std::mem::take(slot).into())
     }
 
     /// Adds to a gradient. The first that comes is moved in, not added to zeros.
-    pub fn give(&mut self, key: &Key, more: Vec<f32>) -> Result<(), dfdx::tensor::CpuError> {
+    pub fn give(&mut self, key: &Key, more: Buffer) -> Result<(), dfdx::tensor::CpuError> {
         let slot = self.slot(key)?;
         if slot.is_empty() {
-            *slot = more;
+            *slot = more.into_vec();
         } else {
-            slot.iter_mut().zip(&more).for_each(|(g, m)| *g += m);
+            vectorised(
+                #[inline(always)]
+                || slot.iter_mut().zip(more.iter()).for_each(|(g, m)| *g += m),
+            );
         }
         Ok(())
     }
@@ -97,7 +104,9 @@ pub struct Record {
 impl Record {
     /// Records what is needed to go back.
     pub fn on() -> Self {
-        Self { tape: Some(OwnedTape::default()) }
+        Self {
+            tape: Some(OwnedTape::default()),
+        }
     }
 
     /// Only computes.
@@ -109,7 +118,7 @@ impl Record {
     /// will want a gradient: `wanted` says whether an input or a weight does.
     pub fn note<F>(&mut self, wanted: bool, back: F) -> Option<Key>
     where
-        F: 'static + FnOnce(Vec<f32>, &mut Grads<'_>) -> Result<(), dfdx::tensor::CpuError>,
+        F: 'static + FnOnce(Buffer, &mut Grads<'_>) -> Result<(), dfdx::tensor::CpuError>,
     {
         let tape = self.tape.as_mut().filter(|_| wanted)?;
         let key = Key::new();
@@ -117,7 +126,11 @@ impl Record {
         tape.add_backward_op(move |gradients| {
             let mut grads = Grads(gradients);
             let slope = grads.take(&own)?;
-            if slope.is_empty() { Ok(()) } else { back(slope, &mut grads) }
+            if slope.is_empty() {
+                Ok(())
+            } else {
+                back(slope, &mut grads)
+            }
         });
         Some(key)
     }
@@ -127,17 +140,32 @@ impl Record {
     ///
     /// # Errors
     /// When nothing was recorded.
-    pub fn backward(self, output: &Value, slope: Vec<f32>, of: &Key, buffer: Vec<f32>) -> Result<Vec<f32>> {
+    pub fn backward(
+        self,
+        output: &Value,
+        slope: Vec<f32>,
+        of: &Key,
+        buffer: Vec<f32>,
+    ) -> Result<Vec<f32>> {
         let nothing = || anyhow!("there is nothing to differentiate");
-        let (mut tape, key) = (self.tape.ok_or_else(nothing)?, output.key.clone().ok_or_else(nothing)?);
+        let (mut tape, key) = (
+            self.tape.ok_or_else(nothing)?,
+            output.key.clone().ok_or_else(nothing)?,
+        );
         let weights = of.clone();
         tape.add_backward_op(move |gradients| {
             let mut grads = Grads(gradients);
             *grads.slot(&weights)? = buffer;
-            grads.give(&key, slope)
+            grads.give(&key, slope.into())
         });
         let end: Tensor<Rank0, f32, Cpu> = DEVICE.tensor(0.0);
-        let mut gradients = end.put_tape(tape).try_backward().map_err(|e| anyhow!("dfdx: {e}"))?;
-        Grads(&mut gradients).take(of).map_err(|e| anyhow!("dfdx: {e}"))
+        let mut gradients = end
+            .put_tape(tape)
+            .try_backward()
+            .map_err(|e| anyhow!("dfdx: {e}"))?;
+        Grads(&mut gradients)
+            .take(of)
+            .map(Buffer::into_vec)
+            .map_err(|e| anyhow!("dfdx: {e}"))
     }
 }

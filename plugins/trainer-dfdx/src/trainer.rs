@@ -1,34 +1,21 @@
 //! The trainer: one network, its numbers, its optimiser.
 
-use crate::augment::{Augment, Augmenter};
+use crate::augment::Augmenter;
+use crate::buffer::{Buffer, Reuse};
 use crate::loss;
-use crate::net::{Entry, Mode, Net, NetSpec, batch};
-use crate::optim::{self, Adam, Optimiser, Rule, Schedule};
+use crate::net::{Entry, Mode, Net, batch};
+use crate::optim::{self, Optimiser};
+use crate::settings::DfdxSettings;
 use crate::store::{self, Tensors};
 use crate::tape::{Key, Record, Value, Weights};
 use anyhow::{Context, bail, ensure};
 use fl_core::message::Params;
 use fl_core::{
-    Differentiable, Fitted, Make, Parametric, Pass, Problem, Result, Samples, Stream, Target, Task, Trainer, settings,
+    Differentiable, Fitted, Make, Parametric, Pass, Problem, Result, Samples, Stream, Target, Task,
+    Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2, IxDyn, s};
 use std::sync::Arc;
-
-settings! {
-    /// A neural network, trained on one thread.
-    pub struct DfdxSettings {
-        /// Name of a network, or its layers.
-        net: NetSpec;
-        /// How weights follow gradients. Default: Adam with rate 0.001 (FedMD; FedKT; FedKD's and FedDF's distillation).
-        optimiser: Rule = Rule::Adam(Adam { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 });
-        /// How the learning rate changes. Default: it does not (FedKT, FedDF).
-        schedule: Schedule = Schedule::Constant;
-        /// Random changes to training images, in this order. Default: none (FedKT, Selective-FD).
-        augment: Vec<Augment> = vec![];
-        /// Samples that are predicted at once; changes memory and speed, not results.
-        predict_batch: usize = 256, in 1..;
-    }
-}
 
 /// Names of the optimiser's tensors in a state; no layer has such a name.
 const FIRST: &str = "optimiser.first";
@@ -78,20 +65,32 @@ impl Dfdx {
 
     fn checked(&self, x: &Samples) -> Result<()> {
         let (wanted, found) = (&self.task.input, x.shape());
-        ensure!(*wanted == found, Problem::Shape(format!("samples of shape {found:?} for a model of inputs {wanted:?}")));
+        ensure!(
+            *wanted == found,
+            Problem::Shape(format!(
+                "samples of shape {found:?} for a model of inputs {wanted:?}"
+            ))
+        );
         Ok(())
     }
 
     fn frozen(&self) -> Weights {
-        Weights { data: self.weights.clone(), key: None }
+        Weights {
+            data: self.weights.clone(),
+            key: None,
+        }
     }
 
     /// Trainable entries of `params`, laid out as the weights.
     fn flat(&self, params: &Params, what: &str) -> Result<Vec<f32>> {
         let mut flat = vec![0.0; self.weights.len()];
         for entry in self.net.entries().iter().filter(|e| e.trainable) {
-            let tensor = params.0.get(&entry.name).with_context(|| Problem::Shape(format!("{what} lacks `{}`", entry.name)))?;
-            copy(entry, tensor, &mut flat[entry.range.clone()]).with_context(|| what.to_string())?;
+            let tensor = params
+                .0
+                .get(&entry.name)
+                .with_context(|| Problem::Shape(format!("{what} lacks `{}`", entry.name)))?;
+            copy(entry, tensor, &mut flat[entry.range.clone()])
+                .with_context(|| what.to_string())?;
         }
         Ok(flat)
     }
@@ -105,10 +104,11 @@ impl Dfdx {
     ) -> Result<Array2<f32>> {
         self.checked(x)?;
         let weights = self.frozen();
+        let _reuse = Reuse::start();
         let mut out = Vec::with_capacity(x.len() * width);
         let all: Vec<usize> = (0..x.len()).collect();
         for some in all.chunks(self.predict_batch) {
-            let mut inputs = vec![0.0; some.len() * x.width()];
+            let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
             x.write(some, &mut inputs);
             let inputs = batch(inputs, &self.task.input, None)?;
             out.extend_from_slice(&f(inputs, &weights, &mut Mode::Evaluate(&self.buffers))?.data);
@@ -117,23 +117,46 @@ impl Dfdx {
     }
 
     /// One step: the loss of the batch at `positions`.
-    fn step(&mut self, x: &Samples, target: &Target<'_>, pass: &Pass<'_>, plan: &Plan, at: usize) -> Result<f64> {
+    fn step(
+        &mut self,
+        x: &Samples,
+        target: &Target<'_>,
+        pass: &Pass<'_>,
+        plan: &Plan,
+        at: usize,
+    ) -> Result<f64> {
         let positions = &plan.positions;
-        let mut inputs = vec![0.0; positions.len() * x.width()];
+        let mut inputs = Buffer::filled(positions.len() * x.width(), 0.0);
         x.write(positions, &mut inputs);
         if !self.augmenter.is_empty() {
-            self.augmenter.apply(&mut inputs, &plan.black, &mut plan.stream.child("augment", at as u64).draws());
+            self.augmenter.apply(
+                &mut inputs,
+                &plan.black,
+                &mut plan.stream.child("augment", at as u64).draws(),
+            );
         }
-        let weights = Weights { data: self.weights.clone(), key: Some(Key::new()) };
+        let weights = Weights {
+            data: self.weights.clone(),
+            key: Some(Key::new()),
+        };
         let stream = plan.stream.child("step", at as u64);
         let mut record = Record::on();
         let inputs = batch(inputs, &self.task.input, None)?;
-        let scores = self.net.forward(&mut record, inputs, &weights, &mut Mode::Train(&mut self.buffers, &stream))?;
+        let scores = self.net.forward(
+            &mut record,
+            inputs,
+            &weights,
+            &mut Mode::Train(&mut self.buffers, &stream),
+        )?;
         let view = ArrayView2::from_shape((scores.rows, scores.width()), &scores.data)?;
         let (loss, slope) = loss::batch(pass.loss, self.task.kind, view, target, positions);
         ensure!(
             loss.is_finite(),
-            Problem::NotFinite { tensor: "loss".into(), at, value: format!("{loss}") }
+            Problem::NotFinite {
+                tensor: "loss".into(),
+                at,
+                value: format!("{loss}")
+            }
         );
         let key = weights.key.clone().unwrap_or_default();
         let slope = slope.as_standard_layout().iter().copied().collect();
@@ -157,24 +180,43 @@ impl Dfdx {
 
     fn tensors(&self) -> Tensors {
         let entry = |e: &Entry| {
-            let all = if e.trainable { &self.weights[..] } else { &self.buffers };
-            (e.name.clone(), (e.shape.clone(), all[e.range.clone()].to_vec()))
+            let all = if e.trainable {
+                &self.weights[..]
+            } else {
+                &self.buffers
+            };
+            (
+                e.name.clone(),
+                (e.shape.clone(), all[e.range.clone()].to_vec()),
+            )
         };
         self.net.entries().iter().map(entry).collect()
     }
 
     fn set_tensors(&mut self, mut tensors: Tensors) -> Result<()> {
-        let (mut weights, mut buffers) = (vec![0.0; self.net.weights()], vec![0.0; self.net.buffers()]);
+        let (mut weights, mut buffers) =
+            (vec![0.0; self.net.weights()], vec![0.0; self.net.buffers()]);
         for entry in self.net.entries() {
             let lacks = || Problem::Shape(format!("`{}` is missing", entry.name));
             let (shape, values) = tensors.remove(&entry.name).with_context(lacks)?;
-            let text = || format!("`{}` is {shape:?}, the model has {:?}", entry.name, entry.shape);
+            let text = || {
+                format!(
+                    "`{}` is {shape:?}, the model has {:?}",
+                    entry.name, entry.shape
+                )
+            };
             ensure!(shape == entry.shape, Problem::Shape(text()));
-            let all = if entry.trainable { &mut weights } else { &mut buffers };
+            let all = if entry.trainable {
+                &mut weights
+            } else {
+                &mut buffers
+            };
             all[entry.range.clone()].copy_from_slice(&values);
         }
         if let Some(name) = tensors.keys().next() {
-            bail!(Problem::Shape(format!("`{name}` is no tensor of the model")));
+            bail!(Problem::Shape(format!(
+                "`{name}` is no tensor of the model"
+            )));
         }
         (self.weights, self.buffers) = (Arc::new(weights), buffers);
         Ok(())
@@ -192,7 +234,14 @@ struct Plan {
 }
 
 fn copy(entry: &Entry, tensor: &ArrayD<f32>, to: &mut [f32]) -> Result<()> {
-    let text = || format!("`{}` is {:?}, the model has {:?}", entry.name, tensor.shape(), entry.shape);
+    let text = || {
+        format!(
+            "`{}` is {:?}, the model has {:?}",
+            entry.name,
+            tensor.shape(),
+            entry.shape
+        )
+    };
     ensure!(tensor.shape() == entry.shape, Problem::Shape(text()));
     to.iter_mut().zip(tensor).for_each(|(t, v)| *t = *v);
     Ok(())
@@ -201,7 +250,13 @@ fn copy(entry: &Entry, tensor: &ArrayD<f32>, to: &mut [f32]) -> Result<()> {
 impl Trainer for Dfdx {
     /// A network with batch normalisation leaves out a last batch of one sample, whose statistics say nothing, unless all
     /// batches are that small. Clipping comes first, then pull and drift, then the optimiser with its weight decay.
-    fn fit(&mut self, x: &Samples, target: Target<'_>, pass: &Pass<'_>, stream: &Stream) -> Result<Fitted> {
+    fn fit(
+        &mut self,
+        x: &Samples,
+        target: Target<'_>,
+        pass: &Pass<'_>,
+        stream: &Stream,
+    ) -> Result<Fitted> {
         self.checked(x)?;
         loss::check(pass.loss, self.task.kind, &target, x.len())?;
         ensure!(pass.batch > 0, "a batch must have at least 1 sample");
@@ -214,9 +269,13 @@ impl Trainer for Dfdx {
             positions: Vec::new(),
             black: Augmenter::black(x.inputs()),
             stream: stream.clone(),
-            pull: pass.pull.map(|(mu, anchor)| Ok::<_, anyhow::Error>((mu, self.flat(anchor, "the anchor")?))).transpose()?,
+            pull: pass
+                .pull
+                .map(|(mu, anchor)| Ok::<_, anyhow::Error>((mu, self.flat(anchor, "the anchor")?)))
+                .transpose()?,
             drift: pass.drift.map(|d| self.flat(d, "the drift")).transpose()?,
         };
+        let _reuse = Reuse::start();
         let alone = self.net.normalises() && pass.batch > 1 && x.len() > 1;
         let reported_from = of.saturating_sub(x.len().div_ceil(pass.batch));
         let (mut steps, mut sum, mut count) = (0, 0.0, 0usize);
@@ -233,15 +292,23 @@ impl Trainer for Dfdx {
                 count += 1;
             }
         }
-        Ok(Fitted { steps, loss: sum / count.max(1) as f64 })
+        Ok(Fitted {
+            steps,
+            loss: sum / count.max(1) as f64,
+        })
     }
 
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
-        self.evaluate(x, self.task.kind.outputs(), |x, w, mode| self.net.forward(&mut Record::off(), x, w, mode))
+        self.evaluate(x, self.task.kind.outputs(), |x, w, mode| {
+            self.net.forward(&mut Record::off(), x, w, mode)
+        })
     }
 
     fn features(&mut self, x: &Samples) -> Result<Option<Array2<f32>>> {
-        self.evaluate(x, self.net.features_width(), |x, w, mode| self.net.features(x, w, mode)).map(Some)
+        self.evaluate(x, self.net.features_width(), |x, w, mode| {
+            self.net.features(x, w, mode)
+        })
+        .map(Some)
     }
 
     fn save(&self) -> Result<Vec<u8>> {
@@ -253,7 +320,11 @@ impl Trainer for Dfdx {
     }
 
     fn save_state(&self) -> Result<Vec<u8>> {
-        let optim::State { done, first, second } = &self.optimiser.state;
+        let optim::State {
+            done,
+            first,
+            second,
+        } = &self.optimiser.state;
         let mut all = self.tensors();
         for (name, values) in [(FIRST, first), (SECOND, second)] {
             all.insert(name.into(), (vec![values.len()], values.clone()));
@@ -263,13 +334,24 @@ impl Trainer for Dfdx {
 
     fn load_state(&mut self, state: &[u8]) -> Result<()> {
         let (mut all, done) = store::read(state)?;
-        let mut take = |name: &str| all.remove(name).map(|(_, v)| v).with_context(|| format!("`{name}` is missing: a model, not a state"));
+        let mut take = |name: &str| {
+            all.remove(name)
+                .map(|(_, v)| v)
+                .with_context(|| format!("`{name}` is missing: a model, not a state"))
+        };
         let (first, second) = (take(FIRST)?, take(SECOND)?);
         let fits = |values: &[f32]| values.is_empty() || values.len() == self.net.weights();
-        ensure!(fits(&first) && fits(&second), Problem::Shape("the state of another model".into()));
+        ensure!(
+            fits(&first) && fits(&second),
+            Problem::Shape("the state of another model".into())
+        );
         let done = done.context("the number of batches is missing: a model, not a state")?;
         self.set_tensors(all)?;
-        self.optimiser.state = optim::State { done, first, second };
+        self.optimiser.state = optim::State {
+            done,
+            first,
+            second,
+        };
         Ok(())
     }
 
@@ -285,13 +367,24 @@ impl Trainer for Dfdx {
 impl Parametric for Dfdx {
     fn params(&self) -> Params {
         let array = |(shape, values): (Vec<usize>, Vec<f32>)| {
-            ArrayD::from_shape_vec(IxDyn(&shape), values).expect("a tensor has as many numbers as its shape")
+            ArrayD::from_shape_vec(IxDyn(&shape), values)
+                .expect("a tensor has as many numbers as its shape")
         };
-        Params(self.tensors().into_iter().map(|(name, tensor)| (name, array(tensor))).collect())
+        Params(
+            self.tensors()
+                .into_iter()
+                .map(|(name, tensor)| (name, array(tensor)))
+                .collect(),
+        )
     }
 
     fn set_params(&mut self, params: &Params) -> Result<()> {
-        let tensor = |(name, a): (&String, &ArrayD<f32>)| (name.clone(), (a.shape().to_vec(), a.iter().copied().collect()));
+        let tensor = |(name, a): (&String, &ArrayD<f32>)| {
+            (
+                name.clone(),
+                (a.shape().to_vec(), a.iter().copied().collect()),
+            )
+        };
         self.set_tensors(params.0.iter().map(tensor).collect())
     }
 }
@@ -303,15 +396,25 @@ impl Differentiable for Dfdx {
         let text = || format!("a slope of {:?} for scores of {wanted:?}", slope.dim());
         ensure!(slope.dim() == wanted, Problem::Shape(text()));
         let weights = self.frozen();
+        let _reuse = Reuse::start();
         let mut out = Vec::with_capacity(x.len() * x.width());
         for first in (0..x.len()).step_by(self.predict_batch) {
             let some: Vec<usize> = (first..x.len().min(first + self.predict_batch)).collect();
-            let mut inputs = vec![0.0; some.len() * x.width()];
+            let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
             x.write(&some, &mut inputs);
             let (key, mut record) = (Key::new(), Record::on());
             let inputs = batch(inputs, &self.task.input, Some(key.clone()))?;
-            let scores = self.net.forward(&mut record, inputs, &weights, &mut Mode::Evaluate(&self.buffers))?;
-            let slope = slope.slice(s![first..first + some.len(), ..]).iter().copied().collect();
+            let scores = self.net.forward(
+                &mut record,
+                inputs,
+                &weights,
+                &mut Mode::Evaluate(&self.buffers),
+            )?;
+            let slope = slope
+                .slice(s![first..first + some.len(), ..])
+                .iter()
+                .copied()
+                .collect();
             out.extend(record.backward(&scores, slope, &key, Vec::new())?);
         }
         Ok(Array2::from_shape_vec((x.len(), x.width()), out)?)

@@ -28,17 +28,30 @@ pub struct LinearModel {
 impl LinearModel {
     fn new(settings: Linear, make: &Make) -> Result<Self> {
         let (width, outputs) = (make.task.width(), make.task.kind.outputs());
-        Ok(Self { settings, task: make.task.clone(), weight: Array2::zeros((width, outputs)), bias: Array1::zeros(outputs) })
+        Ok(Self {
+            settings,
+            task: make.task.clone(),
+            weight: Array2::zeros((width, outputs)),
+            bias: Array1::zeros(outputs),
+        })
     }
 
     fn check(&self, x: &Samples) -> Result<()> {
-        ensure!(x.width() == self.task.width(), Problem::Shape(format!("samples of {} values for a model of {}", x.width(), self.task.width())));
+        ensure!(
+            x.width() == self.task.width(),
+            Problem::Shape(format!(
+                "samples of {} values for a model of {}",
+                x.width(),
+                self.task.width()
+            ))
+        );
         Ok(())
     }
 
     fn step(&mut self, x: &Samples, target: Target<'_>, pass: &Pass<'_>) -> Result<f64> {
         let x = x.values();
-        let (value, slope) = loss::of_batch(pass.loss, target, (x.dot(&self.weight) + &self.bias).view())?;
+        let (value, slope) =
+            loss::of_batch(pass.loss, target, (x.dot(&self.weight) + &self.bias).view())?;
         let mut weight = x.t().dot(&slope) + &self.weight * self.settings.l2 as f32;
         let mut bias = slope.sum_axis(Axis(0));
         if let Some((mu, anchor)) = pass.pull {
@@ -60,7 +73,14 @@ impl LinearModel {
     }
 
     /// `gradient += own * parameters + other * factor`
-    fn add(&self, other: &Params, own: f32, factor: f32, weight: &mut Array2<f32>, bias: &mut Array1<f32>) -> Result<()> {
+    fn add(
+        &self,
+        other: &Params,
+        own: f32,
+        factor: f32,
+        weight: &mut Array2<f32>,
+        bias: &mut Array1<f32>,
+    ) -> Result<()> {
         let (w, b) = self.parts_of(other)?;
         weight.zip_mut_with(&w, |g, o| *g += factor * o);
         weight.scaled_add(own, &self.weight);
@@ -71,22 +91,40 @@ impl LinearModel {
 
     fn parts_of(&self, params: &Params) -> Result<(Array2<f32>, Array1<f32>)> {
         fl_core::message::alike(&self.params(), params)?;
-        Ok((params.0["weight"].clone().into_dimensionality()?, params.0["bias"].clone().into_dimensionality()?))
+        Ok((
+            params.0["weight"].clone().into_dimensionality()?,
+            params.0["bias"].clone().into_dimensionality()?,
+        ))
     }
 }
 
 impl Trainer for LinearModel {
-    fn fit(&mut self, x: &Samples, target: Target<'_>, pass: &Pass<'_>, stream: &Stream) -> Result<Fitted> {
+    fn fit(
+        &mut self,
+        x: &Samples,
+        target: Target<'_>,
+        pass: &Pass<'_>,
+        stream: &Stream,
+    ) -> Result<Fitted> {
         self.check(x)?;
-        ensure!(x.len() == target.len(), Problem::Shape(format!("{} targets for {} samples", target.len(), x.len())));
+        ensure!(
+            x.len() == target.len(),
+            Problem::Shape(format!("{} targets for {} samples", target.len(), x.len()))
+        );
         let (mut steps, mut sum) = (0, 0.0);
         for at in pass.batches(x.len(), stream) {
             let value = self.step(&x.pick(&at), target.pick(&at).view(), pass)?;
-            ensure!(value.is_finite(), "the loss is {value} at step {steps}; a smaller learning rate may help");
+            ensure!(
+                value.is_finite(),
+                "the loss is {value} at step {steps}; a smaller learning rate may help"
+            );
             steps += 1;
             sum += value;
         }
-        Ok(Fitted { steps, loss: if steps == 0 { 0.0 } else { sum / steps as f64 } })
+        Ok(Fitted {
+            steps,
+            loss: if steps == 0 { 0.0 } else { sum / steps as f64 },
+        })
     }
 
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
@@ -128,8 +166,27 @@ impl Parametric for LinearModel {
 impl Differentiable for LinearModel {
     fn vjp(&mut self, x: &Samples, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
         self.check(x)?;
-        ensure!(slope.dim() == (x.len(), self.bias.len()), Problem::Shape(format!("a slope of {:?} for {} samples x {} outputs", slope.dim(), x.len(), self.bias.len())));
+        ensure!(
+            slope.dim() == (x.len(), self.bias.len()),
+            Problem::Shape(format!(
+                "a slope of {:?} for {} samples x {} outputs",
+                slope.dim(),
+                x.len(),
+                self.bias.len()
+            ))
+        );
         Ok(slope.dot(&self.weight.t()))
     }
 }
 plugin!(trainer "linear" => Linear as LinearModel);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_a_trainer() {
+        fl_conformance::trainer(|make| LinearModel::new(Linear { lr: 0.1, l2: 0.0 }, make));
+        fl_conformance::trainer(|make| LinearModel::new(Linear { lr: 0.01, l2: 0.1 }, make));
+    }
+}

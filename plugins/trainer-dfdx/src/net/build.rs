@@ -10,15 +10,29 @@ use std::ops::Range;
 /// Builds a network.
 pub fn net(layers: &[Layer], task: &Task) -> Result<Net> {
     let outputs = task.kind.outputs();
-    let last = layers.len().checked_sub(1).context("a network needs at least one layer, such as `outputs`")?;
+    let last = layers
+        .len()
+        .checked_sub(1)
+        .context("a network needs at least one layer, such as `outputs`")?;
     match &layers[last] {
         Layer::Outputs => {}
         Layer::Linear(n) if *n == outputs => {}
-        Layer::Linear(n) => bail!("layer {last} (linear): the task has {outputs} outputs, but the last layer has {n}"),
+        Layer::Linear(n) => bail!(
+            "layer {last} (linear): the task has {outputs} outputs, but the last layer has {n}"
+        ),
         _ => bail!("layer {last}: the last layer must be `outputs` or `linear: {outputs}`"),
     }
-    ensure!(task.width() > 0 && outputs > 0, "a task without inputs or outputs: {task:?}");
-    let mut builder = Builder { outputs, entries: Vec::new(), weights: 0, buffers: 0, dropouts: 0 };
+    ensure!(
+        task.width() > 0 && outputs > 0,
+        "a task without inputs or outputs: {task:?}"
+    );
+    let mut builder = Builder {
+        outputs,
+        entries: Vec::new(),
+        weights: 0,
+        buffers: 0,
+        dropouts: 0,
+    };
     let mut shape = task.input.clone();
     let ops = builder.list("", layers, &mut shape)?;
     let features = match ops.last() {
@@ -26,8 +40,21 @@ pub fn net(layers: &[Layer], task: &Task) -> Result<Net> {
         _ => bail!("layer {last}: the last operation is no linear layer"),
     };
     let norms = builder.buffers > 0;
-    let Builder { entries, weights, buffers, .. } = builder;
-    Ok(Net { trunk: ops.len() - 1, ops, features, entries, weights, buffers, norms })
+    let Builder {
+        entries,
+        weights,
+        buffers,
+        ..
+    } = builder;
+    Ok(Net {
+        trunk: ops.len() - 1,
+        ops,
+        features,
+        entries,
+        weights,
+        buffers,
+        norms,
+    })
 }
 
 struct Builder {
@@ -45,7 +72,11 @@ impl Builder {
         while at < layers.len() {
             // a relu right after is done on the way out: one sweep over memory less, in both directions
             let relu = layers.get(at + 1) == Some(&Layer::Relu);
-            let fuses = relu && matches!(layers[at], Layer::Conv(_) | Layer::Linear(_) | Layer::BatchNorm);
+            let fuses = relu
+                && matches!(
+                    layers[at],
+                    Layer::Conv(_) | Layer::Linear(_) | Layer::BatchNorm
+                );
             let op = self.layer(&format!("{prefix}{at}"), &layers[at], shape, fuses);
             ops.push(op.with_context(|| format!("layer {prefix}{at}"))?);
             at += 1 + usize::from(fuses);
@@ -53,7 +84,13 @@ impl Builder {
         Ok(ops)
     }
 
-    fn layer(&mut self, name: &str, layer: &Layer, shape: &mut Vec<usize>, relu: bool) -> Result<Op> {
+    fn layer(
+        &mut self,
+        name: &str,
+        layer: &Layer,
+        shape: &mut Vec<usize>,
+        relu: bool,
+    ) -> Result<Op> {
         in_range(layer).map_err(anyhow::Error::msg)?;
         Ok(match layer {
             Layer::Relu => Op::Activate(Activation::Relu),
@@ -65,25 +102,61 @@ impl Builder {
                 Op::Flatten
             }
             Layer::Linear(_) | Layer::Outputs => {
-                let outputs = if let Layer::Linear(n) = layer { *n } else { self.outputs };
+                let outputs = if let Layer::Linear(n) = layer {
+                    *n
+                } else {
+                    self.outputs
+                };
                 let inputs = shape.iter().product();
                 *shape = vec![outputs];
-                let weight = self.tensor(name, "weight", vec![outputs, inputs], Start::FanIn(inputs), true);
+                let weight = self.tensor(
+                    name,
+                    "weight",
+                    vec![outputs, inputs],
+                    Start::FanIn(inputs),
+                    true,
+                );
                 let bias = self.tensor(name, "bias", vec![outputs], Start::FanIn(inputs), true);
                 Op::Linear { weight, bias, relu }
             }
             Layer::Conv(conv) => {
                 let [channels, height, width] = image("conv", shape)?;
                 let smallest = height.min(width) + 2 * conv.pad;
-                let text = || format!("conv: a kernel of {0}x{0} does not fit {height}x{width} with padding {1}", conv.kernel, conv.pad);
+                let text = || {
+                    format!(
+                        "conv: a kernel of {0}x{0} does not fit {height}x{width} with padding {1}",
+                        conv.kernel, conv.pad
+                    )
+                };
                 ensure!(conv.kernel <= smallest, Problem::Shape(text()));
                 let (out, kernel, stride, pad) = (conv.out, conv.kernel, conv.stride, conv.pad);
-                let size = ConvShape { channels, height, width, out, kernel, stride, pad };
+                let size = ConvShape {
+                    channels,
+                    height,
+                    width,
+                    out,
+                    kernel,
+                    stride,
+                    pad,
+                };
                 *shape = vec![out, size.out_height(), size.out_width()];
                 let start = Start::FanIn(size.taps());
-                let weight = self.tensor(name, "weight", vec![out, channels, kernel, kernel], start, true);
-                let bias = conv.bias.then(|| self.tensor(name, "bias", vec![out], start, true));
-                Op::Conv { shape: size, weight, bias, relu }
+                let weight = self.tensor(
+                    name,
+                    "weight",
+                    vec![out, channels, kernel, kernel],
+                    start,
+                    true,
+                );
+                let bias = conv
+                    .bias
+                    .then(|| self.tensor(name, "bias", vec![out], start, true));
+                Op::Conv {
+                    shape: size,
+                    weight,
+                    bias,
+                    relu,
+                }
             }
             Layer::BatchNorm => {
                 let channels = vec![shape[0]];
@@ -91,11 +164,21 @@ impl Builder {
                 let bias = self.tensor(name, "bias", channels.clone(), Start::Zeros, true);
                 let mean = self.tensor(name, "running_mean", channels.clone(), Start::Zeros, false);
                 let variance = self.tensor(name, "running_var", channels, Start::Ones, false);
-                Op::Norm { weight, bias, mean, variance, relu }
+                Op::Norm {
+                    weight,
+                    bias,
+                    mean,
+                    variance,
+                    relu,
+                }
             }
             Layer::Pool(kernel) => Op::MaxPool(pool("pool", shape, *kernel, *kernel)?),
-            Layer::MaxPool(window) => Op::MaxPool(pool("max-pool", shape, window.kernel, window.stride)?),
-            Layer::AveragePool(kernel) => Op::AveragePool(pool("average-pool", shape, *kernel, *kernel)?),
+            Layer::MaxPool(window) => {
+                Op::MaxPool(pool("max-pool", shape, window.kernel, window.stride)?)
+            }
+            Layer::AveragePool(kernel) => {
+                Op::AveragePool(pool("average-pool", shape, *kernel, *kernel)?)
+            }
             Layer::GlobalPool => {
                 let [_, height, width] = image("global-pool", shape)?;
                 let text = || format!("global-pool: wants square images, got {height}x{width}");
@@ -104,7 +187,10 @@ impl Builder {
             }
             Layer::Dropout(p) => {
                 self.dropouts += 1;
-                Op::Dropout { p: *p as f32, place: self.dropouts - 1 }
+                Op::Dropout {
+                    p: *p as f32,
+                    place: self.dropouts - 1,
+                }
             }
             Layer::Upsample(factor) => {
                 let [channels, height, width] = image("upsample", shape)?;
@@ -114,8 +200,13 @@ impl Builder {
             Layer::Residual(block) => {
                 let (mut inside, mut beside) = (shape.clone(), shape.clone());
                 let body = self.list(&format!("{name}.body."), &block.body.0, &mut inside)?;
-                let shortcut = self.list(&format!("{name}.shortcut."), &block.shortcut.0, &mut beside)?;
-                let text = || format!("residual: the body gives {inside:?}, the shortcut {beside:?}; both must be the same");
+                let shortcut =
+                    self.list(&format!("{name}.shortcut."), &block.shortcut.0, &mut beside)?;
+                let text = || {
+                    format!(
+                        "residual: the body gives {inside:?}, the shortcut {beside:?}; both must be the same"
+                    )
+                };
                 ensure!(inside == beside, Problem::Shape(text()));
                 *shape = inside;
                 Op::Residual { body, shortcut }
@@ -123,11 +214,28 @@ impl Builder {
         })
     }
 
-    fn tensor(&mut self, layer: &str, part: &str, shape: Vec<usize>, start: Start, trainable: bool) -> Range<usize> {
-        let end = if trainable { &mut self.weights } else { &mut self.buffers };
+    fn tensor(
+        &mut self,
+        layer: &str,
+        part: &str,
+        shape: Vec<usize>,
+        start: Start,
+        trainable: bool,
+    ) -> Range<usize> {
+        let end = if trainable {
+            &mut self.weights
+        } else {
+            &mut self.buffers
+        };
         let range = *end..*end + shape.iter().product::<usize>();
         *end = range.end;
-        self.entries.push(Entry { name: format!("{layer}.{part}"), shape, range: range.clone(), trainable, start });
+        self.entries.push(Entry {
+            name: format!("{layer}.{part}"),
+            shape,
+            range: range.clone(),
+            trainable,
+            start,
+        });
         range
     }
 }
@@ -141,7 +249,13 @@ fn pool(layer: &str, shape: &mut Vec<usize>, kernel: usize, stride: usize) -> Re
     let [channels, height, width] = image(layer, shape)?;
     let text = || format!("{layer}: a window of {kernel}x{kernel} does not fit {height}x{width}");
     ensure!(kernel <= height.min(width), Problem::Shape(text()));
-    let size = PoolShape { channels, height, width, kernel, stride };
+    let size = PoolShape {
+        channels,
+        height,
+        width,
+        kernel,
+        stride,
+    };
     *shape = size.out().to_vec();
     Ok(size)
 }

@@ -107,14 +107,21 @@ pub enum NetSpec {
 
 impl Setting for NetSpec {
     fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
-        let Some(name) = value.as_str() else { return Vec::read(value, reader).map(Self::Layers) };
+        let Some(name) = value.as_str() else {
+            return Vec::read(value, reader).map(Self::Layers);
+        };
         if super::presets::layers(name).is_some() {
             return Some(Self::Named(name.to_string()));
         }
         let near = fl_core::settings::nearest(name, super::presets::NAMES.iter().map(|(n, _)| *n));
-        let hint = near.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+        let hint = near
+            .map(|n| format!("; did you mean `{n}`?"))
+            .unwrap_or_default();
         let known: Vec<&str> = super::presets::NAMES.iter().map(|(n, _)| *n).collect();
-        reader.wrong(format!("no network is called `{name}`{hint} known: {}; or give a list of layers", known.join(", ")))
+        reader.wrong(format!(
+            "no network is called `{name}`{hint} known: {}; or give a list of layers",
+            known.join(", ")
+        ))
     }
     fn write(&self) -> Value {
         match self {
@@ -123,7 +130,9 @@ impl Setting for NetSpec {
         }
     }
     fn schema() -> serde_json::Value {
-        let named = super::presets::NAMES.iter().map(|(name, doc)| serde_json::json!({ "const": name, "description": doc }));
+        let named = super::presets::NAMES
+            .iter()
+            .map(|(name, doc)| serde_json::json!({ "const": name, "description": doc }));
         let list = std::iter::once(Vec::<Layer>::schema());
         serde_json::json!({ "oneOf": named.chain(list).collect::<Vec<_>>() })
     }
@@ -134,17 +143,27 @@ impl Setting for NetSpec {
 
 /// Ranges of the numbers that stand right under a layer's word.
 pub(super) fn in_range(layer: &Layer) -> Result<(), String> {
-    let not = |name: &str, range: String, got: &dyn std::fmt::Debug| Err(format!("`{name}` must be {range}, got {got:?}"));
+    let not = |name: &str, range: String, got: &dyn std::fmt::Debug| {
+        Err(format!("`{name}` must be {range}, got {got:?}"))
+    };
     match layer {
-        Layer::LeakyRelu(a) if !std::ops::RangeBounds::contains(&above(0.0), a) => not("leaky-relu", "above 0".into(), a),
-        Layer::Dropout(p) if !(*p == 0.0 || std::ops::RangeBounds::contains(&between(0.0, 1.0), p)) => {
+        Layer::LeakyRelu(a) if !std::ops::RangeBounds::contains(&above(0.0), a) => {
+            not("leaky-relu", "above 0".into(), a)
+        }
+        Layer::Dropout(p)
+            if !(*p == 0.0 || std::ops::RangeBounds::contains(&between(0.0, 1.0), p)) =>
+        {
             not("dropout", "in 0.0..1.0".into(), p)
         }
         Layer::Linear(0) => not("linear", "at least 1".into(), &0),
         Layer::Pool(0) => not("pool", "at least 1".into(), &0),
         Layer::AveragePool(0) => not("average-pool", "at least 1".into(), &0),
         Layer::Upsample(0) => not("upsample", "at least 1".into(), &0),
-        Layer::Conv(c) if c.pad >= c.kernel => not("conv.pad", format!("less than kernel ({})", c.kernel), &c.pad),
+        Layer::Conv(c) if c.pad >= c.kernel => not(
+            "conv.pad",
+            format!("less than kernel ({})", c.kernel),
+            &c.pad,
+        ),
         _ => Ok(()),
     }
 }

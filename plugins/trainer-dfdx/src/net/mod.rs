@@ -8,6 +8,7 @@ mod tests;
 
 pub use layers::{Conv, Layer, Layers, NetSpec, Residual, Window};
 
+use crate::buffer::Buffer;
 use crate::ops::{self, Activation, ConvShape, PoolShape, Statistics};
 use crate::tape::{Record, Value, Weights};
 use anyhow::Context;
@@ -42,16 +43,37 @@ enum Start {
 /// One operation of a network. Ranges are those of [`Entry`].
 #[derive(Clone, Debug)]
 enum Op {
-    Conv { shape: ConvShape, weight: Range<usize>, bias: Option<Range<usize>>, relu: bool },
-    Linear { weight: Range<usize>, bias: Range<usize>, relu: bool },
-    Norm { weight: Range<usize>, bias: Range<usize>, mean: Range<usize>, variance: Range<usize>, relu: bool },
+    Conv {
+        shape: ConvShape,
+        weight: Range<usize>,
+        bias: Option<Range<usize>>,
+        relu: bool,
+    },
+    Linear {
+        weight: Range<usize>,
+        bias: Range<usize>,
+        relu: bool,
+    },
+    Norm {
+        weight: Range<usize>,
+        bias: Range<usize>,
+        mean: Range<usize>,
+        variance: Range<usize>,
+        relu: bool,
+    },
     Activate(Activation),
     Flatten,
     MaxPool(PoolShape),
     AveragePool(PoolShape),
-    Dropout { p: f32, place: u64 },
+    Dropout {
+        p: f32,
+        place: u64,
+    },
     Upsample(usize),
-    Residual { body: Vec<Op>, shortcut: Vec<Op> },
+    Residual {
+        body: Vec<Op>,
+        shortcut: Vec<Op>,
+    },
 }
 
 /// A network: what it computes and which tensors it needs. The numbers are kept elsewhere, see [`Net::start`].
@@ -84,7 +106,8 @@ impl Net {
         match spec {
             NetSpec::Layers(layers) => build::net(layers, task).context("net"),
             NetSpec::Named(name) => {
-                let layers = presets::layers(name).with_context(|| format!("no network is called `{name}`"))?;
+                let layers = presets::layers(name)
+                    .with_context(|| format!("no network is called `{name}`"))?;
                 build::net(&layers, task).with_context(|| format!("net `{name}`"))
             }
         }
@@ -120,14 +143,23 @@ impl Net {
     pub fn start(&self, stream: &Stream) -> (Vec<f32>, Vec<f32>) {
         let (mut weights, mut buffers) = (vec![0.0; self.weights], vec![0.0; self.buffers]);
         for entry in &self.entries {
-            let all = if entry.trainable { &mut weights } else { &mut buffers };
+            let all = if entry.trainable {
+                &mut weights
+            } else {
+                &mut buffers
+            };
             let values = &mut all[entry.range.clone()];
             match entry.start {
                 Start::Zeros => values.fill(0.0),
                 Start::Ones => values.fill(1.0),
                 Start::FanIn(n) => {
-                    let (reach, mut draws) = (1.0 / (n as f64).sqrt(), stream.child(&entry.name, 0).draws());
-                    values.iter_mut().for_each(|v| *v = ((2.0 * draws.uniform() - 1.0) * reach) as f32);
+                    let (reach, mut draws) = (
+                        1.0 / (n as f64).sqrt(),
+                        stream.child(&entry.name, 0).draws(),
+                    );
+                    values
+                        .iter_mut()
+                        .for_each(|v| *v = ((2.0 * draws.uniform() - 1.0) * reach) as f32);
                 }
             }
         }
@@ -138,7 +170,13 @@ impl Net {
     ///
     /// # Errors
     /// When batch normalisation is given one number per channel.
-    pub fn forward(&self, record: &mut Record, x: Value, weights: &Weights, mode: &mut Mode<'_>) -> Result<Value> {
+    pub fn forward(
+        &self,
+        record: &mut Record,
+        x: Value,
+        weights: &Weights,
+        mode: &mut Mode<'_>,
+    ) -> Result<Value> {
         let features = run(&self.ops[..self.trunk], record, x, weights, mode)?;
         run(&self.ops[self.trunk..], record, features, weights, mode)
     }
@@ -148,34 +186,87 @@ impl Net {
     /// # Errors
     /// As [`Net::forward`].
     pub fn features(&self, x: Value, weights: &Weights, mode: &mut Mode<'_>) -> Result<Value> {
-        run(&self.ops[..self.trunk], &mut Record::off(), x, weights, mode).map(|v| ops::flatten(&v))
+        run(
+            &self.ops[..self.trunk],
+            &mut Record::off(),
+            x,
+            weights,
+            mode,
+        )
+        .map(|v| ops::flatten(&v))
     }
 }
 
-fn run(all: &[Op], record: &mut Record, x: Value, weights: &Weights, mode: &mut Mode<'_>) -> Result<Value> {
+fn run(
+    all: &[Op],
+    record: &mut Record,
+    x: Value,
+    weights: &Weights,
+    mode: &mut Mode<'_>,
+) -> Result<Value> {
     all.iter().try_fold(x, |x, op| {
         Ok(match op {
-            Op::Conv { shape, weight, bias, relu } => {
-                ops::conv2d(record, &x, weights, shape, weight.clone(), bias.clone(), *relu)
-            }
-            Op::Linear { weight, bias, relu } => ops::linear(record, &x, weights, weight.clone(), Some(bias.clone()), *relu),
-            Op::Norm { weight, bias, mean, variance, relu } => {
+            Op::Conv {
+                shape,
+                weight,
+                bias,
+                relu,
+            } => ops::conv2d(
+                record,
+                &x,
+                weights,
+                shape,
+                weight.clone(),
+                bias.clone(),
+                *relu,
+            ),
+            Op::Linear { weight, bias, relu } => ops::linear(
+                record,
+                &x,
+                weights,
+                weight.clone(),
+                Some(bias.clone()),
+                *relu,
+            ),
+            Op::Norm {
+                weight,
+                bias,
+                mean,
+                variance,
+                relu,
+            } => {
                 let statistics = match mode {
-                    Mode::Evaluate(b) => Statistics::Running { mean: &b[mean.clone()], variance: &b[variance.clone()] },
+                    Mode::Evaluate(b) => Statistics::Running {
+                        mean: &b[mean.clone()],
+                        variance: &b[variance.clone()],
+                    },
                     Mode::Train(b, _) => {
                         // the variance of a layer is stored right behind its mean
                         let (mean, rest) = b[mean.start..variance.end].split_at_mut(mean.len());
-                        Statistics::Batch { mean, variance: rest }
+                        Statistics::Batch {
+                            mean,
+                            variance: rest,
+                        }
                     }
                 };
-                ops::batch_norm(record, &x, weights, weight.clone(), bias.clone(), statistics, *relu)?
+                ops::batch_norm(
+                    record,
+                    &x,
+                    weights,
+                    weight.clone(),
+                    bias.clone(),
+                    statistics,
+                    *relu,
+                )?
             }
             Op::Activate(f) => ops::activate(record, &x, *f),
             Op::Flatten => ops::flatten(&x),
             Op::MaxPool(shape) => ops::max_pool(record, &x, shape),
             Op::AveragePool(shape) => ops::average_pool(record, &x, shape),
             Op::Dropout { p, place } => match mode {
-                Mode::Train(_, stream) => ops::dropout(record, &x, *p, &mut stream.child("dropout", *place).draws()),
+                Mode::Train(_, stream) => {
+                    ops::dropout(record, &x, *p, &mut stream.child("dropout", *place).draws())
+                }
                 Mode::Evaluate(_) => x,
             },
             Op::Upsample(factor) => ops::upsample(record, &x, *factor),
@@ -189,9 +280,22 @@ fn run(all: &[Op], record: &mut Record, x: Value, weights: &Weights, mode: &mut 
 }
 
 /// A batch as a value; `key` names its gradient.
-pub fn batch(data: Vec<f32>, shape: &[usize], key: Option<crate::tape::Key>) -> Result<Value> {
+pub fn batch(data: Buffer, shape: &[usize], key: Option<crate::tape::Key>) -> Result<Value> {
     let width: usize = shape.iter().product();
-    let rows = data.len().checked_div(width).filter(|rows| rows * width == data.len());
-    let rows = rows.with_context(|| Problem::Shape(format!("{} numbers are no batch of inputs of shape {shape:?}", data.len())))?;
-    Ok(Value { data: Arc::new(data), rows, shape: shape.to_vec(), key })
+    let rows = data
+        .len()
+        .checked_div(width)
+        .filter(|rows| rows * width == data.len());
+    let rows = rows.with_context(|| {
+        Problem::Shape(format!(
+            "{} numbers are no batch of inputs of shape {shape:?}",
+            data.len()
+        ))
+    })?;
+    Ok(Value {
+        data: Arc::new(data),
+        rows,
+        shape: shape.to_vec(),
+        key,
+    })
 }

@@ -4,30 +4,75 @@ use super::layers::{Conv, Layer, Layers, Residual};
 
 /// Names and what they are.
 pub const NAMES: [(&str, &str); 12] = [
-    ("lenet", "Two 5x5 convolutions (6, 16), linear 120, 84 (FedKT, section 5.1)"),
-    ("selective-fd-a", "Convolutions 5x5 (10, 20), linear 50 (Selective-FD, clients 0-1)"),
-    ("selective-fd-b", "Padded convolutions 3x3 (10, 20), linear 128 (Selective-FD, clients 2-3)"),
-    ("selective-fd-c", "Convolution 5x5 (10), padded convolution 3x3 (20), linear 64 (Selective-FD, clients 4-5)"),
-    ("selective-fd-d", "Linear 1024, 512, 256 (Selective-FD, clients 6-7)"),
-    ("selective-fd-e", "Linear 1024, 1024 (Selective-FD, clients 8-9)"),
+    (
+        "lenet",
+        "Two 5x5 convolutions (6, 16), linear 120, 84 (FedKT, section 5.1)",
+    ),
+    (
+        "selective-fd-a",
+        "Convolutions 5x5 (10, 20), linear 50 (Selective-FD, clients 0-1)",
+    ),
+    (
+        "selective-fd-b",
+        "Padded convolutions 3x3 (10, 20), linear 128 (Selective-FD, clients 2-3)",
+    ),
+    (
+        "selective-fd-c",
+        "Convolution 5x5 (10), padded convolution 3x3 (20), linear 64 (Selective-FD, clients 4-5)",
+    ),
+    (
+        "selective-fd-d",
+        "Linear 1024, 512, 256 (Selective-FD, clients 6-7)",
+    ),
+    (
+        "selective-fd-e",
+        "Linear 1024, 1024 (Selective-FD, clients 8-9)",
+    ),
     ("mlp", "Linear 1024, 512, 256: the same as selective-fd-d"),
     ("mlp-wide", "Linear 1024, 1024: the same as selective-fd-e"),
-    ("resnet-8", "Residual blocks of 16, 32, 64 channels, global mean (FedDF)"),
-    ("resnet-8-wide", "Residual blocks of 128, 256, 512 channels, means of 4x4 (FedKD, FedIOD)"),
-    ("vgg-9", "Six padded 3x3 convolutions (32, 64, 128, 128, 256, 256), linear 512, 512 (FedMA, without its dropout)"),
+    (
+        "resnet-8",
+        "Residual blocks of 16, 32, 64 channels, global mean (FedDF)",
+    ),
+    (
+        "resnet-8-wide",
+        "Residual blocks of 128, 256, 512 channels, means of 4x4 (FedKD, FedIOD)",
+    ),
+    (
+        "vgg-9",
+        "Six padded 3x3 convolutions (32, 64, 128, 128, 256, 256), linear 512, 512 (FedMA, without its dropout)",
+    ),
     ("logistic", "One linear layer"),
 ];
 
 /// The layers of a known network.
 pub fn layers(name: &str) -> Option<Vec<Layer>> {
-    use Layer::{AveragePool, Outputs, GlobalPool, Relu};
-    let mlp = |widths: &[usize]| widths.iter().flat_map(|w| linear(*w)).chain([Outputs]).collect();
+    use Layer::{AveragePool, GlobalPool, Outputs, Relu};
+    let mlp = |widths: &[usize]| {
+        widths
+            .iter()
+            .flat_map(|w| linear(*w))
+            .chain([Outputs])
+            .collect()
+    };
     let small = |first: [usize; 2], second: [usize; 2], width| {
-        let parts = [cnn(10, first), cnn(20, second), linear(width), vec![Outputs]];
+        let parts = [
+            cnn(10, first),
+            cnn(20, second),
+            linear(width),
+            vec![Outputs],
+        ];
         parts.concat()
     };
     Some(match name {
-        "lenet" => [cnn(6, [5, 0]), cnn(16, [5, 0]), linear(120), linear(84), vec![Outputs]].concat(),
+        "lenet" => [
+            cnn(6, [5, 0]),
+            cnn(16, [5, 0]),
+            linear(120),
+            linear(84),
+            vec![Outputs],
+        ]
+        .concat(),
         "selective-fd-a" => small([5, 0], [5, 0], 50),
         "selective-fd-b" => small([3, 1], [3, 1], 128),
         "selective-fd-c" => small([5, 0], [3, 1], 64),
@@ -36,9 +81,28 @@ pub fn layers(name: &str) -> Option<Vec<Layer>> {
         "resnet-8" => [resnet([16, 32, 64]), vec![GlobalPool, Outputs]].concat(),
         "resnet-8-wide" => [resnet([128, 256, 512]), vec![AveragePool(4), Outputs]].concat(),
         "vgg-9" => {
-            let conv = |out| vec![Layer::Conv(Conv { out, kernel: 3, stride: 1, pad: 1, bias: true }), Relu];
+            let conv = |out| {
+                vec![
+                    Layer::Conv(Conv {
+                        out,
+                        kernel: 3,
+                        stride: 1,
+                        pad: 1,
+                        bias: true,
+                    }),
+                    Relu,
+                ]
+            };
             let pair = |a, b| [conv(a), conv(b), vec![Layer::Pool(2)]].concat();
-            [pair(32, 64), pair(128, 128), pair(256, 256), linear(512), linear(512), vec![Outputs]].concat()
+            [
+                pair(32, 64),
+                pair(128, 128),
+                pair(256, 256),
+                linear(512),
+                linear(512),
+                vec![Outputs],
+            ]
+            .concat()
         }
         "logistic" => vec![Outputs],
         _ => return None,
@@ -47,7 +111,17 @@ pub fn layers(name: &str) -> Option<Vec<Layer>> {
 
 /// Convolution (kernel, padding), relu, pooling by 2.
 fn cnn(out: usize, [kernel, pad]: [usize; 2]) -> Vec<Layer> {
-    vec![Layer::Conv(Conv { out, kernel, stride: 1, pad, bias: true }), Layer::Relu, Layer::Pool(2)]
+    vec![
+        Layer::Conv(Conv {
+            out,
+            kernel,
+            stride: 1,
+            pad,
+            bias: true,
+        }),
+        Layer::Relu,
+        Layer::Pool(2),
+    ]
 }
 
 fn linear(width: usize) -> Vec<Layer> {
@@ -58,15 +132,31 @@ fn linear(width: usize) -> Vec<Layer> {
 /// third with stride 2 and a 1x1 convolution on the shortcut (He et al. 2016, for CIFAR).
 fn resnet(widths: [usize; 3]) -> Vec<Layer> {
     let conv = |out, kernel: usize, stride| {
-        vec![Layer::Conv(Conv { out, kernel, stride, pad: kernel / 2, bias: false }), Layer::BatchNorm]
+        vec![
+            Layer::Conv(Conv {
+                out,
+                kernel,
+                stride,
+                pad: kernel / 2,
+                bias: false,
+            }),
+            Layer::BatchNorm,
+        ]
     };
     let relu = || vec![Layer::Relu];
     let mut layers = [conv(widths[0], 3, 1), relu()].concat();
     for (at, width) in widths.into_iter().enumerate() {
         let stride = if at == 0 { 1 } else { 2 };
         let body = [conv(width, 3, stride), relu(), conv(width, 3, 1)].concat();
-        let shortcut = if at == 0 { vec![] } else { conv(width, 1, stride) };
-        layers.push(Layer::Residual(Residual { body: Layers(body), shortcut: Layers(shortcut) }));
+        let shortcut = if at == 0 {
+            vec![]
+        } else {
+            conv(width, 1, stride)
+        };
+        layers.push(Layer::Residual(Residual {
+            body: Layers(body),
+            shortcut: Layers(shortcut),
+        }));
     }
     layers
 }

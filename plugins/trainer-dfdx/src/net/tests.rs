@@ -3,7 +3,10 @@ use fl_core::TaskKind;
 use fl_core::settings::read_yaml;
 
 fn task(input: &[usize], classes: usize) -> Task {
-    Task { input: input.to_vec(), kind: TaskKind::Classes(classes) }
+    Task {
+        input: input.to_vec(),
+        kind: TaskKind::Classes(classes),
+    }
 }
 
 fn net(yaml: &str, input: &[usize], classes: usize) -> Result<Net> {
@@ -34,50 +37,135 @@ fn exact_numbers_of_parameters() {
         ("mlp-wide", [1, 28, 28], 10, 1_863_690),
         ("logistic", [1, 28, 28], 10, 7_850),
     ] {
-        assert_eq!(net(name, &input, classes).unwrap().weights(), count, "{name}");
+        assert_eq!(
+            net(name, &input, classes).unwrap().weights(),
+            count,
+            "{name}"
+        );
     }
-    assert_eq!(net("resnet-8-wide", &[3, 32, 32], 10).unwrap().features_width(), 2048, "FedKD's classifier");
-    assert!(presets::NAMES.iter().all(|(name, _)| presets::layers(name).is_some()));
+    assert_eq!(
+        net("resnet-8-wide", &[3, 32, 32], 10)
+            .unwrap()
+            .features_width(),
+        2048,
+        "FedKD's classifier"
+    );
+    assert!(
+        presets::NAMES
+            .iter()
+            .all(|(name, _)| presets::layers(name).is_some())
+    );
 }
 
 #[test]
 fn a_list_is_the_network_it_spells() {
     let list = "[{conv: {out: 6, kernel: 5}}, relu, {pool: 2}, {conv: {out: 16, kernel: 5}}, relu, {max-pool: {kernel: 2, stride: 2}}, \
                 flatten, linear: 120, relu, linear: 84, relu, linear: 10]";
-    let (spelt, named) = (net(list, &[1, 28, 28], 10).unwrap(), net("lenet", &[1, 28, 28], 10).unwrap());
+    let (spelt, named) = (
+        net(list, &[1, 28, 28], 10).unwrap(),
+        net("lenet", &[1, 28, 28], 10).unwrap(),
+    );
     assert_eq!(spelt.weights(), named.weights());
-    let names = |n: &Net| n.entries().iter().map(|e| format!("{} {:?}", e.name, e.shape)).collect::<Vec<_>>();
-    assert_eq!(names(&named)[..3], ["0.weight [6, 1, 5, 5]", "0.bias [6]", "3.weight [16, 6, 5, 5]"]);
+    let names = |n: &Net| {
+        n.entries()
+            .iter()
+            .map(|e| format!("{} {:?}", e.name, e.shape))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(&named)[..3],
+        [
+            "0.weight [6, 1, 5, 5]",
+            "0.bias [6]",
+            "3.weight [16, 6, 5, 5]"
+        ]
+    );
     assert_eq!(names(&spelt).last().unwrap(), "11.bias [10]");
     let resnet = names(&net("resnet-8", &[3, 32, 32], 10).unwrap());
-    assert_eq!(resnet[..5].join(", "), "0.weight [16, 3, 3, 3], 1.weight [16], 1.bias [16], 1.running_mean [16], 1.running_var [16]");
-    assert!(resnet.contains(&"4.shortcut.0.weight [32, 16, 1, 1]".to_string()), "{resnet:?}");
+    assert_eq!(
+        resnet[..5].join(", "),
+        "0.weight [16, 3, 3, 3], 1.weight [16], 1.bias [16], 1.running_mean [16], 1.running_var [16]"
+    );
+    assert!(
+        resnet.contains(&"4.shortcut.0.weight [32, 16, 1, 1]".to_string()),
+        "{resnet:?}"
+    );
 }
 
 #[test]
 fn what_does_not_fit_is_named_with_its_place() {
     let image = [1, 8, 8];
     for (yaml, input, wanted) in [
-        ("[{conv: {out: 4, kernel: 3}}, {pool: 2}, {conv: {out: 4, kernel: 5}}, outputs]", &image[..],
-         "net: layer 2: conv: a kernel of 5x5 does not fit 3x3 with padding 0"),
-        ("[{conv: {out: 4, kernel: 3}}, outputs]", &[9], "net: layer 0: conv: wants an image [channels, height, width], got [9]"),
-        ("[linear: 3, {pool: 2}, outputs]", &image, "net: layer 1: pool: wants an image [channels, height, width], got [3]"),
-        ("[{pool: 9}, outputs]", &image, "net: layer 0: pool: a window of 9x9 does not fit 8x8"),
-        ("[{conv: {out: 4, kernel: 3, pad: 3}}, outputs]", &image, "net: layer 0: `conv.pad` must be less than kernel (3), got 3"),
-        ("[{dropout: 1.0}, outputs]", &image, "net: layer 0: `dropout` must be in 0.0..1.0, got 1.0"),
-        ("[linear: 7]", &image, "net: layer 0 (linear): the task has 10 outputs, but the last layer has 7"),
-        ("[linear: 10, relu]", &image, "net: layer 1: the last layer must be `outputs` or `linear: 10`"),
-        ("[]", &image, "net: a network needs at least one layer, such as `outputs`"),
-        ("[{residual: {body: [{conv: {out: 2, kernel: 3, pad: 1}}]}}, outputs]", &image,
-         "net: layer 0: residual: the body gives [2, 8, 8], the shortcut [1, 8, 8]; both must be the same"),
-        ("[{residual: {body: [relu, {pool: 9}]}}, outputs]", &image,
-         "net: layer 0: layer 0.body.1: pool: a window of 9x9 does not fit 8x8"),
-        ("lenet", &[784], "net `lenet`: layer 0: conv: wants an image [channels, height, width], got [784]"),
+        (
+            "[{conv: {out: 4, kernel: 3}}, {pool: 2}, {conv: {out: 4, kernel: 5}}, outputs]",
+            &image[..],
+            "net: layer 2: conv: a kernel of 5x5 does not fit 3x3 with padding 0",
+        ),
+        (
+            "[{conv: {out: 4, kernel: 3}}, outputs]",
+            &[9],
+            "net: layer 0: conv: wants an image [channels, height, width], got [9]",
+        ),
+        (
+            "[linear: 3, {pool: 2}, outputs]",
+            &image,
+            "net: layer 1: pool: wants an image [channels, height, width], got [3]",
+        ),
+        (
+            "[{pool: 9}, outputs]",
+            &image,
+            "net: layer 0: pool: a window of 9x9 does not fit 8x8",
+        ),
+        (
+            "[{conv: {out: 4, kernel: 3, pad: 3}}, outputs]",
+            &image,
+            "net: layer 0: `conv.pad` must be less than kernel (3), got 3",
+        ),
+        (
+            "[{dropout: 1.0}, outputs]",
+            &image,
+            "net: layer 0: `dropout` must be in 0.0..1.0, got 1.0",
+        ),
+        (
+            "[linear: 7]",
+            &image,
+            "net: layer 0 (linear): the task has 10 outputs, but the last layer has 7",
+        ),
+        (
+            "[linear: 10, relu]",
+            &image,
+            "net: layer 1: the last layer must be `outputs` or `linear: 10`",
+        ),
+        (
+            "[]",
+            &image,
+            "net: a network needs at least one layer, such as `outputs`",
+        ),
+        (
+            "[{residual: {body: [{conv: {out: 2, kernel: 3, pad: 1}}]}}, outputs]",
+            &image,
+            "net: layer 0: residual: the body gives [2, 8, 8], the shortcut [1, 8, 8]; both must be the same",
+        ),
+        (
+            "[{residual: {body: [relu, {pool: 9}]}}, outputs]",
+            &image,
+            "net: layer 0: layer 0.body.1: pool: a window of 9x9 does not fit 8x8",
+        ),
+        (
+            "lenet",
+            &[784],
+            "net `lenet`: layer 0: conv: wants an image [channels, height, width], got [784]",
+        ),
     ] {
         assert_eq!(error(yaml, input), wanted);
     }
     let misspelt = error("lennet", &image);
-    assert!(misspelt.starts_with("no network is called `lennet`; did you mean `lenet`? known: lenet, selective-fd-a"), "{misspelt}");
+    assert!(
+        misspelt.starts_with(
+            "no network is called `lennet`; did you mean `lenet`? known: lenet, selective-fd-a"
+        ),
+        "{misspelt}"
+    );
     assert!(error("[rely]", &image).contains("did you mean `relu`?"));
 }
 
@@ -90,11 +178,23 @@ fn first_weights_are_pytorchs_and_depend_on_their_name_alone() {
     let reach = 1.0 / 200f32.sqrt();
     assert!(first.iter().all(|w| w.abs() <= reach) && first.iter().any(|w| w.abs() > 0.99 * reach));
     let variance = first.iter().map(|w| w * w).sum::<f32>() / first.len() as f32;
-    assert!((variance / (reach * reach / 3.0) - 1.0).abs() < 0.05, "a uniform variable has a third of its squared reach");
+    assert!(
+        (variance / (reach * reach / 3.0) - 1.0).abs() < 0.05,
+        "a uniform variable has a third of its squared reach"
+    );
     let other = net("[linear: 50, relu, linear: 7, outputs]", &[200], 10).unwrap();
     assert_eq!(other.start(&stream).0[..10_050], *first);
-    let (w, b) = net("[{conv: {out: 2, kernel: 1}}, batch-norm, outputs]", &[1, 2, 2], 2).unwrap().start(&stream);
-    assert_eq!((&w[4..8], &b[..]), (&[1.0, 1.0, 0.0, 0.0][..], &[0.0, 0.0, 1.0, 1.0][..]));
+    let (w, b) = net(
+        "[{conv: {out: 2, kernel: 1}}, batch-norm, outputs]",
+        &[1, 2, 2],
+        2,
+    )
+    .unwrap()
+    .start(&stream);
+    assert_eq!(
+        (&w[4..8], &b[..]),
+        (&[1.0, 1.0, 0.0, 0.0][..], &[0.0, 0.0, 1.0, 1.0][..])
+    );
 }
 
 /// The whole of a small residual network with everything in it, by finite differences in the input and in every weight.
@@ -110,10 +210,14 @@ fn a_whole_network_has_the_derivative_that_differences_say() {
     let x: Vec<f32> = (0..4 * 72).map(|_| draws.normal() as f32).collect();
     let c: Vec<f32> = (0..12).map(|_| draws.normal() as f32).collect();
     let run = |record: &mut Record, x: &[f32], w: &[f32], keys: [Option<&Key>; 2]| {
-        let weights = Weights { data: Arc::new(w.to_vec()), key: keys[1].cloned() };
+        let weights = Weights {
+            data: Arc::new(w.to_vec()),
+            key: keys[1].cloned(),
+        };
         let (mut buffers, stream) = (buffers.clone(), Stream::root(0));
-        let x = batch(x.to_vec(), &[2, 6, 6], keys[0].cloned()).unwrap();
-        net.forward(record, x, &weights, &mut Mode::Train(&mut buffers, &stream)).unwrap()
+        let x = batch(x.to_vec().into(), &[2, 6, 6], keys[0].cloned()).unwrap();
+        net.forward(record, x, &weights, &mut Mode::Train(&mut buffers, &stream))
+            .unwrap()
     };
     let score = |x: &[f32], w: &[f32]| -> f64 {
         let y = run(&mut Record::off(), x, w, [None, None]);
@@ -121,9 +225,17 @@ fn a_whole_network_has_the_derivative_that_differences_say() {
     };
     let slope = |by_input: bool| {
         let (key, mut record) = (Key::new(), Record::on());
-        let keys = if by_input { [Some(&key), None] } else { [None, Some(&key)] };
+        let keys = if by_input {
+            [Some(&key), None]
+        } else {
+            [None, Some(&key)]
+        };
         let y = run(&mut record, &x, &start, keys);
-        let room = if by_input { vec![] } else { vec![f32::NAN; start.len()] };
+        let room = if by_input {
+            vec![]
+        } else {
+            vec![f32::NAN; start.len()]
+        };
         record.backward(&y, c.clone(), &key, room).unwrap()
     };
     let compare = |what: &str, exact: &[f32], values: &[f32], score: &dyn Fn(&[f32]) -> f64| {
@@ -138,7 +250,11 @@ fn a_whole_network_has_the_derivative_that_differences_say() {
             // the relu at the end of the block bends for some inputs; there the difference is between the two slopes
             off += usize::from((n - f64::from(*e)).abs() > 2e-3 * (1.0 + n.abs()));
         }
-        assert!(off * 50 <= exact.len(), "{what}: {off} of {} differ", exact.len());
+        assert!(
+            off * 50 <= exact.len(),
+            "{what}: {off} of {} differ",
+            exact.len()
+        );
     };
     compare("input", &slope(true), &x, &|x| score(x, &start));
     compare("weights", &slope(false), &start, &|w| score(&x, w));

@@ -1,6 +1,7 @@
 //! Fully connected layers.
 
 use super::{channel_sums, relu_back};
+use crate::buffer::Buffer;
 use crate::simd::at_least;
 use crate::tape::{Record, Value, Weights};
 use std::ops::Range;
@@ -17,13 +18,27 @@ pub fn linear(
 ) -> Value {
     let (rows, inputs) = (x.rows, x.width());
     let outputs = weight.len() / inputs;
-    let mut data = match &bias {
-        Some(bias) => weights.data[bias.clone()].repeat(rows),
-        None => vec![0.0; rows * outputs],
+    let mut data: Buffer = match &bias {
+        Some(bias) => weights.data[bias.clone()].repeat(rows).into(),
+        None => Buffer::filled(rows * outputs, 0.0),
     };
-    let w = Matrix { values: &weights.data[weight.clone()], by_row: inputs, by_column: 1 };
-    let all = Matrix { values: &x.data, by_row: inputs, by_column: 1 };
-    product([rows, inputs, outputs], &all, &w.transposed(), &mut data, true);
+    let w = Matrix {
+        values: &weights.data[weight.clone()],
+        by_row: inputs,
+        by_column: 1,
+    };
+    let all = Matrix {
+        values: &x.data,
+        by_row: inputs,
+        by_column: 1,
+    };
+    product(
+        [rows, inputs, outputs],
+        &all,
+        &w.transposed(),
+        &mut data,
+        true,
+    );
     if relu {
         data.iter_mut().for_each(|v| *v = at_least(*v, 0.0));
     }
@@ -35,22 +50,45 @@ pub fn linear(
         if relu {
             relu_back(&mut slope, &out);
         }
-        let g = Matrix { values: &slope, by_row: outputs, by_column: 1 };
+        let g = Matrix {
+            values: &slope,
+            by_row: outputs,
+            by_column: 1,
+        };
         if let Some(key) = &weights.key {
             let all = grads.weights(key)?;
-            let x = Matrix { values: &x.data, by_row: inputs, by_column: 1 };
-            product([outputs, rows, inputs], &g.transposed(), &x, &mut all[weight.clone()], false);
+            let x = Matrix {
+                values: &x.data,
+                by_row: inputs,
+                by_column: 1,
+            };
+            product(
+                [outputs, rows, inputs],
+                &g.transposed(),
+                &x,
+                &mut all[weight.clone()],
+                false,
+            );
             if let Some(bias) = &bias {
                 channel_sums(&slope, outputs, 1, &mut all[bias.clone()]);
             }
         }
         let Some(key) = &x.key else { return Ok(()) };
-        let mut back = vec![0.0; rows * inputs];
-        let w = Matrix { values: &weights.data[weight], by_row: inputs, by_column: 1 };
+        let mut back = Buffer::filled(rows * inputs, 0.0);
+        let w = Matrix {
+            values: &weights.data[weight],
+            by_row: inputs,
+            by_column: 1,
+        };
         product([rows, outputs, inputs], &g, &w, &mut back, false);
         grads.give(key, back)
     });
-    Value { data, rows, shape: vec![outputs], key }
+    Value {
+        data,
+        rows,
+        shape: vec![outputs],
+        key,
+    }
 }
 
 /// A matrix in a slice.
@@ -62,28 +100,60 @@ struct Matrix<'a> {
 
 impl Matrix<'_> {
     fn transposed(&self) -> Self {
-        Self { values: self.values, by_row: self.by_column, by_column: self.by_row }
+        Self {
+            values: self.values,
+            by_row: self.by_column,
+            by_column: self.by_row,
+        }
     }
 
     fn holds(&self, rows: usize, columns: usize) -> bool {
-        rows == 0 || columns == 0 || (rows - 1) * self.by_row + (columns - 1) * self.by_column < self.values.len()
+        rows == 0
+            || columns == 0
+            || (rows - 1) * self.by_row + (columns - 1) * self.by_column < self.values.len()
     }
 }
 
 /// `out = a b`, or `out += a b`, for `a` of `m x k` and `b` of `k x n`; `out` is row after row. On this thread alone:
 /// two threads would cut the sums differently and give other bits.
 fn product([m, k, n]: [usize; 3], a: &Matrix<'_>, b: &Matrix<'_>, out: &mut [f32], add: bool) {
-    assert!(a.holds(m, k) && b.holds(k, n) && m * n == out.len(), "misshapen matrices");
+    assert!(
+        a.holds(m, k) && b.holds(k, n) && m * n == out.len(),
+        "misshapen matrices"
+    );
     let (one, beta) = (1.0, 1.0);
     let serial = gemm::Parallelism::None;
-    let (a_step, b_step) = ([a.by_row, a.by_column].map(|s| s as isize), [b.by_row, b.by_column].map(|s| s as isize));
-    #[allow(unsafe_code, reason = "a matrix product at full speed; gemm has no safe interface")]
+    let (a_step, b_step) = (
+        [a.by_row, a.by_column].map(|s| s as isize),
+        [b.by_row, b.by_column].map(|s| s as isize),
+    );
+    #[allow(
+        unsafe_code,
+        reason = "a matrix product at full speed; gemm has no safe interface"
+    )]
     // SAFETY: the assertion above says that every index below m, k and n with these strides lies inside its slice, and
     // `out` is borrowed mutably, so it overlaps neither `a` nor `b`.
     unsafe {
         gemm::gemm(
-            m, n, k, out.as_mut_ptr(), 1, n as isize, add, a.values.as_ptr(), a_step[1], a_step[0], b.values.as_ptr(),
-            b_step[1], b_step[0], one, beta, false, false, false, serial,
+            m,
+            n,
+            k,
+            out.as_mut_ptr(),
+            1,
+            n as isize,
+            add,
+            a.values.as_ptr(),
+            a_step[1],
+            a_step[0],
+            b.values.as_ptr(),
+            b_step[1],
+            b_step[0],
+            one,
+            beta,
+            false,
+            false,
+            false,
+            serial,
         );
     }
 }

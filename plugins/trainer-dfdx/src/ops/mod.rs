@@ -3,6 +3,7 @@
 //! [`Record`]: crate::tape::Record
 
 mod conv;
+mod grid;
 mod linear;
 mod norm;
 mod pointwise;
@@ -10,7 +11,8 @@ mod pool;
 #[cfg(test)]
 mod tests;
 
-pub use conv::{Shape as ConvShape, conv2d};
+pub use conv::conv2d;
+pub use grid::Shape as ConvShape;
 pub use linear::linear;
 pub use norm::{Statistics, batch_norm};
 pub use pointwise::{Activation, activate, add, dropout, flatten, upsample};
@@ -29,7 +31,10 @@ fn channel_sums(values: &[f32], channels: usize, run: usize, out: &mut [f32]) {
         }
     } else {
         for (i, values) in values.chunks_exact(run).enumerate() {
-            out[i % channels] += vectorised(|| sum2(values, values, |v, _| v));
+            out[i % channels] += vectorised(
+                #[inline(always)]
+                || sum2(values, values, |v, _| v),
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Batch normalisation (Ioffe and Szegedy 2015), with PyTorch's constants.
 
 use super::relu_back;
+use crate::buffer::Buffer;
 use crate::simd::{at_least, sum2, vectorised};
 use crate::tape::{Record, Value, Weights};
 use anyhow::ensure;
@@ -50,25 +51,54 @@ pub fn batch_norm(
     let count = x.rows * run;
     let from_batch = matches!(statistics, Statistics::Batch { .. });
     let (means, scales): (Vec<f32>, Vec<f32>) = match statistics {
-        Statistics::Running { mean, variance } => (mean.to_vec(), variance.iter().map(|v| 1.0 / (v + EPSILON).sqrt()).collect()),
+        Statistics::Running { mean, variance } => (
+            mean.to_vec(),
+            variance
+                .iter()
+                .map(|v| 1.0 / (v + EPSILON).sqrt())
+                .collect(),
+        ),
         Statistics::Batch { mean, variance } => {
-            let one = format!("batch normalisation of a batch with one number per channel ({:?}): use larger batches", x.shape);
+            let one = format!(
+                "batch normalisation of a batch with one number per channel ({:?}): use larger batches",
+                x.shape
+            );
             ensure!(count > 1, Problem::Shape(one));
-            let found: Vec<(f32, f32)> = (0..channels).map(|c| moments(x, c, channels, run)).collect();
+            let found: Vec<(f32, f32)> = (0..channels)
+                .map(|c| moments(x, c, channels, run))
+                .collect();
             for (c, (m, v)) in found.iter().enumerate() {
                 let unbiased = v * count as f32 / (count - 1) as f32;
                 mean[c] += MOMENTUM * (m - mean[c]);
                 variance[c] += MOMENTUM * (unbiased - variance[c]);
             }
-            found.into_iter().map(|(m, v)| (m, 1.0 / (v + EPSILON).sqrt())).unzip()
+            found
+                .into_iter()
+                .map(|(m, v)| (m, 1.0 / (v + EPSILON).sqrt()))
+                .unzip()
         }
     };
     let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
-    let mut data = vec![0.0; x.data.len()];
-    for (i, (to, from)) in data.chunks_exact_mut(run).zip(x.data.chunks_exact(run)).enumerate() {
+    let mut data = Buffer::filled(x.data.len(), 0.0);
+    for (i, (to, from)) in data
+        .chunks_exact_mut(run)
+        .zip(x.data.chunks_exact(run))
+        .enumerate()
+    {
         let c = i % channels;
-        let (mean, factor, shift) = (means[c], scales[c] * weights.data[weight.start + c], weights.data[bias.start + c]);
-        vectorised(|| to.iter_mut().zip(from).for_each(|(y, x)| *y = at_least((x - mean) * factor + shift, floor)));
+        let (mean, factor, shift) = (
+            means[c],
+            scales[c] * weights.data[weight.start + c],
+            weights.data[bias.start + c],
+        );
+        vectorised(
+            #[inline(always)]
+            || {
+                to.iter_mut()
+                    .zip(from)
+                    .for_each(|(y, x)| *y = at_least((x - mean) * factor + shift, floor))
+            },
+        );
     }
     let data = Arc::new(data);
 
@@ -80,23 +110,45 @@ pub fn batch_norm(
             relu_back(&mut slope, &out);
         }
         let (mut by_weight, mut by_bias) = (vec![0.0; channels], vec![0.0; channels]);
-        for (i, (g, x)) in slope.chunks_exact(run).zip(x.data.chunks_exact(run)).enumerate() {
+        for (i, (g, x)) in slope
+            .chunks_exact(run)
+            .zip(x.data.chunks_exact(run))
+            .enumerate()
+        {
             let c = i % channels;
             let mean = means[c];
-            vectorised(|| {
-                by_bias[c] += sum2(g, g, |g, _| g);
-                by_weight[c] += sum2(g, x, |g, x| g * (x - mean));
-            });
+            vectorised(
+                #[inline(always)]
+                || {
+                    by_bias[c] += sum2(g, g, |g, _| g);
+                    by_weight[c] += sum2(g, x, |g, x| g * (x - mean));
+                },
+            );
         }
         by_weight.iter_mut().zip(&scales).for_each(|(w, s)| *w *= s);
         if x.key.is_some() {
-            for (i, (g, x)) in slope.chunks_exact_mut(run).zip(x.data.chunks_exact(run)).enumerate() {
+            for (i, (g, x)) in slope
+                .chunks_exact_mut(run)
+                .zip(x.data.chunks_exact(run))
+                .enumerate()
+            {
                 let c = i % channels;
                 let (mean, factor) = (means[c], scales[c] * weights.data[weight.start + c]);
                 // the mean and the variance of the batch depend on every number in it; running ones do not
-                let n = if from_batch { count as f32 } else { f32::INFINITY };
+                let n = if from_batch {
+                    count as f32
+                } else {
+                    f32::INFINITY
+                };
                 let (level, tilt) = (by_bias[c] / n, by_weight[c] * scales[c] / n);
-                vectorised(|| g.iter_mut().zip(x).for_each(|(g, x)| *g = factor * (*g - level - (x - mean) * tilt)));
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        g.iter_mut()
+                            .zip(x)
+                            .for_each(|(g, x)| *g = factor * (*g - level - (x - mean) * tilt))
+                    },
+                );
             }
         }
         if let Some(key) = &weights.key {
@@ -106,16 +158,24 @@ pub fn batch_norm(
         }
         x.key.as_ref().map_or(Ok(()), |key| grads.give(key, slope))
     });
-    Ok(Value { data, rows, shape, key })
+    Ok(Value {
+        data,
+        rows,
+        shape,
+        key,
+    })
 }
 
 /// Mean and biased variance of one channel. Two passes: the difference of two large sums would lose the variance.
 fn moments(x: &Value, channel: usize, channels: usize, run: usize) -> (f32, f32) {
     let runs = || x.data.chunks_exact(run).skip(channel).step_by(channels);
     let n = (x.rows * run) as f64;
-    vectorised(|| {
-        let mean = (runs().map(|r| f64::from(sum2(r, r, |v, _| v))).sum::<f64>() / n) as f32;
-        let spread = |r: &[f32]| f64::from(sum2(r, r, |v, _| (v - mean) * (v - mean)));
-        (mean, (runs().map(spread).sum::<f64>() / n) as f32)
-    })
+    vectorised(
+        #[inline(always)]
+        || {
+            let mean = (runs().map(|r| f64::from(sum2(r, r, |v, _| v))).sum::<f64>() / n) as f32;
+            let spread = |r: &[f32]| f64::from(sum2(r, r, |v, _| (v - mean) * (v - mean)));
+            (mean, (runs().map(spread).sum::<f64>() / n) as f32)
+        },
+    )
 }

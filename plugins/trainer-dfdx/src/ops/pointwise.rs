@@ -1,5 +1,6 @@
 //! Operations on single numbers, and those that only move numbers.
 
+use crate::buffer::Buffer;
 use crate::simd::{at_least, vectorised};
 use crate::tape::{Record, Value};
 use fl_core::Draws;
@@ -20,10 +21,19 @@ pub enum Activation {
 
 /// Applies `f` to every number. The derivatives are functions of the output.
 pub fn activate(record: &mut Record, x: &Value, f: Activation) -> Value {
-    let mut data = x.data.to_vec();
+    let mut data = Buffer::collect(x.data.iter().copied());
     match f {
-        Activation::Relu => vectorised(|| data.iter_mut().for_each(|v| *v = at_least(*v, 0.0))),
-        Activation::LeakyRelu(a) => vectorised(|| data.iter_mut().for_each(|v| *v = if *v > 0.0 { *v } else { a * *v })),
+        Activation::Relu => vectorised(
+            #[inline(always)]
+            || data.iter_mut().for_each(|v| *v = at_least(*v, 0.0)),
+        ),
+        Activation::LeakyRelu(a) => vectorised(
+            #[inline(always)]
+            || {
+                data.iter_mut()
+                    .for_each(|v| *v = if *v > 0.0 { *v } else { a * *v })
+            },
+        ),
         Activation::Tanh => data.iter_mut().for_each(|v| *v = v.tanh()),
         Activation::Sigmoid => data.iter_mut().for_each(|v| *v = 1.0 / (1.0 + (-*v).exp())),
     }
@@ -33,57 +43,107 @@ pub fn activate(record: &mut Record, x: &Value, f: Activation) -> Value {
         let both = slope.iter_mut().zip(out.iter());
         match f {
             Activation::Relu => relu_back(&mut slope, &out),
-            Activation::LeakyRelu(a) => vectorised(|| both.for_each(|(g, y)| *g = if *y > 0.0 { *g } else { a * *g })),
+            Activation::LeakyRelu(a) => vectorised(
+                #[inline(always)]
+                || both.for_each(|(g, y)| *g = if *y > 0.0 { *g } else { a * *g }),
+            ),
             Activation::Tanh => both.for_each(|(g, y)| *g *= 1.0 - y * y),
             Activation::Sigmoid => both.for_each(|(g, y)| *g *= y * (1.0 - y)),
         }
         to.map_or(Ok(()), |to| grads.give(&to, slope))
     });
-    Value { data, rows: x.rows, shape: x.shape.clone(), key }
+    Value {
+        data,
+        rows: x.rows,
+        shape: x.shape.clone(),
+        key,
+    }
 }
 
 /// Keeps the gradient where the output of a relu is positive.
 pub(super) fn relu_back(slope: &mut [f32], out: &[f32]) {
-    vectorised(|| slope.iter_mut().zip(out).for_each(|(g, y)| *g = if *y > 0.0 { *g } else { 0.0 }));
+    vectorised(
+        #[inline(always)]
+        || {
+            slope
+                .iter_mut()
+                .zip(out)
+                .for_each(|(g, y)| *g = if *y > 0.0 { *g } else { 0.0 })
+        },
+    );
 }
 
 /// `relu?(a + b)`: the end of a residual block.
 pub fn add(record: &mut Record, a: &Value, b: &Value, relu: bool) -> Value {
     let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
-    let data = Arc::new(vectorised(|| a.data.iter().zip(b.data.iter()).map(|(x, y)| at_least(x + y, floor)).collect::<Vec<f32>>()));
+    let data = Arc::new(vectorised(
+        #[inline(always)]
+        || {
+            let both = a.data.iter().zip(b.data.iter());
+            Buffer::collect(both.map(|(x, y)| at_least(x + y, floor)))
+        },
+    ));
     let (out, to) = (data.clone(), [a.key.clone(), b.key.clone()]);
-    let key = record.note(a.key.is_some() || b.key.is_some(), move |mut slope, grads| {
-        if relu {
-            relu_back(&mut slope, &out);
-        }
-        match to {
-            [Some(a), Some(b)] => {
-                grads.give(&a, slope.clone())?;
-                grads.give(&b, slope)
+    let key = record.note(
+        a.key.is_some() || b.key.is_some(),
+        move |mut slope, grads| {
+            if relu {
+                relu_back(&mut slope, &out);
             }
-            [Some(only), None] | [None, Some(only)] => grads.give(&only, slope),
-            [None, None] => Ok(()),
-        }
-    });
-    Value { data, rows: a.rows, shape: a.shape.clone(), key }
+            match to {
+                [Some(a), Some(b)] => {
+                    grads.give(&a, Buffer::collect(slope.iter().copied()))?;
+                    grads.give(&b, slope)
+                }
+                [Some(only), None] | [None, Some(only)] => grads.give(&only, slope),
+                [None, None] => Ok(()),
+            }
+        },
+    );
+    Value {
+        data,
+        rows: a.rows,
+        shape: a.shape.clone(),
+        key,
+    }
 }
 
 /// Sets each number to 0 with probability `p` and divides the rest by `1 - p` (inverted dropout, as in PyTorch).
 pub fn dropout(record: &mut Record, x: &Value, p: f32, draws: &mut Draws) -> Value {
     let keep = 1.0 / (1.0 - p);
-    let mask: Vec<f32> = x.data.iter().map(|_| if draws.uniform() < f64::from(p) { 0.0 } else { keep }).collect();
-    let data = Arc::new(x.data.iter().zip(&mask).map(|(v, m)| v * m).collect());
+    let mask: Vec<f32> = x
+        .data
+        .iter()
+        .map(|_| {
+            if draws.uniform() < f64::from(p) {
+                0.0
+            } else {
+                keep
+            }
+        })
+        .collect();
+    let data = Arc::new(Buffer::collect(
+        x.data.iter().zip(&mask).map(|(v, m)| v * m),
+    ));
     let to = x.key.clone();
     let key = record.note(to.is_some(), move |mut slope, grads| {
         slope.iter_mut().zip(&mask).for_each(|(g, m)| *g *= m);
         to.map_or(Ok(()), |to| grads.give(&to, slope))
     });
-    Value { data, rows: x.rows, shape: x.shape.clone(), key }
+    Value {
+        data,
+        rows: x.rows,
+        shape: x.shape.clone(),
+        key,
+    }
 }
 
 /// The same numbers as one row per sample. Copies nothing: numbers and gradient are those of `x`.
 pub fn flatten(x: &Value) -> Value {
-    Value { shape: vec![x.width()], ..x.clone() }
+    Value {
+        shape: vec![x.width()],
+        ..x.clone()
+    }
 }
 
 /// Repeats every row and column `factor` times (nearest neighbour).
@@ -91,15 +151,32 @@ pub fn upsample(record: &mut Record, x: &Value, factor: usize) -> Value {
     let (planes, height, width) = (x.rows * x.shape[0], x.shape[1], x.shape[2]);
     let (out_height, out_width) = (height * factor, width * factor);
     let from = move |i: usize| {
-        let (plane, y, x) = (i / (out_height * out_width), i / out_width % out_height, i % out_width);
+        let (plane, y, x) = (
+            i / (out_height * out_width),
+            i / out_width % out_height,
+            i % out_width,
+        );
         (plane * height + y / factor) * width + x / factor
     };
-    let data = Arc::new((0..planes * out_height * out_width).map(|i| x.data[from(i)]).collect::<Vec<f32>>());
+    let data: Arc<Buffer> = Arc::new(
+        (0..planes * out_height * out_width)
+            .map(|i| x.data[from(i)])
+            .collect::<Vec<f32>>()
+            .into(),
+    );
     let (to, len) = (x.key.clone(), x.data.len());
     let key = record.note(to.is_some(), move |slope, grads| {
-        let mut sums = vec![0.0; len];
-        slope.iter().enumerate().for_each(|(i, g)| sums[from(i)] += g);
+        let mut sums = Buffer::filled(len, 0.0);
+        slope
+            .iter()
+            .enumerate()
+            .for_each(|(i, g)| sums[from(i)] += g);
         to.map_or(Ok(()), |to| grads.give(&to, sums))
     });
-    Value { data, rows: x.rows, shape: vec![x.shape[0], out_height, out_width], key }
+    Value {
+        data,
+        rows: x.rows,
+        shape: vec![x.shape[0], out_height, out_width],
+        key,
+    }
 }

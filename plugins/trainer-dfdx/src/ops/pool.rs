@@ -1,5 +1,6 @@
 //! Pooling.
 
+use crate::buffer::Buffer;
 use crate::simd::vectorised;
 use crate::tape::{Record, Value};
 use std::sync::Arc;
@@ -28,10 +29,18 @@ impl PoolShape {
 
     /// The first number of each window, in the order of the output, for `rows` samples.
     fn windows(&self, rows: usize) -> impl Iterator<Item = usize> + use<> {
-        let Self { channels, height, width, stride, .. } = *self;
+        let Self {
+            channels,
+            height,
+            width,
+            stride,
+            ..
+        } = *self;
         let [_, out_height, out_width] = self.out();
         (0..rows * channels).flat_map(move |plane| {
-            (0..out_height).flat_map(move |y| (0..out_width).map(move |x| (plane * height + y * stride) * width + x * stride))
+            (0..out_height).flat_map(move |y| {
+                (0..out_width).map(move |x| (plane * height + y * stride) * width + x * stride)
+            })
         })
     }
 }
@@ -39,57 +48,113 @@ impl PoolShape {
 /// The largest number of each window; of equal ones the first, row by row. A NaN is the largest, so that the loss shows it.
 pub fn max_pool(record: &mut Record, x: &Value, shape: &PoolShape) -> Value {
     let size = x.rows * shape.out().iter().product::<usize>();
-    let (mut data, mut from) = (vec![f32::NEG_INFINITY; size], vec![0; size]);
-    vectorised(|| match shape.stride {
-        // a stride that the compiler knows becomes shuffles
-        2 => largest(&x.data, shape, 2, &mut data, &mut from),
-        stride => largest(&x.data, shape, stride, &mut data, &mut from),
-    });
+    let (mut data, mut from) = (Buffer::filled(size, f32::NEG_INFINITY), vec![0; size]);
+    vectorised(
+        #[inline(always)]
+        || {
+            if (shape.kernel, shape.stride) == (2, 2) {
+                largest_of_four(&x.data, shape, &mut data, &mut from);
+            } else {
+                largest(&x.data, shape, &mut data, &mut from);
+            }
+        },
+    );
     let (to, len) = (x.key.clone(), x.data.len());
     let key = record.note(to.is_some(), move |slope, grads| {
-        let mut back = vec![0.0; len];
-        from.iter().zip(&slope).for_each(|(at, g)| back[*at as usize] += g);
+        let mut back = Buffer::filled(len, 0.0);
+        from.iter()
+            .zip(slope.iter())
+            .for_each(|(at, g)| back[*at as usize] += g);
         to.map_or(Ok(()), |to| grads.give(&to, back))
     });
-    Value { data: Arc::new(data), rows: x.rows, shape: shape.out().to_vec(), key }
+    Value {
+        data: Arc::new(data),
+        rows: x.rows,
+        shape: shape.out().to_vec(),
+        key,
+    }
 }
 
 /// Largest numbers and where they stand, an output row at a time and without branches: which one is the largest is anybody's
 /// guess, and a processor that guesses wrong waits.
 #[inline(always)]
-fn largest(x: &[f32], shape: &PoolShape, stride: usize, most: &mut [f32], from: &mut [u32]) {
+fn largest(x: &[f32], shape: &PoolShape, most: &mut [f32], from: &mut [u32]) {
     let [_, out_height, out_width] = shape.out();
-    let rows = most.chunks_exact_mut(out_width).zip(from.chunks_exact_mut(out_width));
+    let rows = most
+        .chunks_exact_mut(out_width)
+        .zip(from.chunks_exact_mut(out_width));
     for (i, (most, from)) in rows.enumerate() {
-        let top = (i / out_height * shape.height + i % out_height * stride) * shape.width;
-        from.iter_mut().enumerate().for_each(|(o, at)| *at = (top + o * stride) as u32);
+        let top = (i / out_height * shape.height + i % out_height * shape.stride) * shape.width;
+        from.iter_mut()
+            .zip((top..).step_by(shape.stride))
+            .for_each(|(at, start)| *at = start as u32);
         for tap in 0..shape.kernel * shape.kernel {
             let first = top + tap / shape.kernel * shape.width + tap % shape.kernel;
-            let row = &x[first..first + (out_width - 1) * stride + 1];
-            for o in 0..out_width {
-                let v = row[o * stride];
-                let better = (v > most[o]) | v.is_nan();
-                most[o] = if better { v } else { most[o] };
-                from[o] = if better { (first + o * stride) as u32 } else { from[o] };
+            let row = x[first..].iter().zip(first as u32..).step_by(shape.stride);
+            for ((most, from), (v, at)) in most.iter_mut().zip(from.iter_mut()).zip(row) {
+                (*most, *from) = larger((*most, *from), (*v, at));
             }
         }
     }
+}
+
+/// [`largest`] for the usual windows of 2x2.
+#[inline(always)]
+fn largest_of_four(x: &[f32], shape: &PoolShape, most: &mut [f32], from: &mut [u32]) {
+    let [_, out_height, out_width] = shape.out();
+    let width = shape.width as u32;
+    let rows = most
+        .chunks_exact_mut(out_width)
+        .zip(from.chunks_exact_mut(out_width));
+    for (i, (most, from)) in rows.enumerate() {
+        let top = (i / out_height * shape.height + i % out_height * 2) * shape.width;
+        let (upper, lower) = (
+            x[top..].as_chunks::<2>().0,
+            x[top + shape.width..].as_chunks::<2>().0,
+        );
+        let pairs = upper.iter().zip(lower).zip((top as u32..).step_by(2));
+        for ((most, from), (([a, b], [c, d]), at)) in most.iter_mut().zip(from).zip(pairs) {
+            let above = larger((*a, at), (*b, at + 1));
+            (*most, *from) = larger(larger(above, (*c, at + width)), (*d, at + width + 1));
+        }
+    }
+}
+
+/// The larger of two numbers with their places: the first of equal ones, and NaN above all.
+#[inline(always)]
+fn larger(a: (f32, u32), b: (f32, u32)) -> (f32, u32) {
+    let better = (b.0 > a.0) | b.0.is_nan();
+    (
+        if better { b.0 } else { a.0 },
+        if better { b.1 } else { a.1 },
+    )
 }
 
 /// The mean of each window.
 pub fn average_pool(record: &mut Record, x: &Value, shape: &PoolShape) -> Value {
     let (kernel, width) = (shape.kernel, shape.width);
     let share = 1.0 / (kernel * kernel) as f32;
-    let window = move |start: usize| (0..kernel).map(move |y| start + y * width..start + y * width + kernel);
-    let mean = |start| window(start).map(|row| x.data[row].iter().sum::<f32>()).sum::<f32>() * share;
-    let data = shape.windows(x.rows).map(mean).collect::<Vec<f32>>();
+    let window =
+        move |start: usize| (0..kernel).map(move |y| start + y * width..start + y * width + kernel);
+    let mean = |start| {
+        window(start)
+            .map(|row| x.data[row].iter().sum::<f32>())
+            .sum::<f32>()
+            * share
+    };
+    let data: Buffer = shape.windows(x.rows).map(mean).collect::<Vec<f32>>().into();
     let (to, len, rows, windows) = (x.key.clone(), x.data.len(), x.rows, *shape);
     let key = record.note(to.is_some(), move |slope, grads| {
-        let mut back = vec![0.0; len];
-        for (start, g) in windows.windows(rows).zip(&slope) {
+        let mut back = Buffer::filled(len, 0.0);
+        for (start, g) in windows.windows(rows).zip(slope.iter()) {
             window(start).for_each(|row| back[row].iter_mut().for_each(|b| *b += g * share));
         }
         to.map_or(Ok(()), |to| grads.give(&to, back))
     });
-    Value { data: Arc::new(data), rows: x.rows, shape: shape.out().to_vec(), key }
+    Value {
+        data: Arc::new(data),
+        rows: x.rows,
+        shape: shape.out().to_vec(),
+        key,
+    }
 }

@@ -1,0 +1,216 @@
+//! Where a convolution's numbers stand.
+//!
+//! Images are laid out on a grid on which every tap of the kernel is a *shift*: rows follow one another with the padding
+//! between them (the zeros that end one row begin the next), and a stride of `s` splits the grid into `s x s` phases, of
+//! which a tap reads one. Then output, input gradient and weight gradient are sums and dot products of shifted rows, see
+//! [`crate::simd`]. Columns of the grid that are no output are computed and dropped: 1/(width + 1) of the work for a
+//! padded 3x3 kernel.
+
+use crate::simd::round_up;
+
+/// The shape of a convolution: `channels x height x width` in, `out` channels of `kernel x kernel` taps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Channels in.
+    pub channels: usize,
+    /// Rows in.
+    pub height: usize,
+    /// Columns in.
+    pub width: usize,
+    /// Channels out.
+    pub out: usize,
+    /// Rows and columns of the kernel.
+    pub kernel: usize,
+    /// Rows and columns from one output to the next.
+    pub stride: usize,
+    /// Rows and columns of zeros around the input; less than `kernel`.
+    pub pad: usize,
+}
+
+impl Shape {
+    /// Rows out.
+    pub fn out_height(&self) -> usize {
+        (self.height + 2 * self.pad - self.kernel) / self.stride + 1
+    }
+
+    /// Columns out.
+    pub fn out_width(&self) -> usize {
+        (self.width + 2 * self.pad - self.kernel) / self.stride + 1
+    }
+
+    /// Weights of one output channel.
+    pub fn taps(&self) -> usize {
+        self.channels * self.kernel * self.kernel
+    }
+}
+
+/// Where things stand on the grid.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    /// What is convolved.
+    pub shape: Shape,
+    /// Phases in each direction.
+    pub phases: usize,
+    /// The largest shift of a tap within a phase, in rows and columns.
+    pub reach: usize,
+    /// From one row to the next.
+    pub ld: usize,
+}
+
+impl Grid {
+    /// The grid for a convolution.
+    pub fn new(shape: &Shape) -> Self {
+        let reach = (shape.kernel - 1) / shape.stride;
+        let ld = if shape.stride == 1 {
+            shape.width + shape.pad
+        } else {
+            shape.out_width() + reach
+        };
+        Self {
+            shape: *shape,
+            phases: shape.stride.min(shape.kernel),
+            reach,
+            ld,
+        }
+    }
+
+    /// Numbers from the first to the last output, dropped columns included.
+    pub fn outputs(&self) -> usize {
+        (self.shape.out_height() - 1) * self.ld + self.shape.out_width()
+    }
+
+    /// Room for one channel of output.
+    pub fn run(&self) -> usize {
+        round_up(self.outputs())
+    }
+
+    /// Where row `y` and column `x` of a padded image, or of a kernel, stand within their phase.
+    pub fn shift(&self, y: usize, x: usize) -> usize {
+        (y / self.shape.stride) * self.ld + x / self.shape.stride
+    }
+
+    /// Room for one phase of one channel of input.
+    pub fn plane(&self) -> usize {
+        round_up(self.reach * self.ld + self.reach + self.run())
+    }
+
+    /// Room for one input sample: phase by phase, channel by channel.
+    pub fn input_len(&self) -> usize {
+        self.phases * self.phases * self.shape.channels * self.plane()
+    }
+
+    /// The phase that row `y` and column `x` fall on.
+    pub fn phase(&self, y: usize, x: usize) -> usize {
+        (y % self.shape.stride) * self.phases + x % self.shape.stride
+    }
+
+    /// Where each tap starts to read an input sample: channel by channel, kernel row by kernel row.
+    pub fn offsets(&self) -> Vec<usize> {
+        let Shape {
+            channels, kernel, ..
+        } = self.shape;
+        let one = |c: usize, tap: usize| {
+            let (y, x) = (tap / kernel, tap % kernel);
+            (self.phase(y, x) * channels + c) * self.plane() + self.shift(y, x)
+        };
+        (0..channels)
+            .flat_map(|c| (0..kernel * kernel).map(move |tap| one(c, tap)))
+            .collect()
+    }
+
+    /// Visits the stretches of input rows that any output depends on, with the phase, the place on its plane and the step:
+    /// `f(phase, place, start in the sample's channel, how many, step)`.
+    pub fn stretches(&self, mut f: impl FnMut(usize, usize, usize, usize)) {
+        let Shape {
+            height,
+            width,
+            stride,
+            pad,
+            ..
+        } = self.shape;
+        let (y_end, x_end) = (
+            self.shape.out_height() + self.reach,
+            self.shape.out_width() + self.reach,
+        );
+        for y in
+            (0..height).filter(|y| (y + pad) % stride < self.phases && (y + pad) / stride < y_end)
+        {
+            for first in (0..stride.min(width)).filter(|x| (x + pad) % stride < self.phases) {
+                let count = (width - first)
+                    .div_ceil(stride)
+                    .min(x_end.saturating_sub((first + pad) / stride));
+                let place = self.shift(y + pad, first + pad);
+                f(
+                    self.phase(y + pad, first + pad),
+                    place,
+                    y * width + first,
+                    count,
+                );
+            }
+        }
+    }
+
+    /// Lays out one sample. The padding is not touched: it is 0 from the start.
+    pub fn place_input(&self, sample: &[f32], out: &mut [f32]) {
+        let Shape {
+            channels,
+            height,
+            width,
+            stride,
+            ..
+        } = self.shape;
+        let plane = self.plane();
+        self.stretches(|phase, place, start, count| {
+            for c in 0..channels {
+                let to = &mut out[(phase * channels + c) * plane + place..][..count];
+                let from = &sample[c * height * width + start..];
+                if stride == 1 {
+                    to.copy_from_slice(&from[..count]);
+                } else {
+                    to.iter_mut()
+                        .zip(from.iter().step_by(stride))
+                        .for_each(|(t, f)| *t = *f);
+                }
+            }
+        });
+    }
+
+    /// The rows of one channel of output, without the dropped columns.
+    #[inline(always)]
+    pub fn crop<'a>(&self, run: &'a [f32], mut f: impl FnMut(&'a [f32])) {
+        for y in 0..self.shape.out_height() {
+            f(&run[y * self.ld..][..self.shape.out_width()]);
+        }
+    }
+
+    /// Zeros before the first number of an output gradient.
+    pub fn lead(&self) -> usize {
+        self.reach * self.ld + self.reach
+    }
+
+    /// The first place of a plane that an input gradient can stand at, and how many follow.
+    pub fn input_span(&self) -> (usize, usize) {
+        let Shape {
+            height,
+            width,
+            stride,
+            pad,
+            ..
+        } = self.shape;
+        let first = self.shift(pad, pad);
+        let last_y = ((height + pad - 1) / stride).min(self.shape.out_height() + self.reach - 1);
+        let last_x = ((width + pad - 1) / stride).min(self.shape.out_width() + self.reach - 1);
+        (first, last_y * self.ld + last_x + 1 - first)
+    }
+
+    /// Room for one channel of output gradient with the zeros around it.
+    pub fn slope_plane(&self) -> usize {
+        let (first, count) = self.input_span();
+        round_up(self.lead() + self.run().max(first + round_up(count)))
+    }
+
+    /// Room for the output gradient of one sample.
+    pub fn slope_len(&self) -> usize {
+        self.shape.out * self.slope_plane()
+    }
+}

@@ -1,0 +1,22 @@
+//! What a spec says about a network.
+
+use crate::augment::Augment;
+use crate::net::NetSpec;
+use crate::optim::{Adam, Rule, Schedule};
+use fl_core::settings;
+
+settings! {
+    /// A neural network, trained on one thread.
+    pub struct DfdxSettings {
+        /// Name of a network, or its layers.
+        net: NetSpec;
+        /// How weights follow gradients. Default: Adam with rate 0.001 (FedMD; FedKT; FedKD's and FedDF's distillation).
+        optimiser: Rule = Rule::Adam(Adam { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 });
+        /// How the learning rate changes. Default: it does not (FedKT, FedDF).
+        schedule: Schedule = Schedule::Constant;
+        /// Random changes to training images, in this order. Default: none (FedKT, Selective-FD).
+        augment: Vec<Augment> = vec![];
+        /// Samples that are predicted at once; changes memory and speed, not results.
+        predict_batch: usize = 256, in 1..;
+    }
+}

@@ -1,0 +1,383 @@
+//! What a trainer repeats, hands over and refuses.
+
+mod common;
+
+use common::*;
+use fl_core::message::Params;
+use fl_core::settings::read_yaml;
+use fl_core::{
+    Differentiable, Length, Loss, Make, Parametric, Pass, Samples, Stream, Target, Task, TaskKind,
+    Trainer,
+};
+use fl_plugin_trainer_dfdx::Dfdx;
+use ndarray::{Array2, ArrayD, s};
+
+#[test]
+fn exact_the_same_calls_give_the_same_bits_on_any_thread() {
+    let (x, classes) = bars(70, 1);
+    let run = || {
+        let mut model = cnn();
+        model
+            .fit(
+                &x,
+                Target::Classes(&classes),
+                &pass(Length::Steps(7), 16),
+                &Stream::root(3),
+            )
+            .unwrap();
+        (model.save_state().unwrap(), model.predict(&x).unwrap())
+    };
+    let here = run();
+    let there = std::thread::scope(|s| {
+        let all: Vec<_> = (0..2).map(|_| s.spawn(run)).collect();
+        all.into_iter()
+            .map(|t| t.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    assert!(there.iter().all(|other| *other == here));
+}
+
+#[test]
+fn exact_a_model_that_stopped_goes_on_with_the_same_bits() {
+    for optimiser in ["{adam: {lr: 0.01}}", "{sgd: {lr: 0.1, momentum: 0.9}}"] {
+        let yaml = format!(
+            "{{net: [{{conv: {{out: 4, kernel: 3}}}}, batch-norm, relu, outputs], optimiser: {optimiser}, schedule: {{cosine: {{steps: 20}}}}}}"
+        );
+        let (x, classes) = bars(40, 1);
+        let make = || trainer(&yaml, &[3, 8, 8], TaskKind::Classes(4));
+        let fit = |model: &mut Dfdx, round| {
+            model
+                .fit(
+                    &x,
+                    Target::Classes(&classes),
+                    &pass(Length::Steps(5), 8),
+                    &Stream::root(round),
+                )
+                .unwrap()
+        };
+        let mut straight = make();
+        let mut first = make();
+        fit(&mut straight, 1);
+        fit(&mut first, 1);
+        let mut second = make();
+        second.load_state(&first.save_state().unwrap()).unwrap();
+        assert_eq!(fit(&mut straight, 2), fit(&mut second, 2));
+        assert_eq!(
+            straight.save_state().unwrap(),
+            second.save_state().unwrap(),
+            "{optimiser}"
+        );
+        let mut copy = make();
+        copy.load(&straight.save().unwrap()).unwrap();
+        assert_eq!(copy.predict(&x).unwrap(), straight.predict(&x).unwrap());
+        assert!(
+            copy.load_state(&straight.save().unwrap())
+                .unwrap_err()
+                .to_string()
+                .contains("a model, not a state")
+        );
+        assert!(copy.load(b"nonsense").is_err());
+    }
+}
+
+#[test]
+fn params_come_and_go_with_running_statistics() {
+    let (x, classes) = bars(40, 1);
+    let (mut a, mut b) = (cnn(), cnn());
+    a.fit(
+        &x,
+        Target::Classes(&classes),
+        &pass(Length::Steps(4), 8),
+        &Stream::root(1),
+    )
+    .unwrap();
+    let params = a.params();
+    let names: Vec<&str> = params.0.keys().map(String::as_str).collect();
+    let wanted = "0.bias 0.weight 1.bias 1.running_mean 1.running_var 1.weight 5.bias 5.weight 7.bias 7.weight";
+    assert_eq!(names.join(" "), wanted);
+    b.set_params(&params).unwrap();
+    assert_eq!(b.params(), params);
+    assert_eq!(a.predict(&x).unwrap(), b.predict(&x).unwrap());
+    let mut wrong = params.clone();
+    wrong
+        .0
+        .insert("0.weight".into(), ArrayD::zeros(vec![6, 3, 3]));
+    assert_eq!(
+        b.set_params(&wrong).unwrap_err().to_string(),
+        "`0.weight` is [6, 3, 3], the model has [6, 3, 3, 3]"
+    );
+    wrong = params.clone();
+    wrong.0.insert("9.weight".into(), ArrayD::zeros(vec![1]));
+    assert_eq!(
+        b.set_params(&wrong).unwrap_err().to_string(),
+        "`9.weight` is no tensor of the model"
+    );
+    wrong.0.clear();
+    assert_eq!(
+        b.set_params(&wrong).unwrap_err().to_string(),
+        "`0.weight` is missing"
+    );
+}
+
+/// With plain gradient descent on one batch of all samples, pull and drift can be told from the weights alone.
+#[test]
+fn pull_drift_and_clip_do_what_their_formulas_say() {
+    let (x, classes) = bars(24, 1);
+    let make = || {
+        trainer(
+            "{net: logistic, optimiser: {sgd: {lr: 0.5}}}",
+            &[3, 8, 8],
+            TaskKind::Classes(4),
+        )
+    };
+    let flat = |p: &Params| p.iter().copied().collect::<Vec<f32>>();
+    let start = make().params();
+    let after = |change: &dyn Fn(&mut Pass<'_>)| {
+        let mut model = make();
+        let mut pass = pass(Length::Steps(1), 24);
+        change(&mut pass);
+        model
+            .fit(&x, Target::Classes(&classes), &pass, &Stream::root(1))
+            .unwrap();
+        flat(&model.params())
+    };
+    let plain = after(&|_| {});
+    let anchor = Params(
+        start
+            .0
+            .iter()
+            .map(|(k, v)| (k.clone(), v.mapv(|w| w + 1.0)))
+            .collect(),
+    );
+    let ones = Params(
+        start
+            .0
+            .iter()
+            .map(|(k, v)| (k.clone(), v.mapv(|_| 0.25)))
+            .collect(),
+    );
+    // lr * mu * (w - anchor) = 0.5 * 0.1 * -1 and lr * drift = 0.5 * 0.25
+    for (moved, by) in [
+        (after_with_pull(&make, &x, &classes, &anchor), 0.05),
+        (after_with_drift(&make, &x, &classes, &ones), -0.125),
+    ] {
+        for (m, p) in moved.iter().zip(&plain) {
+            assert!((m - p - by).abs() < 1e-5, "{m} {p} {by}");
+        }
+    }
+    let length = |w: &[f32]| {
+        w.iter()
+            .zip(flat(&start))
+            .map(|(a, b)| f64::from(a - b).powi(2))
+            .sum::<f64>()
+            .sqrt()
+    };
+    assert!(length(&plain) > 0.02);
+    assert!(
+        (length(&after(&|p| p.clip = Some(0.01))) - 0.005).abs() < 1e-5,
+        "lr times the clipped length"
+    );
+}
+
+fn after_with_pull(
+    make: &dyn Fn() -> Dfdx,
+    x: &Samples,
+    classes: &[u32],
+    anchor: &Params,
+) -> Vec<f32> {
+    let mut model = make();
+    let pass = Pass {
+        pull: Some((0.1, anchor)),
+        ..Pass::new(Length::Steps(1), 24, Loss::CrossEntropy)
+    };
+    model
+        .fit(x, Target::Classes(classes), &pass, &Stream::root(1))
+        .unwrap();
+    model.params().iter().copied().collect()
+}
+
+fn after_with_drift(
+    make: &dyn Fn() -> Dfdx,
+    x: &Samples,
+    classes: &[u32],
+    drift: &Params,
+) -> Vec<f32> {
+    let mut model = make();
+    let pass = Pass {
+        drift: Some(drift),
+        ..Pass::new(Length::Steps(1), 24, Loss::CrossEntropy)
+    };
+    model
+        .fit(x, Target::Classes(classes), &pass, &Stream::root(1))
+        .unwrap();
+    model.params().iter().copied().collect()
+}
+
+#[test]
+fn the_product_with_a_slope_is_the_difference_of_scores() {
+    let (x, classes) = bars(6, 1);
+    let yaml = "{net: [{conv: {out: 4, kernel: 3}}, batch-norm, tanh, linear: 5, tanh, outputs], predict-batch: 4}";
+    let mut model = trainer(yaml, &[3, 8, 8], TaskKind::Classes(4));
+    model
+        .fit(
+            &x,
+            Target::Classes(&classes),
+            &pass(Length::Steps(3), 6),
+            &Stream::root(1),
+        )
+        .unwrap();
+    let slope = Array2::from_shape_fn((6, 4), |(i, j)| ((i * 4 + j) as f32).sin());
+    let exact = model.vjp(&x, slope.view()).unwrap();
+    let values = x.values();
+    let mut score = |row: usize, at: usize, d: f32| {
+        let mut moved = values.clone();
+        moved[[row, at]] += d;
+        let scores = model
+            .predict(&Samples::fresh(moved, vec![3, 8, 8]).unwrap())
+            .unwrap();
+        (&scores * &slope)
+            .iter()
+            .map(|v| f64::from(*v))
+            .sum::<f64>()
+    };
+    for (row, at) in [(0, 0), (1, 37), (3, 70), (4, 150), (5, 191)] {
+        let n = (score(row, at, 1e-2) - score(row, at, -1e-2)) / 2e-2;
+        assert!(
+            (n - f64::from(exact[[row, at]])).abs() < 1e-3,
+            "{row} {at}: {} {n}",
+            exact[[row, at]]
+        );
+    }
+    let wrong = model
+        .vjp(&x, slope.slice(s![.., ..3]))
+        .unwrap_err()
+        .to_string();
+    assert_eq!(wrong, "a slope of (6, 3) for scores of (6, 4)");
+}
+
+#[test]
+fn features_feed_the_last_layer() {
+    let (x, _) = bars(9, 1);
+    let mut model = cnn();
+    let (features, scores) = (
+        model.features(&x).unwrap().unwrap(),
+        model.predict(&x).unwrap(),
+    );
+    assert_eq!(features.dim(), (9, 16));
+    let params = model.params();
+    let (w, b) = (&params.0["7.weight"], &params.0["7.bias"]);
+    for ((i, j), score) in scores.indexed_iter() {
+        let own: f32 = (0..16).map(|f| features[[i, f]] * w[[j, f]]).sum::<f32>() + b[[j]];
+        assert!((own - score).abs() < 1e-5);
+    }
+}
+
+#[test]
+fn predictions_do_not_depend_on_how_many_are_made_at_once() {
+    let (x, _) = bars(13, 1);
+    let all = cnn().predict(&x).unwrap();
+    let mut one = trainer(
+        &SMALL_CNN.replace("augment", "predict-batch: 1, augment"),
+        &[3, 8, 8],
+        TaskKind::Classes(4),
+    );
+    let close = one
+        .predict(&x)
+        .unwrap()
+        .iter()
+        .zip(&all)
+        .all(|(a, b)| (a - b).abs() < 1e-5);
+    assert!(close);
+}
+
+#[test]
+fn a_last_batch_of_one_is_left_out_only_where_it_would_harm() {
+    let (x, classes) = bars(9, 1);
+    let steps = |net: &str, batch| {
+        let mut model = trainer(&format!("{{net: {net}}}"), &[3, 8, 8], TaskKind::Classes(4));
+        model
+            .fit(
+                &x,
+                Target::Classes(&classes),
+                &pass(Length::Epochs(1), batch),
+                &Stream::root(1),
+            )
+            .unwrap()
+            .steps
+    };
+    let norm = "[{conv: {out: 2, kernel: 3}}, batch-norm, outputs]";
+    assert_eq!(
+        (steps("logistic", 4), steps(norm, 4), steps(norm, 1)),
+        (3, 2, 9)
+    );
+}
+
+#[test]
+fn mistakes_say_what_is_wrong() {
+    let (x, classes) = bars(9, 1);
+    let mut model = trainer(
+        "{net: logistic, optimiser: {sgd: {lr: 1e30}}}",
+        &[3, 8, 8],
+        TaskKind::Classes(4),
+    );
+    let (zeros, far) = (
+        Array2::zeros((9, 4)),
+        Pass::new(Length::Steps(9), 9, Loss::Mse),
+    );
+    let error = model
+        .fit(&x, Target::Scores(zeros.view()), &far, &Stream::root(1))
+        .unwrap_err();
+    let text = format!("{error:#}");
+    assert!(
+        text.starts_with("step ") && text.contains("`loss` holds"),
+        "{text}"
+    );
+    let other = Samples::fresh(Array2::zeros((9, 5)), vec![5]).unwrap();
+    assert_eq!(
+        model.predict(&other).unwrap_err().to_string(),
+        "samples of shape [5] for a model of inputs [3, 8, 8]"
+    );
+    assert!(
+        model
+            .fit(
+                &x,
+                Target::Classes(&classes),
+                &pass(Length::Steps(1), 0),
+                &Stream::root(1)
+            )
+            .is_err()
+    );
+    let none = x.pick(&[]);
+    assert_eq!(
+        model
+            .fit(
+                &none,
+                Target::Classes(&[]),
+                &pass(Length::Epochs(3), 4),
+                &Stream::root(1)
+            )
+            .unwrap()
+            .steps,
+        0
+    );
+    assert_eq!(model.predict(&none).unwrap().dim(), (0, 4));
+    let make = Make {
+        task: Task {
+            input: vec![12],
+            kind: TaskKind::Classes(3),
+        },
+        stream: Stream::root(1),
+    };
+    let wrong = |yaml: &str| match read_yaml(yaml).and_then(|s| Dfdx::new(s, &make)) {
+        Err(e) => format!("{e:#}"),
+        Ok(_) => panic!("{yaml} was taken"),
+    };
+    assert!(wrong("{net: logistic, augment: [flip]}").contains("augment: wants images"));
+    assert!(
+        wrong("{net: logistic, optimiser: {sgd: {}}}").contains("optimiser.sgd.lr: is missing")
+    );
+    assert!(
+        wrong("{net: logistic, optimiser: {sgd: {lr: 0}}}").contains("must be above 0.0, got 0.0")
+    );
+    assert!(wrong("{}").contains("net: is missing"));
+}

@@ -1,0 +1,310 @@
+//! What an accountant must do.
+
+use crate::broken::{Broken, Held, attempt, must, run};
+use crate::compare::digits;
+use fl_core::privacy::{Composition, Guarantee, Ledger, Unit};
+use fl_core::{Accountant, PrivacyEvent, Problem};
+
+const SOME: &str = "prices some event";
+const SANE: &str = "gives a sane guarantee";
+const GROWS: &str = "epsilon grows with events";
+const NOISE: &str = "more noise costs less";
+const ASKING: &str = "asking changes nothing";
+const ASKED: &str = "an event costs what was asked";
+const REFUSED: &str = "what has no price is refused";
+const SENSE: &str = "what makes no sense is refused";
+const ORDER: &str = "ledgers merge in any order";
+const PARALLEL: &str = "parallel costs at most sequential";
+
+type Make<'a> = &'a dyn Fn() -> Box<dyn Accountant>;
+
+/// An event of one kind, by its sensitivity and the scale of its noise.
+type Kind = fn(f64, f64) -> PrivacyEvent;
+
+const KINDS: [Kind; 4] = [
+    |sensitivity, scale| PrivacyEvent::Laplace {
+        sensitivity,
+        scale,
+        unit: Unit::Example,
+    },
+    |sensitivity, scale| PrivacyEvent::Laplace {
+        sensitivity,
+        scale,
+        unit: Unit::Party,
+    },
+    |sensitivity, sigma| PrivacyEvent::Gaussian {
+        sensitivity,
+        sigma,
+        unit: Unit::Example,
+    },
+    |sensitivity, sigma| PrivacyEvent::Gaussian {
+        sensitivity,
+        sigma,
+        unit: Unit::Party,
+    },
+];
+
+/// See [`crate::accountant`].
+///
+/// # Errors
+/// The first property that does not hold.
+pub fn check(make: Make<'_>) -> Result<(), Broken> {
+    let mut priced = 0;
+    for kind in KINDS {
+        let event = kind(1.0, 2.0);
+        if let Err(error) = attempt(SOME, "charge", || make().charge(&event))? {
+            unpriced(REFUSED, &event, &error)?;
+            continue;
+        }
+        priced += 1;
+        grows(make, kind)?;
+        asking(make, kind)?;
+        refuses(make, kind)?;
+        merges(make, kind)?;
+    }
+    must(SOME, priced > 0, || {
+        "neither Laplace nor Gaussian noise has a price".into()
+    })
+}
+
+fn unpriced(property: &'static str, event: &PrivacyEvent, error: &anyhow::Error) -> Held {
+    must(
+        property,
+        matches!(error.downcast_ref(), Some(Problem::Unpriced(_))),
+        || format!("{event:?} gives `{error:#}`, which is not a `Problem::Unpriced`"),
+    )
+}
+
+fn guarantee(part: &dyn Accountant, next: Option<&PrivacyEvent>) -> Held<Guarantee> {
+    let given = run(SANE, "guarantee", || part.guarantee(next))?;
+    must(
+        SANE,
+        given.epsilon >= 0.0 && (0.0..1.0).contains(&given.delta),
+        || format!("{given:?}"),
+    )?;
+    Ok(given)
+}
+
+fn epsilon(part: &dyn Accountant) -> Held<f64> {
+    guarantee(part, None).map(|g| g.epsilon)
+}
+
+fn charge(part: &mut dyn Accountant, event: &PrivacyEvent) -> Held {
+    run(SOME, "charge", || part.charge(event))
+}
+
+fn close(x: f64, y: f64) -> bool {
+    x == y || (x - y).abs() <= 1e-9 * x.abs().max(y.abs())
+}
+
+fn grows(make: Make<'_>, kind: Kind) -> Held {
+    let event = kind(1.0, 2.0);
+    let mut part = make();
+    let mut before = epsilon(&*part)?;
+    let nothing = before;
+    for n in 1..=20 {
+        charge(&mut *part, &event)?;
+        let after = epsilon(&*part)?;
+        must(GROWS, after >= before, || {
+            format!(
+                "{} after {} events, {} after {n}, each {event:?}",
+                digits(before),
+                n - 1,
+                digits(after)
+            )
+        })?;
+        before = after;
+        let unit = guarantee(&*part, None)?.unit;
+        must(
+            SANE,
+            format!("{event:?}").contains(&format!("{unit:?}")),
+            || format!("a guarantee for an {unit:?} from {event:?}"),
+        )?;
+    }
+    must(GROWS, before > nothing, || {
+        format!(
+            "{} before and {} after 20 times {event:?}",
+            digits(nothing),
+            digits(before)
+        )
+    })?;
+
+    let of = |event: &PrivacyEvent| {
+        let mut part = make();
+        charge(&mut *part, event)?;
+        epsilon(&*part)
+    };
+    for (loud, quiet) in [(kind(1.0, 4.0), event.clone()), (kind(0.5, 2.0), event)] {
+        let (less, more) = (of(&loud)?, of(&quiet)?);
+        must(NOISE, less <= more, || {
+            format!(
+                "{loud:?} costs {}, {quiet:?} costs {}",
+                digits(less),
+                digits(more)
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn asking(make: Make<'_>, kind: Kind) -> Held {
+    let mut part = make();
+    charge(&mut *part, &kind(1.0, 2.0))?;
+    let before = guarantee(&*part, None)?;
+    let next = kind(1.0, 3.0);
+    let asked = guarantee(&*part, Some(&next))?;
+    let again = guarantee(&*part, Some(&next))?;
+    let after = guarantee(&*part, None)?;
+    let both = |x: &Guarantee, y: &Guarantee| {
+        format!(
+            "{} once and {} the other time",
+            digits(x.epsilon),
+            digits(y.epsilon)
+        )
+    };
+    must(ASKING, asked == again, || both(&asked, &again))?;
+    must(ASKING, before == after, || both(&before, &after))?;
+    charge(&mut *part, &next)?;
+    let charged = guarantee(&*part, None)?;
+    must(ASKED, close(asked.epsilon, charged.epsilon), || {
+        format!(
+            "epsilon {} was said before {next:?}, it is {} after",
+            digits(asked.epsilon),
+            digits(charged.epsilon)
+        )
+    })
+}
+
+fn refuses(make: Make<'_>, kind: Kind) -> Held {
+    let why = || PrivacyEvent::Unaccounted {
+        why: "the kit says so".into(),
+    };
+    // whether a sensitivity of 0 or a scale of 0 is refused or gives epsilon 0 and infinity is the accountant's choice
+    let senseless = [
+        (-1.0, 2.0),
+        (1.0, -2.0),
+        (f64::NAN, 2.0),
+        (1.0, f64::NAN),
+        (f64::INFINITY, 2.0),
+        (0.0, 0.0),
+    ];
+    let senseless = senseless
+        .into_iter()
+        .map(|(s, scale)| (SENSE, kind(s, scale)));
+    for (property, event) in senseless.chain([(REFUSED, why())]) {
+        let mut part = make();
+        charge(&mut *part, &kind(1.0, 2.0))?;
+        let before = epsilon(&*part)?;
+        let ledger = [Ledger {
+            client: Some(0),
+            events: vec![kind(1.0, 2.0), event.clone()],
+        }];
+        let outcomes = [
+            (
+                "guarantee",
+                attempt(property, "guarantee", || {
+                    part.guarantee(Some(&event)).map(|_| ())
+                })?,
+            ),
+            (
+                "charge",
+                attempt(property, "charge", || part.charge(&event))?,
+            ),
+            (
+                "merge",
+                attempt(property, "merge", || {
+                    part.merge(&ledger, Composition::Parallel)
+                })?,
+            ),
+        ];
+        for (what, outcome) in outcomes {
+            match outcome {
+                Ok(()) => {
+                    let after = epsilon(&*part)?;
+                    let found = format!(
+                        "`{what}` takes {event:?}; epsilon was {} and is {}",
+                        digits(before),
+                        digits(after)
+                    );
+                    return Err(Broken::new(property, found));
+                }
+                Err(error) => unpriced(property, &event, &error)?,
+            }
+        }
+        let after = epsilon(&*part)?;
+        must(property, before == after, || {
+            format!(
+                "epsilon was {} before and is {} after {event:?} was refused",
+                digits(before),
+                digits(after)
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn merges(make: Make<'_>, kind: Kind) -> Held {
+    let ledger = |client, scales: &[f64]| Ledger {
+        client: Some(client),
+        events: scales.iter().map(|s| kind(1.0, *s)).collect(),
+    };
+    let all = [
+        ledger(4, &[2.0, 3.0]),
+        ledger(1, &[1.0]),
+        ledger(9, &[]),
+        ledger(2, &[5.0, 1.5, 4.0]),
+    ];
+    let merged = |parcels: &[&[Ledger]], how| {
+        let mut part = make();
+        for parcel in parcels {
+            run(ORDER, "merge", || part.merge(parcel, how))?;
+        }
+        epsilon(&*part)
+    };
+    let mut turned = all.clone();
+    turned.reverse();
+    for how in [Composition::Parallel, Composition::Sequential] {
+        let one = merged(&[&all], how)?;
+        for other in [
+            merged(&[&turned], how)?,
+            merged(&[&all[..1], &all[1..]], how)?,
+        ] {
+            must(ORDER, close(one, other), || {
+                format!(
+                    "{how:?}: epsilon is {} once and {} the other time",
+                    digits(one),
+                    digits(other)
+                )
+            })?;
+        }
+    }
+    let (parallel, sequential) = (
+        merged(&[&all], Composition::Parallel)?,
+        merged(&[&all], Composition::Sequential)?,
+    );
+    must(PARALLEL, parallel <= sequential, || {
+        format!(
+            "{} parallel, {} sequential",
+            digits(parallel),
+            digits(sequential)
+        )
+    })?;
+    let each = all
+        .iter()
+        .map(|l| merged(&[std::slice::from_ref(l)], Composition::Parallel));
+    let largest = each
+        .collect::<Held<Vec<_>>>()?
+        .into_iter()
+        .fold(0.0, f64::max);
+    must(
+        PARALLEL,
+        parallel >= largest || close(parallel, largest),
+        || {
+            format!(
+                "{} for all clients, {} for the costliest alone",
+                digits(parallel),
+                digits(largest)
+            )
+        },
+    )
+}

@@ -1,0 +1,240 @@
+//! What an aggregator must do, and what it may claim.
+
+use crate::broken::{Broken, Held, must, run};
+use crate::compare::{difference, digits, numbers};
+use crate::sample::{CASES, Case, Letters, Sample};
+use fl_core::message::{self, Message, View};
+use fl_core::{BoxedAggregator, Executor, Round, Serial, Stream};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const LEGAL: &str = "never fails on a legal inbox";
+const SANE: &str = "gives a sane message";
+const SAME: &str = "same inbox, same bits";
+const EXECUTOR: &str = "same bits on any executor";
+const FOLD: &str = "folds to the same bits";
+const STATE: &str = "state survives save and load";
+const ORDER: &str = "claims order_free";
+const SCALE: &str = "claims weight_scale_free";
+const WEIGHT: &str = "claims weight_free";
+const HULL: &str = "claims within_hull";
+
+/// See [`crate::aggregator`].
+///
+/// # Errors
+/// The first property that does not hold.
+pub fn check<I: Sample, O: Message>(
+    make: &dyn Fn() -> BoxedAggregator<I, O>,
+) -> Result<(), Broken> {
+    (0..CASES).try_for_each(|number| {
+        let case = Case::new(number);
+        let needs = make().needs();
+        let letters = |round| Letters::new(&case, round, needs);
+        Bench {
+            case,
+            make,
+            first: letters(1),
+            second: letters(2),
+        }
+        .all()
+    })
+}
+
+struct Bench<'a, I, O> {
+    case: Case,
+    make: &'a dyn Fn() -> BoxedAggregator<I, O>,
+    first: Letters<I>,
+    second: Letters<I>,
+}
+
+fn round(number: usize) -> Round {
+    Round {
+        name: format!("round {number}"),
+        number,
+        last: false,
+        stream: Stream::root(0).child("round", number as u64),
+        exec: Arc::new(Serial),
+    }
+}
+
+/// The last chunk first.
+struct Backwards;
+
+impl Executor for Backwards {
+    fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+        let chunks: Vec<_> = data.chunks_mut(size).enumerate().collect();
+        chunks
+            .into_iter()
+            .rev()
+            .for_each(|(i, chunk)| work(i, chunk));
+    }
+}
+
+impl<I: Sample, O: Message> Bench<'_, I, O> {
+    fn all(&self) -> Held {
+        let out = self.answer(LEGAL, &self.first)?;
+        message::check(&out)
+            .map_err(|e| Broken::new(SANE, format!("{}: {e:#}", self.case.place())))?;
+        self.equal(SAME, &out, &self.answer(SAME, &self.first)?, 0.0)?;
+        let backwards = Round {
+            exec: Arc::new(Backwards),
+            ..round(1)
+        };
+        let (mut part, inbox) = ((self.make)(), self.first.inbox());
+        let other = run(EXECUTOR, &self.case.place(), || {
+            part.aggregate(&backwards, &inbox)
+        })?;
+        self.equal(EXECUTOR, &out, &other, 0.0)?;
+        self.fold(&out)?;
+        self.state()?;
+        self.claims(&out)
+    }
+
+    /// What a new instance makes of these letters.
+    fn answer(&self, property: &'static str, letters: &Letters<I>) -> Held<O> {
+        let inbox = letters.inbox();
+        run(property, &self.case.place(), || {
+            (self.make)().aggregate(&round(1), &inbox)
+        })
+    }
+
+    fn equal(&self, property: &'static str, one: &O, other: &O, tolerance: f64) -> Held {
+        match difference(one, other, tolerance) {
+            Some(found) => Err(Broken::new(
+                property,
+                format!("{found} ({})", self.case.place()),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn fold(&self, out: &O) -> Held {
+        let folded = run(FOLD, &self.case.place(), || {
+            let Some(mut fold) = (self.make)().fold() else {
+                return Ok(None);
+            };
+            self.first
+                .mail()
+                .into_iter()
+                .try_for_each(|mail| fold.add(mail))?;
+            fold.finish().map(Some)
+        })?;
+        folded.map_or(Ok(()), |folded| self.equal(FOLD, out, &folded, 0.0))
+    }
+
+    /// Two rounds without a stop, and two rounds with one between them.
+    fn state(&self) -> Held {
+        let (first, second) = (self.first.inbox(), self.second.inbox());
+        let (going, stopped) = run(STATE, &self.case.place(), || {
+            let mut going = (self.make)();
+            going.aggregate(&round(1), &first)?;
+            let state = going.save();
+            let out = going.aggregate(&round(2), &second)?;
+            let mut other = (self.make)();
+            other.load(&state)?;
+            Ok((out, other.aggregate(&round(2), &second)?))
+        })?;
+        self.equal(STATE, &going, &stopped, 0.0)
+    }
+
+    fn claims(&self, out: &O) -> Held {
+        let claims = (self.make)().claims();
+        let all = self.first.bodies.iter().flat_map(|b| {
+            b.tensors()
+                .iter()
+                .flat_map(|(_, v)| numbers(v))
+                .collect::<Vec<_>>()
+        });
+        let tolerance = 1e-5 * all.fold(1.0, |most: f64, x| most.max(x.abs()));
+        if claims.order_free {
+            let order = self
+                .case
+                .stream("order")
+                .draws()
+                .permutation(self.case.clients);
+            self.equal(
+                ORDER,
+                out,
+                &self.answer(ORDER, &self.first.permuted(&order))?,
+                tolerance,
+            )?;
+        }
+        if claims.weight_scale_free {
+            for factor in [7.0, 1.0 / 3.0] {
+                let scaled = self.first.weighed(|w| factor * w);
+                self.equal(SCALE, out, &self.answer(SCALE, &scaled)?, tolerance)?;
+            }
+        }
+        if claims.weight_free {
+            let others = self.first.weighed(|w| if w > 2.0 { 0.5 } else { 9.0 });
+            self.equal(WEIGHT, out, &self.answer(WEIGHT, &others)?, 0.0)?;
+        }
+        if claims.within_hull {
+            self.hull(out)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Every number between the smallest and the largest sent for its place; the place of a keyed message is its row's id.
+    fn hull(&self, out: &O) -> Held {
+        let mut sent: BTreeMap<(String, u32, usize), (f64, f64)> = BTreeMap::new();
+        for body in &self.first.bodies {
+            for (place, x) in places(body) {
+                let (low, high) = sent.entry(place).or_insert((x, x));
+                *low = low.min(x);
+                *high = high.max(x);
+            }
+        }
+        for (place, x) in places(out) {
+            let (name, row, at) = &place;
+            let spot = || format!("number {at} of row {row} of `{name}`");
+            let Some((low, high)) = sent.get(&place) else {
+                let found = format!(
+                    "{} is {}, and nobody sent anything there ({})",
+                    spot(),
+                    digits(x),
+                    self.case.place()
+                );
+                return Err(Broken::new(HULL, found));
+            };
+            let slack = 1e-5 * low.abs().max(high.abs());
+            must(HULL, low - slack <= x && x <= high + slack, || {
+                format!(
+                    "{} is {}, sent were {}..{} ({})",
+                    spot(),
+                    digits(x),
+                    digits(*low),
+                    digits(*high),
+                    self.case.place()
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Floats by tensor, row id (0 without ids) and position in the row.
+fn places<M: Message>(message: &M) -> Vec<((String, u32, usize), f64)> {
+    let tensors = message.tensors();
+    let rows = tensors
+        .iter()
+        .find(|(name, _)| name == "rows")
+        .map(|(_, view)| numbers(view));
+    let floats = tensors
+        .iter()
+        .filter(|(_, v)| matches!(v, View::F32(_) | View::F64(_)));
+    let mut out = Vec::new();
+    for (name, view) in floats {
+        let values = numbers(view);
+        let width = rows
+            .as_ref()
+            .map_or(values.len(), |rows| values.len() / rows.len().max(1))
+            .max(1);
+        for (i, x) in values.into_iter().enumerate() {
+            let row = rows.as_ref().map_or(0, |rows| rows[i / width] as u32);
+            out.push(((name.to_string(), row, i % width), x));
+        }
+    }
+    out
+}

@@ -1,0 +1,66 @@
+//! A property that does not hold.
+
+use std::fmt::{Display, Formatter};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A property that does not hold, and how that shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Which property: `claims order_free`.
+    pub property: &'static str,
+    /// Where, and what was found.
+    pub found: String,
+}
+
+impl Broken {
+    pub(crate) fn new(property: &'static str, found: impl Into<String>) -> Self {
+        let found = found.into();
+        Self { property, found }
+    }
+}
+
+impl Display for Broken {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.property, self.found)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// What a check gives.
+pub(crate) type Held<T = ()> = Result<T, Broken>;
+
+/// Breaks `property` unless `holds`.
+pub(crate) fn must(property: &'static str, holds: bool, found: impl FnOnce() -> String) -> Held {
+    if holds {
+        Ok(())
+    } else {
+        Err(Broken::new(property, found()))
+    }
+}
+
+/// Runs something of the part: an error or a panic breaks `property`.
+pub(crate) fn run<T>(
+    property: &'static str,
+    place: &str,
+    f: impl FnOnce() -> fl_core::Result<T>,
+) -> Held<T> {
+    match attempt(property, place, f)? {
+        Ok(value) => Ok(value),
+        Err(e) => Err(Broken::new(property, format!("{place}: {e:#}"))),
+    }
+}
+
+/// Runs something of the part that may refuse: only a panic breaks `property`.
+pub(crate) fn attempt<T>(
+    property: &'static str,
+    place: &str,
+    f: impl FnOnce() -> fl_core::Result<T>,
+) -> Held<fl_core::Result<T>> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        let text = text.unwrap_or_else(|| "no text".into());
+        Broken::new(property, format!("{place}: it panicked: {text}"))
+    })
+}

@@ -1,0 +1,138 @@
+//! Holds a part to what its role asks and to what it claims: one line in a part's tests.
+//!
+//! ```
+//! use fl_core::prelude::*;
+//!
+//! settings! {
+//!     /// The largest value of each number.
+//!     pub struct Largest {}
+//! }
+//! impl Aggregator for Largest {
+//!     type In = Params;
+//!     type Out = Params;
+//!     fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+//!         Ok(inbox.per_coordinate(|values| values.iter().copied().fold(f32::NEG_INFINITY, f32::max)))
+//!     }
+//!     fn claims(&self) -> Claims {
+//!         Claims { order_free: true, within_hull: true, ..Claims::default() }
+//!     }
+//! }
+//!
+//! fl_conformance::aggregator(|| Largest {});
+//! let inbox = fl_conformance::params(&[&[1.0, 2.0], &[3.0, -4.0]]);
+//! let out = Largest {}.aggregate(&Round::first(), &inbox).unwrap();
+//! assert_eq!(fl_conformance::show(&out), "w [2] 3 2");
+//! ```
+//!
+//! Every property is tried on seeded cases, so a failure comes back at every run. What breaks is said in one line with
+//! the property, the place and both values: `claims order_free: number 0 of `w` is -1.29 once and 0.85 the other time`.
+//! The functions here panic, as tests do; those of [`check`] return what broke.
+
+mod accountant;
+mod aggregator;
+mod broken;
+mod compare;
+mod helpers;
+mod mechanism;
+mod sample;
+mod selector;
+mod statistics;
+mod toy;
+mod trainer;
+mod trainer_rules;
+
+pub use broken::Broken;
+pub use helpers::{close, logits, params, show, weigh};
+pub use mechanism::Neighbours;
+pub use sample::{Case, PoolSample, Sample, Values};
+pub use toy::tasks;
+
+use fl_core::{Accountant, Aggregator, Make, PrivacyMechanism, Result, Selector, Task, Trainer};
+
+/// The same checks as functions that return what broke, and take boxed parts, such as those of a spec.
+pub mod check {
+    pub use crate::accountant::check as accountant;
+    pub use crate::aggregator::check as aggregator;
+    pub use crate::mechanism::check as mechanism;
+    pub use crate::selector::check as selector;
+    pub use crate::trainer::check as trainer;
+}
+
+#[track_caller]
+fn held(outcome: Result<(), Broken>) {
+    if let Err(broken) = outcome {
+        panic!("{broken}");
+    }
+}
+
+/// Tries an aggregator: legal inboxes of 1 to 9 clients never fail it and give sane messages; the same inbox gives the
+/// same bits, from every instance, on every executor, folded or at once, and after a stop between two rounds; and
+/// every claim holds.
+///
+/// # Panics
+/// Says which property does not hold, where, and what was found. The same holds for the other functions here.
+#[track_caller]
+pub fn aggregator<A: Aggregator + 'static>(make: impl Fn() -> A)
+where
+    A::In: Sample,
+{
+    held(check::aggregator(&|| Box::new(make())));
+}
+
+/// Tries a selector: positions ascend, are in range, and follow from the pool, the stream and what was fitted alone.
+#[track_caller]
+pub fn selector<S: Selector + 'static>(make: impl Fn() -> S)
+where
+    S::Pool: PoolSample,
+{
+    held(check::selector(&|| Box::new(make()), false));
+}
+
+/// As [`selector`], for one that draws: other streams must sometimes choose otherwise.
+#[track_caller]
+pub fn random_selector<S: Selector + 'static>(make: impl Fn() -> S)
+where
+    S::Pool: PoolSample,
+{
+    held(check::selector(&|| Box::new(make()), true));
+}
+
+/// Tries a trainer on [`tasks`]: classes and findings, rows of numbers and images. It learns; the same calls give the
+/// same bits, on any thread and after a stop; what it saves predicts the same; parameters go out and in; slopes are
+/// those of its predictions; and what does not fit is an error that changes nothing.
+#[track_caller]
+pub fn trainer<T: Trainer + 'static>(make: impl Fn(&Make) -> Result<T>) {
+    trainer_for(&tasks(), make);
+}
+
+/// As [`trainer`], for one that serves only some tasks.
+#[track_caller]
+pub fn trainer_for<T: Trainer + 'static>(tasks: &[Task], make: impl Fn(&Make) -> Result<T>) {
+    held(check::trainer(tasks, &|m| Ok(Box::new(make(m)?))));
+}
+
+/// Tries a privacy mechanism: it bounds, prices and perturbs without surprise; its noise follows the stream alone and
+/// has the distribution that it is priced for; and no two bounded messages differ by more than the price says.
+#[track_caller]
+pub fn mechanism<P: PrivacyMechanism + 'static>(make: impl Fn() -> P)
+where
+    P::On: Sample,
+{
+    mechanism_for(Neighbours::Replaced, make);
+}
+
+/// As [`mechanism`], for neighbours of this kind.
+#[track_caller]
+pub fn mechanism_for<P: PrivacyMechanism + 'static>(neighbours: Neighbours, make: impl Fn() -> P)
+where
+    P::On: Sample,
+{
+    held(check::mechanism(&|| Box::new(make()), neighbours));
+}
+
+/// Tries an accountant: epsilon grows with every event and shrinks with more noise, asking is free, what has no price
+/// or makes no sense is refused, and ledgers merge in any order.
+#[track_caller]
+pub fn accountant<A: Accountant + 'static>(make: impl Fn() -> A) {
+    held(check::accountant(&|| Box::new(make())));
+}

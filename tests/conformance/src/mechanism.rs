@@ -1,0 +1,265 @@
+//! What a privacy mechanism must do.
+
+use crate::broken::{Broken, Held, must, run};
+use crate::compare::{difference, digits, floats, map};
+use crate::sample::{CASES, Case, Sample, Values};
+use crate::statistics::{ERROR_RATE, kolmogorov_smirnov, laplace_below, normal_below};
+use fl_core::message;
+use fl_core::{BoxedMechanism, PrivacyEvent, Stream};
+
+const BOUND: &str = "bounds any legal message";
+const BOUND_SAME: &str = "bounds to the same bits";
+const BOUND_TWICE: &str = "bounding twice is bounding once";
+const PRICE: &str = "prices what it bounded";
+const PERTURB: &str = "perturbs what it bounded";
+const SANE: &str = "gives a sane message";
+const SAME: &str = "same stream, same noise";
+const OTHER: &str = "other stream, other noise";
+const HONEST: &str = "noise is what the price says";
+const SENSITIVITY: &str = "sensitivity is what the price says";
+
+/// Noise values that are compared with their distribution.
+const NOISE: usize = 20_000;
+
+/// Which two data sets the price of a mechanism is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Neighbours {
+    /// One unit is replaced by another: its message becomes any other.
+    Replaced,
+    /// One unit is added or removed: its message becomes all 0.
+    Removed,
+}
+
+/// See [`crate::mechanism_for`].
+///
+/// # Errors
+/// The first property that does not hold.
+pub fn check<M: Sample>(
+    make: &dyn Fn() -> BoxedMechanism<M>,
+    neighbours: Neighbours,
+) -> Result<(), Broken> {
+    let bench = Bench { make, neighbours };
+    (0..CASES).try_for_each(|number| {
+        bench.one(&Case {
+            clients: 1,
+            ..Case::new(number)
+        })
+    })?;
+    (0..CASES).try_for_each(|number| {
+        bench.sensitivity(&Case {
+            clients: 1,
+            values: Values::Plain,
+            ..Case::new(number)
+        })
+    })?;
+    [1, 10]
+        .into_iter()
+        .try_for_each(|clients| bench.distribution(clients))
+}
+
+struct Bench<'a, M> {
+    make: &'a dyn Fn() -> BoxedMechanism<M>,
+    neighbours: Neighbours,
+}
+
+fn invent<M: Sample>(case: &Case) -> M {
+    M::samples(case, &mut case.stream("message").draws()).swap_remove(0)
+}
+
+/// The distribution of the noise at scale 1, and its scale, if the event declares it.
+fn declared(event: &PrivacyEvent) -> Option<(fn(f64) -> f64, f64)> {
+    match event {
+        PrivacyEvent::Laplace { scale, .. } => Some((laplace_below, *scale)),
+        PrivacyEvent::Gaussian { sigma, .. } => Some((normal_below, *sigma)),
+        _ => None,
+    }
+}
+
+impl<M: Sample> Bench<'_, M> {
+    /// A new instance that has agreed on the reach of these messages, as hosts do.
+    fn agreed(&self, messages: &[&M]) -> BoxedMechanism<M> {
+        let mut part = (self.make)();
+        let reach = messages
+            .iter()
+            .filter_map(|m| part.reach(m))
+            .reduce(f32::max);
+        if let Some(reach) = reach {
+            part.agree(reach);
+        }
+        part
+    }
+
+    fn bound(
+        &self,
+        property: &'static str,
+        place: &str,
+        part: &BoxedMechanism<M>,
+        message: &M,
+    ) -> Held<M> {
+        let mut bounded = message.clone();
+        run(property, place, || part.bound(&mut bounded))?;
+        Ok(bounded)
+    }
+
+    fn perturbed(&self, place: &str, message: &M, bounded: &M, stream: &Stream) -> Held<M> {
+        let (mut part, mut out) = (self.agreed(&[message]), bounded.clone());
+        run(PERTURB, place, || part.perturb(&mut out, 1, stream))?;
+        Ok(out)
+    }
+
+    fn one(&self, case: &Case) -> Held {
+        let place = case.place();
+        let broken = |property, found: Option<String>| match found {
+            Some(found) => Err(Broken::new(property, format!("{found} ({place})"))),
+            None => Ok(()),
+        };
+        let message: M = invent(case);
+        let part = self.agreed(&[&message]);
+        let bounded = self.bound(BOUND, &place, &part, &message)?;
+        broken(
+            SANE,
+            message::check(&bounded).err().map(|e| format!("{e:#}")),
+        )?;
+        let again = self.bound(BOUND_SAME, &place, &self.agreed(&[&message]), &message)?;
+        broken(BOUND_SAME, difference(&bounded, &again, 0.0))?;
+
+        let event = run(PRICE, &place, || part.price(&bounded, 1))?;
+        let again = run(PRICE, &place, || part.price(&bounded, 1))?;
+        must(PRICE, event == again, || {
+            format!("{event:?} once and {again:?} the other time ({place})")
+        })?;
+        let (a, b) = (case.stream("a"), case.stream("b"));
+        let out = self.perturbed(&place, &message, &bounded, &a)?;
+        broken(SANE, message::check(&out).err().map(|e| format!("{e:#}")))?;
+        broken(
+            SAME,
+            difference(&out, &self.perturbed(&place, &message, &bounded, &a)?, 0.0),
+        )?;
+        if matches!(event, PrivacyEvent::Unaccounted { .. }) {
+            return Ok(());
+        }
+
+        let most = floats(&bounded)
+            .into_iter()
+            .fold(1.0, |m: f64, x| m.max(x.abs()));
+        let twice = self.bound(BOUND_TWICE, &place, &part, &bounded)?;
+        broken(BOUND_TWICE, difference(&bounded, &twice, 1e-5 * most))?;
+        let other = self.perturbed(&place, &message, &bounded, &b)?;
+        let silent = difference(&out, &other, 0.0).is_none() && !floats(&bounded).is_empty();
+        must(OTHER, !silent, || {
+            format!(
+                "two streams, the same bits ({place}); draw from the stream that `perturb` is given"
+            )
+        })
+    }
+
+    /// Searches for two messages that are further apart, once bounded, than the price says: opposites, from tiny to
+    /// near the end of the numbers, and single numbers that differ.
+    fn sensitivity(&self, case: &Case) -> Held {
+        let message: M = invent(case);
+        let numbers = floats(&message).len();
+        let sizes = [0.01, 1.0, 30.0, 1e6, 1e30];
+        for (trial, size) in sizes.into_iter().enumerate() {
+            for lone in [false, true] {
+                let mut draws = case
+                    .stream("neighbours")
+                    .child("trial", trial as u64)
+                    .draws();
+                let (chosen, mut at) = (draws.below(numbers), 0);
+                let mut side = || if draws.below(2) == 0 { size } else { -size };
+                let changed = |m: &M, f: &mut dyn FnMut(f64) -> f64| {
+                    run(SENSITIVITY, &case.place(), || map(m, f))
+                };
+                let one = changed(&message, &mut |_| side())?;
+                let other = changed(&one, &mut |x| {
+                    at += 1;
+                    if !lone || at - 1 == chosen { -x } else { x }
+                })?;
+                self.apart(case, &one, &other)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn apart(&self, case: &Case, one: &M, other: &M) -> Held {
+        let place = case.place();
+        let part = self.agreed(&[one, other]);
+        let one = self.bound(SENSITIVITY, &place, &part, one)?;
+        let other = match self.neighbours {
+            Neighbours::Replaced => self.bound(SENSITIVITY, &place, &part, other)?,
+            Neighbours::Removed => run(SENSITIVITY, &place, || map(&one, |_| 0.0))?,
+        };
+        let moves = floats(&one)
+            .into_iter()
+            .zip(floats(&other))
+            .map(|(x, y)| (x - y).abs());
+        let (norm, moved, allowed) = match run(SENSITIVITY, &place, || part.price(&one, 1))? {
+            PrivacyEvent::Laplace { sensitivity, .. } => ("L1", moves.sum::<f64>(), sensitivity),
+            PrivacyEvent::Gaussian { sensitivity, .. } => {
+                ("L2", moves.map(|d| d * d).sum::<f64>().sqrt(), sensitivity)
+            }
+            _ => return Ok(()),
+        };
+        // what is sent is f32, so a bound holds to its last bits only
+        must(SENSITIVITY, moved <= allowed * (1.0 + 1e-5), || {
+            format!(
+                "two bounded messages are {} apart ({norm}), the price says at most {} ({place})",
+                digits(moved),
+                digits(allowed)
+            )
+        })
+    }
+
+    /// The noise of many small messages, over the scale that the price declares.
+    fn distribution(&self, clients: usize) -> Held {
+        let place = format!("{clients} client{}", if clients == 1 { "" } else { "s" });
+        let (mut noise, mut cdf) = (Vec::with_capacity(NOISE), None);
+        for number in 0..NOISE as u64 {
+            let case = Case {
+                clients: 1,
+                values: Values::Plain,
+                ..Case::new(1000 + number)
+            };
+            let message: M = invent(&case);
+            let mut part = self.agreed(&[&message]);
+            let bounded = self.bound(BOUND, &place, &part, &message)?;
+            let event = run(PRICE, &place, || part.price(&bounded, clients))?;
+            let Some((below, scale)) = declared(&event) else {
+                return Ok(());
+            };
+            must(HONEST, scale > 0.0 && scale.is_finite(), || {
+                format!("the price is {event:?} ({place})")
+            })?;
+            cdf = Some((below, event));
+            let mut out = bounded.clone();
+            run(PERTURB, &place, || {
+                part.perturb(&mut out, clients, &case.stream("noise"))
+            })?;
+            noise.extend(
+                floats(&out)
+                    .into_iter()
+                    .zip(floats(&bounded))
+                    .map(|(y, x)| (y - x) / scale),
+            );
+            if noise.len() >= NOISE {
+                break;
+            }
+        }
+        let Some((below, event)) = cdf.filter(|_| !noise.is_empty()) else {
+            return Ok(());
+        };
+        must(HONEST, noise.iter().any(|x| *x != 0.0), || {
+            format!("there is none, and the price is {event:?} ({place})")
+        })?;
+        let n = noise.len() as f64;
+        let mean = noise.iter().map(|x| x.abs()).sum::<f64>() / n;
+        let (distance, most) = kolmogorov_smirnov(noise, below);
+        must(HONEST, distance <= most, || {
+            format!(
+                "{n} values with a mean size of {mean:.3} scales are {distance:.3} (Kolmogorov-Smirnov) from {event:?}; by chance \
+                 {most:.3} is exceeded once in {:.0e} times ({place})",
+                1.0 / ERROR_RATE
+            )
+        })
+    }
+}

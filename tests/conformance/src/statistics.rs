@@ -1,0 +1,81 @@
+//! Does a sample come from a distribution?
+
+/// The chance that a test here turns down an honest sample. Seeds are fixed, so a part passes always or never.
+pub(crate) const ERROR_RATE: f64 = 1e-6;
+
+/// The Kolmogorov-Smirnov distance between a sample and a distribution function, and the distance that an honest sample
+/// exceeds with a chance of [`ERROR_RATE`] (the bound of Dvoretzky, Kiefer, Wolfowitz and Massart).
+pub(crate) fn kolmogorov_smirnov(mut sample: Vec<f64>, below: impl Fn(f64) -> f64) -> (f64, f64) {
+    sample.sort_by(f64::total_cmp);
+    let n = sample.len() as f64;
+    let gap = |(i, x): (usize, &f64)| {
+        let p = below(*x);
+        (p - i as f64 / n).max((i + 1) as f64 / n - p)
+    };
+    let distance = sample.iter().enumerate().map(gap).fold(0.0, f64::max);
+    (distance, ((2.0 / ERROR_RATE).ln() / (2.0 * n)).sqrt())
+}
+
+/// Distribution function of the Laplace distribution with scale 1.
+pub(crate) fn laplace_below(x: f64) -> f64 {
+    if x < 0.0 {
+        x.exp() / 2.0
+    } else {
+        1.0 - (-x).exp() / 2.0
+    }
+}
+
+/// Distribution function of the standard normal distribution, to 1e-7 (Abramowitz and Stegun, 26.2.17).
+pub(crate) fn normal_below(x: f64) -> f64 {
+    let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
+    let poly = [
+        1.330_274_429,
+        -1.821_255_978,
+        1.781_477_937,
+        -0.356_563_782,
+        0.319_381_530,
+    ];
+    let tail = poly.iter().fold(0.0, |sum, c| (sum + c) * t) * (-x * x / 2.0).exp()
+        / std::f64::consts::TAU.sqrt();
+    if x < 0.0 { tail } else { 1.0 - tail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::Stream;
+
+    #[test]
+    fn honest_samples_pass_and_others_do_not() {
+        let mut draws = Stream::root(5).draws();
+        let laplace: Vec<f64> = (0..20_000).map(|_| draws.laplace(1.0)).collect();
+        let normal: Vec<f64> = (0..20_000).map(|_| draws.normal()).collect();
+        let far = |sample: &[f64], factor: f64, below: fn(f64) -> f64| {
+            let (distance, most) =
+                kolmogorov_smirnov(sample.iter().map(|x| x * factor).collect(), below);
+            distance > most
+        };
+        assert!(!far(&laplace, 1.0, laplace_below) && !far(&normal, 1.0, normal_below));
+        assert!(far(&laplace, 1.0, normal_below) && far(&normal, 1.0, laplace_below));
+        assert!(
+            far(&laplace, 0.85, laplace_below) && far(&normal, 0.85, normal_below),
+            "15 % too little noise is seen"
+        );
+    }
+
+    #[test]
+    fn the_normal_distribution_function() {
+        for (x, p) in [
+            (0.0, 0.5),
+            (1.0, 0.841_344_746),
+            (-1.96, 0.024_997_895),
+            (3.0, 0.998_650_102),
+        ] {
+            assert!(
+                (normal_below(x) - p).abs() < 2e-7,
+                "{x}: {}",
+                normal_below(x)
+            );
+        }
+    }
+}

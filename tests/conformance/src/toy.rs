@@ -1,0 +1,93 @@
+//! Easy problems for trainers.
+
+use crate::broken::{Held, must, run};
+use fl_core::{Loss, Samples, Stream, Target, Task, TaskKind, Trainer, loss};
+use ndarray::{Array2, ArrayView2};
+
+/// The tasks that trainers are tried on: three classes and three findings, each on rows of 7 numbers and on images of
+/// one channel of 6x6 points.
+pub fn tasks() -> Vec<Task> {
+    let kinds = [TaskKind::Classes(3), TaskKind::Findings(3)];
+    let shapes = [vec![7], vec![1, 6, 6]];
+    let task = |(kind, input): (TaskKind, &Vec<usize>)| Task {
+        input: input.clone(),
+        kind,
+    };
+    kinds
+        .into_iter()
+        .flat_map(|kind| shapes.iter().map(move |s| (kind, s)))
+        .map(task)
+        .collect()
+}
+
+/// Samples that a linear model can tell apart, and what is known about them.
+pub(crate) struct Toy {
+    pub(crate) x: Samples,
+    kind: TaskKind,
+    classes: Vec<u32>,
+    findings: Array2<i8>,
+}
+
+impl Toy {
+    /// Every class, or finding, has a direction; a sample is its class's direction, or the sum of its findings'
+    /// directions, and noise. One finding in ten is unknown.
+    pub(crate) fn new(task: &Task, rows: usize, stream: &Stream) -> Self {
+        let (width, outputs) = (task.width(), task.kind.outputs());
+        // samples of one length whatever their width, so that one learning rate serves all
+        let size = 2.0 / (width as f64).sqrt();
+        let mut draws = Stream::root(1).child("directions", width as u64).draws();
+        let direction = Array2::from_shape_simple_fn((outputs, width), || size * draws.normal());
+        let mut draws = stream.draws();
+        let classes: Vec<u32> = (0..rows).map(|_| draws.below(outputs) as u32).collect();
+        let present = Array2::from_shape_simple_fn((rows, outputs), || draws.below(2) as i8);
+        let values = Array2::from_shape_fn((rows, width), |(i, j)| {
+            let signal: f64 = match task.kind {
+                TaskKind::Classes(_) => direction[[classes[i] as usize, j]],
+                TaskKind::Findings(_) => (0..outputs)
+                    .map(|c| f64::from(2 * present[[i, c]] - 1) * direction[[c, j]] / 2.0)
+                    .sum(),
+            };
+            (signal + 0.2 * size * draws.normal()) as f32
+        });
+        let findings = present.mapv(|p| if draws.below(10) == 0 { -1 } else { p });
+        let x = Samples::fresh(values, task.input.clone()).expect("as many values as the task has");
+        Self {
+            x,
+            kind: task.kind,
+            classes,
+            findings,
+        }
+    }
+
+    pub(crate) fn target(&self) -> Target<'_> {
+        match self.kind {
+            TaskKind::Classes(_) => Target::Classes(&self.classes),
+            TaskKind::Findings(_) => Target::Findings(self.findings.view()),
+        }
+    }
+
+    /// A target for `rows` samples and `outputs` outputs that does not belong to these samples.
+    pub(crate) fn other<'a>(&self, classes: &'a [u32], findings: ArrayView2<'a, i8>) -> Target<'a> {
+        match self.kind {
+            TaskKind::Classes(_) => Target::Classes(classes),
+            TaskKind::Findings(_) => Target::Findings(findings),
+        }
+    }
+
+    /// The cross-entropy of a model's predictions.
+    pub(crate) fn loss(
+        &self,
+        property: &'static str,
+        place: &str,
+        model: &mut dyn Trainer,
+    ) -> Held<f64> {
+        let scores = run(property, place, || model.predict(&self.x))?;
+        must(property, scores.iter().all(|s| s.is_finite()), || {
+            format!("{place}: a score is not finite")
+        })?;
+        run(property, place, || {
+            loss::of_batch(Loss::CrossEntropy, self.target(), scores.view())
+        })
+        .map(|(value, _)| value)
+    }
+}

@@ -1,0 +1,397 @@
+//! What a trainer must do: learning and sameness. What it must refuse stands in `trainer_rules`.
+
+use crate::broken::{Broken, Held, attempt, must, run};
+use crate::compare::{apart_tables, difference, digits};
+use crate::toy::Toy;
+use fl_core::message::Params;
+use fl_core::{
+    Fitted, Length, Loss, Make, Pass, Problem, Result, Samples, Stream, Target, Task, Trainer,
+};
+use ndarray::Array2;
+
+const MAKES: &str = "can be made for the task";
+const LEARNS: &str = "learns an easy problem";
+const IMITATES: &str = "learns to imitate scores";
+const SHAPE: &str = "gives one finite score for each sample and output";
+const SAME: &str = "same calls, same bits";
+const THREAD: &str = "same bits on another thread";
+const ALONE: &str = "predicts each sample by itself";
+const SAVES: &str = "what it saves predicts the same";
+const GOES_ON: &str = "training goes on after a stop";
+const FRESH: &str = "`fresh` forgets the optimiser";
+const NOTHING: &str = "no step changes nothing";
+pub(crate) const ROUND_TRIP: &str = "parameters go out and in";
+const PULL: &str = "`pull` pulls towards the anchor";
+const DRIFT: &str = "`drift` pushes against the drift";
+
+pub(crate) type Model = Box<dyn Trainer>;
+
+/// See [`crate::trainer_for`].
+///
+/// # Errors
+/// The first property that does not hold.
+pub fn check(tasks: &[Task], make: &dyn Fn(&Make) -> Result<Model>) -> Result<(), Broken> {
+    tasks.iter().try_for_each(|task| {
+        let kind = format!("{:?}", task.kind).to_lowercase().replace('(', " (");
+        let stream = Stream::root(0).child("trainer", 0);
+        let toy = Toy::new(task, 48, &stream.child("toy", 0));
+        Bench {
+            task,
+            make,
+            toy,
+            stream,
+            place: format!("{kind}, inputs {:?}", task.input),
+        }
+        .all()
+    })
+}
+
+pub(crate) struct Bench<'a> {
+    pub(crate) task: &'a Task,
+    make: &'a dyn Fn(&Make) -> Result<Model>,
+    pub(crate) toy: Toy,
+    pub(crate) stream: Stream,
+    pub(crate) place: String,
+}
+
+/// A short pass: batches of 8, so that the last of an epoch is as large as the others.
+pub(crate) fn short() -> Pass<'static> {
+    Pass::new(Length::Steps(9), 8, Loss::CrossEntropy)
+}
+
+impl Bench<'_> {
+    fn all(&self) -> Held {
+        self.learns()?;
+        self.same()?;
+        self.saves()?;
+        self.goes_on()?;
+        self.forces()?;
+        self.rules()
+    }
+
+    /// A model with first weights of its own for every `seed`.
+    pub(crate) fn model(&self, seed: u64) -> Held<Model> {
+        let make = Make {
+            task: self.task.clone(),
+            stream: self.stream.child("weights", seed),
+        };
+        run(MAKES, &self.place, || (self.make)(&make))
+    }
+
+    pub(crate) fn fit(
+        &self,
+        property: &'static str,
+        model: &mut Model,
+        pass: &Pass<'_>,
+        seed: u64,
+    ) -> Held<Fitted> {
+        let stream = self.stream.child("fit", seed);
+        run(property, &self.place, || {
+            model.fit(&self.toy.x, self.toy.target(), pass, &stream)
+        })
+    }
+
+    pub(crate) fn predict(&self, property: &'static str, model: &mut Model) -> Held<Array2<f32>> {
+        run(property, &self.place, || model.predict(&self.toy.x))
+    }
+
+    pub(crate) fn equal(
+        &self,
+        property: &'static str,
+        one: &Array2<f32>,
+        other: &Array2<f32>,
+        tolerance: f64,
+    ) -> Held {
+        match apart_tables(one, other, tolerance) {
+            Some(found) => Err(Broken::new(property, format!("{found} ({})", self.place))),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn must(
+        &self,
+        property: &'static str,
+        holds: bool,
+        found: impl FnOnce() -> String,
+    ) -> Held {
+        must(property, holds, || format!("{} ({})", found(), self.place))
+    }
+
+    fn learns(&self) -> Held {
+        let mut model = self.model(0)?;
+        let before = self.toy.loss(LEARNS, &self.place, &mut *model)?;
+        let fitted = self.fit(
+            LEARNS,
+            &mut model,
+            &Pass::new(Length::Epochs(20), 8, Loss::CrossEntropy),
+            0,
+        )?;
+        let after = self.toy.loss(LEARNS, &self.place, &mut *model)?;
+        self.must(
+            LEARNS,
+            after < 0.99 * before && fitted.loss.is_finite(),
+            || {
+                format!(
+                    "the loss was {} before and is {} after 20 epochs",
+                    digits(before),
+                    digits(after)
+                )
+            },
+        )?;
+        let wanted = (self.toy.x.len(), self.task.kind.outputs());
+        let scores = self.predict(SHAPE, &mut model)?;
+        self.must(SHAPE, scores.dim() == wanted, || {
+            format!("the scores are {:?}, not {wanted:?}", scores.dim())
+        })?;
+        let features = run(SHAPE, &self.place, || model.features(&self.toy.x))?;
+        let fits =
+            features.is_none_or(|f| f.nrows() == wanted.0 && f.iter().all(|v| v.is_finite()));
+        self.must(SHAPE, fits, || {
+            "features are one finite row for each sample".into()
+        })?;
+        self.imitates(&scores)
+    }
+
+    /// Distillation: another model learns the scores of this one. A trainer may do without.
+    fn imitates(&self, scores: &Array2<f32>) -> Held {
+        let mut model = self.model(1)?;
+        let far = |model: &mut Model| -> Held<f64> {
+            let other = self.predict(IMITATES, model)?;
+            Ok(other
+                .iter()
+                .zip(scores)
+                .map(|(a, b)| f64::from(a - b).powi(2))
+                .sum())
+        };
+        let before = far(&mut model)?;
+        let pass = Pass::new(Length::Epochs(20), 8, Loss::Mse);
+        let target = Target::Scores(scores.view());
+        let outcome = attempt(IMITATES, &self.place, || {
+            model.fit(&self.toy.x, target, &pass, &self.stream.child("imitate", 0))
+        })?;
+        if let Err(error) = outcome {
+            let lacks = matches!(error.downcast_ref(), Some(Problem::Lacks(_)));
+            return self.must(IMITATES, lacks, || {
+                format!("{error:#}, which is not a `Problem::Lacks`")
+            });
+        }
+        let after = far(&mut model)?;
+        self.must(IMITATES, after < before, || {
+            format!(
+                "the squared distance to the scores was {} before and is {} after 20 epochs",
+                digits(before),
+                digits(after)
+            )
+        })
+    }
+
+    fn same(&self) -> Held {
+        let fitted = |property| -> Held<Array2<f32>> {
+            let mut model = self.model(0)?;
+            self.fit(property, &mut model, &short(), 0)?;
+            self.predict(property, &mut model)
+        };
+        let one = fitted(SAME)?;
+        self.equal(SAME, &one, &fitted(SAME)?, 0.0)?;
+
+        let mut model = self.model(0)?;
+        let (stream, place) = (self.stream.child("fit", 0), &self.place);
+        let toy = &self.toy;
+        let other = std::thread::scope(|scope| {
+            let work = scope.spawn(move || {
+                run(THREAD, place, || {
+                    model.fit(&toy.x, toy.target(), &short(), &stream)
+                })?;
+                run(THREAD, place, || model.predict(&toy.x))
+            });
+            work.join()
+                .unwrap_or_else(|_| Err(Broken::new(THREAD, "the thread panicked")))
+        })?;
+        self.equal(THREAD, &one, &other, 0.0)?;
+
+        let mut model = self.model(0)?;
+        self.fit(ALONE, &mut model, &short(), 0)?;
+        for at in [0, 17] {
+            let alone = run(ALONE, &self.place, || {
+                model.predict(&self.toy.x.pick(&[at]))
+            })?;
+            let among = one.select(ndarray::Axis(0), &[at]);
+            let most = among.fold(1.0, |m: f64, v| m.max(f64::from(v.abs())));
+            self.equal(ALONE, &among, &alone, 1e-4 * most)?;
+        }
+        Ok(())
+    }
+
+    fn saves(&self) -> Held {
+        let mut model = self.model(0)?;
+        self.fit(SAVES, &mut model, &short(), 0)?;
+        let wanted = self.predict(SAVES, &mut model)?;
+        for state in [false, true] {
+            let mut other = self.model(1)?;
+            run(SAVES, &self.place, || {
+                if state {
+                    other.load_state(&model.save_state()?)
+                } else {
+                    other.load(&model.save()?)
+                }
+            })?;
+            self.equal(SAVES, &wanted, &self.predict(SAVES, &mut other)?, 0.0)?;
+        }
+        for pass in [
+            Pass {
+                length: Length::Steps(0),
+                ..short()
+            },
+            Pass {
+                length: Length::Epochs(0),
+                ..short()
+            },
+        ] {
+            let fitted = self.fit(NOTHING, &mut model, &pass, 3)?;
+            self.must(NOTHING, fitted.steps == 0, || {
+                format!("{:?} made {} steps", pass.length, fitted.steps)
+            })?;
+            self.equal(NOTHING, &wanted, &self.predict(NOTHING, &mut model)?, 0.0)?;
+        }
+        Ok(())
+    }
+
+    fn goes_on(&self) -> Held {
+        let mut going = self.model(0)?;
+        self.fit(GOES_ON, &mut going, &short(), 0)?;
+        let (state, model) = run(GOES_ON, &self.place, || {
+            Ok((going.save_state()?, going.save()?))
+        })?;
+        self.fit(GOES_ON, &mut going, &short(), 1)?;
+        let mut stopped = self.model(1)?;
+        run(GOES_ON, &self.place, || stopped.load_state(&state))?;
+        self.fit(GOES_ON, &mut stopped, &short(), 1)?;
+        self.equal(
+            GOES_ON,
+            &self.predict(GOES_ON, &mut going)?,
+            &self.predict(GOES_ON, &mut stopped)?,
+            0.0,
+        )?;
+
+        let fresh = Pass {
+            fresh: true,
+            ..short()
+        };
+        let (mut used, mut new) = (self.model(1)?, self.model(2)?);
+        run(FRESH, &self.place, || used.load_state(&state))?;
+        run(FRESH, &self.place, || new.load(&model))?;
+        self.fit(FRESH, &mut used, &fresh, 1)?;
+        self.fit(FRESH, &mut new, &fresh, 1)?;
+        self.equal(
+            FRESH,
+            &self.predict(FRESH, &mut used)?,
+            &self.predict(FRESH, &mut new)?,
+            0.0,
+        )
+    }
+
+    /// The parameters of a model, if it has any.
+    pub(crate) fn params(&self, model: &mut Model) -> Held<Option<Params>> {
+        run(ROUND_TRIP, &self.place, || {
+            Ok(model.parametric().map(|m| m.params()))
+        })
+    }
+
+    /// What `pass` adds to the gradient: pull and drift.
+    fn forces(&self) -> Held {
+        let mut model = self.model(0)?;
+        self.fit(ROUND_TRIP, &mut model, &short(), 0)?;
+        let Some(params) = self.params(&mut model)? else {
+            return Ok(());
+        };
+        let wanted = self.predict(ROUND_TRIP, &mut model)?;
+        let mut other = self.model(1)?;
+        run(ROUND_TRIP, &self.place, || match other.parametric() {
+            Some(other) => other.set_params(&params),
+            None => Ok(()),
+        })?;
+        self.equal(
+            ROUND_TRIP,
+            &wanted,
+            &self.predict(ROUND_TRIP, &mut other)?,
+            0.0,
+        )?;
+        let again = self.params(&mut other)?.unwrap_or_default();
+        self.must(
+            ROUND_TRIP,
+            difference(&params, &again, 0.0).is_none(),
+            || difference(&params, &again, 0.0).unwrap_or_default(),
+        )?;
+
+        let map = |f: fn(f32) -> f32| {
+            Params(
+                params
+                    .0
+                    .iter()
+                    .map(|(k, v)| (k.clone(), v.mapv(f)))
+                    .collect(),
+            )
+        };
+        let (anchor, up) = (map(|v| v + 0.5), map(|_| 1.0));
+        let forced = |property, pass: &Pass<'_>| -> Held<Option<Params>> {
+            let mut model = self.model(1)?;
+            run(property, &self.place, || {
+                model.parametric().map_or(Ok(()), |m| m.set_params(&params))
+            })?;
+            let stream = self.stream.child("fit", 1);
+            let outcome = attempt(property, &self.place, || {
+                model.fit(&self.toy.x, self.toy.target(), pass, &stream)
+            })?;
+            match outcome {
+                Err(e) if matches!(e.downcast_ref(), Some(Problem::Lacks(_))) => Ok(None),
+                Err(e) => Err(Broken::new(property, format!("{e:#} ({})", self.place))),
+                Ok(_) => self.params(&mut model),
+            }
+        };
+        let free = forced(PULL, &short())?.unwrap_or_default();
+        if let Some(pulled) = forced(
+            PULL,
+            &Pass {
+                pull: Some((0.5, &anchor)),
+                ..short()
+            },
+        )? {
+            let far = |p: &Params| {
+                p.0.iter()
+                    .map(|(k, v)| crate::compare::distance(v, &anchor.0[k]))
+                    .sum::<f64>()
+            };
+            let (with, without) = (far(&pulled), far(&free));
+            self.must(PULL, with < without, || {
+                format!(
+                    "{} from it with and {} without",
+                    digits(with),
+                    digits(without)
+                )
+            })?;
+        }
+        if let Some(drifted) = forced(
+            DRIFT,
+            &Pass {
+                drift: Some(&up),
+                ..short()
+            },
+        )? {
+            let sum = |p: &Params| p.iter().map(|v| f64::from(*v)).sum::<f64>();
+            let (with, without) = (sum(&drifted), sum(&free));
+            self.must(DRIFT, with < without, || {
+                format!(
+                    "a drift of 1 everywhere: the parameters add up to {} with and {} without",
+                    digits(with),
+                    digits(without)
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Two samples to differentiate at.
+    pub(crate) fn few(&self) -> Samples {
+        self.toy.x.pick(&[5, 23])
+    }
+}

@@ -1,0 +1,305 @@
+//! What a trainer must refuse, and its slopes.
+
+use crate::broken::{Held, attempt, run};
+use crate::compare::{difference, digits};
+use crate::trainer::{Bench, Model, ROUND_TRIP, short};
+use fl_core::message::Params;
+use fl_core::{Pass, Result, Samples, Target};
+use ndarray::{Array2, ArrayD, IxDyn};
+
+const SLOPES: &str = "vjp is the slope of its predictions";
+const REFUSES: &str = "what does not fit is an error";
+const UNCHANGED: &str = "an error changes nothing";
+const WHOLE: &str = "set_params takes all or nothing";
+const EMPTY: &str = "no samples are no problem";
+
+/// One way to call a model wrongly.
+type Wrong<'a> = (&'a str, Box<dyn Fn(&mut Model) -> Result<()> + 'a>);
+
+impl Bench<'_> {
+    pub(crate) fn rules(&self) -> Held {
+        let mut model = self.model(0)?;
+        self.fit(REFUSES, &mut model, &short(), 0)?;
+        self.empty(&mut model)?;
+        self.slopes(&mut model)?;
+        self.refuses(&mut model)?;
+        self.whole(&mut model)
+    }
+
+    fn empty(&self, model: &mut Model) -> Held {
+        let (none, outputs) = (self.toy.x.pick(&[]), self.task.kind.outputs());
+        let before = self.predict(EMPTY, model)?;
+        let scores = run(EMPTY, &self.place, || model.predict(&none))?;
+        self.must(EMPTY, scores.dim() == (0, outputs), || {
+            format!("scores of shape {:?} for no samples", scores.dim())
+        })?;
+        run(EMPTY, &self.place, || model.features(&none))?;
+        let nothing = Array2::<i8>::zeros((0, outputs));
+        let target = self.toy.other(&[], nothing.view());
+        // an error is as good as no step
+        let fitted = attempt(EMPTY, &self.place, || {
+            model.fit(&none, target, &short(), &self.stream)
+        })?;
+        self.must(EMPTY, !fitted.is_ok_and(|f| f.steps > 0), || {
+            "it made steps without samples".into()
+        })?;
+        self.equal(EMPTY, &before, &self.predict(EMPTY, model)?, 0.0)?;
+        let width = self.task.width();
+        let slope = Array2::zeros((0, outputs));
+        let back = run(EMPTY, &self.place, || {
+            model
+                .differentiable()
+                .map(|d| d.vjp(&none, slope.view()))
+                .transpose()
+        })?;
+        self.must(EMPTY, back.is_none_or(|b| b.dim() == (0, width)), || {
+            format!("slopes for no samples are not 0 x {width}")
+        })
+    }
+
+    /// Compares the product with central differences, where two of them agree: elsewhere there is a kink.
+    fn slopes(&self, model: &mut Model) -> Held {
+        let x = self.few();
+        let mut draws = self.stream.child("slope", 0).draws();
+        let slope = Array2::from_shape_simple_fn((x.len(), self.task.kind.outputs()), || {
+            draws.normal() as f32
+        });
+        let Some(vjp) = run(SLOPES, &self.place, || {
+            model
+                .differentiable()
+                .map(|d| d.vjp(&x, slope.view()))
+                .transpose()
+        })?
+        else {
+            return Ok(());
+        };
+        let values = x.values();
+        self.must(SLOPES, vjp.dim() == values.dim(), || {
+            format!("it is {:?}, the samples are {:?}", vjp.dim(), values.dim())
+        })?;
+        let mut along = |(i, j): (usize, usize), step: f32| -> Held<f64> {
+            let mut at = |step: f32| -> Held<(f64, f64)> {
+                let mut moved = values.clone();
+                moved[[i, j]] += step;
+                let there = f64::from(moved[[i, j]]);
+                let scores = run(SLOPES, &self.place, || {
+                    model.predict(&Samples::fresh(moved, self.task.input.clone())?)
+                })?;
+                Ok((
+                    scores
+                        .iter()
+                        .zip(&slope)
+                        .map(|(s, g)| f64::from(*s) * f64::from(*g))
+                        .sum(),
+                    there,
+                ))
+            };
+            let ((up, high), (down, low)) = (at(step)?, at(-step)?);
+            Ok((up - down) / (high - low))
+        };
+        let scale = vjp.fold(0.0, |m: f64, v| m.max(f64::from(v.abs())));
+        let mut measured = Vec::new();
+        for (at, by_vjp) in vjp.indexed_iter() {
+            measured.push((at, f64::from(*by_vjp), along(at, 0.02)?, along(at, 0.01)?));
+        }
+        let scale = measured
+            .iter()
+            .fold(scale, |m, (_, _, _, fine)| m.max(fine.abs()));
+        let tolerance = 0.02 * scale + 1e-4;
+        let smooth: Vec<_> = measured
+            .iter()
+            .filter(|(_, _, coarse, fine)| (coarse - fine).abs() <= tolerance / 4.0)
+            .collect();
+        self.must(SLOPES, 8 * smooth.len() >= measured.len(), || {
+            format!(
+                "differences of steps 0.02 and 0.01 agree at {} of {} numbers only",
+                smooth.len(),
+                measured.len()
+            )
+        })?;
+        smooth
+            .into_iter()
+            .try_for_each(|((i, j), by_vjp, _, fine)| {
+                self.must(SLOPES, (by_vjp - fine).abs() <= tolerance, || {
+                    format!(
+                        "number {j} of sample {i} has {} by vjp and {} by differences",
+                        digits(*by_vjp),
+                        digits(*fine)
+                    )
+                })
+            })
+    }
+
+    fn refuses(&self, model: &mut Model) -> Held {
+        let (x, outputs) = (&self.toy.x, self.task.kind.outputs());
+        let wide = |x: &Samples| {
+            Samples::fresh(
+                Array2::zeros((x.len(), self.task.width() + 1)),
+                vec![self.task.width() + 1],
+            )
+        };
+        let few = self.few();
+        let fit = |model: &mut Model, x: &Samples, target: Target<'_>| {
+            model.fit(x, target, &short(), &self.stream).map(|_| ())
+        };
+        let table = |rows: usize, columns: usize| Array2::<f32>::zeros((rows, columns));
+        let soft = move |model: &mut Model, rows, columns| {
+            let t = table(rows, columns);
+            fit(model, x, Target::Soft(t.view()))
+        };
+        let strange = Params([("strange".to_string(), ArrayD::zeros(IxDyn(&[2])))].into());
+        let parametric = self.params(model)?.is_some();
+        let differentiable = model.differentiable().is_some();
+        let mut wrong: Vec<Wrong<'_>> = vec![
+            (
+                "samples of another shape, to learn",
+                Box::new(|m| fit(m, &wide(x)?, self.toy.target())),
+            ),
+            (
+                "samples of another shape, to predict",
+                Box::new(|m| m.predict(&wide(x)?).map(|_| ())),
+            ),
+            (
+                "targets for other samples",
+                Box::new(|m| fit(m, &few, self.toy.target())),
+            ),
+            (
+                "a class, or finding, too many",
+                Box::new(|m| {
+                    let findings = Array2::zeros((x.len(), outputs + 1));
+                    fit(
+                        m,
+                        x,
+                        self.toy
+                            .other(&vec![outputs as u32; x.len()], findings.view()),
+                    )
+                }),
+            ),
+            (
+                "soft labels with a class too many",
+                Box::new(move |m| soft(m, x.len(), outputs + 1)),
+            ),
+            (
+                "soft labels for a sample less",
+                Box::new(move |m| soft(m, x.len() - 1, outputs)),
+            ),
+            ("a model of 0 bytes", Box::new(|m| m.load(&[]))),
+            (
+                "half a model",
+                Box::new(|m| {
+                    let all = m.save()?;
+                    m.load(&all[..all.len() / 2])
+                }),
+            ),
+            ("a state of 0 bytes", Box::new(|m| m.load_state(&[]))),
+            (
+                "half a state",
+                Box::new(|m| {
+                    let all = m.save_state()?;
+                    m.load_state(&all[..all.len() / 2])
+                }),
+            ),
+        ];
+        if parametric {
+            wrong.push((
+                "an anchor of another model",
+                Box::new(|m| {
+                    m.fit(
+                        x,
+                        self.toy.target(),
+                        &Pass {
+                            pull: Some((0.5, &strange)),
+                            ..short()
+                        },
+                        &self.stream,
+                    )
+                    .map(|_| ())
+                }),
+            ));
+            wrong.push((
+                "a drift of another model",
+                Box::new(|m| {
+                    m.fit(
+                        x,
+                        self.toy.target(),
+                        &Pass {
+                            drift: Some(&strange),
+                            ..short()
+                        },
+                        &self.stream,
+                    )
+                    .map(|_| ())
+                }),
+            ));
+        }
+        if differentiable {
+            for (name, rows, columns) in [
+                ("a slope with an output too many", 2, outputs + 1),
+                ("a slope for a sample less", 1, outputs),
+            ] {
+                let few = &few;
+                wrong.push((
+                    name,
+                    Box::new(move |m| {
+                        m.differentiable().map_or(Ok(()), |d| {
+                            d.vjp(few, table(rows, columns).view()).map(|_| ())
+                        })
+                    }),
+                ));
+            }
+        }
+        let before = self.predict(UNCHANGED, model)?;
+        for (what, call) in wrong {
+            let outcome = attempt(REFUSES, &format!("{what} ({})", self.place), || call(model))?;
+            self.must(REFUSES, outcome.is_err(), || {
+                format!("{what}: it was taken")
+            })?;
+            let after = self.predict(UNCHANGED, model)?;
+            let apart = crate::compare::apart_tables(&before, &after, 0.0);
+            self.must(UNCHANGED, apart.is_none(), || {
+                format!("{what}: {}", apart.unwrap_or_default())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Parameters of which one tensor does not fit are refused, and none of the others is taken.
+    fn whole(&self, model: &mut Model) -> Held {
+        let Some(params) = self.params(model)? else {
+            return Ok(());
+        };
+        let others = Params(params.0.iter().map(|(k, v)| (k.clone(), v + 1.0)).collect());
+        let mut wrong = Vec::new();
+        for name in params.0.keys() {
+            let with = |tensor: Option<ArrayD<f32>>| {
+                let mut changed = others.clone();
+                changed.0.remove(name);
+                changed.0.extend(tensor.map(|t| (name.clone(), t)));
+                changed
+            };
+            let mut shape = params.0[name].shape().to_vec();
+            shape.push(2);
+            wrong.push((
+                format!("`{name}` of shape {shape:?}"),
+                with(Some(ArrayD::zeros(IxDyn(&shape)))),
+            ));
+            wrong.push((format!("no `{name}`"), with(None)));
+        }
+        let mut more = others.clone();
+        more.0
+            .insert("zz strange".into(), ArrayD::zeros(IxDyn(&[1])));
+        wrong.push(("one tensor too many".into(), more));
+        for (what, wrong) in wrong {
+            let taken = attempt(ROUND_TRIP, &self.place, || {
+                model.parametric().map_or(Ok(()), |m| m.set_params(&wrong))
+            })?;
+            self.must(WHOLE, taken.is_err(), || format!("{what}: it was taken"))?;
+            let now = self.params(model)?.unwrap_or_default();
+            let apart = difference(&params, &now, 0.0);
+            self.must(WHOLE, apart.is_none(), || {
+                format!("{what}: {}", apart.unwrap_or_default())
+            })?;
+        }
+        Ok(())
+    }
+}
