@@ -122,7 +122,7 @@ fn exact_try_answers_for_one_part() {
             d.path(),
             &["try", "aggregator", "median", "--input", "in.json"]
         ),
-        "{\"kind\":\"params\",\"tensors\":{\"w\":[2.0,1.2]}}\n"
+        "{\"kind\":\"params\",\"tensors\":{\"w\":[2,1.2]}}\n"
     );
     fs::write(d.path().join("z.json"), r#"{"messages": [{"from": 0, "class_counts": [3, 0], "tensors": {"rows": [5], "values": [[4, 4]]}}, {"from": 1, "class_counts": [1, 2], "tensors": {"rows": [5], "values": [[0, 8]]}}]}"#).unwrap();
     assert_eq!(
@@ -130,7 +130,7 @@ fn exact_try_answers_for_one_part() {
             d.path(),
             &["try", "aggregator", "class-weighted", "--input", "z.json"]
         ),
-        "{\"kind\":\"logits\",\"tensors\":{\"rows\":[5],\"values\":[[3.0,8.0]]}}\n"
+        "{\"kind\":\"logits\",\"tensors\":{\"rows\":[5],\"values\":[[3,8]]}}\n"
     );
     fs::write(
         d.path().join("bad.json"),

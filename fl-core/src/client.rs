@@ -2,9 +2,9 @@
 
 use crate::message::{Ids, Logits, Message};
 use crate::{
-    BoxedMechanism, ClientId, Differentiable, Envelope, Examples, Fitted, Length, Loss, Make,
-    Needs, Parametric, Parts, Pass, PrivacyEvent, Problem, Result, Samples, Stream, Target, Task,
-    Trainer, message, metrics,
+    BoxedMechanism, Budget, ClientId, Differentiable, Envelope, Examples, Fitted, Inbox, Length,
+    Loss, Make, Needs, Parametric, Parts, Pass, PrivacyEvent, Problem, Result, Round, Samples,
+    Serial, Stream, Target, Task, Trainer, message, metrics,
 };
 use anyhow::{Context, bail, ensure};
 use ndarray::ArrayView2;
@@ -120,12 +120,17 @@ pub struct Client {
     mechanisms: BTreeMap<String, Box<dyn Any + Send>>,
     stash: BTreeMap<String, Vec<u8>>,
     spent: Vec<PrivacyEvent>,
+    notes: Vec<String>,
+    /// Everything spent before this question.
+    ledger: Vec<PrivacyEvent>,
+    budget: Option<Budget>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Saved {
     models: BTreeMap<String, Vec<u8>>,
     stash: BTreeMap<String, Vec<u8>>,
+    ledger: Vec<PrivacyEvent>,
 }
 
 impl Client {
@@ -151,7 +156,16 @@ impl Client {
             mechanisms,
             stash,
             spent: Vec::new(),
+            notes: Vec::new(),
+            ledger: Vec::new(),
+            budget: None,
         }
+    }
+
+    /// The same client, which releases nothing beyond this budget. Used by hosts.
+    pub fn with_budget(mut self, budget: Option<Budget>) -> Self {
+        self.budget = budget;
+        self
     }
 
     /// Who it is.
@@ -171,11 +185,20 @@ impl Client {
 
     pub(crate) fn begin(&mut self, stream: Stream) {
         self.now = stream;
-        self.spent.clear();
+        self.notes.clear();
+        // what a failed answer has released is spent as well
+        self.ledger.append(&mut self.spent);
+    }
+
+    /// Tells the user something about this answer.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
     }
 
     pub(crate) fn envelope(&mut self, needs: Needs) -> Envelope {
+        self.ledger.extend(self.spent.iter().cloned());
         Envelope {
+            notes: std::mem::take(&mut self.notes),
             samples: needs.samples.then_some(self.data.len() as u64),
             class_counts: needs.class_counts.then(|| self.data.class_counts()),
             spent: std::mem::take(&mut self.spent),
@@ -203,6 +226,41 @@ impl Client {
             .get_mut(slot)
             .map(Box::as_mut)
             .expect("it has just been put there"))
+    }
+
+    /// A new model for this slot, the `index`-th of its kind: one that need not last, such as a teacher.
+    ///
+    /// # Errors
+    /// When the slot's part cannot be made.
+    pub fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>> {
+        let make = Make {
+            stream: self.home.child(slot, 1 + index),
+            ..self.make(slot)
+        };
+        self.parts.trainer(slot, Some(self.id), &make)
+    }
+
+    /// Lets `model` be the lasting one of this slot.
+    pub fn set_model(&mut self, slot: &str, model: Box<dyn Trainer>) {
+        self.models.insert(slot.into(), model);
+    }
+
+    /// Lets the aggregator in `slot` combine messages of this client's own, such as those of its teachers.
+    ///
+    /// # Errors
+    /// When the slot's part cannot be made, or cannot combine them.
+    pub fn aggregate<I: Message, O: Message>(&self, slot: &str, inbox: &Inbox<I>) -> Result<O> {
+        let round = Round {
+            name: slot.into(),
+            number: 0,
+            last: false,
+            stream: self.stream(slot),
+            exec: Arc::new(Serial),
+        };
+        let mut part = self.parts.aggregator::<I, O>(slot, &self.make(slot))?;
+        let out = part.aggregate(&round, inbox)?;
+        message::check(&out).with_context(|| format!("parts.{slot}: what it made of its messages"))?;
+        Ok(out)
     }
 
     /// Its model as one with parameters.
@@ -322,18 +380,40 @@ impl Client {
         Ok(())
     }
 
-    /// Releases a message through the mechanism in `slot`, if it is filled: bound, price, perturb. The cost travels in the
-    /// answer's envelope, and the server charges it.
+    /// Releases a message through the mechanism in `slot`, if it is filled: bound, price, afford, perturb. The cost travels
+    /// in the answer's envelope, and the server charges it. A budget that pays for the first few queries of `m` only
+    /// leaves those.
     ///
     /// # Errors
-    /// When the message cannot be bounded, priced or perturbed.
+    /// When the message cannot be bounded, priced or perturbed; [`Problem::Budget`] before anything is spent.
     pub fn release<M: Message>(&mut self, slot: &str, m: &mut M) -> Result<()> {
-        let stream = self.stream(slot).child("noise", 0);
+        let (budget, before) = (self.budget.clone(), self.ledger.len() + self.spent.len());
+        // two releases in one answer must not share their noise
+        let stream = self.stream(slot).child("noise", self.spent.len() as u64);
+        let mut accountant = match &budget {
+            Some(_) => self.parts.accountant(&self.make("accountant"))?,
+            None => None,
+        };
+        if let Some(accountant) = &mut accountant {
+            let mut all = self.ledger.iter().chain(&self.spent);
+            all.try_for_each(|event| accountant.charge(event))?;
+        }
         if let Some(mechanism) = self.mechanism::<M>(slot)? {
             mechanism.bound(m)?;
-            let event = mechanism.price(m, 1)?;
+            let (event, note) = crate::release::afford(
+                mechanism.as_ref(),
+                m,
+                1,
+                accountant.as_deref(),
+                budget.as_ref(),
+                before,
+            )?;
             mechanism.perturb(m, 1, &stream)?;
+            let event = mechanism.settle(event);
             self.spent.push(event);
+            self.notes
+                .extend(note.map(|note| format!("parts.{slot}: {note}")));
+            message::check(m).with_context(|| format!("parts.{slot}: after the noise"))?;
         }
         Ok(())
     }
@@ -373,6 +453,7 @@ impl Client {
         Ok(postcard::to_stdvec(&Saved {
             models,
             stash: self.stash.clone(),
+            ledger: self.ledger.clone(),
         })?)
     }
 
@@ -389,6 +470,7 @@ impl Client {
                 .with_context(|| format!("client {}, model `{slot}`", self.id))?;
         }
         self.stash = saved.stash;
+        self.ledger = saved.ledger;
         Ok(())
     }
 }

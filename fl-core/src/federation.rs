@@ -44,51 +44,41 @@ impl Round {
     }
 }
 
-/// What to do with an answer that cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The run fails, naming client and reason.
-    Fail,
-    /// The answer is left out, and the journal says so.
-    Drop,
+crate::choices! {
+    /// What to do with an answer that cannot be used.
+    pub enum Fault {
+        /// The run fails, naming client and reason.
+        Fail = "fail",
+        /// The answer is left out, and the journal says so.
+        Drop = "drop",
+    }
 }
 
-/// The policy for answers that cannot be used.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Faults {
-    /// The client could not answer.
-    pub on_error: Fault,
-    /// Numbers that are not finite.
-    pub on_nan: Fault,
-    /// A message that does not fit the others.
-    pub on_shape: Fault,
-    /// A weight that is negative, not finite, or above `max_weight`.
-    pub on_weight: Fault,
-    /// The largest weight to believe.
-    pub max_weight: f64,
-}
-
-impl Default for Faults {
-    fn default() -> Self {
-        Self {
-            on_error: Fault::Fail,
-            on_nan: Fault::Fail,
-            on_shape: Fault::Fail,
-            on_weight: Fault::Fail,
-            max_weight: 1e9,
-        }
+crate::settings! {
+    /// What to do with answers that cannot be used.
+    pub struct Faults {
+        /// When a client could not answer.
+        on_error: Fault = Fault::Fail;
+        /// When numbers are not finite.
+        on_nan: Fault = Fault::Fail;
+        /// When a message does not fit the others.
+        on_shape: Fault = Fault::Fail;
+        /// When a weight is negative, not finite, or above `max-weight`.
+        on_weight: Fault = Fault::Fail;
+        /// The largest weight to believe.
+        max_weight: f64 = 1e9, in crate::settings::above(0.0);
     }
 }
 
 impl Faults {
-    fn policy(&self, error: &anyhow::Error) -> Fault {
+    fn policy(&self, error: &anyhow::Error) -> &Fault {
         match error.downcast_ref::<Problem>() {
-            Some(Problem::NotFinite { .. }) => self.on_nan,
-            Some(Problem::Shape(_)) => self.on_shape,
-            Some(Problem::Weight { .. }) => self.on_weight,
+            Some(Problem::NotFinite { .. }) => &self.on_nan,
+            Some(Problem::Shape(_)) => &self.on_shape,
+            Some(Problem::Weight { .. }) => &self.on_weight,
             // a privacy refusal is the run's business, not one client's bad luck
-            Some(Problem::Budget(_) | Problem::Unpriced(_)) => Fault::Fail,
-            _ => self.on_error,
+            Some(Problem::Budget(_) | Problem::Unpriced(_)) => &Fault::Fail,
+            _ => &self.on_error,
         }
     }
 }
@@ -212,11 +202,12 @@ struct Held {
     save: fn(&dyn Any) -> Vec<u8>,
 }
 
-/// The privacy budget of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Budget {
-    /// The largest epsilon, at the accountant's delta.
-    pub epsilon: f64,
+crate::settings! {
+    /// What a run may spend; it stops before it would spend more.
+    pub struct Budget {
+        /// The largest epsilon, at the accountant's delta.
+        epsilon: f64, in crate::settings::above(0.0);
+    }
 }
 
 /// What a run adds up to.
@@ -308,7 +299,7 @@ impl<'h> Federation<'h> {
             task: options.task.clone(),
             root,
             faults: options.faults.clone(),
-            budget: options.budget,
+            budget: options.budget.clone(),
             every: options.evaluate_every.max(1),
             accountant,
             own: Vec::new(),
@@ -337,6 +328,16 @@ impl<'h> Federation<'h> {
     /// Is there anything in this slot?
     pub fn has(&self, slot: &str) -> bool {
         self.parts.has(slot)
+    }
+
+    /// What models are to learn.
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// Every client that has examples and how many, ascending.
+    pub fn roster(&self) -> &Roster {
+        self.host.roster()
     }
 
     /// Every client that has examples, ascending.
@@ -561,6 +562,55 @@ impl<'h> Federation<'h> {
         Inbox::new(mail).with_context(|| ask.label())
     }
 
+    /// Asks, and makes something else of each answer as it comes, so that the answers themselves are not kept.
+    ///
+    /// # Errors
+    /// Those of [`Federation::ask`] and of `make`.
+    pub fn ask_each<'d, D: Message, U: Message, V: Message>(
+        &mut self,
+        round: &Round,
+        ask: &Ask<D, U>,
+        to: &[ClientId],
+        down: impl Fn(ClientId) -> &'d D + Sync,
+        mut make: impl FnMut(ClientId, U) -> Result<V>,
+    ) -> Result<Inbox<V>> {
+        let mut mail = Vec::with_capacity(to.len());
+        self.exchange(round, ask, to, &down, Needs::default(), &mut |m| {
+            let body = make(m.from, m.body).with_context(|| format!("client {}", m.from))?;
+            mail.push(Mail::new(m.from, m.weight, body));
+            Ok(())
+        })?;
+        Inbox::new(mail).with_context(|| ask.label())
+    }
+
+    /// Reads models that clients trained in `slot` and sent.
+    pub fn reader(&self, slot: &'static str) -> impl Fn(ClientId, &[u8]) -> Result<Box<dyn Trainer>> + use<> {
+        let (parts, make) = (self.parts.clone(), self.make(slot));
+        move |client, bytes| {
+            let mut model = parts.trainer(slot, Some(client), &make)?;
+            model
+                .load(bytes)
+                .with_context(|| format!("parts.{slot}: what client {client} sent"))?;
+            Ok(model)
+        }
+    }
+
+    /// Lets the aggregator in `slot` combine these messages.
+    ///
+    /// # Errors
+    /// Those of the aggregator.
+    pub fn aggregate<I: Message, O: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        inbox: &Inbox<I>,
+    ) -> Result<O> {
+        let out = self.aggregator::<I, O>(slot)?.aggregate(round, inbox)?;
+        message::check(&out)
+            .with_context(|| format!("parts.{slot}: what it made of the messages"))?;
+        Ok(out)
+    }
+
     /// Asks, and lets the aggregator in `slot` combine the answers, one at a time if it can.
     ///
     /// # Errors
@@ -582,7 +632,7 @@ impl<'h> Federation<'h> {
             }
             None => {
                 let inbox = self.ask_for(round, ask, to, down, needs)?;
-                self.aggregator::<U, O>(slot)?.aggregate(round, &inbox)?
+                return self.aggregate(slot, round, &inbox);
             }
         };
         message::check(&out)
@@ -662,6 +712,7 @@ impl<'h> Federation<'h> {
             Question::new(ask.label(), Payload::Here(down(id)), stream, needs)
         };
         let (faults, mut first, mut spent) = (self.faults.clone(), None::<U>, Vec::new());
+        let mut notes: Vec<String> = Vec::new();
         self.host.ask(to, &question, &mut |id, answer| {
             let taken = answer.and_then(|answer| {
                 let Answer { body, envelope } = answer;
@@ -675,6 +726,7 @@ impl<'h> Federation<'h> {
                     .map_err(|_| anyhow!("answered with {kind} where {} was due", U::KIND))?;
                 // what a client has released is spent, whatever becomes of its answer
                 spent.push((id, envelope.spent.clone()));
+                notes.extend(envelope.notes.iter().map(|note| format!("client {id}: {note}")));
                 let weight = if needs.samples {
                     envelope.samples.map_or(f64::NAN, |n| n as f64)
                 } else {
@@ -701,13 +753,14 @@ impl<'h> Federation<'h> {
                     chain.update(digest);
                     sink(mail)
                 }
-                Err(error) if faults.policy(&error) == Fault::Drop => {
+                Err(error) if *faults.policy(&error) == Fault::Drop => {
                     entry.dropped.push((id, format!("{error:#}")));
                     Ok(())
                 }
                 Err(error) => Err(error.context(format!("client {id}")).context(ask.label())),
             }
         })?;
+        notes.iter().for_each(|note| self.host.warn(note));
         for (id, events) in spent {
             self.charge_client(id, events)?;
         }
@@ -732,7 +785,7 @@ impl<'h> Federation<'h> {
     // ---- privacy
 
     /// Releases something made from the data of `n` clients through the mechanism in `slot`, if it is filled: bound,
-    /// price, afford, perturb, charge.
+    /// price, afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
     ///
     /// # Errors
     /// [`Problem::Budget`] before anything is spent; [`Problem::Unpriced`] when the accountant has no price for it.
@@ -748,35 +801,20 @@ impl<'h> Federation<'h> {
         }
         let mut mechanism = self.parts.mechanism::<M>(slot, None, &self.make(slot))?;
         mechanism.bound(m)?;
-        let event = mechanism.price(m, n)?;
-        self.afford(&event)?;
+        let (event, note) = crate::release::afford(
+            mechanism.as_ref(),
+            m,
+            n,
+            self.accountant.as_deref(),
+            self.budget.as_ref(),
+            self.own.len(),
+        )?;
         mechanism.perturb(m, n, &round.stream.child(slot, 0))?;
-        self.charge(vec![event])?;
-        message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
-    }
-
-    fn afford(&self, event: &PrivacyEvent) -> Result<()> {
-        let (Some(accountant), Some(budget)) = (&self.accountant, self.budget) else {
-            return Ok(());
-        };
-        let after = accountant.guarantee(Some(event))?;
-        if after.epsilon > budget.epsilon {
-            let note = if after.data_dependent {
-                " (this refusal depends on the data and so tells something about them)"
-            } else {
-                ""
-            };
-            let so_far = accountant.guarantee(None)?;
-            bail!(Problem::Budget(format!(
-                "the release was refused before anything was spent: it would bring epsilon to {:.4} of a budget of {} (at delta {:e}); {} releases so far, epsilon {:.4}{note}",
-                after.epsilon,
-                budget.epsilon,
-                after.delta,
-                self.own.len(),
-                so_far.epsilon
-            )));
+        self.charge(vec![mechanism.settle(event)])?;
+        if let Some(note) = note {
+            self.warn(&format!("parts.{slot}: {note}"));
         }
-        Ok(())
+        message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
     }
 
     fn charge(&mut self, events: Vec<PrivacyEvent>) -> Result<()> {

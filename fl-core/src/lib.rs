@@ -3,6 +3,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod augment;
+pub mod bandwidth;
 mod client;
 mod data;
 mod error;
@@ -15,6 +16,7 @@ pub mod metrics;
 mod part;
 pub mod privacy;
 mod question;
+mod release;
 mod roles;
 pub mod settings;
 mod stream;
@@ -24,6 +26,7 @@ pub use data::*;
 pub use error::*;
 pub use federation::*;
 pub use inbox::*;
+pub use kernels::weighted_mean_f64;
 pub use part::*;
 pub use privacy::PrivacyEvent;
 pub use question::*;

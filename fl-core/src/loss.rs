@@ -23,6 +23,11 @@ fn ln_softmax(scores: &[f64], tau: f64) -> Vec<f64> {
     scores.iter().map(|s| (s - top) / tau - sum.ln()).collect()
 }
 
+/// The probability of a finding with this score.
+pub fn sigmoid(score: f64) -> f64 {
+    1.0 / (1.0 + (-score).exp())
+}
+
 /// The loss of one sample before averaging: its sum, and how many terms the sum has. `slope` becomes the slope of the sum.
 ///
 /// # Errors
@@ -70,7 +75,7 @@ pub fn of_sample(
                     let t = f64::from(*t);
                     // ln(1 + e^s) - t s, without overflow
                     sum += s.max(0.0) - s * t + (-s.abs()).exp().ln_1p();
-                    *g = 1.0 / (1.0 + (-s).exp()) - t;
+                    *g = sigmoid(*s) - t;
                     known += 1;
                 }
             }

@@ -12,6 +12,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+mod votes;
+pub use votes::{Counts, Models, Reach, Votes};
+
 /// The numbers of one tensor, borrowed.
 #[derive(Clone, Debug)]
 pub enum View<'a> {
@@ -138,6 +141,18 @@ impl Parcel {
     /// When there is no such table.
     pub fn table(&mut self, name: &str) -> Result<Array2<f32>> {
         Ok(self.f32(name)?.into_dimensionality()?)
+    }
+
+    /// Takes the 64-bit floats called `name`; 32-bit ones are widened.
+    ///
+    /// # Errors
+    /// When there is no such tensor of floats.
+    pub fn f64(&mut self, name: &str) -> Result<ArrayD<f64>> {
+        match self.take(name)? {
+            Tensor::F64(a) => Ok(a),
+            Tensor::F32(a) => Ok(a.mapv(f64::from)),
+            _ => bail!("`{name}` is not f64"),
+        }
     }
 
     /// Takes the whole numbers called `name`.
@@ -585,7 +600,7 @@ pub struct Grid {
 impl Grid {
     /// Bits of one packed value: `ceil(log2(levels))`, at least 1.
     pub fn bits(&self) -> u32 {
-        self.levels.max(2).next_power_of_two().trailing_zeros()
+        bits_for(self.levels)
     }
 
     /// The value of a level.
@@ -601,48 +616,64 @@ impl Grid {
     }
 
     fn pack(&self, values: &Array2<f32>) -> Vec<u8> {
-        let (bits, mut out, mut held, mut used) = (self.bits(), Vec::new(), 0u64, 0u32);
-        for v in values {
-            held |= u64::from(self.level(*v)) << used;
-            used += bits;
-            while used >= 8 {
-                out.push(held as u8);
-                held >>= 8;
-                used -= 8;
-            }
-        }
-        if used > 0 {
-            out.push(held as u8);
-        }
-        out
+        pack_bits(values.iter().map(|v| self.level(*v)), self.bits())
     }
 
-    fn unpack(&self, packed: &[u8], rows: usize, columns: usize) -> Result<Array2<f32>> {
-        let (bits, mut held, mut used, mut next) = (self.bits(), 0u64, 0u32, packed.iter());
-        let wanted = rows
-            .checked_mul(columns)
-            .and_then(|n| Some((n, n.checked_mul(bits as usize)?.div_ceil(8))));
-        let n = wanted
-            .filter(|(_, bytes)| *bytes == packed.len())
-            .map(|(n, _)| n);
-        let n = n.with_context(|| {
-            format!(
-                "{} bytes for {rows} x {columns} levels of {bits} bits",
-                packed.len()
-            )
-        })?;
-        let mut values = Vec::with_capacity(n);
-        for _ in 0..n {
-            while used < bits {
-                held |= u64::from(*next.next().context("the levels end early")?) << used;
-                used += 8;
-            }
-            values.push(self.value((held & ((1 << bits) - 1)) as u32));
-            held >>= bits;
-            used -= bits;
-        }
-        Ok(Array2::from_shape_vec((rows, columns), values)?)
+    fn unpack(&self, packed: &[u8], shape: (usize, usize)) -> Result<Array2<f32>> {
+        Ok(unpack_bits(packed, shape, self.bits())?.mapv(|level| self.value(level)))
     }
+}
+
+/// Bits that tell `choices` apart: `ceil(log2(choices))`, at least 1.
+fn bits_for(choices: u32) -> u32 {
+    u64::from(choices.max(2)).next_power_of_two().trailing_zeros()
+}
+
+/// Numbers below `2^bits`, `bits` each, the first in the lowest bits.
+fn pack_bits(numbers: impl Iterator<Item = u32>, bits: u32) -> Vec<u8> {
+    let (mut out, mut held, mut used) = (Vec::new(), 0u64, 0u32);
+    for n in numbers {
+        held |= u64::from(n) << used;
+        used += bits;
+        while used >= 8 {
+            out.push(held as u8);
+            held >>= 8;
+            used -= 8;
+        }
+    }
+    if used > 0 {
+        out.push(held as u8);
+    }
+    out
+}
+
+/// Reads what [`pack_bits`] wrote.
+fn unpack_bits(packed: &[u8], shape: (usize, usize), bits: u32) -> Result<Array2<u32>> {
+    let (rows, columns) = shape;
+    let (mut held, mut used, mut next) = (0u64, 0u32, packed.iter());
+    let wanted = rows
+        .checked_mul(columns)
+        .and_then(|n| Some((n, n.checked_mul(bits as usize)?.div_ceil(8))));
+    let n = wanted
+        .filter(|(_, bytes)| *bytes == packed.len())
+        .map(|(n, _)| n);
+    let n = n.with_context(|| {
+        format!(
+            "{} bytes for {rows} x {columns} levels of {bits} bits",
+            packed.len()
+        )
+    })?;
+    let mut numbers = Vec::with_capacity(n);
+    for _ in 0..n {
+        while used < bits {
+            held |= u64::from(*next.next().context("the levels end early")?) << used;
+            used += 8;
+        }
+        numbers.push((held & ((1 << bits) - 1)) as u32);
+        held >>= bits;
+        used -= bits;
+    }
+    Ok(Array2::from_shape_vec(shape, numbers)?)
 }
 
 /// Raw class scores, one row per sample.
@@ -738,7 +769,7 @@ impl Message for Logits {
             lowest: f32::from_bits(lowest),
             step: f32::from_bits(step),
         };
-        let values = grid.unpack(&levels, rows.len(), columns as usize)?;
+        let values = grid.unpack(&levels, (rows.len(), columns as usize))?;
         Ok(Self {
             rows,
             values,

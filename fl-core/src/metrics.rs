@@ -101,6 +101,12 @@ pub fn mean_std(values: &[f64]) -> (f64, f64) {
     (mean, variance.sqrt())
 }
 
+/// Standard deviation of a sample of clients: divides by one less than their number. NaN of fewer than two.
+pub fn sample_std(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    mean_std(values).1 * (n / (n - 1.0)).sqrt()
+}
+
 /// The number that a task's models are compared by: accuracy for classes, mean AUC for findings.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! What a release costs, and what is guaranteed after all of them.
 
 use crate::ClientId;
+use crate::message::Reach;
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
 
@@ -36,11 +37,94 @@ pub enum PrivacyEvent {
         /// Whose presence moves the numbers.
         unit: Unit,
     },
+    /// As [`PrivacyEvent::Gaussian`], on a random part of the data: every unit takes part with probability `rate`, by
+    /// itself (Poisson subsampling).
+    SubsampledGaussian {
+        /// Probability that a unit takes part, in `[0, 1]`.
+        rate: f64,
+        /// L2 sensitivity.
+        sensitivity: f64,
+        /// Standard deviation of the noise.
+        sigma: f64,
+        /// Whose presence moves the numbers.
+        unit: Unit,
+    },
+    /// The winners of votes that were counted and noised.
+    Votes(VoteRelease),
     /// Something was released for which nothing can be guaranteed, and why.
     Unaccounted {
         /// The reason, for people.
         why: String,
     },
+}
+
+/// Noise on the counts of votes, before the highest count wins.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VoteNoise {
+    /// Laplace noise of scale `1 / gamma` on every count (LNMax: PATE; FedKT-L1 and -L2).
+    Laplace {
+        /// Inverse scale.
+        gamma: f64,
+    },
+    /// Gaussian noise on every count (GNMax).
+    Gaussian {
+        /// Standard deviation.
+        sigma: f64,
+    },
+    /// A query is answered only if its highest count, with noise of `check`, reaches `threshold`; its counts then get
+    /// noise of `sigma` (Confident-GNMax).
+    Confident {
+        /// The highest count must reach this.
+        threshold: f64,
+        /// Standard deviation of the noise on the highest count.
+        check: f64,
+        /// Standard deviation of the noise on the counts.
+        sigma: f64,
+    },
+}
+
+/// What the release of the winners of some votes depends on. The counts are those without noise: a ledger that holds
+/// them is as secret as the votes, and so is every epsilon that was computed from them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VoteRelease {
+    /// The noise.
+    pub noise: VoteNoise,
+    /// How many queries were put to the vote.
+    pub queries: usize,
+    /// How many classes there are.
+    pub classes: usize,
+    /// The counts without noise, one list of `classes` numbers for each query; `None` if they are kept back, and then
+    /// only what does not depend on the data can be guaranteed.
+    pub counts: Option<Vec<Vec<u32>>>,
+    /// Which queries were answered; `None`: all of them.
+    pub answered: Option<Vec<bool>>,
+    /// How many votes of a query can change with one unit of data.
+    pub reach: Reach,
+}
+
+impl VoteRelease {
+    /// How many votes can change with one `unit`.
+    pub fn votes_of(&self, unit: Unit) -> Option<u32> {
+        match unit {
+            Unit::Example => self.reach.example,
+            Unit::Party => self.reach.party,
+        }
+    }
+}
+
+impl Display for PrivacyEvent {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Laplace { scale, sensitivity, .. } => write!(f, "Laplace noise of scale {scale} for an L1 sensitivity of {sensitivity}"),
+            Self::Gaussian { sigma, sensitivity, .. } => write!(f, "Gaussian noise of {sigma} for an L2 sensitivity of {sensitivity}"),
+            Self::SubsampledGaussian { rate, sigma, sensitivity, .. } => {
+                write!(f, "Gaussian noise of {sigma} for an L2 sensitivity of {sensitivity}, each unit with probability {rate}")
+            }
+            Self::Votes(v) => write!(f, "{} votes with noise {:?}", v.queries, v.noise),
+            Self::Unaccounted { why } => f.write_str(why),
+        }
+    }
 }
 
 /// Where a mechanism's noise came from.

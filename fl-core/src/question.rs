@@ -43,6 +43,7 @@ impl<D: Message, U: Message> Ask<D, U> {
             up_bytes: U::expected,
             times: 1,
             rows: 0,
+            voices: 1,
             model: "model",
             releases: Vec::new(),
         }
@@ -66,6 +67,8 @@ pub struct Asked {
     pub times: usize,
     /// How many samples it is about, at most; `usize::MAX` for all public ones.
     pub rows: usize,
+    /// How many models or voters speak in one answer.
+    pub voices: usize,
     /// The slot of the model whose parameters travel, if parameters do.
     pub model: &'static str,
     /// The privacy slots that its answer, or what is made of it, is released through.
@@ -81,6 +84,11 @@ impl Asked {
     /// About so many samples.
     pub fn rows(mut self, rows: usize) -> Self {
         self.rows = rows;
+        self
+    }
+    /// So many models or voters speak in one answer.
+    pub fn voices(mut self, voices: usize) -> Self {
+        self.voices = voices;
         self
     }
     /// About all public samples.
@@ -167,6 +175,8 @@ pub struct Envelope {
     pub class_counts: Option<Vec<u32>>,
     /// What the client has spent on this answer.
     pub spent: Vec<PrivacyEvent>,
+    /// What the user should know, for people.
+    pub notes: Vec<String>,
 }
 
 impl Envelope {

@@ -153,6 +153,21 @@ pub trait PrivacyMechanism: Send {
     /// # Errors
     /// When the message cannot be perturbed.
     fn perturb(&mut self, message: &mut Self::On, n: usize, stream: &Stream) -> Result<()>;
+
+    /// How many queries `message` answers one by one, such as the rows of vote counts; a budget may then pay for the
+    /// first few only.
+    fn queries(&self, _message: &Self::On) -> usize {
+        1
+    }
+
+    /// Leaves only the first `n` queries, `n` at most [`PrivacyMechanism::queries`].
+    fn keep_first(&self, _message: &mut Self::On, _n: usize) {}
+
+    /// What the release has cost; asked after [`PrivacyMechanism::perturb`]. It may be less than the `price`, if the
+    /// noise decides what is released, but never more.
+    fn settle(&self, price: PrivacyEvent) -> PrivacyEvent {
+        price
+    }
 }
 
 /// Keeps the privacy ledger and turns it into a guarantee.

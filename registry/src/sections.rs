@@ -1,7 +1,7 @@
 //! The sections of a spec that do not belong to a part or to the host.
 
 use fl_core::settings::{Reader, Setting, Settings, Value};
-use fl_core::{Budget, ClientId, Fault, Faults, Task};
+use fl_core::{Budget, ClientId, Faults, Task};
 use serde_json::json;
 use std::ops::RangeInclusive;
 
@@ -32,9 +32,9 @@ fl_core::settings! {
         /// When to measure.
         evaluate: Evaluate = Evaluate { every: 1 };
         /// What to do with answers that cannot be used.
-        faults: FaultPolicy = FaultPolicy::from(&Faults::default());
+        faults: Faults = fl_core::settings::defaults();
         /// What the run may spend; it stops before it would spend more. Needs an accountant.
-        budget: Option<Allowance> = None;
+        budget: Option<Budget> = None;
     }
 }
 
@@ -43,80 +43,6 @@ fl_core::settings! {
     pub(crate) struct Evaluate {
         /// After every so many rounds, and after the last.
         every: usize = 1, in 1..;
-    }
-}
-
-fl_core::choices! {
-    /// What to do with an answer that cannot be used.
-    pub(crate) enum OnFault {
-        /// The run fails, naming client and reason.
-        Fail = "fail",
-        /// The answer is left out, and the journal says so.
-        Drop = "drop",
-    }
-}
-
-fl_core::settings! {
-    /// What to do with answers that cannot be used.
-    pub(crate) struct FaultPolicy {
-        /// When a client could not answer.
-        on_error: OnFault = OnFault::Fail;
-        /// When numbers are not finite.
-        on_nan: OnFault = OnFault::Fail;
-        /// When a message does not fit the others.
-        on_shape: OnFault = OnFault::Fail;
-        /// When a weight is negative, not finite, or above `max-weight`.
-        on_weight: OnFault = OnFault::Fail;
-        /// The largest weight to believe.
-        max_weight: f64 = Faults::default().max_weight, in fl_core::settings::above(0.0);
-    }
-}
-
-fl_core::settings! {
-    /// What the run may spend.
-    pub(crate) struct Allowance {
-        /// The largest epsilon, at the accountant's delta.
-        epsilon: f64, in fl_core::settings::above(0.0);
-    }
-}
-
-impl From<&Faults> for FaultPolicy {
-    fn from(faults: &Faults) -> Self {
-        let policy = |fault| match fault {
-            Fault::Fail => OnFault::Fail,
-            Fault::Drop => OnFault::Drop,
-        };
-        Self {
-            on_error: policy(faults.on_error),
-            on_nan: policy(faults.on_nan),
-            on_shape: policy(faults.on_shape),
-            on_weight: policy(faults.on_weight),
-            max_weight: faults.max_weight,
-        }
-    }
-}
-
-impl From<&FaultPolicy> for Faults {
-    fn from(policy: &FaultPolicy) -> Self {
-        let fault = |policy: &OnFault| match policy {
-            OnFault::Fail => Fault::Fail,
-            OnFault::Drop => Fault::Drop,
-        };
-        Self {
-            on_error: fault(&policy.on_error),
-            on_nan: fault(&policy.on_nan),
-            on_shape: fault(&policy.on_shape),
-            on_weight: fault(&policy.on_weight),
-            max_weight: policy.max_weight,
-        }
-    }
-}
-
-impl From<&Allowance> for Budget {
-    fn from(allowance: &Allowance) -> Self {
-        Self {
-            epsilon: allowance.epsilon,
-        }
     }
 }
 

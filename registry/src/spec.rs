@@ -98,8 +98,8 @@ pub fn read<D: DataSection>(
         protocol_settings: protocol.settings,
         parts: Arc::new(Parts::new(in_order(filled))),
         evaluate_every: top.evaluate.every,
-        faults: Faults::from(&top.faults),
-        budget: top.budget.as_ref().map(Budget::from),
+        faults: top.faults,
+        budget: top.budget,
         resolved,
     })
 }

@@ -51,6 +51,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             outputs: data.task.kind.outputs(),
         };
         let (down, up) = ((asked.down_bytes)(&facts), (asked.up_bytes)(&facts));
+        let up = up.map(|bytes| bytes * asked.voices as u64);
         let all = (asked.times * clients) as u64;
         let sum = |total: Option<u64>, one: Option<u64>| Some(total? + one? * all);
         (down_total, up_total) = (sum(down_total, down), sum(up_total, up));

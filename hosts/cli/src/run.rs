@@ -80,30 +80,20 @@ fn next_folder(name: &str) -> PathBuf {
 }
 
 pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
-    let (spec, folder, resumed) = match (&args.resume, &args.spec) {
-        (Some(dir), _) => {
-            let (folder, resumed) = RunFolder::resume(dir)?;
-            (
-                read(&dir.join("spec.yaml"), &[], catalogue)?,
-                folder,
-                Some(resumed),
-            )
-        }
-        (None, Some(path)) => {
-            let spec = read(path, &args.set.set, catalogue)?;
-            let out = args.out.clone().unwrap_or_else(|| next_folder(&spec.name));
-            let folder = RunFolder::create(&out, &spec.yaml()?)?;
-            (spec, folder, None)
-        }
+    let spec = match (&args.resume, &args.spec) {
+        (Some(dir), _) => read(&dir.join("spec.yaml"), &[], catalogue)?,
+        (None, Some(path)) => read(path, &args.set.set, catalogue)?,
         (None, None) => return Err(Failure::usage("a spec or --resume is needed")),
     };
-    let Assembled {
-        clients,
-        public,
-        test,
-        task,
-        ..
-    } = assemble(&spec, &args.data)?;
+    // the folder comes last: a run that cannot begin leaves nothing behind
+    let Assembled { clients, public, test, task, .. } = assemble(&spec, &args.data)?;
+    let (folder, resumed) = match &args.resume {
+        Some(dir) => RunFolder::resume(dir).map(|(folder, resumed)| (folder, Some(resumed)))?,
+        None => {
+            let out = args.out.clone().unwrap_or_else(|| next_folder(&spec.name));
+            (RunFolder::create(&out, &spec.yaml()?)?, None)
+        }
+    };
     let make = Make {
         task: task.clone(),
         stream: Stream::root(spec.seed).child("protocol", 0),
@@ -122,7 +112,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
             seed: spec.seed,
             task,
             faults: spec.faults.clone(),
-            budget: spec.budget,
+            budget: spec.budget.clone(),
             evaluate_every: spec.evaluate_every,
         },
         clients,

@@ -56,7 +56,7 @@ pub fn role(name: &str) -> Result<Role, Failure> {
 pub fn list(name: Option<&str>, json: bool, catalogue: &Catalogue) -> Done {
     let role = name.map(role).transpose()?;
     if json {
-        print(catalogue.list_json(role))
+        print(json!({ "parts": catalogue.list_json(role) }))
     } else {
         print(catalogue.list(role).trim_end())
     }

@@ -267,13 +267,10 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
         let home = root.child("client", u64::from(id));
         (
             id,
-            Mutex::new(Client::new(
-                id,
-                data,
-                public.clone(),
-                setup.parts.clone(),
-                home,
-            )),
+            Mutex::new(
+                Client::new(id, data, public.clone(), setup.parts.clone(), home)
+                    .with_budget(setup.options.budget.clone()),
+            ),
         )
     };
     let clients: BTreeMap<ClientId, Mutex<Client>> = owners.into_iter().map(client).collect();

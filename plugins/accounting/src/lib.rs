@@ -11,7 +11,7 @@ settings! {
 }
 
 /// [`Basic`] at work.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct BasicAccountant {
     server: f64,
     clients: BTreeMap<u32, f64>,
@@ -31,7 +31,16 @@ impl BasicAccountant {
                 sensitivity,
                 scale,
                 unit,
-            } => (sensitivity / scale, *unit),
+            } => {
+                let sound = *sensitivity >= 0.0 && sensitivity.is_finite() && *scale > 0.0;
+                ensure!(
+                    sound,
+                    Problem::Unpriced(format!(
+                        "{event:?} makes no sense: the sensitivity must be finite and at least 0, the scale above 0"
+                    ))
+                );
+                (sensitivity / scale, *unit)
+            }
             PrivacyEvent::Unaccounted { why } => bail!(Problem::Unpriced(format!(
                 "no guarantee can be given: {why}"
             ))),
@@ -72,18 +81,21 @@ impl Accountant for BasicAccountant {
     }
 
     fn merge(&mut self, ledgers: &[Ledger], how: Composition) -> Result<()> {
+        // all or nothing: a ledger that is refused charges none of its events
+        let mut all = self.clone();
         for ledger in ledgers {
             for event in &ledger.events {
-                let (epsilon, unit) = self.price(event)?;
-                self.unit = Some(unit);
+                let (epsilon, unit) = all.price(event)?;
+                all.unit = Some(unit);
                 match (how, ledger.client) {
                     (Composition::Parallel, Some(id)) => {
-                        *self.clients.entry(id).or_default() += epsilon
+                        *all.clients.entry(id).or_default() += epsilon
                     }
-                    _ => self.server += epsilon,
+                    _ => all.server += epsilon,
                 }
             }
         }
+        *self = all;
         Ok(())
     }
 }

@@ -134,8 +134,11 @@ mod tests {
             let inbox = fl_conformance::weigh(&inbox, &[10.0, 30.0, 60.0, 1.0]);
             fl_conformance::show(&aggregator.aggregate(&Round::first(), &inbox).unwrap())
         };
-        insta::assert_snapshot!(shown(&mut Mean { weigh: Weigh::Samples }), @"");
-        insta::assert_snapshot!(shown(&mut Median {}), @"");
-        insta::assert_snapshot!(shown(&mut TrimmedMean { trim: 0.25 }), @"");
+        let mut mean = Mean {
+            weigh: Weigh::Samples,
+        };
+        insta::assert_snapshot!(shown(&mut mean), @"w [2] 9900990 -9900990");
+        insta::assert_snapshot!(shown(&mut Median {}), @"w [2] 2.5 2");
+        insta::assert_snapshot!(shown(&mut TrimmedMean { trim: 0.25 }), @"w [2] 2.5 2");
     }
 }

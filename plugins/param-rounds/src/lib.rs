@@ -100,7 +100,7 @@ mod tests {
     fn exact_at_least_one_client_is_chosen() {
         let pool: Vec<(u32, usize)> = (0..10).map(|id| (id, 1)).collect();
         let chosen = |share| Uniform { share }.select(&pool, &Stream::root(7)).unwrap();
-        insta::assert_snapshot!(format!("{:?} {:?}", chosen(0.001), chosen(0.4)), @"");
+        insta::assert_snapshot!(format!("{:?} {:?}", chosen(0.001), chosen(0.4)), @"[3] [2, 3, 4, 7]");
         assert_eq!(chosen(1.0), (0..10).collect::<Vec<_>>());
     }
 }

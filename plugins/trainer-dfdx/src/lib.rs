@@ -4,9 +4,7 @@
 //! fixed at compile time and its optimisers cannot be saved, so operations, networks and optimisers are this crate's. Every
 //! operation is checked against a plain loop and against finite differences.
 
-mod augment;
 mod buffer;
-pub mod loss;
 mod net;
 mod ops;
 mod optim;
@@ -14,9 +12,9 @@ mod settings;
 mod simd;
 mod store;
 mod tape;
+mod target;
 mod trainer;
 
-pub use augment::Augment;
 pub use net::presets::NAMES as NETWORKS;
 pub use net::{Conv, Layer, Layers, NetSpec, Residual, Window};
 pub use optim::{Adam, Cosine, Rule, Schedule, Sgd, Steps};

@@ -1,8 +1,8 @@
 //! What a spec says about a network.
 
-use crate::augment::Augment;
 use crate::net::NetSpec;
 use crate::optim::{Adam, Rule, Schedule};
+use fl_core::augment::Augment;
 use fl_core::settings;
 
 settings! {
@@ -16,7 +16,7 @@ settings! {
         schedule: Schedule = Schedule::Constant;
         /// Random changes to training images, in this order. Default: none (FedKT, Selective-FD).
         augment: Vec<Augment> = vec![];
-        /// Samples that are predicted at once; changes memory and speed, not results.
+        /// Samples that are predicted at once; changes memory and speed, and results by rounding only.
         predict_batch: usize = 256, in 1..;
     }
 }

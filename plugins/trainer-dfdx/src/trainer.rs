@@ -1,14 +1,15 @@
 //! The trainer: one network, its numbers, its optimiser.
 
-use crate::augment::Augmenter;
-use crate::buffer::{Buffer, Reuse};
-use crate::loss;
+use crate::buffer::{self, Buffer};
 use crate::net::{Entry, Mode, Net, batch};
 use crate::optim::{self, Optimiser};
 use crate::settings::DfdxSettings;
 use crate::store::{self, Tensors};
 use crate::tape::{Key, Record, Value, Weights};
+use crate::target;
 use anyhow::{Context, bail, ensure};
+use fl_core::augment::Augmenter;
+use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
     Differentiable, Fitted, Make, Parametric, Pass, Problem, Result, Samples, Stream, Target, Task,
@@ -104,7 +105,7 @@ impl Dfdx {
     ) -> Result<Array2<f32>> {
         self.checked(x)?;
         let weights = self.frozen();
-        let _reuse = Reuse::start();
+        let _pass = buffer::Pass;
         let mut out = Vec::with_capacity(x.len() * width);
         let all: Vec<usize> = (0..x.len()).collect();
         for some in all.chunks(self.predict_batch) {
@@ -149,15 +150,19 @@ impl Dfdx {
             &mut Mode::Train(&mut self.buffers, &stream),
         )?;
         let view = ArrayView2::from_shape((scores.rows, scores.width()), &scores.data)?;
-        let (loss, slope) = loss::batch(pass.loss, self.task.kind, view, target, positions);
-        ensure!(
-            loss.is_finite(),
-            Problem::NotFinite {
+        let (loss, slope) = loss::of_batch(pass.loss, target.pick(positions).view(), view)?;
+        if !loss.is_finite() {
+            let value = loss.to_string();
+            let problem = Problem::NotFinite {
                 tensor: "loss".into(),
-                at,
-                value: format!("{loss}")
-            }
-        );
+                at: 0,
+                value,
+            };
+            let hint =
+                format!("the loss is {loss}; a smaller learning rate, or clipping, may help");
+            return Err(anyhow::Error::from(problem).context(hint));
+        }
+        self.gradient.resize(self.weights.len(), 0.0);
         let key = weights.key.clone().unwrap_or_default();
         let slope = slope.as_standard_layout().iter().copied().collect();
         let gradient = record.backward(&scores, slope, &key, std::mem::take(&mut self.gradient))?;
@@ -258,7 +263,7 @@ impl Trainer for Dfdx {
         stream: &Stream,
     ) -> Result<Fitted> {
         self.checked(x)?;
-        loss::check(pass.loss, self.task.kind, &target, x.len())?;
+        target::check(pass.loss, self.task.kind, &target, x.len())?;
         ensure!(pass.batch > 0, "a batch must have at least 1 sample");
         if pass.fresh {
             self.optimiser.state = optim::State::default();
@@ -275,7 +280,7 @@ impl Trainer for Dfdx {
                 .transpose()?,
             drift: pass.drift.map(|d| self.flat(d, "the drift")).transpose()?,
         };
-        let _reuse = Reuse::start();
+        let _pass = buffer::Pass;
         let alone = self.net.normalises() && pass.batch > 1 && x.len() > 1;
         let reported_from = of.saturating_sub(x.len().div_ceil(pass.batch));
         let (mut steps, mut sum, mut count) = (0, 0.0, 0usize);
@@ -284,8 +289,9 @@ impl Trainer for Dfdx {
                 continue;
             }
             plan.positions = positions;
-            let rate = || format!("step {at}: a smaller learning rate, or clipping, may help");
-            let loss = self.step(x, &target, pass, &plan, at).with_context(rate)?;
+            let loss = self
+                .step(x, &target, pass, &plan, at)
+                .with_context(|| format!("step {at}"))?;
             steps += 1;
             if at >= reported_from {
                 sum += loss;
@@ -396,7 +402,7 @@ impl Differentiable for Dfdx {
         let text = || format!("a slope of {:?} for scores of {wanted:?}", slope.dim());
         ensure!(slope.dim() == wanted, Problem::Shape(text()));
         let weights = self.frozen();
-        let _reuse = Reuse::start();
+        let _pass = buffer::Pass;
         let mut out = Vec::with_capacity(x.len() * x.width());
         for first in (0..x.len()).step_by(self.predict_batch) {
             let some: Vec<usize> = (first..x.len().min(first + self.predict_batch)).collect();

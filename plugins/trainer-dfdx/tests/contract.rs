@@ -329,7 +329,7 @@ fn mistakes_say_what_is_wrong() {
         .unwrap_err();
     let text = format!("{error:#}");
     assert!(
-        text.starts_with("step ") && text.contains("`loss` holds"),
+        text.starts_with("step ") && text.contains(": the loss is "),
         "{text}"
     );
     let other = Samples::fresh(Array2::zeros((9, 5)), vec![5]).unwrap();

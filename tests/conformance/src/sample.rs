@@ -1,6 +1,6 @@
 //! Legal input that the kit makes up.
 
-use fl_core::message::{Logits, Message, Params, Scalar};
+use fl_core::message::{Counts, Logits, Message, Params, Scalar, Votes};
 use fl_core::{ClientId, Draws, Inbox, Mail, Pool, Roster, Samples, Stream};
 use ndarray::{Array2, ArrayD};
 use std::borrow::Borrow;
@@ -15,7 +15,7 @@ pub enum Values {
     Plain,
     /// Every client sends the same.
     Equal,
-    /// Of both signs and of magnitudes from 1e-3 to 1e18, so that sums in another order have other bits.
+    /// Ordinary or 2^57 of either sign: sums cancel, so that another order shows in their bits even in `f64`.
     Wild,
     /// Around 1e30: a client that diverged, but not to infinity.
     Huge,
@@ -29,7 +29,8 @@ impl Values {
         let normal = draws.normal();
         (match self {
             Self::Plain | Self::Equal => normal,
-            Self::Wild => normal * 10f64.powi(draws.below(22) as i32 - 3),
+            Self::Wild if draws.below(2) == 0 => normal.signum() * 57f64.exp2(),
+            Self::Wild => normal,
             Self::Huge => normal * 1e30,
             Self::Zero => 0.0,
         }) as f32
@@ -56,7 +57,7 @@ impl Case {
         };
         let values = match number % 10 {
             3 => Values::Equal,
-            4 | 8 => Values::Wild,
+            5 | 9 => Values::Wild,
             6 => Values::Huge,
             7 => Values::Zero,
             _ => Values::Plain,
@@ -151,6 +152,37 @@ impl Sample for Logits {
 impl Sample for Scalar {
     fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
         each(case, |_| Self::new(case.values.draw(draws)))
+    }
+}
+
+impl Sample for Votes {
+    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
+        let (n, voters, classes) = (1 + draws.below(12), 1 + draws.below(3), 1 + draws.below(5));
+        each(case, |_| {
+            let rows = draws
+                .choose(40, n)
+                .into_iter()
+                .map(|id| id as u32)
+                .collect();
+            let labels = Array2::from_shape_simple_fn((n, voters), || draws.below(classes) as u32);
+            Self::new(rows, labels, classes)
+        })
+    }
+    fn classes(&self) -> usize {
+        Self::classes(self)
+    }
+}
+
+impl Sample for Counts {
+    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
+        let (n, classes) = (1 + draws.below(12), 1 + draws.below(5));
+        each(case, |_| {
+            let values = Array2::from_shape_simple_fn((n, classes), || draws.below(50) as f64);
+            Self::new((0..n as u32).collect(), values)
+        })
+    }
+    fn classes(&self) -> usize {
+        self.values.ncols()
     }
 }
 

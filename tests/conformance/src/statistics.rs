@@ -16,6 +16,21 @@ pub(crate) fn kolmogorov_smirnov(mut sample: Vec<f64>, below: impl Fn(f64) -> f6
     (distance, ((2.0 / ERROR_RATE).ln() / (2.0 * n)).sqrt())
 }
 
+/// The share of pairs of neighbours on the same side of 0, and how far from a half it may be: further with a chance of
+/// [`ERROR_RATE`] if they are drawn alone from a symmetric distribution (Hoeffding's bound).
+pub(crate) fn same_sides(sample: &[f64]) -> (f64, f64) {
+    let pairs = sample.as_chunks::<2>().0;
+    let same = pairs
+        .iter()
+        .filter(|[x, y]| (*x < 0.0) == (*y < 0.0))
+        .count();
+    let n = pairs.len().max(1) as f64;
+    (
+        same as f64 / n,
+        ((2.0 / ERROR_RATE).ln() / (2.0 * n)).sqrt(),
+    )
+}
+
 /// Distribution function of the Laplace distribution with scale 1.
 pub(crate) fn laplace_below(x: f64) -> f64 {
     if x < 0.0 {

@@ -39,7 +39,7 @@ const MADE: &str = "made by this program";
 const ADULT: &str = "CC BY 4.0 (Becker, Kohavi 1996)";
 
 /// All known sets.
-pub static KNOWN: [Known; 12] = [
+pub static KNOWN: [Known; 13] = [
     Known {
         name: "mnist",
         about: "handwritten digits, 28 x 28 grey",
@@ -79,6 +79,17 @@ pub static KNOWN: [Known; 12] = [
         source: "CIFAR-10 binary version, cs.toronto.edu/~kriz/cifar.html (Krizhevsky 2009)",
         licence: "free use with citation",
         statistics: Some((&[0.4913, 0.4821, 0.4465], &[0.2452, 0.2428, 0.2606])),
+    },
+    Known {
+        name: "cifar100",
+        about: "a hundred kinds of things, 32 x 32 in colour",
+        classes: 100,
+        shape: &cifar::SHAPE,
+        folder: "cifar100",
+        files: &[&["train.bin"], &["test.bin"]],
+        source: "CIFAR-100 binary version, cs.toronto.edu/~kriz/cifar.html (Krizhevsky 2009)",
+        licence: "free use with citation",
+        statistics: Some((&[0.5071, 0.4865, 0.4409], &[0.2673, 0.2564, 0.2762])),
     },
     Known {
         name: "pneumoniamnist",

@@ -47,10 +47,13 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
             validation = Some(images(&folder, "val", known)?);
             Ok(parts)
         }
-        SetSpec::Cifar10 => Ok([
-            cifar10(&folder, &known.files[..5], known)?,
-            cifar10(&folder, &known.files[5..], known)?,
-        ]),
+        SetSpec::Cifar10 | SetSpec::Cifar100 => {
+            let last = known.files.len() - 1; // the test images
+            Ok([
+                cifar(&folder, &known.files[..last], known)?,
+                cifar(&folder, &known.files[last..], known)?,
+            ])
+        }
         SetSpec::Adult => two("a9a", "a9a.t", &|file| {
             folder.read(file, |bytes| Ok(sparse(libsvm::rows(&bytes, 123)?, 123)))
         }),
@@ -144,10 +147,14 @@ fn images(folder: &Folder<'_>, part: &str, known: &Known) -> Result<Part> {
     ))
 }
 
-fn cifar10(folder: &Folder<'_>, files: &[&[&str]], known: &Known) -> Result<Part> {
+fn cifar(folder: &Folder<'_>, files: &[&[&str]], known: &Known) -> Result<Part> {
+    // CIFAR-100 has a coarse class before the class
+    let label_bytes = if known.classes == 100 { 2 } else { 1 };
     let (mut data, mut of) = (vec![], vec![]);
     for names in files {
-        folder.read(names[0], |bytes| cifar::append(&bytes, &mut data, &mut of))?;
+        folder.read(names[0], |bytes| {
+            cifar::append(&bytes, label_bytes, known.classes, &mut data, &mut of)
+        })?;
     }
     Ok((
         Inputs::Bytes {

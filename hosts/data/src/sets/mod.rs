@@ -24,6 +24,8 @@ fl_core::choices! {
         FashionMnist = "fashion-mnist",
         /// Ten kinds of things, 32 x 32 in colour.
         Cifar10 = "cifar10",
+        /// A hundred kinds of things, 32 x 32 in colour.
+        Cifar100 = "cifar100",
         /// Chest X-rays, 28 x 28 grey, normal or pneumonia; has validation rows.
         PneumoniaMnist = "pneumoniamnist",
         /// Census rows as 123 yes/no features (LIBSVM's a9a).
@@ -90,11 +92,12 @@ impl SetSpec {
     }
 
     /// Every set with its default settings, in the order of [`KNOWN`].
-    pub fn all() -> [Self; 12] {
+    pub fn all() -> [Self; 13] {
         [
             Self::Mnist,
             Self::FashionMnist,
             Self::Cifar10,
+            Self::Cifar100,
             Self::PneumoniaMnist,
             Self::Adult,
             Self::AdultRaw(defaults()),
@@ -113,15 +116,16 @@ impl SetSpec {
             Self::Mnist => 0,
             Self::FashionMnist => 1,
             Self::Cifar10 => 2,
-            Self::PneumoniaMnist => 3,
-            Self::Adult => 4,
-            Self::AdultRaw(_) => 5,
-            Self::CodRna(_) => 6,
-            Self::AgNews(_) => 7,
-            Self::Sst2(_) => 8,
-            Self::Blobs(_) => 9,
-            Self::Glyphs(_) => 10,
-            Self::Findings(_) => 11,
+            Self::Cifar100 => 3,
+            Self::PneumoniaMnist => 4,
+            Self::Adult => 5,
+            Self::AdultRaw(_) => 6,
+            Self::CodRna(_) => 7,
+            Self::AgNews(_) => 8,
+            Self::Sst2(_) => 9,
+            Self::Blobs(_) => 10,
+            Self::Glyphs(_) => 11,
+            Self::Findings(_) => 12,
         }]
     }
 

@@ -1,0 +1,95 @@
+//! The noisy maximum with Gaussian noise (GNMax) and its confident form: Papernot et al. 2018, "Scalable private
+//! learning with PATE". A reach of `m` votes is the same as one vote with noise of `sigma / m`.
+
+use crate::pate::winner;
+
+/// `ln(erfc(x))`, also where `erfc` is smaller than the smallest number.
+pub fn ln_erfc(x: f64) -> f64 {
+    if x < 20.0 {
+        return libm::erfc(x).ln();
+    }
+    // asymptotic series (DLMF 7.12.1): at 20 the fifth term is below 1e-12
+    let y = 1.0 / (2.0 * x * x);
+    let series = -y * (1.0 - y * (3.0 - y * (15.0 - y * (105.0 - y * 945.0))));
+    -x * x - (x * std::f64::consts::PI.sqrt()).ln() + series.ln_1p()
+}
+
+/// `ln(exp(a) + exp(b))`.
+pub(crate) fn ln_add(a: f64, b: f64) -> f64 {
+    let (high, low) = if a > b { (a, b) } else { (b, a) };
+    if high == f64::NEG_INFINITY || low == f64::NEG_INFINITY {
+        return high;
+    }
+    high + (low - high).exp().ln_1p()
+}
+
+/// Proposition 7: the logarithm of a bound on the probability that another class wins, `sum 0.5 erfc(gap / (2 sigma))`,
+/// not capped.
+pub fn ln_q(counts: &[f64], sigma: f64) -> f64 {
+    let (winner, highest) = winner(counts);
+    let losers = counts.iter().enumerate().filter(|(c, _)| *c != winner);
+    losers
+        .map(|(_, n)| ln_erfc((highest - n) / (2.0 * sigma)) - std::f64::consts::LN_2)
+        .fold(f64::NEG_INFINITY, ln_add)
+}
+
+/// No class is less likely to win than by pure chance: `q <= 1 - 1 / classes`.
+pub fn cap_ln_q(ln_q: f64, classes: usize) -> f64 {
+    ln_q.min((-1.0 / classes.max(1) as f64).ln_1p())
+}
+
+/// Theorem 6 with the orders of Proposition 10: Renyi differential privacy of order `a` of a mechanism that is a
+/// Gaussian one of noise `sigma` for a change of L2 norm sqrt(2) (`a / sigma^2` whatever the data), and whose likely
+/// answer fails with probability `q` at most.
+pub fn rdp(ln_q: f64, sigma: f64, a: f64) -> f64 {
+    let independent = a / (sigma * sigma);
+    match data_dependent(ln_q, sigma, a) {
+        Some(dependent) => independent.min(dependent.max(0.0)),
+        None => independent,
+    }
+}
+
+fn data_dependent(ln_q: f64, sigma: f64, a: f64) -> Option<f64> {
+    if ln_q == f64::NEG_INFINITY {
+        return Some(0.0);
+    }
+    let variance = sigma * sigma;
+    let mu2 = sigma * (-ln_q).max(0.0).sqrt();
+    let mu1 = mu2 + 1.0;
+    let (e1, e2) = (mu1 / variance, mu2 / variance);
+    let limit = (mu2 - 1.0) * e2
+        - mu2 * ((1.0 / (mu1 - 1.0)).ln_1p() + (1.0 / (mu2 - 1.0)).ln_1p());
+    if !(a < mu1 && mu2 > 1.0 && -ln_q > e2 && ln_q <= limit) {
+        return None;
+    }
+    let q = ln_q.exp();
+    // ln A = (a-1) (ln(1-q) - ln(1 - (q e^e2)^(1 - 1/mu2))), and the same for B
+    let inner = ((ln_q + e2) * (1.0 - 1.0 / mu2)).exp();
+    let ln_a = (a - 1.0) * ((-q).ln_1p() - (-inner).ln_1p());
+    let ln_b = (a - 1.0) * (e1 - ln_q / (mu1 - 1.0));
+    // (1-q) A + q B = 1 + [(1-q) (A-1)] + [q (B-1)]: as exact for tiny moments as for large ones
+    let total = ln_add((-q).ln_1p() + ln_a, ln_q + ln_b);
+    let small = (1.0 - q) * ln_a.exp_m1() + q * ln_b.exp_m1();
+    let total = if total.abs() < 0.5 { small.ln_1p() } else { total };
+    Some(total / (a - 1.0))
+}
+
+/// Confident-GNMax: logarithms of the probability that the highest count with noise of `sigma1` reaches `threshold`,
+/// and that it does not.
+pub fn ln_answered(counts: &[f64], threshold: f64, sigma1: f64) -> (f64, f64) {
+    let x = (threshold - winner(counts).1) / (sigma1 * std::f64::consts::SQRT_2);
+    let half = |x: f64| ln_erfc(x) - std::f64::consts::LN_2;
+    // the likelier side comes from the other one, which keeps its digits near 1
+    if x < 0.0 {
+        ((-half(-x).exp()).ln_1p(), half(-x))
+    } else {
+        (half(x), (-half(x).exp()).ln_1p())
+    }
+}
+
+/// What the threshold check costs at order `a`, answered or not: `a / (2 sigma1^2)` (the highest count moves by one),
+/// or the data-dependent bound with noise `sqrt(2) sigma1`, which is the same mechanism.
+pub fn threshold_rdp(counts: &[f64], threshold: f64, sigma1: f64, a: f64) -> f64 {
+    let (answered, refused) = ln_answered(counts, threshold, sigma1);
+    rdp(answered.min(refused), std::f64::consts::SQRT_2 * sigma1, a)
+}

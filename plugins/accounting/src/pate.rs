@@ -1,0 +1,239 @@
+//! The moments accountant of the noisy maximum with Laplace noise (LNMax): PATE (Papernot et al. 2017) and FedKT
+//! (Li et al. 2021). All logarithms are natural; `gamma` is the inverse scale of the noise.
+
+/// The orders `l` at which moments are kept: `step, 2 step, ..., n step`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Orders {
+    /// The first order, and from one to the next.
+    pub step: f64,
+    /// How many.
+    pub n: usize,
+}
+
+impl Orders {
+    /// `l = 1..=n`.
+    pub fn up_to(n: usize) -> Self {
+        Self { step: 1.0, n }
+    }
+
+    /// All of them.
+    pub fn iter(self) -> impl Iterator<Item = f64> {
+        (1..=self.n).map(move |i| i as f64 * self.step)
+    }
+}
+
+/// FedKT Lemma 7 (PATE Lemma 4): the probability that the noise makes another class win is at most the sum over the
+/// losers of `(2 + gamma * gap) / (4 exp(gamma * gap))`. Which of several classes with the highest count is the winner
+/// does not matter.
+pub fn lnmax_q(counts: &[f64], gamma: f64) -> f64 {
+    let (winner, highest) = winner(counts);
+    let losers = counts.iter().enumerate().filter(|(c, _)| *c != winner);
+    losers
+        .map(|(_, n)| loses(gamma * (highest - n)))
+        .sum()
+}
+
+/// One loser's share of [`lnmax_q`], `x = gamma * gap`.
+fn loses(x: f64) -> f64 {
+    (2.0 + x) / 4.0 * (-x).exp()
+}
+
+/// The lowest class with the highest count, and that count.
+pub(crate) fn winner(counts: &[f64]) -> (usize, f64) {
+    let first = (0, counts.first().copied().unwrap_or(0.0));
+    let all = counts.iter().copied().enumerate();
+    all.fold(first, |best, next| if next.1 > best.1 { next } else { best })
+}
+
+/// No class is less likely to win than by pure chance: `q <= 1 - 1 / classes` (the published code).
+pub fn cap_q(q: f64, classes: usize) -> f64 {
+    q.min(1.0 - 1.0 / classes.max(1) as f64)
+}
+
+/// The data-dependent bound holds for `q` below this: `(e^eps0 - 1) / (e^(2 eps0) - 1)`.
+pub fn q_limit(eps0: f64) -> f64 {
+    1.0 / (1.0 + eps0.exp())
+}
+
+/// PATE Theorem 3, FedKT Theorem 2: `ln((1-q) ((1-q) / (1 - e^eps0 q))^l + q e^(eps0 l))`; `None` where it does not
+/// hold.
+pub fn data_dependent(q: f64, eps0: f64, l: f64) -> Option<f64> {
+    (q < q_limit(eps0)).then(|| {
+        // with u = (1-q)/(1 - e^eps0 q) - 1, what the logarithm is taken of is 1 + (1-q) ((1+u)^l - 1) + q (e^(eps0 l) - 1):
+        // a sum without cancellation, however small q is
+        let (u, top) = (growth(q, eps0), eps0 * l);
+        if top < LARGEST {
+            ((1.0 - q) * (l * u.ln_1p()).exp_m1() + q * top.exp_m1()).ln_1p()
+        } else {
+            let (a, b) = ((-q).ln_1p() + l * u.ln_1p(), q.ln() + top);
+            a.max(b) + (-(a - b).abs()).exp().ln_1p()
+        }
+    })
+}
+
+/// `(1-q) / (1 - e^eps0 q) - 1`, without cancellation.
+fn growth(q: f64, eps0: f64) -> f64 {
+    q * eps0.exp_m1() / (1.0 - eps0.exp() * q)
+}
+
+/// Above this, `exp` comes near the end of the numbers.
+const LARGEST: f64 = 600.0;
+
+/// Theorem 1: whatever the data, `eps0^2 l (l+1) / 2`.
+pub fn data_independent(eps0: f64, l: f64) -> f64 {
+    0.5 * eps0 * eps0 * l * (l + 1.0)
+}
+
+/// The moment of one query: the least of the bounds that hold (`eps0 * l` is that of every eps0-private answer).
+pub fn alpha(q: Option<f64>, eps0: f64, l: f64) -> f64 {
+    let bound = data_independent(eps0, l).min(eps0 * l);
+    match q.and_then(|q| data_dependent(q, eps0, l)) {
+        Some(dependent) => bound.min(dependent),
+        None => bound,
+    }
+}
+
+/// [`alpha`] of many queries, added up for each of `orders`: `reach` votes can change, so that one answer is
+/// `eps0 = 2 * reach * gamma` private.
+///
+/// Sums of `ln(1 + x)` are kept as products, `1 + x = (1 + a)(1 + b)`, so that a query takes no logarithm, and
+/// `(1+u)^l - 1` comes from that of the order before: a few additions and multiplications for each query and order.
+pub fn moments<'a>(
+    queries: impl IntoIterator<Item = &'a [u32]>,
+    gamma: f64,
+    reach: u32,
+    orders: Orders,
+) -> Vec<f64> {
+    let eps0 = 2.0 * f64::from(reach) * gamma;
+    let bound: Vec<f64> = orders.iter().map(|l| alpha(None, eps0, l)).collect();
+    let mut total = vec![0.0; orders.n];
+    if reach == 0 {
+        return total;
+    }
+    let mut losing = Losing::new(gamma);
+    let exact = eps0 * orders.step * orders.n as f64 >= LARGEST;
+    let powers: Vec<f64> = orders.iter().map(|l| (eps0 * l).exp_m1()).collect();
+    let caps: Vec<f64> = bound.iter().map(|b| b.exp_m1()).collect();
+    let (mut product, mut held) = (vec![0.0; orders.n], 0);
+    // a product of 32 numbers of at most e^caps stays finite, and rounding does not add up
+    let most = (LARGEST / bound.last().copied().unwrap_or(1.0)).clamp(1.0, 32.0) as usize;
+    for counts in queries {
+        let q = losing.q(counts);
+        if q >= q_limit(eps0) {
+            total.iter_mut().zip(&bound).for_each(|(t, b)| *t += b);
+            continue;
+        }
+        if exact {
+            let each = orders.iter().map(|l| alpha(Some(q), eps0, l));
+            total.iter_mut().zip(each).for_each(|(t, a)| *t += a);
+            continue;
+        }
+        let u = growth(q, eps0);
+        let u = (orders.step * u.ln_1p()).exp_m1();
+        let (factor, stay, mut grown) = (1.0 + u, 1.0 - q, 0.0);
+        for ((p, power), cap) in product.iter_mut().zip(&powers).zip(&caps) {
+            grown = grown * factor + u;
+            // beyond the largest number `grown` is infinite, and the cap holds
+            let x = (stay * grown + q * power).min(*cap);
+            *p += x + *p * x;
+        }
+        held += 1;
+        if held == most {
+            flush(&mut product, &mut total);
+            held = 0;
+        }
+    }
+    flush(&mut product, &mut total);
+    total
+}
+
+fn flush(product: &mut [f64], total: &mut [f64]) {
+    for (p, t) in product.iter_mut().zip(total) {
+        *t += std::mem::take(p).ln_1p();
+    }
+}
+
+/// [`lnmax_q`], capped, of whole counts; [`loses`] is looked up.
+struct Losing {
+    gamma: f64,
+    known: Vec<f64>,
+}
+
+impl Losing {
+    fn new(gamma: f64) -> Self {
+        let known = (0..4096).map(|gap| loses(gamma * f64::from(gap))).collect();
+        Self { gamma, known }
+    }
+
+    fn q(&mut self, counts: &[u32]) -> f64 {
+        let highest = counts.iter().copied().max().unwrap_or(0);
+        let of = |n: &u32| {
+            let gap = highest - n;
+            match self.known.get(gap as usize) {
+                Some(known) => *known,
+                None => loses(self.gamma * f64::from(gap)),
+            }
+        };
+        // the winner's own share is that of a gap of 0
+        let sum: f64 = counts.iter().map(of).sum();
+        cap_q((sum - 0.5).max(0.0), counts.len())
+    }
+}
+
+/// The tail bound of Abadi et al. 2016, `min_l (alpha(l) - ln delta) / l`, and the order at which it is reached.
+pub fn epsilon(alpha: &[f64], orders: Orders, delta: f64) -> (f64, f64) {
+    let each = alpha.iter().zip(orders.iter());
+    each.map(|(a, l)| ((a - delta.ln()) / l, l))
+        .fold((f64::INFINITY, 0.0), |best, next| {
+            if next.0 < best.0 { next } else { best }
+        })
+}
+
+/// What composition of pure guarantees needs to know of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pure {
+    /// Sum of the epsilons.
+    pub sum: f64,
+    /// Sum of their squares.
+    pub squares: f64,
+    /// Sum of `eps (e^eps - 1)`.
+    pub gains: f64,
+}
+
+impl Pure {
+    /// Of `k` answers that are `eps0` private each.
+    pub fn of(k: usize, eps0: f64) -> Self {
+        let k = k as f64;
+        Self {
+            sum: k * eps0,
+            squares: k * eps0 * eps0,
+            gains: k * eps0 * eps0.exp_m1(),
+        }
+    }
+
+    /// Of these and others.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            sum: self.sum + other.sum,
+            squares: self.squares + other.squares,
+            gains: self.gains + other.gains,
+        }
+    }
+
+    /// Advanced composition (Dwork and Roth 2014, Theorem 3.20, for unequal epsilons as in Dwork, Rothblum, Vadhan 2010):
+    /// `sqrt(2 ln(1/delta) sum eps^2) + sum eps (e^eps - 1)`.
+    pub fn advanced(&self, delta: f64) -> f64 {
+        (-2.0 * delta.ln() * self.squares).sqrt() + self.gains
+    }
+
+    /// The form in PATE's paper: `sum eps^2 + sqrt(2 ln(1/delta) sum eps^2)`. For comparison only: it is smaller than
+    /// what is proven, since `e^eps - 1 > eps`.
+    pub fn advanced_as_in_pate(&self, delta: f64) -> f64 {
+        (-2.0 * delta.ln() * self.squares).sqrt() + self.squares
+    }
+
+    /// The least of basic (`delta = 0`) and advanced composition.
+    pub fn least(&self, delta: f64) -> f64 {
+        self.sum.min(self.advanced(delta))
+    }
+}

@@ -1,0 +1,123 @@
+//! Renyi differential privacy: Mironov 2017; Mironov, Talwar, Zhang 2019; the conversions of Mironov 2017 and of
+//! Balle et al. 2020 / Canonne, Kamath, Steinke 2020. `sigma` is relative to a sensitivity of 1.
+
+use crate::gnmax::ln_add;
+
+/// The orders that accountants try: fractions where much noise puts the best order, whole numbers beyond.
+pub fn orders() -> Vec<f64> {
+    let tenths = (11..110).map(|i| f64::from(i) / 10.0);
+    let whole = (11..64).map(f64::from);
+    let far = [80.0, 96.0, 128.0, 192.0, 256.0, 512.0, 1024.0];
+    tenths.chain(whole).chain(far).collect()
+}
+
+/// The Gaussian mechanism: `a / (2 sigma^2)`.
+pub fn gaussian(sigma: f64, a: f64) -> f64 {
+    a / (2.0 * sigma * sigma)
+}
+
+/// The Laplace mechanism of pure level `eps` (Mironov 2017, Proposition 6):
+/// `ln(a/(2a-1) e^(eps (a-1)) + (a-1)/(2a-1) e^(-eps a)) / (a-1)`.
+pub fn laplace(eps: f64, a: f64) -> f64 {
+    let (p, r) = (a / (2.0 * a - 1.0), (a - 1.0) / (2.0 * a - 1.0));
+    let total = if eps * (a - 1.0) < 1.0 {
+        // p + r = 1, so this is 1 + p (e^.. - 1) + r (e^.. - 1)
+        (p * (eps * (a - 1.0)).exp_m1() + r * (-eps * a).exp_m1()).ln_1p()
+    } else {
+        ln_add(p.ln() + eps * (a - 1.0), r.ln() - eps * a)
+    };
+    total / (a - 1.0)
+}
+
+/// The Gaussian mechanism on a Poisson sample of rate `q`:
+/// `ln E_{x ~ N(0, sigma^2)}[(1 - q + q exp((2x - 1) / (2 sigma^2)))^a] / (a - 1)`.
+pub fn subsampled_gaussian(q: f64, sigma: f64, a: f64) -> f64 {
+    if q == 0.0 {
+        0.0
+    } else if q == 1.0 {
+        gaussian(sigma, a)
+    } else if a.fract() == 0.0 {
+        // ln(1 + e^x): the sum below leaves out the 1 that the binomial weights add up to
+        ln_add(0.0, ln_excess_whole(q, sigma, a)) / (a - 1.0)
+    } else {
+        ln_mean_fraction(q, sigma, a) / (a - 1.0)
+    }
+}
+
+/// For a whole order the mean is `sum_i C(a, i) (1-q)^(a-i) q^i exp((i^2 - i) / (2 sigma^2))` (2019, section 3.3); this
+/// is the logarithm of the mean less 1, a sum of positive terms.
+fn ln_excess_whole(q: f64, sigma: f64, a: f64) -> f64 {
+    let (mut ln_choose, mut sum) = (0.0, f64::NEG_INFINITY);
+    for i in 1..=a as usize {
+        let i = i as f64;
+        ln_choose += ((a - i + 1.0) / i).ln();
+        let x = (i * i - i) / (2.0 * sigma * sigma);
+        let ln_gain = if x > 30.0 { x } else { x.exp_m1().ln() };
+        sum = ln_add(sum, ln_choose + (a - i) * (-q).ln_1p() + i * q.ln() + ln_gain);
+    }
+    sum
+}
+
+/// Fractional orders by the trapezoidal rule, whose error for such analytic integrands falls as
+/// `exp(-2 pi d / step)`; `d = pi sigma^2`, where the base is 0, and the Gaussian's own `exp(-2 pi^2 sigma^2 / step^2)`.
+fn ln_mean_fraction(q: f64, sigma: f64, a: f64) -> f64 {
+    let variance = sigma * sigma;
+    let step = (sigma / 8.0).min(variance / 2.0);
+    // the integrand is at most a Gaussian around 0 plus one around `a`
+    let (from, to) = (-40.0 * sigma, a + 40.0 * sigma);
+    let n = ((to - from) / step).ceil() as usize;
+    let ln_norm = (step / (sigma * (2.0 * std::f64::consts::PI).sqrt())).ln();
+    let (mut ln_mean, mut excess) = (f64::NEG_INFINITY, 0.0);
+    for k in 0..=n {
+        let x = from + k as f64 * step;
+        let (weight, ratio) = (ln_norm - x * x / (2.0 * variance), (2.0 * x - 1.0) / (2.0 * variance));
+        let ln_base = if ratio > 30.0 {
+            ln_add((-q).ln_1p(), q.ln() + ratio)
+        } else {
+            (q * ratio.exp_m1()).ln_1p()
+        };
+        ln_mean = ln_add(ln_mean, weight + a * ln_base);
+        // the mean less 1, and less a q E[ratio - 1] = 0, which is most of it while q is small
+        let linear = if ratio < 700.0 { a * q * ratio.exp_m1() } else { f64::NAN };
+        excess += weight.exp() * ((a * ln_base).exp_m1() - linear);
+    }
+    // where the mean is near 1 its logarithm has no digits left, and the excess is exact
+    if ln_mean < 1e-3 && excess.is_finite() {
+        excess.ln_1p()
+    } else {
+        ln_mean
+    }
+}
+
+/// How Renyi differential privacy becomes an epsilon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// `rdp + ln(1/delta) / (a-1)` (Mironov 2017, Proposition 3).
+    Classic,
+    /// `rdp + ln((a-1)/a) - (ln delta + ln a) / (a-1)` (Canonne, Kamath, Steinke 2020, Proposition 12).
+    Improved,
+}
+
+/// The least epsilon over all orders, never below 0, and the order that gives it.
+pub fn epsilon(rdp: &[f64], orders: &[f64], delta: f64, rule: Rule) -> (f64, f64) {
+    let one = |(r, a): (&f64, &f64)| {
+        let epsilon = match rule {
+            Rule::Classic => r - delta.ln() / (a - 1.0),
+            Rule::Improved => r + (-1.0 / a).ln_1p() - (delta.ln() + a.ln()) / (a - 1.0),
+        };
+        (epsilon, *a)
+    };
+    let all = rdp.iter().zip(orders).map(one).filter(|(e, _)| !e.is_nan());
+    let (epsilon, order) = all.fold((f64::INFINITY, 0.0), |best, next| {
+        if next.0 < best.0 { next } else { best }
+    });
+    (epsilon.max(0.0), order)
+}
+
+/// The exact delta of one Gaussian mechanism at `epsilon` (Balle and Wang 2018, Theorem 8):
+/// `Phi(1/(2 sigma) - epsilon sigma) - e^epsilon Phi(-1/(2 sigma) - epsilon sigma)`.
+pub fn gaussian_delta(sigma: f64, epsilon: f64) -> f64 {
+    let phi = |x: f64| 0.5 * libm::erfc(-x / std::f64::consts::SQRT_2);
+    let (middle, side) = (epsilon * sigma, 0.5 / sigma);
+    (phi(side - middle) - epsilon.exp() * phi(-side - middle)).max(0.0)
+}

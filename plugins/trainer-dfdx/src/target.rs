@@ -1,0 +1,105 @@
+//! Does a target suit a model? Asked once before a pass, as a loss sees scores and not what they mean.
+
+use anyhow::ensure;
+use fl_core::{Loss, Problem, Result, Target, TaskKind};
+
+/// Can a model for `task` be fitted to `target` with `loss`?
+///
+/// # Errors
+/// When the kinds do not go together, when there is not one target for each of `rows` samples, or when a class or a width
+/// is not the task's.
+pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Result<()> {
+    let shape = |right: bool, text: String| {
+        ensure!(right, Problem::Shape(text));
+        Ok(())
+    };
+    let n = target.len();
+    shape(n == rows, format!("{n} targets for {rows} samples"))?;
+    let outputs = task.outputs();
+    match target {
+        Target::Classes(of) => {
+            let wrong = of.iter().find(|c| **c as usize >= outputs);
+            let text = || format!("class {} of {outputs}", wrong.copied().unwrap_or_default());
+            shape(wrong.is_none(), text())?;
+        }
+        Target::Findings(of) => {
+            width(of.ncols(), outputs)?;
+            let known = of.iter().all(|y| (-1..=1).contains(y));
+            shape(known, "findings must be 1, 0 or -1 (unknown)".into())?;
+        }
+        Target::Soft(of) => {
+            width(of.ncols(), outputs)?;
+            shape(
+                of.iter().all(|p| *p >= 0.0),
+                "probabilities must be at least 0".into(),
+            )?;
+        }
+        Target::Scores(of) => width(of.ncols(), outputs)?,
+    }
+    if let Loss::Kl { tau } = loss {
+        let right = tau > 0.0 && tau.is_finite();
+        shape(
+            right,
+            format!("the temperature of kl must be above 0, got {tau}"),
+        )?;
+    }
+    let (right, model) = match task {
+        TaskKind::Classes(_) => (!matches!(target, Target::Findings(_)), "single-label"),
+        TaskKind::Findings(_) => {
+            let scores = matches!(target, Target::Scores(_)) && !matches!(loss, Loss::Kl { .. });
+            (
+                scores || matches!(target, Target::Findings(_)),
+                "multi-label",
+            )
+        }
+    };
+    let found = match target {
+        Target::Classes(_) => "classes",
+        Target::Findings(_) => "findings",
+        Target::Soft(_) => "probabilities",
+        Target::Scores(_) => "scores",
+    };
+    let text = format!(
+        "{loss:?} cannot fit a {model} model to {found}: a single-label model takes classes, probabilities and scores, \
+         a multi-label model takes findings, and scores without kl"
+    );
+    ensure!(right, Problem::Lacks(text));
+    Ok(())
+}
+
+fn width(found: usize, outputs: usize) -> Result<()> {
+    let text = format!("targets of width {found} for a model with {outputs} outputs");
+    ensure!(found == outputs, Problem::Shape(text));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let soft = array![[0.5f32, 0.5]];
+        let findings = array![[1i8, -1]];
+        let (one, many) = (TaskKind::Classes(2), TaskKind::Findings(2));
+        let refused = |loss, task, target| check(loss, task, &target, 1).unwrap_err().to_string();
+        let (ce, kl) = (Loss::CrossEntropy, Loss::Kl { tau: 1.0 });
+        let kinds = refused(ce, many, Target::Classes(&[1]));
+        assert!(kinds.starts_with("CrossEntropy cannot fit a multi-label model to classes"));
+        assert!(refused(ce, one, Target::Findings(findings.view())).contains("single-label"));
+        assert!(refused(ce, many, Target::Soft(soft.view())).contains("to probabilities"));
+        assert!(refused(kl, many, Target::Scores(soft.view())).contains("to scores"));
+        assert_eq!(refused(ce, one, Target::Classes(&[2])), "class 2 of 2");
+        assert_eq!(
+            refused(ce, one, Target::Classes(&[0, 1])),
+            "2 targets for 1 samples"
+        );
+        let narrow = refused(Loss::Mse, TaskKind::Classes(3), Target::Scores(soft.view()));
+        assert_eq!(narrow, "targets of width 2 for a model with 3 outputs");
+        let cold = refused(Loss::Kl { tau: 0.0 }, one, Target::Scores(soft.view()));
+        assert!(cold.contains("above 0, got 0"));
+        assert!(check(Loss::Mae, many, &Target::Scores(soft.view()), 1).is_ok());
+        assert!(check(ce, many, &Target::Findings(findings.view()), 1).is_ok());
+    }
+}

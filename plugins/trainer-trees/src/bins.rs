@@ -1,0 +1,252 @@
+//! Features as bytes: each is cut into at most 256 bins.
+
+use fl_core::{Inputs, Samples};
+
+/// Samples by column, each value as the number of its bin.
+pub struct Binned {
+    rows: usize,
+    /// Column after column.
+    codes: Vec<u8>,
+    /// Of each column, ascending: bin `b` holds values above `cuts[b - 1]` and up to `cuts[b]`.
+    cuts: Vec<Vec<f32>>,
+    /// Where the bins of each column start when all are laid out one after the other; one longer than there are columns.
+    starts: Vec<usize>,
+}
+
+impl Binned {
+    /// Cuts every column of `x` into at most `bins` (2 to 256).
+    pub fn new(x: &Samples, bins: usize) -> Self {
+        let (rows, width) = (x.len(), x.width());
+        let mut codes = vec![0; rows * width];
+        let columns = codes.chunks_mut(rows.max(1)).take(width).enumerate();
+        let cuts: Vec<Vec<f32>> = match &**x.inputs() {
+            Inputs::Dense { data, .. } => columns
+                .map(|(f, codes)| {
+                    let value = |id: &u32| data[*id as usize * width + f];
+                    let mut sorted: Vec<f32> = x.ids().iter().map(value).collect();
+                    sorted.sort_unstable_by(f32::total_cmp);
+                    let cuts = cut(&runs(&sorted), bins);
+                    for (code, id) in codes.iter_mut().zip(x.ids()) {
+                        *code = bin(&cuts, value(id));
+                    }
+                    cuts
+                })
+                .collect(),
+            Inputs::Bytes { shape, data, .. } => {
+                let values = byte_values(x.inputs());
+                let plane = (shape[1] * shape[2]).max(1);
+                columns
+                    .map(|(f, codes)| {
+                        let byte = |id: &u32| usize::from(data[*id as usize * width + f]);
+                        let mut counts = [0; 256];
+                        x.ids().iter().for_each(|id| counts[byte(id)] += 1);
+                        let values = &values[f / plane];
+                        let seen: Vec<(f32, usize)> = values
+                            .iter()
+                            .copied()
+                            .zip(counts)
+                            .filter(|(_, n)| *n > 0)
+                            .collect();
+                        let cuts = cut(&seen, bins);
+                        let table: Vec<u8> = values.iter().map(|v| bin(&cuts, *v)).collect();
+                        for (code, id) in codes.iter_mut().zip(x.ids()) {
+                            *code = table[byte(id)];
+                        }
+                        cuts
+                    })
+                    .collect()
+            }
+            Inputs::Sparse { .. } => {
+                let by_column = Columns::new(x);
+                columns
+                    .map(|(f, codes)| {
+                        let (at, values) = by_column.of(f);
+                        let mut sorted = values.to_vec();
+                        sorted.sort_unstable_by(f32::total_cmp);
+                        let cuts = cut(&with_zeros(runs(&sorted), rows - values.len()), bins);
+                        codes.fill(bin(&cuts, 0.0));
+                        for (row, value) in at.iter().zip(values) {
+                            codes[*row as usize] = bin(&cuts, *value);
+                        }
+                        cuts
+                    })
+                    .collect()
+            }
+        };
+        let mut starts = vec![0];
+        starts.extend(cuts.iter().scan(0, |end, cuts| {
+            *end += cuts.len() + 1;
+            Some(*end)
+        }));
+        Self {
+            rows,
+            codes,
+            cuts,
+            starts,
+        }
+    }
+
+    /// Number of samples.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of features.
+    pub fn width(&self) -> usize {
+        self.cuts.len()
+    }
+
+    /// The bin of every sample.
+    pub fn column(&self, feature: usize) -> &[u8] {
+        &self.codes[feature * self.rows..(feature + 1) * self.rows]
+    }
+
+    /// Number of bins of a feature; 1 if all samples have one value.
+    pub fn bins(&self, feature: usize) -> usize {
+        self.cuts[feature].len() + 1
+    }
+
+    /// Where the bins of a feature are among the bins of all.
+    pub fn place(&self, feature: usize) -> std::ops::Range<usize> {
+        self.starts[feature]..self.starts[feature + 1]
+    }
+
+    /// Number of bins of all features together.
+    pub fn all_bins(&self) -> usize {
+        self.starts[self.width()]
+    }
+
+    /// The largest value that belongs to this bin or one before.
+    pub fn threshold(&self, feature: usize, bin: usize) -> f32 {
+        self.cuts[feature][bin]
+    }
+}
+
+/// The number a byte stands for, by channel, with the arithmetic of [`Inputs::write_row`].
+fn byte_values(inputs: &Inputs) -> Vec<Vec<f32>> {
+    let Inputs::Bytes { mean, std, .. } = inputs else {
+        return Vec::new();
+    };
+    let channel = |c: usize| {
+        (0..=255)
+            .map(|b| {
+                let one = Inputs::Bytes {
+                    shape: [1, 1, 1],
+                    data: vec![b],
+                    mean: vec![mean[c]],
+                    std: vec![std[c]],
+                };
+                let mut value = [0.0];
+                one.write_row(0, &mut value);
+                value[0]
+            })
+            .collect()
+    };
+    (0..mean.len().min(std.len())).map(channel).collect()
+}
+
+/// The bin of a value. A value is compared with the same cut in the same way when a tree predicts.
+fn bin(cuts: &[f32], value: f32) -> u8 {
+    // a column has at most 255 cuts
+    cuts.partition_point(|cut| *cut < value) as u8
+}
+
+/// Distinct values and how often each stands in `sorted`.
+fn runs(sorted: &[f32]) -> Vec<(f32, usize)> {
+    // `==` and not by bits: -0.0 and 0.0 are one value
+    sorted
+        .chunk_by(|a, b| a == b)
+        .map(|run| (run[0], run.len()))
+        .collect()
+}
+
+/// Adds `zeros` zeros.
+fn with_zeros(mut runs: Vec<(f32, usize)>, zeros: usize) -> Vec<(f32, usize)> {
+    let at = runs.partition_point(|(v, _)| *v < 0.0);
+    match runs.get_mut(at) {
+        Some((v, n)) if *v == 0.0 => *n += zeros,
+        _ if zeros > 0 => runs.insert(at, (0.0, zeros)),
+        _ => {}
+    }
+    runs
+}
+
+/// Cuts between values so that at most `bins` bins hold about the same number of samples; between every two if there are
+/// no more distinct values than bins.
+fn cut(runs: &[(f32, usize)], bins: usize) -> Vec<f32> {
+    let all = runs.len() <= bins;
+    let mut left: usize = runs.iter().map(|(_, n)| n).sum();
+    let (mut held, mut cuts) = (0, Vec::new());
+    for pair in runs.windows(2) {
+        held += pair[0].1;
+        // what is left is shared among the bins that are left, so a value that fills several bins alone costs but one
+        let bins_left = bins - cuts.len();
+        if all || (bins_left > 1 && held * bins_left >= left) {
+            cuts.push(between(pair[0].0, pair[1].0));
+            left -= held;
+            held = 0;
+        }
+    }
+    cuts
+}
+
+/// The middle of two values `low < high`, at least `low` and below `high`.
+fn between(low: f32, high: f32) -> f32 {
+    let middle = ((f64::from(low) + f64::from(high)) / 2.0) as f32;
+    if middle < high { middle } else { low }
+}
+
+/// Sparse rows turned into columns.
+struct Columns {
+    starts: Vec<usize>,
+    rows: Vec<u32>,
+    values: Vec<f32>,
+}
+
+impl Columns {
+    fn new(x: &Samples) -> Self {
+        let Inputs::Sparse {
+            width,
+            starts: row_starts,
+            columns,
+            values: given,
+        } = &**x.inputs()
+        else {
+            return Self {
+                starts: vec![0; x.width() + 1],
+                rows: Vec::new(),
+                values: Vec::new(),
+            };
+        };
+        let range = |id: &u32| row_starts[*id as usize]..row_starts[*id as usize + 1];
+        let mut starts = vec![0; width + 1];
+        for id in x.ids() {
+            for column in &columns[range(id)] {
+                starts[*column as usize + 1] += 1;
+            }
+        }
+        for f in 0..*width {
+            starts[f + 1] += starts[f];
+        }
+        let mut next = starts.clone();
+        let mut rows = vec![0; starts[*width]];
+        let mut values = vec![0.0; starts[*width]];
+        for (row, id) in x.ids().iter().enumerate() {
+            for (column, value) in columns[range(id)].iter().zip(&given[range(id)]) {
+                let at = &mut next[*column as usize];
+                (rows[*at], values[*at]) = (row as u32, *value);
+                *at += 1;
+            }
+        }
+        Self {
+            starts,
+            rows,
+            values,
+        }
+    }
+
+    fn of(&self, column: usize) -> (&[u32], &[f32]) {
+        let range = self.starts[column]..self.starts[column + 1];
+        (&self.rows[range.clone()], &self.values[range])
+    }
+}

@@ -1,0 +1,295 @@
+//! What a split is judged by. What a sample contributes, and every sum of it, is made of `u64`s whose sums are exact:
+//! a pair packs two 32-bit numbers, of which the lower never overflows into the upper.
+
+use crate::settings::Purity;
+
+/// The best split found so far in a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Best {
+    pub feature: usize,
+    /// Bins up to this one go left.
+    pub bin: usize,
+    /// Worth of both sides.
+    pub worth: f64,
+}
+
+impl Best {
+    /// Of two that are worth the same, the one seen first stays.
+    fn take(&mut self, feature: usize, bin: usize, worth: f64) {
+        if worth > self.worth {
+            *self = Self { feature, bin, worth };
+        }
+    }
+}
+
+/// Judges splits.
+pub trait Criterion {
+    /// `u64`s per sum.
+    fn stride(&self) -> usize {
+        1
+    }
+
+    /// Adds up what these samples contribute, by bin. `out` is `bins * stride` long.
+    fn fill(&self, codes: &[u8], rows: &[u32], stats: &[u64], bins: usize, out: &mut [u64]) {
+        fill_pairs(codes, rows, stats, bins, out);
+    }
+
+    /// What all samples of a node contribute.
+    fn total(&self, stats: &[u64]) -> Vec<u64> {
+        vec![stats.iter().fold(0, |sum, s| sum.wrapping_add(*s))]
+    }
+
+    /// Number of samples, or curvature, in a sum.
+    fn mass(&self, sum: &[u64]) -> f64;
+
+    /// A split gains what its two sides are worth together minus what the node is worth.
+    fn worth(&self, sum: &[u64]) -> f64;
+
+    /// Is there nothing to gain?
+    fn settled(&self, sum: &[u64]) -> bool;
+
+    /// Writes the values of a leaf.
+    fn leaf(&self, sum: &[u64], out: &mut Vec<f32>);
+
+    /// Compares every cut of a feature with `best`. False if all samples are in one bin.
+    fn scan(&self, feature: usize, histogram: &[u64], node: &Node<'_>, best: &mut Best) -> bool {
+        scan_pairs(self, feature, histogram, node, best)
+    }
+}
+
+/// A node to split.
+pub struct Node<'a> {
+    /// What its samples contribute.
+    pub total: &'a [u64],
+    /// What each side must hold at least.
+    pub min_mass: f64,
+}
+
+/// Two numbers in one.
+pub const fn pair(high: i32, low: u32) -> u64 {
+    ((high as u32 as u64) << 32) | low as u64
+}
+
+/// The upper number of a pair or of a sum of pairs.
+pub const fn high(pair: u64) -> i32 {
+    (pair >> 32) as u32 as i32
+}
+
+/// The lower number.
+pub const fn low(pair: u64) -> u32 {
+    pair as u32
+}
+
+fn fill_pairs(codes: &[u8], rows: &[u32], stats: &[u64], bins: usize, out: &mut [u64]) {
+    let each = rows.iter().zip(stats);
+    if bins == 2 {
+        // no memory is written, and no branch taken: half the features of the usual tables are yes or no
+        let (mut all, mut ones) = (0u64, 0u64);
+        for (row, stat) in each {
+            all = all.wrapping_add(*stat);
+            ones = ones.wrapping_add(stat & u64::from(codes[*row as usize]).wrapping_neg());
+        }
+        (out[0], out[1]) = (all.wrapping_sub(ones), ones);
+        return;
+    }
+    // 256 places, so that a byte needs no check
+    let mut sums = [0u64; 256];
+    for (row, stat) in each {
+        let sum = &mut sums[usize::from(codes[*row as usize])];
+        *sum = sum.wrapping_add(*stat);
+    }
+    out.copy_from_slice(&sums[..bins]);
+}
+
+fn scan_pairs<C: Criterion + ?Sized>(
+    criterion: &C,
+    feature: usize,
+    histogram: &[u64],
+    node: &Node<'_>,
+    best: &mut Best,
+) -> bool {
+    let (total, mut left, mut parts) = (node.total[0], 0u64, 0);
+    for (bin, sum) in histogram.iter().enumerate() {
+        // an empty bin does not move the cut
+        if *sum == 0 {
+            continue;
+        }
+        parts += 1;
+        left = left.wrapping_add(*sum);
+        let right = total.wrapping_sub(left);
+        if right == 0 {
+            break;
+        }
+        let (l, r) = (criterion.mass(&[left]), criterion.mass(&[right]));
+        if l >= node.min_mass && r >= node.min_mass {
+            let worth = criterion.worth(&[left]) + criterion.worth(&[right]);
+            best.take(feature, bin, worth);
+        }
+    }
+    parts > 1
+}
+
+/// Two classes: a pair of samples of class 1 and of class 0.
+pub struct TwoClasses {
+    pub purity: Purity,
+    /// What a sample of each class weighs.
+    pub weights: [f64; 2],
+}
+
+impl TwoClasses {
+    fn weights(&self, sum: &[u64]) -> [f64; 2] {
+        [
+            f64::from(low(sum[0])) * self.weights[0],
+            f64::from(high(sum[0])) * self.weights[1],
+        ]
+    }
+}
+
+impl Criterion for TwoClasses {
+    fn mass(&self, sum: &[u64]) -> f64 {
+        f64::from(low(sum[0])) + f64::from(high(sum[0]))
+    }
+
+    fn worth(&self, sum: &[u64]) -> f64 {
+        let [a, b] = self.weights(sum);
+        match self.purity {
+            Purity::Gini => (a * a + b * b) / (a + b),
+            Purity::Entropy => x_log_x(a) + x_log_x(b) - x_log_x(a + b),
+        }
+    }
+
+    fn settled(&self, sum: &[u64]) -> bool {
+        low(sum[0]) == 0 || high(sum[0]) == 0
+    }
+
+    fn leaf(&self, sum: &[u64], out: &mut Vec<f32>) {
+        let [a, b] = self.weights(sum);
+        out.extend([(a / (a + b)) as f32, (b / (a + b)) as f32]);
+    }
+}
+
+fn x_log_x(x: f64) -> f64 {
+    if x > 0.0 { x * x.log2() } else { 0.0 }
+}
+
+/// Any number of classes: a sample is a pair of its class and how often it counts, a sum has a place for each class.
+pub struct ManyClasses {
+    pub purity: Purity,
+    /// What a sample of each class weighs.
+    pub weights: Vec<f64>,
+}
+
+impl Criterion for ManyClasses {
+    fn stride(&self) -> usize {
+        self.weights.len()
+    }
+
+    fn fill(&self, codes: &[u8], rows: &[u32], stats: &[u64], _bins: usize, out: &mut [u64]) {
+        out.fill(0);
+        for (row, stat) in rows.iter().zip(stats) {
+            let bin = usize::from(codes[*row as usize]);
+            out[bin * self.stride() + high(*stat) as usize] += u64::from(low(*stat));
+        }
+    }
+
+    fn total(&self, stats: &[u64]) -> Vec<u64> {
+        let mut total = vec![0; self.stride()];
+        for stat in stats {
+            total[high(*stat) as usize] += u64::from(low(*stat));
+        }
+        total
+    }
+
+    fn mass(&self, sum: &[u64]) -> f64 {
+        sum.iter().sum::<u64>() as f64
+    }
+
+    fn worth(&self, sum: &[u64]) -> f64 {
+        let weights = sum.iter().zip(&self.weights).map(|(n, w)| *n as f64 * w);
+        let (mut all, mut each) = (0.0, 0.0);
+        for weight in weights {
+            all += weight;
+            each += match self.purity {
+                Purity::Gini => weight * weight,
+                Purity::Entropy => x_log_x(weight),
+            };
+        }
+        match self.purity {
+            Purity::Gini => each / all,
+            Purity::Entropy => each - x_log_x(all),
+        }
+    }
+
+    fn settled(&self, sum: &[u64]) -> bool {
+        sum.iter().filter(|n| **n > 0).count() < 2
+    }
+
+    fn leaf(&self, sum: &[u64], out: &mut Vec<f32>) {
+        let weights = sum.iter().zip(&self.weights).map(|(n, w)| *n as f64 * w);
+        let all: f64 = weights.clone().sum();
+        out.extend(weights.map(|w| (w / all) as f32));
+    }
+
+    fn scan(&self, feature: usize, histogram: &[u64], node: &Node<'_>, best: &mut Best) -> bool {
+        let mut left = vec![0; self.stride()];
+        let mut right = node.total.to_vec();
+        let mut parts = 0;
+        for (bin, sum) in histogram.chunks(self.stride()).enumerate() {
+            if sum.iter().all(|n| *n == 0) {
+                continue;
+            }
+            parts += 1;
+            for ((l, r), n) in left.iter_mut().zip(&mut right).zip(sum) {
+                *l += n;
+                *r -= n;
+            }
+            let (l, r) = (self.mass(&left), self.mass(&right));
+            if r == 0.0 {
+                break;
+            }
+            if l >= node.min_mass && r >= node.min_mass {
+                best.take(feature, bin, self.worth(&left) + self.worth(&right));
+            }
+        }
+        parts > 1
+    }
+}
+
+/// A loss near where the model is: a pair of the slope and the curvature by the score, as whole numbers of a unit.
+pub struct Slopes {
+    /// The unit of slopes.
+    pub slope: f64,
+    /// The unit of curvatures.
+    pub curvature: f64,
+    /// Added to the curvature of a leaf.
+    pub l2: f64,
+    /// Learning rate.
+    pub rate: f64,
+}
+
+impl Slopes {
+    fn parts(&self, sum: u64) -> (f64, f64) {
+        let curvature = f64::from(low(sum)) * self.curvature + self.l2;
+        (f64::from(high(sum)) * self.slope, curvature)
+    }
+}
+
+impl Criterion for Slopes {
+    fn mass(&self, sum: &[u64]) -> f64 {
+        f64::from(low(sum[0])) * self.curvature
+    }
+
+    fn worth(&self, sum: &[u64]) -> f64 {
+        let (g, h) = self.parts(sum[0]);
+        if h > 0.0 { g * g / h } else { 0.0 }
+    }
+
+    fn settled(&self, _sum: &[u64]) -> bool {
+        false
+    }
+
+    fn leaf(&self, sum: &[u64], out: &mut Vec<f32>) {
+        let (g, h) = self.parts(sum[0]);
+        out.push(if h > 0.0 { (-self.rate * g / h) as f32 } else { 0.0 });
+    }
+}

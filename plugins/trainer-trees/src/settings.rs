@@ -1,0 +1,123 @@
+//! What users set. Names and defaults follow scikit-learn (trees, forests) and XGBoost (boosting); depth, number of trees
+//! and rate are those of FedKT (Li, He, Song 2021).
+
+use fl_core::prelude::*;
+use fl_core::settings::{above, above_to};
+
+choices! {
+    /// How many features a node looks at, drawn anew for every node.
+    pub enum Features {
+        /// Every feature.
+        All = "all",
+        /// The square root of their number (Breiman 2001; scikit-learn's default for forests).
+        Sqrt = "sqrt",
+        /// This share of them, at least one.
+        Share(f64, in above_to(0.0, 1.0)) = "share",
+        /// So many.
+        Count(usize, in 1..) = "count",
+    }
+}
+
+impl Features {
+    /// Of `width` features.
+    pub(crate) fn of(&self, width: usize) -> usize {
+        let share = |f: f64| ((f * width as f64) as usize).max(1);
+        match self {
+            Self::All => width,
+            Self::Sqrt => ((width as f64).sqrt() as usize).max(1),
+            Self::Share(part) => share(*part),
+            Self::Count(count) => (*count).min(width),
+        }
+    }
+}
+
+choices! {
+    /// What a split is to reduce.
+    pub enum Purity {
+        /// Gini impurity: the chance that two samples of a node differ in class.
+        Gini = "gini",
+        /// Entropy of the classes, in bits.
+        Entropy = "entropy",
+    }
+}
+
+choices! {
+    /// How much a sample of each class counts.
+    pub enum ClassWeights {
+        /// As much as any other.
+        Even = "none",
+        /// `samples / (classes * samples of its class)`: all classes present weigh the same together.
+        Balanced = "balanced",
+    }
+}
+
+/// Declares settings that contain those of every tree.
+macro_rules! tree_settings {
+    ($(#[doc = $about:literal])* struct $name:ident { $($own:tt)* }) => {
+        settings! {
+            $(#[doc = $about])*
+            pub struct $name {
+                $($own)*
+                /// Longest way from the root to a leaf; 0 is a constant. 6 as in FedKT.
+                depth: usize = 6, in 0..=64;
+                /// Bins per feature. A feature with no more distinct values than this is split exactly.
+                bins: usize = 256, in 2..=256;
+                /// Weight of each class.
+                class_weights: ClassWeights = ClassWeights::Even;
+            }
+        }
+    };
+}
+
+tree_settings! {
+    /// A decision tree for classes (CART on binned features).
+    struct Tree {
+        /// Features looked at per node.
+        features: Features = Features::All;
+        /// What a split reduces.
+        purity: Purity = Purity::Gini;
+        /// Samples in a leaf, at least; a sample of weight 2 counts twice.
+        min_leaf: usize = 1, in 1..;
+        /// Impurity, weighted by the node's share of all samples, that a split must take away at least; 0 splits until nodes
+        /// are pure (scikit-learn's `min_impurity_decrease`).
+        min_gain: f64 = 0.0, in 0.0..;
+    }
+}
+
+tree_settings! {
+    /// A random forest: trees on bootstrap samples, each node looking at a few features; class probabilities are averaged.
+    struct Forest {
+        /// Number of trees. 100 as in FedKT.
+        trees: usize = 100, in 1..;
+        /// Draw as many samples as there are, with replacement, for every tree; otherwise every tree sees each sample once.
+        bootstrap: bool = true;
+        /// Features looked at per node.
+        features: Features = Features::Sqrt;
+        /// What a split reduces.
+        purity: Purity = Purity::Gini;
+        /// Samples in a leaf, at least; a sample of weight 2 counts twice.
+        min_leaf: usize = 1, in 1..;
+        /// Impurity, weighted by the node's share of all samples, that a split must take away at least.
+        min_gain: f64 = 0.0, in 0.0..;
+    }
+}
+
+tree_settings! {
+    /// Gradient boosting with second-order steps (Chen, Guestrin 2016): logistic for two classes, softmax for more.
+    struct Boosting {
+        /// Number of rounds; a round is one tree, or one per class if there are more than two. 100 as in FedKT.
+        trees: usize = 100, in 1..;
+        /// Learning rate: what a tree predicts is multiplied by it. 0.05 as in FedKT.
+        rate: f64 = 0.05, in above(0.0);
+        /// L2 penalty on leaf values (XGBoost's `lambda`).
+        l2: f64 = 1.0, in 0.0..;
+        /// Curvature (about a quarter of a sample at first) in a leaf, at least (XGBoost's `min_child_weight`).
+        min_weight: f64 = 1.0, in 0.0..;
+        /// Loss that a split must take away at least (XGBoost's `gamma`).
+        min_gain: f64 = 0.0, in 0.0..;
+        /// Features looked at per node.
+        features: Features = Features::All;
+        /// Share of the samples that each tree is fitted to, drawn without replacement.
+        subsample: f64 = 1.0, in above_to(0.0, 1.0);
+    }
+}

@@ -1,0 +1,139 @@
+//! Flawed privacy mechanisms: Laplace noise on clipped scores, and what can be wrong with it.
+
+use super::Mutant;
+use fl_conformance::{Neighbours, check};
+use fl_core::prelude::*;
+use fl_core::privacy::Unit;
+
+const CLIP: f32 = 2.0;
+const SCALE: f64 = 0.5;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Flaw {
+    Nothing,
+    Quiet,
+    Silent,
+    OneDraw,
+    Normal,
+    FixedSeed,
+    Process,
+    NoBound,
+    HalfReach,
+    Shrinks,
+}
+
+struct Noise(Flaw, u64);
+
+impl PrivacyMechanism for Noise {
+    type On = Logits;
+
+    fn bound(&self, z: &mut Logits) -> Result<()> {
+        match self.0 {
+            Flaw::NoBound => {}
+            Flaw::Shrinks => z.values.mapv_inplace(|v| 0.9 * v.clamp(-CLIP, CLIP)),
+            _ => z.values.mapv_inplace(|v| v.clamp(-CLIP, CLIP)),
+        }
+        Ok(())
+    }
+
+    fn price(&self, z: &Logits, _: usize) -> Result<PrivacyEvent> {
+        let reach = if self.0 == Flaw::HalfReach { 1.0 } else { 2.0 };
+        let sensitivity = reach * f64::from(CLIP) * z.values.len() as f64;
+        Ok(PrivacyEvent::Laplace {
+            sensitivity,
+            scale: SCALE,
+            unit: Unit::Party,
+        })
+    }
+
+    fn perturb(&mut self, z: &mut Logits, _: usize, stream: &Stream) -> Result<()> {
+        let fixed = Stream::root(9).child("noise", self.1);
+        let mut draws = if matches!(self.0, Flaw::FixedSeed | Flaw::Process) {
+            fixed.draws()
+        } else {
+            stream.draws()
+        };
+        let first = draws.laplace(SCALE);
+        let mut noise = |_: &f32| match self.0 {
+            Flaw::Quiet => draws.laplace(0.8 * SCALE),
+            Flaw::Silent => 0.0,
+            Flaw::OneDraw => first,
+            // the same variance as the Laplace noise that it is sold as
+            Flaw::Normal => draws.normal() * SCALE * 2f64.sqrt(),
+            _ => draws.laplace(SCALE),
+        };
+        z.values.map_inplace(|v| *v += noise(v) as f32);
+        Ok(())
+    }
+}
+
+pub fn all() -> Vec<Mutant> {
+    use Flaw::*;
+    let flaws = [
+        ("without a flaw", None, Flaw::Nothing),
+        (
+            "a fifth too little noise",
+            Some("noise is what the price says"),
+            Quiet,
+        ),
+        ("no noise", Some("noise is what the price says"), Silent),
+        (
+            "one draw for all numbers",
+            Some("noise is what the price says"),
+            OneDraw,
+        ),
+        (
+            "normal noise sold as Laplace noise",
+            Some("noise is what the price says"),
+            Normal,
+        ),
+        (
+            "noise from a seed of its own",
+            Some("other stream, other noise"),
+            FixedSeed,
+        ),
+        (
+            "noise from a counter of the process",
+            Some("same stream, same noise"),
+            Process,
+        ),
+        (
+            "a bound that does not bound",
+            Some("sensitivity is what the price says"),
+            NoBound,
+        ),
+        (
+            "half the sensitivity",
+            Some("sensitivity is what the price says"),
+            HalfReach,
+        ),
+        (
+            "bounds more every time",
+            Some("bounding twice is bounding once"),
+            Shrinks,
+        ),
+    ];
+    let counter = std::sync::atomic::AtomicU64::new(0);
+    let kit = |flaw| {
+        let make = || {
+            let n = counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let part: fl_core::BoxedMechanism<Logits> =
+                Box::new(Noise(flaw, if flaw == Process { n } else { 0 }));
+            part
+        };
+        check::mechanism(&make, Neighbours::Replaced)
+    };
+    let mut all: Vec<Mutant> = flaws
+        .into_iter()
+        .map(|(name, wanted, flaw)| (name, wanted, kit(flaw)))
+        .collect();
+    // half the reach is enough when a message can only come or go, and not be another
+    let removed =
+        check::mechanism::<Logits>(&|| Box::new(Noise(HalfReach, 0)), Neighbours::Removed);
+    all.push((
+        "half the sensitivity, for a client that comes or goes",
+        None,
+        removed,
+    ));
+    all
+}

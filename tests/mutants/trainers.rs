@@ -1,0 +1,335 @@
+//! Flawed trainers: a linear model with momentum, and what can be wrong with it.
+
+use super::Mutant;
+use fl_conformance::{check, tasks};
+use fl_core::prelude::*;
+use fl_core::{Differentiable, Fitted, Parametric, Problem, loss, message};
+use ndarray::{Array2, ArrayView2, Axis, concatenate};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Flaw {
+    Nothing,
+    LearnsNothing,
+    Process,
+    Thread,
+    Batch,
+    ForgetsMoments,
+    KeepsMoments,
+    LoadsWrong,
+    LoadsHalf,
+    SlopeTooLarge,
+    SetsHalf,
+    PullsAway,
+    IgnoresDrift,
+    NoShapeCheck,
+    NoRows,
+}
+
+/// The last row of each table is the bias.
+struct Model {
+    flaw: Flaw,
+    width: usize,
+    weight: Array2<f32>,
+    moment: Array2<f32>,
+}
+
+static STEPS: AtomicU32 = AtomicU32::new(0);
+
+impl Model {
+    fn new(flaw: Flaw, make: &Make) -> Result<Box<dyn Trainer>> {
+        let (width, outputs) = (make.task.width(), make.task.kind.outputs());
+        let mut draws = make.stream.draws();
+        let weight =
+            Array2::from_shape_simple_fn((width + 1, outputs), || 0.1 * draws.normal() as f32);
+        let moment = Array2::zeros(weight.dim());
+        Ok(Box::new(Self {
+            flaw,
+            width,
+            weight,
+            moment,
+        }))
+    }
+
+    fn inputs(&self, x: &Samples) -> Result<Array2<f32>> {
+        let fits = x.width() == self.width || self.flaw == Flaw::NoShapeCheck;
+        ensure!(
+            fits,
+            Problem::Shape(format!(
+                "samples of {} values for a model of {}",
+                x.width(),
+                self.width
+            ))
+        );
+        Ok(concatenate(
+            Axis(1),
+            &[x.values().view(), Array2::ones((x.len(), 1)).view()],
+        )?)
+    }
+
+    fn table(&self, params: &Params) -> Result<Array2<f32>> {
+        message::alike(&self.params(), params)?;
+        let (bias, weight) = (&params.0["bias"], &params.0["weight"]);
+        let (bias, weight) = (
+            bias.view().into_dimensionality()?,
+            weight.view().into_dimensionality()?,
+        );
+        Ok(concatenate(Axis(0), &[weight, bias])?)
+    }
+}
+
+impl Trainer for Model {
+    fn fit(
+        &mut self,
+        x: &Samples,
+        target: Target<'_>,
+        pass: &Pass<'_>,
+        stream: &Stream,
+    ) -> Result<Fitted> {
+        self.inputs(x)?;
+        ensure!(
+            x.len() == target.len(),
+            Problem::Shape(format!("{} targets for {} samples", target.len(), x.len()))
+        );
+        if pass.fresh && self.flaw != Flaw::KeepsMoments {
+            self.moment.fill(0.0);
+        }
+        let (mut steps, mut sum) = (0, 0.0);
+        for at in pass.batches(x.len(), stream) {
+            let inputs = self.inputs(&x.pick(&at))?;
+            let (value, slope) = loss::of_batch(
+                pass.loss,
+                target.pick(&at).view(),
+                inputs.dot(&self.weight).view(),
+            )?;
+            let mut gradient = inputs.t().dot(&slope);
+            if let Some((mu, anchor)) = pass.pull {
+                let mu = if self.flaw == Flaw::PullsAway {
+                    -mu
+                } else {
+                    mu
+                };
+                gradient.scaled_add(mu, &(&self.weight - &self.table(anchor)?));
+            }
+            if let Some(drift) = pass.drift {
+                let size = if self.flaw == Flaw::IgnoresDrift {
+                    0.0
+                } else {
+                    1.0
+                };
+                gradient.scaled_add(size, &self.table(drift)?);
+            }
+            self.moment = 0.5 * &self.moment + &gradient;
+            let rate = match self.flaw {
+                Flaw::LearnsNothing => 0.0,
+                Flaw::Process => 0.05 + 1e-6 * STEPS.fetch_add(1, Ordering::Relaxed) as f32,
+                Flaw::Thread if std::thread::current().name().is_none() => 0.06,
+                _ => 0.05,
+            };
+            self.weight.scaled_add(-rate, &self.moment);
+            steps += 1;
+            sum += value;
+        }
+        Ok(Fitted {
+            steps,
+            loss: sum / steps.max(1) as f64,
+        })
+    }
+
+    fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
+        ensure!(
+            self.flaw != Flaw::NoRows || !x.is_empty(),
+            "nothing to predict"
+        );
+        let scores = self.inputs(x)?.dot(&self.weight);
+        match scores.mean_axis(Axis(0)) {
+            Some(mean) if self.flaw == Flaw::Batch => Ok(scores - mean),
+            _ => Ok(scores),
+        }
+    }
+
+    fn save(&self) -> Result<Vec<u8>> {
+        Ok(message::encode(&self.params()))
+    }
+
+    fn load(&mut self, model: &[u8]) -> Result<()> {
+        let decoded = message::decode(model);
+        if self.flaw == Flaw::LoadsHalf {
+            self.weight.fill(0.0);
+        }
+        self.set_params(&decoded?)?;
+        if self.flaw == Flaw::LoadsWrong {
+            self.weight += 1e-3;
+        }
+        Ok(())
+    }
+
+    fn save_state(&self) -> Result<Vec<u8>> {
+        if self.flaw == Flaw::ForgetsMoments {
+            return self.save();
+        }
+        let mut all = self.params();
+        all.0
+            .insert("moment".into(), self.moment.clone().into_dyn());
+        Ok(message::encode(&all))
+    }
+
+    fn load_state(&mut self, state: &[u8]) -> Result<()> {
+        if self.flaw == Flaw::ForgetsMoments {
+            return self.load(state);
+        }
+        let mut all: Params = message::decode(state)?;
+        let moment = all
+            .0
+            .remove("moment")
+            .context("a model, not a state")?
+            .into_dimensionality()?;
+        ensure!(
+            moment.dim() == self.weight.dim(),
+            "the state of another model"
+        );
+        self.set_params(&all)?;
+        self.moment = moment;
+        Ok(())
+    }
+
+    fn parametric(&mut self) -> Option<&mut dyn Parametric> {
+        Some(self)
+    }
+
+    fn differentiable(&mut self) -> Option<&mut dyn Differentiable> {
+        Some(self)
+    }
+}
+
+impl Parametric for Model {
+    fn params(&self) -> Params {
+        let (weight, bias) = self.weight.view().split_at(Axis(0), self.width);
+        Params(
+            [
+                ("bias".into(), bias.to_owned().into_dyn()),
+                ("weight".into(), weight.to_owned().into_dyn()),
+            ]
+            .into(),
+        )
+    }
+
+    fn set_params(&mut self, params: &Params) -> Result<()> {
+        if let (Flaw::SetsHalf, Some(bias)) = (self.flaw, params.0.get("bias")) {
+            let bias = bias.view().into_dimensionality::<ndarray::Ix2>()?;
+            ensure!(bias.dim() == (1, self.weight.ncols()), "another bias");
+            self.weight.row_mut(self.width).assign(&bias.row(0));
+        }
+        self.weight = self.table(params)?;
+        Ok(())
+    }
+}
+
+impl Differentiable for Model {
+    fn vjp(&mut self, x: &Samples, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
+        self.inputs(x)?;
+        ensure!(
+            slope.dim() == (x.len(), self.weight.ncols()),
+            "a slope of {:?}",
+            slope.dim()
+        );
+        let factor = if self.flaw == Flaw::SlopeTooLarge {
+            1.1
+        } else {
+            1.0
+        };
+        Ok(factor
+            * slope.dot(
+                &self.params().0["weight"]
+                    .view()
+                    .into_dimensionality::<ndarray::Ix2>()?
+                    .t(),
+            ))
+    }
+}
+
+pub fn all() -> Vec<Mutant> {
+    use Flaw::*;
+    let flaws = [
+        ("without a flaw", None, Flaw::Nothing),
+        (
+            "a learning rate of 0",
+            Some("learns an easy problem"),
+            LearnsNothing,
+        ),
+        (
+            "a counter of the process",
+            Some("same calls, same bits"),
+            Process,
+        ),
+        (
+            "the thread's name counts",
+            Some("same bits on another thread"),
+            Thread,
+        ),
+        (
+            "centred over the batch",
+            Some("predicts each sample by itself"),
+            Batch,
+        ),
+        (
+            "moments are in no state",
+            Some("training goes on after a stop"),
+            ForgetsMoments,
+        ),
+        (
+            "`fresh` is not looked at",
+            Some("`fresh` forgets the optimiser"),
+            KeepsMoments,
+        ),
+        (
+            "loads something else",
+            Some("what it saves predicts the same"),
+            LoadsWrong,
+        ),
+        (
+            "forgets before it can load",
+            Some("an error changes nothing"),
+            LoadsHalf,
+        ),
+        (
+            "a slope a tenth too large",
+            Some("vjp is the slope of its predictions"),
+            SlopeTooLarge,
+        ),
+        (
+            "takes the bias before it looks at the weight",
+            Some("set_params takes all or nothing"),
+            SetsHalf,
+        ),
+        (
+            "pulls the other way",
+            Some("`pull` pulls towards the anchor"),
+            PullsAway,
+        ),
+        (
+            "`drift` is not looked at",
+            Some("`drift` pushes against the drift"),
+            IgnoresDrift,
+        ),
+        (
+            "shapes are not looked at",
+            Some("what does not fit is an error"),
+            NoShapeCheck,
+        ),
+        (
+            "no rows, no scores",
+            Some("no samples are no problem"),
+            NoRows,
+        ),
+    ];
+    flaws
+        .map(|(name, wanted, flaw)| {
+            (
+                name,
+                wanted,
+                check::trainer(&tasks(), &|make| Model::new(flaw, make)),
+            )
+        })
+        .into()
+}

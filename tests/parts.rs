@@ -1,0 +1,114 @@
+//! Every part of the bundle keeps the promises of its role: the conformance kit tries each with its default settings, or
+//! with those that stand here.
+
+use fl_conformance::{Broken, Neighbours, check, tasks};
+use fl_core::message::{Logits, Params};
+use fl_core::settings::{Reader, Value};
+use fl_core::{
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Make, PartDecl, Result, Role,
+    Roster, Samples, Stream, Trainer, linked_parts,
+};
+use fl_plugins as _;
+
+/// Settings for parts that have none by default, or that are slow with them; a part may stand here several times.
+const SETTINGS: &[(&str, &str)] = &[
+    ("dfdx", "{net: [linear: 8, tanh, outputs]}"),
+    (
+        "dfdx",
+        "{net: [linear: 8, relu, outputs], optimiser: {sgd: {lr: 0.05, momentum: 0.9}}}",
+    ),
+];
+
+/// Signatures that the kit cannot make up input for yet. This list only shrinks: implement `fl_conformance::Sample`, or
+/// `PoolSample`, and strike it here.
+const NOT_SAMPLED: &[&str] = &[];
+
+fn make() -> Make {
+    Make {
+        task: tasks().swap_remove(0),
+        stream: Stream::root(1),
+    }
+}
+
+fn built<P: 'static>(decl: &PartDecl, settings: &Value, make: &Make) -> Result<P> {
+    let part = (decl.build)(settings, make)?;
+    part.downcast::<P>()
+        .map(|p| *p)
+        .map_err(|_| anyhow::anyhow!("`{}` is not of its signature", decl.name))
+}
+
+fn part<P: 'static>(decl: &PartDecl, settings: &Value) -> P {
+    built(decl, settings, &make())
+        .unwrap_or_else(|e| panic!("{} `{}`: {e:#}", decl.role, decl.name))
+}
+
+/// What the kit says of a part; `None` if it cannot try parts of this role or signature.
+fn tried(decl: &PartDecl, settings: &Value) -> Option<Result<(), Broken>> {
+    let signature = (decl.about)().signature;
+    Some(match (decl.role, signature.as_str()) {
+        (Role::Aggregator, "params -> params") => {
+            check::aggregator(&|| part::<BoxedAggregator<Params, Params>>(decl, settings))
+        }
+        (Role::Aggregator, "logits -> logits") => {
+            check::aggregator(&|| part::<BoxedAggregator<Logits, Logits>>(decl, settings))
+        }
+        (Role::Selector, "clients") => {
+            check::selector(&|| part::<BoxedSelector<Roster>>(decl, settings), false)
+        }
+        (Role::Selector, "samples") => {
+            check::selector(&|| part::<BoxedSelector<Samples>>(decl, settings), false)
+        }
+        (Role::Privacy, "params") => check::mechanism(
+            &|| part::<BoxedMechanism<Params>>(decl, settings),
+            Neighbours::Replaced,
+        ),
+        (Role::Privacy, "logits") => check::mechanism(
+            &|| part::<BoxedMechanism<Logits>>(decl, settings),
+            Neighbours::Replaced,
+        ),
+        (Role::Trainer, _) => check::trainer(&tasks(), &|make| {
+            built::<Box<dyn Trainer>>(decl, settings, make)
+        }),
+        (Role::Accountant, _) => check::accountant(&|| part::<Box<dyn Accountant>>(decl, settings)),
+        _ => return None,
+    })
+}
+
+#[test]
+fn every_linked_part_is_conformant() {
+    let mut failures = Vec::new();
+    for decl in linked_parts() {
+        if matches!(decl.role, Role::Protocol | Role::Generator) {
+            continue;
+        }
+        let own: Vec<&str> = SETTINGS
+            .iter()
+            .filter(|(name, _)| *name == decl.name)
+            .map(|(_, yaml)| *yaml)
+            .collect();
+        for yaml in if own.is_empty() { vec!["{}"] } else { own } {
+            let value: Value = serde_yaml::from_str(yaml).expect("settings in YAML");
+            let mut reader = Reader::default();
+            let Some(settings) = (decl.check)(&value, &mut reader) else {
+                failures.push(format!(
+                    "{} `{}` {yaml}: {:?}; give it settings here",
+                    decl.role, decl.name, reader.mistakes
+                ));
+                continue;
+            };
+            let signature = (decl.about)().signature;
+            match tried(decl, &settings) {
+                Some(Ok(())) => {}
+                Some(Err(broken)) => {
+                    failures.push(format!("{} `{}` {yaml}: {broken}", decl.role, decl.name))
+                }
+                None if NOT_SAMPLED.contains(&signature.as_str()) => {}
+                None => failures.push(format!(
+                    "{} `{}`: the kit cannot try `{signature}` yet",
+                    decl.role, decl.name
+                )),
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

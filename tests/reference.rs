@@ -1,0 +1,168 @@
+//! Replays the reference cases: `tests/reference/*.json`, and those in the folder that `FL_REFERENCE_DIR` names (other
+//! inputs, the same operations). A case is met if every number is within its tolerance of what is expected; all cases
+//! that are not are reported together.
+//!
+//! An operation is a function from a case's inputs to what it gives, by the code that runs use. It stands in the `OPS` of
+//! the file here that replays its family; what has none yet stands in [`NOT_YET`].
+
+#[path = "reference/bandwidth.rs"]
+mod bandwidth;
+#[path = "reference/fedkd.rs"]
+mod fedkd;
+#[path = "reference/metrics.rs"]
+mod metrics;
+#[path = "reference/parameters.rs"]
+mod parameters;
+#[path = "reference/partition.rs"]
+mod partition;
+#[path = "reference/replay.rs"]
+mod replay;
+
+use replay::{Inputs, Op, cases, implemented, mismatches};
+use std::panic::catch_unwind;
+use std::path::PathBuf;
+
+const OPS: [&[Op]; 5] = [
+    bandwidth::OPS,
+    fedkd::OPS,
+    metrics::OPS,
+    parameters::OPS,
+    partition::OPS,
+];
+
+/// Operations that nobody implements yet. This list only shrinks: implement one, strike it here.
+const NOT_YET: &[&str] = &[
+    // distill_aggregation.json
+    "class_mean_select",
+    "class_mean_server",
+    "class_means",
+    "coordinate_median",
+    "era",
+    "feddf_teacher",
+    "hard_vote_fractions",
+    "mean",
+    "robust_filter",
+    "trimmed_mean",
+    "weighted_mean",
+    // fediod.json
+    "code_yxdiv",
+    "entropy",
+    "frechet_distance",
+    "gan_bce",
+    "importance_aggregate",
+    "importance_weights",
+    "inception_score",
+    "jsd",
+    "losses",
+    "patch_mean",
+    "softmax",
+    // fedkt_votes.json
+    "argmax",
+    "confident_gnmax",
+    "consistent_voting",
+    "noisy_argmax",
+    "subset_sizes",
+    "theorem9_z",
+    "vote_counts",
+    // metrics.json
+    "image_similarity",
+    "instances",
+    "segmentation",
+    // nfdp.json
+    "nfdp_k_for_epsilon",
+    "nfdp_rounds",
+    "nfdp_with_replacement",
+    "nfdp_without_replacement",
+    // parameter_fl.json
+    "fedavgm",
+    "fedprox",
+    "fedprox_trajectory",
+    "fesem_em",
+    "scaffold_round",
+    // pate_moments.json
+    "advanced_composition",
+    "data_independent_epsilon",
+    "lnmax_alpha",
+    "lnmax_q",
+    "moments_partitions",
+    "moments_sequence",
+    "moments_z0",
+    "parallel_composition",
+    // rdp.json
+    "confident_gnmax_cost",
+    "confident_threshold",
+    "gaussian_exact_delta",
+    "gnmax",
+    "rdp_compose",
+    "rdp_gaussian",
+    "rdp_laplace",
+    "rdp_subsampled_gaussian",
+    "rdp_to_epsilon",
+    // selective_fd.json
+    "accept_mask",
+    "accept_mask_any",
+    "kulsif",
+    "masked_ensemble",
+    "quantile_threshold",
+    "server_selector",
+];
+
+fn folders() -> Vec<PathBuf> {
+    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("reference");
+    let other = std::env::var_os("FL_REFERENCE_DIR").map(PathBuf::from);
+    [own].into_iter().chain(other).collect()
+}
+
+#[test]
+fn every_case_is_met() {
+    let (mut failures, mut met) = (Vec::new(), 0);
+    for case in folders().iter().flat_map(|folder| cases(folder)) {
+        let place = format!("{}: {} ({})", case.file, case.name, case.op);
+        let Some(op) = implemented(&OPS, &case.op) else {
+            if !NOT_YET.contains(&case.op.as_str()) {
+                failures.push(format!(
+                    "{place}: no such operation is known here, and it is not in NOT_YET"
+                ));
+            }
+            continue;
+        };
+        match catch_unwind(|| op(&Inputs(&case.inputs))) {
+            Ok(Ok(got)) => {
+                let wrong = mismatches(&got, &case.expected, case.tolerance);
+                met += usize::from(wrong.is_empty());
+                failures.extend(wrong.into_iter().map(|what| format!("{place}: {what}")));
+            }
+            Ok(Err(error)) => failures.push(format!("{place}: {error:#}")),
+            Err(_) => failures.push(format!("{place}: it panicked")),
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} mismatches, {met} cases met\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+#[test]
+fn the_list_of_what_is_missing_only_shrinks() {
+    let own = cases(&folders()[0]);
+    for op in NOT_YET {
+        assert!(
+            implemented(&OPS, op).is_none(),
+            "`{op}` is implemented: strike it from NOT_YET"
+        );
+        assert!(
+            own.iter().any(|case| case.op == *op),
+            "`{op}` is in NOT_YET and no case asks for it"
+        );
+    }
+    let mut names: Vec<&str> = OPS
+        .iter()
+        .flat_map(|ops| ops.iter().map(|(name, _)| *name))
+        .collect();
+    names.sort_unstable();
+    for pair in names.windows(2) {
+        assert!(pair[0] != pair[1], "`{}` is implemented twice", pair[0]);
+    }
+}
