@@ -87,9 +87,11 @@ pub fn ln_answered(counts: &[f64], threshold: f64, sigma1: f64) -> (f64, f64) {
     }
 }
 
-/// What the threshold check costs at order `a`, answered or not: `a / (2 sigma1^2)` (the highest count moves by one),
-/// or the data-dependent bound with noise `sqrt(2) sigma1`, which is the same mechanism.
-pub fn threshold_rdp(counts: &[f64], threshold: f64, sigma1: f64, a: f64) -> f64 {
+/// What the threshold check costs at order `a`, answered or not, when `reach` votes can change:
+/// `a reach^2 / (2 sigma1^2)` (the highest count moves by `reach`), or the data-dependent bound with noise
+/// `sqrt(2) sigma1 / reach`, which is the same mechanism.
+pub fn threshold_rdp(counts: &[f64], threshold: f64, sigma1: f64, reach: f64, a: f64) -> f64 {
     let (answered, refused) = ln_answered(counts, threshold, sigma1);
-    rdp(answered.min(refused), std::f64::consts::SQRT_2 * sigma1, a)
+    let sigma = std::f64::consts::SQRT_2 * sigma1 / reach;
+    rdp(answered.min(refused), sigma, a)
 }

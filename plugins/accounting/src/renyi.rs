@@ -121,3 +121,19 @@ pub fn gaussian_delta(sigma: f64, epsilon: f64) -> f64 {
     let (middle, side) = (epsilon * sigma, 0.5 / sigma);
     (phi(side - middle) - epsilon.exp() * phi(-side - middle)).max(0.0)
 }
+
+/// Adds costs order by order; an empty list is nothing.
+pub(crate) fn add(sum: &mut Vec<f64>, more: &[f64]) {
+    if sum.is_empty() {
+        sum.resize(more.len(), 0.0);
+    }
+    sum.iter_mut().zip(more).for_each(|(s, m)| *s += m);
+}
+
+/// The epsilon of costs at [`orders`]; 0 if nothing was spent.
+pub(crate) fn spent(cost: &[f64], delta: f64, rule: Rule) -> f64 {
+    if cost.iter().all(|c| *c == 0.0) {
+        return 0.0;
+    }
+    epsilon(cost, &orders(), delta, rule).0
+}

@@ -4,20 +4,33 @@
 use crate::settings::Purity;
 
 /// The best split found so far in a node.
-#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Best {
     pub feature: usize,
     /// Bins up to this one go left.
     pub bin: usize,
     /// Worth of both sides.
     pub worth: f64,
+    /// What goes left; empty if nothing was found.
+    pub left: Vec<u64>,
 }
 
 impl Best {
+    /// Looks for a split worth more than this.
+    pub fn above(worth: f64) -> Self {
+        Self {
+            feature: 0,
+            bin: 0,
+            worth,
+            left: Vec::new(),
+        }
+    }
+
     /// Of two that are worth the same, the one seen first stays.
-    fn take(&mut self, feature: usize, bin: usize, worth: f64) {
+    fn take(&mut self, feature: usize, bin: usize, worth: f64, left: &[u64]) {
         if worth > self.worth {
-            *self = Self { feature, bin, worth };
+            (self.feature, self.bin, self.worth) = (feature, bin, worth);
+            self.left.clear();
+            self.left.extend_from_slice(left);
         }
     }
 }
@@ -51,9 +64,36 @@ pub trait Criterion {
     /// Writes the values of a leaf.
     fn leaf(&self, sum: &[u64], out: &mut Vec<f32>);
 
+    /// What a leaf that holds this leaves to be desired.
+    fn cost(&self, _sum: &[u64]) -> Cost {
+        Cost::default()
+    }
+
     /// Compares every cut of a feature with `best`. False if all samples are in one bin.
     fn scan(&self, feature: usize, histogram: &[u64], node: &Node<'_>, best: &mut Best) -> bool {
         scan_pairs(self, feature, histogram, node, best)
+    }
+}
+
+/// Cross-entropy in nats, summed over samples, and their weight.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    pub cost: f64,
+    pub weight: f64,
+}
+
+impl Cost {
+    pub fn add(&mut self, other: Self) {
+        self.cost += other.cost;
+        self.weight += other.weight;
+    }
+
+    /// Of a leaf with so much of each class.
+    fn of(weights: impl Iterator<Item = f64> + Clone) -> Self {
+        let weight: f64 = weights.clone().sum();
+        let each: f64 = weights.map(x_log_x).sum();
+        let cost = (x_log_x(weight) - each) * std::f64::consts::LN_2;
+        Self { cost, weight }
     }
 }
 
@@ -123,7 +163,7 @@ fn scan_pairs<C: Criterion + ?Sized>(
         let (l, r) = (criterion.mass(&[left]), criterion.mass(&[right]));
         if l >= node.min_mass && r >= node.min_mass {
             let worth = criterion.worth(&[left]) + criterion.worth(&[right]);
-            best.take(feature, bin, worth);
+            best.take(feature, bin, worth, &[left]);
         }
     }
     parts > 1
@@ -166,6 +206,10 @@ impl Criterion for TwoClasses {
         let [a, b] = self.weights(sum);
         out.extend([(a / (a + b)) as f32, (b / (a + b)) as f32]);
     }
+
+    fn cost(&self, sum: &[u64]) -> Cost {
+        Cost::of(self.weights(sum).into_iter())
+    }
 }
 
 fn x_log_x(x: f64) -> f64 {
@@ -177,6 +221,12 @@ pub struct ManyClasses {
     pub purity: Purity,
     /// What a sample of each class weighs.
     pub weights: Vec<f64>,
+}
+
+impl ManyClasses {
+    fn weights(&self, sum: &[u64]) -> impl Iterator<Item = f64> + Clone {
+        sum.iter().zip(&self.weights).map(|(n, w)| *n as f64 * w)
+    }
 }
 
 impl Criterion for ManyClasses {
@@ -205,9 +255,8 @@ impl Criterion for ManyClasses {
     }
 
     fn worth(&self, sum: &[u64]) -> f64 {
-        let weights = sum.iter().zip(&self.weights).map(|(n, w)| *n as f64 * w);
         let (mut all, mut each) = (0.0, 0.0);
-        for weight in weights {
+        for weight in self.weights(sum) {
             all += weight;
             each += match self.purity {
                 Purity::Gini => weight * weight,
@@ -225,9 +274,13 @@ impl Criterion for ManyClasses {
     }
 
     fn leaf(&self, sum: &[u64], out: &mut Vec<f32>) {
-        let weights = sum.iter().zip(&self.weights).map(|(n, w)| *n as f64 * w);
+        let weights = self.weights(sum);
         let all: f64 = weights.clone().sum();
         out.extend(weights.map(|w| (w / all) as f32));
+    }
+
+    fn cost(&self, sum: &[u64]) -> Cost {
+        Cost::of(self.weights(sum))
     }
 
     fn scan(&self, feature: usize, histogram: &[u64], node: &Node<'_>, best: &mut Best) -> bool {
@@ -248,7 +301,7 @@ impl Criterion for ManyClasses {
                 break;
             }
             if l >= node.min_mass && r >= node.min_mass {
-                best.take(feature, bin, self.worth(&left) + self.worth(&right));
+                best.take(feature, bin, self.worth(&left) + self.worth(&right), &left);
             }
         }
         parts > 1

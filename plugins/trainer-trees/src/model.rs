@@ -120,8 +120,8 @@ impl Model {
 
     /// Notes what the splits on each feature gained.
     pub fn with_gains(mut self, gains: &[f64]) -> Self {
-        let named = gains.iter().enumerate().filter(|(_, gain)| **gain > 0.0);
-        self.gains = named.map(|(f, gain)| (f as u32, *gain as f32)).collect();
+        let named = gains.iter().enumerate().map(|(f, gain)| (f as u32, *gain as f32));
+        self.gains = named.filter(|(_, gain)| *gain > 0.0).collect();
         self
     }
 

@@ -5,6 +5,7 @@ use crate::compare::{difference, digits, floats, map};
 use crate::sample::{CASES, Case, Sample, Values};
 use crate::statistics::{ERROR_RATE, kolmogorov_smirnov, laplace_below, normal_below, same_sides};
 use fl_core::message;
+use fl_core::privacy::VoteNoise;
 use fl_core::{BoxedMechanism, PrivacyEvent, Stream};
 
 const BOUND: &str = "bounds any legal message";
@@ -15,6 +16,7 @@ const PERTURB: &str = "perturbs what it bounded";
 const SANE: &str = "gives a sane message";
 const SAME: &str = "same stream, same noise";
 const OTHER: &str = "other stream, other noise";
+const FIRST: &str = "keeps the first queries";
 const HONEST: &str = "noise is what the price says";
 const SENSITIVITY: &str = "sensitivity is what the price says";
 
@@ -72,6 +74,11 @@ fn declared(event: &PrivacyEvent) -> Option<(fn(f64) -> f64, f64)> {
     match event {
         PrivacyEvent::Laplace { scale, .. } => Some((laplace_below, *scale)),
         PrivacyEvent::Gaussian { sigma, .. } => Some((normal_below, *sigma)),
+        PrivacyEvent::Votes(release) => match release.noise {
+            VoteNoise::Laplace { gamma } => Some((laplace_below, 1.0 / gamma)),
+            VoteNoise::Gaussian { sigma } => Some((normal_below, sigma)),
+            VoteNoise::Confident { .. } => None,
+        },
         _ => None,
     }
 }
@@ -129,6 +136,21 @@ impl<M: Sample> Bench<'_, M> {
         must(PRICE, event == again, || {
             format!("{event:?} once and {again:?} the other time ({place})")
         })?;
+        let queries = part.queries(&bounded);
+        for n in [1, queries / 2, queries] {
+            let mut few = bounded.clone();
+            run(FIRST, &place, || {
+                part.keep_first(&mut few, n.min(queries));
+                Ok(())
+            })?;
+            let left = part.queries(&few);
+            must(FIRST, left == n.min(queries), || {
+                format!(
+                    "{left} are left of {queries}, asked were {} ({place})",
+                    n.min(queries)
+                )
+            })?;
+        }
         let (a, b) = (case.stream("a"), case.stream("b"));
         let out = self.perturbed(&place, &message, &bounded, &a)?;
         broken(SANE, message::check(&out).err().map(|e| format!("{e:#}")))?;
@@ -161,6 +183,9 @@ impl<M: Sample> Bench<'_, M> {
     /// Searches for two messages that are further apart, once bounded, than the price says: opposites, from tiny to
     /// near the end of the numbers, and single numbers that differ.
     fn sensitivity(&self, case: &Case) -> Held {
+        if !M::ANY {
+            return Ok(());
+        }
         let message: M = invent(case);
         let numbers = floats(&message).len();
         let sizes = [0.01, 1.0, 30.0, 1e6, 1e30];

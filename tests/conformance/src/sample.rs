@@ -1,6 +1,6 @@
 //! Legal input that the kit makes up.
 
-use fl_core::message::{Counts, Logits, Message, Params, Scalar, Votes};
+use fl_core::message::{Counts, Logits, Message, Params, Reach, Scalar, Votes};
 use fl_core::{ClientId, Draws, Inbox, Mail, Pool, Roster, Samples, Stream};
 use ndarray::{Array2, ArrayD};
 use std::borrow::Borrow;
@@ -94,6 +94,10 @@ pub trait Sample: Message {
     /// keyed by rows, about different samples.
     fn samples(case: &Case, draws: &mut Draws) -> Vec<Self>;
 
+    /// Can one unit of data turn any such message into any other? Then the kit searches for the two that are furthest
+    /// apart. Counts of votes say themselves how far they reach.
+    const ANY: bool = true;
+
     /// How many classes a sender of this message can count examples of.
     fn classes(&self) -> usize {
         3
@@ -124,26 +128,65 @@ impl Sample for Params {
     }
 }
 
+/// The samples that a question is about, and which of them each client speaks about: all, or, in most cases, some.
+fn spoken(case: &Case, draws: &mut Draws) -> Vec<Vec<u32>> {
+    let (n, ragged) = (1 + draws.below(12), draws.below(3) > 0);
+    let asked: Vec<u32> = draws
+        .choose(40, n)
+        .into_iter()
+        .map(|id| id as u32)
+        .collect();
+    let mut some = || {
+        let spoken = asked.iter().filter(|_| !ragged || draws.below(5) < 3);
+        spoken.copied().collect()
+    };
+    (0..case.clients).map(|_| some()).collect()
+}
+
 impl Sample for Logits {
     fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
-        let (asked, classes, ragged) =
-            (1 + draws.below(12), 1 + draws.below(5), draws.below(3) > 0);
-        let asked: Vec<u32> = draws
-            .choose(40, asked)
-            .into_iter()
-            .map(|id| id as u32)
-            .collect();
-        each(case, |_| {
-            let rows: Vec<u32> = asked
-                .iter()
-                .copied()
-                .filter(|_| !ragged || draws.below(5) < 3)
-                .collect();
-            let values =
-                Array2::from_shape_simple_fn((rows.len(), classes), || case.values.draw(draws));
-            Self::new(rows, values)
+        let (spoken, classes) = (spoken(case, draws), 1 + draws.below(5));
+        each(case, |k| {
+            let shape = (spoken[k].len(), classes);
+            let values = Array2::from_shape_simple_fn(shape, || case.values.draw(draws));
+            Self::new(spoken[k].clone(), values)
         })
     }
+    fn classes(&self) -> usize {
+        self.values.ncols()
+    }
+}
+
+impl Sample for Votes {
+    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
+        let (spoken, classes, voters) =
+            (spoken(case, draws), 1 + draws.below(5), 1 + draws.below(3));
+        each(case, |k| {
+            let shape = (spoken[k].len(), voters);
+            let labels = Array2::from_shape_simple_fn(shape, || draws.below(classes) as u32);
+            Self::new(spoken[k].clone(), labels, classes)
+        })
+    }
+    fn classes(&self) -> usize {
+        Votes::classes(self)
+    }
+}
+
+impl Sample for Counts {
+    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
+        let (spoken, classes) = (spoken(case, draws), 1 + draws.below(5));
+        each(case, |k| {
+            let shape = (spoken[k].len(), classes);
+            let values = Array2::from_shape_simple_fn(shape, || draws.below(30) as f64);
+            let mut counts = Self::new(spoken[k].clone(), values);
+            counts.set_reach(Reach {
+                example: Some(1),
+                party: Some(1),
+            });
+            counts
+        })
+    }
+    const ANY: bool = false;
     fn classes(&self) -> usize {
         self.values.ncols()
     }
@@ -152,37 +195,6 @@ impl Sample for Logits {
 impl Sample for Scalar {
     fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
         each(case, |_| Self::new(case.values.draw(draws)))
-    }
-}
-
-impl Sample for Votes {
-    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
-        let (n, voters, classes) = (1 + draws.below(12), 1 + draws.below(3), 1 + draws.below(5));
-        each(case, |_| {
-            let rows = draws
-                .choose(40, n)
-                .into_iter()
-                .map(|id| id as u32)
-                .collect();
-            let labels = Array2::from_shape_simple_fn((n, voters), || draws.below(classes) as u32);
-            Self::new(rows, labels, classes)
-        })
-    }
-    fn classes(&self) -> usize {
-        Self::classes(self)
-    }
-}
-
-impl Sample for Counts {
-    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
-        let (n, classes) = (1 + draws.below(12), 1 + draws.below(5));
-        each(case, |_| {
-            let values = Array2::from_shape_simple_fn((n, classes), || draws.below(50) as f64);
-            Self::new((0..n as u32).collect(), values)
-        })
-    }
-    fn classes(&self) -> usize {
-        self.values.ncols()
     }
 }
 

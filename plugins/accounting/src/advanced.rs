@@ -1,0 +1,76 @@
+//! Advanced composition.
+use crate::basic::pure;
+use crate::books::{Books, Price, Pricing};
+use crate::pate::Pure;
+use fl_core::prelude::*;
+use fl_core::privacy::Unit;
+use fl_core::settings::between;
+
+choices! {
+    /// Whose presence is to be hidden, where a release can be priced for either.
+    pub enum Whose {
+        /// One example of one client.
+        Example = "example",
+        /// A whole client.
+        Party = "party",
+    }
+}
+
+impl Whose {
+    pub(crate) fn unit(&self) -> Unit {
+        match self {
+            Self::Example => Unit::Example,
+            Self::Party => Unit::Party,
+        }
+    }
+}
+
+settings! {
+    /// Advanced composition of pure guarantees (Dwork and Roth 2014, theorem 3.20; unequal epsilons as in Dwork, Rothblum
+    /// and Vadhan 2010), or basic composition where that is less. Prices Laplace noise only.
+    pub struct AdvancedComposition {
+        /// Delta of the guarantee.
+        delta: f64 = 1e-5, in between(0.0, 1.0);
+        /// Whose presence is to be hidden, where a release can be priced for either.
+        unit: Whose = Whose::Example;
+    }
+}
+
+impl Pricing for AdvancedComposition {
+    type Cost = Pure;
+
+    fn price(&self, event: &PrivacyEvent) -> Result<Price<Pure>> {
+        let (k, epsilon, unit) = pure("advanced-composition", event, self.unit.unit())?;
+        Ok(Price::fixed(Pure::of(k, epsilon), unit))
+    }
+
+    fn add(sum: &mut Pure, more: &Pure) {
+        *sum = sum.plus(*more);
+    }
+
+    fn epsilon(&self, cost: &Pure) -> f64 {
+        cost.least(self.delta)
+    }
+
+    fn delta(&self) -> f64 {
+        self.delta
+    }
+}
+plugin!(accountant "advanced-composition" => AdvancedComposition as Books<AdvancedComposition>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_an_accountant() {
+        for delta in [1e-5, 0.1] {
+            fl_conformance::accountant(|| {
+                Books::from(AdvancedComposition {
+                    delta,
+                    unit: Whose::Party,
+                })
+            });
+        }
+    }
+}

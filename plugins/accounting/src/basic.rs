@@ -1,0 +1,128 @@
+//! Basic composition.
+use crate::books::{Books, Price, Pricing, ratio, unpriced};
+use fl_core::prelude::*;
+use fl_core::privacy::{Unit, VoteNoise};
+
+settings! {
+    /// Basic composition of pure guarantees: epsilons of the same data add, of disjoint data the largest counts
+    /// (Dwork and Roth 2014, theorem 3.16). Delta is 0, so only Laplace noise has a price here.
+    pub struct Basic {}
+}
+
+/// How an event is private without any delta: how many answers at which epsilon each.
+pub(crate) fn pure(accountant: &str, event: &PrivacyEvent, unit: Unit) -> Result<(usize, f64, Unit)> {
+    match event {
+        PrivacyEvent::Laplace {
+            sensitivity,
+            scale,
+            unit,
+        } => Ok((1, ratio(event, *sensitivity, *scale)?, *unit)),
+        PrivacyEvent::Votes(votes) => match votes.noise {
+            VoteNoise::Laplace { gamma } => {
+                let reach = crate::pate_moments::reach(event, votes, unit)?;
+                Ok((votes.queries, 2.0 * f64::from(reach) * ratio(event, gamma, 1.0)?, unit))
+            }
+            _ => unpriced(accountant, "Laplace noise only", event),
+        },
+        _ => unpriced(accountant, "Laplace noise only", event),
+    }
+}
+
+impl Pricing for Basic {
+    type Cost = f64;
+
+    fn price(&self, event: &PrivacyEvent) -> Result<Price<f64>> {
+        let (k, epsilon, unit) = pure("basic", event, Unit::Example)?;
+        Ok(Price::fixed(k as f64 * epsilon, unit))
+    }
+
+    fn add(sum: &mut f64, more: &f64) {
+        *sum += more;
+    }
+
+    fn epsilon(&self, cost: &f64) -> f64 {
+        *cost
+    }
+
+    fn delta(&self) -> f64 {
+        0.0
+    }
+}
+plugin!(accountant "basic" => Basic as Books<Basic>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::Problem;
+    use fl_core::privacy::{Composition, Ledger};
+
+    fn basic() -> Books<Basic> {
+        Basic {}.into()
+    }
+
+    fn laplace(sensitivity: f64) -> PrivacyEvent {
+        PrivacyEvent::Laplace {
+            sensitivity,
+            scale: 2.0,
+            unit: Unit::Party,
+        }
+    }
+
+    #[test]
+    fn own_releases_add_and_of_the_clients_the_largest_counts() {
+        let mut a = basic();
+        a.charge(&laplace(1.0)).unwrap();
+        a.charge(&laplace(2.0)).unwrap();
+        let ledger = |client, n| Ledger {
+            client: Some(client),
+            events: vec![laplace(1.0); n],
+        };
+        a.merge(&[ledger(0, 1), ledger(1, 3)], Composition::Parallel)
+            .unwrap();
+        a.merge(&[ledger(0, 1)], Composition::Parallel).unwrap();
+        let epsilon = a.guarantee(None).unwrap().epsilon;
+        assert_eq!(epsilon, 1.5 + 1.5);
+        let asked = a.guarantee(Some(&laplace(4.0))).unwrap().epsilon;
+        assert_eq!(asked, epsilon + 2.0);
+        let again = a.guarantee(None).unwrap().epsilon;
+        assert_eq!(again, epsilon, "asking costs nothing");
+    }
+
+    #[test]
+    fn it_is_an_accountant() {
+        fl_conformance::accountant(basic);
+    }
+
+    #[test]
+    fn what_has_no_price_is_refused() {
+        let mut a = basic();
+        let gaussian = PrivacyEvent::Gaussian {
+            sensitivity: 1.0,
+            sigma: 1.0,
+            unit: Unit::Party,
+        };
+        let refused = a.charge(&gaussian).unwrap_err();
+        assert!(refused.downcast_ref::<Problem>().is_some());
+        assert_eq!(
+            refused.to_string(),
+            "`basic` has no price for Gaussian noise of 1 for an L2 sensitivity of 1; it prices Laplace noise only"
+        );
+        let why = PrivacyEvent::Unaccounted {
+            why: "z_max comes from the data".into(),
+        };
+        assert_eq!(
+            a.charge(&why).unwrap_err().to_string(),
+            "no guarantee can be given: z_max comes from the data"
+        );
+        a.charge(&laplace(1.0)).unwrap();
+        let example = PrivacyEvent::Laplace {
+            sensitivity: 1.0,
+            scale: 1.0,
+            unit: Unit::Example,
+        };
+        assert_eq!(
+            a.charge(&example).unwrap_err().to_string(),
+            "guarantees for one example and for one party do not add up"
+        );
+    }
+}

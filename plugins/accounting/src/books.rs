@@ -1,0 +1,183 @@
+//! The ledger that all accountants share.
+
+use fl_core::prelude::*;
+use fl_core::privacy::{Composition, Guarantee, Ledger, Noise, Unit};
+use fl_core::{ClientId, Problem};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// What one event costs.
+#[derive(Clone)]
+pub struct Price<C> {
+    /// In the accountant's own terms.
+    pub cost: C,
+    /// Whose presence this hides.
+    pub unit: Unit,
+    /// Does the cost depend on the data?
+    pub data_dependent: bool,
+}
+
+impl<C> Price<C> {
+    /// A cost that does not depend on the data.
+    pub fn fixed(cost: C, unit: Unit) -> Self {
+        Self {
+            cost,
+            unit,
+            data_dependent: false,
+        }
+    }
+}
+
+/// How an accountant turns events into costs and costs into an epsilon.
+pub trait Pricing: Send + 'static {
+    /// What is added up.
+    type Cost: Clone + Default + Send;
+
+    /// The price of one event.
+    ///
+    /// # Errors
+    /// [`Problem::Unpriced`] when it has none here.
+    fn price(&self, event: &PrivacyEvent) -> Result<Price<Self::Cost>>;
+
+    /// Of the same data: both.
+    fn add(sum: &mut Self::Cost, more: &Self::Cost);
+
+    /// What all of `cost` guarantees at [`Pricing::delta`]; 0 for nothing.
+    fn epsilon(&self, cost: &Self::Cost) -> f64;
+
+    /// The delta of the guarantee.
+    fn delta(&self) -> f64;
+}
+
+/// A ledger with prices: of one client's releases costs add, of clients with disjoint data the worst counts (parallel
+/// composition), and the server's releases come on top.
+pub struct Books<P: Pricing> {
+    pricing: P,
+    server: P::Cost,
+    clients: BTreeMap<ClientId, P::Cost>,
+    unit: Option<Unit>,
+    data_dependent: bool,
+    /// The event that was priced last: it is asked about before it is charged, and often comes again.
+    last: Mutex<Option<(PrivacyEvent, Price<P::Cost>)>>,
+}
+
+impl<P: Pricing> From<P> for Books<P> {
+    fn from(pricing: P) -> Self {
+        Self {
+            pricing,
+            server: P::Cost::default(),
+            clients: BTreeMap::new(),
+            unit: None,
+            data_dependent: false,
+            last: Mutex::new(None),
+        }
+    }
+}
+
+impl<P: Pricing> Books<P> {
+    /// The price of an event after others that hide `before`.
+    fn quote(&self, event: &PrivacyEvent, before: Option<Unit>) -> Result<Price<P::Cost>> {
+        if let PrivacyEvent::Unaccounted { why } = event {
+            bail!(Problem::Unpriced(format!(
+                "no guarantee can be given: {why}"
+            )));
+        }
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let price = match &*last {
+            Some((known, price)) if known == event => price.clone(),
+            _ => self.pricing.price(event)?,
+        };
+        if let Some(before) = before.filter(|before| *before != price.unit) {
+            bail!(Problem::Unpriced(format!(
+                "guarantees for one {} and for one {} do not add up",
+                name(price.unit),
+                name(before)
+            )));
+        }
+        *last = Some((event.clone(), price.clone()));
+        Ok(price)
+    }
+
+    fn enter(&mut self, client: Option<ClientId>, price: &Price<P::Cost>) {
+        self.unit = Some(price.unit);
+        self.data_dependent |= price.data_dependent;
+        let sum = match client {
+            Some(id) => self.clients.entry(id).or_default(),
+            None => &mut self.server,
+        };
+        P::add(sum, &price.cost);
+    }
+}
+
+impl<P: Pricing> Accountant for Books<P> {
+    fn charge(&mut self, event: &PrivacyEvent) -> Result<()> {
+        let price = self.quote(event, self.unit)?;
+        self.enter(None, &price);
+        Ok(())
+    }
+
+    fn guarantee(&self, next: Option<&PrivacyEvent>) -> Result<Guarantee> {
+        let next = next.map(|e| self.quote(e, self.unit)).transpose()?;
+        let mut server = self.server.clone();
+        if let Some(next) = &next {
+            P::add(&mut server, &next.cost);
+        }
+        let with = |client: &P::Cost| {
+            let mut both = server.clone();
+            P::add(&mut both, client);
+            self.pricing.epsilon(&both)
+        };
+        let alone = self.pricing.epsilon(&server);
+        let unit = next.as_ref().map(|n| n.unit).or(self.unit);
+        Ok(Guarantee {
+            epsilon: self.clients.values().map(with).fold(alone, f64::max),
+            delta: self.pricing.delta(),
+            unit: unit.unwrap_or(Unit::Example),
+            data_dependent: self.data_dependent || next.is_some_and(|n| n.data_dependent),
+            noise: Noise::Seeded,
+        })
+    }
+
+    fn merge(&mut self, ledgers: &[Ledger], how: Composition) -> Result<()> {
+        // all or nothing: a ledger that is refused charges none of its events
+        let (mut unit, mut prices) = (self.unit, Vec::new());
+        for ledger in ledgers {
+            let client = ledger.client.filter(|_| how == Composition::Parallel);
+            for event in &ledger.events {
+                let price = self.quote(event, unit)?;
+                unit = Some(price.unit);
+                prices.push((client, price));
+            }
+        }
+        prices.iter().for_each(|(client, price)| self.enter(*client, price));
+        Ok(())
+    }
+}
+
+/// As people say it.
+pub(crate) fn name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Example => "example",
+        Unit::Party => "party",
+    }
+}
+
+/// The refusal of an accountant that has no price for an event.
+pub(crate) fn unpriced<T>(accountant: &str, prices: &str, event: &PrivacyEvent) -> Result<T> {
+    bail!(Problem::Unpriced(format!(
+        "`{accountant}` has no price for {event}; it prices {prices}"
+    )))
+}
+
+/// `sensitivity / scale`, or the refusal of numbers that make no sense.
+pub(crate) fn ratio(event: &PrivacyEvent, sensitivity: f64, scale: f64) -> Result<f64> {
+    let sound =
+        sensitivity >= 0.0 && sensitivity.is_finite() && scale > 0.0 && scale.is_finite();
+    ensure!(
+        sound,
+        Problem::Unpriced(format!(
+            "{event} makes no sense: the sensitivity must be finite and at least 0, the noise finite and above 0"
+        ))
+    );
+    Ok(sensitivity / scale)
+}

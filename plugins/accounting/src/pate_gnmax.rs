@@ -1,0 +1,122 @@
+//! The accountant of votes with Gaussian noise.
+use crate::advanced::Whose;
+use crate::books::{Books, Price, Pricing, ratio, unpriced};
+use crate::gnmax::{cap_ln_q, ln_q, rdp, threshold_rdp};
+use crate::pate_moments::{counts, reach};
+use crate::rdp::Conversion;
+use crate::renyi::{self, gaussian};
+use fl_core::prelude::*;
+use fl_core::privacy::{VoteNoise, VoteRelease};
+use fl_core::settings::between;
+use std::collections::BTreeMap;
+
+settings! {
+    /// Renyi accounting of votes with Gaussian noise, plain and confident (GNMax, Papernot et al. 2018). For every query the
+    /// lesser of the data-dependent and the data-independent bound. Votes whose counts are in the ledger make epsilon
+    /// depend on the data, without the paper's smooth sensitivity: do not publish it.
+    pub struct PateGnmax {
+        /// Delta of the guarantee.
+        delta: f64 = 1e-5, in between(0.0, 1.0);
+        /// Whose presence is to be hidden.
+        unit: Whose = Whose::Example;
+        /// How Renyi differential privacy becomes an epsilon.
+        conversion: Conversion = Conversion::Improved;
+    }
+}
+
+/// What the queries of `votes` cost at each order, when `reach` votes can change.
+fn cost(votes: &VoteRelease, counts: Option<&[Vec<u32>]>, reach: f64, orders: &[f64]) -> Vec<f64> {
+    let (check, sigma) = match votes.noise {
+        VoteNoise::Confident {
+            threshold,
+            check,
+            sigma,
+        } => (Some((threshold, check)), sigma),
+        VoteNoise::Gaussian { sigma } | VoteNoise::Laplace { gamma: sigma } => (None, sigma),
+    };
+    let said = |query: usize| votes.answered.as_ref().is_none_or(|a| a.get(query) != Some(&false));
+    let Some(counts) = counts else {
+        // answered queries cost a reach^2 / sigma^2, the check of every query a reach^2 / (2 check^2)
+        let answered = (0..votes.queries).filter(|query| said(*query)).count() as f64;
+        let all = votes.queries as f64;
+        let one = |a: &f64| {
+            let check = check.map_or(0.0, |(_, check)| all * gaussian(check / reach, *a));
+            check + answered * 2.0 * gaussian(sigma / reach, *a)
+        };
+        return orders.iter().map(one).collect();
+    };
+    // equal votes cost the same, whichever class they are for
+    let mut equal: BTreeMap<(Vec<u32>, bool), u32> = BTreeMap::new();
+    for (query, counts) in counts.iter().enumerate() {
+        let mut sorted = counts.clone();
+        sorted.sort_unstable();
+        *equal.entry((sorted, said(query))).or_default() += 1;
+    }
+    let mut total = vec![0.0; orders.len()];
+    for ((counts, said), times) in equal {
+        let counts: Vec<f64> = counts.into_iter().map(f64::from).collect();
+        let ln_q = cap_ln_q(ln_q(&counts, sigma), counts.len());
+        for (sum, a) in total.iter_mut().zip(orders) {
+            let answer = if said { rdp(ln_q, sigma / reach, *a) } else { 0.0 };
+            let check = check.map_or(0.0, |(threshold, noise)| {
+                threshold_rdp(&counts, threshold, noise, reach, *a)
+            });
+            *sum += f64::from(times) * (answer + check);
+        }
+    }
+    total
+}
+
+impl Pricing for PateGnmax {
+    type Cost = Vec<f64>;
+
+    fn price(&self, event: &PrivacyEvent) -> Result<Price<Vec<f64>>> {
+        let orders = renyi::orders();
+        match event {
+            PrivacyEvent::Gaussian {
+                sensitivity,
+                sigma,
+                unit,
+            } => {
+                let multiplier = 1.0 / ratio(event, *sensitivity, *sigma)?;
+                let cost = orders.iter().map(|a| gaussian(multiplier, *a)).collect();
+                Ok(Price::fixed(cost, *unit))
+            }
+            PrivacyEvent::Votes(votes) => {
+                match votes.noise {
+                    VoteNoise::Laplace { .. } => {
+                        return unpriced("pate-gnmax", "Gaussian noise; use `pate-moments`", event);
+                    }
+                    VoteNoise::Gaussian { sigma } => ratio(event, 1.0, sigma)?,
+                    VoteNoise::Confident { check, sigma, .. } => {
+                        ratio(event, 1.0, check)?.max(ratio(event, 1.0, sigma)?)
+                    }
+                };
+                let unit = self.unit.unit();
+                let (reach, counts) = (reach(event, votes, unit)?, counts(event, votes)?);
+                Ok(Price {
+                    cost: match reach {
+                        0 => vec![0.0; orders.len()],
+                        _ => cost(votes, counts, f64::from(reach), &orders),
+                    },
+                    unit,
+                    data_dependent: counts.is_some(),
+                })
+            }
+            _ => unpriced("pate-gnmax", "Gaussian noise", event),
+        }
+    }
+
+    fn add(sum: &mut Vec<f64>, more: &Vec<f64>) {
+        renyi::add(sum, more);
+    }
+
+    fn epsilon(&self, cost: &Vec<f64>) -> f64 {
+        renyi::spent(cost, self.delta, self.conversion.rule())
+    }
+
+    fn delta(&self) -> f64 {
+        self.delta
+    }
+}
+plugin!(accountant "pate-gnmax" => PateGnmax as Books<PateGnmax>);

@@ -1,0 +1,265 @@
+//! Grows one tree, depth first.
+
+use crate::bins::Binned;
+use crate::criterion::{Best, Cost, Criterion, Node};
+use crate::model::{Grown, Next, Split};
+use fl_core::Draws;
+use std::ops::Range;
+
+/// When to stop, and how much to look at.
+pub struct Plan {
+    /// Longest way from the root to a leaf.
+    pub depth: usize,
+    /// Features that a node looks at.
+    pub features: usize,
+    /// Mass of a leaf, at least; in units of the criterion.
+    pub min_mass: f64,
+    /// A split must gain more than this; in units of the criterion.
+    pub floor: f64,
+}
+
+/// What a tree is grown on. Samples are moved about so that those of a node stand together.
+pub struct Field<'a> {
+    pub rows: &'a mut [u32],
+    /// What each sample contributes.
+    pub stats: &'a mut [u64],
+    /// If not empty: by row, to which the value of its leaf is added.
+    pub scores: &'a mut [f32],
+}
+
+/// Grows trees one after the other and keeps its buffers between them.
+pub struct Grower<'a> {
+    binned: &'a Binned,
+    plan: Plan,
+    /// By feature, over all trees.
+    pub gains: Vec<f64>,
+    /// Of the leaves of the last tree.
+    pub cost: Cost,
+    tree: Grown,
+    /// Features in the order in which a node looks at them.
+    order: Vec<u32>,
+    /// Histograms of all features that are not in use.
+    spare: Vec<Vec<u64>>,
+    /// The histogram of one feature.
+    one: Vec<u64>,
+    right_rows: Vec<u32>,
+    right_stats: Vec<u64>,
+}
+
+impl<'a> Grower<'a> {
+    pub fn new(binned: &'a Binned, plan: Plan) -> Self {
+        Self {
+            binned,
+            gains: vec![0.0; binned.width()],
+            cost: Cost::default(),
+            tree: Grown::default(),
+            order: Vec::new(),
+            spare: Vec::new(),
+            one: Vec::new(),
+            right_rows: Vec::new(),
+            right_stats: Vec::new(),
+            plan,
+        }
+    }
+
+    /// One tree.
+    pub fn grow<C: Criterion>(&mut self, criterion: &C, field: &mut Field<'_>, draws: &mut Draws) -> Grown {
+        self.cost = Cost::default();
+        self.order = (0..self.binned.width() as u32).collect();
+        self.one.resize(256 * criterion.stride(), 0);
+        self.right_rows.resize(field.rows.len(), 0);
+        self.right_stats.resize(field.rows.len(), 0);
+        let (total, all) = (criterion.total(field.stats), 0..field.rows.len());
+        let mut growth = Growth { grower: self, criterion, field, draws };
+        let histograms = match growth.ends(0, &total) {
+            true => None,
+            false => growth.histograms(all.clone()),
+        };
+        growth.node(all, 0, &total, histograms);
+        std::mem::take(&mut self.tree)
+    }
+}
+
+/// A tree that is being grown.
+struct Growth<'g, 'a, 'f, C> {
+    grower: &'g mut Grower<'a>,
+    criterion: &'g C,
+    field: &'g mut Field<'f>,
+    draws: &'g mut Draws,
+}
+
+impl<C: Criterion> Growth<'_, '_, '_, C> {
+    /// Is a node that holds this a leaf whatever its features are?
+    fn ends(&self, depth: usize, total: &[u64]) -> bool {
+        depth == self.grower.plan.depth
+            || self.criterion.settled(total)
+            || self.criterion.mass(total) < 2.0 * self.grower.plan.min_mass
+    }
+
+    /// Grows what is below a node. `histograms` are those of all features, if a node looks at all.
+    fn node(&mut self, at: Range<usize>, depth: usize, total: &[u64], histograms: Option<Vec<u64>>) -> Next {
+        let best = match self.ends(depth, total) {
+            true => None,
+            false => self.best(at.clone(), total, histograms.as_deref()),
+        };
+        let Some(best) = best else {
+            self.grower.spare.extend(histograms);
+            let value = self.leaf(total);
+            self.reach(at, |_| value);
+            return Next::leaf(value);
+        };
+        let left = &best.left;
+        let right: Vec<u64> = total.iter().zip(left).map(|(t, l)| t.wrapping_sub(*l)).collect();
+        let place = self.grower.tree.splits.len();
+        self.grower.tree.splits.push(Split {
+            feature: best.feature as u32,
+            threshold: self.grower.binned.threshold(best.feature, best.bin),
+            left: Next::leaf(0),
+            right: Next::leaf(0),
+        });
+        let ends = [self.ends(depth + 1, left), self.ends(depth + 1, &right)];
+        let next = if ends == [true, true] {
+            // the samples of two leaves need not be moved any more
+            self.grower.spare.extend(histograms);
+            let (l, r) = (self.leaf(left), self.leaf(&right));
+            let column = self.grower.binned.column(best.feature);
+            self.reach(at, |row| if usize::from(column[row]) <= best.bin { l } else { r });
+            [Next::leaf(l), Next::leaf(r)]
+        } else {
+            let middle = self.part(at.clone(), best.feature, best.bin);
+            let sides = [at.start..middle, middle..at.end];
+            let [h_left, h_right] = self.children(&sides, ends, histograms);
+            let [at_left, at_right] = sides;
+            [self.node(at_left, depth + 1, left, h_left), self.node(at_right, depth + 1, &right, h_right)]
+        };
+        let split = &mut self.grower.tree.splits[place];
+        [split.left, split.right] = next;
+        Next::split(place)
+    }
+
+    fn leaf(&mut self, total: &[u64]) -> usize {
+        let leaves = &mut self.grower.tree.leaves;
+        let before = leaves.len();
+        self.criterion.leaf(total, leaves);
+        self.grower.cost.add(self.criterion.cost(total));
+        // every leaf of a tree has as many values
+        before / (leaves.len() - before)
+    }
+
+    /// Adds the values of leaves to the scores of the samples that end there.
+    fn reach(&mut self, at: Range<usize>, leaf: impl Fn(usize) -> usize) {
+        if !self.field.scores.is_empty() {
+            for row in &self.field.rows[at] {
+                let row = *row as usize;
+                self.field.scores[row] += self.grower.tree.leaves[leaf(row)];
+            }
+        }
+    }
+
+    /// The best split, if one gains enough.
+    fn best(&mut self, at: Range<usize>, total: &[u64], histograms: Option<&[u64]>) -> Option<Best> {
+        let node = Node { total, min_mass: self.grower.plan.min_mass };
+        let worth = self.criterion.worth(total);
+        let mut best = Best::above(worth + self.grower.plan.floor);
+        let (binned, stride) = (self.grower.binned, self.criterion.stride());
+        if let Some(all) = histograms {
+            for feature in 0..binned.width() {
+                let place = binned.place(feature);
+                let histogram = &all[place.start * stride..place.end * stride];
+                self.criterion.scan(feature, histogram, &node, &mut best);
+            }
+        } else {
+            // As scikit-learn: a feature that all samples of the node agree in counts as looked at, but the search goes on
+            // until one is found in which they differ.
+            let (width, mut differ) = (binned.width(), false);
+            for looked in 0..width {
+                if looked >= self.grower.plan.features && differ {
+                    break;
+                }
+                let other = looked + self.draws.below(width - looked);
+                self.grower.order.swap(looked, other);
+                let feature = self.grower.order[looked] as usize;
+                let bins = binned.bins(feature);
+                if bins > 1 {
+                    let one = &mut self.grower.one[..bins * stride];
+                    let (rows, stats) = (&self.field.rows[at.clone()], &self.field.stats[at.clone()]);
+                    self.criterion.fill(binned.column(feature), rows, stats, bins, one);
+                    differ |= self.criterion.scan(feature, one, &node, &mut best);
+                }
+            }
+        }
+        (!best.left.is_empty()).then(|| {
+            self.grower.gains[best.feature] += best.worth - worth;
+            best
+        })
+    }
+
+    /// The histograms of all features, if a node looks at all.
+    fn histograms(&mut self, at: Range<usize>) -> Option<Vec<u64>> {
+        let (binned, stride) = (self.grower.binned, self.criterion.stride());
+        if self.grower.plan.features < binned.width() {
+            return None;
+        }
+        let mut all = self.grower.spare.pop().unwrap_or_default();
+        all.resize(binned.all_bins() * stride, 0);
+        let (rows, stats) = (&self.field.rows[at.clone()], &self.field.stats[at]);
+        for feature in 0..binned.width() {
+            let place = binned.place(feature);
+            let one = &mut all[place.start * stride..place.end * stride];
+            // one bin splits nothing
+            if place.len() > 1 {
+                self.criterion.fill(binned.column(feature), rows, stats, place.len(), one);
+            }
+        }
+        Some(all)
+    }
+
+    /// The histograms of both children: only the smaller one is counted, the other is what is left of the parent's.
+    fn children(&mut self, sides: &[Range<usize>; 2], ends: [bool; 2], parent: Option<Vec<u64>>) -> [Option<Vec<u64>>; 2] {
+        let Some(mut parent) = parent else {
+            return [None, None];
+        };
+        let small = usize::from(sides[1].len() < sides[0].len());
+        let Some(counted) = self.histograms(sides[small].clone()) else {
+            return [None, None];
+        };
+        let (small_one, large_one) = if ends[1 - small] {
+            self.grower.spare.push(parent);
+            (Some(counted), None)
+        } else {
+            for (all, part) in parent.iter_mut().zip(&counted) {
+                *all = all.wrapping_sub(*part);
+            }
+            if ends[small] {
+                self.grower.spare.push(counted);
+                (None, Some(parent))
+            } else {
+                (Some(counted), Some(parent))
+            }
+        };
+        match small {
+            0 => [small_one, large_one],
+            _ => [large_one, small_one],
+        }
+    }
+
+    /// Moves the samples of a node that go left before those that go right, both in the order they are in.
+    fn part(&mut self, at: Range<usize>, feature: usize, bin: usize) -> usize {
+        let column = self.grower.binned.column(feature);
+        let (rows, stats) = (&mut self.field.rows[at.clone()], &mut self.field.stats[at.clone()]);
+        let (right_rows, right_stats) = (&mut self.grower.right_rows[..rows.len()], &mut self.grower.right_stats[..rows.len()]);
+        let (mut left, mut right) = (0, 0);
+        for i in 0..rows.len() {
+            // both are written and one is kept: which way a sample goes cannot be guessed
+            let (row, stat) = (rows[i], stats[i]);
+            let goes_left = usize::from(usize::from(column[row as usize]) <= bin);
+            (rows[left], stats[left]) = (row, stat);
+            (right_rows[right], right_stats[right]) = (row, stat);
+            left += goes_left;
+            right += 1 - goes_left;
+        }
+        rows[left..].copy_from_slice(&right_rows[..right]);
+        stats[left..].copy_from_slice(&right_stats[..right]);
+        at.start + left
+    }
+}

@@ -1,0 +1,135 @@
+//! Trees as trainers.
+
+use crate::bins::Binned;
+use crate::goal::Goal;
+use crate::model::{Model, Sum};
+use crate::settings::{Boosting, Forest, Tree};
+use crate::{boosting, forest};
+use anyhow::ensure;
+use fl_core::{Fitted, Length, Make, Pass, Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer};
+use ndarray::Array2;
+
+/// A way to grow a model.
+pub trait Method: Send {
+    /// How its trees are added up.
+    #[doc(hidden)]
+    const SUM: Sum;
+    /// Bins per feature.
+    #[doc(hidden)]
+    fn bins(&self) -> usize;
+    #[doc(hidden)]
+    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, Fitted)>;
+}
+
+impl Method for Tree {
+    const SUM: Sum = Sum::Votes;
+    fn bins(&self) -> usize {
+        self.bins
+    }
+    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, Fitted)> {
+        Ok(forest::fit(&self.alone(), x, goal, stream))
+    }
+}
+
+impl Method for Forest {
+    const SUM: Sum = Sum::Votes;
+    fn bins(&self) -> usize {
+        self.bins
+    }
+    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, Fitted)> {
+        Ok(forest::fit(self, x, goal, stream))
+    }
+}
+
+impl Method for Boosting {
+    const SUM: Sum = Sum::Margins;
+    fn bins(&self) -> usize {
+        self.bins
+    }
+    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, Fitted)> {
+        boosting::fit(self, x, goal, stream)
+    }
+}
+
+/// Settings `S` at work: [`Tree`], [`Forest`] or [`Boosting`].
+///
+/// Scores of a tree or forest are logarithms of class probabilities, less that of the likeliest class; those of boosting
+/// are margins, of which with two classes the first is 0. Before the first fit all scores are 0.
+pub struct Trees<S> {
+    settings: S,
+    task: Task,
+    model: Model,
+}
+
+impl<S: Method> Trees<S> {
+    /// A model that has seen nothing.
+    ///
+    /// # Errors
+    /// When the task is not about classes.
+    pub fn new(settings: S, make: &Make) -> Result<Self> {
+        let classes = match make.task.kind {
+            TaskKind::Classes(n) if n > 0 => n,
+            other => {
+                let text = format!("trees learn tasks of classes, not {other:?}");
+                return Err(Problem::Lacks(text).into());
+            }
+        };
+        let task = make.task.clone();
+        let model = Model::blank(S::SUM, task.width(), classes);
+        Ok(Self { settings, task, model })
+    }
+
+    /// The share of each feature in all that the splits gained (impurity, or loss for boosting); all 0 without a split.
+    pub fn importance(&self) -> Vec<f64> {
+        self.model.importance()
+    }
+
+    fn check(&self, x: &Samples) -> Result<()> {
+        let (found, wanted) = (x.width(), self.task.width());
+        let text = || format!("samples of {found} values for trees on {wanted}");
+        ensure!(found == wanted, Problem::Shape(text()));
+        Ok(())
+    }
+}
+
+impl<S: Method> Trainer for Trees<S> {
+    fn fit(&mut self, x: &Samples, target: Target<'_>, pass: &Pass<'_>, stream: &Stream) -> Result<Fitted> {
+        self.check(x)?;
+        ensure!(
+            x.len() == target.len(),
+            Problem::Shape(format!("{} targets for {} samples", target.len(), x.len()))
+        );
+        for (asked, what) in [
+            (pass.pull.is_some(), "be pulled towards an anchor (FedProx)"),
+            (pass.drift.is_some(), "correct a drift (SCAFFOLD)"),
+            (pass.clip.is_some(), "clip a gradient"),
+        ] {
+            let text = || format!("trees have no parameters that follow a gradient and cannot {what}; use a neural or linear trainer");
+            ensure!(!asked, Problem::Lacks(text()));
+        }
+        let goal = Goal::new(target, pass.loss, self.model.classes)?;
+        if matches!(pass.length, Length::Steps(0) | Length::Epochs(0)) {
+            return Ok(Fitted::default());
+        }
+        ensure!(!x.is_empty(), "there are no samples to fit trees to");
+        ensure!(x.len() < 1 << 30, Problem::Shape(format!("{} samples; trees take fewer than 2^30", x.len())));
+        let binned = Binned::new(x, self.settings.bins());
+        let (model, fitted) = self.settings.fit(&binned, &goal, stream)?;
+        self.model = model;
+        Ok(fitted)
+    }
+
+    fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
+        self.check(x)?;
+        Ok(self.model.predict(x))
+    }
+
+    fn save(&self) -> Result<Vec<u8>> {
+        self.model.save()
+    }
+
+    fn load(&mut self, model: &[u8]) -> Result<()> {
+        self.model = Model::load(model, &self.model)?;
+        Ok(())
+    }
+}
