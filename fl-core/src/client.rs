@@ -440,6 +440,16 @@ impl Client {
         metrics::score(self.model(slot)?.predict(&test.samples)?.view(), test)
     }
 
+    /// The same client made anew from its data and its saved state, as in another process.
+    ///
+    /// # Errors
+    /// As [`Client::save`] and [`Client::load`].
+    pub fn again(&self) -> Result<Self> {
+        let mut again = Self::new(self.id, self.data.clone(), self.public.clone(), self.parts.clone(), self.home.clone());
+        again.load(&self.save()?)?;
+        Ok(again)
+    }
+
     /// Everything that it has learnt, bit for bit.
     ///
     /// # Errors

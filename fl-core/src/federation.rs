@@ -716,14 +716,9 @@ impl<'h> Federation<'h> {
         self.host.ask(to, &question, &mut |id, answer| {
             let taken = answer.and_then(|answer| {
                 let Answer { body, envelope } = answer;
-                let asked = (down(id) as &dyn Any)
-                    .downcast_ref::<Ids>()
-                    .map(|ids| &ids.0[..]);
-                let (bytes, digest, kind) = (body.bytes(asked), body.digest(), body.kind());
-                let body = body
-                    .into_any()
-                    .downcast::<U>()
-                    .map_err(|_| anyhow!("answered with {kind} where {} was due", U::KIND))?;
+                let asked = (down(id) as &dyn Any).downcast_ref::<Ids>().map(|ids| &ids.0[..]);
+                let body: U = body.open()?;
+                let (bytes, digest) = (message::bytes(&body, asked), message::digest(&body));
                 // what a client has released is spent, whatever becomes of its answer
                 spent.push((id, envelope.spent.clone()));
                 notes.extend(envelope.notes.iter().map(|note| format!("client {id}: {note}")));
@@ -736,7 +731,7 @@ impl<'h> Federation<'h> {
                     from: id,
                     weight,
                     class_counts: envelope.class_counts.clone(),
-                    body: *body,
+                    body,
                 };
                 crate::inbox::check_mail(&mail)?;
                 if weight > faults.max_weight {

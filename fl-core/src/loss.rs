@@ -105,7 +105,6 @@ pub fn of_sample(
             (norm, 1)
         }
         (Loss::Kl { tau }, Aim::Scores(target)) => {
-            let tau = f64::from(tau);
             let (ln_q, ln_p) = (ln_softmax(target, tau), ln_softmax(scores, tau));
             for ((g, p), q) in slope.iter_mut().zip(&ln_p).zip(&ln_q) {
                 *g = tau * (p.exp() - q.exp());

@@ -1,6 +1,6 @@
 //! Typed, named questions: the only way in which the two sides of a protocol speak.
 
-use crate::message::{self, Bytes, Facts, Ids, Message};
+use crate::message::{self, Facts, Message};
 use crate::{Client, Needs, PrivacyEvent, Result, Stream};
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -117,10 +117,6 @@ pub trait AnyMessage: Any + Send + Sync {
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send + Sync>;
     /// Wire form.
     fn encode(&self) -> Vec<u8>;
-    /// Bytes on the wire.
-    fn bytes(&self, asked: Option<&[u32]>) -> Bytes;
-    /// Digest of the content.
-    fn digest(&self) -> [u8; 32];
 }
 
 impl<M: Message> AnyMessage for M {
@@ -136,12 +132,6 @@ impl<M: Message> AnyMessage for M {
     fn encode(&self) -> Vec<u8> {
         message::encode(self)
     }
-    fn bytes(&self, asked: Option<&[u32]>) -> Bytes {
-        message::bytes(self, asked)
-    }
-    fn digest(&self) -> [u8; 32] {
-        message::digest(self)
-    }
 }
 
 /// A payload, here or from another process.
@@ -151,6 +141,16 @@ pub enum Payload<'q> {
     Here(&'q dyn AnyMessage),
     /// As it came over the wire.
     Wire(&'q [u8]),
+}
+
+impl Payload<'_> {
+    /// Its wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Here(message) => message.encode(),
+            Self::Wire(bytes) => bytes.to_vec(),
+        }
+    }
 }
 
 /// One question to one client, on its way to [`crate::Protocol::answer`].
@@ -186,12 +186,52 @@ impl Envelope {
     }
 }
 
+/// The message of an answer, here or from another process.
+pub enum Body {
+    /// In this process.
+    Here(Box<dyn AnyMessage>),
+    /// As it came over the wire.
+    Wire(Vec<u8>),
+}
+
+impl Body {
+    /// As an `M`.
+    ///
+    /// # Errors
+    /// When it is a message of another kind.
+    pub fn open<M: Message>(self) -> Result<M> {
+        match self {
+            Self::Wire(bytes) => message::decode(&bytes),
+            Self::Here(message) => {
+                let kind = message.kind();
+                let message = message.into_any().downcast::<M>();
+                message.map(|m| *m).map_err(|_| anyhow!("answered with {kind} where {} was due", M::KIND))
+            }
+        }
+    }
+}
+
 /// An answer on its way back.
 pub struct Answer {
     /// The message.
-    pub body: Box<dyn AnyMessage>,
+    pub body: Body,
     /// What is said about the sender.
     pub envelope: Envelope,
+}
+
+impl Answer {
+    /// The same answer after message and envelope have been written down and read again.
+    ///
+    /// # Errors
+    /// When the envelope cannot be written down.
+    pub fn over_the_wire(self) -> Result<Self> {
+        let body = match self.body {
+            Body::Here(message) => Body::Wire(message.encode()),
+            wire => wire,
+        };
+        let envelope = postcard::from_bytes(&postcard::to_stdvec(&self.envelope)?)?;
+        Ok(Self { body, envelope })
+    }
 }
 
 impl<'q> Question<'q> {
@@ -203,14 +243,6 @@ impl<'q> Question<'q> {
             stream,
             needs,
             answer: None,
-        }
-    }
-
-    /// The ids of the samples that the question is about, if it is about samples.
-    pub fn asked_ids(&self) -> Option<&'q [u32]> {
-        match self.payload {
-            Payload::Here(message) => message.as_any().downcast_ref::<Ids>().map(|ids| &ids.0[..]),
-            Payload::Wire(_) => None,
         }
     }
 
@@ -252,7 +284,7 @@ impl<'q> Question<'q> {
             Payload::Wire(bytes) => f(me, &message::decode(bytes)?)?,
         };
         Ok(Answer {
-            body: Box::new(body),
+            body: Body::Here(Box::new(body)),
             envelope: me.envelope(self.needs),
         })
     }

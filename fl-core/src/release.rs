@@ -67,3 +67,91 @@ pub(crate) fn afford<M: Message>(
         )),
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Stream;
+    use crate::message::Counts;
+    use crate::privacy::{Composition, Guarantee, Ledger, Noise, Unit};
+    use ndarray::Array2;
+
+    /// A row costs 1.
+    struct Rows;
+
+    impl PrivacyMechanism for Rows {
+        type On = Counts;
+        fn bound(&self, _: &mut Counts) -> Result<()> {
+            Ok(())
+        }
+        fn price(&self, counts: &Counts, _: usize) -> Result<PrivacyEvent> {
+            let sensitivity = counts.rows.len() as f64;
+            Ok(PrivacyEvent::Laplace { sensitivity, scale: 1.0, unit: Unit::Party })
+        }
+        fn perturb(&mut self, _: &mut Counts, _: usize, _: &Stream) -> Result<()> {
+            Ok(())
+        }
+        fn queries(&self, counts: &Counts) -> usize {
+            counts.rows.len()
+        }
+        fn keep_first(&self, counts: &mut Counts, n: usize) {
+            counts.keep(&(0..n).collect::<Vec<_>>());
+        }
+    }
+
+    struct Adds(f64);
+
+    impl Accountant for Adds {
+        fn charge(&mut self, _: &PrivacyEvent) -> Result<()> {
+            Ok(())
+        }
+        fn guarantee(&self, next: Option<&PrivacyEvent>) -> Result<Guarantee> {
+            let next = match next {
+                Some(PrivacyEvent::Laplace { sensitivity, .. }) => *sensitivity,
+                _ => 0.0,
+            };
+            Ok(Guarantee {
+                epsilon: self.0 + next,
+                delta: 0.0,
+                unit: Unit::Party,
+                data_dependent: true,
+                noise: Noise::Seeded,
+            })
+        }
+        fn merge(&mut self, _: &[Ledger], _: Composition) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn cut(queries: u32, budget: f64) -> Result<(usize, Option<String>)> {
+        let rows = (0..queries).collect();
+        let mut counts = Counts::new(rows, Array2::zeros((queries as usize, 2)));
+        let budget = Budget { epsilon: budget };
+        let (event, note) = afford(&Rows, &mut counts, 1, Some(&Adds(2.0)), Some(&budget), 3)?;
+        let released = counts.rows.len();
+        assert_eq!(event, Rows.price(&counts, 1).unwrap(), "what is left is what is paid for");
+        Ok((released, note))
+    }
+
+    #[test]
+    fn exact_as_many_queries_as_the_budget_pays_for() {
+        assert_eq!(cut(10, 12.0).unwrap(), (10, None));
+        for fits in 1..10usize {
+            let (released, note) = cut(10, 2.5 + fits as f64).unwrap();
+            assert_eq!(released, fits);
+            assert!(note.unwrap().starts_with(&format!(
+                "{fits} of 10 queries were released; one more would bring epsilon to {}.0000 of a budget of {}.5 (at delta 0e0) (this refusal depends",
+                fits + 3,
+                fits + 2
+            )));
+        }
+        for queries in [1, 10] {
+            let refused = cut(queries, 2.5).unwrap_err();
+            assert!(matches!(refused.downcast_ref(), Some(Problem::Budget(_))));
+            let what = if queries == 1 { "it" } else { "its first query" };
+            assert!(refused.to_string().starts_with(&format!(
+                "the release was refused before anything was spent: {what} would bring epsilon to 3.0000 of a budget of 2.5"
+            )));
+        }
+    }
+}

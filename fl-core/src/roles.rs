@@ -241,7 +241,7 @@ pub enum Loss {
     /// Kullback-Leibler divergence of softmax(target / tau) to softmax(output / tau), times tau squared.
     Kl {
         /// The temperature.
-        tau: f32,
+        tau: f64,
     },
 }
 

@@ -6,11 +6,13 @@ use fl_core::prelude::*;
 use ndarray::ArrayD;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+type BoxedFold = Box<dyn Fold<Params, Params>>;
+
 /// An aggregator made of functions.
 #[derive(Clone)]
 struct Made {
     combine: fn(&Inbox<Params>) -> Params,
-    fold: Option<fn() -> Box<dyn Fold<Params, Params>>>,
+    fold: Option<fn() -> BoxedFold>,
     claims: Claims,
 }
 
@@ -20,7 +22,7 @@ impl Aggregator for Made {
     fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         Ok((self.combine)(inbox))
     }
-    fn fold(&self) -> Option<Box<dyn Fold<Params, Params>>> {
+    fn fold(&self) -> Option<BoxedFold> {
         self.fold.map(|fold| fold())
     }
     fn claims(&self) -> Claims {
@@ -74,7 +76,7 @@ impl Fold<Params, Params> for Collects {
     }
 }
 
-fn collects(combine: fn(Vec<Mail<Params>>) -> Result<Params>) -> Box<dyn Fold<Params, Params>> {
+fn collects(combine: fn(Vec<Mail<Params>>) -> Result<Params>) -> BoxedFold {
     Box::new(Collects {
         mail: Vec::new(),
         combine,

@@ -20,6 +20,7 @@ enum Flaw {
     NoBound,
     HalfReach,
     Shrinks,
+    KeepsMore,
 }
 
 struct Noise(Flaw, u64);
@@ -64,6 +65,20 @@ impl PrivacyMechanism for Noise {
         };
         z.values.map_inplace(|v| *v += noise(v) as f32);
         Ok(())
+    }
+
+    fn queries(&self, z: &Logits) -> usize {
+        z.rows.len()
+    }
+
+    fn keep_first(&self, z: &mut Logits, n: usize) {
+        let n = if self.0 == Flaw::KeepsMore {
+            (n + 1).min(z.rows.len())
+        } else {
+            n
+        };
+        z.rows.truncate(n);
+        z.values = z.values.slice(ndarray::s![..n, ..]).to_owned();
     }
 }
 
@@ -111,6 +126,11 @@ pub fn all() -> Vec<Mutant> {
             "bounds more every time",
             Some("bounding twice is bounding once"),
             Shrinks,
+        ),
+        (
+            "one query too many",
+            Some("keeps the first queries"),
+            KeepsMore,
         ),
     ];
     let counter = std::sync::atomic::AtomicU64::new(0);

@@ -164,7 +164,7 @@ fn losses(i: &Inputs<'_>) -> Result<Value> {
         of(Loss::Mae)?,
         of(Loss::Norm)?,
         of(Loss::Mse)?,
-        of(Loss::Kl { tau: tau as _ })?,
+        of(Loss::Kl { tau })?,
     );
     Ok(json!({
         "l1_mean": number(mae.0), "grad_l1_mean": rows(&mae.1),

@@ -167,8 +167,8 @@ fn compare(
                 e.as_f64().unwrap_or(f64::NAN),
             );
             let allowed = tolerance.0 + tolerance.1 * e.abs();
-            // not `>`: NaN is never near anything
-            if !((g - e).abs() <= allowed) {
+            let apart = (g - e).abs();
+            if apart.is_nan() || apart > allowed {
                 differs(format!(
                     "got {got}, expected {expected}, allowed {allowed:e}"
                 ));

@@ -1,6 +1,7 @@
 //! `fl`: federated learning and distillation from a YAML file.
 //!
 //! Exit codes: 0 done, 1 the run failed, 2 wrong usage or wrong spec and nothing was run, 3 a plugin was refused.
+mod account;
 mod plan;
 mod run;
 mod show;
@@ -59,6 +60,11 @@ enum Command {
     Schema,
     /// Give one part numbers, and see its answer alone.
     Try(try_part::TryArgs),
+    /// Say what releases cost, from files, without a run.
+    Account {
+        #[command(subcommand)]
+        command: account::AccountCommand,
+    },
     /// Look at data sets.
     Data {
         #[command(subcommand)]
@@ -136,6 +142,9 @@ fn dispatch(cli: Cli) -> Done {
             &catalogue.schema::<fl_data::DataSpec>(),
         )?),
         Command::Try(args) => try_part::try_part(&args, &catalogue),
+        Command::Account {
+            command: account::AccountCommand::Pate(args),
+        } => account::pate(&args, &catalogue),
         Command::Data {
             command: DataCommand::List { place, json },
         } => show::data(&place, json),

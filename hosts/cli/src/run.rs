@@ -28,6 +28,9 @@ pub struct RunArgs {
     /// Stop after this many steps; `--resume` goes on.
     #[arg(long, value_name = "STEPS")]
     stop_after: Option<usize>,
+    /// Send every message through its wire form, as between processes. Results do not depend on it.
+    #[arg(long)]
+    wire: bool,
     /// Clients that are served at the same time; otherwise one per processor. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -127,6 +130,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
         },
         folder: Some(folder),
         resumed,
+        wire: args.wire,
         stop_after: args.stop_after,
         progress: Box::new(move |what, done, of| {
             step.set_message(match of {

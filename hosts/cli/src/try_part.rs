@@ -3,7 +3,7 @@
 use crate::{Done, Failure, print};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use fl_core::message::{Logits, Message, Named, Params, Parcel, Tensor, View};
+use fl_core::message::{Counts, Logits, Message, Named, Params, Parcel, Tensor, View, Votes};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     ClientId, Filled, Inbox, Mail, Make, PartDecl, Parts, PrivacyEvent, Result, Role, Round,
@@ -78,6 +78,9 @@ struct Events {
     events: Vec<PrivacyEvent>,
 }
 
+/// Tensors of whole numbers.
+const WHOLE: [&str; 4] = ["rows", "labels", ".classes", ".about"];
+
 /// Nested lists of numbers as a tensor; `rows` holds ids.
 fn tensor(name: &str, value: &Json) -> Result<Tensor> {
     fn flatten(
@@ -117,7 +120,7 @@ fn tensor(name: &str, value: &Json) -> Result<Tensor> {
     let (mut shape, mut numbers) = (Vec::new(), Vec::new());
     flatten(value, 0, &mut shape, &mut numbers).with_context(|| format!("tensor `{name}`"))?;
     let shape = IxDyn(&shape);
-    if name == "rows" {
+    if WHOLE.contains(&name) {
         let ids = numbers.iter().map(|n| *n as u32).collect();
         return Ok(Tensor::U32(ArrayD::from_shape_vec(shape, ids)?));
     }
@@ -196,6 +199,7 @@ fn release<M: Message>(parts: &Parts, make: &Make, input: Json) -> Result<Json> 
     let bounded = tensors(&m.tensors());
     let event = mechanism.price(&m, release.clients)?;
     mechanism.perturb(&mut m, release.clients, &make.stream)?;
+    let event = mechanism.settle(event);
     Ok(
         json!({ "kind": M::KIND, "bounded": bounded, "event": event, "tensors": tensors(&m.tensors()) }),
     )
@@ -206,6 +210,8 @@ fn answer(decl: &'static PartDecl, parts: &Parts, make: &Make, input: Json) -> R
     match (decl.role, signature.as_str()) {
         (Role::Aggregator, "params -> params") => aggregate::<Params, Params>(parts, make, input),
         (Role::Aggregator, "logits -> logits") => aggregate::<Logits, Logits>(parts, make, input),
+        (Role::Aggregator, "votes -> counts") => aggregate::<Votes, Counts>(parts, make, input),
+        (Role::Privacy, "counts") => release::<Counts>(parts, make, input),
         (Role::Privacy, "params") => release::<Params>(parts, make, input),
         (Role::Privacy, "logits") => release::<Logits>(parts, make, input),
         (Role::Selector, "clients") => {

@@ -6,7 +6,7 @@ use crate::report;
 use anyhow::{Context, ensure};
 use fl_core::privacy::Guarantee;
 use fl_core::{
-    Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Parts, Problem, Protocol,
+    Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Parts, Payload, Problem, Protocol,
     Public, Question, Result, Roster, RunOptions, SharedExecutor, Stream, Totals,
 };
 use serde::Serialize;
@@ -41,6 +41,8 @@ pub struct Setup<'a> {
     pub folder: Option<RunFolder>,
     /// Where a stopped run goes on.
     pub resumed: Option<Resumed>,
+    /// Send every message through its wire form, as between processes: the results are the same.
+    pub wire: bool,
     /// Stop after this many steps, so that the run can go on later.
     pub stop_after: Option<usize>,
     /// Told of each step: name, number, how many there are.
@@ -103,6 +105,7 @@ struct Sim<'a> {
     exec: SharedExecutor,
     folder: Option<RunFolder>,
     stop_after: Option<usize>,
+    wire: bool,
     progress: Box<dyn FnMut(&str, usize, usize) + 'a>,
     warn: Box<dyn FnMut(&str) + 'a>,
     entries: Vec<Entry>,
@@ -129,14 +132,15 @@ impl Host for Sim<'_> {
         question: &(dyn Fn(ClientId) -> Question<'q> + Sync),
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()> {
-        let protocol = &self.protocol;
-        for_clients(
-            &self.clients,
-            to,
-            self.threads,
-            &|client| protocol.answer(client, question(client.id())),
-            each,
-        )
+        let (protocol, wire) = (&self.protocol, self.wire);
+        let work = |client: &mut Client| {
+            let question = question(client.id());
+            if wire {
+                return elsewhere(protocol.as_ref(), client, question);
+            }
+            protocol.answer(client, question)
+        };
+        for_clients(&self.clients, to, self.threads, &work, each)
     }
 
     fn score_clients(&mut self, slot: &str) -> Result<Vec<f64>> {
@@ -229,6 +233,15 @@ impl Host for Sim<'_> {
     }
 }
 
+/// Answers as a client in another process would: everything that crosses is in its wire form, and the client is made anew
+/// from its saved state.
+fn elsewhere(protocol: &dyn Protocol, client: &mut Client, question: Question<'_>) -> Result<Answer> {
+    let sent = question.payload.encode();
+    *client = client.again()?;
+    let question = Question::new(question.label, Payload::Wire(&sent), question.stream, question.needs);
+    protocol.answer(client, question)?.over_the_wire()
+}
+
 /// Runs a federation to its end, or to where it is to stop.
 ///
 /// # Errors
@@ -300,6 +313,7 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
         threads: setup.threads.max(1),
         exec: Arc::new(Threads(pool)),
         folder: setup.folder,
+        wire: setup.wire,
         stop_after: setup.stop_after,
         progress: setup.progress,
         warn,

@@ -120,3 +120,74 @@ impl Pricing for PateGnmax {
     }
 }
 plugin!(accountant "pate-gnmax" => PateGnmax as Books<PateGnmax>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::message::Reach;
+    use fl_core::privacy::Unit;
+
+    fn books() -> Books<PateGnmax> {
+        PateGnmax {
+            delta: 1e-5,
+            unit: Whose::Example,
+            conversion: Conversion::Classic,
+        }
+        .into()
+    }
+
+    fn confident(answered: [bool; 3], reach: u32) -> VoteRelease {
+        VoteRelease {
+            noise: VoteNoise::Confident {
+                threshold: 140.0,
+                check: 80.0,
+                sigma: 20.0,
+            },
+            queries: 3,
+            classes: 3,
+            counts: Some(vec![vec![240, 5, 5], vec![150, 60, 40], vec![100, 90, 60]]),
+            answered: Some(answered.to_vec()),
+            reach: Reach {
+                example: Some(reach),
+                party: None,
+            },
+        }
+    }
+
+    fn epsilon(votes: VoteRelease) -> f64 {
+        let mut books = books();
+        books.charge(&PrivacyEvent::Votes(votes)).unwrap();
+        books.guarantee(None).unwrap().epsilon
+    }
+
+    #[test]
+    fn it_is_an_accountant() {
+        fl_conformance::accountant(books);
+    }
+
+    #[test]
+    fn confident_votes_cost_what_the_vector_says_or_less_with_more_orders() {
+        // vector confident_gnmax_total, classic conversion, nine orders: 0.3853
+        let some = epsilon(confident([true, true, false], 1));
+        assert!((0.33..0.3853).contains(&some), "{some}");
+        let all = epsilon(confident([true; 3], 1));
+        let none = epsilon(confident([false; 3], 1));
+        assert!(none < some && some < all, "{none}, {some}, {all}");
+        assert!(epsilon(confident([true; 3], 2)) > all, "two votes are harder to hide");
+        assert_eq!(epsilon(confident([true; 3], 0)), 0.0);
+    }
+
+    #[test]
+    fn without_the_counts_only_the_noise_counts() {
+        let kept_back = VoteRelease {
+            counts: None,
+            ..confident([true, true, false], 1)
+        };
+        let mut books = books();
+        books.charge(&PrivacyEvent::Votes(kept_back)).unwrap();
+        let guarantee = books.guarantee(None).unwrap();
+        // the same vector: 0.5177 for any votes
+        assert!((0.48..0.5178).contains(&guarantee.epsilon), "{guarantee}");
+        assert!(!guarantee.data_dependent && guarantee.unit == Unit::Example);
+    }
+}

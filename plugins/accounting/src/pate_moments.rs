@@ -139,3 +139,140 @@ impl Pricing for PateMoments {
     }
 }
 plugin!(accountant "pate-moments" => PateMoments as Books<PateMoments>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::message::Reach;
+    use fl_core::privacy::{Composition, Ledger};
+
+    fn books(unit: Whose) -> Books<PateMoments> {
+        PateMoments {
+            delta: 1e-5,
+            unit,
+            orders: MomentOrders::Standard,
+        }
+        .into()
+    }
+
+    fn votes(gamma: f64, counts: &[[u32; 2]]) -> VoteRelease {
+        VoteRelease {
+            noise: VoteNoise::Laplace { gamma },
+            queries: counts.len(),
+            classes: 2,
+            counts: Some(counts.iter().map(|c| c.to_vec()).collect()),
+            answered: None,
+            reach: Reach {
+                example: Some(1),
+                party: Some(5),
+            },
+        }
+    }
+
+    fn epsilon_of(event: &PrivacyEvent) -> f64 {
+        let mut books = books(Whose::Example);
+        books.charge(event).unwrap();
+        books.guarantee(None).unwrap().epsilon
+    }
+
+    #[test]
+    fn it_is_an_accountant() {
+        for orders in [MomentOrders::Standard, MomentOrders::Official, MomentOrders::Finer] {
+            fl_conformance::accountant(|| {
+                Books::from(PateMoments {
+                    delta: 1e-5,
+                    unit: Whose::Party,
+                    orders: orders.clone(),
+                })
+            });
+        }
+    }
+
+    #[test]
+    fn agreement_costs_less_than_any_votes_and_is_said_to_depend_on_the_data() {
+        let agreed = votes(0.1, &[[250, 0]; 500]);
+        let kept_back = VoteRelease {
+            counts: None,
+            ..agreed.clone()
+        };
+        let mut told = books(Whose::Example);
+        told.charge(&PrivacyEvent::Votes(agreed)).unwrap();
+        let guarantee = told.guarantee(None).unwrap();
+        assert!(guarantee.data_dependent && guarantee.unit == Unit::Example);
+        let any = epsilon_of(&PrivacyEvent::Votes(kept_back));
+        assert!(guarantee.epsilon < 1.0 && any > 30.0, "{} and {any}", guarantee.epsilon);
+    }
+
+    #[test]
+    fn a_party_counts_with_all_its_votes_and_parties_do_not_add_up() {
+        let event = PrivacyEvent::Votes(votes(0.1, &[[5, 0], [4, 1], [3, 2]]));
+        let mut party = books(Whose::Party);
+        party.charge(&event).unwrap();
+        // vector L2_party_level_t5: 3.3597 by moments, and three times eps0 = 1 is less
+        assert_eq!(party.guarantee(None).unwrap().epsilon, 3.0);
+        assert_eq!(party.guarantee(None).unwrap().unit, Unit::Party);
+        let ledger = |client, n| Ledger {
+            client: Some(client),
+            events: vec![event.clone(); n],
+        };
+        let mut many = books(Whose::Example);
+        many.merge(&[ledger(0, 2), ledger(1, 1), ledger(2, 2)], Composition::Parallel)
+            .unwrap();
+        let mut one = books(Whose::Example);
+        one.merge(&[ledger(7, 2)], Composition::Parallel).unwrap();
+        assert_eq!(many.guarantee(None).unwrap(), one.guarantee(None).unwrap());
+    }
+
+    #[test]
+    fn votes_that_nobody_can_change_cost_nothing() {
+        let mut free = votes(0.1, &[[9, 1], [8, 2]]);
+        free.reach.example = Some(0);
+        assert_eq!(epsilon_of(&PrivacyEvent::Votes(free)), 0.0);
+    }
+
+    #[test]
+    fn what_is_not_said_or_does_not_fit_is_refused() {
+        let text = |votes: VoteRelease| {
+            let error = books(Whose::Example).charge(&PrivacyEvent::Votes(votes)).unwrap_err();
+            assert!(matches!(error.downcast_ref(), Some(Problem::Unpriced(_))));
+            error.to_string()
+        };
+        let good = votes(0.1, &[[9, 1]]);
+        let mut unknown = good.clone();
+        unknown.reach.example = None;
+        assert!(text(unknown).ends_with("nobody has said how many votes one example can change"));
+        let mut gaussian = good.clone();
+        gaussian.noise = VoteNoise::Gaussian { sigma: 2.0 };
+        assert!(text(gaussian).ends_with("it prices Laplace noise; use `pate-gnmax`"));
+        let mut other = good.clone();
+        other.queries = 2;
+        assert!(text(other).ends_with("has counts of other queries or classes"));
+        let mut senseless = good;
+        senseless.noise = VoteNoise::Laplace { gamma: f64::NAN };
+        assert!(text(senseless).contains("makes no sense"));
+    }
+
+    #[test]
+    fn the_fast_sums_are_the_slow_ones() {
+        let mut draws = Stream::root(5).draws();
+        for (gamma, reach) in [(0.01, 1), (0.05, 2), (0.3, 5), (1.0, 1), (3.0, 5), (8.0, 4)] {
+            for orders in [Orders::up_to(32), Orders { step: 0.25, n: 256 }] {
+                let counts: Vec<Vec<u32>> = (0..200)
+                    .map(|_| (0..3).map(|_| draws.below(60) as u32).collect())
+                    .collect();
+                let fast = moments(counts.iter().map(Vec::as_slice), gamma, reach, orders);
+                let eps0 = 2.0 * f64::from(reach) * gamma;
+                for (fast, l) in fast.into_iter().zip(orders.iter()) {
+                    let slow: f64 = counts
+                        .iter()
+                        .map(|c| c.iter().map(|n| f64::from(*n)).collect::<Vec<_>>())
+                        .map(|c| crate::pate::cap_q(crate::pate::lnmax_q(&c, gamma), 3))
+                        .map(|q| alpha(Some(q), eps0, l))
+                        .sum();
+                    let near = (fast - slow).abs() <= 1e-11 * slow;
+                    assert!(near, "gamma {gamma}, reach {reach}, l {l}: {fast} and {slow}");
+                }
+            }
+        }
+    }
+}

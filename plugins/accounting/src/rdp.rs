@@ -129,9 +129,9 @@ mod tests {
         for _ in 0..1000 {
             books.charge(&step).unwrap();
         }
-        // dp-accounting and opacus give 0.7307 on a coarser list of orders (vector `convert_dpsgd_q0.01_sigma2_T1000`)
+        // dp-accounting and opacus give 0.7307 with 32 as the best of few orders (vector `convert_dpsgd_q0.01_sigma2_T1000`)
         let guarantee = books.guarantee(None).unwrap();
-        assert!((0.70..0.7308).contains(&guarantee.epsilon), "{guarantee}");
+        assert!((0.68..0.7308).contains(&guarantee.epsilon), "{guarantee}");
         assert!(!guarantee.data_dependent && guarantee.delta == 1e-5);
     }
 }

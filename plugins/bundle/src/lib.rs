@@ -6,6 +6,8 @@ use fl_plugin_accounting as _;
 use fl_plugin_baselines as _;
 #[cfg(feature = "fedkd")]
 use fl_plugin_fedkd as _;
+#[cfg(feature = "fedkt")]
+use fl_plugin_fedkt as _;
 #[cfg(feature = "means")]
 use fl_plugin_means as _;
 #[cfg(feature = "param-rounds")]

@@ -3,6 +3,7 @@ use fl_core::Length;
 use fl_core::augment::{Augment, Augmenter};
 use fl_core::message::{Facts, Named, Parcel, View};
 use fl_core::prelude::*;
+use fl_core::settings::above;
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,7 @@ choices! {
         /// Mean Euclidean distance of the scores.
         Norm = "norm",
         /// Kullback-Leibler divergence at this temperature, times its square.
-        Kl(f64) = "kl",
+        Kl(f64, in above(0.0)) = "kl",
     }
 }
 
@@ -26,7 +27,7 @@ impl StudentLoss {
             Self::Mae => Loss::Mae,
             Self::Mse => Loss::Mse,
             Self::Norm => Loss::Norm,
-            Self::Kl(tau) => Loss::Kl { tau: *tau as f32 },
+            Self::Kl(tau) => Loss::Kl { tau: *tau },
         }
     }
 }

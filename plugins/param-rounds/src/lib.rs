@@ -13,7 +13,19 @@ settings! {
         mu: f64 = 0.0, in 0.0..=1e6;
         /// Start every round's training with a fresh optimiser.
         fresh: bool = true;
+        /// Start from this model, which another run kept, instead of a new one: a path from the working directory, such as
+        /// `runs/fedkt-mnist-1/models/final`. FedKT-Prox is FedProx started from FedKT's final model.
+        initial: Option<String> = None;
     }
+}
+
+/// Loads the model that a run is to start from.
+fn load_initial(fed: &mut Federation<'_>, path: &str) -> Result<Params> {
+    let bytes = std::fs::read(path).with_context(|| format!("protocol.initial: {path}"))?;
+    fed.model("model")?
+        .load(&bytes)
+        .with_context(|| format!("protocol.initial: {path} does not fit parts.model"))?;
+    Ok(fed.parametric("model")?.params())
 }
 
 const TRAIN: Ask<Params, Params> = Ask::new("parameters after local training");
@@ -37,6 +49,12 @@ impl Protocol for ParamRounds {
 
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
         let mut global = fed.parametric("model")?.params();
+        if let Some(path) = &self.initial {
+            fed.once("initial model", &mut global, |fed, global, _| {
+                *global = load_initial(fed, path)?;
+                Ok(())
+            })?;
+        }
         fed.rounds(self.rounds, &mut global, |fed, global, round| {
             let cohort = fed.cohort("cohort", round)?;
             *global = fed.gather("aggregator", round, &TRAIN, &cohort, |_| &*global)?;

@@ -17,7 +17,9 @@ fn read(path: &str, width: usize) -> Result<(Samples, Vec<u32>)> {
     let (mut starts, mut columns, mut values, mut classes) = (vec![0], vec![], vec![], vec![]);
     for line in text.lines() {
         let mut words = line.split_whitespace();
-        classes.push(u32::from(words.next().context("a label")?.parse::<f32>()? > 0.0));
+        classes.push(u32::from(
+            words.next().context("a label")?.parse::<f32>()? > 0.0,
+        ));
         for word in words {
             let (column, value) = word.split_once(':').context("index:value")?;
             let column = column.parse::<usize>()? - 1;
@@ -27,7 +29,12 @@ fn read(path: &str, width: usize) -> Result<(Samples, Vec<u32>)> {
         }
         starts.push(columns.len());
     }
-    let inputs = Inputs::Sparse { width, starts, columns, values };
+    let inputs = Inputs::Sparse {
+        width,
+        starts,
+        columns,
+        values,
+    };
     Ok((Samples::all(Arc::new(inputs)), classes))
 }
 
@@ -42,9 +49,15 @@ fn main() -> Result<()> {
     };
     let (width, repeats) = (width.parse()?, repeats.parse::<u64>()?);
     let ((x, y), (xt, yt)) = (read(train, width)?, read(test, width)?);
-    let task = Task { input: vec![width], kind: TaskKind::Classes(2) };
+    let task = Task {
+        input: vec![width],
+        kind: TaskKind::Classes(2),
+    };
     for seed in 0..repeats {
-        let make = Make { task: task.clone(), stream: Stream::root(seed) };
+        let make = Make {
+            task: task.clone(),
+            stream: Stream::root(seed),
+        };
         let mut trainer: Box<dyn Trainer> = match method.as_str() {
             "tree" => Box::new(Trees::new(model::<Tree>(settings)?, &make)?),
             "forest" => Box::new(Trees::new(model::<Forest>(settings)?, &make)?),
@@ -58,7 +71,12 @@ fn main() -> Result<()> {
         let start = Instant::now();
         let scores = trainer.predict(&xt)?;
         let predict = start.elapsed().as_secs_f64();
-        let right = scores.rows().into_iter().zip(&yt).filter(|(s, y)| u32::from(s[1] > s[0]) == **y).count();
+        let right = scores
+            .rows()
+            .into_iter()
+            .zip(&yt)
+            .filter(|(s, y)| u32::from(s[1] > s[0]) == **y)
+            .count();
         let accuracy = right as f64 / yt.len() as f64;
         let (loss, bytes) = (fitted.loss, trainer.save()?.len());
         writeln!(

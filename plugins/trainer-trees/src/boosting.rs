@@ -26,24 +26,46 @@ struct Aim {
 ///
 /// # Errors
 /// When the loss is no longer finite.
-pub fn fit(settings: &Boosting, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, Fitted)> {
+pub fn fit(
+    settings: &Boosting,
+    x: &Binned,
+    goal: &Goal,
+    stream: &Stream,
+) -> Result<(Model, Fitted)> {
     let mut model = Model::blank(Sum::Margins, x.width(), goal.classes);
     let weights = goal.class_weights(&settings.class_weights);
-    let shares: Vec<f64> = goal.counts().iter().zip(&weights).map(|(n, w)| n * w).collect();
+    let shares: Vec<f64> = goal
+        .counts()
+        .iter()
+        .zip(&weights)
+        .map(|(n, w)| n * w)
+        .collect();
     let all: f64 = shares.iter().sum();
     // the best constant comes first
-    model.base = shares.iter().map(|n| (n / all).max(RAREST).ln() as f32).collect();
+    model.base = shares
+        .iter()
+        .map(|n| (n / all).max(RAREST).ln() as f32)
+        .collect();
     if let [no, yes] = &mut model.base[..] {
         (*no, *yes) = (0.0, *yes - *no);
     }
     if goal.one_class() {
-        return Ok((model, Fitted { steps: 1, loss: 0.0 }));
+        return Ok((
+            model,
+            Fitted {
+                steps: 1,
+                loss: 0.0,
+            },
+        ));
     }
 
     let aim = aim(goal, &weights);
     // with two classes the score of class 0 stays 0
     let first = goal.classes - aim.of.len();
-    let mut scores: Vec<Vec<f32>> = model.base[first..].iter().map(|b| vec![*b; goal.rows]).collect();
+    let mut scores: Vec<Vec<f32>> = model.base[first..]
+        .iter()
+        .map(|b| vec![*b; goal.rows])
+        .collect();
     let mut slopes = vec![vec![(0.0f32, 0.0f32); goal.rows]; scores.len()];
     let (mut rows, mut stats) = (vec![0; goal.rows], vec![0; goal.rows]);
     let plan = Plan {
@@ -61,7 +83,11 @@ pub fn fit(settings: &Boosting, x: &Binned, goal: &Goal, stream: &Stream) -> Res
             out.iter().for_each(|row| slopes[*row] = (0.0, 0.0));
             let criterion = pack(slopes, &mut stats, settings);
             rows.iter_mut().zip(0..).for_each(|(row, i)| *row = i);
-            let mut field = Field { rows: &mut rows, stats: &mut stats, scores };
+            let mut field = Field {
+                rows: &mut rows,
+                stats: &mut stats,
+                scores,
+            };
             let tree = grower.grow(&criterion, &mut field, &mut draws);
             ensure!(
                 tree.leaves.iter().all(|v| v.is_finite()),
@@ -70,13 +96,26 @@ pub fn fit(settings: &Boosting, x: &Binned, goal: &Goal, stream: &Stream) -> Res
             model.trees.push(tree);
         }
     }
-    let loss = derive(&aim, &scores, &mut slopes) / all;
-    ensure!(loss.is_finite(), "the loss is {loss}; a smaller rate may help");
-    Ok((model.with_gains(&grower.gains), Fitted { steps: settings.trees, loss }))
+    let loss = loss(&aim, &scores) / all;
+    ensure!(
+        loss.is_finite(),
+        "the loss is {loss}; a smaller rate may help"
+    );
+    Ok((
+        model.with_gains(&grower.gains),
+        Fitted {
+            steps: settings.trees,
+            loss,
+        },
+    ))
 }
 
 fn aim(goal: &Goal, weights: &[f64]) -> Aim {
-    let classes = if goal.classes == 2 { 1..2 } else { 0..goal.classes };
+    let classes = if goal.classes == 2 {
+        1..2
+    } else {
+        0..goal.classes
+    };
     let mut aim = Aim {
         weight: vec![0.0; goal.rows],
         of: vec![vec![0.0; goal.rows]; classes.len()],
@@ -95,43 +134,81 @@ fn aim(goal: &Goal, weights: &[f64]) -> Aim {
 /// Rows that a tree does not see.
 fn left_out(share: f64, rows: usize, draws: &mut Draws) -> Vec<usize> {
     let seen = ((share * rows as f64).round() as usize).clamp(1, rows);
-    if seen == rows { Vec::new() } else { draws.choose(rows, rows - seen) }
+    if seen == rows {
+        Vec::new()
+    } else {
+        draws.choose(rows, rows - seen)
+    }
 }
 
-/// Slope and curvature of the loss by the score of each class, for every sample; gives the sum of the loss.
-fn derive(aim: &Aim, scores: &[Vec<f32>], slopes: &mut [Vec<(f32, f32)>]) -> f64 {
-    let mut loss = 0.0;
+/// Slope and curvature of the loss by the score of each class, for every sample.
+fn derive(aim: &Aim, scores: &[Vec<f32>], slopes: &mut [Vec<(f32, f32)>]) {
     if let ([scores], [slopes], [yes]) = (scores, &mut *slopes, &aim.of[..]) {
         for (((s, out), w), yes) in scores.iter().zip(slopes).zip(&aim.weight).zip(yes) {
-            let small = (-s.abs()).exp();
-            let p = if *s > 0.0 { 1.0 } else { small } / (1.0 + small);
+            let p = 1.0 / (1.0 + (-s).exp());
             *out = (w * p - yes, w * p * (1.0 - p));
-            loss += f64::from(w * (s.max(0.0) + small.ln_1p()) - yes * s);
         }
-        return loss;
+        return;
     }
     for row in 0..aim.weight.len() {
-        let top = scores.iter().map(|s| s[row]).fold(f32::NEG_INFINITY, f32::max);
-        let sum: f32 = scores.iter().map(|s| (s[row] - top).exp()).sum();
+        let (top, sum) = softmax(scores, row);
         let w = aim.weight[row];
         for ((s, of), out) in scores.iter().zip(&aim.of).zip(&mut *slopes) {
             let p = (s[row] - top).exp() / sum;
             // twice the diagonal of the curvature makes up for what stands beside it, as in XGBoost
             out[row] = (w * p - of[row], 2.0 * w * p * (1.0 - p));
-            loss += f64::from(of[row] * (top + sum.ln() - s[row]));
         }
     }
-    loss
+}
+
+/// The largest score of a row, and the sum of `exp(score - largest)`.
+fn softmax(scores: &[Vec<f32>], row: usize) -> (f32, f32) {
+    let each = scores.iter().map(|s| s[row]);
+    let top = each.clone().fold(f32::NEG_INFINITY, f32::max);
+    (top, each.map(|s| (s - top).exp()).sum())
+}
+
+/// The sum of the loss over all samples.
+fn loss(aim: &Aim, scores: &[Vec<f32>]) -> f64 {
+    let row = |row: usize| -> f32 {
+        if let ([scores], [yes]) = (scores, &aim.of[..]) {
+            let s = scores[row];
+            return aim.weight[row] * (s.max(0.0) + (-s.abs()).exp().ln_1p()) - yes[row] * s;
+        }
+        let (top, sum) = softmax(scores, row);
+        let each = scores.iter().zip(&aim.of);
+        each.map(|(s, of)| of[row] * (top + sum.ln() - s[row]))
+            .sum()
+    };
+    (0..aim.weight.len()).map(|i| f64::from(row(i))).sum()
 }
 
 /// Slopes as whole numbers of units that are as small as their sums allow: a rounding of 2^-31 of the sum of all sizes.
 fn pack(slopes: &[(f32, f32)], stats: &mut [u64], settings: &Boosting) -> Slopes {
-    let (g, h) = slopes.iter().fold((0.0, 0.0), |(g, h), s| (g + f64::from(s.0.abs()), h + f64::from(s.1)));
+    let (g, h) = slopes.iter().fold((0.0, 0.0), |(g, h), s| {
+        (g + f64::from(s.0.abs()), h + f64::from(s.1))
+    });
     let room = f64::from(i32::MAX) - slopes.len() as f64;
-    let units = |sum: f64| if sum > 0.0 { (room / sum).log2().floor().exp2() } else { 1.0 };
+    let units = |sum: f64| {
+        if sum > 0.0 {
+            (room / sum).log2().floor().exp2()
+        } else {
+            1.0
+        }
+    };
     let (g, h) = (units(g), units(h));
     for (stat, (slope, curvature)) in stats.iter_mut().zip(slopes) {
-        *stat = pair((f64::from(*slope) * g).round() as i32, (f64::from(*curvature) * h).round() as u32);
+        // to the nearest: `round` is a call on processors without SSE 4.1, and this is not
+        let slope = f64::from(*slope) * g;
+        *stat = pair(
+            (slope + 0.5f64.copysign(slope)) as i32,
+            (f64::from(*curvature) * h + 0.5) as u32,
+        );
     }
-    Slopes { slope: 1.0 / g, curvature: 1.0 / h, l2: settings.l2, rate: settings.rate }
+    Slopes {
+        slope: 1.0 / g,
+        curvature: 1.0 / h,
+        l2: settings.l2,
+        rate: settings.rate,
+    }
 }

@@ -42,9 +42,9 @@ pub trait Criterion {
         1
     }
 
-    /// Adds up what these samples contribute, by bin. `out` is `bins * stride` long.
-    fn fill(&self, codes: &[u8], rows: &[u32], stats: &[u64], bins: usize, out: &mut [u64]) {
-        fill_pairs(codes, rows, stats, bins, out);
+    /// Adds up what samples contribute, by bin: `codes` are the bins of all samples, `total` what those of `rows` add up to.
+    fn fill(&self, codes: &[u8], rows: &[u32], stats: &[u64], total: &[u64], out: &mut [u64]) {
+        fill_pairs(codes, rows, stats, total[0], out);
     }
 
     /// What all samples of a node contribute.
@@ -120,16 +120,14 @@ pub const fn low(pair: u64) -> u32 {
     pair as u32
 }
 
-fn fill_pairs(codes: &[u8], rows: &[u32], stats: &[u64], bins: usize, out: &mut [u64]) {
+fn fill_pairs(codes: &[u8], rows: &[u32], stats: &[u64], total: u64, out: &mut [u64]) {
     let each = rows.iter().zip(stats);
-    if bins == 2 {
+    if let [zeros, ones] = out {
         // no memory is written, and no branch taken: half the features of the usual tables are yes or no
-        let (mut all, mut ones) = (0u64, 0u64);
-        for (row, stat) in each {
-            all = all.wrapping_add(*stat);
-            ones = ones.wrapping_add(stat & u64::from(codes[*row as usize]).wrapping_neg());
-        }
-        (out[0], out[1]) = (all.wrapping_sub(ones), ones);
+        *ones = each.fold(0, |ones: u64, (row, stat)| {
+            ones.wrapping_add(stat & u64::from(codes[*row as usize]).wrapping_neg())
+        });
+        *zeros = total.wrapping_sub(*ones);
         return;
     }
     // 256 places, so that a byte needs no check
@@ -138,7 +136,7 @@ fn fill_pairs(codes: &[u8], rows: &[u32], stats: &[u64], bins: usize, out: &mut 
         let sum = &mut sums[usize::from(codes[*row as usize])];
         *sum = sum.wrapping_add(*stat);
     }
-    out.copy_from_slice(&sums[..bins]);
+    out.copy_from_slice(&sums[..out.len()]);
 }
 
 fn scan_pairs<C: Criterion + ?Sized>(
@@ -234,7 +232,7 @@ impl Criterion for ManyClasses {
         self.weights.len()
     }
 
-    fn fill(&self, codes: &[u8], rows: &[u32], stats: &[u64], _bins: usize, out: &mut [u64]) {
+    fn fill(&self, codes: &[u8], rows: &[u32], stats: &[u64], _total: &[u64], out: &mut [u64]) {
         out.fill(0);
         for (row, stat) in rows.iter().zip(stats) {
             let bin = usize::from(codes[*row as usize]);
@@ -343,6 +341,10 @@ impl Criterion for Slopes {
 
     fn leaf(&self, sum: &[u64], out: &mut Vec<f32>) {
         let (g, h) = self.parts(sum[0]);
-        out.push(if h > 0.0 { (-self.rate * g / h) as f32 } else { 0.0 });
+        out.push(if h > 0.0 {
+            (-self.rate * g / h) as f32
+        } else {
+            0.0
+        });
     }
 }

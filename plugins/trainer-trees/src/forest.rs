@@ -40,10 +40,23 @@ pub fn fit(settings: &Forest, x: &Binned, goal: &Goal, stream: &Stream) -> (Mode
         (2, _) => pair(n as i32, 0),
         _ => pair(class as i32, n),
     };
-    let job = Job { settings, x, goal, stream, units, stat };
+    let job = Job {
+        settings,
+        x,
+        goal,
+        stream,
+        units,
+        stat,
+    };
     match weights[..] {
-        [a, b] => job.run(&TwoClasses { purity, weights: [a, b] }),
-        _ => job.run(&ManyClasses { purity, weights: weights.clone() }),
+        [a, b] => job.run(&TwoClasses {
+            purity,
+            weights: [a, b],
+        }),
+        _ => job.run(&ManyClasses {
+            purity,
+            weights: weights.clone(),
+        }),
     }
 }
 
@@ -76,10 +89,19 @@ impl<S: Fn(u32, u32) -> u64> Job<'_, S> {
         let parts: Vec<(u32, u32, u32)> = goal
             .entries
             .iter()
-            .map(|e| (e.row, e.class, (f64::from(e.weight) * self.units).round() as u32))
+            .map(|e| {
+                (
+                    e.row,
+                    e.class,
+                    (f64::from(e.weight) * self.units).round() as u32,
+                )
+            })
             .filter(|(_, _, n)| *n > 0)
             .collect();
-        let all: Vec<u64> = parts.iter().map(|(_, class, n)| (self.stat)(*class, *n)).collect();
+        let all: Vec<u64> = parts
+            .iter()
+            .map(|(_, class, n)| (self.stat)(*class, *n))
+            .collect();
         let weight = criterion.cost(&criterion.total(&all)).weight;
         let plan = Plan {
             depth: settings.depth,
@@ -91,7 +113,10 @@ impl<S: Fn(u32, u32) -> u64> Job<'_, S> {
         // all trees of one class are alike
         let trees = if goal.one_class() { 1 } else { settings.trees };
         let (mut rows, mut stats) = (Vec::new(), Vec::new());
-        let (mut model, mut cost) = (Model::blank(Sum::Votes, self.x.width(), goal.classes), Cost::default());
+        let (mut model, mut cost) = (
+            Model::blank(Sum::Votes, self.x.width(), goal.classes),
+            Cost::default(),
+        );
         for t in 0..trees {
             let mut draws = self.stream.child("tree", t as u64).draws();
             rows.clear();
@@ -116,12 +141,24 @@ impl<S: Fn(u32, u32) -> u64> Job<'_, S> {
                 rows.extend(parts.iter().map(|(row, _, _)| *row));
                 stats.extend(&all);
             }
-            let mut field = Field { rows: &mut rows, stats: &mut stats, scores: &mut [] };
+            let mut field = Field {
+                rows: &mut rows,
+                stats: &mut stats,
+                scores: &mut [],
+            };
             let tree = grower.grow(criterion, &mut field, &mut draws);
             model.trees.push(tree);
             cost.add(grower.cost);
         }
-        let model = model.with_gains(&grower.gains);
-        (model, Fitted { steps: trees, loss: cost.cost / cost.weight })
+        // in samples, as if each had been counted once
+        let gains: Vec<f64> = grower.gains.iter().map(|gain| gain / self.units).collect();
+        let model = model.with_gains(&gains);
+        (
+            model,
+            Fitted {
+                steps: trees,
+                loss: cost.cost / cost.weight,
+            },
+        )
     }
 }

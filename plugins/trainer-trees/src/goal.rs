@@ -1,8 +1,8 @@
 //! What a model is fitted to: every sample is of a class, or of several by part.
 
 use crate::settings::ClassWeights;
-use fl_core::{Loss, Problem, Result, Target};
 use anyhow::{bail, ensure};
+use fl_core::{Loss, Problem, Result, Target};
 
 /// A sample, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -63,17 +63,27 @@ impl<'a> Grower<'a> {
     }
 
     /// One tree.
-    pub fn grow<C: Criterion>(&mut self, criterion: &C, field: &mut Field<'_>, draws: &mut Draws) -> Grown {
+    pub fn grow<C: Criterion>(
+        &mut self,
+        criterion: &C,
+        field: &mut Field<'_>,
+        draws: &mut Draws,
+    ) -> Grown {
         self.cost = Cost::default();
         self.order = (0..self.binned.width() as u32).collect();
         self.one.resize(256 * criterion.stride(), 0);
         self.right_rows.resize(field.rows.len(), 0);
         self.right_stats.resize(field.rows.len(), 0);
         let (total, all) = (criterion.total(field.stats), 0..field.rows.len());
-        let mut growth = Growth { grower: self, criterion, field, draws };
+        let mut growth = Growth {
+            grower: self,
+            criterion,
+            field,
+            draws,
+        };
         let histograms = match growth.ends(0, &total) {
             true => None,
-            false => growth.histograms(all.clone()),
+            false => growth.histograms(all.clone(), &total),
         };
         growth.node(all, 0, &total, histograms);
         std::mem::take(&mut self.tree)
@@ -97,7 +107,13 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
     }
 
     /// Grows what is below a node. `histograms` are those of all features, if a node looks at all.
-    fn node(&mut self, at: Range<usize>, depth: usize, total: &[u64], histograms: Option<Vec<u64>>) -> Next {
+    fn node(
+        &mut self,
+        at: Range<usize>,
+        depth: usize,
+        total: &[u64],
+        histograms: Option<Vec<u64>>,
+    ) -> Next {
         let best = match self.ends(depth, total) {
             true => None,
             false => self.best(at.clone(), total, histograms.as_deref()),
@@ -109,7 +125,11 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
             return Next::leaf(value);
         };
         let left = &best.left;
-        let right: Vec<u64> = total.iter().zip(left).map(|(t, l)| t.wrapping_sub(*l)).collect();
+        let right: Vec<u64> = total
+            .iter()
+            .zip(left)
+            .map(|(t, l)| t.wrapping_sub(*l))
+            .collect();
         let place = self.grower.tree.splits.len();
         self.grower.tree.splits.push(Split {
             feature: best.feature as u32,
@@ -123,14 +143,23 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
             self.grower.spare.extend(histograms);
             let (l, r) = (self.leaf(left), self.leaf(&right));
             let column = self.grower.binned.column(best.feature);
-            self.reach(at, |row| if usize::from(column[row]) <= best.bin { l } else { r });
+            self.reach(at, |row| {
+                if usize::from(column[row]) <= best.bin {
+                    l
+                } else {
+                    r
+                }
+            });
             [Next::leaf(l), Next::leaf(r)]
         } else {
             let middle = self.part(at.clone(), best.feature, best.bin);
             let sides = [at.start..middle, middle..at.end];
-            let [h_left, h_right] = self.children(&sides, ends, histograms);
+            let [h_left, h_right] = self.children(&sides, [left, &right], ends, histograms);
             let [at_left, at_right] = sides;
-            [self.node(at_left, depth + 1, left, h_left), self.node(at_right, depth + 1, &right, h_right)]
+            [
+                self.node(at_left, depth + 1, left, h_left),
+                self.node(at_right, depth + 1, &right, h_right),
+            ]
         };
         let split = &mut self.grower.tree.splits[place];
         [split.left, split.right] = next;
@@ -157,8 +186,16 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
     }
 
     /// The best split, if one gains enough.
-    fn best(&mut self, at: Range<usize>, total: &[u64], histograms: Option<&[u64]>) -> Option<Best> {
-        let node = Node { total, min_mass: self.grower.plan.min_mass };
+    fn best(
+        &mut self,
+        at: Range<usize>,
+        total: &[u64],
+        histograms: Option<&[u64]>,
+    ) -> Option<Best> {
+        let node = Node {
+            total,
+            min_mass: self.grower.plan.min_mass,
+        };
         let worth = self.criterion.worth(total);
         let mut best = Best::above(worth + self.grower.plan.floor);
         let (binned, stride) = (self.grower.binned, self.criterion.stride());
@@ -182,8 +219,10 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
                 let bins = binned.bins(feature);
                 if bins > 1 {
                     let one = &mut self.grower.one[..bins * stride];
-                    let (rows, stats) = (&self.field.rows[at.clone()], &self.field.stats[at.clone()]);
-                    self.criterion.fill(binned.column(feature), rows, stats, bins, one);
+                    let (rows, stats) =
+                        (&self.field.rows[at.clone()], &self.field.stats[at.clone()]);
+                    self.criterion
+                        .fill(binned.column(feature), rows, stats, total, one);
                     differ |= self.criterion.scan(feature, one, &node, &mut best);
                 }
             }
@@ -195,7 +234,7 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
     }
 
     /// The histograms of all features, if a node looks at all.
-    fn histograms(&mut self, at: Range<usize>) -> Option<Vec<u64>> {
+    fn histograms(&mut self, at: Range<usize>, total: &[u64]) -> Option<Vec<u64>> {
         let (binned, stride) = (self.grower.binned, self.criterion.stride());
         if self.grower.plan.features < binned.width() {
             return None;
@@ -208,19 +247,26 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
             let one = &mut all[place.start * stride..place.end * stride];
             // one bin splits nothing
             if place.len() > 1 {
-                self.criterion.fill(binned.column(feature), rows, stats, place.len(), one);
+                self.criterion
+                    .fill(binned.column(feature), rows, stats, total, one);
             }
         }
         Some(all)
     }
 
     /// The histograms of both children: only the smaller one is counted, the other is what is left of the parent's.
-    fn children(&mut self, sides: &[Range<usize>; 2], ends: [bool; 2], parent: Option<Vec<u64>>) -> [Option<Vec<u64>>; 2] {
+    fn children(
+        &mut self,
+        sides: &[Range<usize>; 2],
+        totals: [&[u64]; 2],
+        ends: [bool; 2],
+        parent: Option<Vec<u64>>,
+    ) -> [Option<Vec<u64>>; 2] {
         let Some(mut parent) = parent else {
             return [None, None];
         };
         let small = usize::from(sides[1].len() < sides[0].len());
-        let Some(counted) = self.histograms(sides[small].clone()) else {
+        let Some(counted) = self.histograms(sides[small].clone(), totals[small]) else {
             return [None, None];
         };
         let (small_one, large_one) = if ends[1 - small] {
@@ -246,8 +292,14 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
     /// Moves the samples of a node that go left before those that go right, both in the order they are in.
     fn part(&mut self, at: Range<usize>, feature: usize, bin: usize) -> usize {
         let column = self.grower.binned.column(feature);
-        let (rows, stats) = (&mut self.field.rows[at.clone()], &mut self.field.stats[at.clone()]);
-        let (right_rows, right_stats) = (&mut self.grower.right_rows[..rows.len()], &mut self.grower.right_stats[..rows.len()]);
+        let (rows, stats) = (
+            &mut self.field.rows[at.clone()],
+            &mut self.field.stats[at.clone()],
+        );
+        let (right_rows, right_stats) = (
+            &mut self.grower.right_rows[..rows.len()],
+            &mut self.grower.right_stats[..rows.len()],
+        );
         let (mut left, mut right) = (0, 0);
         for i in 0..rows.len() {
             // both are written and one is kept: which way a sample goes cannot be guessed

@@ -18,6 +18,7 @@ mod forest;
 mod goal;
 mod grow;
 mod model;
+mod predict;
 mod settings;
 #[cfg(test)]
 mod tests;

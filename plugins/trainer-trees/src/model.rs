@@ -1,14 +1,11 @@
-//! A fitted model: trees on plain numbers, how they are added up, and their bytes.
+//! A fitted model: trees on plain numbers, how they are added up, and their bytes. `predict` uses it.
 
 use anyhow::{Context, ensure};
-use fl_core::{Problem, Result, Samples};
-use ndarray::Array2;
+use fl_core::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
 /// Marks the bytes of a model; the digit is the version.
 const MAGIC: &[u8] = b"fltrees1";
-/// The smallest share of the best class's probability that a class is given, so that logarithms are finite.
-const FLOOR: f64 = 1e-9;
 
 /// Where a split leads: an even number is twice that of a split, an odd one twice that of a leaf and one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,10 +18,10 @@ impl Next {
     pub fn leaf(at: usize) -> Self {
         Self((at * 2 + 1) as u32)
     }
-    fn at(self) -> usize {
+    pub fn at(self) -> usize {
         (self.0 / 2) as usize
     }
-    fn is_leaf(self) -> bool {
+    pub fn is_leaf(self) -> bool {
         self.0 % 2 == 1
     }
 }
@@ -47,28 +44,23 @@ pub struct Grown {
 }
 
 impl Grown {
-    /// The leaf that a row ends in.
-    fn leaf(&self, row: &[f32]) -> usize {
-        let mut next = match self.splits.is_empty() {
-            true => Next::leaf(0),
-            false => Next::split(0),
-        };
-        while !next.is_leaf() {
-            let split = &self.splits[next.at()];
-            next = match row[split.feature as usize] <= split.threshold {
-                true => split.left,
-                false => split.right,
-            };
-        }
-        next.at()
-    }
-
     fn check(&self, width: usize, values: usize) -> Result<()> {
         let leaves = self.leaves.len() / values;
-        ensure!(leaves > 0 && leaves * values == self.leaves.len(), "a tree with {} leaf values", self.leaves.len());
-        ensure!(self.leaves.iter().all(|v| v.is_finite()), "a leaf value is not finite");
+        ensure!(
+            leaves > 0 && leaves * values == self.leaves.len(),
+            "a tree with {} leaf values",
+            self.leaves.len()
+        );
+        ensure!(
+            self.leaves.iter().all(|v| v.is_finite()),
+            "a leaf value is not finite"
+        );
         for (i, split) in self.splits.iter().enumerate() {
-            ensure!((split.feature as usize) < width, "feature {} of {width}", split.feature);
+            ensure!(
+                (split.feature as usize) < width,
+                "feature {} of {width}",
+                split.feature
+            );
             for next in [split.left, split.right] {
                 let known = match next.is_leaf() {
                     true => next.at() < leaves,
@@ -120,7 +112,10 @@ impl Model {
 
     /// Notes what the splits on each feature gained.
     pub fn with_gains(mut self, gains: &[f64]) -> Self {
-        let named = gains.iter().enumerate().map(|(f, gain)| (f as u32, *gain as f32));
+        let named = gains
+            .iter()
+            .enumerate()
+            .map(|(f, gain)| (f as u32, *gain as f32));
         self.gains = named.filter(|(_, gain)| *gain > 0.0).collect();
         self
     }
@@ -135,53 +130,6 @@ impl Model {
         shares
     }
 
-    /// Scores, `samples x classes`.
-    pub fn predict(&self, x: &Samples) -> Array2<f32> {
-        let mut scores = Array2::zeros((x.len(), self.classes));
-        // a block's numbers stay in cache while all trees look at them
-        let block = (65_536 / self.width.max(1)).clamp(1, 256);
-        let mut values = vec![0.0; block * self.width];
-        let mut sums = vec![0.0; block * self.classes];
-        for (b, mut out) in scores
-            .axis_chunks_iter_mut(ndarray::Axis(0), block)
-            .enumerate()
-        {
-            let at: Vec<usize> = (b * block..).take(out.nrows()).collect();
-            x.write(&at, &mut values);
-            let sums = &mut sums[..at.len() * self.classes];
-            sums.fill(0.0);
-            for (t, tree) in self.trees.iter().enumerate() {
-                let rows = values.chunks(self.width.max(1));
-                for (row, sum) in rows.zip(sums.chunks_mut(self.classes)) {
-                    let leaf = tree.leaf(row);
-                    match self.sum {
-                        Sum::Votes => {
-                            let of = &tree.leaves[leaf * self.classes..(leaf + 1) * self.classes];
-                            for (s, p) in sum.iter_mut().zip(of) {
-                                *s += f64::from(*p);
-                            }
-                        }
-                        Sum::Margins => {
-                            let class = if self.classes == 2 { 1 } else { t % self.classes };
-                            sum[class] += f64::from(tree.leaves[leaf]);
-                        }
-                    }
-                }
-            }
-            for (sum, mut row) in sums.chunks(self.classes).zip(out.rows_mut()) {
-                let top = sum.iter().copied().fold(0.0, f64::max);
-                for ((score, s), base) in row.iter_mut().zip(sum).zip(&self.base) {
-                    *score = match self.sum {
-                        Sum::Votes if top > 0.0 => (s / top).max(FLOOR).ln() as f32,
-                        Sum::Votes => 0.0,
-                        Sum::Margins => (f64::from(*base) + s) as f32,
-                    };
-                }
-            }
-        }
-        scores
-    }
-
     /// As bytes.
     pub fn save(&self) -> Result<Vec<u8>> {
         Ok(postcard::to_extend(self, MAGIC.to_vec())?)
@@ -194,7 +142,11 @@ impl Model {
             .context("these bytes are not a model of trees of this version")?;
         let (model, rest): (Self, _) =
             postcard::take_from_bytes(body).context("the model of trees is damaged")?;
-        ensure!(rest.is_empty(), "the model of trees is followed by {} bytes", rest.len());
+        ensure!(
+            rest.is_empty(),
+            "the model of trees is followed by {} bytes",
+            rest.len()
+        );
         ensure!(
             (model.sum, model.width, model.classes) == (like.sum, like.width, like.classes),
             Problem::Shape(format!(
@@ -207,21 +159,34 @@ impl Model {
     }
 
     fn check(&self) -> Result<()> {
-        ensure!(self.base.len() == self.classes, "{} base scores", self.base.len());
+        ensure!(
+            self.base.len() == self.classes,
+            "{} base scores",
+            self.base.len()
+        );
         let (each, values) = match self.sum {
             Sum::Votes => (1, self.classes),
             Sum::Margins if self.classes == 2 => (1, 1),
             Sum::Margins => (self.classes, 1),
         };
-        ensure!(self.trees.len() % each == 0, "{} trees", self.trees.len());
+        ensure!(
+            self.trees.len().is_multiple_of(each),
+            "{} trees",
+            self.trees.len()
+        );
         let votes = self.sum == Sum::Votes;
         for (t, tree) in self.trees.iter().enumerate() {
-            tree.check(self.width, values).with_context(|| format!("tree {t}"))?;
-            ensure!(!votes || tree.leaves.iter().all(|p| *p >= 0.0), "tree {t}: a probability below 0");
+            tree.check(self.width, values)
+                .with_context(|| format!("tree {t}"))?;
+            ensure!(
+                !votes || tree.leaves.iter().all(|p| *p >= 0.0),
+                "tree {t}: a probability below 0"
+            );
         }
         let finite = |v: &f32| v.is_finite();
         ensure!(self.base.iter().all(finite), "a base score is not finite");
-        let known = |(f, gain): &(u32, f32)| (*f as usize) < self.width && gain.is_finite() && *gain > 0.0;
+        let known =
+            |(f, gain): &(u32, f32)| (*f as usize) < self.width && gain.is_finite() && *gain > 0.0;
         ensure!(self.gains.iter().all(known), "a gain that cannot be");
         Ok(())
     }

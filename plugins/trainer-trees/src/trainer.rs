@@ -6,7 +6,9 @@ use crate::model::{Model, Sum};
 use crate::settings::{Boosting, Forest, Tree};
 use crate::{boosting, forest};
 use anyhow::ensure;
-use fl_core::{Fitted, Length, Make, Pass, Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer};
+use fl_core::{
+    Fitted, Length, Make, Pass, Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
+};
 use ndarray::Array2;
 
 /// A way to grow a model.
@@ -76,12 +78,21 @@ impl<S: Method> Trees<S> {
         };
         let task = make.task.clone();
         let model = Model::blank(S::SUM, task.width(), classes);
-        Ok(Self { settings, task, model })
+        Ok(Self {
+            settings,
+            task,
+            model,
+        })
     }
 
     /// The share of each feature in all that the splits gained (impurity, or loss for boosting); all 0 without a split.
     pub fn importance(&self) -> Vec<f64> {
         self.model.importance()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
     }
 
     fn check(&self, x: &Samples) -> Result<()> {
@@ -93,7 +104,13 @@ impl<S: Method> Trees<S> {
 }
 
 impl<S: Method> Trainer for Trees<S> {
-    fn fit(&mut self, x: &Samples, target: Target<'_>, pass: &Pass<'_>, stream: &Stream) -> Result<Fitted> {
+    fn fit(
+        &mut self,
+        x: &Samples,
+        target: Target<'_>,
+        pass: &Pass<'_>,
+        stream: &Stream,
+    ) -> Result<Fitted> {
         self.check(x)?;
         ensure!(
             x.len() == target.len(),
@@ -104,7 +121,11 @@ impl<S: Method> Trainer for Trees<S> {
             (pass.drift.is_some(), "correct a drift (SCAFFOLD)"),
             (pass.clip.is_some(), "clip a gradient"),
         ] {
-            let text = || format!("trees have no parameters that follow a gradient and cannot {what}; use a neural or linear trainer");
+            let text = || {
+                format!(
+                    "trees have no parameters that follow a gradient and cannot {what}; use a neural or linear trainer"
+                )
+            };
             ensure!(!asked, Problem::Lacks(text()));
         }
         let goal = Goal::new(target, pass.loss, self.model.classes)?;
@@ -112,7 +133,10 @@ impl<S: Method> Trainer for Trees<S> {
             return Ok(Fitted::default());
         }
         ensure!(!x.is_empty(), "there are no samples to fit trees to");
-        ensure!(x.len() < 1 << 30, Problem::Shape(format!("{} samples; trees take fewer than 2^30", x.len())));
+        ensure!(
+            x.len() < 1 << 30,
+            Problem::Shape(format!("{} samples; trees take fewer than 2^30", x.len()))
+        );
         let binned = Binned::new(x, self.settings.bins());
         let (model, fitted) = self.settings.fit(&binned, &goal, stream)?;
         self.model = model;

@@ -1,0 +1,64 @@
+//! The weighted mean of an inbox against the speed at which the same memory can be read at all.
+//!
+//! `read` is the probe: it adds up all numbers of the inbox in f32, eight at a time, and nothing else. The mean must read
+//! the same bytes; what it is slower by is arithmetic.
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use fl_core::message::Params;
+use fl_core::{Fold, Inbox, Mail, MeanOfParams, Serial};
+use ndarray::{ArrayD, IxDyn};
+use std::hint::black_box;
+use std::time::Duration;
+
+fn params(client: usize, numbers: usize) -> Params {
+    let value = |i: usize| (i % 1013) as f32 * 1e-3 + client as f32;
+    let tensor = ArrayD::from_shape_fn(IxDyn(&[numbers]), |i| value(i[0]));
+    Params([("w".to_string(), tensor)].into())
+}
+
+fn inbox(clients: usize, numbers: usize) -> Inbox<Params> {
+    let mail = (0..clients).map(|k| Mail::new(k as u32, 1.0 + k as f64, params(k, numbers)));
+    Inbox::new(mail.collect()).expect("a legal inbox")
+}
+
+/// Reads everything once, with as many sums in flight as hide the latency of an addition.
+fn read(values: &[f32]) -> f32 {
+    let mut sums = [0.0f32; 64];
+    let blocks = values.chunks_exact(64);
+    for block in blocks {
+        for (s, v) in sums.iter_mut().zip(block) {
+            *s += v;
+        }
+    }
+    sums.iter().sum()
+}
+
+fn mean(c: &mut Criterion) {
+    for (clients, numbers) in [(10, 10_000_000), (100, 1_000_000)] {
+        let inbox = inbox(clients, numbers);
+        let weights: Vec<f64> = inbox.iter().map(|m| m.weight).collect();
+        let mut group = c.benchmark_group(format!("{clients} x {numbers}"));
+        group.sample_size(10).measurement_time(Duration::from_secs(5));
+        group.throughput(Throughput::Bytes(4 * (clients * numbers) as u64));
+        group.bench_function("read", |b| {
+            b.iter(|| {
+                inbox.iter().map(|m| read(m.body.0["w"].as_slice().unwrap_or_default())).sum::<f32>()
+            });
+        });
+        group.bench_function("mean", |b| b.iter(|| black_box(inbox.weighted_mean(&weights, &Serial))));
+        group.bench_function("fold", |b| {
+            // a host hands each message over and does not need it again
+            let mail = || inbox.iter().cloned().collect::<Vec<_>>();
+            let fold = |all: Vec<Mail<Params>>| {
+                let mut fold = Box::<MeanOfParams>::default();
+                all.into_iter().try_for_each(|m| fold.add(m)).expect("one shape");
+                fold.finish().expect("a mean")
+            };
+            b.iter_batched(mail, fold, BatchSize::PerIteration);
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, mean);
+criterion_main!(benches);

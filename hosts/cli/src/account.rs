@@ -1,0 +1,228 @@
+//! `fl account`: what releases cost, from files, without a run.
+
+use crate::{Done, Failure, print};
+use anyhow::{Context, bail, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+use fl_core::message::Reach;
+use fl_core::privacy::{Guarantee, VoteNoise, VoteRelease};
+use fl_core::settings::Value;
+use fl_core::{Filled, Make, Parts, PrivacyEvent, Result, Role, Stream, Task, TaskKind};
+use fl_registry::Catalogue;
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Subcommand)]
+pub enum AccountCommand {
+    /// Price the winners of votes with Laplace noise: PATE, and FedKT at the server (L1) or in one partition of a party (L2).
+    Pate(PateArgs),
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Level {
+    Party,
+    Example,
+}
+
+#[derive(Args)]
+pub struct PateArgs {
+    /// Votes for each class, one query a line (`47,3`), or JSON: `[[47, 3], [50, 0]]`. Counts without noise.
+    #[arg(long)]
+    votes: PathBuf,
+    /// Inverse scale of the noise on every count.
+    #[arg(long, allow_negative_numbers = true)]
+    gamma: f64,
+    /// Delta of the guarantee.
+    #[arg(long, default_value_t = 1e-5, allow_negative_numbers = true)]
+    delta: f64,
+    /// How many votes of a query one unit can change: the students of a party in FedKT-L1; 1 in PATE and for one
+    /// example in FedKT-L2; the teachers of a partition for a whole party there.
+    #[arg(long, default_value_t = 1)]
+    s: u32,
+    /// Whose presence is to be hidden.
+    #[arg(long, value_enum, default_value = "party")]
+    level: Level,
+    /// Moments 1 to 8 (the published code) or 1 to 32.
+    #[arg(long, default_value_t = 32, value_parser = orders)]
+    orders: u32,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+fn orders(text: &str) -> Result<u32, String> {
+    match text {
+        "8" => Ok(8),
+        "32" => Ok(32),
+        other => Err(format!("must be 8 or 32, got {other}")),
+    }
+}
+
+/// A whole number of votes.
+fn count(n: f64, place: &str) -> Result<u32> {
+    ensure!(n >= 0.0, "{place}: {n} votes; a count is at least 0");
+    ensure!(
+        n.fract() == 0.0 && n <= f64::from(u32::MAX),
+        "{place}: {n} votes; a count is a whole number"
+    );
+    Ok(n as u32)
+}
+
+/// Counts from JSON or lines of numbers.
+fn read(text: &str) -> Result<Vec<Vec<u32>>> {
+    let mut all = Vec::new();
+    if text.trim_start().starts_with('[') {
+        let lists: Vec<Vec<f64>> =
+            serde_json::from_str(text).context("JSON must be a list of lists of counts")?;
+        for (i, list) in lists.into_iter().enumerate() {
+            let place = format!("query {i}");
+            let counts = list.into_iter().map(|n| count(n, &place));
+            all.push((place.clone(), counts.collect::<Result<Vec<_>>>()?));
+        }
+    } else {
+        for (i, line) in text.lines().enumerate() {
+            let (line, place) = (line.trim(), format!("line {}", i + 1));
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let number = |word: &str| match word.parse::<f64>() {
+                Ok(n) => count(n, &place),
+                Err(_) => bail!("{place}: `{word}` is no number of votes"),
+            };
+            let words = line.split([',', ';', ' ', '\t']).filter(|w| !w.is_empty());
+            let counts = words.map(number).collect::<Result<Vec<_>>>()?;
+            all.push((place.clone(), counts));
+        }
+    }
+    let (first, classes) = match all.first() {
+        Some((place, counts)) => (place.clone(), counts.len()),
+        None => bail!("there are no votes in it"),
+    };
+    ensure!(classes > 0, "{first}: there are no classes");
+    for (place, counts) in &all {
+        ensure!(
+            counts.len() == classes,
+            "{place}: votes for {} classes, but {first} has {classes}: a class out of range",
+            counts.len()
+        );
+    }
+    Ok(all.into_iter().map(|(_, counts)| counts).collect())
+}
+
+/// The guarantee of one accountant for one event.
+fn ask(
+    catalogue: &Catalogue,
+    name: &str,
+    settings: &str,
+    event: &PrivacyEvent,
+) -> Result<Guarantee, Failure> {
+    let decl = catalogue.find(Role::Accountant, name).map_err(Failure::usage)?;
+    let settings: Value = serde_yaml::from_str(settings)?;
+    let make = Make {
+        task: Task {
+            input: vec![1],
+            kind: TaskKind::Classes(2),
+        },
+        stream: Stream::root(0),
+    };
+    let parts = Parts::new(vec![Filled {
+        slot: "accountant".into(),
+        clients: None,
+        decl,
+        settings,
+    }]);
+    let mut accountant = parts.accountant(&make)?.context("there is an accountant")?;
+    accountant.charge(event)?;
+    Ok(accountant.guarantee(None)?)
+}
+
+pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
+    let sound = |what: &str, x: f64, below: f64| {
+        let inside = x > 0.0 && x < below;
+        let range = if below == 1.0 { "above 0 and below 1" } else { "a finite number above 0" };
+        match inside {
+            true => Ok(()),
+            false => Err(Failure::usage(format!("--{what}: must be {range}, got {x}"))),
+        }
+    };
+    sound("gamma", args.gamma, f64::INFINITY)?;
+    sound("delta", args.delta, 1.0)?;
+    let file = args.votes.display();
+    let text = std::fs::read_to_string(&args.votes)
+        .map_err(|error| Failure::usage(format!("{file}: {error}")))?;
+    let counts = read(&text).map_err(|error| Failure::usage(format!("{file}: {error:#}")))?;
+    let (queries, classes) = (counts.len(), counts[0].len());
+    let event = |counts| {
+        PrivacyEvent::Votes(VoteRelease {
+            noise: VoteNoise::Laplace { gamma: args.gamma },
+            queries,
+            classes,
+            counts,
+            answered: None,
+            reach: Reach {
+                example: Some(args.s),
+                party: Some(args.s),
+            },
+        })
+    };
+    let unit = match args.level {
+        Level::Party => "party",
+        Level::Example => "example",
+    };
+    let shared = format!("delta: {}, unit: {unit}", args.delta);
+    let orders = if args.orders == 8 { "official" } else { "standard" };
+    let (from_votes, fixed) = (event(Some(counts)), event(None));
+    let moments = format!("{{{shared}, orders: {orders}}}");
+    let dependent = ask(catalogue, "pate-moments", &moments, &from_votes)?;
+    let independent = ask(catalogue, "pate-moments", &moments, &fixed)?;
+    let advanced = ask(catalogue, "advanced-composition", &format!("{{{shared}}}"), &fixed)?;
+    let eps0 = 2.0 * f64::from(args.s) * args.gamma;
+    let basic = queries as f64 * eps0;
+    if args.json {
+        return print(json!({
+            "queries": queries, "classes": classes, "gamma": args.gamma, "s": args.s, "unit": unit, "delta": args.delta,
+            "orders": args.orders, "epsilon_per_query": eps0, "epsilon": dependent.epsilon, "data_dependent": dependent.data_dependent,
+            "epsilon_data_independent": independent.epsilon, "epsilon_advanced_composition": advanced.epsilon,
+            "epsilon_basic_composition": basic,
+        }));
+    }
+    let rows = [
+        ("moments of these votes", dependent.epsilon, "depends on the votes: do not publish it"),
+        ("moments of any votes", independent.epsilon, ""),
+        ("advanced composition", advanced.epsilon, "or basic, where that is less"),
+        ("basic composition", basic, "with delta 0"),
+    ];
+    let mut out = format!(
+        "{queries} queries, {classes} classes; epsilon for one {unit} at delta {:e}, moments 1 to {}\n",
+        args.delta, args.orders
+    );
+    for (what, epsilon, note) in rows {
+        out += format!("  {what:<24} {epsilon:>10.4}  {note}").trim_end();
+        out += "\n";
+    }
+    print(out.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn votes_are_read_from_lines_and_from_json() {
+        let expected = vec![vec![47, 3], vec![50, 0]];
+        assert_eq!(read("# a comment\n47,3\n\n50 ; 0\n").unwrap(), expected);
+        assert_eq!(read(" [[47, 3], [50, 0]]").unwrap(), expected);
+    }
+
+    #[test]
+    fn wrong_votes_are_refused_by_their_place() {
+        let text = |votes: &str| format!("{:#}", read(votes).unwrap_err());
+        insta::assert_snapshot!(text("47,3\n50,-1"), @"line 2: -1 votes; a count is at least 0");
+        insta::assert_snapshot!(text("47,3.5"), @"line 1: 3.5 votes; a count is a whole number");
+        insta::assert_snapshot!(text("47,3\n1,2,3"), @"line 2: votes for 3 classes, but line 1 has 2: a class out of range");
+        insta::assert_snapshot!(text("[[47, 3], [1]]"), @"query 1: votes for 1 classes, but query 0 has 2: a class out of range");
+        insta::assert_snapshot!(text("no,yes"), @"line 1: `no` is no number of votes");
+        insta::assert_snapshot!(text("\n# nothing\n"), @"there are no votes in it");
+        insta::assert_snapshot!(text("[]"), @"there are no votes in it");
+        assert!(read("nan,1").is_err() && read("[[]]").is_err() && read("[3]").is_err());
+    }
+}

@@ -1,0 +1,244 @@
+//! Noise on counts, before the highest wins.
+use fl_core::message::Counts;
+use fl_core::prelude::*;
+use fl_core::privacy::{VoteNoise, VoteRelease};
+use fl_core::settings::above;
+
+/// What releasing the winners of these counts costs. `tell`: may the ledger hold the counts?
+fn price(counts: &Counts, noise: VoteNoise, tell: bool) -> PrivacyEvent {
+    let whole = |n: &f64| *n >= 0.0 && n.fract() == 0.0 && *n <= f64::from(u32::MAX);
+    if !counts.values.iter().all(whole) {
+        return PrivacyEvent::Unaccounted {
+            why: "counts of votes must be whole numbers from 0; these have been changed".into(),
+        };
+    }
+    let of = |row: ndarray::ArrayView1<'_, f64>| row.iter().map(|n| *n as u32).collect();
+    PrivacyEvent::Votes(VoteRelease {
+        noise,
+        queries: counts.rows.len(),
+        classes: counts.values.ncols(),
+        counts: tell.then(|| counts.values.rows().into_iter().map(of).collect()),
+        answered: None,
+        reach: counts.reach(),
+    })
+}
+
+fn keep_first(counts: &mut Counts, n: usize) {
+    counts.keep(&(0..n).collect::<Vec<_>>());
+}
+
+macro_rules! votes_are_noised {
+    ($t:ty, $noise:expr, $draw:expr) => {
+        impl PrivacyMechanism for $t {
+            type On = Counts;
+
+            fn bound(&self, _: &mut Counts) -> Result<()> {
+                Ok(()) // a count is bounded by who votes
+            }
+
+            fn price(&self, counts: &Counts, _: usize) -> Result<PrivacyEvent> {
+                Ok(price(counts, $noise(self), self.data_dependent))
+            }
+
+            fn perturb(&mut self, counts: &mut Counts, _: usize, stream: &Stream) -> Result<()> {
+                let mut draws = stream.draws();
+                counts.values.mapv_inplace(|n| n + $draw(&*self, &mut draws));
+                Ok(())
+            }
+
+            fn queries(&self, counts: &Counts) -> usize {
+                counts.rows.len()
+            }
+
+            fn keep_first(&self, counts: &mut Counts, n: usize) {
+                keep_first(counts, n);
+            }
+        }
+    };
+}
+
+settings! {
+    /// Laplace noise of scale `1 / gamma` on every count (LNMax: PATE; FedKT-L1 at the server, -L2 inside each party).
+    pub struct LaplaceVotes {
+        /// Inverse scale of the noise. FedKT uses 0.02 to 0.1.
+        gamma: f64, in above(0.0);
+        /// Write the counts without noise into the ledger, for a data-dependent epsilon. They leave a party with it: the
+        /// accountant must be trusted. Otherwise only what does not depend on the data can be guaranteed.
+        data_dependent: bool = true;
+    }
+}
+votes_are_noised!(
+    LaplaceVotes,
+    |this: &LaplaceVotes| VoteNoise::Laplace { gamma: this.gamma },
+    |this: &LaplaceVotes, draws: &mut fl_core::Draws| draws.laplace(1.0 / this.gamma)
+);
+plugin!(privacy "laplace-votes" => LaplaceVotes);
+
+settings! {
+    /// Gaussian noise on every count (GNMax, Papernot et al. 2018).
+    pub struct GaussianVotes {
+        /// Standard deviation of the noise. The paper uses 40 for 250 teachers.
+        sigma: f64, in above(0.0);
+        /// Write the counts without noise into the ledger, for a data-dependent epsilon. They leave a party with it: the
+        /// accountant must be trusted. Otherwise only what does not depend on the data can be guaranteed.
+        data_dependent: bool = true;
+    }
+}
+votes_are_noised!(
+    GaussianVotes,
+    |this: &GaussianVotes| VoteNoise::Gaussian { sigma: this.sigma },
+    |this: &GaussianVotes, draws: &mut fl_core::Draws| draws.normal() * this.sigma
+);
+plugin!(privacy "gaussian-votes" => GaussianVotes);
+
+settings! {
+    /// A sample is answered only if its highest count, with Gaussian noise of `check`, reaches `threshold`; its counts then get
+    /// Gaussian noise of `sigma` (Confident-GNMax, Papernot et al. 2018). Samples without an answer are left out of what
+    /// is released. A budget reckons with an answer to every sample, and is charged for those that were given.
+    pub struct ConfidentVotes {
+        /// The highest count must reach this. The paper uses 200 for 250 teachers.
+        threshold: f64, in 0.0..;
+        /// Standard deviation of the noise on the highest count (sigma 1). The paper uses 150.
+        check: f64, in above(0.0);
+        /// Standard deviation of the noise on the counts (sigma 2). The paper uses 40.
+        sigma: f64, in above(0.0);
+        /// Write the counts without noise into the ledger, for a data-dependent epsilon. They leave a party with it: the
+        /// accountant must be trusted. Otherwise only what does not depend on the data can be guaranteed.
+        data_dependent: bool = true;
+    }
+}
+
+/// [`ConfidentVotes`] at work.
+pub struct Confident {
+    settings: ConfidentVotes,
+    /// Which samples of the last release were answered.
+    answered: Vec<bool>,
+}
+
+impl From<ConfidentVotes> for Confident {
+    fn from(settings: ConfidentVotes) -> Self {
+        Self {
+            settings,
+            answered: Vec::new(),
+        }
+    }
+}
+
+/// Confident-GNMax: which rows' highest counts reach `threshold` with `noise`, one number for each row.
+pub fn confident(counts: &Counts, threshold: f64, noise: impl Iterator<Item = f64>) -> Vec<bool> {
+    let highest = |row: ndarray::ArrayView1<'_, f64>| row.iter().copied().fold(0.0, f64::max);
+    let rows = counts.values.rows().into_iter().map(highest).zip(noise);
+    rows.map(|(highest, noise)| highest + noise >= threshold).collect()
+}
+
+impl PrivacyMechanism for Confident {
+    type On = Counts;
+
+    fn bound(&self, _: &mut Counts) -> Result<()> {
+        Ok(())
+    }
+
+    fn price(&self, counts: &Counts, _: usize) -> Result<PrivacyEvent> {
+        let ConfidentVotes {
+            threshold,
+            check,
+            sigma,
+            data_dependent,
+        } = self.settings;
+        let noise = VoteNoise::Confident {
+            threshold,
+            check,
+            sigma,
+        };
+        Ok(price(counts, noise, data_dependent))
+    }
+
+    fn perturb(&mut self, counts: &mut Counts, _: usize, stream: &Stream) -> Result<()> {
+        let mut draws = stream.child("check", 0).draws();
+        let noise = std::iter::repeat_with(|| draws.normal() * self.settings.check);
+        self.answered = confident(counts, self.settings.threshold, noise);
+        let said = self.answered.iter().enumerate().filter(|(_, said)| **said);
+        counts.keep(&said.map(|(row, _)| row).collect::<Vec<_>>());
+        let mut draws = stream.child("counts", 0).draws();
+        let sigma = self.settings.sigma;
+        counts.values.mapv_inplace(|n| n + draws.normal() * sigma);
+        Ok(())
+    }
+
+    fn queries(&self, counts: &Counts) -> usize {
+        counts.rows.len()
+    }
+
+    fn keep_first(&self, counts: &mut Counts, n: usize) {
+        keep_first(counts, n);
+    }
+
+    fn settle(&self, mut price: PrivacyEvent) -> PrivacyEvent {
+        if let PrivacyEvent::Votes(votes) = &mut price {
+            votes.answered = Some(self.answered.clone());
+        }
+        price
+    }
+}
+plugin!(privacy "confident-votes" => ConfidentVotes as Confident);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::message::Reach;
+    use ndarray::{Array2, array};
+
+    fn counts() -> Counts {
+        let mut counts = Counts::new(vec![2, 5, 7], array![[200.0, 30.0], [120.0, 110.0], [0.0, 230.0]]);
+        counts.set_reach(Reach { example: Some(1), party: Some(3) });
+        counts
+    }
+
+    #[test]
+    fn they_are_mechanisms() {
+        for data_dependent in [true, false] {
+            fl_conformance::mechanism(|| LaplaceVotes { gamma: 0.1, data_dependent });
+            fl_conformance::mechanism(|| GaussianVotes { sigma: 3.0, data_dependent });
+        }
+    }
+
+    #[test]
+    fn the_noise_is_that_of_the_price() {
+        let spread = |mechanism: &mut dyn PrivacyMechanism<On = Counts>| {
+            let mut many = Counts::new((0..20_000).collect(), Array2::zeros((20_000, 2)));
+            mechanism.perturb(&mut many, 1, &Stream::root(3)).unwrap();
+            let mean = many.values.mean().unwrap();
+            (mean, many.values.mapv(|x| (x - mean).powi(2)).mean().unwrap())
+        };
+        let (mean, variance) = spread(&mut LaplaceVotes { gamma: 0.5, data_dependent: true });
+        assert!(mean.abs() < 0.06 && (variance / 8.0 - 1.0).abs() < 0.05, "2 / gamma^2: {mean} {variance}");
+        let (mean, variance) = spread(&mut GaussianVotes { sigma: 3.0, data_dependent: true });
+        assert!(mean.abs() < 0.06 && (variance / 9.0 - 1.0).abs() < 0.05, "{mean} {variance}");
+    }
+
+    #[test]
+    fn exact_the_price_says_what_accountants_need() {
+        let laplace = |data_dependent| LaplaceVotes { gamma: 0.1, data_dependent };
+        let PrivacyEvent::Votes(told) = laplace(true).price(&counts(), 1).unwrap() else { panic!() };
+        assert_eq!((told.queries, told.classes, told.reach), (3, 2, counts().reach()));
+        assert_eq!(told.counts.unwrap(), [[200, 30], [120, 110], [0, 230]]);
+        let PrivacyEvent::Votes(kept) = laplace(false).price(&counts(), 1).unwrap() else { panic!() };
+        assert_eq!(kept.counts, None);
+        let mut noisy = counts();
+        laplace(true).perturb(&mut noisy, 1, &Stream::root(1)).unwrap();
+        let again = laplace(true).price(&noisy, 1).unwrap();
+        assert!(matches!(again, PrivacyEvent::Unaccounted { .. }), "noise is priced once");
+    }
+
+    #[test]
+    fn exact_unsure_samples_are_left_out_and_only_answers_are_charged() {
+        let settings = ConfidentVotes { threshold: 150.0, check: 1.0, sigma: 0.5, data_dependent: true };
+        let mut mechanism = Confident::from(settings);
+        let (mut answered, price) = (counts(), mechanism.price(&counts(), 1).unwrap());
+        mechanism.perturb(&mut answered, 1, &Stream::root(1)).unwrap();
+        assert_eq!((&answered.rows[..], answered.winners()), (&[2, 7][..], vec![0, 1]));
+        let PrivacyEvent::Votes(charged) = mechanism.settle(price) else { panic!() };
+        assert_eq!(charged.answered.unwrap(), [true, false, true]);
+        assert_eq!(charged.queries, 3, "the check of every query costs");
+    }
+}

@@ -1,0 +1,80 @@
+//! PATE: one tier, on all data in one place.
+use crate::teach::{ballots, check, learn, teachers};
+use fl_core::message::{Counts, Reach, Votes};
+use fl_core::prelude::*;
+use serde::{Deserialize, Serialize};
+
+settings! {
+    /// Teachers on disjoint parts of everybody's data in one place vote, and a student learns what wins (PATE). With as many
+    /// teachers as there are parties and without noise it is what FedKT is compared with.
+    pub struct Pate {
+        /// How many teachers.
+        teachers: usize, in 1..=100_000;
+        /// A teacher's training. FedKT's comparison: 100 epochs, batch 32. Trees do not look at it.
+        teacher: Training = Training::epochs(100, 32);
+        /// The student's training on the public samples.
+        student: Training = Training::epochs(100, 32);
+    }
+}
+
+const VOTES: Ask<Nothing, Votes> = Ask::new("teachers' votes");
+
+#[derive(Default, Serialize, Deserialize)]
+struct State {
+    counts: Option<Counts>,
+}
+
+impl Protocol for Pate {
+    fn slots(&self) -> Vec<Slot> {
+        vec![
+            Slot::trainer("teacher", "The teachers."),
+            Slot::trainer("student", "The model that learns from their votes."),
+            Slot::aggregator::<Votes, Counts>("vote", "Counts the teachers."),
+            Slot::privacy::<Counts>("privacy", "Noise on the counts.").optional(),
+            Slot::accountant(),
+        ]
+    }
+
+    fn questions(&self) -> Vec<Asked> {
+        let asked = VOTES.asked().all_public().voices(self.teachers);
+        vec![asked.releases("privacy")]
+    }
+
+    fn pools_data(&self) -> bool {
+        true
+    }
+
+    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+        check(fed)?;
+        let (all, mut s) = (fed.everyone(), State::default());
+        fed.once("teachers", &mut s, |fed, s, round| {
+            let mut counts: Counts = fed.gather("vote", round, &VOTES, &all, |_| &Nothing)?;
+            // an example is in one part: it can change one teacher's vote
+            counts.set_reach(Reach {
+                example: Some(1),
+                party: None,
+            });
+            fed.release("privacy", round, &mut counts, all.len())?;
+            s.counts = Some(counts);
+            Ok(())
+        })?;
+        fed.once("student", &mut s, |fed, s, round| {
+            let counts = s.counts.take().context("the votes have been counted")?;
+            let (public, pass) = (fed.public()?, self.student.pass(Loss::CrossEntropy));
+            let stream = round.stream.child("student", 0);
+            learn(fed.model("student")?, &counts, public.samples(), &pass, &stream)?;
+            fed.evaluate(round, "student")
+        })?;
+        fed.keep_model("student")
+    }
+
+    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+        question
+            .on(&VOTES, me, |me, _| {
+                let said = teachers(me, 0, self.teachers, &self.teacher.pass(Loss::CrossEntropy))?;
+                ballots(&said, me.own().task().kind.outputs())
+            })
+            .end()
+    }
+}
+plugin!(protocol "pate" => Pate);

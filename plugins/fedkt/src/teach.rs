@@ -1,0 +1,131 @@
+//! What FedKT's parties and PATE's data owner have in common: teachers on disjoint parts of the data, which label the
+//! public samples.
+use fl_core::message::{Counts, Votes};
+use fl_core::prelude::*;
+use fl_core::{TaskKind, fit_examples, metrics};
+use ndarray::Array2;
+
+/// Sizes of `t` nearly equal parts of `n` examples: the first `n mod t` get one more.
+pub fn subset_sizes(n: usize, t: usize) -> Vec<usize> {
+    (0..t).map(|i| n / t + usize::from(i < n % t)).collect()
+}
+
+/// Positions of `t` disjoint parts of `n` examples, shuffled first.
+fn subsets(n: usize, t: usize, stream: &Stream) -> Vec<Vec<usize>> {
+    let order = stream.draws().permutation(n);
+    let mut rest = &order[..];
+    let cut = |size| {
+        let (part, after) = rest.split_at(size);
+        rest = after;
+        part.to_vec()
+    };
+    subset_sizes(n, t).into_iter().map(cut).collect()
+}
+
+/// The class with the highest score of each row, the lowest such class on ties.
+pub(crate) fn labels(scores: &Array2<f32>) -> Vec<u32> {
+    let rows = scores.rows().into_iter();
+    rows.map(|row| metrics::argmax(row) as u32).collect()
+}
+
+/// Votes of several models, one column each, on all of `x`.
+pub(crate) fn ballots(columns: &[Vec<u32>], classes: usize) -> Result<Votes> {
+    let rows = columns.first().map_or(0, Vec::len);
+    let table = Array2::from_shape_fn((rows, columns.len()), |(row, voter)| columns[voter][row]);
+    Ok(Votes::new((0..rows as u32).collect(), table, classes))
+}
+
+/// Trains `t` teachers in turn, each on its part of the client's examples, and gives what each says about all public
+/// samples. `partition` numbers the repetitions. A teacher is gone when it has spoken.
+pub(crate) fn teachers(
+    me: &Client,
+    partition: usize,
+    t: usize,
+    pass: &Pass<'_>,
+) -> Result<Vec<Vec<u32>>> {
+    ensure!(
+        me.own().len() >= t,
+        "{} examples are too few for {t} teachers: {TOO_FEW}",
+        me.own().len()
+    );
+    let stream = me.stream("teachers").child("partition", partition as u64);
+    let (public, parts) = (me.public()?, subsets(me.own().len(), t, &stream.child("subsets", 0)));
+    let speak = |(i, part): (usize, &Vec<usize>)| {
+        let mut teacher = me.new_model("teacher", (partition * t + i) as u64)?;
+        let stream = stream.child("teacher", i as u64);
+        fit_examples(teacher.as_mut(), &me.own().pick(part), pass, &stream)
+            .and_then(|_| teacher.predict(public.samples()))
+            .map(|scores| labels(&scores))
+            .with_context(|| format!("teacher {i} of partition {partition}"))
+    };
+    parts.iter().enumerate().map(speak).collect()
+}
+
+/// What to do about a party without an example for each teacher.
+pub(crate) const TOO_FEW: &str = "each needs one at least";
+
+/// FedKT Theorem 9: the number of partitions in which some sample's two highest counts are at most `most` apart, so
+/// that one example can change what the partition's student learns.
+pub fn close_votes(gaps: &[Vec<f64>], most: f64) -> usize {
+    let close = |gaps: &&Vec<f64>| gaps.iter().any(|gap| *gap <= most);
+    gaps.iter().filter(close).count()
+}
+
+/// Trains a model on the winners of a vote.
+pub(crate) fn learn(
+    student: &mut dyn Trainer,
+    counts: &Counts,
+    public: &Samples,
+    pass: &Pass<'_>,
+    stream: &Stream,
+) -> Result<()> {
+    ensure!(
+        !counts.rows.is_empty(),
+        "no public sample has a label, so there is nothing to learn from: the noise or the budget left none"
+    );
+    let at: Vec<usize> = counts.rows.iter().map(|id| *id as usize).collect();
+    let winners = counts.winners();
+    student.fit(&public.pick(&at), Target::Classes(&winners), pass, stream)?;
+    Ok(())
+}
+
+/// What must hold of task and public data before anything is trained.
+pub(crate) fn check(fed: &Federation<'_>) -> Result<usize> {
+    let TaskKind::Classes(classes) = fed.task().kind else {
+        bail!("votes are for one class of several; this set has several findings for each sample");
+    };
+    let public = fed.public()?;
+    let (shape, own) = (public.samples().shape(), &fed.task().input);
+    ensure!(
+        !public.samples().is_empty(),
+        "there are no public samples, so nothing can be put to the vote; ask for more in `data.public`"
+    );
+    ensure!(
+        shape == *own,
+        "public samples have the shape {shape:?}, the clients' own {own:?}: no model can look at both"
+    );
+    Ok(classes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_parts_are_disjoint_nearly_equal_and_everything() {
+        assert_eq!(subset_sizes(23, 5), [5, 5, 5, 4, 4]);
+        assert_eq!(subset_sizes(3, 5), [1, 1, 1, 0, 0]);
+        let parts = subsets(23, 5, &Stream::root(1));
+        let mut all: Vec<usize> = parts.concat();
+        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), subset_sizes(23, 5));
+        assert_ne!(all, (0..23).collect::<Vec<_>>(), "shuffled");
+        all.sort_unstable();
+        assert_eq!(all, (0..23).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn exact_the_lowest_class_wins_a_tie() {
+        let scores = ndarray::array![[1.0, 1.0, 0.5], [0.0, 2.0, 2.0], [-1.0, -3.0, -1.0]];
+        assert_eq!(labels(&scores), [0, 1, 0]);
+    }
+}

@@ -1,0 +1,299 @@
+//! FedKT, Algorithm 1.
+use crate::teach::{self, TOO_FEW, ballots, check, labels, learn, teachers};
+use fl_core::message::{Counts, Models, Reach, Votes};
+use fl_core::prelude::*;
+use fl_core::{ClientId, Problem};
+use serde::{Deserialize, Serialize};
+
+choices! {
+    /// Where noise is added.
+    pub enum NoiseAt {
+        /// Nowhere (FedKT-L0).
+        None = "none",
+        /// On the server's counts (FedKT-L1): the server is trusted, the final model may be published.
+        Server = "server",
+        /// On each party's counts, before its students learn (FedKT-L2): a party trusts nobody else.
+        Party = "party",
+    }
+}
+
+choices! {
+    /// What becomes of a party that has fewer examples than there are subsets.
+    pub enum ShortParty {
+        /// The run fails and names it (the paper's runs fail there).
+        Fail = "fail",
+        /// It takes no part.
+        Skip = "skip",
+    }
+}
+
+choices! {
+    /// What parties send.
+    pub enum Sent {
+        /// Their students, which the server lets vote (the paper).
+        Models = "models",
+        /// Their students' votes: `ceil(log2(classes))` bits for each public sample, and the models stay.
+        Votes = "votes",
+    }
+}
+
+settings! {
+    /// Teachers vote inside each party, the parties' students vote at the server, the final model learns what wins: one
+    /// round, and any models (FedKT).
+    pub struct TwoTierVote {
+        /// Partitions of a party's data, and so students of each party (s).
+        partitions: usize = 2, in 1..=1000;
+        /// Disjoint subsets of each partition, and so teachers (t).
+        subsets: usize = 5, in 1..=100_000;
+        /// Where noise is added.
+        noise: NoiseAt = NoiseAt::None;
+        /// What becomes of a party that has fewer examples than there are subsets.
+        short_party: ShortParty = ShortParty::Fail;
+        /// What parties send.
+        send: Sent = Sent::Models;
+        /// Send the final model to every party.
+        deliver: bool = true;
+        /// A teacher's training. FedKT: 100 epochs, batch 32. Trees do not look at it.
+        teacher: Training = Training::epochs(100, 32);
+        /// A student's training on the public samples.
+        student: Training = Training::epochs(100, 32);
+        /// The final model's training on the public samples.
+        final_model: Training = Training::epochs(100, 32);
+        /// Teachers' counts at most this far apart may change their winner with one example (theorem 9, for the privacy of
+        /// one example with `noise: server`). The theorem says 1; a gap of 2 can become a tie, which changes it too.
+        close_gap: usize = 2, in 1..=2;
+        /// Evaluate the first student of every party too.
+        evaluate_clients: bool = true;
+    }
+}
+
+const MODELS: Ask<Nothing, Models> = Ask::new("students");
+const VOTES: Ask<Nothing, Votes> = Ask::new("students' votes");
+const CLOSE: Ask<Nothing, Scalar> = Ask::new("partitions with close votes");
+const FINAL: Ask<Models, Nothing> = Ask::new("final model");
+
+/// What the server knows between two steps.
+#[derive(Default, Serialize, Deserialize)]
+struct State {
+    votes: Vec<(ClientId, Votes)>,
+    /// The most partitions of one party that one example can change; `None` if nobody asked.
+    close: Option<u32>,
+    counts: Option<Counts>,
+}
+
+impl TwoTierVote {
+    /// Those who have an example for each teacher.
+    fn parties(&self, fed: &mut Federation<'_>) -> Result<Vec<ClientId>> {
+        let has_enough = |n: usize| n >= self.subsets;
+        let short: Vec<String> = fed
+            .roster()
+            .iter()
+            .filter(|(_, n)| !has_enough(*n))
+            .map(|(id, n)| format!("client {id} has {n}"))
+            .collect();
+        let roster = fed.roster().iter().filter(|(_, n)| has_enough(*n));
+        let parties: Vec<ClientId> = roster.map(|(id, _)| *id).collect();
+        let what = format!(
+            "too few examples for `subsets: {}` ({TOO_FEW}): {}",
+            self.subsets,
+            short.join(", ")
+        );
+        match self.short_party {
+            _ if short.is_empty() => {}
+            ShortParty::Skip if !parties.is_empty() => {
+                fed.warn(&format!("{what}; they take no part"));
+            }
+            ShortParty::Skip => bail!("{what}; nobody is left"),
+            ShortParty::Fail => bail!("{what}; use fewer subsets, or `short-party: skip`"),
+        }
+        Ok(parties)
+    }
+
+    /// A party: s times, t teachers vote on the public samples, and a student learns what wins.
+    fn train_students(&self, me: &mut Client) -> Result<Vec<Box<dyn Trainer>>> {
+        let (mut students, mut gaps) = (Vec::new(), Vec::new());
+        for partition in 0..self.partitions {
+            let pass = self.teacher.pass(Loss::CrossEntropy);
+            let said = teachers(me, partition, self.subsets, &pass)?;
+            let classes = me.own().task().kind.outputs();
+            let mail = said
+                .into_iter()
+                .enumerate()
+                .map(|(i, one)| Ok(Mail::new(i as ClientId, 1.0, ballots(&[one], classes)?)))
+                .collect::<Result<_>>()?;
+            let mut counts: Counts = me.aggregate("tier1", &Inbox::new(mail)?)?;
+            gaps.push(counts.gaps());
+            // an example is in one subset of each partition: it can change one teacher's vote
+            counts.set_reach(Reach {
+                example: Some(1),
+                party: Some(self.subsets as u32),
+            });
+            if self.noise == NoiseAt::Party {
+                me.release("privacy", &mut counts)?;
+            }
+            let mut student = me.new_model("student", partition as u64)?;
+            let stream = me.stream("student").child("partition", partition as u64);
+            let (public, pass) = (me.public()?, self.student.pass(Loss::CrossEntropy));
+            learn(student.as_mut(), &counts, public.samples(), &pass, &stream)
+                .with_context(|| format!("student of partition {partition}"))?;
+            students.push(student);
+        }
+        let close = teach::close_votes(&gaps, self.close_gap as f64);
+        me.keep("close", &Scalar::new(close as f32));
+        Ok(students)
+    }
+
+    /// The students' votes, one sender for each party.
+    fn students_vote(
+        &self,
+        fed: &mut Federation<'_>,
+        round: &Round,
+        parties: &[ClientId],
+        classes: usize,
+    ) -> Result<Inbox<Votes>> {
+        if self.send == Sent::Votes {
+            return fed.ask(round, &VOTES, parties, |_| &Nothing);
+        }
+        let (public, read) = (fed.public()?, fed.reader("student"));
+        fed.ask_each(round, &MODELS, parties, |_| &Nothing, |party, models: Models| {
+            ensure!(
+                models.0.len() == self.partitions,
+                Problem::Shape(format!(
+                    "{} students where {} were due",
+                    models.0.len(),
+                    self.partitions
+                ))
+            );
+            let vote = |model: &Vec<u8>| {
+                let scores = read(party, model)?.predict(public.samples())?;
+                Ok(labels(&scores))
+            };
+            let said = models.0.iter().map(vote).collect::<Result<Vec<_>>>()?;
+            ballots(&said, classes)
+        })
+    }
+
+    /// How many votes of the server's count one example and one party can change (theorems 3 and 9).
+    fn reach(&self, block: usize, close: Option<u32>) -> Reach {
+        let students = self.partitions as u32;
+        Reach {
+            // if votes count only together, one student takes those of the others with it
+            example: if block > 1 { Some(students) } else { close },
+            party: Some(students),
+        }
+    }
+}
+
+impl Protocol for TwoTierVote {
+    fn slots(&self) -> Vec<Slot> {
+        let noise = Slot::privacy::<Counts>("privacy", "Noise on counts, where `noise` says.");
+        vec![
+            Slot::trainer("teacher", "A party's teachers; each party may have others."),
+            Slot::trainer("student", "A party's students; each party may have others."),
+            Slot::trainer("final", "The server's model."),
+            Slot::aggregator::<Votes, Counts>("tier1", "Counts a party's teachers."),
+            Slot::aggregator::<Votes, Counts>("tier2", "Counts the parties' students."),
+            match self.noise {
+                NoiseAt::None => noise.optional(),
+                _ => noise,
+            },
+            Slot::accountant(),
+        ]
+    }
+
+    fn questions(&self) -> Vec<Asked> {
+        let asked = match self.send {
+            Sent::Models => MODELS.asked().model("student"),
+            Sent::Votes => VOTES.asked().all_public(),
+        };
+        let mut asked = asked.voices(self.partitions);
+        if self.noise != NoiseAt::None {
+            asked = asked.releases("privacy");
+        }
+        let mut all = vec![asked];
+        if self.noise == NoiseAt::Server {
+            all.push(CLOSE.asked());
+        }
+        if self.deliver {
+            all.push(FINAL.asked().model("final"));
+        }
+        all
+    }
+
+    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+        let (classes, parties, mut s) = (check(fed)?, self.parties(fed)?, State::default());
+        fed.once("students", &mut s, |fed, s, round| {
+            let votes = self.students_vote(fed, round, &parties, classes)?;
+            s.votes = votes.iter().map(|m| (m.from, m.body.clone())).collect();
+            if self.noise == NoiseAt::Server {
+                let close = fed.ask(round, &CLOSE, &parties, |_| &Nothing)?;
+                s.close = close.iter().map(|m| m.body.value() as u32).max();
+            }
+            match self.evaluate_clients {
+                true => fed.evaluate_clients(round, "student"),
+                false => Ok(()),
+            }
+        })?;
+        fed.once("votes", &mut s, |fed, s, round| {
+            let mail = std::mem::take(&mut s.votes).into_iter();
+            let mail = mail.map(|(party, votes)| Mail::new(party, 1.0, votes));
+            let mut counts: Counts = fed.aggregate("tier2", round, &Inbox::new(mail.collect())?)?;
+            counts.set_reach(self.reach(counts.block(), s.close));
+            if self.noise == NoiseAt::Server {
+                fed.release("privacy", round, &mut counts, parties.len())?;
+            }
+            s.counts = Some(counts);
+            Ok(())
+        })?;
+        fed.once("final model", &mut s, |fed, s, round| {
+            let counts = s.counts.take().context("the votes have been counted")?;
+            let (public, pass) = (fed.public()?, self.final_model.pass(Loss::CrossEntropy));
+            let stream = round.stream.child("final", 0);
+            learn(fed.model("final")?, &counts, public.samples(), &pass, &stream)?;
+            fed.evaluate(round, "final")?;
+            if self.deliver {
+                let model = Models(vec![fed.model("final")?.save()?]);
+                fed.ask(round, &FINAL, &parties, |_| &model)?;
+            }
+            Ok(())
+        })?;
+        fed.keep_model("final")
+    }
+
+    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+        question
+            .on(&MODELS, me, |me, _| {
+                let students = self.train_students(me)?;
+                let models = students.iter().map(|s| s.save()).collect::<Result<_>>()?;
+                self.keep(me, students);
+                Ok(Models(models))
+            })
+            .on(&VOTES, me, |me, _| {
+                let mut students = self.train_students(me)?;
+                let (public, classes) = (me.public()?, me.own().task().kind.outputs());
+                let votes = students.iter_mut().map(|s| Ok(labels(&s.predict(public.samples())?)));
+                let votes = ballots(&votes.collect::<Result<Vec<_>>>()?, classes);
+                self.keep(me, students);
+                votes
+            })
+            .on(&CLOSE, me, |me, _| {
+                me.take("close")?.context("close votes are known once the students are trained")
+            })
+            .on(&FINAL, me, |me, models| {
+                let model = models.0.first().context("there is no final model")?;
+                me.model("final")?.load(model)?;
+                Ok(Nothing)
+            })
+            .end()
+    }
+}
+
+impl TwoTierVote {
+    /// The first student stays, if it is to be evaluated; the others are gone.
+    fn keep(&self, me: &mut Client, students: Vec<Box<dyn Trainer>>) {
+        if let Some(first) = students.into_iter().next().filter(|_| self.evaluate_clients) {
+            me.set_model("student", first);
+        }
+    }
+}
+plugin!(protocol "two-tier-vote" => TwoTierVote);

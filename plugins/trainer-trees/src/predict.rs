@@ -1,0 +1,149 @@
+//! Predictions of a fitted model.
+
+use crate::model::{Grown, Model, Next, Sum};
+use fl_core::Samples;
+use ndarray::{Array2, Axis};
+
+/// The smallest share of the best class's probability that a class is given, so that logarithms are finite.
+const FLOOR: f64 = 1e-9;
+
+/// A node as it is walked: both children stand side by side, and a leaf leads to itself, so that every row takes the same
+/// number of steps and none of them is a branch (which would be guessed wrongly half the time).
+#[derive(Clone, Copy)]
+struct Node {
+    threshold: f32,
+    feature: u32,
+    /// The left child; the right one is next to it.
+    next: u32,
+    leaf: u32,
+}
+
+/// A tree as it is walked.
+struct Walk {
+    nodes: Vec<Node>,
+    depth: usize,
+}
+
+impl Walk {
+    fn new(tree: &Grown) -> Self {
+        let root = match tree.splits.is_empty() {
+            true => Next::leaf(0),
+            false => Next::split(0),
+        };
+        // level by level; `row <= infinity` always
+        let (mut places, mut nodes, mut levels) = (vec![root], Vec::new(), 0);
+        while nodes.len() < places.len() {
+            levels += 1;
+            for at in nodes.len()..places.len() {
+                let place = places[at];
+                nodes.push(match place.is_leaf() {
+                    true => Node {
+                        threshold: f32::INFINITY,
+                        feature: 0,
+                        next: at as u32,
+                        leaf: place.at() as u32,
+                    },
+                    false => {
+                        let split = &tree.splits[place.at()];
+                        let next = places.len() as u32;
+                        places.extend([split.left, split.right]);
+                        Node {
+                            threshold: split.threshold,
+                            feature: split.feature,
+                            next,
+                            leaf: 0,
+                        }
+                    }
+                });
+            }
+        }
+        Self {
+            nodes,
+            depth: levels - 1,
+        }
+    }
+
+    /// The leaves that rows end in. Several rows walk together: a step waits for memory, and steps of different rows do
+    /// not wait for each other.
+    fn leaves<const N: usize>(&self, rows: [&[f32]; N]) -> [usize; N] {
+        let mut at = [0; N];
+        for _ in 0..self.depth {
+            for (at, row) in at.iter_mut().zip(&rows) {
+                let node = &self.nodes[*at];
+                let right = row[node.feature as usize] > node.threshold;
+                *at = node.next as usize + usize::from(right);
+            }
+        }
+        at.map(|at| self.nodes[at].leaf as usize)
+    }
+}
+
+/// Rows that walk together.
+const ABREAST: usize = 8;
+
+impl Model {
+    /// Scores, `samples x classes`.
+    pub fn predict(&self, x: &Samples) -> Array2<f32> {
+        let mut scores = Array2::zeros((x.len(), self.classes));
+        let walks: Vec<Walk> = self.trees.iter().map(Walk::new).collect();
+        // a block's numbers stay in cache while all trees look at them
+        let width = self.width.max(1);
+        let block = (16_384 / width).clamp(1, 256);
+        let mut values = vec![0.0; block * self.width];
+        let mut sums = vec![0.0; block * self.classes];
+        let blocks = scores.axis_chunks_iter_mut(Axis(0), block);
+        for (b, mut out) in blocks.enumerate() {
+            let at: Vec<usize> = (b * block..).take(out.nrows()).collect();
+            x.write(&at, &mut values);
+            let sums = &mut sums[..at.len() * self.classes];
+            sums.fill(0.0);
+            for (t, (walk, tree)) in walks.iter().zip(&self.trees).enumerate() {
+                self.add(t, walk, &tree.leaves, &values, sums);
+            }
+            for (sum, mut row) in sums.chunks(self.classes).zip(out.rows_mut()) {
+                let top = sum.iter().copied().fold(0.0, f64::max);
+                for ((score, s), base) in row.iter_mut().zip(sum).zip(&self.base) {
+                    *score = match self.sum {
+                        Sum::Votes if top > 0.0 => (s / top).max(FLOOR).ln() as f32,
+                        Sum::Votes => 0.0,
+                        Sum::Margins => (f64::from(*base) + s) as f32,
+                    };
+                }
+            }
+        }
+        scores
+    }
+
+    /// Adds what tree `t` says about a block of rows.
+    fn add(&self, t: usize, walk: &Walk, leaves: &[f32], values: &[f32], sums: &mut [f64]) {
+        let row = |i: usize| &values[i * self.width..(i + 1) * self.width];
+        let mut groups = sums.chunks_exact_mut(ABREAST * self.classes);
+        let mut i = 0;
+        for group in &mut groups {
+            let at = walk.leaves::<ABREAST>(std::array::from_fn(|k| row(i + k)));
+            for (sum, leaf) in group.chunks_exact_mut(self.classes).zip(at) {
+                self.add_leaf(t, leaf, leaves, sum);
+            }
+            i += ABREAST;
+        }
+        for sum in groups.into_remainder().chunks_exact_mut(self.classes) {
+            let [leaf] = walk.leaves([row(i)]);
+            self.add_leaf(t, leaf, leaves, sum);
+            i += 1;
+        }
+    }
+
+    fn add_leaf(&self, t: usize, leaf: usize, leaves: &[f32], sum: &mut [f64]) {
+        let classes = self.classes;
+        match self.sum {
+            Sum::Votes => {
+                let of = &leaves[leaf * classes..(leaf + 1) * classes];
+                for (s, p) in sum.iter_mut().zip(of) {
+                    *s += f64::from(*p);
+                }
+            }
+            Sum::Margins if classes == 2 => sum[1] += f64::from(leaves[leaf]),
+            Sum::Margins => sum[t % classes] += f64::from(leaves[leaf]),
+        }
+    }
+}

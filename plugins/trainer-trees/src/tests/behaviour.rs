@@ -1,0 +1,412 @@
+//! What users may rely on.
+
+use super::*;
+use fl_core::Problem;
+use ndarray::array;
+
+fn forest() -> Forest {
+    Forest {
+        trees: 40,
+        ..defaults()
+    }
+}
+
+fn boosting() -> Boosting {
+    Boosting {
+        trees: 40,
+        rate: 0.3,
+        depth: 4,
+        ..defaults()
+    }
+}
+
+#[test]
+fn they_are_trainers() {
+    let tasks: Vec<Task> = [vec![7], vec![1, 6, 6]]
+        .into_iter()
+        .flat_map(|input| {
+            [2, 3].map(|n| Task {
+                input: input.clone(),
+                kind: TaskKind::Classes(n),
+            })
+        })
+        .collect();
+    fl_conformance::trainer_for(&tasks, |make| Trees::new(defaults::<Tree>(), make));
+    fl_conformance::trainer_for(&tasks, |make| Trees::new(forest(), make));
+    fl_conformance::trainer_for(&tasks, |make| Trees::new(boosting(), make));
+}
+
+#[test]
+fn they_learn_what_one_cut_cannot_tell() {
+    let ((x, y), (xt, yt)) = (rings(1500, 6, 1), rings(1500, 6, 2));
+    let tree = fitted(&defaults::<Tree>(), &x, &y, 2).predict(&xt).unwrap();
+    let forest = Forest {
+        features: Features::Share(0.5),
+        depth: 12,
+        ..forest()
+    };
+    let many = fitted(&forest, &x, &y, 2).predict(&xt).unwrap();
+    let boosted = fitted(&boosting(), &x, &y, 2).predict(&xt).unwrap();
+    // one label in twenty is wrong
+    let [tree, many, boosted] = [tree, many, boosted].map(|s| accuracy(&s, &yt));
+    assert!(
+        tree > 0.85 && many > tree - 0.005 && boosted > 0.9,
+        "{tree} {many} {boosted}"
+    );
+}
+
+#[test]
+fn more_rounds_leave_less_loss() {
+    for of in [2, 4] {
+        let (x, y) = coarse(200, 4, of, 6);
+        let mut last = f64::INFINITY;
+        for trees in [1, 3, 10, 30, 100] {
+            let settings = Boosting {
+                trees,
+                ..boosting()
+            };
+            let mut model = new(&settings, &x, of);
+            let loss = fit(&mut model, &x, Target::Classes(&y), 1).unwrap().loss;
+            let scores = model.predict(&x).unwrap();
+            let (wanted, _) =
+                fl_core::loss::of_batch(Loss::CrossEntropy, Target::Classes(&y), scores.view())
+                    .unwrap();
+            assert!(
+                loss < last && (loss - wanted).abs() < 1e-4,
+                "{loss}, {wanted}, {last}"
+            );
+            last = loss;
+        }
+    }
+}
+
+#[test]
+fn the_loss_of_a_tree_is_its_cross_entropy() {
+    let (x, y) = coarse(200, 4, 3, 6);
+    let mut model = new(
+        &Tree {
+            min_leaf: 10,
+            ..defaults()
+        },
+        &x,
+        3,
+    );
+    let loss = fit(&mut model, &x, Target::Classes(&y), 1).unwrap().loss;
+    let scores = model.predict(&x).unwrap();
+    let (wanted, _) =
+        fl_core::loss::of_batch(Loss::CrossEntropy, Target::Classes(&y), scores.view()).unwrap();
+    assert!((loss - wanted).abs() < 1e-5, "{loss} and not {wanted}");
+}
+
+#[test]
+fn the_seed_decides_and_nothing_else() {
+    fn check<S: Method + Clone + Sync>(settings: &S, differs: bool) {
+        let (x, y) = rings(300, 5, 3);
+        let bytes = |seed| {
+            let mut model = new(settings, &x, 2);
+            fit(&mut model, &x, Target::Classes(&y), seed).unwrap();
+            model.save().unwrap()
+        };
+        let here = bytes(1);
+        let there = std::thread::scope(|s| s.spawn(|| bytes(1)).join().unwrap());
+        assert_eq!(here, bytes(1));
+        assert_eq!(here, there);
+        assert_eq!(here != bytes(2), differs);
+    }
+    check(&defaults::<Tree>(), false);
+    check(
+        &Tree {
+            features: Features::Sqrt,
+            ..defaults()
+        },
+        true,
+    );
+    check(&forest(), true);
+    check(&boosting(), false);
+    check(
+        &Boosting {
+            subsample: 0.5,
+            ..boosting()
+        },
+        true,
+    );
+    check(
+        &Boosting {
+            features: Features::Count(2),
+            ..boosting()
+        },
+        true,
+    );
+}
+
+#[test]
+fn one_class_one_row_and_no_difference_give_constants() {
+    fn check<S: Method + Clone>(settings: &S) {
+        for of in [1, 2, 3] {
+            let (x, _) = coarse(30, 3, of, 1);
+            let only = of as u32 - 1;
+            let scores = fitted(settings, &x, &[only; 30], of).predict(&x).unwrap();
+            assert!(
+                classes(&scores).iter().all(|c| *c == only) && scores.iter().all(|s| s.is_finite())
+            );
+            let one = x.pick(&[4]);
+            assert_eq!(
+                classes(&fitted(settings, &one, &[only], of).predict(&x).unwrap()),
+                [only; 30]
+            );
+        }
+        let flat = Samples::fresh(Array2::ones((9, 2)), vec![2]).unwrap();
+        let mut model = fitted(settings, &flat, &[0, 1, 1, 1, 1, 1, 0, 0, 1], 2);
+        assert_eq!(classes(&model.predict(&flat).unwrap()), [1; 9]);
+        assert_eq!(model.importance(), [0.0, 0.0]);
+    }
+    check(&defaults::<Tree>());
+    check(&forest());
+    check(&boosting());
+}
+
+#[test]
+fn ties_go_to_the_lowest_class_and_depth_is_kept() {
+    let x = Samples::fresh(array![[0.0], [1.0], [2.0], [3.0]], vec![1]).unwrap();
+    let constant = Tree {
+        depth: 0,
+        ..defaults()
+    };
+    let scores = fitted(&constant, &x, &[2, 1, 2, 1], 3).predict(&x).unwrap();
+    assert_eq!(classes(&scores), [1; 4]);
+    assert_eq!(scores[[0, 1]], scores[[0, 2]]);
+    let stump = Tree {
+        depth: 1,
+        ..defaults()
+    };
+    assert_eq!(
+        fitted(&stump, &x, &[0, 1, 1, 1], 2).model().trees[0]
+            .leaves
+            .len(),
+        4
+    );
+    // no single cut helps here, and a tree of two levels tells all apart
+    let xor = Samples::fresh(
+        array![[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]],
+        vec![2],
+    )
+    .unwrap();
+    let scores = fitted(&defaults::<Tree>(), &xor, &[0, 1, 1, 0], 2)
+        .predict(&xor)
+        .unwrap();
+    assert_eq!(classes(&scores), [0, 1, 1, 0]);
+    // probabilities come back from scores
+    let scores = fitted(&stump, &x, &[1, 0, 1, 1], 2).predict(&x).unwrap();
+    let p = f64::from(scores[[3, 0]]).exp() / (1.0 + f64::from(scores[[3, 0]]).exp());
+    assert!(
+        (p - 0.0).abs() < 1e-8 || (p - 1.0 / 3.0).abs() < 1e-6,
+        "{p}"
+    );
+}
+
+#[test]
+fn settings_do_what_they_say() {
+    let (x, y) = rings(400, 3, 8);
+    let leaves = |t: Tree| fitted(&t, &x, &y, 2).model().trees[0].leaves.len() / 2;
+    let all = leaves(Tree {
+        depth: 64,
+        ..defaults()
+    });
+    assert!(
+        leaves(Tree {
+            depth: 64,
+            min_leaf: 40,
+            ..defaults()
+        }) <= 10
+    );
+    assert!(
+        leaves(Tree {
+            depth: 64,
+            min_gain: 0.01,
+            ..defaults()
+        }) < all / 2
+    );
+    assert!(
+        leaves(Tree {
+            depth: 64,
+            bins: 2,
+            ..defaults()
+        }) <= 8
+    );
+    // the rare class weighs as much as the other
+    let values = x.values();
+    let rare = |i: usize| u32::from(values[[i, 0]] > 0.3 && i % 6 == 0);
+    let rare: Vec<u32> = (0..400).map(rare).collect();
+    let count = |class_weights| {
+        let tree = Tree {
+            depth: 2,
+            class_weights,
+            ..defaults()
+        };
+        classes(&fitted(&tree, &x, &rare, 2).predict(&x).unwrap())
+            .iter()
+            .sum::<u32>()
+    };
+    let (balanced, even) = (count(ClassWeights::Balanced), count(ClassWeights::Even));
+    assert!(balanced > 40 && even < 10, "{balanced} {even}");
+    let boosted = |class_weights| {
+        let boosting = Boosting {
+            trees: 3,
+            class_weights,
+            ..defaults()
+        };
+        classes(&fitted(&boosting, &x, &rare, 2).predict(&x).unwrap())
+            .iter()
+            .sum::<u32>()
+    };
+    assert!(boosted(ClassWeights::Balanced) > 40 && boosted(ClassWeights::Even) == 0);
+    // what tells the classes apart is what counts
+    let importance = fitted(&boosting(), &x, &y, 2).importance();
+    assert!(
+        importance[0] + importance[1] > 0.6 && (importance.iter().sum::<f64>() - 1.0).abs() < 1e-6
+    );
+    let alone = fitted(
+        &Forest {
+            bootstrap: false,
+            features: Features::All,
+            trees: 2,
+            ..defaults()
+        },
+        &x,
+        &y,
+        2,
+    );
+    assert_eq!(alone.model().trees[0], alone.model().trees[1]);
+    assert_eq!(
+        alone.model().trees[0],
+        fitted(&defaults::<Tree>(), &x, &y, 2).model().trees[0]
+    );
+}
+
+#[test]
+fn what_trees_cannot_do_is_said() {
+    let (x, y) = coarse(20, 3, 2, 1);
+    let mut model = new(&forest(), &x, 2);
+    let anchor = fl_core::message::Params::default();
+    let mut lacks = |target: Target<'_>, pass: Pass<'_>| {
+        let error = model.fit(&x, target, &pass, &Stream::root(0)).unwrap_err();
+        assert!(
+            matches!(error.downcast_ref(), Some(Problem::Lacks(_))),
+            "{error}"
+        );
+        error.to_string()
+    };
+    let classes = Target::Classes(&y);
+    assert_eq!(
+        lacks(
+            classes,
+            Pass {
+                pull: Some((0.1, &anchor)),
+                ..pass()
+            }
+        ),
+        "trees have no parameters that follow a gradient and cannot be pulled towards an anchor (FedProx); use a neural or linear trainer"
+    );
+    lacks(
+        classes,
+        Pass {
+            drift: Some(&anchor),
+            ..pass()
+        },
+    );
+    lacks(
+        classes,
+        Pass {
+            clip: Some(1.0),
+            ..pass()
+        },
+    );
+    lacks(
+        classes,
+        Pass {
+            loss: Loss::Mae,
+            ..pass()
+        },
+    );
+    let (scores, findings) = (Array2::zeros((20, 2)), Array2::zeros((20, 2)));
+    assert_eq!(
+        lacks(Target::Scores(scores.view()), pass()),
+        "trees learn classes or soft labels with cross-entropy, not scores; give soft labels instead"
+    );
+    lacks(Target::Findings(findings.view()), pass());
+    let make = Make {
+        task: Task {
+            input: vec![3],
+            kind: TaskKind::Findings(3),
+        },
+        stream: Stream::root(0),
+    };
+    let error = Trees::new(forest(), &make).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "trees learn tasks of classes, not Findings(3)"
+    );
+    let mut fails =
+        |x: &Samples, target: Target<'_>| fit(&mut model, x, target, 0).unwrap_err().to_string();
+    assert_eq!(
+        fails(&x.pick(&[]), Target::Classes(&[])),
+        "there are no samples to fit trees to"
+    );
+    let mut soft = Array2::<f32>::ones((20, 2));
+    soft[[3, 1]] = -0.5;
+    assert_eq!(
+        fails(&x, Target::Soft(soft.view())),
+        "the soft label of sample 3 for class 1 is -0.5; it must be at least 0"
+    );
+    assert_eq!(
+        fails(&x, Target::Soft(Array2::zeros((20, 2)).view())),
+        "every soft label is 0: there is nothing to learn"
+    );
+}
+
+#[test]
+fn bytes_that_are_no_model_are_refused() {
+    let (x, y) = coarse(60, 4, 3, 1);
+    let mut model = fitted(
+        &Forest {
+            trees: 3,
+            ..defaults()
+        },
+        &x,
+        &y,
+        3,
+    );
+    let (bytes, wanted) = (model.save().unwrap(), bits(&model.predict(&x).unwrap()));
+    let mut other = new(&forest(), &x, 3);
+    other.load(&bytes).unwrap();
+    assert_eq!(bits(&other.predict(&x).unwrap()), wanted);
+    assert_eq!(other.save().unwrap(), bytes);
+
+    let other_task = new(&forest(), &coarse(1, 5, 3, 1).0, 3)
+        .load(&bytes)
+        .unwrap_err();
+    assert_eq!(
+        other_task.to_string(),
+        "a model of 4 features and 3 classes by Votes where one of 5 and 3 by Votes is needed"
+    );
+    assert!(new(&boosting(), &x, 3).load(&bytes).is_err());
+    for end in 0..bytes.len() {
+        assert!(other.load(&bytes[..end]).is_err(), "the first {end} bytes");
+    }
+    assert!(other.load(&[&bytes[..], &[0]].concat()).is_err());
+    // every byte in turn: a model that is taken can be used
+    for at in 0..bytes.len() {
+        for change in [1, 0x80, 0xff] {
+            let mut wrong = bytes.clone();
+            wrong[at] ^= change;
+            if other.load(&wrong).is_ok() {
+                assert!(other.predict(&x).unwrap().iter().all(|s| s.is_finite()));
+            }
+        }
+    }
+    let mut draws = Stream::root(1).draws();
+    for n in 0..2000 {
+        let tail: Vec<u8> = (0..n % 90).map(|_| draws.below(256) as u8).collect();
+        let _ = other.load(&[b"fltrees1", &tail[..]].concat());
+    }
+}
