@@ -41,7 +41,11 @@ fn exact_threads_and_repetition_change_nothing() {
             }
         }
         // every message through its wire form, every client made anew from its saved state before each question
-        assert_eq!(run(dir.path(), &spec, "wire", &["--wire"]), one, "{spec} over the wire");
+        assert_eq!(
+            run(dir.path(), &spec, "wire", &["--wire"]),
+            one,
+            "{spec} over the wire"
+        );
         let other = run(dir.path(), &spec, "other", &["--set", "seed=99"]);
         assert_ne!(other, one, "{spec}: another seed is another run");
     }

@@ -5,28 +5,40 @@ use common::{fails, fl, json, out, root};
 use std::fs;
 use std::path::Path;
 
-fn fedkt() -> String {
-    root().join("specs/quick/fedkt.yaml").display().to_string()
+fn quick(name: &str) -> String {
+    root().join("specs/quick").join(name).display().to_string()
 }
 
-/// Arguments that run the quick FedKT spec with some values changed.
+/// FedKT-L1.
+fn fedkt() -> String {
+    quick("fedkt-l1.yaml")
+}
+
+/// Arguments that run a spec with some values changed.
 fn with<'a>(spec: &'a str, out: &'a str, set: &[&'a str]) -> Vec<&'a str> {
     let set = set.iter().flat_map(|s| ["--set", *s]);
-    ["run", spec, "--json", "--out", out].into_iter().chain(set).collect()
+    ["run", spec, "--json", "--out", out]
+        .into_iter()
+        .chain(set)
+        .collect()
 }
-
-const NO_NOISE: [&str; 3] = ["protocol.noise=none", "parts.privacy=null", "parts.accountant=null"];
 
 #[test]
 fn bounded_students_of_voting_teachers_learn_without_and_with_noise() {
     let (dir, spec) = (tempfile::tempdir().unwrap(), fedkt());
-    let plain = json(dir.path(), &with(&spec, "plain", &NO_NOISE));
-    assert!(plain["metrics"]["accuracy"].as_f64().unwrap() > 0.75, "{plain}");
+    let plain = json(dir.path(), &with(&quick("fedkt.yaml"), "plain", &[]));
+    assert!(
+        plain["metrics"]["accuracy"].as_f64().unwrap() > 0.75,
+        "{plain}"
+    );
     assert!(plain["privacy"].is_null());
     let server = json(dir.path(), &with(&spec, "server", &[]));
     let privacy = &server["privacy"];
     assert!(privacy["epsilon"].as_f64().unwrap() > 0.0, "{server}");
-    assert_eq!((&privacy["unit"], &privacy["data_dependent"]), (&"party".into(), &true.into()));
+    assert_eq!(
+        (&privacy["unit"], &privacy["data_dependent"]),
+        (&"party".into(), &true.into())
+    );
     let party = ["protocol.noise=party", "parts.accountant.unit=example"];
     let party = json(dir.path(), &with(&spec, "party", &party));
     assert_eq!(party["privacy"]["unit"], "example", "{party}");
@@ -35,14 +47,18 @@ fn bounded_students_of_voting_teachers_learn_without_and_with_noise() {
 
 #[test]
 fn exact_what_parties_send_does_not_change_what_is_learnt() {
-    let (dir, spec) = (tempfile::tempdir().unwrap(), fedkt());
+    let (dir, spec) = (tempfile::tempdir().unwrap(), quick("fedkt.yaml"));
     let run = |out: &str, send: &str| {
-        let mut set = NO_NOISE.to_vec();
-        set.push(send);
-        let answer = json(dir.path(), &with(&spec, out, &set));
-        (fs::read(dir.path().join(out).join("models/final")).unwrap(), answer)
+        let answer = json(dir.path(), &with(&spec, out, &[send]));
+        (
+            fs::read(dir.path().join(out).join("models/final")).unwrap(),
+            answer,
+        )
     };
-    let (models, votes) = (run("models", "protocol.send=models"), run("votes", "protocol.send=votes"));
+    let (models, votes) = (
+        run("models", "protocol.send=models"),
+        run("votes", "protocol.send=votes"),
+    );
     assert!(models.0 == votes.0, "the final models differ");
     let up = |answer: &serde_json::Value| answer["bytes"]["up"].as_u64().unwrap();
     assert!(up(&votes.1) != up(&models.1));
@@ -53,20 +69,41 @@ fn a_budget_pays_for_the_first_queries_only_and_says_so() {
     let (dir, spec) = (tempfile::tempdir().unwrap(), fedkt());
     for noise in ["server", "party"] {
         let noise = format!("protocol.noise={noise}");
-        let args = with(&spec, "cut", &[&noise, "budget.epsilon=6", "parts.accountant.unit=example"]);
+        let args = with(
+            &spec,
+            "cut",
+            &[
+                &noise,
+                "budget.epsilon=6",
+                "protocol.partitions=1",
+                "parts.accountant.unit=example",
+            ],
+        );
         let run = fl(dir.path(), &args);
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
         assert!(run.status.success(), "{said}");
         let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
         let epsilon = answer["privacy"]["epsilon"].as_f64().unwrap();
         assert!(epsilon > 3.0 && epsilon <= 6.0, "{answer}");
-        assert!(said.contains("queries were released; one more would bring epsilon to"), "{said}");
-        assert!(said.contains("this refusal depends on the data and so tells something about them"), "{said}");
+        assert!(
+            said.contains("queries were released; one more would bring epsilon to"),
+            "{said}"
+        );
+        assert!(
+            said.contains("this refusal depends on the data and so tells something about them"),
+            "{said}"
+        );
         fs::remove_dir_all(dir.path().join("cut")).unwrap();
     }
-    let (code, said) = fails(dir.path(), &with(&spec, "nothing", &["budget.epsilon=0.001"]));
+    let (code, said) = fails(
+        dir.path(),
+        &with(&spec, "nothing", &["budget.epsilon=0.001"]),
+    );
     assert_eq!(code, 1);
-    assert!(said.contains("refused before anything was spent: its first query would bring epsilon to"), "{said}");
+    assert!(
+        said.contains("refused before anything was spent: its first query would bring epsilon to"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -74,23 +111,47 @@ fn the_other_mechanisms_and_accountants_fit() {
     let (dir, spec) = (tempfile::tempdir().unwrap(), fedkt());
     let gnmax = "parts.accountant={use: pate-gnmax, unit: party}";
     for (out, privacy, accountant) in [
-        ("gaussian", "parts.privacy={use: gaussian-votes, sigma: 2}", gnmax),
-        ("confident", "parts.privacy={use: confident-votes, threshold: 6, check: 1, sigma: 1}", gnmax),
-        ("advanced", "parts.privacy={use: laplace-votes, gamma: 0.5, data-dependent: false}", "parts.accountant={use: advanced-composition, unit: party}"),
+        (
+            "gaussian",
+            "parts.privacy={use: gaussian-votes, sigma: 2}",
+            gnmax,
+        ),
+        (
+            "confident",
+            "parts.privacy={use: confident-votes, threshold: 6, check: 1, sigma: 1}",
+            gnmax,
+        ),
+        (
+            "advanced",
+            "parts.privacy={use: laplace-votes, gamma: 0.5, data-dependent: false}",
+            "parts.accountant={use: advanced-composition, unit: party}",
+        ),
     ] {
         let answer = json(dir.path(), &with(&spec, out, &[privacy, accountant]));
-        assert!(answer["privacy"]["epsilon"].as_f64().unwrap() > 0.0, "{answer}");
+        assert!(
+            answer["privacy"]["epsilon"].as_f64().unwrap() > 0.0,
+            "{answer}"
+        );
         assert_eq!(answer["privacy"]["data_dependent"], out != "advanced");
     }
-    let (code, said) = fails(dir.path(), &with(&spec, "wrong", &["parts.accountant={use: rdp}"]));
+    let (code, said) = fails(
+        dir.path(),
+        &with(&spec, "wrong", &["parts.accountant={use: rdp}"]),
+    );
     assert_eq!(code, 1);
-    assert!(said.contains("for votes use `pate-moments` or `pate-gnmax`"), "{said}");
+    assert!(
+        said.contains("for votes use `pate-moments` or `pate-gnmax`"),
+        "{said}"
+    );
 }
 
 #[test]
 fn plain_voting_asks_how_many_students_one_example_can_change() {
     let (dir, spec) = (tempfile::tempdir().unwrap(), fedkt());
-    let set = ["parts.tier2={use: majority-vote}", "parts.accountant.unit=example"];
+    let set = [
+        "parts.tier2={use: majority-vote}",
+        "parts.accountant.unit=example",
+    ];
     let answer = json(dir.path(), &with(&spec, "plain", &set));
     assert_eq!(answer["privacy"]["unit"], "example", "{answer}");
     let consistent = json(dir.path(), &with(&spec, "consistent", &set[1..]));
@@ -116,10 +177,19 @@ fn a_party_with_too_few_examples_is_named_or_skipped() {
     fs::write(dir.path().join("short.yaml"), SHORT).unwrap();
     let (code, said) = fails(dir.path(), &with("short.yaml", "fails", &[]));
     assert_eq!(code, 1);
-    assert!(said.contains("too few examples for `subsets: 5` (each needs one at least): client 0 has "), "{said}");
-    let skip = fl(dir.path(), &with("short.yaml", "skips", &["protocol.short-party=skip"]));
+    assert!(
+        said.contains("too few examples for `subsets: 5` (each needs one at least): client 0 has "),
+        "{said}"
+    );
+    let skip = fl(
+        dir.path(),
+        &with("short.yaml", "skips", &["protocol.short-party=skip"]),
+    );
     let said = String::from_utf8_lossy(&skip.stderr).into_owned();
-    assert!(skip.status.success() && said.contains("they take no part"), "{said}");
+    assert!(
+        skip.status.success() && said.contains("they take no part"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -130,13 +200,28 @@ fn what_cannot_be_voted_on_is_said() {
     let said = |out: &str, set: &[&str]| fails(dir.path(), &with("short.yaml", out, set));
     let (code, text) = said("none", &[skip, "data.public=null"]);
     assert!(code == 1 && text.contains("needs public data"), "{text}");
-    let (_, text) = said("gamma", &["parts.privacy={use: laplace-votes, gamma: 0}", "protocol.noise=server"]);
-    assert!(text.contains("gamma") && text.contains("must be above 0.0, got 0"), "{text}");
+    let (_, text) = said(
+        "gamma",
+        &[
+            "parts.privacy={use: laplace-votes, gamma: 0}",
+            "protocol.noise=server",
+        ],
+    );
+    assert!(
+        text.contains("gamma") && text.contains("must be above 0.0, got 0"),
+        "{text}"
+    );
     let (code, text) = said("unused", &["parts.privacy={use: laplace-votes, gamma: 1}"]);
-    assert_eq!(code, 2, "a mechanism that nothing is released through: {text}");
+    assert_eq!(
+        code, 2,
+        "a mechanism that nothing is released through: {text}"
+    );
     let (code, text) = said("missing", &["protocol.noise=server"]);
     assert_eq!(code, 2, "noise without a mechanism: {text}");
-    let (_, text) = said("zero", &[skip, "data.public={from: {share: 0.3}, queries: 0.0}"]);
+    let (_, text) = said(
+        "zero",
+        &[skip, "data.public={from: {share: 0.3}, queries: 0.0}"],
+    );
     assert!(text.contains("public"), "{text}");
 }
 
@@ -153,54 +238,116 @@ parts: { teacher: {use: linear}, student: {use: linear}, vote: {use: majority-vo
 ";
     fs::write(dir.path().join("pate.yaml"), spec).unwrap();
     let answer = json(dir.path(), &with("pate.yaml", "out", &[]));
-    assert!(answer["metrics"]["accuracy"].as_f64().unwrap() > 0.75, "{answer}");
+    assert!(
+        answer["metrics"]["accuracy"].as_f64().unwrap() > 0.75,
+        "{answer}"
+    );
     assert_eq!(answer["privacy"]["unit"], "example");
-    let (_, said) = fails(dir.path(), &with("pate.yaml", "many", &["protocol.teachers=99999"]));
-    assert!(said.contains("examples are too few for 99999 teachers"), "{said}");
+    let (_, said) = fails(
+        dir.path(),
+        &with("pate.yaml", "many", &["protocol.teachers=99999"]),
+    );
+    assert!(
+        said.contains("examples are too few for 99999 teachers"),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_run_may_start_from_a_model_that_another_kept() {
-    let (dir, spec) = (tempfile::tempdir().unwrap(), fedkt());
-    json(dir.path(), &with(&spec, "fedkt", &NO_NOISE));
-    let fedavg = root().join("specs/quick/fedavg.yaml").display().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    json(dir.path(), &with(&quick("fedkt.yaml"), "fedkt", &[]));
+    let fedavg = quick("fedavg.yaml");
     let initial = "protocol.initial=fedkt/models/final";
     let one = ["protocol.rounds=1", "protocol.mu=0.1"];
-    let from = json(dir.path(), &with(&fedavg, "from", &[&one[..], &[initial]].concat()));
+    let from = json(
+        dir.path(),
+        &with(&fedavg, "from", &[&one[..], &[initial]].concat()),
+    );
     let new = json(dir.path(), &with(&fedavg, "new", &one));
     assert_ne!(from["digest"], new["digest"]);
-    let (code, said) = fails(dir.path(), &with(&fedavg, "gone", &["protocol.initial=nowhere"]));
-    assert!(code == 1 && said.contains("protocol.initial: nowhere"), "{said}");
+    let (code, said) = fails(
+        dir.path(),
+        &with(&fedavg, "gone", &["protocol.initial=nowhere"]),
+    );
+    assert!(
+        code == 1 && said.contains("protocol.initial: nowhere"),
+        "{said}"
+    );
     fs::write(dir.path().join("junk"), "no model").unwrap();
-    let (_, said) = fails(dir.path(), &with(&fedavg, "junk-run", &["protocol.initial=junk"]));
-    assert!(said.contains("protocol.initial: junk does not fit parts.model"), "{said}");
+    let (_, said) = fails(
+        dir.path(),
+        &with(&fedavg, "junk-run", &["protocol.initial=junk"]),
+    );
+    assert!(
+        said.contains("protocol.initial: junk does not fit parts.model"),
+        "{said}"
+    );
 }
 
 fn account(dir: &Path, more: &[&str]) -> Vec<String> {
     let votes = dir.join("votes.csv").display().to_string();
     let head = ["account", "pate", "--votes", &votes].map(String::from);
-    head.into_iter().chain(more.iter().map(|s| s.to_string())).collect()
+    head.into_iter()
+        .chain(more.iter().map(|s| s.to_string()))
+        .collect()
 }
 
 #[test]
 fn votes_in_a_file_have_a_price() {
     let dir = tempfile::tempdir().unwrap();
     // vector L1_party_s1_binary: 0.64 is eight times eps0, less than 0.7315 by moments
-    fs::write(dir.path().join("votes.csv"), "47,3\n50,0\n26,24\n10,40\n49,1\n44,6\n38,12\n50,0\n").unwrap();
+    fs::write(
+        dir.path().join("votes.csv"),
+        "47,3\n50,0\n26,24\n10,40\n49,1\n44,6\n38,12\n50,0\n",
+    )
+    .unwrap();
     let args = account(dir.path(), &["--gamma", "0.04", "--json"]);
-    let answer = json(dir.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!((&answer["queries"], &answer["unit"]), (&8.into(), &"party".into()));
-    assert!((answer["epsilon"].as_f64().unwrap() - 0.64).abs() < 1e-12, "{answer}");
-    let args = account(dir.path(), &["--gamma", "0.04", "--s", "2", "--orders", "8", "--level", "example"]);
-    let table = out(dir.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
-    assert!(table.contains("epsilon for one example at delta 1e-5, moments 1 to 8"), "{table}");
+    let answer = json(
+        dir.path(),
+        &args.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    assert_eq!(
+        (&answer["queries"], &answer["unit"]),
+        (&8.into(), &"party".into())
+    );
+    assert!(
+        (answer["epsilon"].as_f64().unwrap() - 0.64).abs() < 1e-12,
+        "{answer}"
+    );
+    let args = account(
+        dir.path(),
+        &[
+            "--gamma", "0.04", "--s", "2", "--orders", "8", "--level", "example",
+        ],
+    );
+    let table = out(
+        dir.path(),
+        &args.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    assert!(
+        table.contains("epsilon for one example at delta 1e-5, moments 1 to 8"),
+        "{table}"
+    );
     for (flags, said) in [
-        (vec!["--gamma", "0"], "--gamma: must be a finite number above 0, got 0"),
-        (vec!["--gamma", "-1"], "--gamma: must be a finite number above 0, got -1"),
-        (vec!["--gamma", "1", "--delta", "1"], "--delta: must be above 0 and below 1, got 1"),
+        (
+            vec!["--gamma", "0"],
+            "--gamma: must be a finite number above 0, got 0",
+        ),
+        (
+            vec!["--gamma", "-1"],
+            "--gamma: must be a finite number above 0, got -1",
+        ),
+        (
+            vec!["--gamma", "1", "--delta", "1"],
+            "--delta: must be above 0 and below 1, got 1",
+        ),
     ] {
         let args = account(dir.path(), &flags);
-        let (code, text) = fails(dir.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+        let (code, text) = fails(
+            dir.path(),
+            &args.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
         assert!(code == 2 && text.contains(said), "{text}");
     }
 }

@@ -38,20 +38,29 @@ fn mean(c: &mut Criterion) {
         let inbox = inbox(clients, numbers);
         let weights: Vec<f64> = inbox.iter().map(|m| m.weight).collect();
         let mut group = c.benchmark_group(format!("{clients} x {numbers}"));
-        group.sample_size(10).measurement_time(Duration::from_secs(5));
+        group
+            .sample_size(10)
+            .measurement_time(Duration::from_secs(5));
         group.throughput(Throughput::Bytes(4 * (clients * numbers) as u64));
         group.bench_function("read", |b| {
             b.iter(|| {
-                inbox.iter().map(|m| read(m.body.0["w"].as_slice().unwrap_or_default())).sum::<f32>()
+                inbox
+                    .iter()
+                    .map(|m| read(m.body.0["w"].as_slice().unwrap_or_default()))
+                    .sum::<f32>()
             });
         });
-        group.bench_function("mean", |b| b.iter(|| black_box(inbox.weighted_mean(&weights, &Serial))));
+        group.bench_function("mean", |b| {
+            b.iter(|| black_box(inbox.weighted_mean(&weights, &Serial)))
+        });
         group.bench_function("fold", |b| {
             // a host hands each message over and does not need it again
             let mail = || inbox.iter().cloned().collect::<Vec<_>>();
             let fold = |all: Vec<Mail<Params>>| {
                 let mut fold = Box::<MeanOfParams>::default();
-                all.into_iter().try_for_each(|m| fold.add(m)).expect("one shape");
+                all.into_iter()
+                    .try_for_each(|m| fold.add(m))
+                    .expect("one shape");
                 fold.finish().expect("a mean")
             };
             b.iter_batched(mail, fold, BatchSize::PerIteration);

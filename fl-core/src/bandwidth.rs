@@ -59,8 +59,15 @@ pub fn logits(samples: u64, classes: u64, clients: u64, width: u64, copies: u64)
 
 /// Bits of one packed score, and bytes of the scores of all clients, each of which packs its own.
 pub fn packed_logits(samples: u64, classes: u64, clients: u64, levels: u32) -> (u32, u64) {
-    let grid = Grid { levels, lowest: 0.0, step: 1.0 };
-    (grid.bits(), clients * (samples * classes * u64::from(grid.bits())).div_ceil(8))
+    let grid = Grid {
+        levels,
+        lowest: 0.0,
+        step: 1.0,
+    };
+    (
+        grid.bits(),
+        clients * (samples * classes * u64::from(grid.bits())).div_ceil(8),
+    )
 }
 
 /// Parameters to and from every client; `copies` counts both directions.

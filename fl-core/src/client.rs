@@ -259,7 +259,8 @@ impl Client {
         };
         let mut part = self.parts.aggregator::<I, O>(slot, &self.make(slot))?;
         let out = part.aggregate(&round, inbox)?;
-        message::check(&out).with_context(|| format!("parts.{slot}: what it made of its messages"))?;
+        message::check(&out)
+            .with_context(|| format!("parts.{slot}: what it made of its messages"))?;
         Ok(out)
     }
 
@@ -445,7 +446,13 @@ impl Client {
     /// # Errors
     /// As [`Client::save`] and [`Client::load`].
     pub fn again(&self) -> Result<Self> {
-        let mut again = Self::new(self.id, self.data.clone(), self.public.clone(), self.parts.clone(), self.home.clone());
+        let mut again = Self::new(
+            self.id,
+            self.data.clone(),
+            self.public.clone(),
+            self.parts.clone(),
+            self.home.clone(),
+        );
         again.load(&self.save()?)?;
         Ok(again)
     }

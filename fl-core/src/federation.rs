@@ -501,12 +501,10 @@ impl<'h> Federation<'h> {
         body: impl FnOnce(&mut Self, &mut S, &Round) -> Result<()>,
     ) -> Result<()> {
         self.steps += 1;
-        if let Some(saved) = &self.resumed {
-            if self.steps <= saved.done {
-                *state = postcard::from_bytes(&saved.protocol)
-                    .context("the saved state of the protocol")?;
-                return Ok(());
-            }
+        if let Some(saved) = self.resumed.as_ref().filter(|s| self.steps <= s.done) {
+            *state = postcard::from_bytes(&saved.protocol)
+                .context("the saved state of the protocol")?;
+            return Ok(());
         }
         self.host.progress(&name, number, of);
         let round = Round {
@@ -584,7 +582,10 @@ impl<'h> Federation<'h> {
     }
 
     /// Reads models that clients trained in `slot` and sent.
-    pub fn reader(&self, slot: &'static str) -> impl Fn(ClientId, &[u8]) -> Result<Box<dyn Trainer>> + use<> {
+    pub fn reader(
+        &self,
+        slot: &'static str,
+    ) -> impl Fn(ClientId, &[u8]) -> Result<Box<dyn Trainer>> + use<> {
         let (parts, make) = (self.parts.clone(), self.make(slot));
         move |client, bytes| {
             let mut model = parts.trainer(slot, Some(client), &make)?;
@@ -716,12 +717,19 @@ impl<'h> Federation<'h> {
         self.host.ask(to, &question, &mut |id, answer| {
             let taken = answer.and_then(|answer| {
                 let Answer { body, envelope } = answer;
-                let asked = (down(id) as &dyn Any).downcast_ref::<Ids>().map(|ids| &ids.0[..]);
+                let asked = (down(id) as &dyn Any)
+                    .downcast_ref::<Ids>()
+                    .map(|ids| &ids.0[..]);
                 let body: U = body.open()?;
                 let (bytes, digest) = (message::bytes(&body, asked), message::digest(&body));
                 // what a client has released is spent, whatever becomes of its answer
                 spent.push((id, envelope.spent.clone()));
-                notes.extend(envelope.notes.iter().map(|note| format!("client {id}: {note}")));
+                notes.extend(
+                    envelope
+                        .notes
+                        .iter()
+                        .map(|note| format!("client {id}: {note}")),
+                );
                 let weight = if needs.samples {
                     envelope.samples.map_or(f64::NAN, |n| n as f64)
                 } else {
@@ -859,7 +867,7 @@ impl<'h> Federation<'h> {
     // ---- results
 
     fn due(&self, round: &Round) -> bool {
-        round.last || round.number % self.every == 0
+        round.last || round.number.is_multiple_of(self.every)
     }
 
     /// Records how good the server's model in `slot` is on the test examples, if this round is to be evaluated.

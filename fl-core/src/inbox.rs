@@ -136,8 +136,7 @@ impl Inbox<Params> {
                 .iter()
                 .map(|t| t.as_slice().expect("standard layout"))
                 .collect();
-            let mut out = vec![0.0; first.len()];
-            kernels::weighted_mean(&sent, weights, &mut out, exec);
+            let out = kernels::weighted_mean(&sent, weights, exec);
             (
                 name.clone(),
                 ArrayD::from_shape_vec(first.raw_dim(), out).expect("one value for each place"),

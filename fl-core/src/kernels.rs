@@ -2,41 +2,77 @@
 
 use crate::Executor;
 
-/// Numbers of one block. Its f64 sums (32 KiB) stay in the cache while the clients' blocks stream by; shorter blocks would
-/// stop the hardware from fetching ahead.
-const BLOCK: usize = 4096;
-
-/// Clients that are added in one go: the sums are loaded and stored once for all of them.
-const ABREAST: usize = 4;
+/// Numbers of one block. Its f64 sums (512 KiB) stay in the second-level cache while the clients' blocks stream by; with
+/// shorter blocks the hardware stops fetching ahead too often (4,096: 77 % of the memory's speed, 65,536: over 90 %).
+const BLOCK: usize = 65_536;
 
 /// Numbers that one call of the executor gets.
-const CHUNK: usize = 64 * BLOCK;
+const CHUNK: usize = 4 * BLOCK;
 
 /// `out[i] = sum_k weights[k] * sent[k][i] / sum_k weights[k]`.
-pub(crate) fn weighted_mean(
-    sent: &[&[f32]],
-    weights: &[f64],
-    out: &mut [f32],
-    exec: &dyn Executor,
-) {
+pub(crate) fn weighted_mean(sent: &[&[f32]], weights: &[f64], exec: &dyn Executor) -> Vec<f32> {
     let total: f64 = weights.iter().sum();
-    exec.chunks(out, CHUNK, &|chunk, out| {
-        let mut sums = [0.0; BLOCK];
+    let mut out = room(sent.first().map_or(0, |s| s.len()));
+    exec.chunks(&mut out, CHUNK, &|chunk, out| {
+        let mut sums = vec![0.0; BLOCK.min(out.len())];
         for (i, out) in out.chunks_mut(BLOCK).enumerate() {
             let from = chunk * CHUNK + i * BLOCK;
             let sums = &mut sums[..out.len()];
             sums.fill(0.0);
-            let (mut sent, mut weights) = (sent, weights);
-            while let (Some((four, others)), Some((w, rest))) = (sent.split_first_chunk::<ABREAST>(), weights.split_first_chunk()) {
-                add_four(sums, four.map(|s| &s[from..from + out.len()]), *w);
-                (sent, weights) = (others, rest);
-            }
-            for (sent, weight) in sent.iter().zip(weights) {
-                add_scaled(sums, &sent[from..from + out.len()], *weight);
-            }
+            // several clients in one go: the sums are loaded and stored once for all of them
+            let rest = abreast::<8>(sums, sent, weights, from);
+            let rest = rest + abreast::<2>(sums, &sent[rest..], &weights[rest..], from);
+            abreast::<1>(sums, &sent[rest..], &weights[rest..], from);
             divide(sums, total, out);
         }
     });
+    out
+}
+
+/// Adds as many whole groups of `K` clients as there are; says how many clients that were.
+fn abreast<const K: usize>(
+    sums: &mut [f64],
+    sent: &[&[f32]],
+    weights: &[f64],
+    from: usize,
+) -> usize {
+    let groups = sent
+        .as_chunks::<K>()
+        .0
+        .iter()
+        .zip(weights.as_chunks::<K>().0);
+    groups
+        .map(|(sent, weights)| add_group(sums, sent.map(|s| &s[from..from + sums.len()]), *weights))
+        .count()
+        * K
+}
+
+/// Zeros for a result. A large one asks for huge pages: otherwise the system spends longer on handing out 4 KiB pages than
+/// we on the sums (10 clients x 10 million numbers: 20 of 60 ms).
+fn room(n: usize) -> Vec<f32> {
+    #[cfg_attr(
+        not(target_os = "linux"),
+        allow(unused_mut, reason = "only Linux is asked")
+    )]
+    let mut out = vec![0.0f32; n];
+    #[cfg(target_os = "linux")]
+    {
+        const HUGE: usize = 2 << 20;
+        let start = out.as_mut_ptr().cast::<u8>();
+        let skip = start.align_offset(HUGE);
+        let length = (4 * n).saturating_sub(skip) / HUGE * HUGE;
+        if length > 0 {
+            // SAFETY: the range lies inside `out`, which nobody else has yet, and the advice changes no contents.
+            #[allow(
+                unsafe_code,
+                reason = "measured: a third off a mean of 10 million numbers"
+            )]
+            unsafe {
+                libc::madvise(start.add(skip).cast(), length, libc::MADV_HUGEPAGE)
+            };
+        }
+    }
+    out
 }
 
 /// `sum_k weights[k] * sent[k][i] / sum_k weights[k]` of numbers that are not rounded to `f32`: the loop behind every
@@ -107,11 +143,13 @@ twice! {
 
 twice! {
     /// `sums += w[0] * sent[0]`, then `+= w[1] * sent[1]` and so on: the bits of one after the other
-    fn add_four[](sums: &mut [f64], sent: [&[f32]; ABREAST], w: [f64; ABREAST]) {
-        let [a, b, c, d] = sent;
-        for ((((sum, a), b), c), d) in sums.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-            let ab = (*sum + w[0] * f64::from(*a)) + w[1] * f64::from(*b);
-            *sum = (ab + w[2] * f64::from(*c)) + w[3] * f64::from(*d);
+    fn add_group[const K: usize](sums: &mut [f64], sent: [&[f32]; K], w: [f64; K]) {
+        let n = sums.len();
+        let sent = sent.map(|s| &s[..n]); // so that the compiler needs no further checks
+        for (i, sum) in sums.iter_mut().enumerate() {
+            for k in 0..K {
+                *sum += w[k] * f64::from(sent[k][i]);
+            }
         }
     }
 }
@@ -134,13 +172,13 @@ mod tests {
     fn exact_blocks_folds_and_the_plain_formula_agree() {
         let mut draws = Stream::root(3).draws();
         let n = 2 * CHUNK + 3 * BLOCK + 17; // a ragged end of every kind
-        let sent: Vec<Vec<f32>> = (0..7)
-            .map(|_| (0..n).map(|_| draws.normal() as f32).collect())
-            .collect();
-        let weights = [3.0, 1.0, 0.0, 20.5, 7.25, 1e-3, 11.0];
+        let sent: Vec<Vec<f32>> =
+            (0..11) // a group of eight, one of two, and one alone
+                .map(|_| (0..n).map(|_| draws.normal() as f32).collect())
+                .collect();
+        let weights = [3.0, 1.0, 0.0, 20.5, 7.25, 1e-3, 11.0, 2.0, 9.5, 0.1, 4.0];
         let views: Vec<&[f32]> = sent.iter().map(Vec::as_slice).collect();
-        let mut out = vec![0.0; n];
-        weighted_mean(&views, &weights, &mut out, &Serial);
+        let out = weighted_mean(&views, &weights, &Serial);
         let mut running = RunningMean::default();
         for (s, w) in sent.iter().zip(weights) {
             running.add(s, w);

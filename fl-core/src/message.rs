@@ -626,7 +626,9 @@ impl Grid {
 
 /// Bits that tell `choices` apart: `ceil(log2(choices))`, at least 1.
 fn bits_for(choices: u32) -> u32 {
-    u64::from(choices.max(2)).next_power_of_two().trailing_zeros()
+    u64::from(choices.max(2))
+        .next_power_of_two()
+        .trailing_zeros()
 }
 
 /// Numbers below `2^bits`, `bits` each, the first in the lowest bits.

@@ -104,11 +104,11 @@ pub struct VoteRelease {
 }
 
 impl VoteRelease {
-    /// How many votes can change with one `unit`.
-    pub fn votes_of(&self, unit: Unit) -> Option<u32> {
+    /// How many votes can change with one `unit`, and whether that was worked out from the data.
+    pub fn votes_of(&self, unit: Unit) -> (Option<u32>, bool) {
         match unit {
-            Unit::Example => self.reach.example,
-            Unit::Party => self.reach.party,
+            Unit::Example => (self.reach.example, self.reach.from_data),
+            Unit::Party => (self.reach.party, false),
         }
     }
 }
@@ -116,10 +116,28 @@ impl VoteRelease {
 impl Display for PrivacyEvent {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Laplace { scale, sensitivity, .. } => write!(f, "Laplace noise of scale {scale} for an L1 sensitivity of {sensitivity}"),
-            Self::Gaussian { sigma, sensitivity, .. } => write!(f, "Gaussian noise of {sigma} for an L2 sensitivity of {sensitivity}"),
-            Self::SubsampledGaussian { rate, sigma, sensitivity, .. } => {
-                write!(f, "Gaussian noise of {sigma} for an L2 sensitivity of {sensitivity}, each unit with probability {rate}")
+            Self::Laplace {
+                scale, sensitivity, ..
+            } => write!(
+                f,
+                "Laplace noise of scale {scale} for an L1 sensitivity of {sensitivity}"
+            ),
+            Self::Gaussian {
+                sigma, sensitivity, ..
+            } => write!(
+                f,
+                "Gaussian noise of {sigma} for an L2 sensitivity of {sensitivity}"
+            ),
+            Self::SubsampledGaussian {
+                rate,
+                sigma,
+                sensitivity,
+                ..
+            } => {
+                write!(
+                    f,
+                    "Gaussian noise of {sigma} for an L2 sensitivity of {sensitivity}, each unit with probability {rate}"
+                )
             }
             Self::Votes(v) => write!(f, "{} votes with noise {:?}", v.queries, v.noise),
             Self::Unaccounted { why } => f.write_str(why),

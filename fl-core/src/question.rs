@@ -205,7 +205,9 @@ impl Body {
             Self::Here(message) => {
                 let kind = message.kind();
                 let message = message.into_any().downcast::<M>();
-                message.map(|m| *m).map_err(|_| anyhow!("answered with {kind} where {} was due", M::KIND))
+                message
+                    .map(|m| *m)
+                    .map_err(|_| anyhow!("answered with {kind} where {} was due", M::KIND))
             }
         }
     }

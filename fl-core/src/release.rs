@@ -33,7 +33,10 @@ pub(crate) fn afford<M: Message>(
         Ok::<_, anyhow::Error>((few, event, epsilon))
     };
     // every query costs something, so epsilon only grows: `fits` queries do fit, `too_many` do not
-    let (queries, so_far) = (mechanism.queries(message), accountant.guarantee(None)?.epsilon);
+    let (queries, so_far) = (
+        mechanism.queries(message),
+        accountant.guarantee(None)?.epsilon,
+    );
     let (mut fits, mut too_many) = (0, queries);
     while too_many - fits > 1 {
         let middle = fits + (too_many - fits) / 2;
@@ -47,7 +50,10 @@ pub(crate) fn afford<M: Message>(
     } else {
         ""
     };
-    let limit = format!("of a budget of {} (at delta {:e})", budget.epsilon, after.delta);
+    let limit = format!(
+        "of a budget of {} (at delta {:e})",
+        budget.epsilon, after.delta
+    );
     if fits == 0 {
         let (what, epsilon) = match queries {
             0 | 1 => ("it", after.epsilon),
@@ -86,7 +92,11 @@ mod tests {
         }
         fn price(&self, counts: &Counts, _: usize) -> Result<PrivacyEvent> {
             let sensitivity = counts.rows.len() as f64;
-            Ok(PrivacyEvent::Laplace { sensitivity, scale: 1.0, unit: Unit::Party })
+            Ok(PrivacyEvent::Laplace {
+                sensitivity,
+                scale: 1.0,
+                unit: Unit::Party,
+            })
         }
         fn perturb(&mut self, _: &mut Counts, _: usize, _: &Stream) -> Result<()> {
             Ok(())
@@ -129,7 +139,11 @@ mod tests {
         let budget = Budget { epsilon: budget };
         let (event, note) = afford(&Rows, &mut counts, 1, Some(&Adds(2.0)), Some(&budget), 3)?;
         let released = counts.rows.len();
-        assert_eq!(event, Rows.price(&counts, 1).unwrap(), "what is left is what is paid for");
+        assert_eq!(
+            event,
+            Rows.price(&counts, 1).unwrap(),
+            "what is left is what is paid for"
+        );
         Ok((released, note))
     }
 
@@ -148,7 +162,11 @@ mod tests {
         for queries in [1, 10] {
             let refused = cut(queries, 2.5).unwrap_err();
             assert!(matches!(refused.downcast_ref(), Some(Problem::Budget(_))));
-            let what = if queries == 1 { "it" } else { "its first query" };
+            let what = if queries == 1 {
+                "it"
+            } else {
+                "its first query"
+            };
             assert!(refused.to_string().starts_with(&format!(
                 "the release was refused before anything was spent: {what} would bring epsilon to 3.0000 of a budget of 2.5"
             )));

@@ -299,11 +299,17 @@ fn sample(schema: &Json) -> Json {
 }
 
 fn first_sentence(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    match line.find(". ") {
-        Some(end) => line[..=end].into(),
-        None => line.into(),
-    }
+    // a full stop in brackets ends no sentence: "(FedKD, Eq. 2)"
+    let mut open = 0usize;
+    let end = text.char_indices().find(|(at, c)| {
+        match c {
+            '(' => open += 1,
+            ')' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        *c == '.' && open == 0 && text[at + 1..].starts_with(' ')
+    });
+    text[..end.map_or(text.len(), |(at, _)| at + 1)].to_string()
 }
 
 /// Columns under each other; the last is as wide as it likes, and its lines stay below each other.

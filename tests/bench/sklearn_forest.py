@@ -53,6 +53,8 @@ def main() -> None:
     data = Path(os.environ["FL_DATA_DIR"]) / "adult"
     train, test = data / "a9a.gz", data / "a9a.t.gz"
     (x, y), (xt, yt) = (load_svmlight_file(str(p), n_features=123, dtype=numpy.float32) for p in (train, test))
+    for part in (x, xt):  # forests take 32-bit indices only
+        part.indices, part.indptr = part.indices.astype(numpy.int32), part.indptr.astype(numpy.int32)
     inputs = {"dense": (x.toarray(), xt.toarray()), "sparse": (x.tocsc(), xt.tocsr())}
     print(f"scikit-learn {sklearn.__version__}; a9a {x.shape[0]} x {x.shape[1]}; one thread; medians of {ROUNDS}")
     makers = {

@@ -92,7 +92,10 @@ impl Message for Votes {
             self.voters() > 0,
             Problem::Shape("votes of nobody: there is no voter".into())
         );
-        let bad = self.labels.indexed_iter().find(|(_, l)| **l >= self.classes[0]);
+        let bad = self
+            .labels
+            .indexed_iter()
+            .find(|(_, l)| **l >= self.classes[0]);
         if let Some(((row, _), label)) = bad {
             anyhow::bail!(Problem::Shape(format!(
                 "a vote for class {label} in row {row}; there are {} classes, the first is 0",
@@ -118,6 +121,8 @@ pub struct Reach {
     pub example: Option<u32>,
     /// When all data of one party change; `None`: nobody has said.
     pub party: Option<u32>,
+    /// Was `example` worked out from the data, so that what it guarantees depends on them?
+    pub from_data: bool,
 }
 
 /// How many votes each class got, for each sample; after [`crate::PrivacyMechanism::perturb`] with noise.
@@ -127,8 +132,8 @@ pub struct Counts {
     pub rows: Vec<u32>,
     /// `rows x classes`.
     pub values: Array2<f64>,
-    /// Block, and the reach of an example and of a party, plus 1; 0 where nobody has said.
-    about: [u32; 3],
+    /// Block; the reach of an example and of a party, plus 1, 0 where nobody has said; whether the reach is from the data.
+    about: [u32; 4],
 }
 
 impl Counts {
@@ -137,7 +142,7 @@ impl Counts {
         Self {
             rows,
             values,
-            about: [1, 0, 0],
+            about: [1, 0, 0, 0],
         }
     }
 
@@ -154,13 +159,18 @@ impl Counts {
 
     /// Says how many votes of a row can change with one unit of data.
     pub fn set_reach(&mut self, reach: Reach) {
-        self.about[1..].copy_from_slice(&[reach.example, reach.party].map(|m| m.map_or(0, |m| m + 1)));
+        let [example, party] = [reach.example, reach.party].map(|m| m.map_or(0, |m| m + 1));
+        self.about[1..].copy_from_slice(&[example, party, u32::from(reach.from_data)]);
     }
 
     /// How many votes of a row can change with one unit of data.
     pub fn reach(&self) -> Reach {
-        let [_, example, party] = self.about.map(|m| m.checked_sub(1));
-        Reach { example, party }
+        let [_, example, party, from_data] = self.about;
+        Reach {
+            example: example.checked_sub(1),
+            party: party.checked_sub(1),
+            from_data: from_data == 1,
+        }
     }
 
     /// Only the rows at these positions.
@@ -172,7 +182,8 @@ impl Counts {
     /// The class with the highest count in each row, the lowest such class on ties (METHODS section 0).
     pub fn winners(&self) -> Vec<u32> {
         let winner = |row: ndarray::ArrayView1<'_, f64>| {
-            let better = |best: usize, class: usize| if row[class] > row[best] { class } else { best };
+            let better =
+                |best: usize, class: usize| if row[class] > row[best] { class } else { best };
             (1..row.len()).fold(0, better) as u32
         };
         self.values.rows().into_iter().map(winner).collect()
@@ -210,7 +221,7 @@ impl Message for Counts {
         if parcel.has(".about") {
             let about = parcel.list(".about")?;
             let about = about.try_into();
-            counts.about = about.map_err(|_| Problem::Shape("`.about` has three numbers".into()))?;
+            counts.about = about.map_err(|_| Problem::Shape("`.about` has four numbers".into()))?;
         }
         Ok(counts)
     }
@@ -237,7 +248,12 @@ impl Message for Models {
             super::Tensor::U8(bytes) => Ok(bytes),
             _ => anyhow::bail!("model `{name}` is not bytes"),
         };
-        parcel.rest().into_iter().map(model).collect::<Result<_>>().map(Self)
+        parcel
+            .rest()
+            .into_iter()
+            .map(model)
+            .collect::<Result<_>>()
+            .map(Self)
     }
 }
 
@@ -249,14 +265,29 @@ mod tests {
 
     #[test]
     fn exact_votes_survive_the_wire_in_as_few_bits_as_they_need() {
-        for (classes, size) in [(1, 1), (2, 1), (3, 2), (4, 2), (10, 3), (300, 7), (70_000, 13)] {
+        for (classes, size) in [
+            (1, 1),
+            (2, 1),
+            (3, 2),
+            (4, 2),
+            (10, 3),
+            (300, 7),
+            (70_000, 13),
+        ] {
             let labels = array![[0, classes - 1], [classes / 2, 0], [classes - 1, 0]];
             let votes = Votes::new(vec![0, 1, 2], labels, classes as usize);
             assert_eq!(decode::<Votes>(&encode(&votes)).unwrap(), votes);
-            let free = Bytes { values: size, keys: 0 };
+            let free = Bytes {
+                values: size,
+                keys: 0,
+            };
             assert_eq!(bytes(&votes, None), free, "{classes} classes");
         }
-        let facts = Facts { rows: 10, outputs: 3, params: 0 };
+        let facts = Facts {
+            rows: 10,
+            outputs: 3,
+            params: 0,
+        };
         assert_eq!(Votes::expected(&facts), Some(3), "10 x 2 bits");
     }
 
@@ -267,14 +298,22 @@ mod tests {
             text(&Votes::new(vec![4, 5], array![[0], [2]], 2)),
             "a vote for class 2 in row 1; there are 2 classes, the first is 0"
         );
-        assert_eq!(text(&Votes::new(vec![4], array![[0], [1]], 2)), "1 ids for 2 rows");
+        assert_eq!(
+            text(&Votes::new(vec![4], array![[0], [1]], 2)),
+            "1 ids for 2 rows"
+        );
         assert_eq!(
             text(&Votes::new(vec![4], Array2::zeros((1, 0)), 2)),
             "votes of nobody: there is no voter"
         );
         let (one, two) = (array![[0]], array![[0, 1]]);
         let differs = alike(&Votes::new(vec![0], one, 2), &Votes::new(vec![0], two, 2));
-        assert!(differs.unwrap_err().to_string().contains("`labels` is [1, 2] here"));
+        assert!(
+            differs
+                .unwrap_err()
+                .to_string()
+                .contains("`labels` is [1, 2] here")
+        );
         // a label that was cut to its bits on the wire is refused where it was made
         assert!(check(&Votes::new(vec![0], array![[9]], 3)).is_err());
     }
@@ -283,12 +322,21 @@ mod tests {
     fn exact_counts_say_winners_gaps_and_reach() {
         let mut counts = Counts::new(
             vec![3, 4, 5, 6],
-            array![[2.0, 2.0, 1.0], [0.0, 1.0, 4.0], [0.0, 0.0, 0.0], [-3.0, -1.0, -2.0]],
+            array![
+                [2.0, 2.0, 1.0],
+                [0.0, 1.0, 4.0],
+                [0.0, 0.0, 0.0],
+                [-3.0, -1.0, -2.0]
+            ],
         );
         assert_eq!(counts.winners(), [0, 2, 0, 1], "the lowest class on ties");
         assert_eq!(counts.gaps()[..3], [0.0, 3.0, 0.0]);
         assert_eq!((counts.block(), counts.reach()), (1, Reach::default()));
-        let reach = Reach { example: Some(0), party: Some(2) };
+        let reach = Reach {
+            example: Some(0),
+            party: Some(2),
+            from_data: true,
+        };
         counts.set_reach(reach);
         let counts = counts.in_blocks(2);
         let there = decode::<Counts>(&encode(&counts)).unwrap();

@@ -115,7 +115,9 @@ fn ask(
     settings: &str,
     event: &PrivacyEvent,
 ) -> Result<Guarantee, Failure> {
-    let decl = catalogue.find(Role::Accountant, name).map_err(Failure::usage)?;
+    let decl = catalogue
+        .find(Role::Accountant, name)
+        .map_err(Failure::usage)?;
     let settings: Value = serde_yaml::from_str(settings)?;
     let make = Make {
         task: Task {
@@ -138,10 +140,16 @@ fn ask(
 pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
     let sound = |what: &str, x: f64, below: f64| {
         let inside = x > 0.0 && x < below;
-        let range = if below == 1.0 { "above 0 and below 1" } else { "a finite number above 0" };
+        let range = if below == 1.0 {
+            "above 0 and below 1"
+        } else {
+            "a finite number above 0"
+        };
         match inside {
             true => Ok(()),
-            false => Err(Failure::usage(format!("--{what}: must be {range}, got {x}"))),
+            false => Err(Failure::usage(format!(
+                "--{what}: must be {range}, got {x}"
+            ))),
         }
     };
     sound("gamma", args.gamma, f64::INFINITY)?;
@@ -161,6 +169,7 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
             reach: Reach {
                 example: Some(args.s),
                 party: Some(args.s),
+                from_data: false,
             },
         })
     };
@@ -169,12 +178,21 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
         Level::Example => "example",
     };
     let shared = format!("delta: {}, unit: {unit}", args.delta);
-    let orders = if args.orders == 8 { "official" } else { "standard" };
+    let orders = if args.orders == 8 {
+        "official"
+    } else {
+        "standard"
+    };
     let (from_votes, fixed) = (event(Some(counts)), event(None));
     let moments = format!("{{{shared}, orders: {orders}}}");
     let dependent = ask(catalogue, "pate-moments", &moments, &from_votes)?;
     let independent = ask(catalogue, "pate-moments", &moments, &fixed)?;
-    let advanced = ask(catalogue, "advanced-composition", &format!("{{{shared}}}"), &fixed)?;
+    let advanced = ask(
+        catalogue,
+        "advanced-composition",
+        &format!("{{{shared}}}"),
+        &fixed,
+    )?;
     let eps0 = 2.0 * f64::from(args.s) * args.gamma;
     let basic = queries as f64 * eps0;
     if args.json {
@@ -186,9 +204,17 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
         }));
     }
     let rows = [
-        ("moments of these votes", dependent.epsilon, "depends on the votes: do not publish it"),
+        (
+            "moments of these votes",
+            dependent.epsilon,
+            "depends on the votes: do not publish it",
+        ),
         ("moments of any votes", independent.epsilon, ""),
-        ("advanced composition", advanced.epsilon, "or basic, where that is less"),
+        (
+            "advanced composition",
+            advanced.epsilon,
+            "or basic, where that is less",
+        ),
         ("basic composition", basic, "with delta 0"),
     ];
     let mut out = format!(

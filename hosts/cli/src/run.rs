@@ -89,7 +89,13 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
         (None, None) => return Err(Failure::usage("a spec or --resume is needed")),
     };
     // the folder comes last: a run that cannot begin leaves nothing behind
-    let Assembled { clients, public, test, task, .. } = assemble(&spec, &args.data)?;
+    let Assembled {
+        clients,
+        public,
+        test,
+        task,
+        ..
+    } = assemble(&spec, &args.data)?;
     let (folder, resumed) = match &args.resume {
         Some(dir) => RunFolder::resume(dir).map(|(folder, resumed)| (folder, Some(resumed)))?,
         None => {

@@ -6,8 +6,8 @@ use crate::report;
 use anyhow::{Context, ensure};
 use fl_core::privacy::Guarantee;
 use fl_core::{
-    Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Parts, Payload, Problem, Protocol,
-    Public, Question, Result, Roster, RunOptions, SharedExecutor, Stream, Totals,
+    Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Parts, Payload, Problem,
+    Protocol, Public, Question, Result, Roster, RunOptions, SharedExecutor, Stream, Totals,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -16,6 +16,12 @@ use std::time::{Duration, Instant};
 
 /// Checkpoints are at least this far apart, unless the run stops: writing them must not become the work.
 const BETWEEN_CHECKPOINTS: Duration = Duration::from_secs(20);
+
+/// Told of each step: its name, its number, how many there are.
+pub type Progress<'a> = Box<dyn FnMut(&str, usize, usize) + 'a>;
+
+/// Told what the user should know.
+pub type Warn<'a> = Box<dyn FnMut(&str) + 'a>;
 
 /// Everything that a run needs.
 pub struct Setup<'a> {
@@ -46,9 +52,9 @@ pub struct Setup<'a> {
     /// Stop after this many steps, so that the run can go on later.
     pub stop_after: Option<usize>,
     /// Told of each step: name, number, how many there are.
-    pub progress: Box<dyn FnMut(&str, usize, usize) + 'a>,
+    pub progress: Progress<'a>,
     /// Told what the user should know.
-    pub warn: Box<dyn FnMut(&str) + 'a>,
+    pub warn: Warn<'a>,
 }
 
 /// Bytes that crossed.
@@ -106,8 +112,8 @@ struct Sim<'a> {
     folder: Option<RunFolder>,
     stop_after: Option<usize>,
     wire: bool,
-    progress: Box<dyn FnMut(&str, usize, usize) + 'a>,
-    warn: Box<dyn FnMut(&str) + 'a>,
+    progress: Progress<'a>,
+    warn: Warn<'a>,
     entries: Vec<Entry>,
     metrics: Vec<Metric>,
     began: Instant,
@@ -235,10 +241,19 @@ impl Host for Sim<'_> {
 
 /// Answers as a client in another process would: everything that crosses is in its wire form, and the client is made anew
 /// from its saved state.
-fn elsewhere(protocol: &dyn Protocol, client: &mut Client, question: Question<'_>) -> Result<Answer> {
+fn elsewhere(
+    protocol: &dyn Protocol,
+    client: &mut Client,
+    question: Question<'_>,
+) -> Result<Answer> {
     let sent = question.payload.encode();
     *client = client.again()?;
-    let question = Question::new(question.label, Payload::Wire(&sent), question.stream, question.needs);
+    let question = Question::new(
+        question.label,
+        Payload::Wire(&sent),
+        question.stream,
+        question.needs,
+    );
     protocol.answer(client, question)?.over_the_wire()
 }
 

@@ -23,11 +23,11 @@ pub(crate) fn unaccounted(events: &[PrivacyEvent]) -> String {
         PrivacyEvent::Unaccounted { why } => Some(why.as_str()),
         _ => None,
     });
-    format!(
-        "{} releases are not accounted for, so no privacy is guaranteed: {}",
-        events.len(),
-        why.unwrap_or("parts.accountant is empty")
-    )
+    let (n, verb) = match events.len() {
+        1 => ("1 release".to_string(), "is"),
+        n => (format!("{n} releases"), "are"),
+    };
+    format!("{n} {verb} not accounted for, so no privacy is guaranteed: {}", why.unwrap_or("parts.accountant is empty"))
 }
 
 pub(crate) fn write(
@@ -73,8 +73,7 @@ fn fill(
 
     writeln!(
         out,
-        "\n## Communication\n\n| question | asked | answers | bytes down ({}) | bytes up ({}) |\n|---|---|---|---|---|",
-        "kind", "kind"
+        "\n## Communication\n\n| question | asked | answers | bytes down (kind) | bytes up (kind) |\n|---|---|---|---|---|"
     )?;
     let mut rows: Vec<(&str, [u64; 4], &str, &str)> = Vec::new();
     for e in entries {

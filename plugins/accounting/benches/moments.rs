@@ -11,14 +11,15 @@ const QUERIES: usize = 1_000_000;
 fn histograms(voters: usize, classes: usize) -> Vec<Vec<u32>> {
     let mut draws = Stream::root(1).draws();
     let one = |_| {
-        let mut counts = vec![0; classes];
         let mut left = voters;
-        for class in 0..classes - 1 {
-            let n = draws.below(left + 1);
-            counts[class] = n as u32;
-            left -= n;
-        }
-        counts[classes - 1] = left as u32;
+        let mut counts: Vec<u32> = (1..classes)
+            .map(|_| {
+                let n = draws.below(left + 1);
+                left -= n;
+                n as u32
+            })
+            .collect();
+        counts.push(left as u32);
         counts
     };
     (0..QUERIES).map(one).collect()

@@ -40,8 +40,8 @@ impl Pricing for AdvancedComposition {
     type Cost = Pure;
 
     fn price(&self, event: &PrivacyEvent) -> Result<Price<Pure>> {
-        let (k, epsilon, unit) = pure("advanced-composition", event, self.unit.unit())?;
-        Ok(Price::fixed(Pure::of(k, epsilon), unit))
+        let price = pure("advanced-composition", event, self.unit.unit())?;
+        Ok(price.map(|(k, epsilon)| Pure::of(k, epsilon)))
     }
 
     fn add(sum: &mut Pure, more: &Pure) {

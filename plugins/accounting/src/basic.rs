@@ -9,18 +9,30 @@ settings! {
     pub struct Basic {}
 }
 
-/// How an event is private without any delta: how many answers at which epsilon each.
-pub(crate) fn pure(accountant: &str, event: &PrivacyEvent, unit: Unit) -> Result<(usize, f64, Unit)> {
+/// How an event is private without any delta: how many answers, at which epsilon each.
+pub(crate) fn pure(
+    accountant: &str,
+    event: &PrivacyEvent,
+    unit: Unit,
+) -> Result<Price<(usize, f64)>> {
     match event {
         PrivacyEvent::Laplace {
             sensitivity,
             scale,
             unit,
-        } => Ok((1, ratio(event, *sensitivity, *scale)?, *unit)),
+        } => Ok(Price::fixed(
+            (1, ratio(event, *sensitivity, *scale)?),
+            *unit,
+        )),
         PrivacyEvent::Votes(votes) => match votes.noise {
             VoteNoise::Laplace { gamma } => {
-                let reach = crate::pate_moments::reach(event, votes, unit)?;
-                Ok((votes.queries, 2.0 * f64::from(reach) * ratio(event, gamma, 1.0)?, unit))
+                let (reach, data_dependent) = crate::pate_moments::reach(event, votes, unit)?;
+                let each = 2.0 * f64::from(reach) * ratio(event, gamma, 1.0)?;
+                Ok(Price {
+                    cost: (votes.queries, each),
+                    unit,
+                    data_dependent,
+                })
             }
             _ => unpriced(accountant, "Laplace noise only", event),
         },
@@ -32,8 +44,8 @@ impl Pricing for Basic {
     type Cost = f64;
 
     fn price(&self, event: &PrivacyEvent) -> Result<Price<f64>> {
-        let (k, epsilon, unit) = pure("basic", event, Unit::Example)?;
-        Ok(Price::fixed(k as f64 * epsilon, unit))
+        let price = pure("basic", event, Unit::Example)?;
+        Ok(price.map(|(k, epsilon)| k as f64 * epsilon))
     }
 
     fn add(sum: &mut f64, more: &f64) {

@@ -26,6 +26,15 @@ impl<C> Price<C> {
             data_dependent: false,
         }
     }
+
+    /// The same, with the cost in other terms.
+    pub fn map<D>(self, f: impl FnOnce(C) -> D) -> Price<D> {
+        Price {
+            cost: f(self.cost),
+            unit: self.unit,
+            data_dependent: self.data_dependent,
+        }
+    }
 }
 
 /// How an accountant turns events into costs and costs into an epsilon.
@@ -149,7 +158,9 @@ impl<P: Pricing> Accountant for Books<P> {
                 prices.push((client, price));
             }
         }
-        prices.iter().for_each(|(client, price)| self.enter(*client, price));
+        prices
+            .iter()
+            .for_each(|(client, price)| self.enter(*client, price));
         Ok(())
     }
 }
@@ -171,8 +182,7 @@ pub(crate) fn unpriced<T>(accountant: &str, prices: &str, event: &PrivacyEvent) 
 
 /// `sensitivity / scale`, or the refusal of numbers that make no sense.
 pub(crate) fn ratio(event: &PrivacyEvent, sensitivity: f64, scale: f64) -> Result<f64> {
-    let sound =
-        sensitivity >= 0.0 && sensitivity.is_finite() && scale > 0.0 && scale.is_finite();
+    let sound = sensitivity >= 0.0 && sensitivity.is_finite() && scale > 0.0 && scale.is_finite();
     ensure!(
         sound,
         Problem::Unpriced(format!(

@@ -57,8 +57,8 @@ fn data_dependent(ln_q: f64, sigma: f64, a: f64) -> Option<f64> {
     let mu2 = sigma * (-ln_q).max(0.0).sqrt();
     let mu1 = mu2 + 1.0;
     let (e1, e2) = (mu1 / variance, mu2 / variance);
-    let limit = (mu2 - 1.0) * e2
-        - mu2 * ((1.0 / (mu1 - 1.0)).ln_1p() + (1.0 / (mu2 - 1.0)).ln_1p());
+    let limit =
+        (mu2 - 1.0) * e2 - mu2 * ((1.0 / (mu1 - 1.0)).ln_1p() + (1.0 / (mu2 - 1.0)).ln_1p());
     if !(a < mu1 && mu2 > 1.0 && -ln_q > e2 && ln_q <= limit) {
         return None;
     }
@@ -70,7 +70,11 @@ fn data_dependent(ln_q: f64, sigma: f64, a: f64) -> Option<f64> {
     // (1-q) A + q B = 1 + [(1-q)] + [q (B-1)]: as exact for tiny moments as for large ones
     let total = ln_add((-q).ln_1p() + ln_a, ln_q + ln_b);
     let small = (1.0 - q) * ln_a.exp_m1() + q * ln_b.exp_m1();
-    let total = if total.abs() < 0.5 { small.ln_1p() } else { total };
+    let total = if total.abs() < 0.5 {
+        small.ln_1p()
+    } else {
+        total
+    };
     Some(total / (a - 1.0))
 }
 

@@ -28,9 +28,7 @@ impl Orders {
 pub fn lnmax_q(counts: &[f64], gamma: f64) -> f64 {
     let (winner, highest) = winner(counts);
     let losers = counts.iter().enumerate().filter(|(c, _)| *c != winner);
-    losers
-        .map(|(_, n)| loses(gamma * (highest - n)))
-        .sum()
+    losers.map(|(_, n)| loses(gamma * (highest - n))).sum()
 }
 
 /// One loser's share of [`lnmax_q`], `x = gamma * gap`.
@@ -42,7 +40,10 @@ fn loses(x: f64) -> f64 {
 pub(crate) fn winner(counts: &[f64]) -> (usize, f64) {
     let first = (0, counts.first().copied().unwrap_or(0.0));
     let all = counts.iter().copied().enumerate();
-    all.fold(first, |best, next| if next.1 > best.1 { next } else { best })
+    all.fold(
+        first,
+        |best, next| if next.1 > best.1 { next } else { best },
+    )
 }
 
 /// No class is less likely to win than by pure chance: `q <= 1 - 1 / classes` (the published code).
@@ -110,7 +111,7 @@ pub fn moments<'a>(
     if reach == 0 {
         return total;
     }
-    let mut losing = Losing::new(gamma);
+    let losing = Losing::new(gamma);
     let exact = eps0 * orders.step * orders.n as f64 >= LARGEST;
     let powers: Vec<f64> = orders.iter().map(|l| (eps0 * l).exp_m1()).collect();
     let caps: Vec<f64> = bound.iter().map(|b| b.exp_m1()).collect();
@@ -165,18 +166,22 @@ impl Losing {
         Self { gamma, known }
     }
 
-    fn q(&mut self, counts: &[u32]) -> f64 {
+    fn q(&self, counts: &[u32]) -> f64 {
         let highest = counts.iter().copied().max().unwrap_or(0);
-        let of = |n: &u32| {
+        let (mut sum, mut won) = (0.0, false);
+        for n in counts {
+            // one of the highest is the winner; taking its share off afterwards would take the digits of a small sum with it
+            if *n == highest && !won {
+                won = true;
+                continue;
+            }
             let gap = highest - n;
-            match self.known.get(gap as usize) {
+            sum += match self.known.get(gap as usize) {
                 Some(known) => *known,
                 None => loses(self.gamma * f64::from(gap)),
-            }
-        };
-        // the winner's own share is that of a gap of 0
-        let sum: f64 = counts.iter().map(of).sum();
-        cap_q((sum - 0.5).max(0.0), counts.len())
+            };
+        }
+        cap_q(sum, counts.len())
     }
 }
 

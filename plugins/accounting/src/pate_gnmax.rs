@@ -34,7 +34,12 @@ fn cost(votes: &VoteRelease, counts: Option<&[Vec<u32>]>, reach: f64, orders: &[
         } => (Some((threshold, check)), sigma),
         VoteNoise::Gaussian { sigma } | VoteNoise::Laplace { gamma: sigma } => (None, sigma),
     };
-    let said = |query: usize| votes.answered.as_ref().is_none_or(|a| a.get(query) != Some(&false));
+    let said = |query: usize| {
+        votes
+            .answered
+            .as_ref()
+            .is_none_or(|a| a.get(query) != Some(&false))
+    };
     let Some(counts) = counts else {
         // answered queries cost a reach^2 / sigma^2, the check of every query a reach^2 / (2 check^2)
         let answered = (0..votes.queries).filter(|query| said(*query)).count() as f64;
@@ -57,7 +62,11 @@ fn cost(votes: &VoteRelease, counts: Option<&[Vec<u32>]>, reach: f64, orders: &[
         let counts: Vec<f64> = counts.into_iter().map(f64::from).collect();
         let ln_q = cap_ln_q(ln_q(&counts, sigma), counts.len());
         for (sum, a) in total.iter_mut().zip(orders) {
-            let answer = if said { rdp(ln_q, sigma / reach, *a) } else { 0.0 };
+            let answer = if said {
+                rdp(ln_q, sigma / reach, *a)
+            } else {
+                0.0
+            };
             let check = check.map_or(0.0, |(threshold, noise)| {
                 threshold_rdp(&counts, threshold, noise, reach, *a)
             });
@@ -93,14 +102,15 @@ impl Pricing for PateGnmax {
                     }
                 };
                 let unit = self.unit.unit();
-                let (reach, counts) = (reach(event, votes, unit)?, counts(event, votes)?);
+                let (reach, from_data) = reach(event, votes, unit)?;
+                let counts = counts(event, votes)?;
                 Ok(Price {
                     cost: match reach {
                         0 => vec![0.0; orders.len()],
                         _ => cost(votes, counts, f64::from(reach), &orders),
                     },
                     unit,
-                    data_dependent: counts.is_some(),
+                    data_dependent: from_data || counts.is_some(),
                 })
             }
             _ => unpriced("pate-gnmax", "Gaussian noise", event),
@@ -150,6 +160,7 @@ mod tests {
             reach: Reach {
                 example: Some(reach),
                 party: None,
+                from_data: false,
             },
         }
     }
@@ -173,7 +184,10 @@ mod tests {
         let all = epsilon(confident([true; 3], 1));
         let none = epsilon(confident([false; 3], 1));
         assert!(none < some && some < all, "{none}, {some}, {all}");
-        assert!(epsilon(confident([true; 3], 2)) > all, "two votes are harder to hide");
+        assert!(
+            epsilon(confident([true; 3], 2)) > all,
+            "two votes are harder to hide"
+        );
         assert_eq!(epsilon(confident([true; 3], 0)), 0.0);
     }
 

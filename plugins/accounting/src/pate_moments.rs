@@ -51,14 +51,16 @@ pub struct Moments {
     pure: Pure,
 }
 
-/// How many votes can change with one `unit`.
-pub(crate) fn reach(event: &PrivacyEvent, votes: &VoteRelease, unit: Unit) -> Result<u32> {
-    votes.votes_of(unit).with_context(|| {
+/// How many votes can change with one `unit`, and whether that was worked out from the data.
+pub(crate) fn reach(event: &PrivacyEvent, votes: &VoteRelease, unit: Unit) -> Result<(u32, bool)> {
+    let (reach, from_data) = votes.votes_of(unit);
+    let reach = reach.with_context(|| {
         Problem::Unpriced(format!(
             "{event}: nobody has said how many votes one {} can change",
             name(unit)
         ))
-    })
+    })?;
+    Ok((reach, from_data))
 }
 
 /// The clean counts of a release, all of `classes` classes.
@@ -105,7 +107,7 @@ impl Pricing for PateMoments {
                     return unpriced("pate-moments", "Laplace noise; use `pate-gnmax`", event);
                 };
                 let (unit, gamma) = (self.unit.unit(), ratio(event, gamma, 1.0)?);
-                let reach = reach(event, votes, unit)?;
+                let (reach, from_data) = reach(event, votes, unit)?;
                 let mut cost = fixed(votes.queries, 2.0 * f64::from(reach) * gamma);
                 let counts = counts(event, votes)?;
                 if let Some(counts) = counts {
@@ -114,7 +116,7 @@ impl Pricing for PateMoments {
                 Ok(Price {
                     cost,
                     unit,
-                    data_dependent: counts.is_some(),
+                    data_dependent: from_data || counts.is_some(),
                 })
             }
             _ => unpriced("pate-moments", "Laplace noise", event),
@@ -125,7 +127,10 @@ impl Pricing for PateMoments {
         if sum.alpha.is_empty() {
             sum.alpha = vec![0.0; more.alpha.len()];
         }
-        sum.alpha.iter_mut().zip(&more.alpha).for_each(|(s, m)| *s += m);
+        sum.alpha
+            .iter_mut()
+            .zip(&more.alpha)
+            .for_each(|(s, m)| *s += m);
         sum.pure = sum.pure.plus(more.pure);
     }
 
@@ -165,6 +170,7 @@ mod tests {
             reach: Reach {
                 example: Some(1),
                 party: Some(5),
+                from_data: false,
             },
         }
     }
@@ -177,7 +183,11 @@ mod tests {
 
     #[test]
     fn it_is_an_accountant() {
-        for orders in [MomentOrders::Standard, MomentOrders::Official, MomentOrders::Finer] {
+        for orders in [
+            MomentOrders::Standard,
+            MomentOrders::Official,
+            MomentOrders::Finer,
+        ] {
             fl_conformance::accountant(|| {
                 Books::from(PateMoments {
                     delta: 1e-5,
@@ -200,7 +210,11 @@ mod tests {
         let guarantee = told.guarantee(None).unwrap();
         assert!(guarantee.data_dependent && guarantee.unit == Unit::Example);
         let any = epsilon_of(&PrivacyEvent::Votes(kept_back));
-        assert!(guarantee.epsilon < 1.0 && any > 30.0, "{} and {any}", guarantee.epsilon);
+        assert!(
+            guarantee.epsilon < 1.0 && any > 30.0,
+            "{} and {any}",
+            guarantee.epsilon
+        );
     }
 
     #[test]
@@ -216,8 +230,11 @@ mod tests {
             events: vec![event.clone(); n],
         };
         let mut many = books(Whose::Example);
-        many.merge(&[ledger(0, 2), ledger(1, 1), ledger(2, 2)], Composition::Parallel)
-            .unwrap();
+        many.merge(
+            &[ledger(0, 2), ledger(1, 1), ledger(2, 2)],
+            Composition::Parallel,
+        )
+        .unwrap();
         let mut one = books(Whose::Example);
         one.merge(&[ledger(7, 2)], Composition::Parallel).unwrap();
         assert_eq!(many.guarantee(None).unwrap(), one.guarantee(None).unwrap());
@@ -227,13 +244,20 @@ mod tests {
     fn votes_that_nobody_can_change_cost_nothing() {
         let mut free = votes(0.1, &[[9, 1], [8, 2]]);
         free.reach.example = Some(0);
-        assert_eq!(epsilon_of(&PrivacyEvent::Votes(free)), 0.0);
+        assert_eq!(epsilon_of(&PrivacyEvent::Votes(free.clone())), 0.0);
+        // that nobody can is a fact about the data, if it comes from them
+        (free.counts, free.reach.from_data) = (None, true);
+        let mut books = books(Whose::Example);
+        books.charge(&PrivacyEvent::Votes(free)).unwrap();
+        assert!(books.guarantee(None).unwrap().data_dependent);
     }
 
     #[test]
     fn what_is_not_said_or_does_not_fit_is_refused() {
         let text = |votes: VoteRelease| {
-            let error = books(Whose::Example).charge(&PrivacyEvent::Votes(votes)).unwrap_err();
+            let error = books(Whose::Example)
+                .charge(&PrivacyEvent::Votes(votes))
+                .unwrap_err();
             assert!(matches!(error.downcast_ref(), Some(Problem::Unpriced(_))));
             error.to_string()
         };
@@ -270,7 +294,10 @@ mod tests {
                         .map(|q| alpha(Some(q), eps0, l))
                         .sum();
                     let near = (fast - slow).abs() <= 1e-11 * slow;
-                    assert!(near, "gamma {gamma}, reach {reach}, l {l}: {fast} and {slow}");
+                    assert!(
+                        near,
+                        "gamma {gamma}, reach {reach}, l {l}: {fast} and {slow}"
+                    );
                 }
             }
         }

@@ -53,7 +53,10 @@ fn ln_excess_whole(q: f64, sigma: f64, a: f64) -> f64 {
         ln_choose += ((a - i + 1.0) / i).ln();
         let x = (i * i - i) / (2.0 * sigma * sigma);
         let ln_gain = if x > 30.0 { x } else { x.exp_m1().ln() };
-        sum = ln_add(sum, ln_choose + (a - i) * (-q).ln_1p() + i * q.ln() + ln_gain);
+        sum = ln_add(
+            sum,
+            ln_choose + (a - i) * (-q).ln_1p() + i * q.ln() + ln_gain,
+        );
     }
     sum
 }
@@ -70,7 +73,10 @@ fn ln_mean_fraction(q: f64, sigma: f64, a: f64) -> f64 {
     let (mut ln_mean, mut excess) = (f64::NEG_INFINITY, 0.0);
     for k in 0..=n {
         let x = from + k as f64 * step;
-        let (weight, ratio) = (ln_norm - x * x / (2.0 * variance), (2.0 * x - 1.0) / (2.0 * variance));
+        let (weight, ratio) = (
+            ln_norm - x * x / (2.0 * variance),
+            (2.0 * x - 1.0) / (2.0 * variance),
+        );
         let ln_base = if ratio > 30.0 {
             ln_add((-q).ln_1p(), q.ln() + ratio)
         } else {
@@ -78,7 +84,11 @@ fn ln_mean_fraction(q: f64, sigma: f64, a: f64) -> f64 {
         };
         ln_mean = ln_add(ln_mean, weight + a * ln_base);
         // the mean less 1, and less a q E[ratio - 1] = 0, which is most of it while q is small
-        let linear = if ratio < 700.0 { a * q * ratio.exp_m1() } else { f64::NAN };
+        let linear = if ratio < 700.0 {
+            a * q * ratio.exp_m1()
+        } else {
+            f64::NAN
+        };
         excess += weight.exp() * ((a * ln_base).exp_m1() - linear);
     }
     // where the mean is near 1 its logarithm has no digits left, and the excess is exact

@@ -30,7 +30,11 @@ fn whole(v: &Value) -> Vec<Vec<u32>> {
 }
 
 fn json_of(x: f64) -> Value {
-    if x.is_finite() { json!(x) } else { json!(x.to_string().to_lowercase()) }
+    if x.is_finite() {
+        json!(x)
+    } else {
+        json!(x.to_string().to_lowercase())
+    }
 }
 
 fn list(all: impl IntoIterator<Item = f64>) -> Value {
@@ -52,7 +56,11 @@ fn differs(got: &Value, expected: &Value, tolerance: (f64, f64), place: &str) ->
         }),
         (Value::Array(got), Value::Array(expected)) => {
             if got.len() != expected.len() {
-                return Some(format!("{place}: {} items, expected {}", got.len(), expected.len()));
+                return Some(format!(
+                    "{place}: {} items, expected {}",
+                    got.len(),
+                    expected.len()
+                ));
             }
             let mut pairs = got.iter().zip(expected).enumerate();
             pairs.find_map(|(i, (g, e))| differs(g, e, tolerance, &format!("{place}[{i}]")))
@@ -89,7 +97,9 @@ fn sequence(inputs: &Value) -> Value {
         })
         .collect();
     let total = |one: &dyn Fn(f64, f64) -> f64| -> Vec<f64> {
-        all.iter().map(|l| q.iter().map(|q| one(*q, l)).sum()).collect()
+        all.iter()
+            .map(|l| q.iter().map(|q| one(*q, l)).sum())
+            .collect()
     };
     let theorem = |q: f64, l: f64| {
         let bound = pate::data_independent(eps0, l);
@@ -98,7 +108,10 @@ fn sequence(inputs: &Value) -> Value {
     let least = moments_of(inputs, &inputs["histograms"], all);
     let slow = total(&|q, l| pate::alpha(Some(q), eps0, l));
     for (fast, slow) in least.iter().zip(&slow) {
-        assert!((fast - slow).abs() <= 1e-12 * slow.abs(), "{fast} fast, {slow} slow");
+        assert!(
+            (fast - slow).abs() <= 1e-12 * slow.abs(),
+            "{fast} fast, {slow} slow"
+        );
     }
     let theorem = total(&theorem);
     let fixed = total(&|_, l| pate::data_independent(eps0, l));
@@ -124,7 +137,11 @@ fn pate_op(op: &str, i: &Value) -> Option<Value> {
         "lnmax_q" => {
             let (counts, gamma) = (numbers(&i["counts"]), number(&i["gamma"]));
             let q = pate::lnmax_q(&counts, gamma);
-            let winner = counts.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1));
+            let winner = counts
+                .iter()
+                .enumerate()
+                .rev()
+                .max_by(|a, b| a.1.total_cmp(b.1));
             json!({ "q_lemma7": q, "q_capped": pate::cap_q(q, counts.len()), "winner": winner.map(|w| w.0) })
         }
         "lnmax_alpha" => {
@@ -164,7 +181,10 @@ fn pate_op(op: &str, i: &Value) -> Option<Value> {
             let each: Map<String, Value> = parties
                 .map(|(party, counts)| {
                     let alpha = moments_of(i, counts, eight);
-                    (party.clone(), json!(pate::epsilon(&alpha, eight, number(&i["delta"])).0))
+                    (
+                        party.clone(),
+                        json!(pate::epsilon(&alpha, eight, number(&i["delta"])).0),
+                    )
                 })
                 .collect();
             let worst = each.values().map(number).fold(0.0, f64::max);
@@ -175,7 +195,10 @@ fn pate_op(op: &str, i: &Value) -> Option<Value> {
             let orders = Orders::up_to(last.expect("an end").parse().expect("whole"));
             let eps0 = 2.0 * number(&i["multiplier"]) * number(&i["gamma"]);
             let k = number(&i["queries"]);
-            let alpha: Vec<f64> = orders.iter().map(|l| k * pate::data_independent(eps0, l)).collect();
+            let alpha: Vec<f64> = orders
+                .iter()
+                .map(|l| k * pate::data_independent(eps0, l))
+                .collect();
             let (epsilon, l) = pate::epsilon(&alpha, orders, number(&i["delta"]));
             let printed = number(&i.get("published").cloned().unwrap_or(json!(epsilon)));
             assert!((printed - epsilon).abs() <= 0.05);
@@ -203,7 +226,9 @@ fn rdp_op(op: &str, i: &Value) -> Option<Value> {
             let mut sum = vec![0.0; orders.len()];
             for part in i["parts"].as_array().expect("a list") {
                 let more = numbers(&part["rdp"]);
-                sum.iter_mut().zip(more).for_each(|(s, m)| *s += number(&part["count"]) * m);
+                sum.iter_mut()
+                    .zip(more)
+                    .for_each(|(s, m)| *s += number(&part["count"]) * m);
             }
             json!({ "rdp": list(sum) })
         }
@@ -214,7 +239,9 @@ fn rdp_op(op: &str, i: &Value) -> Option<Value> {
             json!({ "epsilon_classic": classic.0, "order_classic": classic.1,
                 "epsilon_improved": improved.0, "order_improved": improved.1 })
         }
-        "gaussian_exact_delta" => json!({ "delta": renyi::gaussian_delta(get("sigma"), get("epsilon")) }),
+        "gaussian_exact_delta" => {
+            json!({ "delta": renyi::gaussian_delta(get("sigma"), get("epsilon")) })
+        }
         "gnmax" => {
             let (counts, sigma) = (numbers(&i["counts"]), get("sigma"));
             let uncapped = gnmax::ln_q(&counts, sigma);
@@ -224,7 +251,8 @@ fn rdp_op(op: &str, i: &Value) -> Option<Value> {
                 "rdp_data_dependent": at(&orders, |a| gnmax::rdp(ln_q, sigma, a)) })
         }
         "confident_threshold" => {
-            let (counts, threshold, sigma1) = (numbers(&i["counts"]), get("threshold"), get("sigma1"));
+            let (counts, threshold, sigma1) =
+                (numbers(&i["counts"]), get("threshold"), get("sigma1"));
             let (answered, refused) = gnmax::ln_answered(&counts, threshold, sigma1);
             json!({ "log_pr_answered": answered, "log_q": answered.min(refused),
                 "rdp_data_independent": at(&orders, |a| renyi::gaussian(sigma1, a)),
@@ -238,19 +266,41 @@ fn rdp_op(op: &str, i: &Value) -> Option<Value> {
 fn confident_total(i: &Value, orders: &[f64]) -> Value {
     let get = |name: &str| number(&i[name]);
     let (threshold, sigma1, sigma2) = (get("threshold"), get("sigma1"), get("sigma2"));
-    let all: Vec<Vec<f64>> = i["histograms"].as_array().expect("a list").iter().map(numbers).collect();
-    let said: Vec<bool> = i["answered"].as_array().expect("a list").iter().map(|b| b == true).collect();
+    let all: Vec<Vec<f64>> = i["histograms"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(numbers)
+        .collect();
+    let said: Vec<bool> = i["answered"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|b| b == true)
+        .collect();
     let sum = |one: &dyn Fn(&[f64], bool, f64) -> f64| -> Vec<f64> {
         let queries = || all.iter().zip(&said);
-        orders.iter().map(|a| queries().map(|(c, s)| one(c, *s, *a)).sum()).collect()
+        orders
+            .iter()
+            .map(|a| queries().map(|(c, s)| one(c, *s, *a)).sum())
+            .collect()
     };
     let dependent = sum(&|c, said, a| {
         let ln_q = gnmax::cap_ln_q(gnmax::ln_q(c, sigma2), c.len());
-        let answer = if said { gnmax::rdp(ln_q, sigma2, a) } else { 0.0 };
+        let answer = if said {
+            gnmax::rdp(ln_q, sigma2, a)
+        } else {
+            0.0
+        };
         answer + gnmax::threshold_rdp(c, threshold, sigma1, 1.0, a)
     });
     let fixed = sum(&|_, said, a| {
-        renyi::gaussian(sigma1, a) + if said { gnmax::rdp(0.0, sigma2, a) } else { 0.0 }
+        renyi::gaussian(sigma1, a)
+            + if said {
+                gnmax::rdp(0.0, sigma2, a)
+            } else {
+                0.0
+            }
     });
     let by = |rdp: &[f64], rule| renyi::epsilon(rdp, orders, get("delta"), rule);
     let classic = by(&dependent, renyi::Rule::Classic);
@@ -264,7 +314,11 @@ fn replay(file: &str, answer: fn(&str, &Value) -> Option<Value>) {
     for folder in folders() {
         let path = folder.join(file);
         let Ok(text) = std::fs::read_to_string(&path) else {
-            assert!(std::env::var_os("FL_REFERENCE_DIR").is_some(), "{} is not there", path.display());
+            assert!(
+                std::env::var_os("FL_REFERENCE_DIR").is_some(),
+                "{} is not there",
+                path.display()
+            );
             continue;
         };
         let all: Value = serde_json::from_str(&text).expect("JSON");
@@ -281,7 +335,11 @@ fn replay(file: &str, answer: fn(&str, &Value) -> Option<Value>) {
                 None => passed += 1,
             }
         }
-        assert!(wrong.is_empty(), "{file}: {passed} passed, these did not:\n{}", wrong.join("\n"));
+        assert!(
+            wrong.is_empty(),
+            "{file}: {passed} passed, these did not:\n{}",
+            wrong.join("\n")
+        );
     }
 }
 

@@ -42,7 +42,9 @@ macro_rules! votes_are_noised {
 
             fn perturb(&mut self, counts: &mut Counts, _: usize, stream: &Stream) -> Result<()> {
                 let mut draws = stream.draws();
-                counts.values.mapv_inplace(|n| n + $draw(&*self, &mut draws));
+                counts
+                    .values
+                    .mapv_inplace(|n| n + $draw(&*self, &mut draws));
                 Ok(())
             }
 
@@ -128,7 +130,8 @@ impl From<ConfidentVotes> for Confident {
 pub fn confident(counts: &Counts, threshold: f64, noise: impl Iterator<Item = f64>) -> Vec<bool> {
     let highest = |row: ndarray::ArrayView1<'_, f64>| row.iter().copied().fold(0.0, f64::max);
     let rows = counts.values.rows().into_iter().map(highest).zip(noise);
-    rows.map(|(highest, noise)| highest + noise >= threshold).collect()
+    rows.map(|(highest, noise)| highest + noise >= threshold)
+        .collect()
 }
 
 impl PrivacyMechanism for Confident {
@@ -189,16 +192,29 @@ mod tests {
     use ndarray::{Array2, array};
 
     fn counts() -> Counts {
-        let mut counts = Counts::new(vec![2, 5, 7], array![[200.0, 30.0], [120.0, 110.0], [0.0, 230.0]]);
-        counts.set_reach(Reach { example: Some(1), party: Some(3) });
+        let mut counts = Counts::new(
+            vec![2, 5, 7],
+            array![[200.0, 30.0], [120.0, 110.0], [0.0, 230.0]],
+        );
+        counts.set_reach(Reach {
+            example: Some(1),
+            party: Some(3),
+            from_data: false,
+        });
         counts
     }
 
     #[test]
     fn they_are_mechanisms() {
         for data_dependent in [true, false] {
-            fl_conformance::mechanism(|| LaplaceVotes { gamma: 0.1, data_dependent });
-            fl_conformance::mechanism(|| GaussianVotes { sigma: 3.0, data_dependent });
+            fl_conformance::mechanism(|| LaplaceVotes {
+                gamma: 0.1,
+                data_dependent,
+            });
+            fl_conformance::mechanism(|| GaussianVotes {
+                sigma: 3.0,
+                data_dependent,
+            });
         }
     }
 
@@ -208,36 +224,78 @@ mod tests {
             let mut many = Counts::new((0..20_000).collect(), Array2::zeros((20_000, 2)));
             mechanism.perturb(&mut many, 1, &Stream::root(3)).unwrap();
             let mean = many.values.mean().unwrap();
-            (mean, many.values.mapv(|x| (x - mean).powi(2)).mean().unwrap())
+            (
+                mean,
+                many.values.mapv(|x| (x - mean).powi(2)).mean().unwrap(),
+            )
         };
-        let (mean, variance) = spread(&mut LaplaceVotes { gamma: 0.5, data_dependent: true });
-        assert!(mean.abs() < 0.06 && (variance / 8.0 - 1.0).abs() < 0.05, "2 / gamma^2: {mean} {variance}");
-        let (mean, variance) = spread(&mut GaussianVotes { sigma: 3.0, data_dependent: true });
-        assert!(mean.abs() < 0.06 && (variance / 9.0 - 1.0).abs() < 0.05, "{mean} {variance}");
+        let (mean, variance) = spread(&mut LaplaceVotes {
+            gamma: 0.5,
+            data_dependent: true,
+        });
+        assert!(
+            mean.abs() < 0.06 && (variance / 8.0 - 1.0).abs() < 0.05,
+            "2 / gamma^2: {mean} {variance}"
+        );
+        let (mean, variance) = spread(&mut GaussianVotes {
+            sigma: 3.0,
+            data_dependent: true,
+        });
+        assert!(
+            mean.abs() < 0.06 && (variance / 9.0 - 1.0).abs() < 0.05,
+            "{mean} {variance}"
+        );
     }
 
     #[test]
     fn exact_the_price_says_what_accountants_need() {
-        let laplace = |data_dependent| LaplaceVotes { gamma: 0.1, data_dependent };
-        let PrivacyEvent::Votes(told) = laplace(true).price(&counts(), 1).unwrap() else { panic!() };
-        assert_eq!((told.queries, told.classes, told.reach), (3, 2, counts().reach()));
+        let laplace = |data_dependent| LaplaceVotes {
+            gamma: 0.1,
+            data_dependent,
+        };
+        let PrivacyEvent::Votes(told) = laplace(true).price(&counts(), 1).unwrap() else {
+            panic!()
+        };
+        assert_eq!(
+            (told.queries, told.classes, told.reach),
+            (3, 2, counts().reach())
+        );
         assert_eq!(told.counts.unwrap(), [[200, 30], [120, 110], [0, 230]]);
-        let PrivacyEvent::Votes(kept) = laplace(false).price(&counts(), 1).unwrap() else { panic!() };
+        let PrivacyEvent::Votes(kept) = laplace(false).price(&counts(), 1).unwrap() else {
+            panic!()
+        };
         assert_eq!(kept.counts, None);
         let mut noisy = counts();
-        laplace(true).perturb(&mut noisy, 1, &Stream::root(1)).unwrap();
+        laplace(true)
+            .perturb(&mut noisy, 1, &Stream::root(1))
+            .unwrap();
         let again = laplace(true).price(&noisy, 1).unwrap();
-        assert!(matches!(again, PrivacyEvent::Unaccounted { .. }), "noise is priced once");
+        assert!(
+            matches!(again, PrivacyEvent::Unaccounted { .. }),
+            "noise is priced once"
+        );
     }
 
     #[test]
     fn exact_unsure_samples_are_left_out_and_only_answers_are_charged() {
-        let settings = ConfidentVotes { threshold: 150.0, check: 1.0, sigma: 0.5, data_dependent: true };
+        let settings = ConfidentVotes {
+            threshold: 150.0,
+            check: 1.0,
+            sigma: 0.5,
+            data_dependent: true,
+        };
         let mut mechanism = Confident::from(settings);
         let (mut answered, price) = (counts(), mechanism.price(&counts(), 1).unwrap());
-        mechanism.perturb(&mut answered, 1, &Stream::root(1)).unwrap();
-        assert_eq!((&answered.rows[..], answered.winners()), (&[2, 7][..], vec![0, 1]));
-        let PrivacyEvent::Votes(charged) = mechanism.settle(price) else { panic!() };
+        mechanism
+            .perturb(&mut answered, 1, &Stream::root(1))
+            .unwrap();
+        assert_eq!(
+            (&answered.rows[..], answered.winners()),
+            (&[2, 7][..], vec![0, 1])
+        );
+        let PrivacyEvent::Votes(charged) = mechanism.settle(price) else {
+            panic!()
+        };
         assert_eq!(charged.answered.unwrap(), [true, false, true]);
         assert_eq!(charged.queries, 3, "the check of every query costs");
     }

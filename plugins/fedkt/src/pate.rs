@@ -53,6 +53,7 @@ impl Protocol for Pate {
             counts.set_reach(Reach {
                 example: Some(1),
                 party: None,
+                from_data: false,
             });
             fed.release("privacy", round, &mut counts, all.len())?;
             s.counts = Some(counts);
@@ -62,7 +63,13 @@ impl Protocol for Pate {
             let counts = s.counts.take().context("the votes have been counted")?;
             let (public, pass) = (fed.public()?, self.student.pass(Loss::CrossEntropy));
             let stream = round.stream.child("student", 0);
-            learn(fed.model("student")?, &counts, public.samples(), &pass, &stream)?;
+            learn(
+                fed.model("student")?,
+                &counts,
+                public.samples(),
+                &pass,
+                &stream,
+            )?;
             fed.evaluate(round, "student")
         })?;
         fed.keep_model("student")

@@ -49,7 +49,10 @@ pub(crate) fn teachers(
         me.own().len()
     );
     let stream = me.stream("teachers").child("partition", partition as u64);
-    let (public, parts) = (me.public()?, subsets(me.own().len(), t, &stream.child("subsets", 0)));
+    let (public, parts) = (
+        me.public()?,
+        subsets(me.own().len(), t, &stream.child("subsets", 0)),
+    );
     let speak = |(i, part): (usize, &Vec<usize>)| {
         let mut teacher = me.new_model("teacher", (partition * t + i) as u64)?;
         let stream = stream.child("teacher", i as u64);
@@ -117,7 +120,10 @@ mod tests {
         assert_eq!(subset_sizes(3, 5), [1, 1, 1, 0, 0]);
         let parts = subsets(23, 5, &Stream::root(1));
         let mut all: Vec<usize> = parts.concat();
-        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), subset_sizes(23, 5));
+        assert_eq!(
+            parts.iter().map(Vec::len).collect::<Vec<_>>(),
+            subset_sizes(23, 5)
+        );
         assert_ne!(all, (0..23).collect::<Vec<_>>(), "shuffled");
         all.sort_unstable();
         assert_eq!(all, (0..23).collect::<Vec<_>>());

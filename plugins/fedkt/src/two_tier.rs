@@ -12,7 +12,8 @@ choices! {
         None = "none",
         /// On the server's counts (FedKT-L1): the server is trusted, the final model may be published.
         Server = "server",
-        /// On each party's counts, before its students learn (FedKT-L2): a party trusts nobody else.
+        /// On each party's counts, before its students learn (FedKT-L2): a party trusts nobody else. A budget is spent on
+        /// the first partition first, so use `partitions: 1` with one, as the paper does.
         Party = "party",
     }
 }
@@ -68,7 +69,8 @@ settings! {
 }
 
 const MODELS: Ask<Nothing, Models> = Ask::new("students");
-const VOTES: Ask<Nothing, Votes> = Ask::new("students' votes");
+/// Instead of [`MODELS`], and by the same name: what is sent must not change the draws, and so what is learnt.
+const VOTES: Ask<Nothing, Votes> = Ask::new("students");
 const CLOSE: Ask<Nothing, Scalar> = Ask::new("partitions with close votes");
 const FINAL: Ask<Models, Nothing> = Ask::new("final model");
 
@@ -127,6 +129,7 @@ impl TwoTierVote {
             counts.set_reach(Reach {
                 example: Some(1),
                 party: Some(self.subsets as u32),
+                from_data: false,
             });
             if self.noise == NoiseAt::Party {
                 me.release("privacy", &mut counts)?;
@@ -155,31 +158,39 @@ impl TwoTierVote {
             return fed.ask(round, &VOTES, parties, |_| &Nothing);
         }
         let (public, read) = (fed.public()?, fed.reader("student"));
-        fed.ask_each(round, &MODELS, parties, |_| &Nothing, |party, models: Models| {
-            ensure!(
-                models.0.len() == self.partitions,
-                Problem::Shape(format!(
-                    "{} students where {} were due",
-                    models.0.len(),
-                    self.partitions
-                ))
-            );
-            let vote = |model: &Vec<u8>| {
-                let scores = read(party, model)?.predict(public.samples())?;
-                Ok(labels(&scores))
-            };
-            let said = models.0.iter().map(vote).collect::<Result<Vec<_>>>()?;
-            ballots(&said, classes)
-        })
+        fed.ask_each(
+            round,
+            &MODELS,
+            parties,
+            |_| &Nothing,
+            |party, models: Models| {
+                ensure!(
+                    models.0.len() == self.partitions,
+                    Problem::Shape(format!(
+                        "{} students where {} were due",
+                        models.0.len(),
+                        self.partitions
+                    ))
+                );
+                let vote = |model: &Vec<u8>| {
+                    let scores = read(party, model)?.predict(public.samples())?;
+                    Ok(labels(&scores))
+                };
+                let said = models.0.iter().map(vote).collect::<Result<Vec<_>>>()?;
+                ballots(&said, classes)
+            },
+        )
     }
 
     /// How many votes of the server's count one example and one party can change (theorems 3 and 9).
     fn reach(&self, block: usize, close: Option<u32>) -> Reach {
-        let students = self.partitions as u32;
+        let students = Some(self.partitions as u32);
+        // if votes count only together, one student takes those of the others with it
+        let together = block > 1;
         Reach {
-            // if votes count only together, one student takes those of the others with it
-            example: if block > 1 { Some(students) } else { close },
-            party: Some(students),
+            example: if together { students } else { close },
+            party: students,
+            from_data: !together,
         }
     }
 }
@@ -249,7 +260,13 @@ impl Protocol for TwoTierVote {
             let counts = s.counts.take().context("the votes have been counted")?;
             let (public, pass) = (fed.public()?, self.final_model.pass(Loss::CrossEntropy));
             let stream = round.stream.child("final", 0);
-            learn(fed.model("final")?, &counts, public.samples(), &pass, &stream)?;
+            learn(
+                fed.model("final")?,
+                &counts,
+                public.samples(),
+                &pass,
+                &stream,
+            )?;
             fed.evaluate(round, "final")?;
             if self.deliver {
                 let model = Models(vec![fed.model("final")?.save()?]);
@@ -261,23 +278,14 @@ impl Protocol for TwoTierVote {
     }
 
     fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+        let question = match self.send {
+            Sent::Models => question.on(&MODELS, me, |me, _| self.send_models(me)),
+            Sent::Votes => question.on(&VOTES, me, |me, _| self.send_votes(me)),
+        };
         question
-            .on(&MODELS, me, |me, _| {
-                let students = self.train_students(me)?;
-                let models = students.iter().map(|s| s.save()).collect::<Result<_>>()?;
-                self.keep(me, students);
-                Ok(Models(models))
-            })
-            .on(&VOTES, me, |me, _| {
-                let mut students = self.train_students(me)?;
-                let (public, classes) = (me.public()?, me.own().task().kind.outputs());
-                let votes = students.iter_mut().map(|s| Ok(labels(&s.predict(public.samples())?)));
-                let votes = ballots(&votes.collect::<Result<Vec<_>>>()?, classes);
-                self.keep(me, students);
-                votes
-            })
             .on(&CLOSE, me, |me, _| {
-                me.take("close")?.context("close votes are known once the students are trained")
+                me.take("close")?
+                    .context("close votes are known once the students are trained")
             })
             .on(&FINAL, me, |me, models| {
                 let model = models.0.first().context("there is no final model")?;
@@ -289,9 +297,26 @@ impl Protocol for TwoTierVote {
 }
 
 impl TwoTierVote {
+    fn send_models(&self, me: &mut Client) -> Result<Models> {
+        let students = self.train_students(me)?;
+        let models = students.iter().map(|s| s.save()).collect::<Result<_>>()?;
+        self.keep(me, students);
+        Ok(Models(models))
+    }
+
+    fn send_votes(&self, me: &mut Client) -> Result<Votes> {
+        let mut students = self.train_students(me)?;
+        let (public, classes) = (me.public()?, me.own().task().kind.outputs());
+        let vote = |s: &mut Box<dyn Trainer>| Ok(labels(&s.predict(public.samples())?));
+        let said = students.iter_mut().map(vote).collect::<Result<Vec<_>>>()?;
+        self.keep(me, students);
+        ballots(&said, classes)
+    }
+
     /// The first student stays, if it is to be evaluated; the others are gone.
     fn keep(&self, me: &mut Client, students: Vec<Box<dyn Trainer>>) {
-        if let Some(first) = students.into_iter().next().filter(|_| self.evaluate_clients) {
+        let first = students.into_iter().next();
+        if let Some(first) = first.filter(|_| self.evaluate_clients) {
             me.set_model("student", first);
         }
     }

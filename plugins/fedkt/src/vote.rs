@@ -122,7 +122,12 @@ impl Aggregator for ConsistentVote {
         let mut counts = count(inbox, consistent_counts)?;
         if self.nobody_consistent == NobodyConsistent::Plain {
             let plain = count(inbox, plain_counts)?;
-            for (mut row, plain) in counts.values.rows_mut().into_iter().zip(plain.values.rows()) {
+            for (mut row, plain) in counts
+                .values
+                .rows_mut()
+                .into_iter()
+                .zip(plain.values.rows())
+            {
                 if row.iter().all(|n| *n == 0.0) {
                     row.assign(&plain);
                 }
@@ -164,15 +169,26 @@ mod tests {
 
     #[test]
     fn exact_a_divided_party_does_not_count() {
-        let votes = inbox(&[array![[0, 0], [0, 1]], array![[2, 2], [1, 2]], array![[0, 1], [2, 0]]], 3);
+        let votes = inbox(
+            &[
+                array![[0, 0], [0, 1]],
+                array![[2, 2], [1, 2]],
+                array![[0, 1], [2, 0]],
+            ],
+            3,
+        );
         let round = Round::first();
         let plain = MajorityVote {}.aggregate(&round, &votes).unwrap();
         assert_eq!(plain.values, array![[3.0, 1.0, 2.0], [2.0, 2.0, 2.0]]);
         assert_eq!(plain.block(), 1);
-        let counts = consistent(NobodyConsistent::Class0).aggregate(&round, &votes).unwrap();
+        let counts = consistent(NobodyConsistent::Class0)
+            .aggregate(&round, &votes)
+            .unwrap();
         assert_eq!(counts.values, array![[2.0, 0.0, 2.0], [0.0, 0.0, 0.0]]);
         assert_eq!((counts.block(), counts.winners()), (2, vec![0, 0]));
-        let counts = consistent(NobodyConsistent::Plain).aggregate(&round, &votes).unwrap();
+        let counts = consistent(NobodyConsistent::Plain)
+            .aggregate(&round, &votes)
+            .unwrap();
         assert_eq!(counts.values, array![[2.0, 0.0, 2.0], [2.0, 2.0, 2.0]]);
     }
 
@@ -180,7 +196,11 @@ mod tests {
     fn exact_senders_may_speak_about_different_rows() {
         let mail = |from, rows: Vec<u32>, label| {
             let n = rows.len();
-            Mail::new(from, 1.0, Votes::new(rows, Array2::from_elem((n, 1), label), 2))
+            Mail::new(
+                from,
+                1.0,
+                Votes::new(rows, Array2::from_elem((n, 1), label), 2),
+            )
         };
         let votes = Inbox::new(vec![mail(0, vec![3, 5], 0), mail(1, vec![5, 9], 1)]).unwrap();
         let counts = MajorityVote {}.aggregate(&Round::first(), &votes).unwrap();
@@ -192,8 +212,13 @@ mod tests {
     fn different_numbers_of_classes_are_refused() {
         let one = |from, classes| Mail::new(from, 1.0, Votes::new(vec![0], array![[0]], classes));
         let votes = Inbox::new(vec![one(0, 2), one(4, 3)]).unwrap();
-        let error = MajorityVote {}.aggregate(&Round::first(), &votes).unwrap_err();
-        assert_eq!(error.to_string(), "client 0 votes for 2 classes, client 4 for 3");
+        let error = MajorityVote {}
+            .aggregate(&Round::first(), &votes)
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "client 0 votes for 2 classes, client 4 for 3"
+        );
     }
 
     /// METHODS section 5: for two classes and s = 2 a divided party gives one vote to each class, which moves no winner.

@@ -28,7 +28,11 @@ fn counts(values: Array2<f64>) -> Counts {
 }
 
 fn rows(values: &Array2<f64>) -> Value {
-    values.rows().into_iter().map(|r| json!(r.to_vec())).collect()
+    values
+        .rows()
+        .into_iter()
+        .map(|r| json!(r.to_vec()))
+        .collect()
 }
 
 /// `voters x rows` as `rows x voters`.
@@ -45,12 +49,22 @@ fn answer(op: &str, i: &Value) -> Option<Value> {
             json!({ "counts": rows(&c.values), "label": c.winners(), "top2_gap": c.gaps() })
         }
         "consistent_voting" => {
-            let parties: Vec<_> = i["predictions"].as_array().expect("parties").iter().map(votes).collect();
+            let parties: Vec<_> = i["predictions"]
+                .as_array()
+                .expect("parties")
+                .iter()
+                .map(votes)
+                .collect();
             let views: Vec<_> = parties.iter().map(|p| p.view()).collect();
             let consistent = counts(consistent_counts(&views, classes));
             let plain = counts(plain_counts(&views, classes));
             let s = parties[0].ncols() as f64;
-            let agree: Vec<f64> = consistent.values.rows().into_iter().map(|r| r.sum() / s).collect();
+            let agree: Vec<f64> = consistent
+                .values
+                .rows()
+                .into_iter()
+                .map(|r| r.sum() / s)
+                .collect();
             json!({ "consistent_counts": rows(&consistent.values), "consistent_label": consistent.winners(),
                 "plain_counts": rows(&plain.values), "plain_label": plain.winners(), "n_consistent_parties": agree })
         }
@@ -66,7 +80,11 @@ fn answer(op: &str, i: &Value) -> Option<Value> {
         "confident_gnmax" => {
             let (clean, noise) = (table(&i["counts"]), table(&i["argmax_noise"]));
             let threshold = i["threshold"].as_f64().expect("a number");
-            let said = confident(&counts(clean.clone()), threshold, list(&i["threshold_noise"]).into_iter());
+            let said = confident(
+                &counts(clean.clone()),
+                threshold,
+                list(&i["threshold_noise"]).into_iter(),
+            );
             let winners = counts(clean + noise).winners();
             let labels = said.iter().zip(winners).map(|(said, w)| said.then_some(w));
             json!({ "label": labels.collect::<Vec<_>>(), "answered": said })
@@ -75,7 +93,12 @@ fn answer(op: &str, i: &Value) -> Option<Value> {
             let most = i["max_gap"].as_f64().expect("a number");
             let parties = i["top2_gaps"].as_array().expect("parties").iter();
             let of = |party: &Value| {
-                let partitions: Vec<_> = party.as_array().expect("partitions").iter().map(list).collect();
+                let partitions: Vec<_> = party
+                    .as_array()
+                    .expect("partitions")
+                    .iter()
+                    .map(list)
+                    .collect();
                 close_votes(&partitions, most)
             };
             let each: Vec<usize> = parties.map(of).collect();
@@ -115,19 +138,30 @@ fn close_fedkt_votes() {
     for folder in folders() {
         let path = folder.join("fedkt_votes.json");
         let Ok(text) = std::fs::read_to_string(&path) else {
-            assert!(std::env::var_os("FL_REFERENCE_DIR").is_some(), "{} is not there", path.display());
+            assert!(
+                std::env::var_os("FL_REFERENCE_DIR").is_some(),
+                "{} is not there",
+                path.display()
+            );
             continue;
         };
         let all: Value = serde_json::from_str(&text).expect("JSON");
         let mut wrong = Vec::new();
         for case in all["cases"].as_array().expect("cases") {
-            let (op, t) = (case["op"].as_str().expect("op"), list(&json!([case["tolerance"]["abs"], case["tolerance"]["rel"]])));
+            let (op, t) = (
+                case["op"].as_str().expect("op"),
+                list(&json!([case["tolerance"]["abs"], case["tolerance"]["rel"]])),
+            );
             let found = match answer(op, &case["inputs"]) {
                 Some(got) => differs(&got, &case["expected"], (t[0], t[1]), ""),
                 None => Some("nobody implements it".into()),
             };
             wrong.extend(found.map(|found| format!("{} ({op}): {found}", case["name"])));
         }
-        assert!(wrong.is_empty(), "these did not pass:\n{}", wrong.join("\n"));
+        assert!(
+            wrong.is_empty(),
+            "these did not pass:\n{}",
+            wrong.join("\n")
+        );
     }
 }

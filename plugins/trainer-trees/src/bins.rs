@@ -18,60 +18,11 @@ impl Binned {
     pub fn new(x: &Samples, bins: usize) -> Self {
         let (rows, width) = (x.len(), x.width());
         let mut codes = vec![0; rows * width];
-        let columns = codes.chunks_mut(rows.max(1)).take(width).enumerate();
-        let cuts: Vec<Vec<f32>> = match &**x.inputs() {
-            Inputs::Dense { data, .. } => columns
-                .map(|(f, codes)| {
-                    let value = |id: &u32| data[*id as usize * width + f];
-                    let mut sorted: Vec<f32> = x.ids().iter().map(value).collect();
-                    sorted.sort_unstable_by(f32::total_cmp);
-                    let cuts = cut(&runs(&sorted), bins);
-                    for (code, id) in codes.iter_mut().zip(x.ids()) {
-                        *code = bin(&cuts, value(id));
-                    }
-                    cuts
-                })
-                .collect(),
-            Inputs::Bytes { shape, data, .. } => {
-                let values = byte_values(x.inputs());
-                let plane = (shape[1] * shape[2]).max(1);
-                columns
-                    .map(|(f, codes)| {
-                        let byte = |id: &u32| usize::from(data[*id as usize * width + f]);
-                        let mut counts = [0; 256];
-                        x.ids().iter().for_each(|id| counts[byte(id)] += 1);
-                        let values = &values[f / plane];
-                        let seen: Vec<(f32, usize)> = values
-                            .iter()
-                            .copied()
-                            .zip(counts)
-                            .filter(|(_, n)| *n > 0)
-                            .collect();
-                        let cuts = cut(&seen, bins);
-                        let table: Vec<u8> = values.iter().map(|v| bin(&cuts, *v)).collect();
-                        for (code, id) in codes.iter_mut().zip(x.ids()) {
-                            *code = table[byte(id)];
-                        }
-                        cuts
-                    })
-                    .collect()
-            }
-            Inputs::Sparse { .. } => {
-                let by_column = Columns::new(x);
-                columns
-                    .map(|(f, codes)| {
-                        let (at, values) = by_column.of(f);
-                        let mut sorted = values.to_vec();
-                        sorted.sort_unstable_by(f32::total_cmp);
-                        let cuts = cut(&with_zeros(runs(&sorted), rows - values.len()), bins);
-                        codes.fill(bin(&cuts, 0.0));
-                        for (row, value) in at.iter().zip(values) {
-                            codes[*row as usize] = bin(&cuts, *value);
-                        }
-                        cuts
-                    })
-                    .collect()
-            }
+        let cuts = match &**x.inputs() {
+            _ if rows == 0 => vec![Vec::new(); width],
+            Inputs::Dense { data, .. } => dense(x, data, bins, &mut codes),
+            Inputs::Bytes { shape, data, .. } => bytes(x, shape, data, bins, &mut codes),
+            Inputs::Sparse { .. } => sparse(x, bins, &mut codes),
         };
         let mut starts = vec![0];
         starts.extend(cuts.iter().scan(0, |end, cuts| {
@@ -120,6 +71,76 @@ impl Binned {
     pub fn threshold(&self, feature: usize, bin: usize) -> f32 {
         self.cuts[feature][bin]
     }
+}
+
+/// Columns that are read at once: a row of these is about one line of cache.
+const TILE: usize = 16;
+
+fn dense(x: &Samples, data: &[f32], bins: usize, codes: &mut [u8]) -> Vec<Vec<f32>> {
+    let (rows, width, mut cuts) = (x.len(), x.width(), Vec::new());
+    let mut tile = vec![0.0; rows * TILE.min(width)];
+    let mut sorted = Vec::new();
+    for codes in codes.chunks_mut(rows * TILE) {
+        let columns = codes.len() / rows;
+        for (i, id) in x.ids().iter().enumerate() {
+            let start = *id as usize * width + cuts.len();
+            for (k, value) in data[start..start + columns].iter().enumerate() {
+                tile[k * rows + i] = *value;
+            }
+        }
+        for (values, codes) in tile.chunks(rows).zip(codes.chunks_mut(rows)) {
+            sorted.clear();
+            sorted.extend_from_slice(values);
+            sorted.sort_unstable_by(f32::total_cmp);
+            let of = cut(&runs(&sorted), bins);
+            for (code, value) in codes.iter_mut().zip(values) {
+                *code = bin(&of, *value);
+            }
+            cuts.push(of);
+        }
+    }
+    cuts
+}
+
+fn bytes(
+    x: &Samples,
+    shape: &[usize; 3],
+    data: &[u8],
+    bins: usize,
+    codes: &mut [u8],
+) -> Vec<Vec<f32>> {
+    let (width, channels) = (x.width(), byte_values(x.inputs()));
+    let column = |(f, codes): (usize, &mut [u8])| {
+        let byte = |id: &u32| usize::from(data[*id as usize * width + f]);
+        let mut counts = [0; 256];
+        x.ids().iter().for_each(|id| counts[byte(id)] += 1);
+        let values = &channels[f / (shape[1] * shape[2])];
+        let all = values.iter().copied().zip(counts);
+        let seen: Vec<(f32, usize)> = all.filter(|(_, n)| *n > 0).collect();
+        let cuts = cut(&seen, bins);
+        let table: Vec<u8> = values.iter().map(|v| bin(&cuts, *v)).collect();
+        for (code, id) in codes.iter_mut().zip(x.ids()) {
+            *code = table[byte(id)];
+        }
+        cuts
+    };
+    codes.chunks_mut(x.len()).enumerate().map(column).collect()
+}
+
+fn sparse(x: &Samples, bins: usize, codes: &mut [u8]) -> Vec<Vec<f32>> {
+    let by_column = Columns::new(x);
+    let column = |(f, codes): (usize, &mut [u8])| {
+        let (at, values) = by_column.of(f);
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable_by(f32::total_cmp);
+        let cuts = cut(&with_zeros(runs(&sorted), x.len() - values.len()), bins);
+        codes.fill(bin(&cuts, 0.0));
+        for (row, value) in at.iter().zip(values) {
+            codes[*row as usize] = bin(&cuts, *value);
+        }
+        cuts
+    };
+    codes.chunks_mut(x.len()).enumerate().map(column).collect()
 }
 
 /// The number a byte stands for, by channel, with the arithmetic of [`Inputs::write_row`].

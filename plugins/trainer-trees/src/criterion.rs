@@ -201,13 +201,18 @@ impl Criterion for TwoClasses {
     }
 
     fn leaf(&self, sum: &[u64], out: &mut Vec<f32>) {
-        let [a, b] = self.weights(sum);
-        out.extend([(a / (a + b)) as f32, (b / (a + b)) as f32]);
+        shares(self.weights(sum).into_iter(), out);
     }
 
     fn cost(&self, sum: &[u64]) -> Cost {
         Cost::of(self.weights(sum).into_iter())
     }
+}
+
+/// Each class's share; the same for all if a bootstrap drew nothing but samples of no weight.
+fn shares(weights: impl ExactSizeIterator<Item = f64> + Clone, out: &mut Vec<f32>) {
+    let (all, even) = (weights.clone().sum::<f64>(), 1.0 / weights.len() as f64);
+    out.extend(weights.map(|w| if all > 0.0 { w / all } else { even } as f32));
 }
 
 fn x_log_x(x: f64) -> f64 {
@@ -222,7 +227,7 @@ pub struct ManyClasses {
 }
 
 impl ManyClasses {
-    fn weights(&self, sum: &[u64]) -> impl Iterator<Item = f64> + Clone {
+    fn weights(&self, sum: &[u64]) -> impl ExactSizeIterator<Item = f64> + Clone {
         sum.iter().zip(&self.weights).map(|(n, w)| *n as f64 * w)
     }
 }
@@ -272,9 +277,7 @@ impl Criterion for ManyClasses {
     }
 
     fn leaf(&self, sum: &[u64], out: &mut Vec<f32>) {
-        let weights = self.weights(sum);
-        let all: f64 = weights.clone().sum();
-        out.extend(weights.map(|w| (w / all) as f32));
+        shares(self.weights(sum), out);
     }
 
     fn cost(&self, sum: &[u64]) -> Cost {

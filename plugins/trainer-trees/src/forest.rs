@@ -157,7 +157,7 @@ impl<S: Fn(u32, u32) -> u64> Job<'_, S> {
             model,
             Fitted {
                 steps: trees,
-                loss: cost.cost / cost.weight,
+                loss: cost.cost / cost.weight.max(f64::MIN_POSITIVE),
             },
         )
     }

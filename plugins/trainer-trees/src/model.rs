@@ -35,7 +35,7 @@ pub struct Split {
     pub right: Next,
 }
 
-/// One tree; a split leads to later splits only. Without any there is one leaf.
+/// One tree; a split leads to later splits only, and only one leads to it. Without any there is one leaf.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grown {
     pub splits: Vec<Split>,
@@ -55,6 +55,7 @@ impl Grown {
             self.leaves.iter().all(|v| v.is_finite()),
             "a leaf value is not finite"
         );
+        let mut met = vec![false; self.splits.len()];
         for (i, split) in self.splits.iter().enumerate() {
             ensure!(
                 (split.feature as usize) < width,
@@ -62,10 +63,12 @@ impl Grown {
                 split.feature
             );
             for next in [split.left, split.right] {
+                let at = next.at();
                 let known = match next.is_leaf() {
-                    true => next.at() < leaves,
-                    // onwards only: no sample can go round in a circle
-                    false => next.at() > i && next.at() < self.splits.len(),
+                    true => at < leaves,
+                    // onwards only, so that no sample goes round in a circle, and from one place only: paths that meet
+                    // again would make a tree of endless size
+                    false => at > i && at < met.len() && !std::mem::replace(&mut met[at], true),
                 };
                 ensure!(known, "split {i} leads nowhere");
             }

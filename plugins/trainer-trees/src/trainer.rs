@@ -11,7 +11,7 @@ use fl_core::{
 };
 use ndarray::Array2;
 
-/// A way to grow a model.
+/// A way to grow a model: [`Tree`], [`Forest`] and [`Boosting`], and nobody else's.
 pub trait Method: Send {
     /// How its trees are added up.
     #[doc(hidden)]

@@ -13,10 +13,10 @@ fn a_good_spec_gives_everything_a_run_needs() {
     );
     assert_eq!(spec.data.clients, 10);
     assert_eq!(
-        (spec.faults.on_nan, spec.faults.on_error),
-        (Fault::Drop, Fault::Fail)
+        (&spec.faults.on_nan, &spec.faults.on_error),
+        (&Fault::Drop, &Fault::Fail)
     );
-    assert_eq!(spec.budget.unwrap().epsilon, 8.0);
+    assert_eq!(spec.budget.as_ref().unwrap().epsilon, 8.0);
     assert_eq!(
         spec.make_protocol(&crate::catalogue::any_make())
             .unwrap()

@@ -63,6 +63,7 @@ fn votes(_: f64, scale: f64) -> PrivacyEvent {
         reach: Reach {
             example: Some(1),
             party: Some(1),
+            from_data: false,
         },
     })
 }

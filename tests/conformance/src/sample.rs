@@ -182,6 +182,7 @@ impl Sample for Counts {
             counts.set_reach(Reach {
                 example: Some(1),
                 party: Some(1),
+                from_data: false,
             });
             counts
         })

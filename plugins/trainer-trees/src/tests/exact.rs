@@ -312,3 +312,40 @@ fn bins_are_ordered_few_and_even() {
         }
     }
 }
+
+#[test]
+fn soft_labels_are_parts_of_samples() {
+    let (x, _) = coarse(30, 3, 3, 1);
+    let mut draws = Stream::root(7).draws();
+    let soft = Array2::from_shape_simple_fn((30, 3), || draws.below(4) as f32 / 4.0);
+    // a constant tells the mean
+    let mut model = new(
+        &Tree {
+            depth: 0,
+            ..defaults()
+        },
+        &x,
+        3,
+    );
+    fit(&mut model, &x, Target::Soft(soft.view()), 1).unwrap();
+    for c in 0..3 {
+        let wanted = soft.column(c).sum() / soft.sum();
+        assert!((model.model().trees[0].leaves[c] - wanted).abs() < 1e-6);
+    }
+    // samples that weigh nothing do not count, even where a bootstrap draws nothing else
+    let mut soft = Array2::zeros((30, 3));
+    soft[[4, 2]] = 1e-30;
+    soft[[5, 1]] = 0.9e-30;
+    fn check<S: Method + Clone>(settings: &S, x: &Samples, soft: &Array2<f32>) {
+        let mut model = new(settings, x, 3);
+        let loss = fit(&mut model, x, Target::Soft(soft.view()), 1)
+            .unwrap()
+            .loss;
+        let scores = model.predict(&x.pick(&[4])).unwrap();
+        assert!(loss.is_finite() && scores.iter().all(|s| s.is_finite()));
+        assert_eq!(classes(&scores), [2]);
+    }
+    check(&defaults::<Tree>(), &x, &soft);
+    check(&defaults::<Forest>(), &x, &soft);
+    check(&defaults::<Boosting>(), &x, &soft);
+}

@@ -1,6 +1,7 @@
 //! What must hold of trees.
 
 mod behaviour;
+mod bytes;
 mod exact;
 mod real;
 
@@ -25,10 +26,7 @@ pub fn make(width: usize, classes: usize) -> Make {
     }
 }
 
-pub fn new<S: Method>(settings: &S, x: &Samples, classes: usize) -> Trees<S>
-where
-    S: Clone,
-{
+pub fn new<S: Method + Clone>(settings: &S, x: &Samples, classes: usize) -> Trees<S> {
     Trees::new(settings.clone(), &make(x.width(), classes)).unwrap()
 }
 

@@ -1,8 +1,8 @@
-"""The workloads of `steps.rs` in PyTorch, and how many times as fast ours are.
+"""The workloads of plugins/trainer-dfdx/benches/steps.rs in PyTorch, and how many times as fast ours are.
 
     pip install torch
     cargo bench -p fl-plugin-trainer-dfdx --bench steps
-    python pytorch_steps.py target/criterion
+    python tests/bench/pytorch_steps.py target/criterion
 
 Prints the median time of each workload; with criterion's folder (its `estimates.json` files), also ours and the ratio.
 Medians of the same machine only: close everything else.
