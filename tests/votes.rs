@@ -193,6 +193,17 @@ fn a_party_with_too_few_examples_is_named_or_skipped() {
 }
 
 #[test]
+fn parties_may_have_students_of_different_kinds() {
+    let (dir, spec) = (tempfile::tempdir().unwrap(), quick("fedkt.yaml"));
+    let students = "parts.student=[{clients: 0-1, use: linear, lr: 0.05}, {clients: 2-4, use: dfdx, net: [linear: 8, relu, linear: 4]}]";
+    let answer = json(dir.path(), &with(&spec, "kinds", &[students]));
+    assert!(
+        answer["metrics"]["accuracy"].as_f64().unwrap() > 0.5,
+        "{answer}"
+    );
+}
+
+#[test]
 fn what_cannot_be_voted_on_is_said() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("short.yaml"), SHORT).unwrap();
@@ -218,6 +229,10 @@ fn what_cannot_be_voted_on_is_said() {
     );
     let (code, text) = said("missing", &["protocol.noise=server"]);
     assert_eq!(code, 2, "noise without a mechanism: {text}");
+    let other =
+        "data={set: {glyphs: {train: 90, test: 30}}, public: {from: {set: blobs}, size: 20}}";
+    let (code, text) = said("width", &[skip, other]);
+    assert!(code == 2 && text.contains("they must be equal"), "{text}");
     let (_, text) = said(
         "zero",
         &[skip, "data.public={from: {share: 0.3}, queries: 0.0}"],

@@ -433,12 +433,12 @@ impl Client {
         kept.map(|bytes| message::decode(&bytes)).transpose()
     }
 
-    /// How good a model is on these examples ([`metrics::score`]). Measured by a host, never sent.
+    /// How good a model is on these examples, and the digest of what it predicts. Measured by a host, never sent.
     ///
     /// # Errors
     /// When the model cannot predict them.
-    pub fn score(&mut self, slot: &str, test: &Examples) -> Result<f64> {
-        metrics::score(self.model(slot)?.predict(&test.samples)?.view(), test)
+    pub fn score(&mut self, slot: &str, test: &Examples) -> Result<Scored> {
+        Scored::of(self.model(slot)?, test)
     }
 
     /// The same client made anew from its data and its saved state, as in another process.
@@ -489,6 +489,29 @@ impl Client {
         self.stash = saved.stash;
         self.ledger = saved.ledger;
         Ok(())
+    }
+}
+
+/// What an evaluation found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scored {
+    /// [`metrics::score`]
+    pub score: f64,
+    /// Digest of all predictions: two models may have the same score, hardly the same predictions.
+    pub digest: [u8; 32],
+}
+
+impl Scored {
+    /// Evaluates a model.
+    ///
+    /// # Errors
+    /// When the model cannot predict these examples.
+    pub fn of(model: &mut dyn Trainer, test: &Examples) -> Result<Self> {
+        let predicted = Logits::new(test.samples.ids().to_vec(), model.predict(&test.samples)?);
+        Ok(Self {
+            score: metrics::score(predicted.values.view(), test)?,
+            digest: message::digest(&predicted),
+        })
     }
 }
 

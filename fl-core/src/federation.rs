@@ -6,7 +6,7 @@ use crate::privacy::{Composition, Guarantee, Ledger};
 use crate::{
     Accountant, Answer, Ask, BoxedAggregator, ClientId, Examples, Fold, Inbox, Mail, Make, Needs,
     Parametric, Parts, Pass, Payload, PrivacyEvent, Problem, Public, Question, Result, Roster,
-    Samples, SharedExecutor, Stream, Target, Task, Trainer, fit_examples, metrics, parametric,
+    Samples, Scored, SharedExecutor, Stream, Target, Task, Trainer, fit_examples, metrics, parametric,
 };
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -149,7 +149,7 @@ pub trait Host {
     ///
     /// # Errors
     /// When a model cannot be evaluated.
-    fn score_clients(&mut self, slot: &str) -> Result<Vec<f64>>;
+    fn score_clients(&mut self, slot: &str) -> Result<Vec<Scored>>;
 
     /// The public data, if the spec has any.
     fn public(&self) -> Option<&Arc<Public>>;
@@ -502,8 +502,8 @@ impl<'h> Federation<'h> {
     ) -> Result<()> {
         self.steps += 1;
         if let Some(saved) = self.resumed.as_ref().filter(|s| self.steps <= s.done) {
-            *state = postcard::from_bytes(&saved.protocol)
-                .context("the saved state of the protocol")?;
+            *state =
+                postcard::from_bytes(&saved.protocol).context("the saved state of the protocol")?;
             return Ok(());
         }
         self.host.progress(&name, number, of);
@@ -879,13 +879,14 @@ impl<'h> Federation<'h> {
             return Ok(());
         }
         let test = self.host.test().clone();
-        let value = metrics::score(self.model(slot)?.predict(&test.samples)?.view(), &test)?;
-        let name = metrics::score_name(self.task.kind).to_string();
-        self.measured(Metric {
+        let scored = Scored::of(self.model(slot)?, &test)?;
+        let name = metrics::score_name(self.task.kind);
+        self.link(name, &scored.digest);
+        self.host.metric(&Metric {
             step: round.name.clone(),
             round: round.number,
-            name,
-            value,
+            name: name.into(),
+            value: scored.score,
             std: None,
             each: Vec::new(),
         })
@@ -899,10 +900,14 @@ impl<'h> Federation<'h> {
         if !self.due(round) {
             return Ok(());
         }
-        let each = self.host.score_clients(slot)?;
-        let (value, std) = metrics::mean_std(&each);
+        let scored = self.host.score_clients(slot)?;
         let name = format!("clients.{}", metrics::score_name(self.task.kind));
-        self.measured(Metric {
+        for one in &scored {
+            self.link(&name, &one.digest);
+        }
+        let each: Vec<f64> = scored.iter().map(|s| s.score).collect();
+        let (value, std) = metrics::mean_std(&each);
+        self.host.metric(&Metric {
             step: round.name.clone(),
             round: round.number,
             name,
@@ -910,16 +915,6 @@ impl<'h> Federation<'h> {
             std: Some(std),
             each,
         })
-    }
-
-    fn measured(&mut self, metric: Metric) -> Result<()> {
-        let mut bits = metric.value.to_bits().to_le_bytes().to_vec();
-        metric
-            .each
-            .iter()
-            .for_each(|v| bits.extend_from_slice(&v.to_bits().to_le_bytes()));
-        self.link(&metric.name, &bits);
-        self.host.metric(&metric)
     }
 
     /// Keeps the server's model in `slot` as a result of the run.

@@ -78,6 +78,21 @@ impl<M: Message> Inbox<M> {
         Ok(Self(mail))
     }
 
+    /// What the other side of the C interface has checked already.
+    pub(crate) fn trusted(mail: Vec<Mail<M>>) -> Self {
+        Self(mail)
+    }
+
+    /// As [`Inbox::trusted`], one by one.
+    pub(crate) fn push_trusted(&mut self, mail: Mail<M>) {
+        self.0.push(mail);
+    }
+
+    /// Takes it apart.
+    pub(crate) fn into_mail(self) -> Vec<Mail<M>> {
+        self.0
+    }
+
     /// How many answers; at least 1.
     #[expect(clippy::len_without_is_empty, reason = "an inbox is never empty")]
     pub fn len(&self) -> usize {

@@ -60,7 +60,10 @@ impl Message for Votes {
     fn wire(&self) -> Named<'_> {
         let bits = bits_for(self.classes[0]);
         // a label beyond the classes, which `check` refuses, must not spill into its neighbour
-        let labels = self.labels.iter().map(|l| (*l).min((1 << bits) - 1));
+        let labels = self
+            .labels
+            .iter()
+            .map(|l| (*l).min(u32::MAX >> (32 - bits)));
         vec![
             ("rows".into(), list(&self.rows)),
             ("packed".into(), View::U8(pack_bits(labels, bits).into())),

@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use fl_core::privacy::Guarantee;
 use fl_core::{
     Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Parts, Payload, Problem,
-    Protocol, Public, Question, Result, Roster, RunOptions, SharedExecutor, Stream, Totals,
+    Protocol, Public, Question, Result, Roster, Scored, RunOptions, SharedExecutor, Stream, Totals,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -149,7 +149,7 @@ impl Host for Sim<'_> {
         for_clients(&self.clients, to, self.threads, &work, each)
     }
 
-    fn score_clients(&mut self, slot: &str) -> Result<Vec<f64>> {
+    fn score_clients(&mut self, slot: &str) -> Result<Vec<Scored>> {
         let (ids, mut scores) = (
             self.roster.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
             Vec::new(),

@@ -16,3 +16,5 @@ use fl_plugin_param_rounds as _;
 use fl_plugin_trainer_dfdx as _;
 #[cfg(feature = "trainer-linear")]
 use fl_plugin_trainer_linear as _;
+#[cfg(feature = "trainer-trees")]
+use fl_plugin_trainer_trees as _;

@@ -5,7 +5,7 @@ use crate::criterion::{Slopes, pair};
 use crate::goal::Goal;
 use crate::grow::{Field, Grower, Plan};
 use crate::model::{Model, Sum};
-use crate::settings::Boosting;
+use crate::settings::{Boosting, Start};
 use anyhow::ensure;
 use fl_core::{Draws, Fitted, Result, Stream};
 
@@ -48,6 +48,9 @@ pub fn fit(
         .collect();
     if let [no, yes] = &mut model.base[..] {
         (*no, *yes) = (0.0, *yes - *no);
+    }
+    if settings.start == Start::Even && !goal.one_class() {
+        model.base.fill(0.0);
     }
     if goal.one_class() {
         return Ok((

@@ -51,6 +51,17 @@ choices! {
     }
 }
 
+choices! {
+    /// What is predicted before the first tree.
+    pub enum Start {
+        /// The shares of the classes (XGBoost from version 2.0).
+        Shares = "shares",
+        /// Every class alike (XGBoost before, `base_score = 0.5`, with which FedKT's numbers were made): a few small steps
+        /// then need not first undo a lopsided client's shares.
+        Even = "even",
+    }
+}
+
 /// Declares settings that contain those of every tree.
 macro_rules! tree_settings {
     ($(#[doc = $about:literal])* struct $name:ident { $($own:tt)* }) => {
@@ -109,6 +120,8 @@ tree_settings! {
         trees: usize = 100, in 1..;
         /// Learning rate: what a tree predicts is multiplied by it. 0.05 as in FedKT.
         rate: f64 = 0.05, in above(0.0);
+        /// What is predicted before the first tree.
+        start: Start = Start::Shares;
         /// L2 penalty on leaf values (XGBoost's `lambda`).
         l2: f64 = 1.0, in 0.0..;
         /// Curvature (about a quarter of a sample at first) in a leaf, at least (XGBoost's `min_child_weight`).

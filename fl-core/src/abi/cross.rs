@@ -1,0 +1,256 @@
+//! What both sides share: texts, tensors and messages as C types, and back.
+
+use super::raw::{FL_F32, FL_F64, FL_U8, FL_U32, FlMessage, FlTensor, FlText};
+use crate::message::{Logits, Message, Named, Parcel, Tensor, View};
+use crate::{ClientId, Result};
+use anyhow::{Context, bail, ensure};
+use ndarray::{ArrayViewD, Axis, IxDyn, ShapeBuilder};
+use std::any::Any;
+use std::ffi::c_void;
+
+/// The longest text that is read from the other side.
+pub(super) const LONGEST: usize = 16 << 20;
+
+impl FlText {
+    /// Borrows `text`: the result must not outlive it.
+    pub(super) fn of(text: &str) -> Self {
+        Self {
+            data: text.as_ptr(),
+            length: text.len(),
+        }
+    }
+
+    pub(super) const EMPTY: Self = Self {
+        data: std::ptr::null(),
+        length: 0,
+    };
+
+    /// The text; `what` names it in errors.
+    ///
+    /// # Safety
+    /// `data` points to `length` bytes that live for `'a`, or is NULL.
+    pub(super) unsafe fn read<'a>(self, what: &str) -> Result<&'a str> {
+        ensure!(
+            self.length <= LONGEST,
+            "{what} has {} bytes; at most {LONGEST} are read",
+            self.length
+        );
+        if self.length == 0 {
+            return Ok("");
+        }
+        ensure!(!self.data.is_null(), "{what} is a NULL of {} bytes", self.length);
+        // SAFETY: not NULL, and the caller says that so many bytes live for 'a.
+        let bytes = unsafe { std::slice::from_raw_parts(self.data, self.length) };
+        std::str::from_utf8(bytes).map_err(|e| {
+            let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
+            anyhow::anyhow!("{what} is no UTF-8 ({e}): {shown:?}")
+        })
+    }
+}
+
+/// `length` things at `data`; nothing at all if there are none.
+///
+/// # Safety
+/// `data` points to `length` valid `T` that live for `'a`, unless `length` is 0.
+pub(super) unsafe fn slice<'a, T>(data: *const T, length: usize) -> &'a [T] {
+    if length == 0 || data.is_null() {
+        return &[];
+    }
+    // SAFETY: as the caller says.
+    unsafe { std::slice::from_raw_parts(data, length) }
+}
+
+/// A tensor as C sees it. It borrows from `name` and `view` and must not outlive them.
+fn tensor(name: &str, view: &View<'_>) -> FlTensor {
+    static STRIDE: isize = 1;
+    fn of<T>(name: &str, a: &ArrayViewD<'_, T>, dtype: u32) -> FlTensor {
+        FlTensor {
+            name: FlText::of(name),
+            data: a.as_ptr().cast(),
+            shape: a.shape().as_ptr(),
+            strides: a.strides().as_ptr(),
+            dimensions: a.ndim() as u32,
+            dtype,
+        }
+    }
+    match view {
+        View::F32(a) => of(name, a, FL_F32),
+        View::F64(a) => of(name, a, FL_F64),
+        View::U32(a) => of(name, a, FL_U32),
+        View::U8(bytes) => FlTensor {
+            name: FlText::of(name),
+            data: bytes.as_ptr().cast(),
+            // filled in by `with_messages`, which keeps the length somewhere
+            shape: std::ptr::null(),
+            strides: &STRIDE,
+            dimensions: 1,
+            dtype: FL_U8,
+        },
+    }
+}
+
+/// One message on its way out.
+pub(super) struct Letter<'a> {
+    pub from: ClientId,
+    pub weight: f64,
+    pub class_counts: Option<&'a [u32]>,
+    pub tensors: &'a Named<'a>,
+}
+
+impl<'a> Letter<'a> {
+    /// One that has no sender to speak of.
+    pub fn new(tensors: &'a Named<'a>) -> Self {
+        Self {
+            from: 0,
+            weight: 1.0,
+            class_counts: None,
+            tensors,
+        }
+    }
+}
+
+/// Runs `f` with `letters` as C sees them.
+pub(super) fn with_messages<R>(letters: &[Letter<'_>], f: impl FnOnce(&[FlMessage]) -> R) -> R {
+    let all = letters.iter().flat_map(|l| l.tensors);
+    let lengths: Vec<usize> = all
+        .clone()
+        .filter_map(|(_, v)| match v {
+            View::U8(bytes) => Some(bytes.len()),
+            _ => None,
+        })
+        .collect();
+    let mut next = lengths.iter();
+    let tensors: Vec<FlTensor> = all
+        .map(|(name, view)| {
+            let mut raw = tensor(name, view);
+            if raw.shape.is_null() {
+                raw.shape = next.next().map_or(std::ptr::null(), std::ptr::from_ref);
+            }
+            raw
+        })
+        .collect();
+    let mut rest = tensors.as_slice();
+    let messages: Vec<FlMessage> = letters
+        .iter()
+        .map(|l| {
+            let (own, after) = rest.split_at(l.tensors.len());
+            rest = after;
+            let counts = l.class_counts.unwrap_or_default();
+            FlMessage {
+                from: l.from,
+                classes: counts.len() as u32,
+                weight: l.weight,
+                class_counts: l.class_counts.map_or(std::ptr::null(), <[u32]>::as_ptr),
+                tensors: own.as_ptr(),
+                count: own.len(),
+            }
+        })
+        .collect();
+    f(&messages)
+}
+
+/// The content of a message, and what its wire form knows besides: the grid that scores are packed on.
+pub(super) fn content<M: Message>(message: &M) -> Named<'_> {
+    let mut all = message.tensors();
+    let packed = (message as &dyn Any)
+        .downcast_ref::<Logits>()
+        .is_some_and(|l| l.grid().is_some());
+    if packed {
+        let more = message.wire().into_iter().filter(|(n, _)| n != "rows");
+        all.extend(more);
+    }
+    all
+}
+
+/// A tensor of the other side as a view, and its name.
+///
+/// # Safety
+/// Every pointer of `raw` is valid for `'a`, as `FlTensor` says.
+pub(super) unsafe fn view<'a>(raw: &FlTensor) -> Result<(&'a str, View<'a>)> {
+    // SAFETY: as the caller says.
+    let name = unsafe { raw.name.read("a tensor's name") }?;
+    let n = raw.dimensions as usize;
+    // SAFETY: as the caller says.
+    let (shape, strides) = unsafe { (slice(raw.shape, n), slice(raw.strides, n)) };
+    ensure!(
+        shape.len() == n && strides.len() == n,
+        "tensor `{name}` has no shape"
+    );
+    /// # Safety
+    /// `data` is valid for this shape and these strides and lives for `'a`.
+    unsafe fn of<'a, T>(
+        data: *const c_void,
+        shape: &[usize],
+        strides: &[isize],
+    ) -> ArrayViewD<'a, T> {
+        let mut data = data.cast::<T>();
+        if shape.contains(&0) || data.is_null() {
+            let nothing = shape.iter().map(|_| 0).collect::<Vec<usize>>();
+            let shape = if shape.contains(&0) { shape } else { &nothing };
+            data = std::ptr::NonNull::dangling().as_ptr();
+            // SAFETY: an array of no numbers reads none.
+            return unsafe { ArrayViewD::from_shape_ptr(IxDyn(shape), data) };
+        }
+        // ndarray wants the lowest address and positive steps first
+        for (n, s) in shape.iter().zip(strides).filter(|(_, s)| **s < 0) {
+            // SAFETY: the last number of this axis is one of the tensor's.
+            data = unsafe { data.offset((*n as isize - 1) * *s) };
+        }
+        let steps: Vec<usize> = strides.iter().map(|s| s.unsigned_abs()).collect();
+        // SAFETY: the same numbers as the tensor's, each axis with a negative stride from its other end.
+        let mut view =
+            unsafe { ArrayViewD::from_shape_ptr(IxDyn(shape).strides(IxDyn(&steps)), data) };
+        for (axis, _) in strides.iter().enumerate().filter(|(_, s)| **s < 0) {
+            view.invert_axis(Axis(axis));
+        }
+        view
+    }
+    // SAFETY: as the caller says, `dtype` included.
+    let view = unsafe {
+        match raw.dtype {
+            FL_F32 => View::F32(of(raw.data, shape, strides)),
+            FL_F64 => View::F64(of(raw.data, shape, strides)),
+            FL_U32 => View::U32(of(raw.data, shape, strides)),
+            FL_U8 => {
+                ensure!(n == 1, "tensor `{name}` of bytes has {n} dimensions");
+                View::U8(slice(raw.data.cast::<u8>(), shape[0]).into())
+            }
+            other => bail!("tensor `{name}` has the unknown type {other}"),
+        }
+    };
+    Ok((name, view))
+}
+
+/// A view's numbers as a tensor of its own.
+pub(super) fn owned(view: &View<'_>) -> Tensor {
+    match view {
+        View::F32(a) => Tensor::F32(a.as_standard_layout().into_owned()),
+        View::F64(a) => Tensor::F64(a.as_standard_layout().into_owned()),
+        View::U32(a) => Tensor::U32(a.as_standard_layout().into_owned()),
+        View::U8(b) => Tensor::U8(b.to_vec()),
+    }
+}
+
+/// The tensors of a message of the other side, copied.
+///
+/// # Safety
+/// Every pointer of `message` is valid, as `FlMessage` says.
+pub(super) unsafe fn copied(message: &FlMessage) -> Result<Parcel> {
+    // SAFETY: as the caller says.
+    let tensors = unsafe { slice(message.tensors, message.count) };
+    let one = |raw| {
+        // SAFETY: as the caller says.
+        let (name, view) = unsafe { view(raw) }?;
+        Ok((name.to_string(), owned(&view)))
+    };
+    Ok(Parcel::new(tensors.iter().map(one).collect::<Result<_>>()?))
+}
+
+/// As [`copied`], as a message.
+///
+/// # Safety
+/// As [`copied`].
+pub(super) unsafe fn message<M: Message>(raw: &FlMessage) -> Result<M> {
+    // SAFETY: as the caller says.
+    M::from_tensors(unsafe { copied(raw) }?).with_context(|| format!("a {} message", M::KIND))
+}

@@ -1,0 +1,351 @@
+//! The host's side of a call: what a library may ask for, and what it answers.
+
+use super::cross::{slice};
+use super::raw::{FL_F32, FL_F64, FL_U8, FL_U32, FlHost, FlText};
+use crate::message::Tensor;
+use crate::{Draws, Executor, Stream};
+use ndarray::{ArrayD, IxDyn};
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The longest error or log line that is kept.
+const LINE: usize = 2000;
+/// The most tensors of one answer.
+const TENSORS: usize = 100_000;
+/// The most bytes of one answer.
+const BYTES: usize = 8 << 30;
+/// The most dimensions of a tensor.
+const DIMENSIONS: u32 = 16;
+
+type Log = Box<dyn Fn(u32, &str, &str) + Send + Sync>;
+static LOG: OnceLock<Log> = OnceLock::new();
+
+/// Says where the log of loaded parts goes: level (1 error .. 4 for those who search), part, line. The first call counts;
+/// before it nothing is shown.
+pub fn on_log(log: impl Fn(u32, &str, &str) + Send + Sync + 'static) {
+    let _ = LOG.set(Box::new(log));
+}
+
+/// The numbers of one tensor of an answer.
+enum Room {
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+    U32(Vec<u32>),
+    U8(Vec<u8>),
+}
+
+/// What came back from one call.
+#[derive(Default)]
+pub(super) struct Answer {
+    pub text: Option<String>,
+    pub tensors: Vec<(String, Tensor)>,
+    pub parts: Vec<*mut c_void>,
+    /// Setting and reason.
+    pub failure: Option<(String, String)>,
+    /// What the library did wrong, whatever it says itself.
+    pub misuse: Option<String>,
+}
+
+#[derive(Default)]
+struct State {
+    answer: Answer,
+    rooms: Vec<(String, Vec<usize>, Room)>,
+    bytes: usize,
+    draws: Option<Draws>,
+}
+
+/// One call.
+pub(super) struct Call<'a> {
+    who: &'a str,
+    key: Option<[u8; 32]>,
+    exec: Option<&'a dyn Executor>,
+    state: Mutex<State>,
+}
+
+impl<'a> Call<'a> {
+    pub fn new(who: &'a str, stream: Option<&Stream>, exec: Option<&'a dyn Executor>) -> Self {
+        Self {
+            who,
+            key: stream.map(Stream::key),
+            exec,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Runs `f` with what a library sees of this call.
+    pub fn run(self, f: impl FnOnce(&FlHost) -> i32) -> (i32, Answer) {
+        let host = FlHost {
+            size: size_of::<FlHost>(),
+            context: std::ptr::from_ref(&self).cast_mut().cast(),
+            key: self.key.unwrap_or_default(),
+            log: Some(log),
+            fail: Some(fail),
+            text: Some(text),
+            tensor: Some(tensor),
+            part: Some(part),
+            fill_uniform: Some(fill_uniform),
+            fill_normal: Some(fill_normal),
+            parallel_for: Some(parallel_for),
+        };
+        let code = f(&host);
+        let state = self.state.into_inner();
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        let mut answer = state.answer;
+        for (name, shape, room) in state.rooms {
+            let shape = IxDyn(&shape);
+            let made = match room {
+                Room::F32(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::F32),
+                Room::F64(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::F64),
+                Room::U32(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::U32),
+                Room::U8(v) => Ok(Tensor::U8(v)),
+            };
+            match made {
+                Ok(tensor) => answer.tensors.push((name, tensor)),
+                Err(e) => answer.misuse = Some(format!("tensor `{name}`: {e}")),
+            }
+        }
+        (code, answer)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn misuse(&self, what: String) {
+        self.state().answer.misuse.get_or_insert(what);
+    }
+
+    /// Room for a tensor, zeros; or why there is none.
+    fn room(&self, name: &str, dtype: u32, shape: &[usize]) -> Result<*mut c_void, String> {
+        fn zeros<T: Clone + Default>(n: usize) -> Result<Vec<T>, String> {
+            let mut room = Vec::new();
+            room.try_reserve_exact(n)
+                .map_err(|_| format!("there is no memory for {n} numbers"))?;
+            room.resize(n, T::default());
+            Ok(room)
+        }
+        let size = match dtype {
+            FL_F32 | FL_U32 => 4,
+            FL_F64 => 8,
+            FL_U8 => 1,
+            other => return Err(format!("the type {other} is unknown")),
+        };
+        if dtype == FL_U8 && shape.len() != 1 {
+            return Err(format!("bytes have 1 dimension, not {}", shape.len()));
+        }
+        let mut state = self.state();
+        if state.rooms.iter().any(|(n, ..)| n == name) {
+            return Err("it was given twice".into());
+        }
+        let numbers = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+        let bytes = numbers.and_then(|n| n.checked_mul(size));
+        let all = bytes.and_then(|b| b.checked_add(state.bytes));
+        let (Some(n), Some(all)) = (numbers, all.filter(|b| *b <= BYTES)) else {
+            return Err(format!(
+                "its shape {shape:?} is too large; an answer may have {} GiB",
+                BYTES >> 30
+            ));
+        };
+        if state.rooms.len() >= TENSORS {
+            return Err(format!("an answer may have {TENSORS} tensors"));
+        }
+        let (room, data) = match dtype {
+            FL_F32 => {
+                let mut v = zeros(n)?;
+                let data = v.as_mut_ptr().cast();
+                (Room::F32(v), data)
+            }
+            FL_F64 => {
+                let mut v = zeros(n)?;
+                let data = v.as_mut_ptr().cast();
+                (Room::F64(v), data)
+            }
+            FL_U32 => {
+                let mut v = zeros(n)?;
+                let data = v.as_mut_ptr().cast();
+                (Room::U32(v), data)
+            }
+            _ => {
+                let mut v = zeros(n)?;
+                let data = v.as_mut_ptr().cast();
+                (Room::U8(v), data)
+            }
+        };
+        state.bytes = all;
+        state.rooms.push((name.into(), shape.to_vec(), room));
+        Ok(data)
+    }
+
+    fn draw(&self, out: &mut [f64], one: impl Fn(&mut Draws) -> f64) {
+        let Some(key) = self.key else {
+            self.misuse("it asked for random numbers where nothing is random".into());
+            return;
+        };
+        let mut state = self.state();
+        let draws = state
+            .draws
+            .get_or_insert_with(|| Stream::from_key(key).draws());
+        out.fill_with(|| one(draws));
+    }
+}
+
+/// At most `LINE` bytes of a text; what is no UTF-8 is shown as such.
+///
+/// # Safety
+/// `data` points to `length` bytes, or is NULL.
+unsafe fn line(text: FlText) -> String {
+    // SAFETY: no more than the caller's bytes.
+    let bytes = unsafe { slice(text.data, text.length.min(LINE)) };
+    let mut line = String::from_utf8_lossy(bytes).into_owned();
+    if text.length > LINE {
+        line.push_str(&format!("... ({} bytes in all)", text.length));
+    }
+    line
+}
+
+/// Runs a service; nothing may unwind into the library.
+///
+/// # Safety
+/// `context` is that of an `FlHost` whose call is still running.
+unsafe fn serve<R>(context: *mut c_void, otherwise: R, f: impl FnOnce(&Call<'_>) -> R) -> R {
+    if context.is_null() {
+        return otherwise;
+    }
+    // SAFETY: the caller says that the call is still running, and a call is only ever shared.
+    let call = unsafe { &*context.cast::<Call<'_>>() };
+    catch_unwind(AssertUnwindSafe(|| f(call))).unwrap_or(otherwise)
+}
+
+unsafe extern "C" fn log(context: *mut c_void, level: u32, text: FlText) {
+    // SAFETY: the library hands back the call's context and a text of its own.
+    unsafe {
+        serve(context, (), |call| {
+            if let Some(log) = LOG.get() {
+                log(level, call.who, &line(text));
+            }
+        });
+    }
+}
+
+unsafe extern "C" fn fail(context: *mut c_void, setting: FlText, text: FlText) {
+    // SAFETY: as `log`.
+    unsafe {
+        serve(context, (), |call| {
+            let failure = (line(setting), line(text));
+            call.state().answer.failure.get_or_insert(failure);
+        });
+    }
+}
+
+unsafe extern "C" fn text(context: *mut c_void, json: FlText) {
+    // SAFETY: as `log`.
+    unsafe {
+        serve(context, (), |call| match json.read("its text") {
+            Ok(text) => call.state().answer.text = Some(text.into()),
+            Err(e) => call.misuse(e.to_string()),
+        });
+    }
+}
+
+unsafe extern "C" fn tensor(
+    context: *mut c_void,
+    name: FlText,
+    dtype: u32,
+    dimensions: u32,
+    shape: *const usize,
+) -> *mut c_void {
+    // SAFETY: as `log`; `shape` has `dimensions` numbers.
+    unsafe {
+        serve(context, std::ptr::null_mut(), |call| {
+            let name = match name.read("a tensor's name") {
+                Ok(name) if name.len() <= 1000 => name,
+                Ok(name) => {
+                    call.misuse(format!("a tensor's name has {} bytes", name.len()));
+                    return std::ptr::null_mut();
+                }
+                Err(e) => {
+                    call.misuse(e.to_string());
+                    return std::ptr::null_mut();
+                }
+            };
+            let room = match dimensions {
+                n if n > DIMENSIONS => Err(format!(
+                    "it has {n} dimensions; at most {DIMENSIONS} are possible"
+                )),
+                n if n > 0 && shape.is_null() => Err("it has no shape".into()),
+                n => call.room(name, dtype, slice(shape, n as usize)),
+            };
+            room.unwrap_or_else(|why| {
+                call.misuse(format!("tensor `{name}`: {why}"));
+                std::ptr::null_mut()
+            })
+        })
+    }
+}
+
+unsafe extern "C" fn part(context: *mut c_void, part: *mut c_void) {
+    // SAFETY: as `log`.
+    unsafe {
+        serve(context, (), |call| match part.is_null() {
+            true => call.misuse("it gave a part that is NULL".into()),
+            false => call.state().answer.parts.push(part),
+        });
+    }
+}
+
+unsafe extern "C" fn fill_uniform(context: *mut c_void, out: *mut f64, n: usize) {
+    // SAFETY: as `log`; `out` has room for `n` numbers that nobody else looks at.
+    unsafe {
+        serve(context, (), |call| {
+            if n > 0 && !out.is_null() {
+                call.draw(std::slice::from_raw_parts_mut(out, n), Draws::uniform);
+            }
+        });
+    }
+}
+
+unsafe extern "C" fn fill_normal(context: *mut c_void, out: *mut f64, n: usize) {
+    // SAFETY: as `fill_uniform`.
+    unsafe {
+        serve(context, (), |call| {
+            if n > 0 && !out.is_null() {
+                call.draw(std::slice::from_raw_parts_mut(out, n), Draws::normal);
+            }
+        });
+    }
+}
+
+type Work = unsafe extern "C" fn(*mut c_void, usize, *mut f32, usize);
+
+unsafe extern "C" fn parallel_for(
+    context: *mut c_void,
+    data: *mut f32,
+    n: usize,
+    size: usize,
+    work: Option<Work>,
+    argument: *mut c_void,
+) {
+    struct Argument(*mut c_void);
+    // SAFETY: the library hands it over for use on the host's threads, as `parallel_for` says.
+    unsafe impl Sync for Argument {}
+    // SAFETY: as `log`; `data` has `n` numbers that nobody else looks at until this returns.
+    unsafe {
+        serve(context, (), |call| {
+            let Some(work) = work.filter(|_| n > 0 && !data.is_null()) else {
+                return;
+            };
+            let (data, size) = (std::slice::from_raw_parts_mut(data, n), size.max(1));
+            let argument = Argument(argument);
+            let argument = &argument;
+            let one = |i: usize, chunk: &mut [f32]| {
+                // SAFETY: `chunk` is this call's alone, and `argument` is shared as the library asked.
+                work(argument.0, i, chunk.as_mut_ptr(), chunk.len());
+            };
+            match call.exec {
+                Some(exec) => exec.chunks(data, size, &one),
+                None => crate::Serial.chunks(data, size, &one),
+            }
+        });
+    }
+}

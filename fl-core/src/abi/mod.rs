@@ -1,0 +1,50 @@
+//! The C interface: how a part comes out of a library that was loaded at run time.
+//!
+//! A library exports one symbol, the table [`raw::FlLibrary`]. Its first numbers say what it is; only then is anything of
+//! it called: `describe` says which parts there are, `create` makes one, and one generic `call` carries every operation of
+//! every role. Trait objects and Rust types never cross. Tensors cross as borrowed views, outputs go into memory of the
+//! host, settings and facts are JSON, errors are text, panics are caught on the side where they happen.
+//!
+//! This module has both sides: `export` turns the parts that [`plugin!`](crate::plugin!) registered into a table, and
+//! [`import()`] turns a table into the same [`PartDecl`](crate::PartDecl)s that linked parts have. Libraries in other
+//! languages see the header `include/fl_plugin.h`.
+#![allow(
+    unsafe_code,
+    reason = "a C interface; every block says why it is sound"
+)]
+
+mod cross;
+mod declare;
+mod describe;
+mod export;
+mod host;
+mod import;
+mod kinds;
+mod learners;
+mod lend;
+mod objects;
+pub mod raw;
+mod remote;
+mod services;
+
+#[cfg(test)]
+mod tests;
+
+pub use export::{fl_plugin, library};
+pub use host::on_log;
+pub use import::{Refused, import};
+
+/// Makes a crate's parts loadable, besides being linkable: one line in its `lib.rs`, and `crate-type = ["cdylib", "rlib"]`
+/// under `[lib]` in its `Cargo.toml`.
+///
+/// The table stands once in `fl-core` and lists whatever parts are in the same library; this line makes sure that it is
+/// kept. Any number of crates that say so can be linked into one program.
+#[macro_export]
+macro_rules! export_plugins {
+    () => {
+        const _: () = {
+            #[used]
+            static TABLE: &$crate::abi::raw::FlLibrary = &$crate::abi::fl_plugin;
+        };
+    };
+}

@@ -1,0 +1,265 @@
+//! What crosses between a program and a library: plain C types. `include/fl_plugin.h` is generated from this file.
+
+use std::ffi::c_void;
+
+/// The first eight bytes of every library's table: `FLPLUGIN`.
+pub const FL_MAGIC: u64 = 0x4E49_4755_4C50_4C46;
+/// The interface that this header describes. A program loads libraries of its own interface only.
+pub const FL_VERSION: u32 = 1;
+
+/// Done.
+pub const FL_OK: i32 = 0;
+/// It cannot be done; `FlHost.fail` has been told why.
+pub const FL_ERROR: i32 = 1;
+/// This part has no such operation. Right for every operation that is called optional here.
+pub const FL_UNKNOWN: i32 = 2;
+/// The library panicked, and is still usable.
+pub const FL_PANIC: i32 = 3;
+/// An accountant has no price for the event.
+pub const FL_UNPRICED: i32 = 4;
+/// Shapes, names or lengths do not fit together.
+pub const FL_SHAPE: i32 = 5;
+/// The part does not have an ability that was asked for.
+pub const FL_LACKS: i32 = 6;
+
+/// Tensors of `float`.
+pub const FL_F32: u32 = 0;
+/// Tensors of `double`.
+pub const FL_F64: u32 = 1;
+/// Tensors of `uint32_t`.
+pub const FL_U32: u32 = 2;
+/// Tensors of bytes, one-dimensional and contiguous.
+pub const FL_U8: u32 = 3;
+
+/// Optional, of a library (`part` is NULL). Text `{"part": 0, "settings": {..}}`; gives the text `{"settings": {..}}` with
+/// every default filled in, or `{"mistakes": [{"path": ["net", 0], "text": "..", "on_key": false}]}`. Without it the host
+/// checks settings by the `settings` of the description.
+pub const FL_CHECK: u32 = 1;
+/// Optional. Gives a text: aggregators `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
+/// `class_counts` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; trainers
+/// `{"parametric": false, "differentiable": false}`.
+pub const FL_ABOUT: u32 = 2;
+/// Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no state.
+pub const FL_SAVE: u32 = 3;
+/// Takes back what `FL_SAVE` gave: one message with the tensor `state`.
+pub const FL_LOAD: u32 = 4;
+
+/// Aggregator. The messages of an inbox, in client order, finite and alike; text
+/// `{"number": 1, "last": false, "name": "round 1"}`. Gives the tensors of the result.
+pub const FL_AGGREGATE: u32 = 10;
+/// Aggregator, optional: gives a new part that takes `FL_FOLD_ADD` for each message and then one `FL_FOLD_FINISH`.
+pub const FL_FOLD: u32 = 11;
+/// Takes one message in.
+pub const FL_FOLD_ADD: u32 = 12;
+/// Gives the tensors of the result.
+pub const FL_FOLD_FINISH: u32 = 13;
+
+/// Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`), and `classes` (numbers)
+/// or `findings` (floats: 1, 0, -1 for unknown); text `{"classes": 10}`.
+pub const FL_FIT: u32 = 20;
+/// Selector. One message: the tensors `clients` (numbers) and `sizes` (doubles), or `values` of samples. Gives the tensor
+/// `positions` (numbers), ascending.
+pub const FL_SELECT: u32 = 21;
+
+/// Mechanism. One message in, the bounded message out.
+pub const FL_BOUND: u32 = 30;
+/// Mechanism, optional. One message in; gives the text of a number, or `null`.
+pub const FL_REACH: u32 = 31;
+/// Mechanism, optional. Text: the largest reach of all clients.
+pub const FL_AGREE: u32 = 32;
+/// Mechanism. One message in, text `{"clients": 10}`; gives the text of a privacy event.
+pub const FL_PRICE: u32 = 33;
+/// Mechanism. One message in, text `{"clients": 10}`; gives the message with noise.
+pub const FL_PERTURB: u32 = 34;
+/// Mechanism, optional. One message in; gives the text of a whole number.
+pub const FL_QUERIES: u32 = 35;
+/// Mechanism, optional. One message in, text `{"queries": 3}`; gives the message with the first of them.
+pub const FL_KEEP_FIRST: u32 = 36;
+/// Mechanism, optional. Text: a privacy event; gives the text of the event to charge.
+pub const FL_SETTLE: u32 = 37;
+
+/// Accountant. Text: a privacy event.
+pub const FL_CHARGE: u32 = 40;
+/// Accountant. Text: a privacy event, or `null`; gives the text of a guarantee. An `epsilon` of `null` is infinite.
+pub const FL_GUARANTEE: u32 = 41;
+/// Accountant. Text `{"ledgers": [{"client": 0, "events": []}], "how": "parallel"}`, or `sequential`.
+pub const FL_MERGE: u32 = 42;
+
+/// Generator. Text `{"samples": 64}`; gives the tensor `values`, `samples x ..`.
+pub const FL_SAMPLE: u32 = 50;
+/// Generator. Two messages: `values` as sampled last, and `slope` for each of them.
+pub const FL_LEARN: u32 = 51;
+
+/// Trainer. A message with `values` and `target`, then the anchor's parameters if `pull` is not null, then the drift's if
+/// `drift` is true; text `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "pull": null,
+/// "drift": false, "clip": null, "target": "classes"}`, where a target is of `classes`, `findings`, `soft` or `scores`.
+/// Gives the text `{"steps": 5, "loss": 0.3}`.
+pub const FL_TRAIN: u32 = 60;
+/// Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`.
+pub const FL_PREDICT: u32 = 61;
+/// Trainer, optional. One message with `values`; gives the tensor `features`, or none.
+pub const FL_FEATURES: u32 = 62;
+/// Trainer, optional. Model and optimiser: gives the tensor `state`.
+pub const FL_SAVE_STATE: u32 = 63;
+/// Takes back what `FL_SAVE_STATE` gave.
+pub const FL_LOAD_STATE: u32 = 64;
+/// Parametric trainer. Gives the parameters, one tensor of floats each.
+pub const FL_PARAMS: u32 = 65;
+/// Parametric trainer. One message: the parameters.
+pub const FL_SET_PARAMS: u32 = 66;
+/// Differentiable trainer. One message with `values` and `slope`; gives the tensor `slopes`, `samples x width`.
+pub const FL_VJP: u32 = 67;
+
+/// UTF-8, not ended by a zero. Borrowed for the call, unless something else is said.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FlText {
+    /// The first byte; may be NULL if there is none.
+    pub data: *const u8,
+    /// Number of bytes.
+    pub length: usize,
+}
+
+/// A borrowed tensor, to be read only.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FlTensor {
+    /// Its name, one of its kind in a message.
+    pub name: FlText,
+    /// The number at `0, 0, ..`.
+    pub data: *const c_void,
+    /// One number for each dimension.
+    pub shape: *const usize,
+    /// How far apart neighbours are, in numbers, for each dimension; may be 0 or negative.
+    pub strides: *const isize,
+    /// How many dimensions; 0 for a single number.
+    pub dimensions: u32,
+    /// FL_F32, FL_F64, FL_U32 or FL_U8.
+    pub dtype: u32,
+}
+
+/// A message and its sender.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FlMessage {
+    /// The sender's number.
+    pub from: u32,
+    /// Length of `class_counts`.
+    pub classes: u32,
+    /// How much it counts: finite, at least 0.
+    pub weight: f64,
+    /// Examples of each class at the sender; NULL unless the part asked for them.
+    pub class_counts: *const u32,
+    /// Its tensors.
+    pub tensors: *const FlTensor,
+    /// How many tensors.
+    pub count: usize,
+}
+
+/// What an operation is given. All of it is borrowed for the call.
+#[repr(C)]
+pub struct FlInput {
+    /// `sizeof(FlInput)` of the host.
+    pub size: usize,
+    /// JSON; what stands in it is said at each operation.
+    pub text: FlText,
+    /// The messages.
+    pub messages: *const FlMessage,
+    /// How many messages.
+    pub count: usize,
+}
+
+/// What the host does for a library during one call, and only then. Every answer goes through it, so no memory of the
+/// library is ever freed by the host. Any thread may call `log` and `parallel_for`, the caller's thread all of them.
+#[repr(C)]
+pub struct FlHost {
+    /// `sizeof(FlHost)` of the host.
+    pub size: usize,
+    /// To be handed back to every function here.
+    pub context: *mut c_void,
+    /// The key of this call's random stream; a library must draw from nothing else.
+    pub key: [u8; 32],
+    /// Something for people to read. Level 1 is an error, 2 a warning, 3 information, 4 for those who search.
+    pub log: Option<unsafe extern "C" fn(context: *mut c_void, level: u32, text: FlText)>,
+    /// Why the call fails, and which setting is to blame (`net[0].width`; empty: none).
+    pub fail: Option<unsafe extern "C" fn(context: *mut c_void, setting: FlText, text: FlText)>,
+    /// The answer's text: JSON.
+    pub text: Option<unsafe extern "C" fn(context: *mut c_void, json: FlText)>,
+    /// Room for a tensor of the answer: in row order, zeros. Fill it before the call returns. NULL: it was refused, and
+    /// the call will be an error whatever it returns.
+    pub tensor: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            name: FlText,
+            dtype: u32,
+            dimensions: u32,
+            shape: *const usize,
+        ) -> *mut c_void,
+    >,
+    /// A new part, which the host will `drop` one day: the answer of `create` and of `FL_FOLD`.
+    pub part: Option<unsafe extern "C" fn(context: *mut c_void, part: *mut c_void)>,
+    /// The next numbers of the call's stream, uniform in `[0, 1)`.
+    pub fill_uniform: Option<unsafe extern "C" fn(context: *mut c_void, out: *mut f64, n: usize)>,
+    /// The next numbers of the call's stream, standard normal.
+    pub fill_normal: Option<unsafe extern "C" fn(context: *mut c_void, out: *mut f64, n: usize)>,
+    /// Calls `work(argument, i, chunk, length)` for every chunk of `size` of the `n` numbers at `data`, on the host's
+    /// threads, in any order; returns when all is done. Results must not depend on how the work is cut.
+    pub parallel_for: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            data: *mut f32,
+            n: usize,
+            size: usize,
+            work: Option<
+                unsafe extern "C" fn(
+                    argument: *mut c_void,
+                    i: usize,
+                    chunk: *mut f32,
+                    length: usize,
+                ),
+            >,
+            argument: *mut c_void,
+        ),
+    >,
+}
+
+/// What a library exports, under the name `fl_plugin`. Every function is needed.
+///
+/// A part may move between threads and is used by one at a time; different parts are used at the same time.
+#[repr(C)]
+pub struct FlLibrary {
+    /// FL_MAGIC.
+    pub magic: u64,
+    /// FL_VERSION.
+    pub version: u32,
+    /// `sizeof(FlLibrary)`.
+    pub size: u32,
+    /// Describes every part, as JSON in the library's own memory, until `free`:
+    /// `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.",
+    /// "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
+    /// A setting without a default must be given.
+    pub describe: Option<unsafe extern "C" fn(host: *const FlHost, json: *mut FlText) -> i32>,
+    /// Makes the part at this position of the description. `settings` is JSON with every default filled in, `task` is
+    /// `{"input": [1, 28, 28], "kind": {"Classes": 10}}`.
+    pub create: Option<
+        unsafe extern "C" fn(
+            index: u32,
+            settings: FlText,
+            task: FlText,
+            host: *const FlHost,
+        ) -> i32,
+    >,
+    /// Does one operation.
+    pub call: Option<
+        unsafe extern "C" fn(
+            part: *mut c_void,
+            operation: u32,
+            input: *const FlInput,
+            host: *const FlHost,
+        ) -> i32,
+    >,
+    /// Ends a part.
+    pub drop: Option<unsafe extern "C" fn(part: *mut c_void)>,
+    /// Takes back what `describe` gave.
+    pub free: Option<unsafe extern "C" fn(json: FlText)>,
+}

@@ -1,0 +1,268 @@
+//! A library, and a part in it, as the host holds them.
+
+use super::cross::{Letter, with_messages};
+use super::host::{Answer, Call};
+use super::raw::{
+    FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput, FlLibrary,
+    FlMessage, FlText,
+};
+use crate::message::{Message, Named, Parcel};
+use crate::{Executor, Problem, Result, Stream};
+use anyhow::{Context, anyhow, bail};
+use std::ffi::c_void;
+
+type Create = unsafe extern "C" fn(u32, FlText, FlText, *const FlHost) -> i32;
+type Operate = unsafe extern "C" fn(*mut c_void, u32, *const FlInput, *const FlHost) -> i32;
+type Describe = unsafe extern "C" fn(*const FlHost, *mut FlText) -> i32;
+
+/// The functions of a library's table, none of them missing. The library stays loaded for ever.
+#[derive(Clone, Copy)]
+pub(super) struct Functions {
+    describe: Describe,
+    create: Create,
+    call: Operate,
+    drop: unsafe extern "C" fn(*mut c_void),
+    free: unsafe extern "C" fn(FlText),
+}
+
+impl Functions {
+    /// Says which function is missing.
+    pub fn of(table: &FlLibrary) -> Result<Self, &'static str> {
+        Ok(Self {
+            describe: table.describe.ok_or("describe")?,
+            create: table.create.ok_or("create")?,
+            call: table.call.ok_or("call")?,
+            drop: table.drop.ok_or("drop")?,
+            free: table.free.ok_or("free")?,
+        })
+    }
+
+    /// The description.
+    pub fn describe(&self) -> Result<String> {
+        let mut json = FlText::EMPTY;
+        let (code, answer) = Call::new("a library", None, None).run(|host| {
+            // SAFETY: `host` and `json` live through the call.
+            unsafe { (self.describe)(host, &mut json) }
+        });
+        checked(code, answer).context("it cannot describe its parts")?;
+        // SAFETY: the text lives until `free`.
+        let text = unsafe { json.read("its description") }.map(str::to_string);
+        // SAFETY: the text that `describe` gave, once.
+        unsafe { (self.free)(json) };
+        text
+    }
+
+    /// Makes a part; `who` names it in errors.
+    pub fn create(
+        self,
+        who: &'static str,
+        index: u32,
+        settings: &str,
+        task: &str,
+        stream: &Stream,
+    ) -> Result<Remote> {
+        let (code, answer) = Call::new(who, Some(stream), None).run(|host| {
+            // SAFETY: everything handed over lives through the call.
+            unsafe { (self.create)(index, FlText::of(settings), FlText::of(task), host) }
+        });
+        Remote {
+            functions: self,
+            who,
+            part: std::ptr::null_mut(),
+        }
+        .successor(code, answer)
+    }
+
+    /// Asks the library itself.
+    pub fn ask(self, who: &'static str, operation: u32, text: &str) -> Result<Option<Answer>> {
+        Remote {
+            functions: self,
+            who,
+            part: std::ptr::null_mut(),
+        }
+        .call(operation, text, &[], None, None)
+    }
+}
+
+/// The outcome that a library reports, as an error if it is one; `None`: it has no such operation.
+fn checked(code: i32, answer: Answer) -> Result<Option<Answer>> {
+    if let Some(misuse) = answer.misuse {
+        bail!("{misuse}");
+    }
+    if code == FL_OK {
+        return Ok(Some(answer));
+    }
+    let text = match answer.failure {
+        Some((setting, text)) if setting.is_empty() => text,
+        Some((setting, text)) => format!("{setting}: {text}"),
+        None => format!("it failed with code {code} and gave no reason"),
+    };
+    match code {
+        FL_UNKNOWN => Ok(None),
+        FL_PANIC => bail!("it panicked: {text}"),
+        FL_UNPRICED => bail!(Problem::Unpriced(text)),
+        FL_SHAPE => bail!(Problem::Shape(text)),
+        FL_LACKS => bail!(Problem::Lacks(text)),
+        _ => bail!("{text}"),
+    }
+}
+
+/// A part in a library.
+pub(super) struct Remote {
+    functions: Functions,
+    /// `aggregator `mine` from libmine.so`
+    who: &'static str,
+    part: *mut c_void,
+}
+
+// SAFETY: the interface says that a part may move between threads, and is used by one at a time; so there is no `Sync`.
+unsafe impl Send for Remote {}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if !self.part.is_null() {
+            // SAFETY: the library made it, and it is dropped once.
+            unsafe { (self.functions.drop)(self.part) };
+        }
+    }
+}
+
+impl Remote {
+    /// The one part that an answer holds.
+    fn successor(&self, code: i32, mut answer: Answer) -> Result<Self> {
+        let parts = std::mem::take(&mut answer.parts);
+        let mut parts: Vec<Self> = parts
+            .into_iter()
+            .map(|part| Self { part, ..*self })
+            .collect();
+        let outcome = checked(code, answer).context(self.who)?;
+        match (outcome, parts.len()) {
+            (Some(_), 1) => parts.pop().context("there is one"),
+            (Some(_), 0) => Err(anyhow!("it gave no part").context(self.who)),
+            (Some(_), n) => Err(anyhow!("it gave {n} parts where one was due").context(self.who)),
+            (None, _) => Err(anyhow!("it cannot make this part").context(self.who)),
+        }
+    }
+
+    fn operate(
+        &self,
+        operation: u32,
+        text: &str,
+        messages: &[FlMessage],
+        stream: Option<&Stream>,
+        exec: Option<&dyn Executor>,
+    ) -> (i32, Answer) {
+        let input = FlInput {
+            size: size_of::<FlInput>(),
+            text: FlText::of(text),
+            messages: messages.as_ptr(),
+            count: messages.len(),
+        };
+        Call::new(self.who, stream, exec).run(|host| {
+            // SAFETY: the part is the library's own, nobody else uses it now (`Remote` is not `Sync`), and everything
+            // handed over lives through the call.
+            unsafe { (self.functions.call)(self.part, operation, &input, host) }
+        })
+    }
+
+    /// Does one operation; `None`: the part has no such operation.
+    pub fn call(
+        &self,
+        operation: u32,
+        text: &str,
+        letters: &[Letter<'_>],
+        stream: Option<&Stream>,
+        exec: Option<&dyn Executor>,
+    ) -> Result<Option<Answer>> {
+        let (code, mut answer) = with_messages(letters, |messages| {
+            self.operate(operation, text, messages, stream, exec)
+        });
+        for part in answer.parts.drain(..) {
+            drop(Self { part, ..*self });
+        }
+        checked(code, answer).context(self.who)
+    }
+
+    /// As [`Remote::call`], of an operation that must be there.
+    pub fn must(
+        &self,
+        operation: u32,
+        text: &str,
+        letters: &[Letter<'_>],
+        stream: Option<&Stream>,
+        exec: Option<&dyn Executor>,
+    ) -> Result<Answer> {
+        self.call(operation, text, letters, stream, exec)?
+            .with_context(|| format!("{}: it has no operation {operation}", self.who))
+    }
+
+    /// A new part that an operation gives.
+    pub fn part(&self, operation: u32) -> Result<Self> {
+        let (code, answer) = self.operate(operation, "", &[], None, None);
+        self.successor(code, answer)
+    }
+
+    /// An answer's tensors as a message.
+    pub fn message<M: Message>(&self, answer: Answer) -> Result<M> {
+        M::from_tensors(Parcel::new(answer.tensors))
+            .with_context(|| format!("what it gave is no {} message", M::KIND))
+            .context(self.who)
+    }
+
+    /// One message to another, as mechanisms do it.
+    pub fn change<M: Message>(
+        &self,
+        operation: u32,
+        text: &str,
+        message: &mut M,
+        stream: Option<&Stream>,
+    ) -> Result<Option<()>> {
+        let answer = {
+            let content = super::cross::content(message);
+            self.call(operation, text, &[Letter::new(&content)], stream, None)?
+        };
+        let Some(answer) = answer else {
+            return Ok(None);
+        };
+        let changed: M = self.message(answer)?;
+        crate::message::check(&changed).context(self.who)?;
+        *message = changed;
+        Ok(Some(()))
+    }
+
+    /// The JSON of an answer.
+    pub fn json<T: serde::de::DeserializeOwned>(&self, answer: &Answer) -> Result<T> {
+        let text = answer.text.as_deref().context("it gave no text");
+        text.and_then(|t| {
+            serde_json::from_str(t).with_context(|| {
+                let shown: String = t.chars().take(80).collect();
+                format!("its answer cannot be read: {shown}")
+            })
+        })
+        .context(self.who)
+    }
+
+    /// The state that `operation` gives; empty if there is none.
+    pub fn save(&self, operation: u32) -> Result<Option<Vec<u8>>> {
+        let Some(answer) = self.call(operation, "", &[], None, None)? else {
+            return Ok(None);
+        };
+        let mut parcel = Parcel::new(answer.tensors);
+        match parcel.has("state") {
+            true => parcel.bytes("state").context(self.who).map(Some),
+            false => Ok(Some(Vec::new())),
+        }
+    }
+
+    /// Hands a state back.
+    pub fn load(&self, operation: u32, state: &[u8]) -> Result<Option<()>> {
+        let tensors: Named<'_> = vec![("state".into(), crate::message::View::U8(state.into()))];
+        let done = self.call(operation, "", &[Letter::new(&tensors)], None, None)?;
+        Ok(done.map(|_| ()))
+    }
+
+    /// Something to read for whoever watches.
+    pub fn who(&self) -> &'static str {
+        self.who
+    }
+}
