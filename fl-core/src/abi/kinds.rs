@@ -21,7 +21,7 @@ pub(super) trait OnPool {
     fn on<P: Crossing + ?Sized>(self) -> Self::Out;
 }
 
-/// A pool that can cross, see `services` (there) and `objects` (here).
+/// A pool that can cross.
 pub(super) trait Crossing: Pool + 'static {
     /// As tensors.
     fn send<R>(&self, f: impl FnOnce(&crate::message::Named<'_>) -> R) -> R;
@@ -30,6 +30,8 @@ pub(super) trait Crossing: Pool + 'static {
         parcel: crate::message::Parcel,
         f: impl FnOnce(&Self) -> crate::Result<R>,
     ) -> crate::Result<R>;
+    /// How many there are to choose from.
+    fn size(&self) -> usize;
 }
 
 macro_rules! messages {

@@ -87,7 +87,7 @@ pub const FL_MERGE: u32 = 42;
 
 /// Generator. Text `{"samples": 64}`; gives the tensor `values`, `samples x ..`.
 pub const FL_SAMPLE: u32 = 50;
-/// Generator. Two messages: `values` as sampled last, and `slope` for each of them.
+/// Generator. One message: `values` as sampled last, and `slope`, a number for each of theirs (`samples x width`).
 pub const FL_LEARN: u32 = 51;
 
 /// Trainer. A message with `values` and `target`, then the anchor's parameters if `pull` is not null, then the drift's if

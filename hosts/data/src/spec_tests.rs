@@ -104,12 +104,12 @@ fn all_mistakes_come_at_once_with_their_paths() {
         split: dirichlet
         public: {from: {set: minst}, size: 5, queries: 0.1}";
     insta::assert_snapshot!(errors(also), @"
-    set: must be one of mnist, fashion-mnist, cifar10, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {findings: ..}; got a list of 1
+    set: must be one of mnist, fashion-mnist, cifar10, cifar100, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {findings: ..}; got a list of 1
     split.dirichlet.alpha: is missing (number, in 0.0001..=1000000.0)
-    public.from.set: must be one of mnist, fashion-mnist, cifar10, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {findings: ..}; got `minst`; did you mean `mnist`?
+    public.from.set: must be one of mnist, fashion-mnist, cifar10, cifar100, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {findings: ..}; got `minst`; did you mean `mnist`?
     ");
     insta::assert_snapshot!(errors("{set: mnits, split: {size: {shares: [1, -1]}}, public: {from: {count: 0}}}"), @"
-    set: must be one of mnist, fashion-mnist, cifar10, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {findings: ..}; got `mnits`; did you mean `mnist`?
+    set: must be one of mnist, fashion-mnist, cifar10, cifar100, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {findings: ..}; got `mnits`; did you mean `mnist`?
     split.size.shares: must be at least 0.0, got -1.0
     public.from.count: must be at least 1, got 0
     ");

@@ -1,0 +1,359 @@
+//! Trainers and generators of a library as parts of this program, and how samples cross.
+
+use super::cross::{Letter, content};
+use super::kinds::Crossing;
+use super::raw::*;
+use super::remote::Remote;
+use super::services::Late;
+use crate::message::{Message, Named, Params, Parcel, Tensor, View};
+use crate::{
+    Differentiable, Examples, Fitted, Generator, Inputs, Parametric, Pass, Problem, Result,
+    Roster, Samples, Stream, Target, Trainer,
+};
+use anyhow::{Context, bail, ensure};
+use ndarray::{Array2, ArrayD, ArrayView2, ArrayViewD, IxDyn};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// Runs `f` with the values of `x`, `samples x ..`: those of the set itself, if they are all of it in order.
+fn with_values<R>(x: &Samples, f: impl FnOnce(ArrayViewD<'_, f32>) -> R) -> R {
+    let shape: Vec<usize> = std::iter::once(x.len()).chain(x.shape()).collect();
+    if let Inputs::Dense { data, .. } = &**x.inputs()
+        && x.ids().iter().copied().eq(0..x.len() as u32)
+        && let Some(data) = data.get(..x.len() * x.width())
+        && let Ok(view) = ArrayViewD::from_shape(IxDyn(&shape), data)
+    {
+        return f(view);
+    }
+    let values = x.values().into_raw_vec_and_offset().0;
+    match ArrayD::from_shape_vec(IxDyn(&shape), values) {
+        Ok(values) => f(values.view()),
+        Err(_) => f(ArrayD::zeros(IxDyn(&[0])).view()), // cannot be: as many values as the shape says
+    }
+}
+
+/// Samples from a tensor `values`, `samples x ..`.
+pub(super) fn samples(parcel: &mut Parcel) -> Result<Samples> {
+    let values = parcel.f32("values")?;
+    let (rows, shape) = values
+        .shape()
+        .split_first()
+        .map(|(n, shape)| (*n, shape.to_vec()))
+        .context("`values` has no dimension")?;
+    let width = shape.iter().product();
+    let values = values.as_standard_layout().into_owned();
+    let values = Array2::from_shape_vec((rows, width), values.into_raw_vec_and_offset().0)?;
+    Samples::fresh(values, shape)
+}
+
+/// Runs `f` with samples and what is known about them.
+pub(super) fn with_examples<R>(own: &Examples, f: impl FnOnce(&Named<'_>) -> R) -> R {
+    with_values(&own.samples, |values| {
+        let mut tensors: Named<'_> = vec![("values".into(), View::F32(values))];
+        let (classes, findings) = (own.classes(), own.findings().map(|f| f.mapv(f32::from)));
+        if let Some(classes) = &classes {
+            let classes = ndarray::ArrayView1::from(classes).into_dyn();
+            tensors.push(("classes".into(), View::U32(classes)));
+        }
+        if let Some(findings) = &findings {
+            tensors.push(("findings".into(), View::F32(findings.view().into_dyn())));
+        }
+        f(&tensors)
+    })
+}
+
+impl Crossing for Roster {
+    fn send<R>(&self, f: impl FnOnce(&Named<'_>) -> R) -> R {
+        let clients: Vec<u32> = self.iter().map(|(id, _)| *id).collect();
+        let sizes: Vec<f64> = self.iter().map(|(_, n)| *n as f64).collect();
+        f(&vec![
+            (
+                "clients".into(),
+                View::U32(ndarray::ArrayView1::from(&clients).into_dyn()),
+            ),
+            (
+                "sizes".into(),
+                View::F64(ndarray::ArrayView1::from(&sizes).into_dyn()),
+            ),
+        ])
+    }
+    fn receive<R>(mut parcel: Parcel, f: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
+        let clients = parcel.list("clients")?;
+        let sizes = parcel.f64("sizes")?;
+        ensure!(
+            clients.len() == sizes.len(),
+            Problem::Shape(format!("{} clients and {} sizes", clients.len(), sizes.len()))
+        );
+        let roster: Vec<_> = clients
+            .into_iter()
+            .zip(sizes.iter().map(|n| *n as usize))
+            .collect();
+        f(&roster)
+    }
+    fn size(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Crossing for Samples {
+    fn send<R>(&self, f: impl FnOnce(&Named<'_>) -> R) -> R {
+        with_values(self, |values| f(&vec![("values".into(), View::F32(values))]))
+    }
+    fn receive<R>(mut parcel: Parcel, f: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
+        f(&samples(&mut parcel)?)
+    }
+    fn size(&self) -> usize {
+        self.len()
+    }
+}
+
+pub(super) struct LoadedGenerator(pub Remote);
+
+impl Generator for LoadedGenerator {
+    fn sample(&mut self, n: usize, stream: &Stream) -> Result<Samples> {
+        let text = json!({ "samples": n }).to_string();
+        let answer = self.0.must(FL_SAMPLE, &text, &[], Some(stream), None)?;
+        let made = samples(&mut Parcel::new(answer.tensors)).context(self.0.who())?;
+        ensure!(
+            made.len() == n,
+            Problem::Shape(format!("{}: {} samples where {n} were due", self.0.who(), made.len()))
+        );
+        Ok(made)
+    }
+
+    fn learn(&mut self, made: &Samples, slope: ArrayView2<'_, f32>) -> Result<()> {
+        with_values(made, |values| {
+            let tensors: Named<'_> = vec![
+                ("values".into(), View::F32(values)),
+                ("slope".into(), View::F32(slope.into_dyn())),
+            ];
+            self.0
+                .must(FL_LEARN, "", &[Letter::new(&tensors)], None, None)
+        })?;
+        Ok(())
+    }
+
+    fn save(&self) -> Result<Vec<u8>> {
+        Ok(self.0.save(FL_SAVE)?.unwrap_or_default())
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        match self.0.load(FL_LOAD, state)? {
+            None if !state.is_empty() => bail!("{}: it keeps no state", self.0.who()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The facts of a [`Pass`], as they cross.
+#[derive(Serialize, Deserialize)]
+pub(super) struct PassText {
+    pub length: crate::Length,
+    pub batch: usize,
+    pub loss: crate::Loss,
+    pub fresh: bool,
+    pub pull: Option<f64>,
+    pub drift: bool,
+    pub clip: Option<f64>,
+    pub target: String,
+}
+
+#[derive(Deserialize)]
+struct FittedText {
+    steps: usize,
+    loss: f64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AboutTrainer {
+    parametric: bool,
+    differentiable: bool,
+}
+
+pub(super) struct LoadedTrainer {
+    remote: Remote,
+    about: AboutTrainer,
+    late: Late,
+}
+
+impl LoadedTrainer {
+    pub fn new(remote: Remote) -> Result<Self> {
+        let about = match remote.call(FL_ABOUT, "", &[], None, None)? {
+            Some(answer) => remote.json(&answer)?,
+            None => AboutTrainer::default(),
+        };
+        Ok(Self {
+            remote,
+            about,
+            late: Late::default(),
+        })
+    }
+
+    fn scores(&self, operation: u32, name: &str, x: &Samples) -> Result<Option<Array2<f32>>> {
+        self.late.check().context(self.remote.who())?;
+        let answer = with_values(x, |values| {
+            let tensors: Named<'_> = vec![("values".into(), View::F32(values))];
+            let letter = [Letter::new(&tensors)];
+            self.remote.call(operation, "", &letter, None, None)
+        })?;
+        let Some(answer) = answer.filter(|a| operation != FL_FEATURES || !a.tensors.is_empty())
+        else {
+            return Ok(None);
+        };
+        let scores = self.table(answer.tensors, name)?;
+        ensure!(
+            scores.nrows() == x.len(),
+            Problem::Shape(format!(
+                "{}: {} rows of `{name}` for {} samples",
+                self.remote.who(),
+                scores.nrows(),
+                x.len()
+            ))
+        );
+        Ok(Some(scores))
+    }
+
+    fn table(&self, tensors: Vec<(String, Tensor)>, name: &str) -> Result<Array2<f32>> {
+        Parcel::new(tensors)
+            .table(name)
+            .context(self.remote.who())
+    }
+}
+
+/// A target as a tensor; findings, which are -1, 0 or 1, as floats.
+fn with_target<R>(target: Target<'_>, f: impl FnOnce(&str, View<'_>) -> R) -> R {
+    match target {
+        Target::Classes(of) => f(
+            "classes",
+            View::U32(ndarray::ArrayView1::from(of).into_dyn()),
+        ),
+        Target::Findings(of) => {
+            let of = of.mapv(f32::from);
+            f("findings", View::F32(of.view().into_dyn()))
+        }
+        Target::Soft(of) => f("soft", View::F32(of.into_dyn())),
+        Target::Scores(of) => f("scores", View::F32(of.into_dyn())),
+    }
+}
+
+impl Trainer for LoadedTrainer {
+    fn fit(
+        &mut self,
+        x: &Samples,
+        target: Target<'_>,
+        pass: &Pass<'_>,
+        stream: &Stream,
+    ) -> Result<Fitted> {
+        self.late.check().context(self.remote.who())?;
+        let mut text = PassText {
+            length: pass.length,
+            batch: pass.batch,
+            loss: pass.loss,
+            fresh: pass.fresh,
+            pull: pass.pull.map(|(mu, _)| f64::from(mu)),
+            drift: pass.drift.is_some(),
+            clip: pass.clip.map(f64::from),
+            target: String::new(),
+        };
+        let anchors: Vec<Named<'_>> = [pass.pull.map(|(_, p)| p), pass.drift]
+            .into_iter()
+            .flatten()
+            .map(Message::tensors)
+            .collect();
+        let answer = with_values(x, |values| {
+            with_target(target, |kind, view| {
+                text.target = kind.into();
+                let data: Named<'_> =
+                    vec![("values".into(), View::F32(values)), ("target".into(), view)];
+                let letters: Vec<_> = std::iter::once(&data)
+                    .chain(&anchors)
+                    .map(Letter::new)
+                    .collect();
+                let text = serde_json::to_string(&text)?;
+                self.remote
+                    .must(FL_TRAIN, &text, &letters, Some(stream), None)
+            })
+        })?;
+        let fitted: FittedText = self.remote.json(&answer)?;
+        Ok(Fitted {
+            steps: fitted.steps,
+            loss: fitted.loss,
+        })
+    }
+
+    fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
+        let scores = self.scores(FL_PREDICT, "scores", x)?;
+        scores.with_context(|| format!("{}: it predicts nothing", self.remote.who()))
+    }
+
+    fn features(&mut self, x: &Samples) -> Result<Option<Array2<f32>>> {
+        self.scores(FL_FEATURES, "features", x)
+    }
+
+    fn save(&self) -> Result<Vec<u8>> {
+        let saved = self.remote.save(FL_SAVE)?;
+        saved.with_context(|| format!("{}: it cannot be saved", self.remote.who()))
+    }
+
+    fn load(&mut self, model: &[u8]) -> Result<()> {
+        let done = self.remote.load(FL_LOAD, model)?;
+        done.with_context(|| format!("{}: it cannot be loaded", self.remote.who()))
+    }
+
+    fn save_state(&self) -> Result<Vec<u8>> {
+        match self.remote.save(FL_SAVE_STATE)? {
+            Some(state) => Ok(state),
+            None => self.save(),
+        }
+    }
+
+    fn load_state(&mut self, state: &[u8]) -> Result<()> {
+        match self.remote.load(FL_LOAD_STATE, state)? {
+            Some(()) => Ok(()),
+            None => self.load(state),
+        }
+    }
+
+    fn parametric(&mut self) -> Option<&mut dyn Parametric> {
+        self.about.parametric.then_some(self as &mut dyn Parametric)
+    }
+
+    fn differentiable(&mut self) -> Option<&mut dyn Differentiable> {
+        let able = self.about.differentiable;
+        able.then_some(self as &mut dyn Differentiable)
+    }
+}
+
+impl Parametric for LoadedTrainer {
+    fn params(&self) -> Params {
+        let params = || {
+            let answer = self.remote.must(FL_PARAMS, "", &[], None, None)?;
+            self.remote.message::<Params>(answer)
+        };
+        self.late.keep(params()).unwrap_or_default()
+    }
+
+    fn set_params(&mut self, params: &Params) -> Result<()> {
+        self.late.check().context(self.remote.who())?;
+        let tensors = content(params);
+        let letter = [Letter::new(&tensors)];
+        self.remote
+            .must(FL_SET_PARAMS, "", &letter, None, None)?;
+        Ok(())
+    }
+}
+
+impl Differentiable for LoadedTrainer {
+    fn vjp(&mut self, x: &Samples, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
+        let answer = with_values(x, |values| {
+            let tensors: Named<'_> = vec![
+                ("values".into(), View::F32(values)),
+                ("slope".into(), View::F32(slope.into_dyn())),
+            ];
+            let letter = [Letter::new(&tensors)];
+            self.remote.must(FL_VJP, "", &letter, None, None)
+        })?;
+        self.table(answer.tensors, "slopes")
+    }
+}

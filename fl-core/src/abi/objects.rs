@@ -1,0 +1,384 @@
+//! A part behind `call`, on the library's side: one type for each role.
+
+use super::cross::content;
+use super::export::{Host, Input};
+use super::kinds::{self, Crossing, OnOne, OnPair, OnPool};
+use super::learners::{PassText, samples};
+use super::raw::*;
+use crate::message::{Message, Params, Parcel, View};
+use crate::privacy::{Composition, Ledger};
+use crate::{
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Examples, Fold, Generator, Labels,
+    Pass, PrivacyEvent, Problem, Result, Role, Round, Target, Trainer,
+};
+use anyhow::{Context, anyhow, bail};
+use ndarray::{ArrayView1, Ix2};
+use serde::Deserialize;
+use serde_json::json;
+use std::any::Any;
+use std::sync::Arc;
+
+/// A part as the C interface sees it; `false`: no such operation.
+pub(super) trait Object: Send {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool>;
+}
+
+/// The object of a part that `plugin!` made.
+pub(super) fn wrap(role: Role, signature: &str, made: Box<dyn Any + Send>) -> Result<Box<dyn Object>> {
+    struct Wrap(Box<dyn Any + Send>);
+    type Wrapped = Result<Box<dyn Object>>;
+    impl OnPair for Wrap {
+        type Out = Wrapped;
+        fn on<I: Message, O: Message>(self) -> Wrapped {
+            Ok(Box::new(OfAggregator::<I, O>(unboxed(self.0)?)))
+        }
+    }
+    impl OnOne for Wrap {
+        type Out = Wrapped;
+        fn on<M: Message>(self) -> Wrapped {
+            Ok(Box::new(OfMechanism::<M>(unboxed(self.0)?)))
+        }
+    }
+    impl OnPool for Wrap {
+        type Out = Wrapped;
+        fn on<P: Crossing + ?Sized>(self) -> Wrapped {
+            Ok(Box::new(OfSelector::<P>(unboxed(self.0)?)))
+        }
+    }
+    let object = match role {
+        Role::Aggregator => kinds::pair(signature, Wrap(made)),
+        Role::Privacy => kinds::one(signature, Wrap(made)),
+        Role::Selector => kinds::pool(signature, Wrap(made)),
+        Role::Accountant => Some(unboxed(made).map(|a| Box::new(OfAccountant(a)) as _)),
+        Role::Generator => Some(unboxed(made).map(|g| Box::new(OfGenerator(g)) as _)),
+        Role::Trainer => Some(unboxed(made).map(|t| Box::new(OfTrainer(t)) as _)),
+        Role::Protocol => None,
+    };
+    object.with_context(|| format!("{role} of `{signature}` cannot cross"))?
+}
+
+fn unboxed<B: 'static>(made: Box<dyn Any + Send>) -> Result<B> {
+    let made = made.downcast::<B>();
+    made.map(|b| *b)
+        .map_err(|_| anyhow!("the part is not of its own signature"))
+}
+
+fn state(host: &Host<'_>, state: &[u8]) -> Result<()> {
+    match state.is_empty() {
+        true => Ok(()),
+        false => host.tensors(&vec![("state".into(), View::U8(state.into()))]),
+    }
+}
+
+#[derive(Deserialize)]
+struct RoundText {
+    number: usize,
+    last: bool,
+    name: String,
+}
+
+struct OfAggregator<I, O>(BoxedAggregator<I, O>);
+
+impl<I: Message, O: Message> Object for OfAggregator<I, O> {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        match operation {
+            FL_ABOUT => {
+                let (needs, claims) = (self.0.needs(), self.0.claims());
+                let named = |all: &[(&'static str, bool)]| -> Vec<&'static str> {
+                    all.iter().filter(|(_, is)| *is).map(|(n, _)| *n).collect()
+                };
+                host.json(&json!({
+                    "needs": named(&[("samples", needs.samples), ("class_counts", needs.class_counts)]),
+                    "claims": named(&[
+                        ("order_free", claims.order_free), ("weight_scale_free", claims.weight_scale_free),
+                        ("weight_free", claims.weight_free), ("within_hull", claims.within_hull),
+                    ]),
+                    "folds": self.0.fold().is_some(),
+                }))?;
+            }
+            FL_AGGREGATE => {
+                let RoundText { number, last, name } = input.json()?;
+                let out = host.with_executor(|exec| {
+                    let round = Round {
+                        name,
+                        number,
+                        last,
+                        stream: host.stream(),
+                        exec,
+                    };
+                    let inbox = input.inbox::<I>()?;
+                    self.0.aggregate(&round, inbox.inbox())
+                })?;
+                host.tensors(&content(&out))?;
+            }
+            FL_FOLD => match self.0.fold() {
+                Some(fold) => host.part(Box::new(OfFold::<I, O>(Some(fold))))?,
+                None => return Ok(false),
+            },
+            FL_SAVE => state(host, &self.0.save())?,
+            FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+struct OfFold<I, O>(Option<Box<dyn Fold<I, O>>>);
+
+impl<I: Message, O: Message> Object for OfFold<I, O> {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        match operation {
+            FL_FOLD_ADD => {
+                let fold = self.0.as_mut().context("a fold that is finished")?;
+                fold.add(input.mail()?)?;
+            }
+            FL_FOLD_FINISH => {
+                let fold = self.0.take().context("a fold that is finished")?;
+                host.tensors(&content(&fold.finish()?))?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+struct OfSelector<P: ?Sized>(BoxedSelector<P>);
+
+#[derive(Deserialize)]
+struct Classes {
+    classes: usize,
+}
+
+fn examples(input: &Input<'_>) -> Result<Examples> {
+    let Classes { classes } = input.json()?;
+    let mut parcel = input.parcel(0)?;
+    let samples = samples(&mut parcel)?;
+    let labels = match parcel.has("classes") {
+        true => Labels::Classes {
+            of: parcel.list("classes")?,
+            classes,
+        },
+        false => Labels::Multi(parcel.table("findings")?.mapv(|x| x as i8)),
+    };
+    Examples::all(samples.inputs().clone(), Arc::new(labels))
+}
+
+impl<P: Crossing + ?Sized> Object for OfSelector<P> {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        match operation {
+            FL_FIT => self.0.fit(&examples(input)?, &host.stream())?,
+            FL_SELECT => {
+                let stream = host.stream();
+                let chosen = P::receive(input.parcel(0)?, |pool| self.0.select(pool, &stream))?;
+                let chosen: Vec<u32> = chosen.into_iter().map(|p| p as u32).collect();
+                let chosen = View::U32(ArrayView1::from(&chosen).into_dyn());
+                host.tensors(&vec![("positions".into(), chosen)])?;
+            }
+            FL_SAVE => state(host, &self.0.save())?,
+            FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+struct OfMechanism<M>(BoxedMechanism<M>);
+
+#[derive(Deserialize)]
+struct Clients {
+    clients: usize,
+}
+
+#[derive(Deserialize)]
+struct Queries {
+    queries: usize,
+}
+
+impl<M: Message> Object for OfMechanism<M> {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        match operation {
+            FL_BOUND => {
+                let mut m: M = input.message(0)?;
+                self.0.bound(&mut m)?;
+                host.tensors(&content(&m))?;
+            }
+            FL_REACH => {
+                let reach = self.0.reach(&input.message(0)?);
+                host.json(&reach.map(f64::from))?;
+            }
+            FL_AGREE => self.0.agree(input.json::<f64>()? as f32),
+            FL_PRICE => {
+                let Clients { clients } = input.json()?;
+                host.json(&self.0.price(&input.message(0)?, clients)?)?;
+            }
+            FL_PERTURB => {
+                let Clients { clients } = input.json()?;
+                let mut m: M = input.message(0)?;
+                self.0.perturb(&mut m, clients, &host.stream())?;
+                host.tensors(&content(&m))?;
+            }
+            FL_QUERIES => host.json(&self.0.queries(&input.message(0)?))?,
+            FL_KEEP_FIRST => {
+                let Queries { queries } = input.json()?;
+                let mut m: M = input.message(0)?;
+                self.0.keep_first(&mut m, queries);
+                host.tensors(&content(&m))?;
+            }
+            FL_SETTLE => host.json(&self.0.settle(input.json::<PrivacyEvent>()?))?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+struct OfAccountant(Box<dyn Accountant>);
+
+#[derive(Deserialize)]
+struct Merge {
+    ledgers: Vec<Ledger>,
+    how: String,
+}
+
+impl Object for OfAccountant {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        match operation {
+            FL_CHARGE => self.0.charge(&input.json()?)?,
+            FL_GUARANTEE => {
+                let next: Option<PrivacyEvent> = input.json()?;
+                host.json(&self.0.guarantee(next.as_ref())?)?;
+            }
+            FL_MERGE => {
+                let Merge { ledgers, how } = input.json()?;
+                let how = match how.as_str() {
+                    "sequential" => Composition::Sequential,
+                    "parallel" => Composition::Parallel,
+                    other => bail!("no composition is called `{other}`"),
+                };
+                self.0.merge(&ledgers, how)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+struct OfGenerator(Box<dyn Generator>);
+
+#[derive(Deserialize)]
+struct Wanted {
+    samples: usize,
+}
+
+/// `values`, as they cross.
+fn give(host: &Host<'_>, x: &crate::Samples) -> Result<()> {
+    let shape: Vec<usize> = std::iter::once(x.len()).chain(x.shape()).collect();
+    let values = x.values();
+    let values = values.view().into_shape_with_order(shape)?;
+    host.tensors(&vec![("values".into(), View::F32(values))])
+}
+
+impl Object for OfGenerator {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        match operation {
+            FL_SAMPLE => {
+                let Wanted { samples } = input.json()?;
+                give(host, &self.0.sample(samples, &host.stream())?)?;
+            }
+            FL_LEARN => {
+                let mut parcel = input.parcel(0)?;
+                let slope = parcel.table("slope")?;
+                self.0.learn(&samples(&mut parcel)?, slope.view())?;
+            }
+            FL_SAVE => state(host, &self.0.save()?)?,
+            FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+struct OfTrainer(Box<dyn Trainer>);
+
+impl OfTrainer {
+    fn train(&mut self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
+        let text: PassText = input.json()?;
+        let mut parcel = input.parcel(0)?;
+        let x = samples(&mut parcel)?;
+        let mut at = 1;
+        let mut next = |there: bool| -> Result<Option<Params>> {
+            let params = there.then(|| input.message(at)).transpose();
+            at += usize::from(there);
+            params
+        };
+        let (pull, drift) = (next(text.pull.is_some())?, next(text.drift)?);
+        let pass = Pass {
+            length: text.length,
+            batch: text.batch,
+            loss: text.loss,
+            fresh: text.fresh,
+            pull: text.pull.map(|mu| mu as f32).zip(pull.as_ref()),
+            drift: drift.as_ref(),
+            clip: text.clip.map(|c| c as f32),
+        };
+        let stream = host.stream();
+        let mut fit = |target: Target<'_>| self.0.fit(&x, target, &pass, &stream);
+        let fitted = match text.target.as_str() {
+            "classes" => fit(Target::Classes(&parcel.list("target")?)),
+            "findings" => {
+                let findings = parcel.table("target")?.mapv(|f| f as i8);
+                fit(Target::Findings(findings.view()))
+            }
+            "soft" => fit(Target::Soft(parcel.table("target")?.view())),
+            "scores" => fit(Target::Scores(parcel.table("target")?.view())),
+            other => bail!("no target is called `{other}`"),
+        }?;
+        host.json(&json!({ "steps": fitted.steps, "loss": fitted.loss }))
+    }
+
+    fn parametric(&mut self) -> Result<&mut dyn crate::Parametric> {
+        let able = self.0.parametric();
+        able.ok_or_else(|| Problem::Lacks("it has no parameters to average".into()).into())
+    }
+}
+
+impl Object for OfTrainer {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        let x = || samples(&mut input.parcel(0)?);
+        let table = |name: &'static str, table: ndarray::Array2<f32>| {
+            host.tensors(&vec![(name.into(), View::F32(table.view().into_dyn()))])
+        };
+        match operation {
+            FL_ABOUT => {
+                let parametric = self.0.parametric().is_some();
+                let differentiable = self.0.differentiable().is_some();
+                host.json(&json!({ "parametric": parametric, "differentiable": differentiable }))?;
+            }
+            FL_TRAIN => self.train(input, host)?,
+            FL_PREDICT => table("scores", self.0.predict(&x()?)?)?,
+            FL_FEATURES => {
+                if let Some(features) = self.0.features(&x()?)? {
+                    table("features", features)?;
+                }
+            }
+            FL_SAVE => state(host, &self.0.save()?)?,
+            FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
+            FL_SAVE_STATE => state(host, &self.0.save_state()?)?,
+            FL_LOAD_STATE => self.0.load_state(&input.parcel(0)?.bytes("state")?)?,
+            FL_PARAMS => host.tensors(&content(&self.parametric()?.params()))?,
+            FL_SET_PARAMS => {
+                let params: Params = input.message(0)?;
+                self.parametric()?.set_params(&params)?;
+            }
+            FL_VJP => {
+                let mut parcel: Parcel = input.parcel(0)?;
+                let slope = parcel.f32("slope")?.into_dimensionality::<Ix2>()?;
+                let x = samples(&mut parcel)?;
+                let able = self.0.differentiable();
+                let able = able.context("it cannot be differentiated by its input")?;
+                table("slopes", able.vjp(&x, slope.view())?)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}

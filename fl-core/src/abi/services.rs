@@ -1,0 +1,419 @@
+//! Parts of a library as parts of this program: aggregators, selectors, mechanisms, accountants.
+
+use super::cross::{Letter, content};
+use super::kinds::Crossing;
+use super::raw::*;
+use super::remote::Remote;
+use crate::message::{self, Logits, Message, Params, Parcel, View};
+use crate::privacy::{Composition, Guarantee, Ledger, Noise, Unit};
+use crate::{
+    Accountant, Aggregator, Claims, Examples, Fold, Inbox, Mail, Needs, PrivacyEvent,
+    PrivacyMechanism, Result, Round, Selector, Stream,
+};
+use anyhow::{Context, anyhow, bail, ensure};
+use serde::Deserialize;
+use serde_json::json;
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
+
+/// Some operations cannot fail here, but can in a library: the next one that can, does, and says why.
+#[derive(Default)]
+pub(super) struct Late(Mutex<Option<String>>);
+
+impl Late {
+    pub fn keep<T>(&self, outcome: Result<T>) -> Option<T> {
+        let slot = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome
+            .map_err(|e| slot().get_or_insert_with(|| format!("{e:#}")).len())
+            .ok()
+    }
+
+    pub fn check(&self) -> Result<()> {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(why) => bail!("it failed before: {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What `FL_ABOUT` gives for an aggregator.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AboutAggregator {
+    needs: Vec<String>,
+    claims: Vec<String>,
+    folds: bool,
+}
+
+impl AboutAggregator {
+    fn known(&self) -> Result<()> {
+        let needs = ["samples", "class_counts"];
+        let claims = ["order_free", "weight_scale_free", "weight_free", "within_hull"];
+        for (list, known, what) in [
+            (&self.needs, &needs[..], "need"),
+            (&self.claims, &claims[..], "claim"),
+        ] {
+            if let Some(bad) = list.iter().find(|n| !known.contains(&n.as_str())) {
+                bail!("no {what} is called `{bad}`; known: {}", known.join(", "));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Is every number finite and the message sane? Quickly, if it is.
+fn sane<M: Message>(message: &M) -> Result<()> {
+    let fine = message.tensors().iter().all(|(_, view)| match view {
+        View::F32(a) => match a.as_slice() {
+            // without a way out in the middle, so that it takes many at once
+            Some(s) => s.iter().fold(true, |fine, x| fine & x.is_finite()),
+            None => a.iter().all(|x| x.is_finite()),
+        },
+        View::F64(a) => a.iter().all(|x| x.is_finite()),
+        View::U32(_) | View::U8(_) => true,
+    });
+    match fine {
+        true => message.check(),
+        false => message::check(message),
+    }
+}
+
+pub(super) struct LoadedAggregator<I, O> {
+    remote: Remote,
+    needs: Needs,
+    claims: Claims,
+    folds: bool,
+    late: Late,
+    kinds: PhantomData<fn(I) -> O>,
+}
+
+impl<I: Message, O: Message> LoadedAggregator<I, O> {
+    pub fn new(remote: Remote) -> Result<Self> {
+        let about: AboutAggregator = match remote.call(FL_ABOUT, "", &[], None, None)? {
+            Some(answer) => remote.json(&answer)?,
+            None => AboutAggregator::default(),
+        };
+        about.known().context(remote.who())?;
+        let claims = |name: &str| about.claims.iter().any(|n| n == name);
+        let needs = |name: &str| about.needs.iter().any(|n| n == name);
+        Ok(Self {
+            needs: Needs {
+                samples: needs("samples"),
+                class_counts: needs("class_counts"),
+            },
+            claims: Claims {
+                order_free: claims("order_free"),
+                weight_scale_free: claims("weight_scale_free"),
+                weight_free: claims("weight_free"),
+                within_hull: claims("within_hull"),
+            },
+            folds: about.folds,
+            remote,
+            late: Late::default(),
+            kinds: PhantomData,
+        })
+    }
+}
+
+impl<I: Message, O: Message> Aggregator for LoadedAggregator<I, O> {
+    type In = I;
+    type Out = O;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>) -> Result<O> {
+        self.late.check().context(self.remote.who())?;
+        let contents: Vec<_> = inbox.iter().map(|m| content(&m.body)).collect();
+        let letters: Vec<_> = inbox
+            .iter()
+            .zip(&contents)
+            .map(|(mail, tensors)| Letter {
+                from: mail.from,
+                weight: mail.weight,
+                class_counts: mail.class_counts.as_deref(),
+                tensors,
+            })
+            .collect();
+        let facts = format!(
+            r#"{{"number":{},"last":{},"name":{}}}"#,
+            round.number,
+            round.last,
+            serde_json::to_string(&round.name)?
+        );
+        let (stream, exec) = (Some(&round.stream), Some(&*round.exec));
+        let answer = self
+            .remote
+            .must(FL_AGGREGATE, &facts, &letters, stream, exec)?;
+        let out: O = self.remote.message(answer)?;
+        let who = || format!("{}: what it gave", self.remote.who());
+        sane(&out).with_context(who)?;
+        if let Some(first) = inbox.iter().next() {
+            same_outline(&first.body, &out).with_context(who)?;
+        }
+        Ok(out)
+    }
+
+    fn fold(&self) -> Option<Box<dyn Fold<I, O>>> {
+        let remote = self.late.keep(match self.folds {
+            true => self.remote.part(FL_FOLD).map(Some),
+            false => Ok(None),
+        });
+        Some(Box::new(LoadedFold {
+            remote: remote??,
+            kinds: PhantomData,
+        }))
+    }
+
+    fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    fn claims(&self) -> Claims {
+        self.claims
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let saved = self.late.keep(self.remote.save(FL_SAVE));
+        saved.flatten().unwrap_or_default()
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        match self.remote.load(FL_LOAD, state)? {
+            None if !state.is_empty() => bail!("{}: it keeps no state", self.remote.who()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Parameters in, parameters out: of the same names and shapes; and scores for the same classes.
+fn same_outline<I: Message, O: Message>(first: &I, out: &O) -> Result<()> {
+    let first = first as &dyn Any;
+    let keeps = first.is::<Params>() || first.is::<Logits>();
+    match first.downcast_ref::<O>().filter(|_| keeps) {
+        Some(first) => message::alike(first, out),
+        None => Ok(()),
+    }
+}
+
+struct LoadedFold<I, O> {
+    remote: Remote,
+    kinds: PhantomData<fn(I) -> O>,
+}
+
+impl<I: Message, O: Message> Fold<I, O> for LoadedFold<I, O> {
+    fn add(&mut self, mail: Mail<I>) -> Result<()> {
+        let tensors = content(&mail.body);
+        let letter = Letter {
+            from: mail.from,
+            weight: mail.weight,
+            class_counts: mail.class_counts.as_deref(),
+            tensors: &tensors,
+        };
+        self.remote.must(FL_FOLD_ADD, "", &[letter], None, None)?;
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<O> {
+        let answer = self.remote.must(FL_FOLD_FINISH, "", &[], None, None)?;
+        let out = self.remote.message(answer)?;
+        sane(&out).with_context(|| format!("{}: what it gave", self.remote.who()))?;
+        Ok(out)
+    }
+}
+
+pub(super) struct LoadedSelector<P: ?Sized> {
+    remote: Remote,
+    late: Late,
+    pool: PhantomData<fn(&P)>,
+}
+
+impl<P: ?Sized> LoadedSelector<P> {
+    pub fn new(remote: Remote) -> Self {
+        Self {
+            remote,
+            late: Late::default(),
+            pool: PhantomData,
+        }
+    }
+}
+
+impl<P: Crossing + ?Sized> Selector for LoadedSelector<P> {
+    type Pool = P;
+
+    fn fit(&mut self, own: &Examples, stream: &Stream) -> Result<()> {
+        let text = json!({ "classes": own.labels().classes() }).to_string();
+        super::learners::with_examples(own, |tensors| {
+            let letter = [Letter::new(tensors)];
+            self.remote.call(FL_FIT, &text, &letter, Some(stream), None)
+        })?;
+        Ok(())
+    }
+
+    fn select(&mut self, pool: &P, stream: &Stream) -> Result<Vec<usize>> {
+        self.late.check().context(self.remote.who())?;
+        let answer = pool.send(|tensors| {
+            let letter = [Letter::new(tensors)];
+            self.remote
+                .must(FL_SELECT, "", &letter, Some(stream), None)
+        })?;
+        let positions = Parcel::new(answer.tensors).list("positions");
+        let positions = positions.context(self.remote.who())?;
+        let ascend = positions.is_sorted_by(|a, b| a < b);
+        let last = positions.last().copied().map_or(0, |p| p as usize + 1);
+        ensure!(
+            ascend && last <= pool.size(),
+            "{}: its positions must ascend without repeats and be below {}",
+            self.remote.who(),
+            pool.size()
+        );
+        Ok(positions.into_iter().map(|p| p as usize).collect())
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let saved = self.late.keep(self.remote.save(FL_SAVE));
+        saved.flatten().unwrap_or_default()
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        match self.remote.load(FL_LOAD, state)? {
+            None if !state.is_empty() => bail!("{}: it keeps no state", self.remote.who()),
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) struct LoadedMechanism<M> {
+    remote: Remote,
+    late: Late,
+    kind: PhantomData<fn(M)>,
+}
+
+impl<M: Message> LoadedMechanism<M> {
+    pub fn new(remote: Remote) -> Self {
+        Self {
+            remote,
+            late: Late::default(),
+            kind: PhantomData,
+        }
+    }
+
+    /// Asks about a message; `None`: there is no such operation.
+    fn about<T: serde::de::DeserializeOwned>(
+        &self,
+        operation: u32,
+        text: &str,
+        message: &M,
+    ) -> Result<Option<T>> {
+        let tensors = content(message);
+        let letter = [Letter::new(&tensors)];
+        let answer = self.remote.call(operation, text, &letter, None, None)?;
+        answer.map(|a| self.remote.json(&a)).transpose()
+    }
+
+    fn lacks(&self, operation: u32) -> anyhow::Error {
+        anyhow!("{}: it has no operation {operation}", self.remote.who())
+    }
+}
+
+impl<M: Message> PrivacyMechanism for LoadedMechanism<M> {
+    type On = M;
+
+    fn bound(&self, message: &mut M) -> Result<()> {
+        self.late.check().context(self.remote.who())?;
+        let done = self.remote.change(FL_BOUND, "", message, None)?;
+        done.ok_or_else(|| self.lacks(FL_BOUND))
+    }
+
+    fn reach(&self, message: &M) -> Option<f32> {
+        let reach = self.late.keep(self.about(FL_REACH, "", message));
+        reach.flatten().flatten().map(|reach: f64| reach as f32)
+    }
+
+    fn agree(&mut self, largest: f32) {
+        // as f64, so that the same f32 comes out
+        let text = f64::from(largest).to_string();
+        let _ = self
+            .late
+            .keep(self.remote.call(FL_AGREE, &text, &[], None, None));
+    }
+
+    fn price(&self, message: &M, n: usize) -> Result<PrivacyEvent> {
+        self.late.check().context(self.remote.who())?;
+        let text = json!({ "clients": n }).to_string();
+        self.about(FL_PRICE, &text, message)?
+            .ok_or_else(|| self.lacks(FL_PRICE))
+    }
+
+    fn perturb(&mut self, message: &mut M, n: usize, stream: &Stream) -> Result<()> {
+        self.late.check().context(self.remote.who())?;
+        let text = json!({ "clients": n }).to_string();
+        let done = self
+            .remote
+            .change(FL_PERTURB, &text, message, Some(stream))?;
+        done.ok_or_else(|| self.lacks(FL_PERTURB))
+    }
+
+    fn queries(&self, message: &M) -> usize {
+        let queries = self.late.keep(self.about(FL_QUERIES, "", message));
+        queries.flatten().unwrap_or(1)
+    }
+
+    fn keep_first(&self, message: &mut M, n: usize) {
+        // if it fails, more than was paid for is still there: `perturb` will refuse to release it
+        let text = json!({ "queries": n }).to_string();
+        let _ = self
+            .late
+            .keep(self.remote.change(FL_KEEP_FIRST, &text, message, None));
+    }
+
+    fn settle(&self, price: PrivacyEvent) -> PrivacyEvent {
+        let settled = || -> Result<Option<PrivacyEvent>> {
+            let text = serde_json::to_string(&price)?;
+            let answer = self.remote.call(FL_SETTLE, &text, &[], None, None)?;
+            answer.map(|a| self.remote.json(&a)).transpose()
+        };
+        // the price is never less than what it settles for
+        self.late.keep(settled()).flatten().unwrap_or(price)
+    }
+}
+
+pub(super) struct LoadedAccountant(pub Remote);
+
+#[derive(Deserialize)]
+struct GuaranteeText {
+    epsilon: Option<f64>,
+    delta: f64,
+    unit: Unit,
+    data_dependent: bool,
+    noise: Noise,
+}
+
+impl Accountant for LoadedAccountant {
+    fn charge(&mut self, event: &PrivacyEvent) -> Result<()> {
+        let text = serde_json::to_string(event)?;
+        self.0.must(FL_CHARGE, &text, &[], None, None)?;
+        Ok(())
+    }
+
+    fn guarantee(&self, next: Option<&PrivacyEvent>) -> Result<Guarantee> {
+        let text = serde_json::to_string(&next)?;
+        let answer = self.0.must(FL_GUARANTEE, &text, &[], None, None)?;
+        let g: GuaranteeText = self.0.json(&answer)?;
+        Ok(Guarantee {
+            epsilon: g.epsilon.unwrap_or(f64::INFINITY),
+            delta: g.delta,
+            unit: g.unit,
+            data_dependent: g.data_dependent,
+            noise: g.noise,
+        })
+    }
+
+    fn merge(&mut self, ledgers: &[Ledger], how: Composition) -> Result<()> {
+        let how = match how {
+            Composition::Sequential => "sequential",
+            Composition::Parallel => "parallel",
+        };
+        let text = serde_json::to_string(&json!({ "ledgers": ledgers, "how": how }))?;
+        self.0.must(FL_MERGE, &text, &[], None, None)?;
+        Ok(())
+    }
+}
