@@ -1,6 +1,9 @@
 //! Sums over clients: in f64, in client order, with `+ - * /` only, so that their bits are the same everywhere.
 
-use crate::Executor;
+use crate::message::Params;
+use crate::{Executor, Fold, Mail, Problem, Result};
+use anyhow::anyhow;
+use std::collections::BTreeMap;
 
 /// Numbers of one block. Its f64 sums (512 KiB) stay in the second-level cache while the clients' blocks stream by; with
 /// shorter blocks the hardware stops fetching ahead too often (4,096: 77 % of the memory's speed, 65,536: over 90 %).
@@ -106,6 +109,39 @@ impl RunningMean {
         let mut out = vec![0.0; self.sums.len()];
         divide(&self.sums, self.total, &mut out);
         out
+    }
+}
+
+/// A fold that collects parameters into a weighted mean; used by aggregators that are means.
+#[derive(Default)]
+pub struct MeanOfParams {
+    first: Option<Params>,
+    running: BTreeMap<String, RunningMean>,
+}
+
+impl Fold<Params, Params> for MeanOfParams {
+    fn add(&mut self, mail: Mail<Params>) -> Result<()> {
+        for (name, tensor) in &mail.body.0 {
+            let tensor = tensor.as_standard_layout();
+            let values = tensor.as_slice().expect("standard layout");
+            self.running
+                .entry(name.clone())
+                .or_default()
+                .add(values, mail.weight);
+        }
+        self.first.get_or_insert(mail.body);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Params> {
+        let mut out = self
+            .first
+            .ok_or_else(|| anyhow!(Problem::NoAnswer(String::new())))?;
+        for (name, tensor) in &mut out.0 {
+            let mean = self.running[name].finish();
+            *tensor = ndarray::ArrayD::from_shape_vec(tensor.raw_dim(), mean)?;
+        }
+        Ok(out)
     }
 }
 

@@ -2,12 +2,14 @@
 //! through which it crosses. Methods are plugins; data, threads and files belong to hosts.
 #![doc = include_str!("../README.md")]
 
+pub mod abi;
 pub mod augment;
 pub mod bandwidth;
 mod client;
 mod data;
 mod error;
 mod federation;
+mod host;
 mod inbox;
 mod kernels;
 pub mod loss;
@@ -25,8 +27,10 @@ pub use client::*;
 pub use data::*;
 pub use error::*;
 pub use federation::*;
+pub use host::*;
 pub use inbox::*;
-pub use kernels::weighted_mean_f64;
+pub use kernels::{MeanOfParams, weighted_mean_f64};
+pub use message::hex;
 pub use part::*;
 pub use privacy::PrivacyEvent;
 pub use question::*;
@@ -49,7 +53,7 @@ pub mod prelude {
         Accountant, Aggregator, Answer, Ask, Asked, Claims, Client, Federation, Fold, Generator,
         Inbox, Loss, Mail, Make, Needs, Pass, Pool, PrivacyEvent, PrivacyMechanism, Protocol,
         Question, Result, Roster, Round, Samples, Selector, Slot, Stream, Target, Task, Trainer,
-        Training, choices, plugin, settings,
+        Training, choices, export_plugins, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

@@ -1,14 +1,17 @@
 //! The parts that a spec can name: found by name, listed, and described.
 
+use crate::load::Library;
 use fl_core::settings::{nearest, show, to_json};
 use fl_core::{Asked, Make, PartDecl, Protocol, Role, Slot, Stream, Task, TaskKind};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 
 /// Parts by role and name.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Catalogue {
-    parts: Vec<&'static PartDecl>,
+    pub(crate) parts: Vec<&'static PartDecl>,
+    /// Where the parts that are not linked come from.
+    pub(crate) libraries: Vec<Library>,
 }
 
 impl Catalogue {
@@ -36,7 +39,10 @@ impl Catalogue {
                 pair[1].origin
             );
         }
-        Ok(Self { parts })
+        Ok(Self {
+            parts,
+            libraries: Vec::new(),
+        })
     }
 
     /// All of them.

@@ -10,7 +10,9 @@
 
 mod catalogue;
 mod check;
+mod elf;
 mod groups;
+mod load;
 mod mistakes;
 mod overrides;
 mod schema;
@@ -24,6 +26,7 @@ mod yaml;
 mod tests;
 
 pub use catalogue::{Catalogue, inspect, inspect_json};
+pub use load::{Library, Refusal, load, plugins};
 pub use mistakes::{Mistake, Mistakes, Place};
 pub use sections::DataSection;
 pub use spec::{Spec, read};

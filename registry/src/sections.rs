@@ -29,12 +29,33 @@ fl_core::settings! {
         /// A part for each slot of the protocol: `use` names it, the rest are its settings. A list gives different parts
         /// to different clients.
         parts: Raw = Raw;
+        /// Libraries with parts that are not linked into this program; they are loaded before anything else is read.
+        plugins: Vec<Plugin> = Vec::new();
         /// When to measure.
         evaluate: Evaluate = Evaluate { every: 1 };
         /// What to do with answers that cannot be used.
         faults: Faults = fl_core::settings::defaults();
         /// What the run may spend; it stops before it would spend more. Needs an accountant.
         budget: Option<Budget> = None;
+    }
+}
+
+fl_core::settings! {
+    /// A library with parts.
+    #[check(hexadecimal)]
+    pub(crate) struct Plugin {
+        /// Where it is, relative to the spec.
+        path: String;
+        /// The SHA-256 that it must have; otherwise it is refused.
+        sha256: Option<String> = None;
+    }
+}
+
+fn hexadecimal(plugin: &Plugin) -> Result<(), String> {
+    let fine = |hash: &String| hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit());
+    match plugin.sha256.as_ref().is_none_or(fine) {
+        true => Ok(()),
+        false => Err("`sha256` must have 64 hexadecimal digits".into()),
     }
 }
 

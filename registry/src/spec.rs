@@ -2,6 +2,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::check::{Checker, key};
+use crate::load::Library;
 use crate::mistakes::Mistakes;
 use crate::sections::{DataSection, Top};
 use crate::slots::{in_order, written};
@@ -89,6 +90,11 @@ pub fn read<D: DataSection>(
         if top.budget.is_none() {
             map.remove("budget");
         }
+        // those of the command line too, and from wherever the run goes on
+        match catalogue.libraries.as_slice() {
+            [] => map.remove("plugins"),
+            all => map.insert("plugins".into(), all.iter().map(Library::write).collect()),
+        };
     }
     Ok(Spec {
         name: top.name.0,

@@ -38,7 +38,11 @@ impl FlText {
         if self.length == 0 {
             return Ok("");
         }
-        ensure!(!self.data.is_null(), "{what} is a NULL of {} bytes", self.length);
+        ensure!(
+            !self.data.is_null(),
+            "{what} is a NULL of {} bytes",
+            self.length
+        );
         // SAFETY: not NULL, and the caller says that so many bytes live for 'a.
         let bytes = unsafe { std::slice::from_raw_parts(self.data, self.length) };
         std::str::from_utf8(bytes).map_err(|e| {
@@ -90,16 +94,16 @@ fn tensor(name: &str, view: &View<'_>) -> FlTensor {
 }
 
 /// One message on its way out.
-pub(super) struct Letter<'a> {
+pub(super) struct Letter<'a, 'n> {
     pub from: ClientId,
     pub weight: f64,
     pub class_counts: Option<&'a [u32]>,
-    pub tensors: &'a Named<'a>,
+    pub tensors: &'a Named<'n>,
 }
 
-impl<'a> Letter<'a> {
+impl<'a, 'n> Letter<'a, 'n> {
     /// One that has no sender to speak of.
-    pub fn new(tensors: &'a Named<'a>) -> Self {
+    pub fn new(tensors: &'a Named<'n>) -> Self {
         Self {
             from: 0,
             weight: 1.0,
@@ -110,7 +114,7 @@ impl<'a> Letter<'a> {
 }
 
 /// Runs `f` with `letters` as C sees them.
-pub(super) fn with_messages<R>(letters: &[Letter<'_>], f: impl FnOnce(&[FlMessage]) -> R) -> R {
+pub(super) fn with_messages<R>(letters: &[Letter<'_, '_>], f: impl FnOnce(&[FlMessage]) -> R) -> R {
     let all = letters.iter().flat_map(|l| l.tensors);
     let lengths: Vec<usize> = all
         .clone()
@@ -147,6 +151,16 @@ pub(super) fn with_messages<R>(letters: &[Letter<'_>], f: impl FnOnce(&[FlMessag
         })
         .collect();
     f(&messages)
+}
+
+/// The same numbers, borrowed for less long.
+pub(super) fn shorter<'b>(view: &'b View<'_>) -> View<'b> {
+    match view {
+        View::F32(a) => View::F32(a.view()),
+        View::F64(a) => View::F64(a.view()),
+        View::U32(a) => View::U32(a.view()),
+        View::U8(b) => View::U8((&**b).into()),
+    }
 }
 
 /// The content of a message, and what its wire form knows besides: the grid that scores are packed on.

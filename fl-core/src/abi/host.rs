@@ -1,6 +1,6 @@
 //! The host's side of a call: what a library may ask for, and what it answers.
 
-use super::cross::{slice};
+use super::cross::slice;
 use super::raw::{FL_F32, FL_F64, FL_U8, FL_U32, FlHost, FlText};
 use crate::message::Tensor;
 use crate::{Draws, Executor, Stream};
@@ -152,22 +152,22 @@ impl<'a> Call<'a> {
         }
         let (room, data) = match dtype {
             FL_F32 => {
-                let mut v = zeros(n)?;
+                let mut v = zeros::<f32>(n)?;
                 let data = v.as_mut_ptr().cast();
                 (Room::F32(v), data)
             }
             FL_F64 => {
-                let mut v = zeros(n)?;
+                let mut v = zeros::<f64>(n)?;
                 let data = v.as_mut_ptr().cast();
                 (Room::F64(v), data)
             }
             FL_U32 => {
-                let mut v = zeros(n)?;
+                let mut v = zeros::<u32>(n)?;
                 let data = v.as_mut_ptr().cast();
                 (Room::U32(v), data)
             }
             _ => {
-                let mut v = zeros(n)?;
+                let mut v = zeros::<u8>(n)?;
                 let data = v.as_mut_ptr().cast();
                 (Room::U8(v), data)
             }

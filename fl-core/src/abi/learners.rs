@@ -1,14 +1,14 @@
 //! Trainers and generators of a library as parts of this program, and how samples cross.
 
-use super::cross::{Letter, content};
+use super::cross::{Letter, content, shorter};
 use super::kinds::Crossing;
 use super::raw::*;
 use super::remote::Remote;
 use super::services::Late;
 use crate::message::{Message, Named, Params, Parcel, Tensor, View};
 use crate::{
-    Differentiable, Examples, Fitted, Generator, Inputs, Parametric, Pass, Problem, Result,
-    Roster, Samples, Stream, Target, Trainer,
+    Differentiable, Examples, Fitted, Generator, Inputs, Parametric, Pass, Problem, Result, Roster,
+    Samples, Stream, Target, Trainer,
 };
 use anyhow::{Context, bail, ensure};
 use ndarray::{Array2, ArrayD, ArrayView2, ArrayViewD, IxDyn};
@@ -82,7 +82,11 @@ impl Crossing for Roster {
         let sizes = parcel.f64("sizes")?;
         ensure!(
             clients.len() == sizes.len(),
-            Problem::Shape(format!("{} clients and {} sizes", clients.len(), sizes.len()))
+            Problem::Shape(format!(
+                "{} clients and {} sizes",
+                clients.len(),
+                sizes.len()
+            ))
         );
         let roster: Vec<_> = clients
             .into_iter()
@@ -97,7 +101,9 @@ impl Crossing for Roster {
 
 impl Crossing for Samples {
     fn send<R>(&self, f: impl FnOnce(&Named<'_>) -> R) -> R {
-        with_values(self, |values| f(&vec![("values".into(), View::F32(values))]))
+        with_values(self, |values| {
+            f(&vec![("values".into(), View::F32(values))])
+        })
     }
     fn receive<R>(mut parcel: Parcel, f: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
         f(&samples(&mut parcel)?)
@@ -116,7 +122,11 @@ impl Generator for LoadedGenerator {
         let made = samples(&mut Parcel::new(answer.tensors)).context(self.0.who())?;
         ensure!(
             made.len() == n,
-            Problem::Shape(format!("{}: {} samples where {n} were due", self.0.who(), made.len()))
+            Problem::Shape(format!(
+                "{}: {} samples where {n} were due",
+                self.0.who(),
+                made.len()
+            ))
         );
         Ok(made)
     }
@@ -124,8 +134,8 @@ impl Generator for LoadedGenerator {
     fn learn(&mut self, made: &Samples, slope: ArrayView2<'_, f32>) -> Result<()> {
         with_values(made, |values| {
             let tensors: Named<'_> = vec![
-                ("values".into(), View::F32(values)),
-                ("slope".into(), View::F32(slope.into_dyn())),
+                ("values".into(), View::F32(values.view())),
+                ("slope".into(), View::F32(slope.view().into_dyn())),
             ];
             self.0
                 .must(FL_LEARN, "", &[Letter::new(&tensors)], None, None)
@@ -215,9 +225,7 @@ impl LoadedTrainer {
     }
 
     fn table(&self, tensors: Vec<(String, Tensor)>, name: &str) -> Result<Array2<f32>> {
-        Parcel::new(tensors)
-            .table(name)
-            .context(self.remote.who())
+        Parcel::new(tensors).table(name).context(self.remote.who())
     }
 }
 
@@ -256,20 +264,16 @@ impl Trainer for LoadedTrainer {
             clip: pass.clip.map(f64::from),
             target: String::new(),
         };
-        let anchors: Vec<Named<'_>> = [pass.pull.map(|(_, p)| p), pass.drift]
-            .into_iter()
-            .flatten()
-            .map(Message::tensors)
-            .collect();
+        let anchors = [pass.pull.map(|(_, p)| p), pass.drift];
         let answer = with_values(x, |values| {
             with_target(target, |kind, view| {
                 text.target = kind.into();
-                let data: Named<'_> =
-                    vec![("values".into(), View::F32(values)), ("target".into(), view)];
-                let letters: Vec<_> = std::iter::once(&data)
-                    .chain(&anchors)
-                    .map(Letter::new)
-                    .collect();
+                let mut all: Vec<Named<'_>> = vec![vec![
+                    ("values".into(), View::F32(values.view())),
+                    ("target".into(), shorter(&view)),
+                ]];
+                all.extend(anchors.iter().flatten().map(|p| p.tensors()));
+                let letters: Vec<_> = all.iter().map(Letter::new).collect();
                 let text = serde_json::to_string(&text)?;
                 self.remote
                     .must(FL_TRAIN, &text, &letters, Some(stream), None)
@@ -338,8 +342,7 @@ impl Parametric for LoadedTrainer {
         self.late.check().context(self.remote.who())?;
         let tensors = content(params);
         let letter = [Letter::new(&tensors)];
-        self.remote
-            .must(FL_SET_PARAMS, "", &letter, None, None)?;
+        self.remote.must(FL_SET_PARAMS, "", &letter, None, None)?;
         Ok(())
     }
 }
@@ -348,8 +351,8 @@ impl Differentiable for LoadedTrainer {
     fn vjp(&mut self, x: &Samples, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
         let answer = with_values(x, |values| {
             let tensors: Named<'_> = vec![
-                ("values".into(), View::F32(values)),
-                ("slope".into(), View::F32(slope.into_dyn())),
+                ("values".into(), View::F32(values.view())),
+                ("slope".into(), View::F32(slope.view().into_dyn())),
             ];
             let letter = [Letter::new(&tensors)];
             self.remote.must(FL_VJP, "", &letter, None, None)

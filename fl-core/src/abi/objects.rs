@@ -24,7 +24,11 @@ pub(super) trait Object: Send {
 }
 
 /// The object of a part that `plugin!` made.
-pub(super) fn wrap(role: Role, signature: &str, made: Box<dyn Any + Send>) -> Result<Box<dyn Object>> {
+pub(super) fn wrap(
+    role: Role,
+    signature: &str,
+    made: Box<dyn Any + Send>,
+) -> Result<Box<dyn Object>> {
     struct Wrap(Box<dyn Any + Send>);
     type Wrapped = Result<Box<dyn Object>>;
     impl OnPair for Wrap {

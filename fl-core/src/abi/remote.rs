@@ -170,7 +170,7 @@ impl Remote {
         &self,
         operation: u32,
         text: &str,
-        letters: &[Letter<'_>],
+        letters: &[Letter<'_, '_>],
         stream: Option<&Stream>,
         exec: Option<&dyn Executor>,
     ) -> Result<Option<Answer>> {
@@ -188,7 +188,7 @@ impl Remote {
         &self,
         operation: u32,
         text: &str,
-        letters: &[Letter<'_>],
+        letters: &[Letter<'_, '_>],
         stream: Option<&Stream>,
         exec: Option<&dyn Executor>,
     ) -> Result<Answer> {

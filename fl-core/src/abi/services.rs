@@ -49,7 +49,12 @@ struct AboutAggregator {
 impl AboutAggregator {
     fn known(&self) -> Result<()> {
         let needs = ["samples", "class_counts"];
-        let claims = ["order_free", "weight_scale_free", "weight_free", "within_hull"];
+        let claims = [
+            "order_free",
+            "weight_scale_free",
+            "weight_free",
+            "within_hull",
+        ];
         for (list, known, what) in [
             (&self.needs, &needs[..], "need"),
             (&self.claims, &claims[..], "claim"),
@@ -252,8 +257,7 @@ impl<P: Crossing + ?Sized> Selector for LoadedSelector<P> {
         self.late.check().context(self.remote.who())?;
         let answer = pool.send(|tensors| {
             let letter = [Letter::new(tensors)];
-            self.remote
-                .must(FL_SELECT, "", &letter, Some(stream), None)
+            self.remote.must(FL_SELECT, "", &letter, Some(stream), None)
         })?;
         let positions = Parcel::new(answer.tensors).list("positions");
         let positions = positions.context(self.remote.who())?;

@@ -9,7 +9,7 @@ mod try_part;
 
 use clap::{Args, Parser, Subcommand};
 use fl_plugins as _;
-use fl_registry::Catalogue;
+use fl_registry::{Catalogue, Library};
 use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,6 +19,9 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "fl", version, arg_required_else_help = true)]
 struct Cli {
+    /// A library with more parts. May be given several times.
+    #[arg(long = "plugin", value_name = "LIB", global = true)]
+    plugins: Vec<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -106,6 +109,8 @@ enum Failure {
     Usage(String),
     /// It was tried, and failed.
     Failed(anyhow::Error),
+    /// A library was not loaded.
+    Refused(fl_registry::Refusal),
 }
 
 impl Failure {
@@ -131,7 +136,15 @@ fn print(text: impl Display) -> Done {
 }
 
 fn dispatch(cli: Cli) -> Done {
-    let catalogue = Catalogue::linked()?;
+    fl_core::abi::on_log(|level, part, line| {
+        if level <= 3 {
+            eprintln!("{part}: {line}");
+        }
+    });
+    let libraries: Vec<_> = cli.plugins.iter().map(Library::at).collect();
+    let catalogue = Catalogue::linked()?
+        .with(&libraries)
+        .map_err(Failure::Refused)?;
     match cli.command {
         Command::Run(args) => run::run(&args, &catalogue),
         Command::Check { specs, set, json } => show::check(&specs, &set.set, json, &catalogue),
@@ -161,6 +174,10 @@ fn main() -> ExitCode {
         Err(Failure::Failed(error)) => {
             eprintln!("error: {error:#}");
             ExitCode::from(1)
+        }
+        Err(Failure::Refused(refusal)) => {
+            eprintln!("{refusal}");
+            ExitCode::from(3)
         }
     }
 }

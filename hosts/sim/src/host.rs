@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use fl_core::privacy::Guarantee;
 use fl_core::{
     Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Parts, Payload, Problem,
-    Protocol, Public, Question, Result, Roster, Scored, RunOptions, SharedExecutor, Stream, Totals,
+    Protocol, Public, Question, Result, Roster, RunOptions, Scored, SharedExecutor, Stream, Totals,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;

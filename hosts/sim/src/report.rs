@@ -27,7 +27,10 @@ pub(crate) fn unaccounted(events: &[PrivacyEvent]) -> String {
         1 => ("1 release".to_string(), "is"),
         n => (format!("{n} releases"), "are"),
     };
-    format!("{n} {verb} not accounted for, so no privacy is guaranteed: {}", why.unwrap_or("parts.accountant is empty"))
+    format!(
+        "{n} {verb} not accounted for, so no privacy is guaranteed: {}",
+        why.unwrap_or("parts.accountant is empty")
+    )
 }
 
 pub(crate) fn write(

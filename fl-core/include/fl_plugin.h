@@ -1,0 +1,275 @@
+/* The interface between fl and the libraries that it loads. Generated from fl-core/src/abi/raw.rs; do not edit.
+ *
+ * A library defines one symbol, the table `fl_plugin`; plugins/example-c is a whole one in 100 lines. */
+#ifndef FL_PLUGIN_H
+#define FL_PLUGIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The first eight bytes of every library's table: `FLPLUGIN`. */
+#define FL_MAGIC UINT64_C(0x4E4947554C504C46)
+/* The interface that this header describes. A program loads libraries of its own interface only. */
+#define FL_VERSION 1u
+
+/* Done. */
+#define FL_OK 0
+/* It cannot be done; `FlHost.fail` has been told why. */
+#define FL_ERROR 1
+/* This part has no such operation. Right for every operation that is called optional here. */
+#define FL_UNKNOWN 2
+/* The library panicked, and is still usable. */
+#define FL_PANIC 3
+/* An accountant has no price for the event. */
+#define FL_UNPRICED 4
+/* Shapes, names or lengths do not fit together. */
+#define FL_SHAPE 5
+/* The part does not have an ability that was asked for. */
+#define FL_LACKS 6
+
+/* Tensors of `float`. */
+#define FL_F32 0u
+/* Tensors of `double`. */
+#define FL_F64 1u
+/* Tensors of `uint32_t`. */
+#define FL_U32 2u
+/* Tensors of bytes, one-dimensional and contiguous. */
+#define FL_U8 3u
+
+/* Optional, of a library (`part` is NULL). Text `{"part": 0, "settings": {..}}`; gives the text `{"settings": {..}}` with
+ * every default filled in, or `{"mistakes": [{"path": ["net", 0], "text": "..", "on_key": false}]}`. Without it the host
+ * checks settings by the `settings` of the description. */
+#define FL_CHECK 1u
+/* Optional. Gives a text: aggregators `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
+ * `class_counts` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; trainers
+ * `{"parametric": false, "differentiable": false}`. */
+#define FL_ABOUT 2u
+/* Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no state. */
+#define FL_SAVE 3u
+/* Takes back what `FL_SAVE` gave: one message with the tensor `state`. */
+#define FL_LOAD 4u
+
+/* Aggregator. The messages of an inbox, in client order, finite and alike; text
+ * `{"number": 1, "last": false, "name": "round 1"}`. Gives the tensors of the result. */
+#define FL_AGGREGATE 10u
+/* Aggregator, optional: gives a new part that takes `FL_FOLD_ADD` for each message and then one `FL_FOLD_FINISH`. */
+#define FL_FOLD 11u
+/* Takes one message in. */
+#define FL_FOLD_ADD 12u
+/* Gives the tensors of the result. */
+#define FL_FOLD_FINISH 13u
+
+/* Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`), and `classes` (numbers)
+ * or `findings` (floats: 1, 0, -1 for unknown); text `{"classes": 10}`. */
+#define FL_FIT 20u
+/* Selector. One message: the tensors `clients` (numbers) and `sizes` (doubles), or `values` of samples. Gives the tensor
+ * `positions` (numbers), ascending. */
+#define FL_SELECT 21u
+
+/* Mechanism. One message in, the bounded message out. */
+#define FL_BOUND 30u
+/* Mechanism, optional. One message in; gives the text of a number, or `null`. */
+#define FL_REACH 31u
+/* Mechanism, optional. Text: the largest reach of all clients. */
+#define FL_AGREE 32u
+/* Mechanism. One message in, text `{"clients": 10}`; gives the text of a privacy event. */
+#define FL_PRICE 33u
+/* Mechanism. One message in, text `{"clients": 10}`; gives the message with noise. */
+#define FL_PERTURB 34u
+/* Mechanism, optional. One message in; gives the text of a whole number. */
+#define FL_QUERIES 35u
+/* Mechanism, optional. One message in, text `{"queries": 3}`; gives the message with the first of them. */
+#define FL_KEEP_FIRST 36u
+/* Mechanism, optional. Text: a privacy event; gives the text of the event to charge. */
+#define FL_SETTLE 37u
+
+/* Accountant. Text: a privacy event. */
+#define FL_CHARGE 40u
+/* Accountant. Text: a privacy event, or `null`; gives the text of a guarantee. An `epsilon` of `null` is infinite. */
+#define FL_GUARANTEE 41u
+/* Accountant. Text `{"ledgers": [{"client": 0, "events": []}], "how": "parallel"}`, or `sequential`. */
+#define FL_MERGE 42u
+
+/* Generator. Text `{"samples": 64}`; gives the tensor `values`, `samples x ..`. */
+#define FL_SAMPLE 50u
+/* Generator. One message: `values` as sampled last, and `slope`, a number for each of theirs (`samples x width`). */
+#define FL_LEARN 51u
+
+/* Trainer. A message with `values` and `target`, then the anchor's parameters if `pull` is not null, then the drift's if
+ * `drift` is true; text `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "pull": null,
+ * "drift": false, "clip": null, "target": "classes"}`, where a target is of `classes`, `findings`, `soft` or `scores`.
+ * Gives the text `{"steps": 5, "loss": 0.3}`. */
+#define FL_TRAIN 60u
+/* Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`. */
+#define FL_PREDICT 61u
+/* Trainer, optional. One message with `values`; gives the tensor `features`, or none. */
+#define FL_FEATURES 62u
+/* Trainer, optional. Model and optimiser: gives the tensor `state`. */
+#define FL_SAVE_STATE 63u
+/* Takes back what `FL_SAVE_STATE` gave. */
+#define FL_LOAD_STATE 64u
+/* Parametric trainer. Gives the parameters, one tensor of floats each. */
+#define FL_PARAMS 65u
+/* Parametric trainer. One message: the parameters. */
+#define FL_SET_PARAMS 66u
+/* Differentiable trainer. One message with `values` and `slope`; gives the tensor `slopes`, `samples x width`. */
+#define FL_VJP 67u
+
+/* UTF-8, not ended by a zero. Borrowed for the call, unless something else is said. */
+typedef struct FlText {
+  /* The first byte; may be NULL if there is none. */
+  const uint8_t *data;
+  /* Number of bytes. */
+  size_t length;
+} FlText;
+
+/* A borrowed tensor, to be read only. */
+typedef struct FlTensor {
+  /* Its name, one of its kind in a message. */
+  FlText name;
+  /* The number at `0, 0, ..`. */
+  const void *data;
+  /* One number for each dimension. */
+  const size_t *shape;
+  /* How far apart neighbours are, in numbers, for each dimension; may be 0 or negative. */
+  const ptrdiff_t *strides;
+  /* How many dimensions; 0 for a single number. */
+  uint32_t dimensions;
+  /* FL_F32, FL_F64, FL_U32 or FL_U8. */
+  uint32_t dtype;
+} FlTensor;
+
+/* A message and its sender. */
+typedef struct FlMessage {
+  /* The sender's number. */
+  uint32_t from;
+  /* Length of `class_counts`. */
+  uint32_t classes;
+  /* How much it counts: finite, at least 0. */
+  double weight;
+  /* Examples of each class at the sender; NULL unless the part asked for them. */
+  const uint32_t *class_counts;
+  /* Its tensors. */
+  const FlTensor *tensors;
+  /* How many tensors. */
+  size_t count;
+} FlMessage;
+
+/* What an operation is given. All of it is borrowed for the call. */
+typedef struct FlInput {
+  /* `sizeof(FlInput)` of the host. */
+  size_t size;
+  /* JSON; what stands in it is said at each operation. */
+  FlText text;
+  /* The messages. */
+  const FlMessage *messages;
+  /* How many messages. */
+  size_t count;
+} FlInput;
+
+/* What the host does for a library during one call, and only then. Every answer goes through it, so no memory of the
+ * library is ever freed by the host. Any thread may call `log` and `parallel_for`, the caller's thread all of them. */
+typedef struct FlHost {
+  /* `sizeof(FlHost)` of the host. */
+  size_t size;
+  /* To be handed back to every function here. */
+  void *context;
+  /* The key of this call's random stream; a library must draw from nothing else. */
+  uint8_t key[32];
+  /* Something for people to read. Level 1 is an error, 2 a warning, 3 information, 4 for those who search. */
+  void (*log)(void *context, uint32_t level, FlText text);
+  /* Why the call fails, and which setting is to blame (`net[0].width`; empty: none). */
+  void (*fail)(void *context, FlText setting, FlText text);
+  /* The answer's text: JSON. */
+  void (*text)(void *context, FlText json);
+  /* Room for a tensor of the answer: in row order, zeros. Fill it before the call returns. NULL: it was refused, and
+   * the call will be an error whatever it returns. */
+  void *(*tensor)(void *context, FlText name, uint32_t dtype, uint32_t dimensions, const size_t *shape);
+  /* A new part, which the host will `drop` one day: the answer of `create` and of `FL_FOLD`. */
+  void (*part)(void *context, void *part);
+  /* The next numbers of the call's stream, uniform in `[0, 1)`. */
+  void (*fill_uniform)(void *context, double *out, size_t n);
+  /* The next numbers of the call's stream, standard normal. */
+  void (*fill_normal)(void *context, double *out, size_t n);
+  /* Calls `work(argument, i, chunk, length)` for every chunk of `size` of the `n` numbers at `data`, on the host's
+   * threads, in any order; returns when all is done. Results must not depend on how the work is cut. */
+  void (*parallel_for)(void *context, float *data, size_t n, size_t size, void (*work)(void *argument, size_t i, float *chunk, size_t length), void *argument);
+} FlHost;
+
+/* What a library exports, under the name `fl_plugin`. Every function is needed.
+ * 
+ * A part may move between threads and is used by one at a time; different parts are used at the same time. */
+typedef struct FlLibrary {
+  /* FL_MAGIC. */
+  uint64_t magic;
+  /* FL_VERSION. */
+  uint32_t version;
+  /* `sizeof(FlLibrary)`. */
+  uint32_t size;
+  /* Describes every part, as JSON in the library's own memory, until `free`:
+   * `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.",
+   * "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
+   * A setting without a default must be given. */
+  int32_t (*describe)(const FlHost *host, FlText *json);
+  /* Makes the part at this position of the description. `settings` is JSON with every default filled in, `task` is
+   * `{"input": [1, 28, 28], "kind": {"Classes": 10}}`. */
+  int32_t (*create)(uint32_t index, FlText settings, FlText task, const FlHost *host);
+  /* Does one operation. */
+  int32_t (*call)(void *part, uint32_t operation, const FlInput *input, const FlHost *host);
+  /* Ends a part. */
+  void (*drop)(void *part);
+  /* Takes back what `describe` gave. */
+  void (*free)(FlText json);
+} FlLibrary;
+
+#if defined(_WIN32)
+#define FL_EXPORT __declspec(dllexport)
+#else
+#define FL_EXPORT __attribute__((visibility("default")))
+#endif
+
+/* The one symbol of a library: `const FlLibrary fl_plugin = {FL_MAGIC, FL_VERSION, sizeof(FlLibrary), ..};` */
+extern FL_EXPORT const FlLibrary fl_plugin;
+
+/* A C string as a text. */
+static inline FlText fl_text(const char *s) {
+  FlText text;
+  text.data = (const uint8_t *)s;
+  text.length = strlen(s);
+  return text;
+}
+
+/* Ends a call: `return fl_fail(host, "trim", "must be below 0.5");` */
+static inline int32_t fl_fail(const FlHost *host, const char *setting, const char *why) {
+  host->fail(host->context, fl_text(setting), fl_text(why));
+  return FL_ERROR;
+}
+
+/* The number of a setting that is a number; the host has filled in its default, and has checked its range. */
+static inline double fl_number(FlText settings, const char *name, double otherwise) {
+  size_t n = strlen(name), i, k;
+  char digits[40];
+  for (i = 0; i + n + 3 <= settings.length; i++) {
+    const char *at = (const char *)settings.data + i;
+    if (at[0] == '"' && memcmp(at + 1, name, n) == 0 && at[n + 1] == '"' && at[n + 2] == ':') {
+      for (k = 0, i += n + 3; i < settings.length && k + 1 < sizeof digits; k++, i++) {
+        digits[k] = (char)settings.data[i];
+      }
+      digits[k] = 0;
+      return strtod(digits, NULL);
+    }
+  }
+  return otherwise;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,202 @@
+//! A described part as a [`PartDecl`], the same as a linked one has.
+
+use super::describe::{self, Described};
+use super::kinds::{self, Crossing, OnOne, OnPair, OnPool};
+use super::learners::{LoadedGenerator, LoadedTrainer};
+use super::raw::FL_CHECK;
+use super::remote::{Functions, Remote};
+use super::services::{LoadedAccountant, LoadedAggregator, LoadedMechanism, LoadedSelector};
+use crate::message::Message;
+use crate::settings::{Field, Reader, Step, Value, show};
+use crate::{
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Generator, Make, PartDecl, Result,
+    Role, Trainer,
+};
+use anyhow::Context;
+use serde::Deserialize;
+use std::any::Any;
+
+/// A part of a library. It stays for ever, as its library does.
+pub(super) fn declare(
+    functions: Functions,
+    index: u32,
+    part: Described,
+    origin: &'static str,
+) -> &'static PartDecl {
+    let Described { role, name, about } = part;
+    let name: &'static str = name.leak();
+    let who: &'static str = format!("{role} `{name}` from {origin}").leak();
+    let fields = about.fields.clone();
+    let signature = about.signature.clone();
+    let check = move |value: &Value, reader: &mut Reader| {
+        checked(functions, who, index, &fields, value, reader)
+    };
+    let check: &'static (dyn Fn(&Value, &mut Reader) -> Option<Value> + Sync) =
+        Box::leak(Box::new(check));
+    let build = move |value: &Value, make: &Make| -> Result<Box<dyn Any + Send>> {
+        // a caller may leave out what has a default; a library gets everything
+        let mut reader = Reader::default();
+        let filled = check(value, &mut reader);
+        let wrong: Vec<String> = reader.mistakes.iter().map(ToString::to_string).collect();
+        let filled = filled.filter(|_| wrong.is_empty());
+        let filled = filled.with_context(|| format!("{who}: {}", wrong.join("\n")))?;
+        let settings = serde_json::to_string(&filled)?;
+        let task = serde_json::to_string(&make.task)?;
+        let remote = functions.create(who, index, &settings, &task, &make.stream)?;
+        boxed(role, &signature, remote)
+    };
+    Box::leak(Box::new(PartDecl {
+        role,
+        name,
+        origin,
+        about: Box::leak(Box::new(move || about.clone())),
+        check,
+        build: Box::leak(Box::new(build)),
+    }))
+}
+
+/// The boxed trait object that [`crate::Parts`] looks for.
+fn boxed(role: Role, signature: &str, remote: Remote) -> Result<Box<dyn Any + Send>> {
+    struct Wrap(Remote);
+    type Boxed = Result<Box<dyn Any + Send>>;
+    impl OnPair for Wrap {
+        type Out = Boxed;
+        fn on<I: Message, O: Message>(self) -> Boxed {
+            let part = LoadedAggregator::<I, O>::new(self.0)?;
+            Ok(Box::new(Box::new(part) as BoxedAggregator<I, O>))
+        }
+    }
+    impl OnOne for Wrap {
+        type Out = Boxed;
+        fn on<M: Message>(self) -> Boxed {
+            let part = LoadedMechanism::<M>::new(self.0);
+            Ok(Box::new(Box::new(part) as BoxedMechanism<M>))
+        }
+    }
+    impl OnPool for Wrap {
+        type Out = Boxed;
+        fn on<P: Crossing + ?Sized>(self) -> Boxed {
+            let part = LoadedSelector::<P>::new(self.0);
+            Ok(Box::new(Box::new(part) as BoxedSelector<P>))
+        }
+    }
+    let part = match role {
+        Role::Aggregator => kinds::pair(signature, Wrap(remote)),
+        Role::Privacy => kinds::one(signature, Wrap(remote)),
+        Role::Selector => kinds::pool(signature, Wrap(remote)),
+        Role::Accountant => Some(Ok(Box::new(
+            Box::new(LoadedAccountant(remote)) as Box<dyn Accountant>
+        ) as _)),
+        Role::Generator => Some(Ok(
+            Box::new(Box::new(LoadedGenerator(remote)) as Box<dyn Generator>) as _,
+        )),
+        Role::Trainer => Some(LoadedTrainer::new(remote).map(|t| {
+            let part: Box<dyn Trainer> = Box::new(t);
+            Box::new(part) as _
+        })),
+        Role::Protocol => None,
+    };
+    part.with_context(|| format!("a {role} of `{signature}` cannot be loaded"))?
+}
+
+/// What `FL_CHECK` gives.
+#[derive(Deserialize)]
+struct CheckedText {
+    #[serde(default)]
+    settings: Option<Value>,
+    #[serde(default)]
+    mistakes: Vec<MistakeText>,
+}
+
+#[derive(Deserialize)]
+struct MistakeText {
+    path: Vec<StepText>,
+    text: String,
+    #[serde(default)]
+    on_key: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StepText {
+    Item(usize),
+    Key(String),
+}
+
+/// Lets the library check settings; if it does not, its description says enough to do it here.
+fn checked(
+    functions: Functions,
+    who: &'static str,
+    index: u32,
+    fields: &[Field],
+    value: &Value,
+    reader: &mut Reader,
+) -> Option<Value> {
+    if !crosses(value, reader) {
+        return None;
+    }
+    let outcome = || -> Result<Option<CheckedText>> {
+        let settings = serde_json::to_string(value)?;
+        let text = format!(r#"{{"part":{index},"settings":{settings}}}"#);
+        let Some(answer) = functions.ask(who, FL_CHECK, &text)? else {
+            return Ok(None);
+        };
+        let text = answer.text.context("it gave no text")?;
+        serde_json::from_str(&text)
+            .map(Some)
+            .context("its answer to a check")
+    };
+    match outcome() {
+        Ok(None) => describe::check(fields, value, reader),
+        Ok(Some(checked)) => {
+            let before = reader.mistakes.len();
+            for mistake in checked.mistakes {
+                note(&mistake.path, &mistake, reader);
+            }
+            match checked.settings {
+                _ if reader.mistakes.len() > before => None,
+                Some(settings) => Some(settings),
+                None => reader.wrong(format!("{who}: it says neither settings nor mistakes")),
+            }
+        }
+        Err(error) => reader.wrong(format!("cannot be checked: {error:#}")),
+    }
+}
+
+fn note(path: &[StepText], mistake: &MistakeText, reader: &mut Reader) {
+    let Some((step, rest)) = path.split_first() else {
+        reader.wrong::<()>(mistake.text.clone());
+        if let Some(last) = reader.mistakes.last_mut() {
+            last.on_key = mistake.on_key;
+        }
+        return;
+    };
+    let step = match step {
+        StepText::Item(at) => Step::Item(*at),
+        StepText::Key(key) => Step::Key(key.clone()),
+    };
+    reader.below(step, |r| note(rest, mistake, r));
+}
+
+/// Notes what JSON cannot say: NaN, infinities, tags, and keys that are no text.
+fn crosses(value: &Value, reader: &mut Reader) -> bool {
+    match value {
+        Value::Number(n) if n.as_f64().is_some_and(|x| !x.is_finite()) => {
+            reader.unlike::<()>("a finite number", value).is_some()
+        }
+        Value::Tagged(_) => reader.unlike::<()>("without a tag", value).is_some(),
+        Value::Sequence(items) => items.iter().enumerate().fold(true, |fine, (at, item)| {
+            reader.below(Step::Item(at), |r| crosses(item, r)) & fine
+        }),
+        Value::Mapping(map) => map
+            .iter()
+            .fold(true, |fine, (key, value)| match key.as_str() {
+                Some(key) => reader.below(Step::Key(key.into()), |r| crosses(value, r)) & fine,
+                None => {
+                    let text = format!("a setting's name must be text, got {}", show(key));
+                    reader.wrong::<()>(text).is_some()
+                }
+            }),
+        _ => true,
+    }
+}

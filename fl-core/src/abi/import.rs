@@ -1,0 +1,89 @@
+//! From a library's table to parts: magic, version and size first.
+
+use super::declare::declare;
+use super::raw::{FL_MAGIC, FL_VERSION, FlLibrary};
+use super::{describe, remote::Functions};
+use crate::PartDecl;
+
+const TABLE: usize = size_of::<FlLibrary>();
+
+/// Why a library is not used.
+#[derive(Debug, thiserror::Error, PartialEq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Its table does not begin as one.
+    #[error("it is no fl plugin: its `fl_plugin` does not begin with the mark of one")]
+    Magic,
+    /// It was built for another interface.
+    #[error("{}", other_version(*.0))]
+    Version(u32),
+    /// Its table has another length.
+    #[error(
+        "its table has {0} bytes where interface {FL_VERSION} has {TABLE}: rebuild it with the current fl_plugin.h or fl-core"
+    )]
+    Size(u32),
+    /// A function is missing.
+    #[error("its table has no `{0}`")]
+    Missing(&'static str),
+    /// Its description cannot be used.
+    #[error("{0}")]
+    Description(String),
+}
+
+fn other_version(found: u32) -> String {
+    let what = match found < FL_VERSION {
+        true => "older: rebuild the library with the current fl_plugin.h or fl-core",
+        false => {
+            "newer: use a newer fl, or rebuild the library with the fl_plugin.h or fl-core of this one"
+        }
+    };
+    format!("it has interface {found}, this program has {FL_VERSION}; the library is {what}")
+}
+
+/// The parts of a library. `origin` is what users see as the place they come from.
+///
+/// The parts are never freed, and the library must never be unloaded.
+///
+/// # Errors
+/// Says why the library cannot be used; nothing of it is called before its magic number, version and size are known.
+///
+/// # Safety
+/// `table` is the address of the library's symbol `fl_plugin`, readable for at least 16 bytes, and what follows is a
+/// table as its first 16 bytes say; it stays valid for ever.
+pub unsafe fn import(
+    table: *const FlLibrary,
+    origin: &str,
+) -> Result<Vec<&'static PartDecl>, Refused> {
+    if table.is_null() || !table.is_aligned() {
+        return Err(Refused::Magic);
+    }
+    // SAFETY: the first 16 bytes are readable, as the caller says, and the pointer is aligned.
+    let (magic, version, size) = unsafe {
+        (
+            (&raw const (*table).magic).read(),
+            (&raw const (*table).version).read(),
+            (&raw const (*table).size).read(),
+        )
+    };
+    if magic != FL_MAGIC {
+        return Err(Refused::Magic);
+    }
+    if version != FL_VERSION {
+        return Err(Refused::Version(version));
+    }
+    if size as usize != TABLE {
+        return Err(Refused::Size(size));
+    }
+    // SAFETY: magic, version and size are those of such a table, which stays valid for ever.
+    let table: &'static FlLibrary = unsafe { &*table };
+    let functions = Functions::of(table).map_err(Refused::Missing)?;
+    let refused = |e: anyhow::Error| Refused::Description(format!("{e:#}"));
+    let text = functions.describe().map_err(refused)?;
+    let parts = describe::read(&text).map_err(refused)?;
+    let origin: &'static str = origin.to_string().leak();
+    Ok(parts
+        .into_iter()
+        .enumerate()
+        .map(|(index, part)| declare(functions, index as u32, part, origin))
+        .collect())
+}

@@ -1,0 +1,464 @@
+//! The server's door: a protocol asks, aggregates, releases and evaluates through a [`Federation`].
+
+mod ask;
+mod save;
+
+use crate::host::{Budget, Faults, Host, Metric, Round, RunOptions, Totals};
+use crate::message::{self, Ids, Message, hex};
+use crate::privacy::{Composition, Guarantee, Ledger};
+use crate::{
+    Accountant, ClientId, Examples, Make, Parametric, Parts, Pass, PrivacyEvent, Public, Result,
+    Roster, Samples, Scored, Stream, Target, Task, Trainer, fit_examples, metrics, parametric,
+};
+use anyhow::{Context, bail};
+use save::{Held, Saved, Saving};
+use serde::{Serialize, de::DeserializeOwned};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A protocol's view of the world, from the server.
+pub struct Federation<'h> {
+    host: &'h mut dyn Host,
+    parts: Arc<Parts>,
+    task: Task,
+    root: Stream,
+    faults: Faults,
+    budget: Option<Budget>,
+    every: usize,
+    accountant: Option<Box<dyn Accountant>>,
+    own: Vec<PrivacyEvent>,
+    clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
+    held: BTreeMap<String, Held>,
+    models: BTreeMap<String, Box<dyn Trainer>>,
+    chain: [u8; 32],
+    totals: Totals,
+    steps: usize,
+    resumed: Option<Saved>,
+}
+
+impl<'h> Federation<'h> {
+    /// Used by hosts. `state` is what a checkpoint of the same run kept, to go on from there.
+    ///
+    /// # Errors
+    /// When the accountant cannot be made, or `state` is not a server's state.
+    pub fn new(
+        host: &'h mut dyn Host,
+        parts: Arc<Parts>,
+        options: &RunOptions,
+        state: Option<&[u8]>,
+    ) -> Result<Self> {
+        let root = Stream::root(options.seed);
+        let make = Make {
+            task: options.task.clone(),
+            stream: root.child("accountant", 0),
+        };
+        let accountant = parts.accountant(&make)?;
+        if options.budget.is_some() && accountant.is_none() {
+            bail!("a privacy budget needs an accountant: fill parts.accountant");
+        }
+        let resumed = state
+            .map(postcard::from_bytes::<Saved>)
+            .transpose()
+            .context("the saved state of the server")?;
+        let mut fed = Self {
+            host,
+            parts,
+            task: options.task.clone(),
+            root,
+            faults: options.faults.clone(),
+            budget: options.budget.clone(),
+            every: options.evaluate_every.max(1),
+            accountant,
+            own: Vec::new(),
+            clients: BTreeMap::new(),
+            held: BTreeMap::new(),
+            models: BTreeMap::new(),
+            chain: [0; 32],
+            totals: Totals::default(),
+            steps: 0,
+            resumed: None,
+        };
+        if let Some(saved) = &resumed {
+            fed.chain = saved.chain;
+            fed.totals = saved.totals.clone();
+            fed.charge(saved.own.clone())?;
+            for (id, events) in saved.clients.clone() {
+                fed.charge_client(id, events)?;
+            }
+        }
+        fed.resumed = resumed;
+        Ok(fed)
+    }
+
+    // ---- what there is
+
+    /// Is there anything in this slot?
+    pub fn has(&self, slot: &str) -> bool {
+        self.parts.has(slot)
+    }
+
+    /// What models are to learn.
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// Every client that has examples and how many, ascending.
+    pub fn roster(&self) -> &Roster {
+        self.host.roster()
+    }
+
+    /// Every client that has examples, ascending.
+    pub fn everyone(&self) -> Vec<ClientId> {
+        self.host.roster().iter().map(|(id, _)| *id).collect()
+    }
+
+    /// The clients that the selector in `slot` picks for this round; everyone if the slot is empty.
+    ///
+    /// # Errors
+    /// When it picks nobody, or cannot pick.
+    pub fn cohort(&mut self, slot: &str, round: &Round) -> Result<Vec<ClientId>> {
+        if !self.parts.has(slot) {
+            return Ok(self.everyone());
+        }
+        let mut selector = self
+            .parts
+            .selector::<Roster>(slot, None, &self.make(slot))?;
+        let roster = self.host.roster();
+        let picked = selector.select(roster, &round.stream.child(slot, 0))?;
+        let ids: Option<Vec<ClientId>> = picked
+            .iter()
+            .map(|i| roster.get(*i).map(|(id, _)| *id))
+            .collect();
+        let ids = ids.filter(|ids| !ids.is_empty() && ids.is_sorted_by(|a, b| a < b));
+        ids.with_context(|| format!("parts.{slot} picked positions {picked:?} of {} clients; they must be ascending, different and at least one", roster.len()))
+    }
+
+    /// The public data.
+    ///
+    /// # Errors
+    /// When the spec has none.
+    pub fn public(&self) -> Result<Arc<Public>> {
+        self.host
+            .public()
+            .cloned()
+            .context("this protocol needs public data; add `data.public` to the spec")
+    }
+
+    /// All public samples, by position.
+    ///
+    /// # Errors
+    /// When the spec has none.
+    pub fn public_ids(&self) -> Result<Ids> {
+        Ok(Ids((0..self.public()?.samples().len() as u32).collect()))
+    }
+
+    fn make(&self, slot: &str) -> Make {
+        Make {
+            task: self.task.clone(),
+            stream: self.root.child("server", 0).child(slot, 0),
+        }
+    }
+
+    /// The server's lasting model for this slot, made on first use.
+    ///
+    /// # Errors
+    /// When the slot's part cannot be made.
+    pub fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
+        if !self.models.contains_key(slot) {
+            let mut model = self.parts.trainer(slot, None, &self.make(slot))?;
+            if let Some(state) = self.resumed.as_ref().and_then(|r| r.models.get(slot)) {
+                model
+                    .load_state(state)
+                    .with_context(|| format!("the server's model `{slot}`"))?;
+            }
+            self.models.insert(slot.into(), model);
+        }
+        Ok(self
+            .models
+            .get_mut(slot)
+            .map(Box::as_mut)
+            .expect("it has just been put there"))
+    }
+
+    /// The server's model as one with parameters.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn parametric(&mut self, slot: &str) -> Result<&mut dyn Parametric> {
+        parametric(self.model(slot)?, slot)
+    }
+
+    /// Trains the server's model in `slot` on these samples.
+    ///
+    /// # Errors
+    /// When training fails, see [`Trainer::fit`].
+    pub fn fit(
+        &mut self,
+        slot: &str,
+        stream: &Stream,
+        x: &Samples,
+        target: Target<'_>,
+        pass: &Pass<'_>,
+    ) -> Result<()> {
+        self.model(slot)?
+            .fit(x, target, pass, &stream.child(slot, 0))
+            .map(|_| ())
+    }
+
+    /// Trains the server's model in `slot` on labelled examples.
+    ///
+    /// # Errors
+    /// As [`Federation::fit`].
+    pub fn fit_examples(
+        &mut self,
+        slot: &str,
+        stream: &Stream,
+        examples: &Examples,
+        pass: &Pass<'_>,
+    ) -> Result<()> {
+        fit_examples(self.model(slot)?, examples, pass, &stream.child(slot, 0)).map(|_| ())
+    }
+
+    // ---- steps
+
+    /// Does something once. A resumed run that has done it before skips it and takes `state` from the checkpoint.
+    ///
+    /// # Errors
+    /// Those of `body`, and of the checkpoint.
+    pub fn once<S: Serialize + DeserializeOwned>(
+        &mut self,
+        name: &str,
+        state: &mut S,
+        body: impl FnOnce(&mut Self, &mut S, &Round) -> Result<()>,
+    ) -> Result<()> {
+        self.step(name.into(), 0, 0, self.root.child(name, 0), state, body)
+    }
+
+    /// Does something `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has done before.
+    ///
+    /// # Errors
+    /// Those of `body`, and of the checkpoints.
+    pub fn rounds<S: Serialize + DeserializeOwned>(
+        &mut self,
+        n: usize,
+        state: &mut S,
+        mut body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
+    ) -> Result<()> {
+        for number in 1..=n {
+            let stream = self.root.child("round", number as u64);
+            self.step(
+                format!("round {number}"),
+                number,
+                n,
+                stream,
+                state,
+                &mut body,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn step<S: Serialize + DeserializeOwned>(
+        &mut self,
+        name: String,
+        number: usize,
+        of: usize,
+        stream: Stream,
+        state: &mut S,
+        body: impl FnOnce(&mut Self, &mut S, &Round) -> Result<()>,
+    ) -> Result<()> {
+        self.steps += 1;
+        if let Some(saved) = self.resumed.as_ref().filter(|s| self.steps <= s.done) {
+            *state =
+                postcard::from_bytes(&saved.protocol).context("the saved state of the protocol")?;
+            return Ok(());
+        }
+        self.host.progress(&name, number, of);
+        let round = Round {
+            name: name.clone(),
+            number,
+            last: number == of,
+            stream,
+            exec: self.host.executor(),
+        };
+        body(self, state, &round).with_context(|| name.clone())?;
+        self.totals.steps = self.steps;
+        let (host, server) = (
+            &mut self.host,
+            Saving {
+                state: &*state,
+                fed: (&self.held, &self.models, &self.own, &self.clients),
+                chain: self.chain,
+                totals: &self.totals,
+            },
+        );
+        host.checkpoint(self.steps, &name, &|| server.bytes())
+    }
+
+    // ---- privacy
+
+    /// Releases something made from the data of `n` clients through the mechanism in `slot`, if it is filled: bound,
+    /// price, afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
+    ///
+    /// # Errors
+    /// [`Problem::Budget`] before anything is spent; [`Problem::Unpriced`] when the accountant has no price for it.
+    pub fn release<M: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        m: &mut M,
+        n: usize,
+    ) -> Result<()> {
+        if !self.parts.has(slot) {
+            return Ok(());
+        }
+        let mut mechanism = self.parts.mechanism::<M>(slot, None, &self.make(slot))?;
+        mechanism.bound(m)?;
+        let (event, note) = crate::release::afford(
+            mechanism.as_ref(),
+            m,
+            n,
+            self.accountant.as_deref(),
+            self.budget.as_ref(),
+            self.own.len(),
+        )?;
+        mechanism.perturb(m, n, &round.stream.child(slot, 0))?;
+        self.charge(vec![mechanism.settle(event)])?;
+        if let Some(note) = note {
+            self.warn(&format!("parts.{slot}: {note}"));
+        }
+        message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
+    }
+
+    fn charge(&mut self, events: Vec<PrivacyEvent>) -> Result<()> {
+        if let Some(accountant) = &mut self.accountant {
+            events.iter().try_for_each(|e| accountant.charge(e))?;
+        }
+        self.own.extend(events);
+        Ok(())
+    }
+
+    fn charge_client(&mut self, id: ClientId, events: Vec<PrivacyEvent>) -> Result<()> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        if let Some(accountant) = &mut self.accountant {
+            accountant.merge(
+                &[Ledger {
+                    client: Some(id),
+                    events: events.clone(),
+                }],
+                Composition::Parallel,
+            )?;
+        }
+        self.clients.entry(id).or_default().extend(events);
+        Ok(())
+    }
+
+    /// What is guaranteed so far; `None` without an accountant.
+    ///
+    /// # Errors
+    /// When the accountant cannot say.
+    pub fn guarantee(&self) -> Result<Option<Guarantee>> {
+        self.accountant
+            .as_ref()
+            .map(|a| a.guarantee(None))
+            .transpose()
+    }
+
+    /// Everything released so far, at the server and by clients, that nobody accounts for.
+    pub fn unaccounted(&self) -> Vec<PrivacyEvent> {
+        let all = self.own.iter().chain(self.clients.values().flatten());
+        all.filter(|e| self.accountant.is_none() || matches!(e, PrivacyEvent::Unaccounted { .. }))
+            .cloned()
+            .collect()
+    }
+
+    // ---- results
+
+    fn due(&self, round: &Round) -> bool {
+        round.last || round.number.is_multiple_of(self.every)
+    }
+
+    /// Records how good the server's model in `slot` is on the test examples, if this round is to be evaluated.
+    ///
+    /// # Errors
+    /// When it cannot predict them.
+    pub fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
+        if !self.due(round) {
+            return Ok(());
+        }
+        let test = self.host.test().clone();
+        let scored = Scored::of(self.model(slot)?, &test)?;
+        let name = metrics::score_name(self.task.kind);
+        self.link(name, &scored.digest);
+        self.host.metric(&Metric {
+            step: round.name.clone(),
+            round: round.number,
+            name: name.into(),
+            value: scored.score,
+            std: None,
+            each: Vec::new(),
+        })
+    }
+
+    /// Records how good the clients' own models in `slot` are on the test examples, if this round is to be evaluated.
+    ///
+    /// # Errors
+    /// When one of them cannot predict them.
+    pub fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
+        if !self.due(round) {
+            return Ok(());
+        }
+        let scored = self.host.score_clients(slot)?;
+        let name = format!("clients.{}", metrics::score_name(self.task.kind));
+        for one in &scored {
+            self.link(&name, &one.digest);
+        }
+        let each: Vec<f64> = scored.iter().map(|s| s.score).collect();
+        let (value, std) = metrics::mean_std(&each);
+        self.host.metric(&Metric {
+            step: round.name.clone(),
+            round: round.number,
+            name,
+            value,
+            std: Some(std),
+            each,
+        })
+    }
+
+    /// Keeps the server's model in `slot` as a result of the run.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_model(&mut self, slot: &str) -> Result<()> {
+        let bytes = self.model(slot)?.save()?;
+        self.link(slot, &bytes);
+        self.host.keep_model(slot, &bytes)
+    }
+
+    /// Says something that the user should know.
+    pub fn warn(&mut self, text: &str) {
+        self.host.warn(text);
+    }
+
+    fn link(&mut self, what: &str, bytes: &[u8]) {
+        let mut hash = Sha256::new();
+        hash.update(self.chain);
+        hash.update((what.len() as u64).to_le_bytes());
+        hash.update(what.as_bytes());
+        hash.update(bytes);
+        self.chain = hash.finalize().into();
+    }
+
+    /// The digest of everything that was sent, answered, measured and kept so far.
+    pub fn digest(&self) -> String {
+        hex(&self.chain)
+    }
+
+    /// Bytes and steps so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+}

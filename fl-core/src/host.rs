@@ -1,0 +1,224 @@
+//! What a host is: where clients live, and everything that has to do with data, threads, clocks and files.
+
+use crate::message::Bytes;
+use crate::{
+    Answer, ClientId, Examples, Problem, Public, Question, Result, Roster, Scored, SharedExecutor,
+    Stream, Task,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// One step of a run: a round, or something that is done once.
+#[derive(Clone)]
+pub struct Round {
+    /// `round 3`, `teachers`.
+    pub name: String,
+    /// From 1; 0 for a step that is done once.
+    pub number: usize,
+    /// Is it the last of its kind?
+    pub last: bool,
+    /// Its randomness, at the server.
+    pub stream: Stream,
+    /// For work that gives the same bits however it is cut.
+    pub exec: SharedExecutor,
+}
+
+impl Round {
+    /// Round 1 of a run with seed 0, on one thread: for tests.
+    pub fn first() -> Self {
+        let stream = Stream::root(0).child("round", 1);
+        Self {
+            name: "round 1".into(),
+            number: 1,
+            last: true,
+            stream,
+            exec: Arc::new(crate::Serial),
+        }
+    }
+}
+
+crate::choices! {
+    /// What to do with an answer that cannot be used.
+    pub enum Fault {
+        /// The run fails, naming client and reason.
+        Fail = "fail",
+        /// The answer is left out, and the journal says so.
+        Drop = "drop",
+    }
+}
+
+crate::settings! {
+    /// What to do with answers that cannot be used.
+    pub struct Faults {
+        /// When a client could not answer.
+        on_error: Fault = Fault::Fail;
+        /// When numbers are not finite.
+        on_nan: Fault = Fault::Fail;
+        /// When a message does not fit the others.
+        on_shape: Fault = Fault::Fail;
+        /// When a weight is negative, not finite, or above `max-weight`.
+        on_weight: Fault = Fault::Fail;
+        /// The largest weight to believe.
+        max_weight: f64 = 1e9, in crate::settings::above(0.0);
+    }
+}
+
+impl Faults {
+    pub(crate) fn policy(&self, error: &anyhow::Error) -> &Fault {
+        match error.downcast_ref::<Problem>() {
+            Some(Problem::NotFinite { .. }) => &self.on_nan,
+            Some(Problem::Shape(_)) => &self.on_shape,
+            Some(Problem::Weight { .. }) => &self.on_weight,
+            // a privacy refusal is the run's business, not one client's bad luck
+            Some(Problem::Budget(_) | Problem::Unpriced(_)) => &Fault::Fail,
+            _ => &self.on_error,
+        }
+    }
+}
+
+/// One line of the journal: one question, everybody's answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The step.
+    pub step: String,
+    /// The question's label.
+    pub question: String,
+    /// Kind of the messages to the clients.
+    pub down: String,
+    /// Kind of the answers.
+    pub up: String,
+    /// How many were asked.
+    pub clients: usize,
+    /// Whose answers were left out, and why.
+    pub dropped: Vec<(ClientId, String)>,
+    /// Bytes to the clients.
+    pub bytes_down: Bytes,
+    /// Bytes of the answers.
+    pub bytes_up: Bytes,
+    /// Bytes of the envelopes: sample and class counts.
+    pub bytes_envelope: u64,
+    /// Digest of all that was sent and answered, in client order.
+    pub digest: String,
+    /// Epsilon after this question, if somebody accounts.
+    pub epsilon: Option<f64>,
+}
+
+/// One measured number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// The step.
+    pub step: String,
+    /// Number of the round; 0 for a step that is done once.
+    pub round: usize,
+    /// What was measured: `accuracy`, `clients.accuracy`.
+    pub name: String,
+    /// The number; the mean over clients where `each` is filled.
+    pub value: f64,
+    /// Population standard deviation over clients.
+    pub std: Option<f64>,
+    /// One number per client, in client order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<f64>,
+}
+
+/// Where clients live, and everything that has to do with data, threads, clocks and files.
+pub trait Host {
+    /// The clients that have examples.
+    fn roster(&self) -> &Roster;
+
+    /// Puts a question to these clients, in any order and on any number of threads; hands over the answers in the order of
+    /// `to`, on this thread, without holding more of them than it must.
+    ///
+    /// # Errors
+    /// The first error of `each`, or the host's own.
+    fn ask<'q>(
+        &mut self,
+        to: &[ClientId],
+        question: &(dyn Fn(ClientId) -> Question<'q> + Sync),
+        each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Scores of the clients' own models on the test examples, in client order.
+    ///
+    /// # Errors
+    /// When a model cannot be evaluated.
+    fn score_clients(&mut self, slot: &str) -> Result<Vec<Scored>>;
+
+    /// The public data, if the spec has any.
+    fn public(&self) -> Option<&Arc<Public>>;
+
+    /// The test examples.
+    fn test(&self) -> &Examples;
+
+    /// What runs work in chunks.
+    fn executor(&self) -> SharedExecutor;
+
+    /// A step begins: for a progress display.
+    fn progress(&mut self, step: &str, done: usize, of: usize);
+
+    /// Writes a line to the journal.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn journal(&mut self, entry: &Entry) -> Result<()>;
+
+    /// Records a measurement.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn metric(&mut self, metric: &Metric) -> Result<()>;
+
+    /// Keeps a model as a result of the run.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn keep_model(&mut self, name: &str, model: &[u8]) -> Result<()>;
+
+    /// Says something that the user should know.
+    fn warn(&mut self, text: &str);
+
+    /// Step number `done` is complete: keeps the server's state and every client's, if the run can be resumed.
+    ///
+    /// # Errors
+    /// [`Problem::Stopped`] when the run is to stop here; others when it cannot be written.
+    fn checkpoint(
+        &mut self,
+        done: usize,
+        step: &str,
+        server: &dyn Fn() -> Result<Vec<u8>>,
+    ) -> Result<()>;
+}
+
+crate::settings! {
+    /// What a run may spend; it stops before it would spend more.
+    pub struct Budget {
+        /// The largest epsilon, at the accountant's delta.
+        epsilon: f64, in crate::settings::above(0.0);
+    }
+}
+
+/// How a run is set up, beside its parts.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The seed.
+    pub seed: u64,
+    /// What models are to learn.
+    pub task: Task,
+    /// The policy for unusable answers.
+    pub faults: Faults,
+    /// The privacy budget.
+    pub budget: Option<Budget>,
+    /// Evaluate after every so many rounds, and after the last.
+    pub evaluate_every: usize,
+}
+
+/// What a run adds up to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Bytes from clients to server, envelopes included.
+    pub up: u64,
+    /// Bytes from server to clients.
+    pub down: u64,
+    /// Steps done.
+    pub steps: usize,
+}

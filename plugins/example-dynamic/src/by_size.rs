@@ -1,0 +1,56 @@
+//! Cohorts by size.
+use fl_core::prelude::*;
+
+settings! {
+    /// A random cohort in which clients with more examples are more likely (without repeats, one after the other).
+    pub struct BySize {
+        /// Share of clients in the cohort.
+        share: f64 = 0.5, in 0.0..=1.0;
+    }
+}
+
+impl Selector for BySize {
+    type Pool = Roster;
+
+    fn select(&mut self, pool: &Roster, stream: &Stream) -> Result<Vec<usize>> {
+        let wanted = ((self.share * pool.len() as f64).round() as usize).max(1);
+        let mut draws = stream.draws();
+        let mut left: Vec<usize> = (0..pool.len()).collect();
+        let mut chosen = Vec::new();
+        while chosen.len() < wanted && !left.is_empty() {
+            let total: f64 = left.iter().map(|p| pool[*p].1 as f64).sum();
+            let mut at = draws.uniform() * total;
+            let passes = |p: &usize| {
+                at -= pool[*p].1 as f64;
+                at < 0.0
+            };
+            let taken = left.iter().position(passes).unwrap_or(left.len() - 1);
+            chosen.push(left.remove(taken));
+        }
+        chosen.sort_unstable();
+        Ok(chosen)
+    }
+}
+plugin!(selector "by-size" => BySize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_a_selector() {
+        fl_conformance::random_selector(|| BySize { share: 0.5 });
+        fl_conformance::selector(|| BySize { share: 1.0 });
+    }
+
+    #[test]
+    fn large_clients_are_chosen_more_often() {
+        let pool = [(0, 10), (1, 10), (2, 80)];
+        let often = (0..1000).filter(|i| {
+            let stream = Stream::root(1).child("round", *i);
+            BySize { share: 0.3 }.select(&pool, &stream).unwrap() == [2]
+        });
+        let often = often.count();
+        assert!((750..850).contains(&often), "{often}");
+    }
+}

@@ -1,0 +1,108 @@
+//! Server momentum.
+use fl_core::message::{decode, encode};
+use fl_core::prelude::*;
+
+settings! {
+    /// Mean of the clients' parameters that goes on in the direction of earlier rounds (FedAvgM; Hsu et al. 2019).
+    pub struct MomentumMean {
+        /// How much of the direction so far is kept.
+        beta: f64 = 0.9, in 0.0..1.0;
+    }
+}
+
+/// The aggregator: what it keeps from round to round is where it was and where it was going.
+pub struct Momentum {
+    beta: f32,
+    last: Option<(Params, Params)>,
+}
+
+impl From<MomentumMean> for Momentum {
+    fn from(settings: MomentumMean) -> Self {
+        Self {
+            beta: settings.beta as f32,
+            last: None,
+        }
+    }
+}
+
+impl Aggregator for Momentum {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let weights: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
+        let mean = inbox.weighted_mean(&weights, &*round.exec);
+        let (at, speed) = match &self.last {
+            None => (mean.clone(), mean.zip(&mean, |_, _| 0.0)?),
+            Some((at, speed)) => {
+                let step = mean.zip(at, |m, a| m - a)?;
+                let speed = speed.zip(&step, |v, d| self.beta * v + d)?;
+                (at.zip(&speed, |a, v| a + v)?, speed)
+            }
+        };
+        self.last = Some((at.clone(), speed));
+        Ok(at)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            samples: true,
+            ..Needs::default()
+        }
+    }
+
+    fn claims(&self) -> Claims {
+        Claims {
+            order_free: true,
+            weight_scale_free: true,
+            ..Claims::default()
+        }
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let Some((at, speed)) = &self.last else {
+            return Vec::new();
+        };
+        let (at, speed) = (encode(at), encode(speed));
+        [&(at.len() as u64).to_le_bytes()[..], &at, &speed].concat()
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        self.last = match state.split_first_chunk::<8>() {
+            None => None,
+            Some((length, rest)) => {
+                let cut = rest.split_at_checked(u64::from_le_bytes(*length) as usize);
+                let (at, speed) = cut.context("a state that is cut short")?;
+                Some((decode(at)?, decode(speed)?))
+            }
+        };
+        Ok(())
+    }
+}
+plugin!(aggregator "momentum-mean" => MomentumMean as Momentum);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_keeps_its_claims() {
+        for beta in [0.0, 0.9] {
+            fl_conformance::aggregator(|| Momentum::from(MomentumMean { beta }));
+        }
+    }
+
+    #[test]
+    fn exact_it_overshoots() {
+        let mut part = Momentum::from(MomentumMean { beta: 0.5 });
+        let mut round = |x: f32| {
+            let inbox = fl_conformance::params(&[&[x], &[x + 2.0]]);
+            fl_conformance::show(&part.aggregate(&Round::first(), &inbox).unwrap())
+        };
+        insta::assert_snapshot!([round(0.0), round(4.0), round(4.0)].join("\n"), @r"
+        w [1] 1
+        w [1] 5
+        w [1] 7
+        ");
+    }
+}

@@ -1,0 +1,260 @@
+//! Loads libraries of parts. Nothing is loaded that the command line or the spec does not name, and nothing is unloaded.
+
+use crate::catalogue::Catalogue;
+use crate::check::Checker;
+use crate::sections::Plugin;
+use fl_core::PartDecl;
+use fl_core::abi::{self, raw::FlLibrary};
+use fl_core::settings::{Reader, Setting, Value};
+use sha2::{Digest, Sha256};
+use std::fmt::{Display, Formatter};
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+
+/// A library that somebody named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The SHA-256 that it must have, in hexadecimal.
+    pub sha256: Option<String>,
+}
+
+impl Library {
+    /// Whatever is at this place.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            sha256: None,
+        }
+    }
+}
+
+impl Library {
+    /// As it stands in a spec.
+    pub(crate) fn write(&self) -> Value {
+        let plugin = Plugin {
+            path: self.path.display().to_string(),
+            sha256: self.sha256.clone(),
+        };
+        plugin.write()
+    }
+}
+
+/// A library that was not used, and why.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The library.
+    pub path: PathBuf,
+    /// The reason.
+    pub text: String,
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "plugin {}: {}", self.path.display(), self.text)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Catalogue {
+    /// These parts and those of `libraries`. A library that is named twice is loaded once.
+    ///
+    /// # Errors
+    /// Names the first library that cannot be used, or that brings a part which is already there.
+    pub fn with(&self, libraries: &[Library]) -> Result<Self, Refusal> {
+        let mut all = self.clone();
+        for library in libraries {
+            let path = library.path.canonicalize();
+            let path = path.unwrap_or_else(|_| library.path.clone());
+            let known = all.libraries.iter().any(|l| l.path == path);
+            // a second mention may still ask for a hash
+            if known && library.sha256.is_none() {
+                continue;
+            }
+            let loaded = load(library)?;
+            if known {
+                continue;
+            }
+            all.libraries.push(Library {
+                path,
+                sha256: library.sha256.clone(),
+            });
+            for part in loaded {
+                let twin = |p: &&&PartDecl| (p.role, p.name) == (part.role, part.name);
+                if let Some(other) = all.parts.iter().find(twin) {
+                    return Err(Refusal {
+                        path: library.path.clone(),
+                        text: format!(
+                            "two parts are called {} `{}`: one from {}, one from {}",
+                            part.role, part.name, other.origin, part.origin
+                        ),
+                    });
+                }
+                all.parts.push(part);
+            }
+        }
+        all.parts.sort_by_key(|p| (p.role, p.name));
+        Ok(all)
+    }
+}
+
+/// The libraries that a spec names, as far as that part of it can be read; paths are relative to the spec. `file` and `set`
+/// as for [`crate::read`], which reports what is wrong.
+pub fn plugins(file: &str, text: &[u8], set: &[String]) -> Vec<Library> {
+    let none = Catalogue::default();
+    let Ok(check) = Checker::new(file, text, set, &none) else {
+        return Vec::new();
+    };
+    let value = check.root.value();
+    let named = value.get("plugins").unwrap_or(&Value::Null);
+    let named: Vec<Plugin> = Setting::read(named, &mut Reader::default()).unwrap_or_default();
+    let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+    let library = |p: Plugin| Library {
+        path: folder.join(p.path),
+        sha256: p.sha256,
+    };
+    named.into_iter().map(library).collect()
+}
+
+/// Loads one library and lists its parts.
+///
+/// # Errors
+/// Says what is wrong with the file or with what it describes.
+pub fn load(library: &Library) -> Result<Vec<&'static PartDecl>, Refusal> {
+    let refused = |text: String| Refusal {
+        path: library.path.clone(),
+        text,
+    };
+    let mut file = open(&library.path).map_err(refused)?;
+    if let Some(wanted) = &library.sha256 {
+        check_hash(&mut file, wanted).map_err(refused)?;
+    }
+    if cfg!(target_os = "linux")
+        && let Some(why) =
+            crate::elf::obstacle(&mut file).map_err(|e| refused(format!("it cannot be read: {e}")))?
+    {
+        return Err(refused(why));
+    }
+    let table = table(file, &library.path).map_err(refused)?;
+    // SAFETY: the symbol is at least 16 bytes that the library maps; `import` looks at these first. The library stays.
+    #[allow(unsafe_code, reason = "the address of a library's symbol")]
+    let parts = unsafe { abi::import(table, &library.path.display().to_string()) };
+    parts.map_err(|e| refused(e.to_string()))
+}
+
+/// Opens a regular file that only its owner can change.
+fn open(path: &Path) -> Result<File, String> {
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    let about = file.metadata().map_err(|e| e.to_string())?;
+    if about.is_dir() {
+        return Err("it is a directory; a plugin is a shared library".into());
+    }
+    if !about.is_file() {
+        return Err("it is no regular file".into());
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        if about.permissions().mode() & 0o002 != 0 {
+            return Err("everybody may write to it, so anybody could put anything there; chmod o-w".into());
+        }
+        let folder = path.canonicalize().ok();
+        let folder = folder.as_deref().and_then(Path::parent);
+        let mode = folder
+            .and_then(|f| f.metadata().ok())
+            .map_or(0, |m| m.permissions().mode());
+        // in a sticky folder, such as /tmp, nobody can replace somebody else's file
+        if mode & 0o002 != 0 && mode & 0o1000 == 0 {
+            return Err("everybody may write to its folder, so anybody could replace it; chmod o-w".into());
+        }
+    }
+    Ok(file)
+}
+
+fn check_hash(file: &mut File, wanted: &str) -> Result<(), String> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    file.rewind().map_err(|e| e.to_string())?;
+    loop {
+        match file.read(&mut buffer).map_err(|e| e.to_string())? {
+            0 => break,
+            n => hash.update(&buffer[..n]),
+        }
+    }
+    let found = hex(&hash.finalize());
+    match found.eq_ignore_ascii_case(wanted) {
+        true => Ok(()),
+        false => Err(format!("its sha256 is {found}, and the spec wants {wanted}")),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut out, b| {
+        let _ = write!(out, "{b:02x}");
+        out
+    })
+}
+
+/// The library's one symbol.
+///
+/// On Linux the library is opened through the descriptor that was looked at and hashed, so nobody can put another file in
+/// its place in between. Elsewhere it is opened by its path: whoever may write to its folder could be quick enough.
+fn table(file: File, path: &Path) -> Result<*const FlLibrary, String> {
+    #[cfg(target_os = "linux")]
+    let name = {
+        use std::os::fd::AsRawFd;
+        PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+    };
+    #[cfg(not(target_os = "linux"))]
+    let name = path.canonicalize().map_err(|e| e.to_string())?;
+    // SAFETY: the library's initialisers run, as whoever named it on the command line or in the spec wants.
+    #[allow(unsafe_code, reason = "this is what loading means")]
+    let library = unsafe { open_now(&name) };
+    let library = library.map_err(|e| {
+        let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
+        let why = why.replace(&*name.to_string_lossy(), &path.to_string_lossy());
+        format!("the system cannot load it: {why}")
+    })?;
+    // the loader knows libraries by their names: this one must not be given to another file
+    std::mem::forget(file);
+    // never unloaded: its parts, and maybe its threads, live as long as the program
+    let library = std::mem::ManuallyDrop::new(library);
+    // SAFETY: only the address is taken here; what is there is found out from its first bytes.
+    #[allow(unsafe_code, reason = "a symbol has no type")]
+    let symbol = unsafe { library.get::<*const FlLibrary>(b"fl_plugin\0") };
+    match symbol {
+        Ok(symbol) => {
+            // SAFETY: the address outlives the symbol, because the library is never unloaded.
+            #[allow(unsafe_code, reason = "a symbol has no type")]
+            let address = unsafe { symbol.try_as_raw_ptr() };
+            let address = address.filter(|a| !a.is_null());
+            address
+                .map(|a| a.cast_const().cast())
+                .ok_or_else(|| "its symbol `fl_plugin` has no address".into())
+        }
+        Err(_) => Err("it is no fl plugin: it has no symbol `fl_plugin`; in Rust, `export_plugins!();` and crate-type \"cdylib\" make it".into()),
+    }
+}
+
+/// # Safety
+/// As `dlopen`.
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "this is what loading means")]
+unsafe fn open_now(name: &Path) -> Result<libloading::Library, libloading::Error> {
+    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+    // SAFETY: as the caller says.
+    unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
+}
+
+/// # Safety
+/// As `LoadLibrary`.
+#[cfg(not(unix))]
+#[allow(unsafe_code, reason = "this is what loading means")]
+unsafe fn open_now(name: &Path) -> Result<libloading::Library, libloading::Error> {
+    // SAFETY: as the caller says.
+    unsafe { libloading::Library::new(name) }
+}
