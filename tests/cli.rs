@@ -101,7 +101,9 @@ fn every_plugin_crate_is_in_the_bundle() {
             .replace('-', "_");
         assert!(
             // what is there to be loaded is not linked
-            name == "fl_plugins" || manifest.contains("cdylib") || bundle.contains(&format!("use {name} as _;")),
+            name == "fl_plugins"
+                || manifest.contains("cdylib")
+                || bundle.contains(&format!("use {name} as _;")),
             "plugins/bundle/src/lib.rs lacks `use {name} as _;`"
         );
     }

@@ -89,9 +89,7 @@ fn split(list: &str) -> Vec<String> {
     }
     out.push(one);
     out.retain(|s| !s.trim().is_empty());
-    out.iter()
-        .map(|s| s.trim().replace(ARROW, "->"))
-        .collect()
+    out.iter().map(|s| s.trim().replace(ARROW, "->")).collect()
 }
 
 /// `name` declared as a C variable of a Rust type.
@@ -228,7 +226,8 @@ fn the_header_compiles_as_c_and_as_cpp() {
             println!("skipped: there is no `{compiler}` here");
             continue;
         }
-        let source = std::env::temp_dir().join(format!("fl_plugin_{}.{language}", std::process::id()));
+        let source =
+            std::env::temp_dir().join(format!("fl_plugin_{}.{language}", std::process::id()));
         std::fs::write(
             &source,
             "#include <fl_plugin.h>\nsize_t the_size(void);\nsize_t the_size(void) { return sizeof fl_plugin; }\n",
@@ -236,7 +235,15 @@ fn the_header_compiles_as_c_and_as_cpp() {
         .unwrap();
         let out = Command::new(compiler)
             .arg(format!("-std={standard}"))
-            .args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-x", language])
+            .args([
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-pedantic",
+                "-fsyntax-only",
+                "-x",
+                language,
+            ])
             .arg("-I")
             .args([&include, &source])
             .output()

@@ -133,8 +133,8 @@ pub fn load(library: &Library) -> Result<Vec<&'static PartDecl>, Refusal> {
         check_hash(&mut file, wanted).map_err(refused)?;
     }
     if cfg!(target_os = "linux")
-        && let Some(why) =
-            crate::elf::obstacle(&mut file).map_err(|e| refused(format!("it cannot be read: {e}")))?
+        && let Some(why) = crate::elf::obstacle(&mut file)
+            .map_err(|e| refused(format!("it cannot be read: {e}")))?
     {
         return Err(refused(why));
     }
@@ -147,19 +147,24 @@ pub fn load(library: &Library) -> Result<Vec<&'static PartDecl>, Refusal> {
 
 /// Opens a regular file that only its owner can change.
 fn open(path: &Path) -> Result<File, String> {
+    // looked at before it is opened, for opening a pipe waits for somebody to write; and again when it cannot be replaced
+    let regular = |about: std::fs::Metadata| match (about.is_dir(), about.is_file()) {
+        (true, _) => Err("it is a directory; a plugin is a shared library".to_string()),
+        (_, false) => Err("it is no regular file".into()),
+        _ => Ok(about),
+    };
+    regular(path.metadata().map_err(|e| e.to_string())?)?;
     let file = File::open(path).map_err(|e| e.to_string())?;
-    let about = file.metadata().map_err(|e| e.to_string())?;
-    if about.is_dir() {
-        return Err("it is a directory; a plugin is a shared library".into());
-    }
-    if !about.is_file() {
-        return Err("it is no regular file".into());
-    }
+    let about = regular(file.metadata().map_err(|e| e.to_string())?)?;
+    #[cfg(not(unix))]
+    let _ = about;
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
         if about.permissions().mode() & 0o002 != 0 {
-            return Err("everybody may write to it, so anybody could put anything there; chmod o-w".into());
+            return Err(
+                "everybody may write to it, so anybody could put anything there; chmod o-w".into(),
+            );
         }
         let folder = path.canonicalize().ok();
         let folder = folder.as_deref().and_then(Path::parent);
@@ -168,7 +173,9 @@ fn open(path: &Path) -> Result<File, String> {
             .map_or(0, |m| m.permissions().mode());
         // in a sticky folder, such as /tmp, nobody can replace somebody else's file
         if mode & 0o002 != 0 && mode & 0o1000 == 0 {
-            return Err("everybody may write to its folder, so anybody could replace it; chmod o-w".into());
+            return Err(
+                "everybody may write to its folder, so anybody could replace it; chmod o-w".into(),
+            );
         }
     }
     Ok(file)
@@ -187,7 +194,9 @@ fn check_hash(file: &mut File, wanted: &str) -> Result<(), String> {
     let found = hex(&hash.finalize());
     match found.eq_ignore_ascii_case(wanted) {
         true => Ok(()),
-        false => Err(format!("its sha256 is {found}, and the spec wants {wanted}")),
+        false => Err(format!(
+            "its sha256 is {found}, and the spec wants {wanted}"
+        )),
     }
 }
 

@@ -40,6 +40,29 @@ fn other_version(found: u32) -> String {
     format!("it has interface {found}, this program has {FL_VERSION}; the library is {what}")
 }
 
+/// This program's own parts as they would come out of a library, protocols left out: everything crosses the C interface,
+/// but nothing is loaded. For tests.
+pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
+    let Ok(functions) = Functions::of(super::library()) else {
+        return Vec::new();
+    };
+    let linked = crate::linked_parts().into_iter().enumerate();
+    linked
+        .filter_map(|(index, part)| {
+            let (role, about) = (part.role, (part.about)());
+            if super::kinds::obstacle(role, &about.signature).is_some() {
+                return None;
+            }
+            let part = describe::Described {
+                role,
+                name: part.name.into(),
+                about,
+            };
+            Some(declare(functions, index as u32, part, origin))
+        })
+        .collect()
+}
+
 /// The parts of a library. `origin` is what users see as the place they come from.
 ///
 /// The parts are never freed, and the library must never be unloaded.

@@ -32,7 +32,7 @@ mod tests;
 
 pub use export::{fl_plugin, library};
 pub use host::on_log;
-pub use import::{Refused, import};
+pub use import::{Refused, import, import_linked};
 
 /// Makes a crate's parts loadable, besides being linkable: one line in its `lib.rs`, and `crate-type = ["cdylib", "rlib"]`
 /// under `[lib]` in its `Cargo.toml`.

@@ -8,7 +8,7 @@ use crate::message::{self, Logits, Message, Params, Parcel, View};
 use crate::privacy::{Composition, Guarantee, Ledger, Noise, Unit};
 use crate::{
     Accountant, Aggregator, Claims, Examples, Fold, Inbox, Mail, Needs, PrivacyEvent,
-    PrivacyMechanism, Result, Round, Selector, Stream,
+    PrivacyMechanism, Problem, Result, Round, Selector, Stream,
 };
 use anyhow::{Context, anyhow, bail, ensure};
 use serde::Deserialize;
@@ -391,14 +391,28 @@ struct GuaranteeText {
     noise: Noise,
 }
 
+/// Events as JSON, which knows no NaN and no infinity: what has such a number has no price.
+fn priceable<'e>(events: impl IntoIterator<Item = &'e PrivacyEvent>) -> Result<()> {
+    for event in events {
+        let text = serde_json::to_string(event)?;
+        if serde_json::from_str::<PrivacyEvent>(&text).is_err() {
+            let why = format!("what is not finite has no price: {event}");
+            bail!(Problem::Unpriced(why));
+        }
+    }
+    Ok(())
+}
+
 impl Accountant for LoadedAccountant {
     fn charge(&mut self, event: &PrivacyEvent) -> Result<()> {
+        priceable([event])?;
         let text = serde_json::to_string(event)?;
         self.0.must(FL_CHARGE, &text, &[], None, None)?;
         Ok(())
     }
 
     fn guarantee(&self, next: Option<&PrivacyEvent>) -> Result<Guarantee> {
+        priceable(next)?;
         let text = serde_json::to_string(&next)?;
         let answer = self.0.must(FL_GUARANTEE, &text, &[], None, None)?;
         let g: GuaranteeText = self.0.json(&answer)?;
@@ -412,6 +426,7 @@ impl Accountant for LoadedAccountant {
     }
 
     fn merge(&mut self, ledgers: &[Ledger], how: Composition) -> Result<()> {
+        priceable(ledgers.iter().flat_map(|l| &l.events))?;
         let how = match how {
             Composition::Sequential => "sequential",
             Composition::Parallel => "parallel",

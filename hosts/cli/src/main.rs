@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 the run failed, 2 wrong usage or wrong spec and nothing was run, 3 a plugin was refused.
 mod account;
+mod new;
 mod plan;
 mod run;
 mod show;
@@ -61,6 +62,8 @@ enum Command {
     },
     /// Print the JSON Schema of a spec with every known part in it, for editors.
     Schema,
+    /// Write a new part: a crate, or a C library, that builds and passes its tests at once.
+    New(new::NewArgs),
     /// Give one part numbers, and see its answer alone.
     Try(try_part::TryArgs),
     /// Say what releases cost, from files, without a run.
@@ -154,6 +157,7 @@ fn dispatch(cli: Cli) -> Done {
         Command::Schema => print(serde_json::to_string_pretty(
             &catalogue.schema::<fl_data::DataSpec>(),
         )?),
+        Command::New(args) => new::new(&args),
         Command::Try(args) => try_part::try_part(&args, &catalogue),
         Command::Account {
             command: account::AccountCommand::Pate(args),

@@ -93,7 +93,7 @@ pub struct Outcome {
     pub privacy: Option<Privacy>,
     /// Digest of everything that was sent, answered, measured and kept.
     pub digest: String,
-    /// Wall-clock seconds, over all sessions of the run.
+    /// Wall-clock seconds; a run that was stopped counts both parts.
     pub seconds: f64,
     /// The run folder.
     pub out: Option<String>,

@@ -1,5 +1,5 @@
 //! Server momentum.
-use fl_core::message::{decode, encode};
+use fl_core::message::{alike, decode, encode};
 use fl_core::prelude::*;
 
 settings! {
@@ -33,12 +33,13 @@ impl Aggregator for Momentum {
         let weights: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
         let mean = inbox.weighted_mean(&weights, &*round.exec);
         let (at, speed) = match &self.last {
-            None => (mean.clone(), mean.zip(&mean, |_, _| 0.0)?),
-            Some((at, speed)) => {
+            // another model than before: nothing is known of its direction
+            Some((at, speed)) if alike(at, &mean).is_ok() => {
                 let step = mean.zip(at, |m, a| m - a)?;
                 let speed = speed.zip(&step, |v, d| self.beta * v + d)?;
                 (at.zip(&speed, |a, v| a + v)?, speed)
             }
+            _ => (mean.clone(), mean.zip(&mean, |_, _| 0.0)?),
         };
         self.last = Some((at.clone(), speed));
         Ok(at)

@@ -32,6 +32,7 @@ mod accountant;
 mod aggregator;
 mod broken;
 mod compare;
+mod generator;
 mod helpers;
 mod mechanism;
 mod sample;
@@ -47,12 +48,15 @@ pub use mechanism::Neighbours;
 pub use sample::{Case, PoolSample, Sample, Values};
 pub use toy::tasks;
 
-use fl_core::{Accountant, Aggregator, Make, PrivacyMechanism, Result, Selector, Task, Trainer};
+use fl_core::{
+    Accountant, Aggregator, Generator, Make, PrivacyMechanism, Result, Selector, Task, Trainer,
+};
 
 /// The same checks as functions that return what broke, and take boxed parts, such as those of a spec.
 pub mod check {
     pub use crate::accountant::check as accountant;
     pub use crate::aggregator::check as aggregator;
+    pub use crate::generator::check as generator;
     pub use crate::mechanism::check as mechanism;
     pub use crate::selector::check as selector;
     pub use crate::trainer::check as trainer;
@@ -135,4 +139,13 @@ where
 #[track_caller]
 pub fn accountant<A: Accountant + 'static>(make: impl Fn() -> A) {
     held(check::accountant(&|| Box::new(make())));
+}
+
+/// Tries a generator on the inputs of [`tasks`]: as many as asked for, finite, of the task's shape; the same stream gives the
+/// same bits, another others; it learns; what it saves goes on with the same bits; what does not fit is an error.
+#[track_caller]
+pub fn generator<G: Generator + 'static>(make: impl Fn(&Make) -> Result<G>) {
+    held(check::generator(&|m| {
+        make(m).map(|g| Box::new(g) as Box<dyn Generator>)
+    }));
 }

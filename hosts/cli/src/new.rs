@@ -1,0 +1,259 @@
+//! `fl new`: a crate, or a C library, with one part that builds and passes its tests at once.
+
+use crate::{Done, Failure, print};
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use fl_core::Role;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub struct NewArgs {
+    /// aggregator, selector, privacy, trainer, accountant, generator or protocol.
+    role: String,
+    /// The part's name in specs: letters, digits and `-`, such as `trimmed-mean`.
+    name: String,
+    /// The folder to make; otherwise NAME.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The language.
+    #[arg(long, value_enum, default_value = "rust")]
+    lang: Language,
+    /// fl's sources, with `fl-core` in them; otherwise looked for upwards from here, and from this program.
+    #[arg(long, value_name = "DIR")]
+    core: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Language {
+    Rust,
+    C,
+}
+
+const RUST: [(Role, &str); 7] = [
+    (
+        Role::Aggregator,
+        include_str!("../templates/aggregator.rs.in"),
+    ),
+    (Role::Selector, include_str!("../templates/selector.rs.in")),
+    (Role::Privacy, include_str!("../templates/privacy.rs.in")),
+    (Role::Trainer, include_str!("../templates/trainer.rs.in")),
+    (
+        Role::Accountant,
+        include_str!("../templates/accountant.rs.in"),
+    ),
+    (
+        Role::Generator,
+        include_str!("../templates/generator.rs.in"),
+    ),
+    (Role::Protocol, include_str!("../templates/protocol.rs.in")),
+];
+const MANIFEST: &str = include_str!("../templates/Cargo.toml.in");
+const README: &str = include_str!("../templates/README.md.in");
+const C: &str = include_str!("../templates/aggregator.c.in");
+const MAKEFILE: &str = include_str!("../templates/Makefile.in");
+const README_C: &str = include_str!("../templates/README.c.md.in");
+const HEADER: &str = include_str!("../../../fl-core/include/fl_plugin.h");
+const CASE: &str = r#"{"messages": [{"from": 0, "weight": 1, "tensors": {"w": [1, 2]}},
+              {"from": 1, "weight": 3, "tensors": {"w": [3, 0.4]}}]}
+"#;
+const EXPECTED: &str = "{\"kind\":\"params\",\"tensors\":{\"w\":[2.5,0.8]}}\n";
+
+const LOADED: &str = "
+```sh
+fl run SPEC --plugin {{library}}
+```
+loads it, where SPEC has `use: {{name}}` in the slot that it is for, and `fl inspect {{name}} --plugin ..` shows it.
+";
+const LINKED: &str = "
+A protocol talks to clients through Rust types, so it cannot be loaded at run time: put this folder below `plugins/` of fl's
+sources (without `[workspace]` in its `Cargo.toml`), and a line in `plugins/bundle`.
+";
+
+/// `TrimmedMean`
+fn type_name(name: &str) -> String {
+    let words = name.split('-').map(|word| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|c| c.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    });
+    words.collect()
+}
+
+/// As a file of a crate is called on this system.
+fn library(name: &str) -> String {
+    let file = name.replace('-', "_");
+    format!(
+        "target/release/{}{file}{}",
+        std::env::consts::DLL_PREFIX,
+        std::env::consts::DLL_SUFFIX
+    )
+}
+
+/// Words that are no name of a crate or of a type.
+const TAKEN: [&str; 12] = [
+    "self", "super", "crate", "test", "core", "std", "alloc", "fn", "mod", "type", "use", "build",
+];
+
+fn check_name(name: &str) -> Result<(), Failure> {
+    let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
+    let whole = name.split('-').all(|word| !word.is_empty());
+    if starts && whole && name.len() <= 64 && name.chars().all(fine) && !TAKEN.contains(&name) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "a part cannot be called `{name}`: a name begins with a letter and has letters, digits and single `-`, such as trimmed-mean"
+    )))
+}
+
+/// The checkout of fl: `--core`, or the nearest folder above here or above this program that has one. Nothing about the
+/// machine that fl was built on is in the program.
+fn sources(given: Option<&Path>) -> Result<PathBuf, Failure> {
+    let whole = |dir: &Path| {
+        dir.join("fl-core/Cargo.toml").is_file()
+            && dir.join("tests/conformance/Cargo.toml").is_file()
+    };
+    if let Some(dir) = given {
+        return match dir.canonicalize() {
+            Ok(dir) if whole(&dir) => Ok(dir),
+            _ => Err(Failure::usage(format!(
+                "--core {}: there is no fl-core in it",
+                dir.display()
+            ))),
+        };
+    }
+    let here = std::env::current_dir().ok();
+    let program = std::env::current_exe().ok();
+    let starts = here.into_iter().chain(program);
+    starts
+        .filter_map(|start| {
+            let found = start.ancestors().find(|dir| whole(dir));
+            found.map(Path::to_path_buf)
+        })
+        .next()
+        .ok_or_else(|| {
+            Failure::usage(
+                "fl's sources were not found above this folder or above this program; say where they are with --core DIR",
+            )
+        })
+}
+
+pub fn new(args: &NewArgs) -> Done {
+    let role = crate::show::role(&args.role)?;
+    check_name(&args.name)?;
+    let dir = args.out.clone().unwrap_or_else(|| (&args.name).into());
+    if dir.exists() {
+        return Err(Failure::usage(format!(
+            "{} is already there",
+            dir.display()
+        )));
+    }
+    let files = match args.lang {
+        Language::Rust => rust(role, args)?,
+        Language::C => c(role, args)?,
+    };
+    for (path, text) in files {
+        let path = dir.join(path);
+        let folder = path.parent().unwrap_or(&dir);
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    let next = match (args.lang, role) {
+        (Language::C, _) => "make && make test",
+        (_, Role::Protocol) => "cargo test",
+        _ => "cargo test && cargo build --release",
+    };
+    print(format!(
+        "{}: {} called `{}`; next: cd {} && {next}",
+        dir.display(),
+        role.with_article(),
+        args.name,
+        dir.display()
+    ))
+}
+
+type Files = Vec<(String, String)>;
+
+fn rust(role: Role, args: &NewArgs) -> Result<Files, Failure> {
+    let core = sources(args.core.as_deref())?;
+    let loads = role != Role::Protocol;
+    let needs_arrays = matches!(role, Role::Trainer | Role::Generator);
+    let article = role.with_article();
+    let values = [
+        ("use", if loads { LOADED } else { LINKED }.to_string()),
+        ("name", args.name.clone()),
+        ("Type", type_name(&args.name)),
+        ("article", article.clone()),
+        ("Article", article.replacen('a', "A", 1)),
+        ("core", core.display().to_string()),
+        (
+            "library",
+            if loads {
+                library(&args.name)
+            } else {
+                "a crate to link".into()
+            },
+        ),
+        (
+            "lib",
+            if loads {
+                "[lib]\ncrate-type = [\"cdylib\", \"rlib\"]\n\n"
+            } else {
+                ""
+            }
+            .into(),
+        ),
+        (
+            "ndarray",
+            if needs_arrays {
+                "ndarray = \"0.17\"\n"
+            } else {
+                ""
+            }
+            .into(),
+        ),
+    ];
+    let source = RUST.iter().find(|(r, _)| *r == role).map_or("", |(_, t)| t);
+    let mut files = vec![
+        ("Cargo.toml".into(), fill(MANIFEST, &values)),
+        ("README.md".into(), fill(README, &values)),
+        ("src/lib.rs".into(), fill(source, &values)),
+        (".gitignore".into(), "/target\n".into()),
+    ];
+    // the same versions as fl itself: they are known to work, and are there without a network
+    if let Ok(lock) = std::fs::read_to_string(core.join("Cargo.lock")) {
+        files.push(("Cargo.lock".into(), lock));
+    }
+    Ok(files)
+}
+
+fn c(role: Role, args: &NewArgs) -> Result<Files, Failure> {
+    if role != Role::Aggregator {
+        return Err(Failure::usage(format!(
+            "--lang c writes aggregators only; for {} see the operations in fl_plugin.h",
+            role.with_article()
+        )));
+    }
+    let file = args.name.replace('-', "_");
+    let values = [
+        ("name", args.name.clone()),
+        ("file", file.clone()),
+        ("include", ".".into()),
+    ];
+    Ok(vec![
+        (format!("{file}.c"), fill(C, &values)),
+        ("Makefile".into(), fill(MAKEFILE, &values)),
+        ("README.md".into(), fill(README_C, &values)),
+        ("fl_plugin.h".into(), HEADER.into()),
+        ("case.json".into(), CASE.into()),
+        ("expected.json".into(), EXPECTED.into()),
+    ])
+}
+
+fn fill(template: &str, values: &[(&str, String)]) -> String {
+    values
+        .iter()
+        .fold(template.to_string(), |text, (key, value)| {
+            text.replace(&format!("{{{{{key}}}}}"), value)
+        })
+}

@@ -1,0 +1,186 @@
+/* Libraries that do what they must not. What is wrong before anything is made is chosen by macros, what goes wrong in a
+ * call by the setting `mode`. */
+#include "fl_plugin.h"
+#include <math.h>
+#include <stdio.h>
+
+#ifndef MAGIC
+#define MAGIC FL_MAGIC
+#endif
+#ifndef VERSION
+#define VERSION FL_VERSION
+#endif
+#ifndef SIZE
+#define SIZE sizeof(FlLibrary)
+#endif
+#ifndef ROLE
+#define ROLE "aggregator"
+#endif
+#ifndef NAME
+#define NAME "hostile"
+#endif
+#ifndef SIGNATURE
+#define SIGNATURE "params -> params"
+#endif
+#ifndef SETTING
+#define SETTING "{\"name\": \"mode\", \"doc\": \"What goes wrong.\", \"schema\": {\"type\": \"string\", \"default\": \"\"}}"
+#endif
+#ifndef DOC
+#define DOC "It does what it must not."
+#endif
+#define PART "{\"role\": \"" ROLE "\", \"name\": \"" NAME "\", \"signature\": \"" SIGNATURE "\", \"doc\": \"" DOC "\", \"settings\": [" SETTING "]}"
+#ifndef PARTS
+#define PARTS PART
+#endif
+#ifndef JSON
+#define JSON "{\"parts\": [" PARTS "]}"
+#endif
+
+typedef struct {
+  char mode[64];
+} Part;
+
+static int is(const Part *part, const char *mode) { return strcmp(part->mode, mode) == 0; }
+
+static int32_t describe(const FlHost *host, FlText *json) {
+  (void)host;
+#if defined(DESCRIBE_FAILS)
+  return fl_fail(host, "", "no wish to");
+#elif defined(DESCRIBE_NULL)
+  json->data = NULL;
+  json->length = 100;
+#elif defined(DESCRIBE_HUGE)
+  *json = fl_text("x");
+  json->length = (size_t)1 << 40;
+#elif defined(MANY_PARTS)
+  static char all[200000];
+  size_t n = (size_t)sprintf(all, "{\"parts\": [");
+  for (int i = 0; i < 1500; i++) {
+    n += (size_t)sprintf(all + n, "%s{\"role\": \"accountant\", \"name\": \"p%d\", \"doc\": \"d\"}", i ? "," : "", i);
+  }
+  sprintf(all + n, "]}");
+  *json = fl_text(all);
+#else
+  *json = fl_text(JSON);
+#endif
+  return FL_OK;
+}
+
+static void free_description(FlText json) { (void)json; }
+
+static int32_t create(uint32_t index, FlText settings, FlText task, const FlHost *host) {
+  Part *part = calloc(1, sizeof *part);
+  char text[200] = {0};
+  char *mode;
+  (void)index;
+  (void)task;
+  memcpy(text, settings.data, settings.length < sizeof text ? settings.length : sizeof text - 1);
+  mode = strstr(text, "\"mode\":\"");
+  if (mode != NULL) sscanf(mode + 8, "%63[^\"]", part->mode);
+  if (is(part, "create-fails")) {
+    free(part);
+    return fl_fail(host, "mode", "not this one");
+  }
+  if (is(part, "create-null")) host->part(host->context, NULL);
+  if (is(part, "create-nothing") || is(part, "create-null")) {
+    free(part);
+    return FL_OK;
+  }
+  if (is(part, "create-twice")) host->part(host->context, calloc(1, sizeof *part));
+  host->part(host->context, part);
+  return FL_OK;
+}
+
+static void drop(void *part) { free(part); }
+
+static float *room(const FlHost *host, const char *name, uint32_t dtype, uint32_t dimensions, const size_t *shape) {
+  return host->tensor(host->context, fl_text(name), dtype, dimensions, shape);
+}
+
+static int32_t aggregate(Part *part, const FlInput *input, const FlHost *host) {
+  const FlTensor *like = &input->messages[0].tensors[0];
+  size_t two[1] = {2}, three[1] = {3}, huge[1] = {(size_t)1 << 40}, most[2] = {SIZE_MAX, SIZE_MAX}, many[100] = {1};
+  float *out;
+  if (is(part, "endless-error")) {
+    size_t n = (size_t)64 << 20;
+    char *text = malloc(n);
+    memset(text, 'a', n);
+    FlText all = fl_text("");
+    all.data = (const uint8_t *)text;
+    all.length = n;
+    for (int i = 0; i < 3; i++) host->fail(host->context, fl_text(""), all);
+    free(text);
+    return FL_ERROR;
+  }
+  if (is(part, "error-not-utf8")) return fl_fail(host, "", "bad \xff\xfe text");
+  if (is(part, "error-without-reason")) return 99;
+  if (is(part, "error-is-null")) {
+    FlText none;
+    none.data = NULL;
+    none.length = 1000;
+    host->fail(host->context, none, none);
+    return FL_ERROR;
+  }
+  if (is(part, "unknown-operation")) return FL_UNKNOWN;
+  if (is(part, "says-it-panicked")) {
+    fl_fail(host, "", "out of cheese");
+    return FL_PANIC;
+  }
+  if (is(part, "no-output")) return FL_OK;
+  if (is(part, "wrong-shape")) return room(host, "w", FL_F32, 1, three) ? FL_OK : FL_ERROR;
+  if (is(part, "wrong-name")) return room(host, "v", FL_F32, 1, two) ? FL_OK : FL_ERROR;
+  if (is(part, "wrong-dtype")) return room(host, "w", FL_F64, 1, two) ? FL_OK : FL_ERROR;
+  if (is(part, "unknown-dtype")) return room(host, "w", 77, 1, two) ? FL_OK : FL_OK;
+  if (is(part, "huge-shape")) return room(host, "w", FL_F32, 1, huge) ? FL_OK : FL_OK;
+  if (is(part, "overflowing-shape")) return room(host, "w", FL_F32, 2, most) ? FL_OK : FL_OK;
+  if (is(part, "hundred-dimensions")) return room(host, "w", FL_F32, 100, many) ? FL_OK : FL_OK;
+  if (is(part, "no-shape")) return room(host, "w", FL_F32, 1, NULL) ? FL_OK : FL_OK;
+  if (is(part, "name-not-utf8")) return room(host, "w\xff", FL_F32, 1, two) ? FL_OK : FL_OK;
+  if (is(part, "gives-a-part")) host->part(host->context, calloc(1, sizeof *part));
+  if (is(part, "no-context")) host->tensor(NULL, fl_text("w"), FL_F32, 1, two);
+  out = room(host, "w", FL_F32, like->dimensions, like->shape);
+  if (out == NULL) return FL_ERROR;
+  out[0] = is(part, "nan") ? NAN : 1.0f;
+  if (is(part, "twice")) room(host, "w", FL_F32, like->dimensions, like->shape);
+  if (is(part, "text-not-utf8")) host->text(host->context, fl_text("\xff"));
+  if (is(part, "draws")) {
+    double noise[3];
+    host->fill_normal(host->context, noise, 3);
+    host->fill_uniform(host->context, NULL, 3);
+    out[1] = (float)noise[2];
+  }
+  return FL_OK;
+}
+
+static int32_t call(void *part, uint32_t operation, const FlInput *input, const FlHost *host) {
+  if (part == NULL) return FL_UNKNOWN;
+  switch (operation) {
+    case FL_ABOUT:
+      if (is(part, "about-no-json")) host->text(host->context, fl_text("{needs"));
+      else if (is(part, "about-unknown-claim")) host->text(host->context, fl_text("{\"claims\": [\"perfect\"]}"));
+      else if (is(part, "about-no-text")) return FL_OK;
+      else if (is(part, "about-draws")) host->fill_uniform(host->context, (double[1]){0}, 1);
+      else return FL_UNKNOWN;
+      return FL_OK;
+    case FL_AGGREGATE:
+      return aggregate(part, input, host);
+    default:
+      return FL_UNKNOWN;
+  }
+}
+
+#if defined(NO_SYMBOL)
+int something_else = 1;
+#elif !defined(NO_DESCRIBE) && !defined(NO_CREATE) && !defined(NO_CALL) && !defined(NO_DROP) && !defined(NO_FREE)
+const FlLibrary fl_plugin = {MAGIC, VERSION, SIZE, describe, create, call, drop, free_description};
+#elif defined(NO_DESCRIBE)
+const FlLibrary fl_plugin = {MAGIC, VERSION, SIZE, NULL, create, call, drop, free_description};
+#elif defined(NO_CREATE)
+const FlLibrary fl_plugin = {MAGIC, VERSION, SIZE, describe, NULL, call, drop, free_description};
+#elif defined(NO_CALL)
+const FlLibrary fl_plugin = {MAGIC, VERSION, SIZE, describe, create, NULL, drop, free_description};
+#elif defined(NO_DROP)
+const FlLibrary fl_plugin = {MAGIC, VERSION, SIZE, describe, create, call, NULL, free_description};
+#else
+const FlLibrary fl_plugin = {MAGIC, VERSION, SIZE, describe, create, call, drop, NULL};
+#endif

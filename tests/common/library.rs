@@ -1,0 +1,51 @@
+//! Libraries that tests load.
+#![allow(dead_code, reason = "every test target uses a part of this")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The library that cargo made of a crate beside this test.
+pub fn beside(crate_name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("this test has a file");
+    let file = format!(
+        "{}{crate_name}{}",
+        std::env::consts::DLL_PREFIX,
+        std::env::consts::DLL_SUFFIX
+    );
+    let library = test.parent().expect("in a folder").join(file);
+    assert!(
+        library.is_file(),
+        "cargo did not make {}",
+        library.display()
+    );
+    library
+}
+
+/// Is there a C compiler? If not, says that something is skipped.
+pub fn cc() -> bool {
+    let found = Command::new("cc").arg("--version").output();
+    let found = found.is_ok_and(|o| o.status.success());
+    if !found {
+        println!("skipped: there is no `cc` here");
+    }
+    found
+}
+
+/// Compiles a library from C.
+pub fn compile(source: &Path, out: &Path, flags: &[&str]) {
+    let include = crate::common::root().join("fl-core/include");
+    let made = Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Wextra", "-O2", "-ffp-contract=off"])
+        .args(["-fPIC", "-fvisibility=hidden", "-shared", "-I"])
+        .arg(include)
+        .args(flags)
+        .arg("-o")
+        .args([out, source])
+        .output()
+        .expect("cc starts");
+    assert!(
+        made.status.success(),
+        "cc {flags:?}: {}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+}

@@ -1,0 +1,291 @@
+//! Libraries that do what they must not: each gets a clear error, and the program goes on to say it.
+mod common;
+#[path = "common/library.rs"]
+mod library;
+
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// What is wrong with a library before a part is made: compiler flags.
+const TABLES: &[(&str, &[&str])] = &[
+    ("wrong magic number", &["-DMAGIC=42"]),
+    ("older interface", &["-DVERSION=0"]),
+    ("newer interface", &["-DVERSION=2"]),
+    ("table too short", &["-DSIZE=8"]),
+    ("table too long", &["-DSIZE=4096"]),
+    ("no describe", &["-DNO_DESCRIBE"]),
+    ("no create", &["-DNO_CREATE"]),
+    ("no call", &["-DNO_CALL"]),
+    ("no drop", &["-DNO_DROP"]),
+    ("no free", &["-DNO_FREE"]),
+    ("no symbol", &["-DNO_SYMBOL"]),
+    ("describe fails", &["-DDESCRIBE_FAILS"]),
+    ("description is NULL", &["-DDESCRIBE_NULL"]),
+    ("description of 2^40 bytes", &["-DDESCRIBE_HUGE"]),
+    ("description is no JSON", &["-DJSON=\"{parts\""]),
+    ("description is no UTF-8", &["-DJSON=\"\\xff\\xfe\""]),
+    ("no parts", &["-DPARTS=\"\""]),
+    ("1500 parts", &["-DMANY_PARTS"]),
+    ("two parts of one name", &["-DPARTS=PART \",\" PART"]),
+    ("name of a linked part", &["-DNAME=\"mean\""]),
+    ("name with an escape", &["-DNAME=\"\\\\u001b[31mred\""]),
+    ("doc with an escape", &["-DDOC=\"\\\\u001b[31mred\""]),
+    ("unknown role", &["-DROLE=\"dictator\""]),
+    ("a protocol", &["-DROLE=\"protocol\""]),
+    (
+        "unknown signature",
+        &["-DSIGNATURE=\"gradients -> params\""],
+    ),
+    (
+        "schema that is no schema",
+        &["-DSETTING=\"{\\\"name\\\": \\\"a\\\", \\\"doc\\\": \\\"b\\\", \\\"schema\\\": 7}\""],
+    ),
+    (
+        "setting called `use`",
+        &["-DSETTING=\"{\\\"name\\\": \\\"use\\\", \\\"doc\\\": \\\"b\\\"}\""],
+    ),
+    (
+        "setting without a doc",
+        &["-DSETTING=\"{\\\"name\\\": \\\"a\\\"}\""],
+    ),
+];
+
+/// What goes wrong in a part: the setting `mode`.
+const CALLS: &[&str] = &[
+    "create-fails",
+    "create-nothing",
+    "create-null",
+    "create-twice",
+    "about-no-json",
+    "about-no-text",
+    "about-unknown-claim",
+    "about-draws",
+    "endless-error",
+    "error-not-utf8",
+    "error-without-reason",
+    "error-is-null",
+    "unknown-operation",
+    "says-it-panicked",
+    "no-output",
+    "nan",
+    "wrong-shape",
+    "wrong-name",
+    "wrong-dtype",
+    "unknown-dtype",
+    "huge-shape",
+    "overflowing-shape",
+    "hundred-dimensions",
+    "no-shape",
+    "name-not-utf8",
+    "text-not-utf8",
+    "twice",
+    "gives-a-part",
+    "no-context",
+    "draws",
+];
+
+/// Where the Rust library panics.
+const PANICS: &[&str] = &["check", "create", "about", "aggregate", "chunk", "drop"];
+
+const INPUT: &str = r#"{"messages": [{"from": 0, "tensors": {"w": [1, 2]}}, {"from": 1, "tensors": {"w": [3, 4]}}]}"#;
+
+struct Table {
+    dir: tempfile::TempDir,
+    text: String,
+    rows: usize,
+}
+
+impl Table {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(dir.path().join("in.json"), INPUT).unwrap();
+        Self {
+            dir,
+            text: String::new(),
+            rows: 0,
+        }
+    }
+
+    /// One row: what is wrong, the exit code, and what the program said last.
+    fn row(&mut self, what: &str, args: &[&str], envs: &[(&str, &str)]) {
+        let out = Command::new(env!("CARGO_BIN_EXE_fl"))
+            .args(args)
+            .envs(envs.iter().copied())
+            .env("RUST_BACKTRACE", "0")
+            .current_dir(self.dir.path())
+            .output()
+            .unwrap();
+        let said = if out.stderr.is_empty() {
+            &out.stdout
+        } else {
+            &out.stderr
+        };
+        let said = String::from_utf8_lossy(said);
+        // a panic in a library also prints a line of its own
+        let said = said
+            .lines()
+            .filter(|l| !l.is_empty() && !l.starts_with("thread '"));
+        let said = said.filter(|l| !l.starts_with("note: run with") && !l.starts_with("in "));
+        let said: Vec<_> = said.collect();
+        let code = out.status.code();
+        assert!(
+            code.is_some(),
+            "{what}: the program was ended: {:?}, {said:?}",
+            out.status
+        );
+        let line: String = said.join(" | ").chars().take(230).collect();
+        let here = library::beside("fl_hostile").display().to_string();
+        let line = line.replace(&here, "libfl_hostile.so");
+        let _ = writeln!(self.text, "{what:<26} {}  {line}", code.unwrap());
+        self.rows += 1;
+    }
+
+    fn list(&mut self, what: &str, file: &str) {
+        self.row(what, &["list", "--plugin", file], &[]);
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.dir.path().join(name), bytes).unwrap();
+    }
+
+    fn compile(&self, out: &str, flags: &[&str]) {
+        let source = common::root().join("tests/abi/hostile.c");
+        let quiet = [
+            &["-Wno-unused-function", "-Wno-unused-const-variable"],
+            flags,
+        ]
+        .concat();
+        library::compile(&source, &self.dir.path().join(out), &quiet);
+    }
+
+    /// What is wrong with a file.
+    fn files(&mut self) {
+        self.compile("fine.so", &[]);
+        let fine = fs::read(self.dir.path().join("fine.so")).unwrap();
+        self.put("text.so", b"hello\n");
+        self.put("empty.so", b"");
+        self.put("cut.so", &fine[..fine.len() / 2]);
+        self.put("short.so", &fine[..20]);
+        let patched = |at: usize, byte: u8| {
+            let mut other = fine.clone();
+            other[at] = byte;
+            other
+        };
+        self.put(
+            "arm.so",
+            &patched(18, if fine[18] == 183 { 62 } else { 183 }),
+        );
+        self.put("narrow.so", &patched(4, 1));
+        self.put("program.so", &patched(16, 2));
+        // the loader reads the header of the program table next: no library of this system begins so
+        self.put("odd.so", &patched(56, 0));
+        fs::create_dir(self.dir.path().join("folder.so")).unwrap();
+        self.put("open.so", &fine);
+        let all = |mode| fs::Permissions::from_mode(mode);
+        fs::set_permissions(self.dir.path().join("open.so"), all(0o666)).unwrap();
+        let shared = self.dir.path().join("shared");
+        fs::create_dir(&shared).unwrap();
+        self.put("shared/fine.so", &fine);
+        fs::set_permissions(&shared, all(0o777)).unwrap();
+        let pipe = Command::new("mkfifo")
+            .arg(self.dir.path().join("pipe.so"))
+            .status();
+        for (what, file) in [
+            ("no such file", "nowhere.so"),
+            ("a directory", "folder.so"),
+            ("a text file", "text.so"),
+            ("an empty file", "empty.so"),
+            ("cut in half", "cut.so"),
+            ("only 20 bytes", "short.so"),
+            ("for another machine", "arm.so"),
+            ("for 32 bits", "narrow.so"),
+            ("not a library", "program.so"),
+            ("without program headers", "odd.so"),
+            ("everybody may write to it", "open.so"),
+            ("or to its folder", "shared/fine.so"),
+        ] {
+            self.list(what, file);
+        }
+        if pipe.is_ok_and(|s| s.success()) {
+            self.list("a pipe", "pipe.so");
+        }
+        let spec = |sha: &str| {
+            format!(
+                "plugins: [{{path: fine.so, sha256: {sha}}}]\nname: x\ndata: {{set: blobs}}\nprotocol: {{use: param-rounds}}\n\
+                 parts: {{model: {{use: linear}}, aggregator: {{use: hostile, mode: 3}}}}\n"
+            )
+        };
+        self.put("hash.yaml", spec(&"0".repeat(64)).as_bytes());
+        self.row("another hash", &["check", "hash.yaml"], &[]);
+        self.put("nohash.yaml", spec("12").as_bytes());
+        self.row("no hash, wrong setting", &["check", "nohash.yaml"], &[]);
+    }
+}
+
+/// Numbers that depend on the compiler or the machine.
+fn steady(text: &str) -> String {
+    let mut out = Vec::new();
+    for line in text.lines() {
+        let line = match (
+            line.find("its sha256 is "),
+            line.find(", and the spec wants"),
+        ) {
+            (Some(a), Some(b)) => format!("{}its sha256 is [..]{}", &line[..a], &line[b..]),
+            _ => line.to_string(),
+        };
+        let line = match line.find("it has ").filter(|_| line.contains("cut short")) {
+            Some(at) => format!("{}it has [..]", &line[..at]),
+            None => line,
+        };
+        out.push(line);
+    }
+    out.join("\n").replace("/tmp/", "/")
+}
+
+fn path(dir: &Path, name: &str) -> String {
+    dir.join(name).display().to_string()
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn exact_every_hostile_library_gets_a_clear_error() {
+    if !library::cc() {
+        return;
+    }
+    let mut table = Table::new();
+    table.files();
+    for (what, flags) in TABLES {
+        table.compile("lib.so", flags);
+        table.list(what, "lib.so");
+        fs::remove_file(path(table.dir.path(), "lib.so")).unwrap();
+    }
+    for mode in CALLS {
+        let settings = format!("{{mode: {mode}}}");
+        let part = ["try", "aggregator", "hostile", "--plugin", "fine.so"];
+        let args = [&part[..], &["--input", "in.json", "--settings", &settings]].concat();
+        table.row(mode, &args, &[]);
+    }
+    let rust = library::beside("fl_hostile").display().to_string();
+    let what = "panic in describe";
+    table.row(
+        what,
+        &["list", "--plugin", &rust],
+        &[("FL_HOSTILE", "describe")],
+    );
+    for place in PANICS {
+        let settings = format!("{{place: {place}}}");
+        let part = ["try", "aggregator", "panics", "--plugin", &rust];
+        let args = [&part[..], &["--input", "in.json", "--settings", &settings]].concat();
+        table.row(&format!("panic in {place}"), &args, &[]);
+    }
+    println!("{}", table.text);
+    assert!(table.rows >= 60, "{}", table.rows);
+    for line in table.text.lines() {
+        assert!(line.len() > 30, "nothing was said: {line}");
+    }
+    insta::assert_snapshot!(steady(&table.text));
+}

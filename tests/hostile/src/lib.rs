@@ -1,0 +1,79 @@
+//! Parts that panic wherever they can, to be loaded by the tests of the C interface.
+use fl_core::prelude::*;
+use fl_core::settings::{Reader, Setting, Value};
+
+/// Where it panics.
+#[derive(Clone, Debug)]
+pub struct Place(String);
+
+impl Setting for Place {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        let place = String::read(value, reader)?;
+        assert!(place != "check", "in check");
+        Some(Self(place))
+    }
+    fn write(&self) -> Value {
+        self.0.write()
+    }
+    fn schema() -> fl_core::__private::Json {
+        if std::env::var_os("FL_HOSTILE").is_some_and(|v| v == "describe") {
+            panic!("in describe");
+        }
+        String::schema()
+    }
+    fn kind() -> String {
+        "text".into()
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+settings! {
+    /// Panics.
+    pub struct Panics {
+        /// Where: check, create, about, aggregate, chunk, drop.
+        place: Place = Place(String::new());
+    }
+}
+
+/// [`Panics`] at work.
+pub struct Panicking(String);
+
+impl From<Panics> for Panicking {
+    fn from(settings: Panics) -> Self {
+        assert!(settings.place.0 != "create", "in create");
+        Self(settings.place.0)
+    }
+}
+
+impl Drop for Panicking {
+    fn drop(&mut self) {
+        assert!(self.0 != "drop", "in drop");
+    }
+}
+
+impl Aggregator for Panicking {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        assert!(self.0 != "aggregate", "in aggregate");
+        let mut numbers = vec![0.0; 10];
+        round.exec.chunks(&mut numbers, 1, &|i, _| {
+            assert!(self.0 != "chunk" || i != 7, "in chunk {i}");
+        });
+        let weights: Vec<f64> = inbox.iter().map(|m| m.weight).collect();
+        Ok(inbox.weighted_mean(&weights, &*round.exec))
+    }
+
+    fn claims(&self) -> Claims {
+        assert!(self.0 != "about", "in claims");
+        Claims::default()
+    }
+}
+plugin!(aggregator "panics" => Panics as Panicking);
+export_plugins!();
