@@ -119,7 +119,7 @@ impl Table {
             .current_dir(self.dir.path())
             .output()
             .unwrap();
-        let said = if out.stderr.is_empty() {
+        let said = if out.status.success() {
             &out.stdout
         } else {
             &out.stderr

@@ -48,8 +48,9 @@ fn named(what: &str, name: &str) -> Result<()> {
 }
 
 fn readable(what: &str, text: &str) -> Result<()> {
-    let bad = text.chars().find(|c| c.is_control() && *c != '\n');
-    ensure!(bad.is_none(), "{what} has the control character {bad:?}");
+    if let Some(bad) = text.chars().find(|c| c.is_control() && *c != '\n') {
+        bail!("{what} has the control character {bad:?}");
+    }
     ensure!(
         text.len() <= 10_000,
         "{what} has {} bytes; at most 10000 are shown",

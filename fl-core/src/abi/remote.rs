@@ -92,7 +92,8 @@ fn checked(code: i32, answer: Answer) -> Result<Option<Answer>> {
     if code == FL_OK {
         return Ok(Some(answer));
     }
-    let text = match answer.failure {
+    let failure = answer.failure.filter(|(_, text)| !text.is_empty());
+    let text = match failure {
         Some((setting, text)) if setting.is_empty() => text,
         Some((setting, text)) => format!("{setting}: {text}"),
         None => format!("it failed with code {code} and gave no reason"),

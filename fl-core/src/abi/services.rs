@@ -191,12 +191,26 @@ impl<I: Message, O: Message> Aggregator for LoadedAggregator<I, O> {
 
 /// Parameters in, parameters out: of the same names and shapes; and scores for the same classes.
 fn same_outline<I: Message, O: Message>(first: &I, out: &O) -> Result<()> {
-    let first = first as &dyn Any;
-    let keeps = first.is::<Params>() || first.is::<Logits>();
-    match first.downcast_ref::<O>().filter(|_| keeps) {
-        Some(first) => message::alike(first, out),
-        None => Ok(()),
+    let any = first as &dyn Any;
+    let keeps = any.is::<Params>() || any.is::<Logits>();
+    let Some(first) = any.downcast_ref::<O>().filter(|_| keeps) else {
+        return Ok(());
+    };
+    if message::alike(first, out).is_ok() {
+        return Ok(());
     }
+    fn outline<M: Message>(message: &M) -> String {
+        let tensors = message.tensors();
+        let shown = tensors.iter().take(5).map(|(n, v)| format!("`{n}` {:?}", v.shape()));
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        match tensors.len() {
+            0 => "no tensors".into(),
+            6.. => format!("{shown}, .."),
+            _ => shown,
+        }
+    }
+    let text = format!("{}, where {} was sent", outline(out), outline(first));
+    bail!(Problem::Shape(text))
 }
 
 struct LoadedFold<I, O> {

@@ -115,6 +115,8 @@ fn the_resolved_spec_reads_back_as_itself() {
       accountant:
         use: rdp
         delta: 0.00001
+    budget:
+      epsilon: 8.0
     evaluate:
       every: 10
     faults:
@@ -123,8 +125,6 @@ fn the_resolved_spec_reads_back_as_itself() {
       on-shape: fail
       on-weight: fail
       max-weight: 1000000.0
-    budget:
-      epsilon: 8.0
     ");
 }
 
