@@ -282,7 +282,7 @@ fn exact_every_hostile_library_gets_a_clear_error() {
         let args = [&part[..], &["--input", "in.json", "--settings", &settings]].concat();
         table.row(&format!("panic in {place}"), &args, &[]);
     }
-    println!("{}", table.text);
+    eprintln!("{}", table.text);
     assert!(table.rows >= 60, "{}", table.rows);
     for line in table.text.lines() {
         assert!(line.len() > 30, "nothing was said: {line}");

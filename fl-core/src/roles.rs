@@ -91,7 +91,7 @@ pub trait Fold<In, Out>: Send {
 
 /// Picks some of many: clients for a cohort, samples worth speaking about, labels worth learning.
 pub trait Selector: Send {
-    /// What is chosen from: [`crate::Roster`] (clients), [`Samples`] or [`crate::message::SoftLabels`].
+    /// What is chosen from: [`crate::Roster`] (clients) or [`Samples`].
     type Pool: ?Sized;
 
     /// Sees a client's own samples once, before its first choice.

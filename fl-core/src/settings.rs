@@ -572,7 +572,7 @@ pub fn doc_text(lines: &[&str]) -> String {
         .to_string()
 }
 
-/// Declares a group of settings, see the [module](crate::settings).
+/// Declares a group of settings, see the [module](mod@crate::settings).
 ///
 /// `name: type = default, in range;` with a doc comment. Without a default the setting must be given. An attribute
 /// `#[check(path)]` names a `fn(&Self) -> Result<(), String>` for what several settings must fulfil together.

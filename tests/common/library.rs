@@ -26,7 +26,7 @@ pub fn cc() -> bool {
     let found = Command::new("cc").arg("--version").output();
     let found = found.is_ok_and(|o| o.status.success());
     if !found {
-        println!("skipped: there is no `cc` here");
+        eprintln!("skipped: there is no `cc` here");
     }
     found
 }

@@ -171,6 +171,10 @@ pub struct FlInput {
 
 /// What the host does for a library during one call, and only then. Every answer goes through it, so no memory of the
 /// library is ever freed by the host. Any thread may call `log` and `parallel_for`, the caller's thread all of them.
+#[expect(
+    clippy::type_complexity,
+    reason = "the header is made from these lines, and C has no such alias"
+)]
 #[repr(C)]
 pub struct FlHost {
     /// `sizeof(FlHost)` of the host.

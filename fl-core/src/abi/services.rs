@@ -201,7 +201,10 @@ fn same_outline<I: Message, O: Message>(first: &I, out: &O) -> Result<()> {
     }
     fn outline<M: Message>(message: &M) -> String {
         let tensors = message.tensors();
-        let shown = tensors.iter().take(5).map(|(n, v)| format!("`{n}` {:?}", v.shape()));
+        let shown = tensors
+            .iter()
+            .take(5)
+            .map(|(n, v)| format!("`{n}` {:?}", v.shape()));
         let shown = shown.collect::<Vec<_>>().join(", ");
         match tensors.len() {
             0 => "no tensors".into(),

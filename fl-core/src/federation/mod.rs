@@ -302,7 +302,7 @@ impl<'h> Federation<'h> {
     /// price, afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
     ///
     /// # Errors
-    /// [`Problem::Budget`] before anything is spent; [`Problem::Unpriced`] when the accountant has no price for it.
+    /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the accountant has no price for it.
     pub fn release<M: Message>(
         &mut self,
         slot: &str,
