@@ -283,7 +283,7 @@ fn same_part(linked: &'static PartDecl, loaded: &PartDecl, inboxes: u64) {
         (Role::Selector, "clients") => same_selector(linked, loaded),
         (Role::Trainer, _) => same_trainer(linked, loaded, settings),
         (Role::Accountant, _) => same_accountant(linked, loaded),
-        _ => println!(
+        _ => eprintln!(
             "not compared: {} `{}` of {signature}",
             linked.role, linked.name
         ),

@@ -56,7 +56,15 @@ fn the_transcript_in_the_readme_works() {
 fn every_role_has_a_template_and_nothing_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let core = common::root().display().to_string();
-    for role in ["aggregator", "selector", "privacy", "trainer", "accountant", "generator", "protocol"] {
+    for role in [
+        "aggregator",
+        "selector",
+        "privacy",
+        "trainer",
+        "accountant",
+        "generator",
+        "protocol",
+    ] {
         let name = format!("my-{role}");
         common::out(dir.path(), &["new", role, &name, "--core", &core]);
         for file in ["Cargo.toml", "src/lib.rs", "README.md"] {
@@ -65,13 +73,29 @@ fn every_role_has_a_template_and_nothing_is_overwritten() {
             assert!(text.contains(&name) || text.contains(&name.replace('-', "_")));
         }
     }
-    let again = common::fails(dir.path(), &["new", "aggregator", "my-aggregator", "--core", &core]);
-    assert!(again.0 == 2 && again.1.contains("already there"), "{again:?}");
-    for (name, says) in [("Mine", "letters"), ("a--b", "letters"), ("9a", "letters"), ("self", "letters"), ("../a", "letters")] {
-        let (code, error) = common::fails(dir.path(), &["new", "aggregator", name, "--core", &core]);
+    let again = common::fails(
+        dir.path(),
+        &["new", "aggregator", "my-aggregator", "--core", &core],
+    );
+    assert!(
+        again.0 == 2 && again.1.contains("already there"),
+        "{again:?}"
+    );
+    for (name, says) in [
+        ("Mine", "letters"),
+        ("a--b", "letters"),
+        ("9a", "letters"),
+        ("self", "letters"),
+        ("../a", "letters"),
+    ] {
+        let (code, error) =
+            common::fails(dir.path(), &["new", "aggregator", name, "--core", &core]);
         assert!(code == 2 && error.contains(says), "{name}: {error}");
     }
-    let (code, error) = common::fails(dir.path(), &["new", "aggregator", "mine", "--core", "nowhere"]);
+    let (code, error) = common::fails(
+        dir.path(),
+        &["new", "aggregator", "mine", "--core", "nowhere"],
+    );
     assert!(code == 2 && error.contains("nowhere"), "{error}");
     let (code, error) = common::fails(dir.path(), &["new", "trainer", "mine", "--lang", "c"]);
     assert!(code == 2 && error.contains("aggregators only"), "{error}");
@@ -81,11 +105,14 @@ fn every_role_has_a_template_and_nothing_is_overwritten() {
 fn a_library_in_c_builds_and_answers_as_expected() {
     let made = Command::new("make").arg("--version").output();
     if !library::cc() || !made.is_ok_and(|o| o.status.success()) {
-        println!("skipped: `cc` and `make` are needed");
+        eprintln!("skipped: `cc` and `make` are needed");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    shell(dir.path(), "fl new aggregator c-mean --lang c && cd c-mean && make test CFLAGS=-Werror");
+    shell(
+        dir.path(),
+        "fl new aggregator c-mean --lang c && cd c-mean && make test CFLAGS=-Werror",
+    );
     // the example of this workspace is what `fl new` writes
     for file in ["c_mean.c", "case.json", "expected.json"] {
         let read = |path: PathBuf| fs::read_to_string(path).unwrap();
