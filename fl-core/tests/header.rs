@@ -223,7 +223,7 @@ fn the_header_compiles_as_c_and_as_cpp() {
     for (compiler, standard, language) in [("cc", "c11", "c"), ("c++", "c++17", "c++")] {
         let found = Command::new(compiler).arg("--version").output();
         if !found.is_ok_and(|o| o.status.success()) {
-            println!("skipped: there is no `{compiler}` here");
+            eprintln!("skipped: there is no `{compiler}` here");
             continue;
         }
         let source =
