@@ -2,11 +2,11 @@
 
 use crate::message::{Ids, Logits, Message};
 use crate::{
-    BoxedMechanism, Budget, ClientId, Differentiable, Envelope, Examples, Fitted, Inbox, Length,
-    Loss, Make, Needs, Parametric, Parts, Pass, PrivacyEvent, Problem, Result, Round, Samples,
-    Serial, Stream, Target, Task, Trainer, message, metrics,
+    BoxedMechanism, BoxedSelector, Budget, ClientId, Differentiable, Envelope, Examples, Fitted,
+    Inbox, Length, Loss, Make, Needs, Parametric, Parts, Pass, PrivacyEvent, Problem, Result,
+    Round, Samples, Serial, Stream, Target, Task, Trainer, message, metrics,
 };
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -39,6 +39,15 @@ impl Training {
         }
     }
 
+    /// So many mini-batches.
+    pub fn steps(steps: usize, batch: usize) -> Self {
+        Self {
+            steps: Some(steps),
+            epochs: None,
+            ..Self::epochs(1, batch)
+        }
+    }
+
     fn one_length(&self) -> Result<(), String> {
         match (self.epochs, self.steps) {
             (Some(_), Some(_)) => Err("give `epochs` or `steps`, not both".into()),
@@ -62,20 +71,45 @@ impl Training {
 
 /// The public data of a run: everybody has it.
 #[derive(Clone, Debug)]
-pub enum Public {
-    /// Only inputs, as most methods want it.
-    Unlabelled(Samples),
-    /// Inputs with labels.
-    Labelled(Examples),
+pub struct Public {
+    samples: Samples,
+    labelled: Option<Examples>,
+    truth: Option<Examples>,
 }
 
 impl Public {
+    /// Only inputs, as most methods want it.
+    pub fn unlabelled(samples: Samples) -> Self {
+        Self {
+            samples,
+            labelled: None,
+            truth: None,
+        }
+    }
+
+    /// Inputs with labels.
+    pub fn labelled(examples: Examples) -> Self {
+        Self {
+            samples: examples.samples.clone(),
+            labelled: Some(examples.clone()),
+            truth: Some(examples),
+        }
+    }
+
+    /// The same, with labels that measurements may see and methods may not.
+    pub fn with_truth(mut self, truth: Option<Examples>) -> Self {
+        self.truth = truth.or(self.truth);
+        self
+    }
+
     /// The inputs.
     pub fn samples(&self) -> &Samples {
-        match self {
-            Self::Unlabelled(samples) => samples,
-            Self::Labelled(examples) => &examples.samples,
-        }
+        &self.samples
+    }
+
+    /// The class of each sample if it is known, to measure how good a part is. A method that learns from it cheats.
+    pub fn truth(&self) -> Option<Vec<u32>> {
+        self.truth.as_ref().and_then(Examples::classes)
     }
 
     /// The labelled examples.
@@ -83,12 +117,9 @@ impl Public {
     /// # Errors
     /// When the spec keeps public labels from the protocol.
     pub fn examples(&self) -> Result<&Examples> {
-        match self {
-            Self::Labelled(examples) => Ok(examples),
-            Self::Unlabelled(_) => {
-                bail!("this needs labels of the public data; set `data.public.labelled: true`")
-            }
-        }
+        self.labelled
+            .as_ref()
+            .context("this needs labels of the public data; set `data.public.labelled: true`")
     }
 
     /// The samples at these positions.
@@ -121,6 +152,7 @@ pub struct Client {
     stash: BTreeMap<String, Vec<u8>>,
     spent: Vec<PrivacyEvent>,
     notes: Vec<String>,
+    measures: Vec<(String, f64)>,
     /// Everything spent before this question.
     ledger: Vec<PrivacyEvent>,
     budget: Option<Budget>,
@@ -157,6 +189,7 @@ impl Client {
             stash,
             spent: Vec::new(),
             notes: Vec::new(),
+            measures: Vec::new(),
             ledger: Vec::new(),
             budget: None,
         }
@@ -186,6 +219,7 @@ impl Client {
     pub(crate) fn begin(&mut self, stream: Stream) {
         self.now = stream;
         self.notes.clear();
+        self.measures.clear();
         // what a failed answer has released is spent as well
         self.ledger.append(&mut self.spent);
     }
@@ -195,10 +229,17 @@ impl Client {
         self.notes.push(text.into());
     }
 
+    /// Reports a number for the metrics: their mean and deviation over clients are recorded, and no part of the method
+    /// sees them.
+    pub fn measure(&mut self, name: &str, value: f64) {
+        self.measures.push((name.into(), value));
+    }
+
     pub(crate) fn envelope(&mut self, needs: Needs) -> Envelope {
         self.ledger.extend(self.spent.iter().cloned());
         Envelope {
             notes: std::mem::take(&mut self.notes),
+            measures: std::mem::take(&mut self.measures),
             samples: needs.samples.then_some(self.data.len() as u64),
             class_counts: needs.class_counts.then(|| self.data.class_counts()),
             spent: std::mem::take(&mut self.spent),
@@ -341,6 +382,26 @@ impl Client {
         Ok(Logits::new(ids.0.clone(), self.model(slot)?.predict(&x)?))
     }
 
+    /// A selector for this slot, not fitted to anything yet; `None` if the slot is empty.
+    ///
+    /// # Errors
+    /// When the slot's part cannot be made.
+    pub fn selector<P: ?Sized + 'static>(&self, slot: &str) -> Result<Option<BoxedSelector<P>>> {
+        let make = || self.parts.selector(slot, Some(self.id), &self.make(slot));
+        self.parts.has(slot).then(make).transpose()
+    }
+
+    /// Lets the mechanism in `slot` sample this client's own examples, if it is filled (FedMD-NFDP): the positions of
+    /// those that the run may use.
+    ///
+    /// # Errors
+    /// As [`Client::release`].
+    pub fn sample_own(&mut self, slot: &str) -> Result<Ids> {
+        let mut chosen = Ids((0..self.data.len() as u32).collect());
+        self.release(slot, &mut chosen)?;
+        Ok(chosen)
+    }
+
     fn mechanism<M: Message>(&mut self, slot: &str) -> Result<Option<&mut BoxedMechanism<M>>> {
         if !self.parts.has(slot) {
             return Ok(None);
@@ -422,6 +483,15 @@ impl Client {
     /// Keeps something between two questions.
     pub fn keep<M: Message>(&mut self, name: &str, m: &M) {
         self.stash.insert(name.into(), message::encode(m));
+    }
+
+    /// What [`Client::keep`] kept, if anything; it stays kept.
+    ///
+    /// # Errors
+    /// When it is of another kind.
+    pub fn kept<M: Message>(&self, name: &str) -> Result<Option<M>> {
+        let kept = self.stash.get(name);
+        kept.map(|bytes| message::decode(bytes)).transpose()
     }
 
     /// Takes back what [`Client::keep`] kept, if anything.

@@ -12,7 +12,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+mod labels;
 mod votes;
+pub use labels::{ClassMeans, Mask, SoftLabels, softmax};
 pub use votes::{Counts, Models, Reach, Votes};
 
 /// The numbers of one tensor, borrowed.

@@ -1,6 +1,6 @@
 //! Parts as specs see them: named, described, checked, built; and the slots of a protocol that they fill.
 
-use crate::message::Message;
+use crate::message::{Message, SoftLabels};
 use crate::settings::{self, Field, Reader, Value};
 use crate::{
     Accountant, Aggregator, ClientId, Generator, PrivacyMechanism, Protocol, Result, Samples,
@@ -143,6 +143,10 @@ impl Pool for Roster {
 
 impl Pool for Samples {
     const NAME: &'static str = "samples";
+}
+
+impl Pool for SoftLabels {
+    const NAME: &'static str = SoftLabels::KIND;
 }
 
 /// A place in a protocol that a spec fills with a part.

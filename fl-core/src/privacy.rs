@@ -49,6 +49,24 @@ pub enum PrivacyEvent {
         /// Whose presence moves the numbers.
         unit: Unit,
     },
+    /// Answers that are private without any delta, such as randomised response: `times` of them on the same data.
+    Pure {
+        /// Epsilon of one answer.
+        epsilon: f64,
+        /// How many answers.
+        times: usize,
+        /// Whose presence is hidden.
+        unit: Unit,
+    },
+    /// Of `n` examples `k` were drawn, and only those are used (privacy by sampling alone; Sun and Lyu 2020, NFDP).
+    Sampled {
+        /// How many draws.
+        k: usize,
+        /// How many examples there are.
+        n: usize,
+        /// Can an example be drawn twice?
+        replacement: bool,
+    },
     /// The winners of votes that were counted and noised.
     Votes(VoteRelease),
     /// Something was released for which nothing can be guaranteed, and why.
@@ -139,6 +157,13 @@ impl Display for PrivacyEvent {
                     "Gaussian noise of {sigma} for an L2 sensitivity of {sensitivity}, each unit with probability {rate}"
                 )
             }
+            Self::Pure { epsilon, times, .. } => {
+                write!(f, "{times} answers of pure epsilon {epsilon}")
+            }
+            Self::Sampled { k, n, replacement } => {
+                let with = if *replacement { "with" } else { "without" };
+                write!(f, "a sample of {k} of {n} examples {with} replacement")
+            }
             Self::Votes(v) => write!(f, "{} votes with noise {:?}", v.queries, v.noise),
             Self::Unaccounted { why } => f.write_str(why),
         }
@@ -218,4 +243,36 @@ pub struct Ledger {
     pub client: Option<ClientId>,
     /// In the order of release.
     pub events: Vec<PrivacyEvent>,
+}
+
+/// What drawing `k` of `n` examples guarantees for one example, as (epsilon, delta) (Sun and Lyu 2020, FedMD-NFDP, theorems 1
+/// and 2): `(ln((n+1)/(n+1-k)), k/n)` without replacement, `(k ln((n+1)/n), 1 - ((n-1)/n)^k)` with. A delta of 1 is no
+/// guarantee. The paper's epsilon is about neighbours of `n` and `n + 1` examples, its delta about `n`: slightly more than
+/// it need be.
+pub fn sampled(k: usize, n: usize, replacement: bool) -> (f64, f64) {
+    let (k, n) = (k as f64, n as f64);
+    if k == 0.0 {
+        (0.0, 0.0)
+    } else if replacement {
+        let delta = if n == 1.0 {
+            1.0
+        } else {
+            -(k * (-1.0 / n).ln_1p()).exp_m1()
+        };
+        (k * (1.0 / n).ln_1p(), delta)
+    } else {
+        (-(-k / (n + 1.0)).ln_1p(), k / n)
+    }
+}
+
+/// The most draws of `n` examples that keep [`sampled`]'s epsilon at most `epsilon`; without replacement at most `n`.
+pub fn draws_for(epsilon: f64, n: usize, replacement: bool) -> usize {
+    let n = n as f64;
+    // a round trip through `sampled` must not lose a draw to rounding
+    const SLACK: f64 = 1e-9;
+    if replacement {
+        (epsilon / (1.0 / n).ln_1p() + SLACK) as usize
+    } else {
+        (-(n + 1.0) * (-epsilon).exp_m1() + SLACK).min(n) as usize
+    }
 }

@@ -177,6 +177,8 @@ pub struct Envelope {
     pub spent: Vec<PrivacyEvent>,
     /// What the user should know, for people.
     pub notes: Vec<String>,
+    /// What the client has measured, for the report; no part of the method sees it.
+    pub measures: Vec<(String, f64)>,
 }
 
 impl Envelope {

@@ -91,7 +91,7 @@ pub trait Fold<In, Out>: Send {
 
 /// Picks some of many: clients for a cohort, samples worth speaking about, labels worth learning.
 pub trait Selector: Send {
-    /// What is chosen from: [`crate::Roster`] (clients) or [`Samples`].
+    /// What is chosen from: [`crate::Roster`] (clients), [`Samples`] or [`crate::message::SoftLabels`].
     type Pool: ?Sized;
 
     /// Sees a client's own samples once, before its first choice.
@@ -107,6 +107,15 @@ pub trait Selector: Send {
     /// # Errors
     /// When the pool cannot be judged.
     fn select(&mut self, pool: &Self::Pool, stream: &Stream) -> Result<Vec<usize>>;
+
+    /// How much each of `pool` is wanted, the higher the more: only for reports on how well a selector ranks. `None`: it
+    /// has no such number.
+    ///
+    /// # Errors
+    /// As [`Selector::select`].
+    fn rank(&mut self, _pool: &Self::Pool) -> Result<Option<Vec<f64>>> {
+        Ok(None)
+    }
 
     /// The state after [`Selector::fit`], for a run that stops and goes on. Empty: there is none.
     fn save(&self) -> Vec<u8> {

@@ -11,6 +11,7 @@ use crate::{
 use anyhow::{Context, bail};
 use sha2::{Digest as _, Sha256};
 use std::any::Any;
+use std::collections::BTreeMap;
 
 impl Federation<'_> {
     /// Asks these clients; `down` is what each of them is sent. Answers become an [`Inbox`] by the spec's fault policy.
@@ -197,6 +198,7 @@ impl Federation<'_> {
         };
         let (faults, mut first, mut spent) = (self.faults.clone(), None::<U>, Vec::new());
         let mut notes: Vec<String> = Vec::new();
+        let mut measures: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         self.host.ask(to, &question, &mut |id, answer| {
             let taken = answer.and_then(|answer| {
                 let Answer { body, envelope } = answer;
@@ -213,6 +215,9 @@ impl Federation<'_> {
                         .iter()
                         .map(|note| format!("client {id}: {note}")),
                 );
+                for (name, value) in &envelope.measures {
+                    measures.entry(name.clone()).or_default().push(*value);
+                }
                 let weight = if needs.samples {
                     envelope.samples.map_or(f64::NAN, |n| n as f64)
                 } else {
@@ -247,6 +252,9 @@ impl Federation<'_> {
             }
         })?;
         notes.iter().for_each(|note| self.host.warn(note));
+        for (name, each) in measures {
+            self.record_each(round, &name, each)?;
+        }
         for (id, events) in spent {
             self.charge_client(id, events)?;
         }

@@ -393,14 +393,7 @@ impl<'h> Federation<'h> {
         let scored = Scored::of(self.model(slot)?, &test)?;
         let name = metrics::score_name(self.task.kind);
         self.link(name, &scored.digest);
-        self.host.metric(&Metric {
-            step: round.name.clone(),
-            round: round.number,
-            name: name.into(),
-            value: scored.score,
-            std: None,
-            each: Vec::new(),
-        })
+        self.record(round, name, scored.score)
     }
 
     /// Records how good the clients' own models in `slot` are on the test examples, if this round is to be evaluated.
@@ -416,15 +409,34 @@ impl<'h> Federation<'h> {
         for one in &scored {
             self.link(&name, &one.digest);
         }
-        let each: Vec<f64> = scored.iter().map(|s| s.score).collect();
+        self.record_each(round, &name, scored.iter().map(|s| s.score).collect())
+    }
+
+    /// Records a number that each client has, in client order: its mean and its deviation.
+    fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
         let (value, std) = metrics::mean_std(&each);
         self.host.metric(&Metric {
             step: round.name.clone(),
             round: round.number,
-            name,
+            name: name.into(),
             value,
             std: Some(std),
             each,
+        })
+    }
+
+    /// Records a number that the protocol has counted or measured.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
+        self.host.metric(&Metric {
+            step: round.name.clone(),
+            round: round.number,
+            name: name.into(),
+            value,
+            std: None,
+            each: Vec::new(),
         })
     }
 

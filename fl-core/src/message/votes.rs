@@ -109,7 +109,7 @@ impl Message for Votes {
     }
 }
 
-fn same_rows(ids: usize, rows: usize) -> Result<()> {
+pub(super) fn same_rows(ids: usize, rows: usize) -> Result<()> {
     ensure!(
         ids == rows,
         Problem::Shape(format!("{ids} ids for {rows} rows"))
@@ -184,12 +184,8 @@ impl Counts {
 
     /// The class with the highest count in each row, the lowest such class on ties (METHODS section 0).
     pub fn winners(&self) -> Vec<u32> {
-        let winner = |row: ndarray::ArrayView1<'_, f64>| {
-            let better =
-                |best: usize, class: usize| if row[class] > row[best] { class } else { best };
-            (1..row.len()).fold(0, better) as u32
-        };
-        self.values.rows().into_iter().map(winner).collect()
+        let rows = self.values.rows().into_iter();
+        rows.map(|row| super::labels::argmax(row) as u32).collect()
     }
 
     /// How far the highest count of each row is above the second; the count itself if there is one class.

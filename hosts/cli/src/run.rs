@@ -128,8 +128,8 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
         },
         clients,
         public: public.map(|p| match p.labelled {
-            Some(examples) => Public::Labelled(examples),
-            None => Public::Unlabelled(p.samples),
+            Some(examples) => Public::labelled(examples),
+            None => Public::unlabelled(p.samples).with_truth(p.truth),
         }),
         test,
         threads: match args.threads {

@@ -32,6 +32,9 @@ pub struct PublicSamples {
     pub samples: Samples,
     /// The same rows with their labels, if the spec makes them public.
     pub labelled: Option<Examples>,
+    /// The same rows with their labels, for measurements only; `None` if they come from another set, whose classes mean
+    /// something else.
+    pub truth: Option<Examples>,
 }
 
 /// Reads or makes the set in the data directory `dir`, takes out the public samples and shares out the others.
@@ -149,7 +152,8 @@ fn take_public(
     );
     Ok(PublicSamples {
         samples: public.samples.clone(),
-        labelled: how.labelled.then_some(public),
+        labelled: how.labelled.then(|| public.clone()),
+        truth: (!matches!(how.from, PublicFrom::Set(_))).then_some(public),
     })
 }
 

@@ -27,7 +27,8 @@ impl Whose {
 
 settings! {
     /// Advanced composition of pure guarantees (Dwork and Roth 2014, theorem 3.20; unequal epsilons as in Dwork, Rothblum
-    /// and Vadhan 2010), or basic composition where that is less. Prices Laplace noise only.
+    /// and Vadhan 2010), or basic composition where that is less. Prices Laplace noise and randomised
+    /// response only.
     pub struct AdvancedComposition {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
@@ -52,7 +53,7 @@ impl Pricing for AdvancedComposition {
         cost.least(self.delta)
     }
 
-    fn delta(&self) -> f64 {
+    fn delta(&self, _: &Self::Cost) -> f64 {
         self.delta
     }
 }

@@ -5,9 +5,11 @@ use fl_core::privacy::{Unit, VoteNoise};
 
 settings! {
     /// Basic composition of pure guarantees: epsilons of the same data add, of disjoint data the largest counts
-    /// (Dwork and Roth 2014, theorem 3.16). Delta is 0, so only Laplace noise has a price here.
+    /// (Dwork and Roth 2014, theorem 3.16). Delta is 0, so only Laplace noise and randomised response have a price here.
     pub struct Basic {}
 }
+
+const PRICES: &str = "Laplace noise and randomised response only";
 
 /// How an event is private without any delta: how many answers, at which epsilon each.
 pub(crate) fn pure(
@@ -24,6 +26,11 @@ pub(crate) fn pure(
             (1, ratio(event, *sensitivity, *scale)?),
             *unit,
         )),
+        PrivacyEvent::Pure {
+            epsilon,
+            times,
+            unit,
+        } => Ok(Price::fixed((*times, ratio(event, *epsilon, 1.0)?), *unit)),
         PrivacyEvent::Votes(votes) => match votes.noise {
             VoteNoise::Laplace { gamma } => {
                 let (reach, data_dependent) = crate::pate_moments::reach(event, votes, unit)?;
@@ -34,9 +41,9 @@ pub(crate) fn pure(
                     data_dependent,
                 })
             }
-            _ => unpriced(accountant, "Laplace noise only", event),
+            _ => unpriced(accountant, PRICES, event),
         },
-        _ => unpriced(accountant, "Laplace noise only", event),
+        _ => unpriced(accountant, PRICES, event),
     }
 }
 
@@ -56,7 +63,7 @@ impl Pricing for Basic {
         *cost
     }
 
-    fn delta(&self) -> f64 {
+    fn delta(&self, _: &Self::Cost) -> f64 {
         0.0
     }
 }
@@ -117,7 +124,7 @@ mod tests {
         assert!(refused.downcast_ref::<Problem>().is_some());
         assert_eq!(
             refused.to_string(),
-            "`basic` has no price for Gaussian noise of 1 for an L2 sensitivity of 1; it prices Laplace noise only"
+            "`basic` has no price for Gaussian noise of 1 for an L2 sensitivity of 1; it prices Laplace noise and randomised response only"
         );
         let why = PrivacyEvent::Unaccounted {
             why: "z_max comes from the data".into(),

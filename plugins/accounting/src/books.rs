@@ -54,8 +54,8 @@ pub trait Pricing: Send + 'static {
     /// What all of `cost` guarantees at [`Pricing::delta`]; 0 for nothing.
     fn epsilon(&self, cost: &Self::Cost) -> f64;
 
-    /// The delta of the guarantee.
-    fn delta(&self) -> f64;
+    /// The delta of the guarantee; most accountants are given it, some find it.
+    fn delta(&self, cost: &Self::Cost) -> f64;
 }
 
 /// A ledger with prices: of one client's releases costs add, of clients with disjoint data the worst counts (parallel
@@ -131,16 +131,20 @@ impl<P: Pricing> Accountant for Books<P> {
         if let Some(next) = &next {
             P::add(&mut server, &next.cost);
         }
+        let of = |cost: &P::Cost| (self.pricing.epsilon(cost), self.pricing.delta(cost));
         let with = |client: &P::Cost| {
             let mut both = server.clone();
             P::add(&mut both, client);
-            self.pricing.epsilon(&both)
+            of(&both)
         };
-        let alone = self.pricing.epsilon(&server);
+        let all = self.clients.values().map(with);
+        let (epsilon, delta) = all.fold(of(&server), |(e, d), (f, g)| {
+            (f64::max(e, f), f64::max(d, g))
+        });
         let unit = next.as_ref().map(|n| n.unit).or(self.unit);
         Ok(Guarantee {
-            epsilon: self.clients.values().map(with).fold(alone, f64::max),
-            delta: self.pricing.delta(),
+            epsilon,
+            delta,
             unit: unit.unwrap_or(Unit::Example),
             data_dependent: self.data_dependent || next.is_some_and(|n| n.data_dependent),
             noise: Noise::Seeded,

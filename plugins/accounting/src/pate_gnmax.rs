@@ -125,7 +125,7 @@ impl Pricing for PateGnmax {
         renyi::spent(cost, self.delta, self.conversion.rule())
     }
 
-    fn delta(&self) -> f64 {
+    fn delta(&self, _: &Self::Cost) -> f64 {
         self.delta
     }
 }

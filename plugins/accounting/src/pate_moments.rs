@@ -139,7 +139,7 @@ impl Pricing for PateMoments {
         by_moments.min(cost.pure.least(self.delta))
     }
 
-    fn delta(&self) -> f64 {
+    fn delta(&self, _: &Self::Cost) -> f64 {
         self.delta
     }
 }

@@ -26,7 +26,7 @@ impl Conversion {
 
 settings! {
     /// Renyi accounting (Mironov 2017) of Gaussian noise, on all data or on a Poisson sample of them (Mironov, Talwar and
-    /// Zhang 2019), and of Laplace noise.
+    /// Zhang 2019), of Laplace noise, and of randomised response.
     pub struct Rdp {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
@@ -75,9 +75,20 @@ impl Pricing for Rdp {
                 let epsilon = ratio(event, *sensitivity, *scale)?;
                 Ok(Price::fixed(at(&|a| renyi::laplace(epsilon, a)), *unit))
             }
+            PrivacyEvent::Pure {
+                epsilon,
+                times,
+                unit,
+            } => {
+                let (epsilon, times) = (ratio(event, *epsilon, 1.0)?, *times as f64);
+                Ok(Price::fixed(
+                    at(&|a| times * renyi::pure(epsilon, a)),
+                    *unit,
+                ))
+            }
             _ => unpriced(
                 "rdp",
-                "Gaussian and Laplace noise; for votes use `pate-moments` or `pate-gnmax`",
+                "Gaussian and Laplace noise and randomised response; for votes use `pate-moments` or `pate-gnmax`",
                 event,
             ),
         }
@@ -91,7 +102,7 @@ impl Pricing for Rdp {
         renyi::spent(cost, self.delta, self.conversion.rule())
     }
 
-    fn delta(&self) -> f64 {
+    fn delta(&self, _: &Self::Cost) -> f64 {
         self.delta
     }
 }

@@ -29,6 +29,11 @@ pub fn laplace(eps: f64, a: f64) -> f64 {
     total / (a - 1.0)
 }
 
+/// Anything of pure level `eps`: at most `eps`, and `a eps^2 / 2` (Bun and Steinke 2016, proposition 1.4).
+pub fn pure(eps: f64, a: f64) -> f64 {
+    eps.min(a * eps * eps / 2.0)
+}
+
 /// The Gaussian mechanism on a Poisson sample of rate `q`:
 /// `ln E_{x ~ N(0, sigma^2)}[(1 - q + q exp((2x - 1) / (2 sigma^2)))^a] / (a - 1)`.
 pub fn subsampled_gaussian(q: f64, sigma: f64, a: f64) -> f64 {

@@ -22,7 +22,7 @@ type Make<'a> = &'a dyn Fn() -> Box<dyn Accountant>;
 /// An event of one kind, by its sensitivity and the scale of its noise.
 type Kind = fn(f64, f64) -> PrivacyEvent;
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 8] = [
     |sensitivity, scale| laplace(sensitivity, scale, Unit::Example),
     |sensitivity, scale| laplace(sensitivity, scale, Unit::Party),
     |sensitivity, sigma| gaussian(sensitivity, sigma, Unit::Example),
@@ -34,6 +34,17 @@ const KINDS: [Kind; 6] = [
         unit: Unit::Example,
     },
     votes,
+    |sensitivity, scale| PrivacyEvent::Pure {
+        // a scale below 0 must not make sense of a sensitivity below 0
+        epsilon: if scale > 0.0 {
+            sensitivity / scale
+        } else {
+            f64::NAN
+        },
+        times: 3,
+        unit: Unit::Party,
+    },
+    sample,
 ];
 
 fn laplace(sensitivity: f64, scale: f64, unit: Unit) -> PrivacyEvent {
@@ -68,12 +79,26 @@ fn votes(_: f64, scale: f64) -> PrivacyEvent {
     })
 }
 
+/// A sample of ten thousand examples; more than all of them where the numbers make no sense.
+fn sample(sensitivity: f64, scale: f64) -> PrivacyEvent {
+    let n = 10_000;
+    let k = 20.0 * sensitivity / scale;
+    let sound = k.is_finite() && k >= 0.0;
+    PrivacyEvent::Sampled {
+        k: if sound { k as usize } else { n + 1 },
+        n,
+        replacement: false,
+    }
+}
+
 /// The unit that an event names; who counts for votes is the accountant's choice.
 fn unit(event: &PrivacyEvent) -> Option<Unit> {
     match event {
         PrivacyEvent::Laplace { unit, .. }
         | PrivacyEvent::Gaussian { unit, .. }
-        | PrivacyEvent::SubsampledGaussian { unit, .. } => Some(*unit),
+        | PrivacyEvent::SubsampledGaussian { unit, .. }
+        | PrivacyEvent::Pure { unit, .. } => Some(*unit),
+        PrivacyEvent::Sampled { .. } => Some(Unit::Example),
         _ => None,
     }
 }
@@ -97,7 +122,7 @@ pub fn check(make: Make<'_>) -> Result<(), Broken> {
         merges(make, kind)?;
     }
     must(SOME, priced > 0, || {
-        "neither Laplace nor Gaussian noise has a price".into()
+        "nothing that the kit knows has a price".into()
     })
 }
 

@@ -1,0 +1,340 @@
+//! What is said about public samples and about classes: soft labels, means per class, and who knows what.
+
+use super::votes::same_rows;
+use super::{Facts, Message, Named, Parcel, View, list, pack_bits, unpack_bits};
+use crate::{Problem, Result};
+use anyhow::ensure;
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis};
+use serde::{Deserialize, Serialize};
+
+/// The position of the largest number, the first such position on ties (METHODS section 0).
+pub(crate) fn argmax<T: PartialOrd + Copy>(row: ArrayView1<'_, T>) -> usize {
+    (1..row.len()).fold(0, |best, c| if row[c] > row[best] { c } else { best })
+}
+
+/// The softmax of every row, in `f64` and rounded once.
+pub fn softmax(scores: ArrayView2<'_, f32>) -> Array2<f32> {
+    let mut out = scores.to_owned();
+    for mut row in out.rows_mut() {
+        let top = row.iter().fold(f32::NEG_INFINITY, |m, v| m.max(*v));
+        let powers: Vec<f64> = row
+            .iter()
+            .map(|v| (f64::from(*v) - f64::from(top)).exp())
+            .collect();
+        let sum: f64 = powers.iter().sum();
+        row.iter_mut()
+            .zip(powers)
+            .for_each(|(v, p)| *v = (p / sum) as f32);
+    }
+    out
+}
+
+/// Class probabilities, one row per sample: a model's, or those of an ensemble. After noise they need not be
+/// probabilities any more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SoftLabels {
+    /// Ids of the samples.
+    pub rows: Vec<u32>,
+    /// `rows x classes`.
+    pub values: Array2<f32>,
+}
+
+impl SoftLabels {
+    /// One row of `values` per id in `rows`.
+    pub fn new(rows: Vec<u32>, values: Array2<f32>) -> Self {
+        Self { rows, values }
+    }
+
+    /// The softmax of a model's scores.
+    pub fn of_scores(rows: Vec<u32>, scores: ArrayView2<'_, f32>) -> Self {
+        Self::new(rows, softmax(scores))
+    }
+
+    /// Only the rows at these positions.
+    pub fn keep(&mut self, positions: &[usize]) {
+        self.rows = positions.iter().map(|p| self.rows[*p]).collect();
+        self.values = self.values.select(Axis(0), positions);
+    }
+
+    /// The most probable class of each row, the lowest on ties.
+    pub fn labels(&self) -> Vec<u32> {
+        let rows = self.values.rows().into_iter();
+        rows.map(|row| argmax(row) as u32).collect()
+    }
+
+    /// Makes probabilities of what noise has left: negative numbers become 0, rows are divided by their sum, and a row
+    /// without any positive number becomes uniform.
+    pub fn project(&mut self) {
+        for mut row in self.values.rows_mut() {
+            row.mapv_inplace(|v| v.max(0.0));
+            let sum: f64 = row.iter().map(|v| f64::from(*v)).sum();
+            let even = 1.0 / row.len().max(1) as f32;
+            row.mapv_inplace(|v| {
+                if sum > 0.0 {
+                    (f64::from(v) / sum) as f32
+                } else {
+                    even
+                }
+            });
+        }
+    }
+}
+
+impl Message for SoftLabels {
+    const KIND: &'static str = "soft-labels";
+    fn expected(facts: &Facts) -> Option<u64> {
+        Some(4 * (facts.rows * facts.outputs) as u64)
+    }
+    fn tensors(&self) -> Named<'_> {
+        vec![
+            ("rows".into(), list(&self.rows)),
+            ("values".into(), View::F32(self.values.view().into_dyn())),
+        ]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        Ok(Self::new(parcel.list("rows")?, parcel.table("values")?))
+    }
+    fn check(&self) -> Result<()> {
+        same_rows(self.rows.len(), self.values.nrows())
+    }
+}
+
+/// The mean output of a model over the examples of each class (federated knowledge distillation, Jeong et al. 2018): one
+/// row per class that the sender has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassMeans {
+    /// The classes, ascending.
+    pub rows: Vec<u32>,
+    /// `rows x outputs`.
+    pub values: Array2<f32>,
+    /// How many senders each row is the mean of; empty if nobody needs to know.
+    pub senders: Vec<u32>,
+}
+
+impl ClassMeans {
+    /// One row of `values` per class in `rows`.
+    pub fn new(rows: Vec<u32>, values: Array2<f32>) -> Self {
+        Self {
+            rows,
+            values,
+            senders: Vec::new(),
+        }
+    }
+
+    /// The mean of `outputs` over the rows of each class, of those classes that there are. Sums in `f64`, in row order.
+    ///
+    /// # Errors
+    /// When there is not one label per row.
+    pub fn of(outputs: ArrayView2<'_, f32>, labels: &[u32]) -> Result<Self> {
+        same_rows(labels.len(), outputs.nrows())?;
+        let mut rows = labels.to_vec();
+        rows.sort_unstable();
+        rows.dedup();
+        let (mut sums, mut counts) = (
+            Array2::<f64>::zeros((rows.len(), outputs.ncols())),
+            vec![0u32; rows.len()],
+        );
+        for (output, label) in outputs.rows().into_iter().zip(labels) {
+            let at = rows.partition_point(|c| c < label);
+            counts[at] += 1;
+            sums.row_mut(at)
+                .zip_mut_with(&output, |s, v| *s += f64::from(*v));
+        }
+        for (mut sum, n) in sums.rows_mut().into_iter().zip(counts) {
+            sum.mapv_inplace(|s| s / f64::from(n));
+        }
+        Ok(Self::new(rows, sums.mapv(|s| s as f32)))
+    }
+
+    /// The mean of one class; `None` if nobody has it.
+    pub fn class(&self, class: u32) -> Option<ArrayView1<'_, f32>> {
+        let at = self.rows.binary_search(&class).ok()?;
+        Some(self.values.row(at))
+    }
+
+    /// These means without the share of one sender: what the others think (FKD's leave-one-out reading). A class that nobody
+    /// else has is left out.
+    pub fn without(&self, own: &Self) -> Self {
+        let mut kept = Self::new(Vec::new(), Array2::zeros((0, self.values.ncols())));
+        for ((class, row), n) in self.rows.iter().zip(self.values.rows()).zip(&self.senders) {
+            let others = match own.class(*class) {
+                None => row.to_owned(),
+                Some(_) if *n < 2 => continue,
+                Some(mine) => {
+                    let n = f64::from(*n);
+                    let other =
+                        |m: f32, x: f32| ((n * f64::from(m) - f64::from(x)) / (n - 1.0)) as f32;
+                    ndarray::Zip::from(row)
+                        .and(mine)
+                        .map_collect(|m, x| other(*m, *x))
+                }
+            };
+            kept.rows.push(*class);
+            kept.values
+                .push_row(others.view())
+                .expect("rows of one width");
+        }
+        kept
+    }
+}
+
+impl Message for ClassMeans {
+    const KIND: &'static str = "class-means";
+    fn expected(facts: &Facts) -> Option<u64> {
+        // a bit mask or 4 bytes for each class that is there, and its row
+        Some((4 + 4 + 4 * facts.outputs as u64) * facts.outputs as u64)
+    }
+    fn tensors(&self) -> Named<'_> {
+        let mut all: Named<'_> = vec![
+            ("rows".into(), list(&self.rows)),
+            ("values".into(), View::F32(self.values.view().into_dyn())),
+        ];
+        if !self.senders.is_empty() {
+            all.push(("senders".into(), list(&self.senders)));
+        }
+        all
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        let mut means = Self::new(parcel.list("rows")?, parcel.table("values")?);
+        if parcel.has("senders") {
+            means.senders = parcel.list("senders")?;
+        }
+        Ok(means)
+    }
+    fn check(&self) -> Result<()> {
+        same_rows(self.rows.len(), self.values.nrows())?;
+        ensure!(
+            self.rows.is_sorted_by(|a, b| a < b),
+            Problem::Shape("classes must be ascending and different".into())
+        );
+        if !self.senders.is_empty() {
+            same_rows(self.senders.len(), self.values.nrows())?;
+        }
+        Ok(())
+    }
+}
+
+/// Some of the public samples, a bit for each: those that a client knows something about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mask {
+    bits: Vec<u8>,
+    length: [u32; 1],
+}
+
+impl Mask {
+    /// The samples at these positions of `length`.
+    pub fn new(positions: &[usize], length: usize) -> Self {
+        let mut chosen = vec![0; length];
+        positions.iter().for_each(|p| chosen[*p] = 1);
+        Self {
+            bits: pack_bits(chosen.into_iter(), 1),
+            length: [length as u32],
+        }
+    }
+
+    /// Is this sample among them?
+    pub fn has(&self, position: usize) -> bool {
+        let byte = self.bits.get(position / 8);
+        byte.is_some_and(|byte| byte >> (position % 8) & 1 == 1)
+    }
+
+    /// How many samples it speaks about.
+    #[expect(clippy::len_without_is_empty, reason = "it is no collection")]
+    pub fn len(&self) -> usize {
+        self.length[0] as usize
+    }
+
+    /// The positions, ascending.
+    pub fn positions(&self) -> Vec<usize> {
+        (0..self.len()).filter(|p| self.has(*p)).collect()
+    }
+}
+
+impl Message for Mask {
+    const KIND: &'static str = "mask";
+    fn expected(facts: &Facts) -> Option<u64> {
+        Some(facts.rows.div_ceil(8) as u64)
+    }
+    fn tensors(&self) -> Named<'_> {
+        vec![
+            ("bits".into(), View::U8(self.bits.as_slice().into())),
+            (".length".into(), list(&self.length)),
+        ]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        let (bits, length) = (parcel.bytes("bits")?, parcel.list(".length")?);
+        let length = length
+            .try_into()
+            .map_err(|_| Problem::Shape("`.length` is one number".into()))?;
+        Ok(Self { bits, length })
+    }
+    fn check(&self) -> Result<()> {
+        unpack_bits(&self.bits, (self.len(), 1), 1).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Bytes, bytes, check, decode, encode};
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn exact_what_is_encoded_decodes_to_the_same() {
+        let soft = SoftLabels::new(vec![3, 9], array![[0.25, 0.75], [1.0, 0.0]]);
+        assert_eq!(decode::<SoftLabels>(&encode(&soft)).unwrap(), soft);
+        let mut means = ClassMeans::new(vec![0, 2], array![[0.5, 0.5, 0.0], [0.0, 0.25, 0.75]]);
+        assert_eq!(decode::<ClassMeans>(&encode(&means)).unwrap(), means);
+        means.senders = vec![4, 1];
+        assert_eq!(decode::<ClassMeans>(&encode(&means)).unwrap(), means);
+        for n in [0, 1, 7, 8, 9, 100] {
+            let mask = Mask::new(&(0..n).step_by(3).collect::<Vec<_>>(), n);
+            assert_eq!(decode::<Mask>(&encode(&mask)).unwrap(), mask);
+            assert!(check(&mask).is_ok());
+            assert_eq!(mask.positions(), (0..n).step_by(3).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_mask_costs_a_bit_a_sample_and_its_length_nothing() {
+        let mask = Mask::new(&[1, 5], 12);
+        assert_eq!(bytes(&mask, None), Bytes { values: 2, keys: 0 });
+        let lying = Mask {
+            length: [1000],
+            ..mask
+        };
+        assert!(check(&lying).is_err());
+    }
+
+    #[test]
+    fn exact_class_means_and_what_the_others_think() {
+        let outputs = array![[2.0f32, 0.1, -1.0], [1.0, 0.3, -0.4], [-0.5, 1.5, 0.2]];
+        let mine = ClassMeans::of(outputs.view(), &[0, 0, 2]).unwrap();
+        assert_eq!(mine.rows, [0, 2]);
+        assert_eq!(mine.class(0).unwrap()[0], 1.5);
+        assert!(mine.class(1).is_none());
+        let mut all = ClassMeans::new(
+            vec![0, 1, 2],
+            array![[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.2]],
+        );
+        all.senders = vec![2, 1, 1];
+        let others = all.without(&mine);
+        assert_eq!(others.rows, [0, 1], "nobody else has class 2");
+        assert_eq!(others.class(0).unwrap()[0], 0.5);
+        assert_eq!(others.class(1).unwrap()[1], 1.0);
+    }
+
+    #[test]
+    fn exact_noise_leaves_probabilities_after_projection() {
+        let mut noisy = SoftLabels::new(vec![0, 1], array![[-1.0, 1.5, 0.5], [-1.0, -2.0, 0.0]]);
+        noisy.project();
+        assert_eq!(noisy.values.row(0).to_vec(), [0.0, 0.75, 0.25]);
+        assert_eq!(noisy.values.row(1).to_vec(), [1.0 / 3.0; 3]);
+    }
+
+    #[test]
+    fn close_softmax_of_large_scores() {
+        let soft = softmax(array![[1000.0f32, 1000.0], [-1000.0, 0.0]].view());
+        assert_eq!(soft, array![[0.5, 0.5], [0.0, 1.0]]);
+    }
+}

@@ -1,0 +1,87 @@
+//! Privacy by sampling alone.
+use crate::books::{Books, Price, Pricing, unpriced};
+use fl_core::Problem;
+use fl_core::prelude::*;
+use fl_core::privacy::{Unit, sampled};
+
+settings! {
+    /// The closed form of noise-free differential privacy: what drawing `k` of `n` examples before training guarantees for one
+    /// example (Sun and Lyu 2020, FedMD-NFDP). Delta comes out of it and is large, about `k / n`. Drawing again composes:
+    /// epsilons and deltas add. Prices nothing but such samples.
+    pub struct Nfdp {}
+}
+
+impl Pricing for Nfdp {
+    type Cost = (f64, f64);
+
+    fn price(&self, event: &PrivacyEvent) -> Result<Price<(f64, f64)>> {
+        match event {
+            PrivacyEvent::Sampled { k, n, replacement } => {
+                ensure!(
+                    *n > 0 && (*replacement || k <= n),
+                    Problem::Unpriced(format!(
+                        "{event} makes no sense: without replacement there are at most as many draws as examples"
+                    ))
+                );
+                Ok(Price::fixed(sampled(*k, *n, *replacement), Unit::Example))
+            }
+            _ => unpriced("nfdp", "samples of the training examples only", event),
+        }
+    }
+
+    fn add(sum: &mut (f64, f64), more: &(f64, f64)) {
+        *sum = (sum.0 + more.0, sum.1 + more.1);
+    }
+
+    /// Infinite when delta has reached 1: then nothing is guaranteed.
+    fn epsilon(&self, (epsilon, delta): &(f64, f64)) -> f64 {
+        if *delta < 1.0 {
+            *epsilon
+        } else {
+            f64::INFINITY
+        }
+    }
+
+    fn delta(&self, (_, delta): &(f64, f64)) -> f64 {
+        if *delta < 1.0 { *delta } else { 0.0 }
+    }
+}
+plugin!(accountant "nfdp" => Nfdp as Books<Nfdp>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn books() -> Books<Nfdp> {
+        Nfdp {}.into()
+    }
+
+    #[test]
+    fn it_is_an_accountant() {
+        fl_conformance::accountant(books);
+    }
+
+    #[test]
+    fn all_examples_are_no_protection() {
+        let event = |k| PrivacyEvent::Sampled {
+            k,
+            n: 300,
+            replacement: false,
+        };
+        let mut some = books();
+        some.charge(&event(100)).unwrap();
+        let given = some.guarantee(None).unwrap();
+        assert!((given.epsilon - 0.403_805_356_689_8).abs() < 1e-12);
+        assert_eq!(given.delta, 100.0 / 300.0);
+        assert_eq!(given.unit, Unit::Example);
+        let mut all = books();
+        all.charge(&event(300)).unwrap();
+        assert_eq!(all.guarantee(None).unwrap().epsilon, f64::INFINITY);
+        assert!(
+            all.charge(&event(301))
+                .unwrap_err()
+                .to_string()
+                .contains("at most as many draws")
+        );
+    }
+}
