@@ -382,6 +382,18 @@ impl Client {
         Ok(Logits::new(ids.0.clone(), self.model(slot)?.predict(&x)?))
     }
 
+    /// Is there anything in this slot?
+    pub fn has(&self, slot: &str) -> bool {
+        self.parts.has(slot)
+    }
+
+    /// Says that this answer tells something about the client's data for which nothing can be guaranteed: an accountant
+    /// refuses it.
+    pub fn disclose(&mut self, why: &str) {
+        self.spent
+            .push(PrivacyEvent::Unaccounted { why: why.into() });
+    }
+
     /// A selector for this slot, not fitted to anything yet; `None` if the slot is empty.
     ///
     /// # Errors

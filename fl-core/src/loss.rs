@@ -23,6 +23,14 @@ fn ln_softmax(scores: &[f64], tau: f64) -> Vec<f64> {
     scores.iter().map(|s| (s - top) / tau - sum.ln()).collect()
 }
 
+/// Scores become their softmax at temperature `tau`.
+pub fn softmax(scores: &mut [f64], tau: f64) {
+    let ln_p = ln_softmax(scores, tau);
+    for (s, l) in scores.iter_mut().zip(ln_p) {
+        *s = l.exp();
+    }
+}
+
 /// The probability of a finding with this score.
 pub fn sigmoid(score: f64) -> f64 {
     1.0 / (1.0 + (-score).exp())

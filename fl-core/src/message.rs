@@ -14,7 +14,7 @@ use std::fmt::Debug;
 
 mod labels;
 mod votes;
-pub use labels::{ClassMeans, Mask, SoftLabels, softmax};
+pub use labels::{ClassMeans, Mask, SoftLabels, class_means, mean_of_others, softmax};
 pub use votes::{Counts, Models, Reach, Votes};
 
 /// The numbers of one tensor, borrowed.

@@ -2,7 +2,7 @@
 
 use crate::{Examples, Result, TaskKind};
 use anyhow::ensure;
-use ndarray::{Array2, ArrayView2};
+use ndarray::ArrayView2;
 
 /// Position of the largest value; the first on a tie.
 pub fn argmax<'a>(values: impl IntoIterator<Item = &'a f32>) -> usize {
@@ -13,18 +13,6 @@ pub fn argmax<'a>(values: impl IntoIterator<Item = &'a f32>) -> usize {
             if *v > best.1 { (i, *v) } else { best }
         });
     best.0
-}
-
-/// Softmax of each row at temperature `tau`.
-pub fn softmax(scores: &Array2<f32>, tau: f32) -> Array2<f32> {
-    let mut p = scores.mapv(|v| v / tau);
-    for mut row in p.rows_mut() {
-        let top = row.fold(f32::NEG_INFINITY, |a, b| a.max(*b));
-        row.mapv_inplace(|v| (v - top).exp());
-        let sum = row.sum();
-        row.mapv_inplace(|v| v / sum);
-    }
-    p
 }
 
 /// Share of rows whose label is among the `k` highest scores (equal scores: the lower class first). NaN without rows.

@@ -25,23 +25,7 @@ impl Federation<'_> {
         to: &[ClientId],
         down: impl Fn(ClientId) -> &'d D + Sync,
     ) -> Result<Inbox<U>> {
-        self.ask_for(round, ask, to, down, Needs::default())
-    }
-
-    fn ask_for<'d, D: Message, U: Message>(
-        &mut self,
-        round: &Round,
-        ask: &Ask<D, U>,
-        to: &[ClientId],
-        down: impl Fn(ClientId) -> &'d D + Sync,
-        needs: Needs,
-    ) -> Result<Inbox<U>> {
-        let mut mail = Vec::with_capacity(to.len());
-        self.exchange(round, ask, to, &down, needs, &mut |m| {
-            mail.push(m);
-            Ok(())
-        })?;
-        Inbox::new(mail).with_context(|| ask.label())
+        self.ask_each(round, ask, to, down, |_, answer| Ok(answer))
     }
 
     /// Asks, and makes something else of each answer as it comes, so that the answers themselves are not kept.
@@ -108,15 +92,42 @@ impl Federation<'_> {
         to: &[ClientId],
         down: impl Fn(ClientId) -> &'d D + Sync,
     ) -> Result<O> {
-        let aggregator = self.aggregator::<U, O>(slot)?;
+        self.gather_as(slot, round, ask, to, down, |answer: U| answer)
+    }
+
+    /// As [`Federation::gather`], for an aggregator that wants answers in another form.
+    ///
+    /// # Errors
+    /// As [`Federation::gather`].
+    pub fn gather_as<'d, D: Message, U: Message, V: Message, O: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        ask: &Ask<D, U>,
+        to: &[ClientId],
+        down: impl Fn(ClientId) -> &'d D + Sync,
+        form: impl Fn(U) -> V,
+    ) -> Result<O> {
+        let aggregator = self.aggregator::<V, O>(slot)?;
         let (needs, fold) = (aggregator.needs(), aggregator.fold());
+        let formed = |mail: Mail<U>| Mail {
+            from: mail.from,
+            weight: mail.weight,
+            class_counts: mail.class_counts,
+            body: form(mail.body),
+        };
         let out = match fold {
             Some(mut fold) => {
-                self.exchange(round, ask, to, &down, needs, &mut |mail| fold.add(mail))?;
+                self.exchange(round, ask, to, &down, needs, &mut |m| fold.add(formed(m)))?;
                 fold.finish().with_context(|| ask.label())?
             }
             None => {
-                let inbox = self.ask_for(round, ask, to, down, needs)?;
+                let mut mail = Vec::with_capacity(to.len());
+                self.exchange(round, ask, to, &down, needs, &mut |m| {
+                    mail.push(formed(m));
+                    Ok(())
+                })?;
+                let inbox = Inbox::new(mail).with_context(|| ask.label())?;
                 return self.aggregate(slot, round, &inbox);
             }
         };
@@ -183,9 +194,13 @@ impl Federation<'_> {
                 _ => *sent.insert((
                     message,
                     message::digest(message),
-                    message::bytes(message, None),
+                    // samples among those that clients were asked about last can be told by a bit mask
+                    message::bytes(message, self.about.as_deref()),
                 )),
             };
+            if let Some(ids) = (message as &dyn Any).downcast_ref::<Ids>() {
+                self.about = Some(ids.0.clone());
+            }
             chain.update(digest);
             entry.bytes_down += bytes;
         }

@@ -10,7 +10,7 @@ use crate::{
     Accountant, ClientId, Examples, Make, Parametric, Parts, Pass, PrivacyEvent, Public, Result,
     Roster, Samples, Scored, Stream, Target, Task, Trainer, fit_examples, metrics, parametric,
 };
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use save::{Held, Saved, Saving};
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
@@ -34,6 +34,8 @@ pub struct Federation<'h> {
     chain: [u8; 32],
     totals: Totals,
     steps: usize,
+    /// The samples that clients were asked about last, in this step.
+    about: Option<Vec<u32>>,
     resumed: Option<Saved>,
 }
 
@@ -77,6 +79,7 @@ impl<'h> Federation<'h> {
             chain: [0; 32],
             totals: Totals::default(),
             steps: 0,
+            about: None,
             resumed: None,
         };
         if let Some(saved) = &resumed {
@@ -132,6 +135,29 @@ impl<'h> Federation<'h> {
             .collect();
         let ids = ids.filter(|ids| !ids.is_empty() && ids.is_sorted_by(|a, b| a < b));
         ids.with_context(|| format!("parts.{slot} picked positions {picked:?} of {} clients; they must be ascending, different and at least one", roster.len()))
+    }
+
+    /// The positions in `pool` that the selector in `slot` picks, ascending; `None` if the slot is empty.
+    ///
+    /// # Errors
+    /// When it cannot judge the pool, or picks what is not there.
+    pub fn select<P: ?Sized + 'static>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        pool: &P,
+    ) -> Result<Option<Vec<usize>>> {
+        if !self.parts.has(slot) {
+            return Ok(None);
+        }
+        let mut selector = self.parts.selector::<P>(slot, None, &self.make(slot))?;
+        let picked = selector.select(pool, &round.stream.child(slot, 0))?;
+        let sound = picked.is_sorted_by(|a, b| a < b);
+        ensure!(
+            sound,
+            "parts.{slot} picked positions that are not ascending and different"
+        );
+        Ok(Some(picked))
     }
 
     /// The public data.
@@ -282,6 +308,7 @@ impl<'h> Federation<'h> {
             stream,
             exec: self.host.executor(),
         };
+        self.about = None;
         body(self, state, &round).with_context(|| name.clone())?;
         self.totals.steps = self.steps;
         let (host, server) = (

@@ -12,19 +12,13 @@ pub(crate) fn argmax<T: PartialOrd + Copy>(row: ArrayView1<'_, T>) -> usize {
     (1..row.len()).fold(0, |best, c| if row[c] > row[best] { c } else { best })
 }
 
-/// The softmax of every row, in `f64` and rounded once.
-pub fn softmax(scores: ArrayView2<'_, f32>) -> Array2<f32> {
+/// The softmax of every row at temperature `tau`, in `f64` and rounded once.
+pub fn softmax(scores: ArrayView2<'_, f32>, tau: f64) -> Array2<f32> {
     let mut out = scores.to_owned();
     for mut row in out.rows_mut() {
-        let top = row.iter().fold(f32::NEG_INFINITY, |m, v| m.max(*v));
-        let powers: Vec<f64> = row
-            .iter()
-            .map(|v| (f64::from(*v) - f64::from(top)).exp())
-            .collect();
-        let sum: f64 = powers.iter().sum();
-        row.iter_mut()
-            .zip(powers)
-            .for_each(|(v, p)| *v = (p / sum) as f32);
+        let mut wide: Vec<f64> = row.iter().map(|v| f64::from(*v)).collect();
+        crate::loss::softmax(&mut wide, tau);
+        row.iter_mut().zip(wide).for_each(|(v, p)| *v = p as f32);
     }
     out
 }
@@ -47,7 +41,7 @@ impl SoftLabels {
 
     /// The softmax of a model's scores.
     pub fn of_scores(rows: Vec<u32>, scores: ArrayView2<'_, f32>) -> Self {
-        Self::new(rows, softmax(scores))
+        Self::new(rows, softmax(scores, 1.0))
     }
 
     /// Only the rows at these positions.
@@ -99,6 +93,40 @@ impl Message for SoftLabels {
     }
 }
 
+/// The classes among `labels`, ascending, and the mean of the rows of each. Sums in `f64`, in row order.
+///
+/// # Errors
+/// When there is not one label per row.
+pub fn class_means<T: Into<f64> + Copy>(
+    outputs: ArrayView2<'_, T>,
+    labels: &[u32],
+) -> Result<(Vec<u32>, Array2<f64>)> {
+    same_rows(labels.len(), outputs.nrows())?;
+    let mut rows = labels.to_vec();
+    rows.sort_unstable();
+    rows.dedup();
+    let mut means = Array2::<f64>::zeros((rows.len(), outputs.ncols()));
+    let mut counts = vec![0u32; rows.len()];
+    for (output, label) in outputs.rows().into_iter().zip(labels) {
+        let at = rows.partition_point(|c| c < label);
+        counts[at] += 1;
+        let mut sum = means.row_mut(at);
+        sum.iter_mut()
+            .zip(output)
+            .for_each(|(s, v)| *s += (*v).into());
+    }
+    for (mut sum, n) in means.rows_mut().into_iter().zip(counts) {
+        sum.mapv_inplace(|s| s / f64::from(n));
+    }
+    Ok((rows, means))
+}
+
+/// The mean of the others, from the mean of `n` numbers, at least 2, and one's own.
+pub fn mean_of_others(n: u32, mean: f64, own: f64) -> f64 {
+    let n = f64::from(n);
+    (n * mean - own) / (n - 1.0)
+}
+
 /// The mean output of a model over the examples of each class (federated knowledge distillation, Jeong et al. 2018): one
 /// row per class that the sender has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,29 +149,13 @@ impl ClassMeans {
         }
     }
 
-    /// The mean of `outputs` over the rows of each class, of those classes that there are. Sums in `f64`, in row order.
+    /// The mean of `outputs` over the rows of each class, of those classes that there are.
     ///
     /// # Errors
     /// When there is not one label per row.
     pub fn of(outputs: ArrayView2<'_, f32>, labels: &[u32]) -> Result<Self> {
-        same_rows(labels.len(), outputs.nrows())?;
-        let mut rows = labels.to_vec();
-        rows.sort_unstable();
-        rows.dedup();
-        let (mut sums, mut counts) = (
-            Array2::<f64>::zeros((rows.len(), outputs.ncols())),
-            vec![0u32; rows.len()],
-        );
-        for (output, label) in outputs.rows().into_iter().zip(labels) {
-            let at = rows.partition_point(|c| c < label);
-            counts[at] += 1;
-            sums.row_mut(at)
-                .zip_mut_with(&output, |s, v| *s += f64::from(*v));
-        }
-        for (mut sum, n) in sums.rows_mut().into_iter().zip(counts) {
-            sum.mapv_inplace(|s| s / f64::from(n));
-        }
-        Ok(Self::new(rows, sums.mapv(|s| s as f32)))
+        let (rows, means) = class_means(outputs, labels)?;
+        Ok(Self::new(rows, means.mapv(|m| m as f32)))
     }
 
     /// The mean of one class; `None` if nobody has it.
@@ -334,7 +346,7 @@ mod tests {
 
     #[test]
     fn close_softmax_of_large_scores() {
-        let soft = softmax(array![[1000.0f32, 1000.0], [-1000.0, 0.0]].view());
+        let soft = softmax(array![[1000.0f32, 1000.0], [-1000.0, 0.0]].view(), 1.0);
         assert_eq!(soft, array![[0.5, 0.5], [0.0, 1.0]]);
     }
 }

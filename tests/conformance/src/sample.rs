@@ -1,6 +1,8 @@
 //! Legal input that the kit makes up.
 
-use fl_core::message::{Counts, Logits, Message, Params, Reach, Scalar, Votes};
+use fl_core::message::{
+    ClassMeans, Counts, Logits, Message, Params, Reach, Scalar, SoftLabels, Votes,
+};
 use fl_core::{ClientId, Draws, Inbox, Mail, Pool, Roster, Samples, Stream};
 use ndarray::{Array2, ArrayD};
 use std::borrow::Borrow;
@@ -150,6 +152,32 @@ impl Sample for Logits {
             let shape = (spoken[k].len(), classes);
             let values = Array2::from_shape_simple_fn(shape, || case.values.draw(draws));
             Self::new(spoken[k].clone(), values)
+        })
+    }
+    fn classes(&self) -> usize {
+        self.values.ncols()
+    }
+}
+
+/// Not always probabilities: noise may have been there before.
+impl Sample for SoftLabels {
+    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
+        let alike = Logits::samples(case, draws).into_iter();
+        alike.map(|z| Self::new(z.rows, z.values)).collect()
+    }
+    fn classes(&self) -> usize {
+        self.values.ncols()
+    }
+}
+
+impl Sample for ClassMeans {
+    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
+        let classes = 1 + draws.below(5);
+        each(case, |_| {
+            let rows: Vec<u32> = (0..classes as u32).filter(|_| draws.below(3) > 0).collect();
+            let shape = (rows.len(), classes);
+            let values = Array2::from_shape_simple_fn(shape, || case.values.draw(draws));
+            Self::new(rows, values)
         })
     }
     fn classes(&self) -> usize {

@@ -1,0 +1,151 @@
+//! Means of what clients say about samples, sharpened or not.
+use crate::rows::{MeanOfRows, RowSums, fold_all};
+use fl_core::message::SoftLabels;
+use fl_core::prelude::*;
+use fl_core::settings::above;
+
+choices! {
+    /// How much a client counts.
+    pub enum Weigh {
+        /// Every client that speaks about a sample alike (all of these papers).
+        Uniform = "uniform",
+        /// By its number of examples.
+        Samples = "samples",
+    }
+}
+
+impl Weigh {
+    fn needs(&self) -> Needs {
+        Needs {
+            samples: *self == Self::Samples,
+            ..Needs::default()
+        }
+    }
+}
+
+const CLAIMS: Claims = Claims {
+    order_free: true,
+    weight_scale_free: true,
+    weight_free: false,
+    within_hull: true,
+};
+
+macro_rules! mean_of_rows {
+    ($part:ty: $in:ty => $out:ty, $claims:expr, $shape:expr) => {
+        impl Aggregator for $part {
+            type In = $in;
+            type Out = $out;
+
+            fn aggregate(&mut self, _: &Round, inbox: &Inbox<$in>) -> Result<$out> {
+                fold_all(self.fold().context("it folds")?, inbox)
+            }
+
+            fn fold(&self) -> Option<Box<dyn Fold<$in, $out>>> {
+                Some(Box::new(MeanOfRows {
+                    sums: RowSums::default(),
+                    read: |m: &$in| (&m.rows, m.values.view()),
+                    shape: $shape(self),
+                    make: <$out>::new,
+                }))
+            }
+
+            fn needs(&self) -> Needs {
+                self.weigh.needs()
+            }
+
+            fn claims(&self) -> Claims {
+                $claims
+            }
+        }
+    };
+}
+
+settings! {
+    /// For each sample the mean over the clients that speak about it (Selective-FD, Eq. 8; FedMD; DS-FL without entropy
+    /// reduction). Hard labels come as one-hot rows, so their mean is the share of votes.
+    pub struct MeanLabels {
+        /// How much a client counts.
+        weigh: Weigh = Weigh::Uniform;
+    }
+}
+mean_of_rows!(MeanLabels: SoftLabels => SoftLabels, CLAIMS, |_: &MeanLabels| Box::new(|_: &mut [f64]| {}));
+plugin!(aggregator "mean-labels" => MeanLabels);
+
+settings! {
+    /// For each sample the mean of the raw scores of the clients that speak about it (FedMD, Li and Wang 2019; FedDF's
+    /// teacher).
+    pub struct MeanScores {
+        /// How much a client counts.
+        weigh: Weigh = Weigh::Uniform;
+    }
+}
+mean_of_rows!(MeanScores: Logits => Logits, CLAIMS, |_: &MeanScores| Box::new(|_: &mut [f64]| {}));
+plugin!(aggregator "mean-scores" => MeanScores);
+
+settings! {
+    /// The mean of labels, sharpened: `softmax(mean / temperature)`, of the probabilities as they are (DS-FL's entropy
+    /// reduction aggregation, Itahara et al. 2020).
+    pub struct EntropyReduction {
+        /// Below 1 sharpens, towards the most probable class alone; far above 1 evens out. DS-FL: 0.1.
+        temperature: f64 = 0.1, in above(0.0);
+        /// How much a client counts.
+        weigh: Weigh = Weigh::Uniform;
+    }
+}
+mean_of_rows!(
+    EntropyReduction: SoftLabels => SoftLabels,
+    Claims { within_hull: false, ..CLAIMS },
+    |this: &EntropyReduction| {
+        let tau = this.temperature;
+        Box::new(move |row: &mut [f64]| fl_core::loss::softmax(row, tau))
+    }
+);
+plugin!(aggregator "entropy-reduction" => EntropyReduction);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn they_keep_their_claims() {
+        for weigh in [Weigh::Uniform, Weigh::Samples] {
+            fl_conformance::aggregator(|| MeanLabels {
+                weigh: weigh.clone(),
+            });
+            fl_conformance::aggregator(|| MeanScores {
+                weigh: weigh.clone(),
+            });
+            fl_conformance::aggregator(|| EntropyReduction {
+                temperature: 0.1,
+                weigh: weigh.clone(),
+            });
+        }
+    }
+
+    #[test]
+    fn close_each_sample_is_the_mean_of_those_who_speak_about_it() {
+        let said = |from, rows: &[u32], values| {
+            Mail::new(from, 1.0, SoftLabels::new(rows.to_vec(), values))
+        };
+        let inbox = Inbox::new(vec![
+            said(0, &[7, 2], array![[0.75, 0.25], [1.0, 0.0]]),
+            said(3, &[2, 9], array![[0.5, 0.5], [0.25, 0.75]]),
+            said(5, &[], ndarray::Array2::zeros((0, 2))),
+        ])
+        .unwrap();
+        let shown = |mut part: Box<dyn Aggregator<In = SoftLabels, Out = SoftLabels>>| {
+            fl_conformance::show(&part.aggregate(&Round::first(), &inbox).unwrap())
+        };
+        fl_conformance::close().bind(|| {
+            insta::assert_snapshot!(shown(Box::new(MeanLabels { weigh: Weigh::Uniform })), @"
+            rows [3] 2 7 9
+            values [3, 2] 0.75 0.25 0.75 0.25 0.25 0.75
+            ");
+            insta::assert_snapshot!(shown(Box::new(EntropyReduction { temperature: 0.5, weigh: Weigh::Uniform })), @"
+            rows [3] 2 7 9
+            values [3, 2] 0.731059 0.268941 0.731059 0.268941 0.268941 0.731059
+            ");
+        });
+    }
+}

@@ -1,0 +1,171 @@
+//! Noise on what a client says, before it says it.
+use fl_core::message::{SoftLabels, Votes};
+use fl_core::prelude::*;
+use fl_core::privacy::Unit;
+use fl_core::settings::above;
+
+/// A client's data can move a row of probabilities from any corner of the simplex to any other: by 2 in the L1 norm, by
+/// sqrt(2) in the L2 norm. That holds for all of its data, and so for one example of them.
+const L1: f64 = 2.0;
+
+macro_rules! labels_are_noised {
+    ($t:ty, $price:expr, $draw:expr) => {
+        impl PrivacyMechanism for $t {
+            type On = SoftLabels;
+
+            fn bound(&self, labels: &mut SoftLabels) -> Result<()> {
+                labels.project();
+                Ok(())
+            }
+
+            fn price(&self, labels: &SoftLabels, _: usize) -> Result<PrivacyEvent> {
+                Ok($price(self, labels.rows.len() as f64))
+            }
+
+            fn perturb(
+                &mut self,
+                labels: &mut SoftLabels,
+                _: usize,
+                stream: &Stream,
+            ) -> Result<()> {
+                let mut draws = stream.draws();
+                let draw = |p: f32| (f64::from(p) + $draw(&*self, &mut draws)) as f32;
+                labels.values.mapv_inplace(draw);
+                Ok(())
+            }
+
+            fn queries(&self, labels: &SoftLabels) -> usize {
+                labels.rows.len()
+            }
+
+            fn keep_first(&self, labels: &mut SoftLabels, n: usize) {
+                labels.keep(&(0..n).collect::<Vec<_>>());
+            }
+        }
+    };
+}
+
+settings! {
+    /// Laplace noise on every probability that a client sends: local privacy of all its data.
+    pub struct LaplaceLabels {
+        /// Scale of the noise. One sample's label costs an epsilon of `2 / scale`.
+        scale: f64, in above(0.0);
+    }
+}
+labels_are_noised!(
+    LaplaceLabels,
+    |this: &LaplaceLabels, rows: f64| PrivacyEvent::Laplace {
+        sensitivity: L1 * rows,
+        scale: this.scale,
+        unit: Unit::Party
+    },
+    |this: &LaplaceLabels, draws: &mut fl_core::Draws| draws.laplace(this.scale)
+);
+plugin!(privacy "laplace-labels" => LaplaceLabels);
+
+settings! {
+    /// Gaussian noise on every probability that a client sends: local privacy of all its data.
+    pub struct GaussianLabels {
+        /// Standard deviation of the noise. The sensitivity of `n` samples' labels is `sqrt(2 n)`.
+        sigma: f64, in above(0.0);
+    }
+}
+labels_are_noised!(
+    GaussianLabels,
+    |this: &GaussianLabels, rows: f64| PrivacyEvent::Gaussian {
+        sensitivity: (L1 * rows).sqrt(),
+        sigma: this.sigma,
+        unit: Unit::Party
+    },
+    |this: &GaussianLabels, draws: &mut fl_core::Draws| this.sigma * draws.normal()
+);
+plugin!(privacy "gaussian-labels" => GaussianLabels);
+
+settings! {
+    /// Each hard label is kept with probability `e^epsilon / (e^epsilon + classes - 1)` and else becomes one of the others,
+    /// all alike (randomised response; Kairouz, Oh and Viswanath 2014): local privacy of all of a client's data.
+    pub struct RandomisedResponse {
+        /// What one label costs.
+        epsilon: f64 = 1.0, in above(0.0);
+    }
+}
+
+impl PrivacyMechanism for RandomisedResponse {
+    type On = Votes;
+
+    fn bound(&self, _: &mut Votes) -> Result<()> {
+        Ok(()) // a label is one of the classes
+    }
+
+    fn price(&self, votes: &Votes, _: usize) -> Result<PrivacyEvent> {
+        Ok(PrivacyEvent::Pure {
+            epsilon: self.epsilon,
+            times: votes.labels.len(),
+            unit: Unit::Party,
+        })
+    }
+
+    fn perturb(&mut self, votes: &mut Votes, _: usize, stream: &Stream) -> Result<()> {
+        let (mut draws, classes) = (stream.draws(), votes.classes());
+        // divided by e^epsilon, which may be too large to hold
+        let keep = 1.0 / (1.0 + (classes - 1) as f64 * (-self.epsilon).exp());
+        votes.labels.mapv_inplace(|label| {
+            if classes == 1 || draws.uniform() < keep {
+                return label;
+            }
+            let other = draws.below(classes - 1) as u32;
+            other + u32::from(other >= label)
+        });
+        Ok(())
+    }
+
+    fn queries(&self, votes: &Votes) -> usize {
+        votes.rows.len()
+    }
+
+    fn keep_first(&self, votes: &mut Votes, n: usize) {
+        let first: Vec<usize> = (0..n).collect();
+        let labels = votes.labels.select(ndarray::Axis(0), &first);
+        *votes = Votes::new(votes.rows[..n].to_vec(), labels, votes.classes());
+    }
+}
+plugin!(privacy "randomised-response" => RandomisedResponse);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array2;
+
+    #[test]
+    fn noise_and_price_agree() {
+        for scale in [0.1, 5.0] {
+            fl_conformance::mechanism(|| LaplaceLabels { scale });
+            fl_conformance::mechanism(|| GaussianLabels { sigma: scale });
+        }
+    }
+
+    #[test]
+    fn labels_change_as_often_as_epsilon_says_and_to_all_others_alike() {
+        let (n, classes, epsilon) = (60_000, 4, 1.0f64);
+        let labels = Array2::from_elem((n, 1), 2);
+        let mut votes = Votes::new((0..n as u32).collect(), labels, classes);
+        let mut part = RandomisedResponse { epsilon };
+        part.perturb(&mut votes, 1, &Stream::root(5)).unwrap();
+        let share = |c: u32| votes.labels.iter().filter(|l| **l == c).count() as f64 / n as f64;
+        let keep = epsilon.exp() / (epsilon.exp() + 3.0);
+        // four standard deviations of a share: the stream is fixed, so this either holds or does not
+        let most = 4.0 * (0.25 / n as f64).sqrt();
+        assert!((share(2) - keep).abs() < most, "{} and {keep}", share(2));
+        for other in [0, 1, 3] {
+            assert!(
+                (share(other) - (1.0 - keep) / 3.0).abs() < most,
+                "{other}: {}",
+                share(other)
+            );
+        }
+        let PrivacyEvent::Pure { times, .. } = part.price(&votes, 1).unwrap() else {
+            panic!("randomised response is pure");
+        };
+        assert_eq!(times, n);
+    }
+}

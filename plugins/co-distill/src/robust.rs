@@ -1,0 +1,183 @@
+//! Means that some bad clients cannot move far.
+use faer::{Mat, Side};
+use fl_core::message::SoftLabels;
+use fl_core::prelude::*;
+use ndarray::Array2;
+use std::collections::BTreeMap;
+
+choices! {
+    /// What is robust about the mean.
+    pub enum Rule {
+        /// Those who differ most along the direction of largest variance are dropped, twice (Cronus, Chang et al. 2019): the
+        /// share of bad clients to withstand.
+        Spectral(f64, in 0.0..=1.0) = "spectral",
+        /// The median of each class.
+        Median = "median",
+        /// The mean of each class without this share of the values at either end.
+        Trimmed(f64, in 0.0..0.5) = "trimmed",
+    }
+}
+
+settings! {
+    /// For each sample a robust mean over the clients that speak about it (Cronus, Chang et al. 2019). What comes out of
+    /// `median` and `trimmed` need not add up to 1.
+    pub struct RobustLabels {
+        /// What is robust about it.
+        rule: Rule = Rule::Spectral(0.2);
+    }
+}
+
+fn mean(points: &[Vec<f64>], kept: &[usize]) -> Vec<f64> {
+    let mut mean = vec![0.0; points[0].len()];
+    for at in kept {
+        mean.iter_mut().zip(&points[*at]).for_each(|(m, x)| *m += x);
+    }
+    mean.iter_mut().for_each(|m| *m /= kept.len() as f64);
+    mean
+}
+
+/// The leading eigenvalue and eigenvector of the covariance (divided by the number of points).
+fn leading(points: &[Vec<f64>], kept: &[usize], mean: &[f64]) -> Result<(f64, Vec<f64>)> {
+    let away = |at: usize, c: usize| points[at][c] - mean[c];
+    let covariance = Mat::from_fn(mean.len(), mean.len(), |i, j| {
+        kept.iter()
+            .map(|at| away(*at, i) * away(*at, j))
+            .sum::<f64>()
+            / kept.len() as f64
+    });
+    let all = covariance.self_adjoint_eigen(Side::Lower);
+    let all = all.map_err(|e| anyhow::anyhow!("the eigenvalues of a covariance: {e:?}"))?;
+    // ascending, so the last leads
+    let last = mean.len() - 1;
+    let vector = (0..mean.len()).map(|c| all.U()[(c, last)]).collect();
+    Ok((all.S().column_vector()[last], vector))
+}
+
+/// Twice: drops the `ceil(eps / 2 * n)` of `n` points that lie farthest from the mean along the leading eigenvector of their
+/// covariance (of equally far ones the later first), unless all points are one or none would be left. Gives the mean of
+/// the rest and their positions.
+///
+/// # Errors
+/// When the eigenvalues cannot be found.
+pub fn spectral(points: &[Vec<f64>], eps: f64) -> Result<(Vec<f64>, Vec<usize>)> {
+    const PASSES: usize = 2;
+    const FLAT: f64 = 1e-12;
+    let drop = (eps / 2.0 * points.len() as f64).ceil() as usize;
+    let mut kept: Vec<usize> = (0..points.len()).collect();
+    for _ in 0..PASSES {
+        if drop == 0 || drop >= kept.len() {
+            break;
+        }
+        let mean = mean(points, &kept);
+        let (value, vector) = leading(points, &kept, &mean)?;
+        if value <= FLAT {
+            break;
+        }
+        let far = |at: usize| {
+            let along = points[at].iter().zip(&mean).zip(&vector);
+            along.map(|((x, m), v)| v * (x - m)).sum::<f64>().abs()
+        };
+        let mut order: Vec<(f64, usize)> = kept.iter().map(|at| (far(*at), *at)).collect();
+        order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        order.truncate(kept.len() - drop);
+        kept = order.into_iter().map(|(_, at)| at).collect();
+        kept.sort_unstable();
+    }
+    Ok((mean(points, &kept), kept))
+}
+
+fn by_place(points: &[Vec<f64>], f: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    let column = |c: usize| {
+        let mut column: Vec<f64> = points.iter().map(|p| p[c]).collect();
+        column.sort_by(f64::total_cmp);
+        f(&column)
+    };
+    (0..points[0].len()).map(column).collect()
+}
+
+/// The median of each place; between two, their mean.
+pub fn median(points: &[Vec<f64>]) -> Vec<f64> {
+    by_place(points, |sorted| {
+        let mid = sorted.len() / 2;
+        match sorted.len() % 2 {
+            1 => sorted[mid],
+            _ => (sorted[mid - 1] + sorted[mid]) / 2.0,
+        }
+    })
+}
+
+/// The mean of each place without the `floor(share * n)` smallest and largest values.
+pub fn trimmed(points: &[Vec<f64>], share: f64) -> Vec<f64> {
+    by_place(points, |sorted| {
+        let drop = (share * sorted.len() as f64) as usize;
+        let kept = &sorted[drop..sorted.len() - drop];
+        kept.iter().sum::<f64>() / kept.len() as f64
+    })
+}
+
+impl Aggregator for RobustLabels {
+    type In = SoftLabels;
+    type Out = SoftLabels;
+
+    fn aggregate(&mut self, _: &Round, inbox: &Inbox<SoftLabels>) -> Result<SoftLabels> {
+        let mut said: BTreeMap<u32, Vec<Vec<f64>>> = BTreeMap::new();
+        let mut classes = 0;
+        for mail in inbox.iter() {
+            classes = mail.body.values.ncols();
+            for (id, row) in mail.body.rows.iter().zip(mail.body.values.rows()) {
+                let row = row.iter().map(|v| f64::from(*v)).collect();
+                said.entry(*id).or_default().push(row);
+            }
+        }
+        let mut out = Vec::with_capacity(said.len() * classes);
+        for points in said.values() {
+            let row = match &self.rule {
+                Rule::Spectral(eps) => spectral(points, *eps)?.0,
+                Rule::Median => median(points),
+                Rule::Trimmed(share) => trimmed(points, *share),
+            };
+            out.extend(row.into_iter().map(|v| v as f32));
+        }
+        let rows: Vec<u32> = said.into_keys().collect();
+        let table = Array2::from_shape_vec((rows.len(), classes), out)?;
+        Ok(SoftLabels::new(rows, table))
+    }
+
+    fn claims(&self) -> Claims {
+        Claims {
+            // of points that are equally far the later goes first, so the order of the clients may matter
+            order_free: !matches!(self.rule, Rule::Spectral(_)),
+            weight_free: true,
+            weight_scale_free: true,
+            within_hull: true,
+        }
+    }
+}
+plugin!(aggregator "robust-labels" => RobustLabels);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_keeps_its_claims() {
+        for rule in [
+            Rule::Spectral(0.2),
+            Rule::Spectral(0.9),
+            Rule::Median,
+            Rule::Trimmed(0.25),
+        ] {
+            fl_conformance::aggregator(|| RobustLabels { rule: rule.clone() });
+        }
+    }
+
+    #[test]
+    fn two_liars_of_ten_do_not_move_it() {
+        let honest = |k: usize| vec![0.7 + 0.002 * k as f64, 0.2 - 0.002 * k as f64, 0.1];
+        let mut points: Vec<Vec<f64>> = (0..8).map(honest).collect();
+        points.extend([vec![0.0, 0.0, 1.0], vec![0.0, 1.0, 0.0]]);
+        let (mean, kept) = spectral(&points, 0.2).unwrap();
+        assert_eq!(kept, (0..8).collect::<Vec<_>>());
+        assert!((mean[0] - 0.707).abs() < 1e-12);
+    }
+}
