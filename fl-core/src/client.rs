@@ -534,7 +534,8 @@ impl Client {
             self.public.clone(),
             self.parts.clone(),
             self.home.clone(),
-        );
+        )
+        .with_budget(self.budget.clone());
         again.load(&self.save()?)?;
         Ok(again)
     }

@@ -80,6 +80,40 @@ impl Federation<'_> {
         Ok(out)
     }
 
+    /// Asks on behalf of the aggregator in `slot`, which does not see the answers yet: they come with the weights that it
+    /// wants. [`Federation::aggregate`] combines them.
+    ///
+    /// # Errors
+    /// Those of [`Federation::ask`], and when the slot's part is not an aggregator of these.
+    pub fn ask_for<'d, D: Message, U: Message, O: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        ask: &Ask<D, U>,
+        to: &[ClientId],
+        down: impl Fn(ClientId) -> &'d D + Sync,
+    ) -> Result<Inbox<U>> {
+        let needs = self.aggregator::<U, O>(slot)?.needs();
+        self.collect(round, ask, to, &down, needs, |mail| mail)
+    }
+
+    fn collect<'d, D: Message, U: Message, V: Message>(
+        &mut self,
+        round: &Round,
+        ask: &Ask<D, U>,
+        to: &[ClientId],
+        down: &(impl Fn(ClientId) -> &'d D + Sync),
+        needs: Needs,
+        form: impl Fn(Mail<U>) -> Mail<V>,
+    ) -> Result<Inbox<V>> {
+        let mut mail = Vec::with_capacity(to.len());
+        self.exchange(round, ask, to, down, needs, &mut |m| {
+            mail.push(form(m));
+            Ok(())
+        })?;
+        Inbox::new(mail).with_context(|| ask.label())
+    }
+
     /// Asks, and lets the aggregator in `slot` combine the answers, one at a time if it can.
     ///
     /// # Errors
@@ -122,12 +156,7 @@ impl Federation<'_> {
                 fold.finish().with_context(|| ask.label())?
             }
             None => {
-                let mut mail = Vec::with_capacity(to.len());
-                self.exchange(round, ask, to, &down, needs, &mut |m| {
-                    mail.push(formed(m));
-                    Ok(())
-                })?;
-                let inbox = Inbox::new(mail).with_context(|| ask.label())?;
+                let inbox = self.collect(round, ask, to, &down, needs, formed)?;
                 return self.aggregate(slot, round, &inbox);
             }
         };

@@ -35,8 +35,10 @@ choices! {
 choices! {
     /// In which order a client learns from its own examples and from the others.
     pub enum Order {
-        /// Its own first (Selective-FD).
+        /// Its own first, after it has labelled (Selective-FD).
         OwnFirst = "own-first",
+        /// Its own before it labels (the published code of Selective-FD).
+        OwnBeforeLabels = "own-before-labels",
         /// What the others say first (FedMD: digest, then revisit).
         PublicFirst = "public-first",
         /// Step by step in turns (our reading of Cronus, which trains on both together).
@@ -371,6 +373,12 @@ impl CoDistill {
 
     /// A client's scores of those of these samples that it knows.
     fn scores(&self, me: &mut Client, ids: &Ids) -> Result<Logits> {
+        if self.resample {
+            self.sample(me)?;
+        }
+        if self.order == Order::OwnBeforeLabels {
+            self.learn_own(me)?;
+        }
         let known = match me.kept::<Mask>("known")? {
             Some(mask) => ids
                 .0
@@ -412,7 +420,7 @@ impl CoDistill {
         Ok(scores)
     }
 
-    /// One round of learning, from the client's own examples and from these public samples.
+    /// Learning from these public samples, and from the client's own examples unless that is done already.
     fn learn(
         &self,
         me: &mut Client,
@@ -420,64 +428,63 @@ impl CoDistill {
         target: Target<'_>,
         loss: Loss,
     ) -> Result<Nothing> {
-        if self.resample {
-            self.sample(me)?;
-        }
-        let (own, ids) = (self.own(me)?, Ids(ids.to_vec()));
-        let local = self.local.pass(Loss::CrossEntropy);
-        let distil = self.distil.pass(loss);
-        let learn_own =
-            |me: &mut Client, pass: &Pass<'_>| me.fit_examples("model", &own, pass).map(|_| ());
-        let learn_public = |me: &mut Client, pass: &Pass<'_>| match ids.0.is_empty() {
+        let (ids, pass) = (Ids(ids.to_vec()), self.distil.pass(loss));
+        let learn_public = |me: &mut Client| match ids.0.is_empty() {
             true => Ok(()), // everything was filtered out
-            false => me.fit_public("model", &ids, target, pass).map(|_| ()),
+            false => me.fit_public("model", &ids, target, &pass).map(|_| ()),
         };
         match self.order {
+            Order::OwnBeforeLabels => learn_public(me)?,
             Order::OwnFirst => {
-                learn_own(me, &local)?;
-                learn_public(me, &distil)?;
+                self.learn_own(me)?;
+                learn_public(me)?;
             }
             Order::PublicFirst => {
-                learn_public(me, &distil)?;
-                learn_own(me, &local)?;
+                learn_public(me)?;
+                self.learn_own(me)?;
             }
-            Order::Turns => {
-                let of_public = if ids.0.is_empty() {
-                    0
-                } else {
-                    distil.steps(ids.0.len())
-                };
-                let steps = [local.steps(own.len()), of_public];
-                let (home, most) = (me.stream("turns"), steps[0].max(steps[1]));
-                let step = |pass: &Pass<'static>| Pass {
-                    length: fl_core::Length::Steps(1),
-                    ..pass.clone()
-                };
-                let (local, distil) = (step(&local), step(&distil));
-                let x = me.public()?.pick(&ids)?;
-                for turn in 0..most {
-                    let stream = home.child("turn", turn as u64);
-                    // the shorter of the two is spread evenly over the longer
-                    let due = |n: usize| (turn + 1) * n / most > turn * n / most;
-                    if due(steps[0]) {
-                        fl_core::fit_examples(
-                            me.model("model")?,
-                            &own,
-                            &local,
-                            &stream.child("own", 0),
-                        )?;
-                    }
-                    if due(steps[1]) {
-                        me.model("model")?
-                            .fit(&x, target, &distil, &stream.child("public", 0))?;
-                    }
-                }
-            }
+            Order::Turns => self.learn_in_turns(me, &ids, target, &pass)?,
         }
         Ok(Nothing)
     }
 
+    fn learn_own(&self, me: &mut Client) -> Result<()> {
+        let (own, pass) = (self.own(me)?, self.local.pass(Loss::CrossEntropy));
+        me.fit_examples("model", &own, &pass).map(|_| ())
+    }
+
+    /// One mini-batch at a time; the fewer of the two kinds are spread evenly among the others.
+    fn learn_in_turns(
+        &self,
+        me: &mut Client,
+        ids: &Ids,
+        target: Target<'_>,
+        pass: &Pass<'_>,
+    ) -> Result<()> {
+        let (own, x, home) = (self.own(me)?, me.public()?.pick(ids)?, me.stream("turns"));
+        let local = self.local.pass(Loss::CrossEntropy);
+        let steps = [local.steps(own.len()), pass.steps(x.len())];
+        let one = |pass: &Pass<'_>| Pass::new(fl_core::Length::Steps(1), pass.batch, pass.loss);
+        let model = me.model("model")?;
+        for turn in 0..steps[0].max(steps[1]) {
+            let stream = home.child("turn", turn as u64);
+            let due = |n: usize| {
+                (turn + 1) * n / steps[0].max(steps[1]) > turn * n / steps[0].max(steps[1])
+            };
+            if due(steps[0]) {
+                fl_core::fit_examples(model, &own, &one(&local), &stream.child("own", 0))?;
+            }
+            if due(steps[1]) {
+                model.fit(&x, target, &one(pass), &stream.child("public", 0))?;
+            }
+        }
+        Ok(())
+    }
+
     fn means(&self, me: &mut Client) -> Result<ClassMeans> {
+        if self.resample {
+            self.sample(me)?;
+        }
         let own = self.own(me)?;
         let labels = own
             .classes()
@@ -494,9 +501,6 @@ impl CoDistill {
     /// Cross-entropy to the label, and `class-weight` times that to the mean of the label's class: one cross-entropy, to
     /// the sum of the two targets.
     fn learn_means(&self, me: &mut Client, means: &ClassMeans) -> Result<Nothing> {
-        if self.resample {
-            self.sample(me)?;
-        }
         let means = match me.take::<ClassMeans>("own means")? {
             Some(own) => &means.without(&own),
             None => means,
@@ -638,7 +642,11 @@ impl Protocol for CoDistill {
         if self.labels != Labels::ClassMeans && self.filter_on != FilterOn::Scores {
             all.push(KNOWN.asked().all_public());
         }
-        all.push(said.times(self.rounds).rows(n).releases("privacy"));
+        let said = said.times(self.rounds).rows(n).releases("privacy");
+        all.push(match self.resample {
+            true => said.releases("sampling"),
+            false => said,
+        });
         all.push(learnt.times(self.rounds).rows(n));
         all
     }

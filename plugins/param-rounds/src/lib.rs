@@ -1,9 +1,15 @@
-//! Rounds of parameter averaging: FedAvg (McMahan et al. 2017) and, with `mu`, FedProx (Li et al. 2020).
+//! Rounds of parameter averaging: FedAvg (McMahan et al. 2017), with `mu` FedProx (Li et al. 2020), with `fuse` FedDF (Lin et
+//! al. 2020).
+mod fuse;
+
+pub use fuse::{Fuse, TeacherOf, teacher};
+
 use fl_core::prelude::*;
 use fl_core::settings::above_to;
 
 settings! {
-    /// Clients train from the server's parameters, the server combines theirs, and again (FedAvg; FedProx with `mu`).
+    /// Clients train from the server's parameters, the server combines theirs, and again (FedAvg; FedProx with `mu`; FedDF
+    /// with `fuse`).
     pub struct ParamRounds {
         /// Rounds.
         rounds: usize = 50, in 1..=1_000_000;
@@ -16,6 +22,9 @@ settings! {
         /// Start from this model, which another run kept, instead of a new one: a path from the working directory, such as
         /// `runs/fedkt-mnist-1/models/final`. FedKT-Prox is FedProx started from FedKT's final model.
         initial: Option<String> = None;
+        /// FedDF: after the parameters are combined, the server's model learns what the clients' models say together about
+        /// the public samples.
+        fuse: Option<Fuse> = None;
     }
 }
 
@@ -57,8 +66,20 @@ impl Protocol for ParamRounds {
         }
         fed.rounds(self.rounds, &mut global, |fed, global, round| {
             let cohort = fed.cohort("cohort", round)?;
-            *global = fed.gather("aggregator", round, &TRAIN, &cohort, |_| &*global)?;
-            fed.parametric("model")?.set_params(global)?;
+            match &self.fuse {
+                None => {
+                    *global = fed.gather("aggregator", round, &TRAIN, &cohort, |_| &*global)?;
+                    fed.parametric("model")?.set_params(global)?;
+                }
+                Some(fuse) => {
+                    let sent =
+                        fed.ask_for::<_, _, Params>("aggregator", round, &TRAIN, &cohort, |_| {
+                            &*global
+                        })?;
+                    let mean = fed.aggregate("aggregator", round, &sent)?;
+                    *global = fuse.distil(fed, round, &sent, &mean)?;
+                }
+            }
             fed.evaluate(round, "model")
         })?;
         fed.keep_model("model")
