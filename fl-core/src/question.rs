@@ -117,6 +117,8 @@ pub trait AnyMessage: Any + Send + Sync {
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send + Sync>;
     /// Wire form.
     fn encode(&self) -> Vec<u8>;
+    /// Bytes of its tensors in memory.
+    fn size(&self) -> u64;
 }
 
 impl<M: Message> AnyMessage for M {
@@ -131,6 +133,10 @@ impl<M: Message> AnyMessage for M {
     }
     fn encode(&self) -> Vec<u8> {
         message::encode(self)
+    }
+    fn size(&self) -> u64 {
+        let tensors = self.tensors();
+        tensors.iter().map(|(_, view)| view.bytes() as u64).sum()
     }
 }
 
@@ -197,6 +203,14 @@ pub enum Body {
 }
 
 impl Body {
+    /// Bytes in memory.
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::Here(message) => message.size(),
+            Self::Wire(bytes) => bytes.len() as u64,
+        }
+    }
+
     /// As an `M`.
     ///
     /// # Errors

@@ -146,7 +146,8 @@ impl Host for Sim<'_> {
             }
             protocol.answer(client, question)
         };
-        for_clients(&self.clients, to, self.threads, &work, each)
+        let size = |answer: &Answer| answer.body.size();
+        for_clients(&self.clients, to, self.threads, &work, &size, each)
     }
 
     fn score_clients(&mut self, slot: &str) -> Result<Vec<Scored>> {
@@ -159,6 +160,7 @@ impl Host for Sim<'_> {
             &ids,
             self.threads,
             &|client| client.score(slot, &self.test),
+            &|_| 0,
             &mut |id, score| {
                 scores.push(score.with_context(|| format!("evaluating client {id}"))?);
                 Ok(())

@@ -10,20 +10,27 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// others, few enough that answers do not pile up.
 const AHEAD: usize = 4;
 
+/// Bytes of answers that wait for their turn, beyond which no worker begins another: large answers must not pile up
+/// either.
+const WAITING: u64 = 32 << 20;
+
 /// Calls `work` for each of `ids` on up to `threads` threads, and `each` with the results in the order of `ids`, on this
-/// thread. A panic in `work` is that client's error.
+/// thread. A panic in `work` is that client's error. `size` is what a result takes in memory, in bytes.
 pub(crate) fn for_clients<T: Send>(
     clients: &BTreeMap<ClientId, Mutex<Client>>,
     ids: &[ClientId],
     threads: usize,
     work: &(dyn Fn(&mut Client) -> Result<T> + Sync),
+    size: &(dyn Fn(&T) -> u64 + Sync),
     each: &mut dyn FnMut(ClientId, Result<T>) -> Result<()>,
 ) -> Result<()> {
     struct State<T> {
         next: usize,
         due: usize,
         done: BTreeMap<usize, Result<T>>,
+        waiting: u64,
     }
+    let size = |result: &Result<T>| result.as_ref().map_or(0, size);
     let one = |id: ClientId| -> Result<T> {
         let client = clients
             .get(&id)
@@ -48,6 +55,7 @@ pub(crate) fn for_clients<T: Send>(
         next: 0,
         due: 0,
         done: BTreeMap::new(),
+        waiting: 0,
     });
     let changed = Condvar::new();
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +64,11 @@ pub(crate) fn for_clients<T: Send>(
             scope.spawn(|| {
                 loop {
                     let mut s = lock();
-                    while s.next < ids.len() && s.next >= s.due + AHEAD * threads {
+                    // the answer that is due is never held up, so the others do not wait for ever
+                    while s.next < ids.len()
+                        && s.next > s.due
+                        && (s.next >= s.due + AHEAD * threads || s.waiting >= WAITING)
+                    {
                         s = changed.wait(s).unwrap_or_else(PoisonError::into_inner);
                     }
                     let at = s.next;
@@ -66,7 +78,10 @@ pub(crate) fn for_clients<T: Send>(
                     s.next += 1;
                     drop(s);
                     let result = one(ids[at]);
-                    lock().done.insert(at, result);
+                    let mut s = lock();
+                    s.waiting += size(&result);
+                    s.done.insert(at, result);
+                    drop(s);
                     changed.notify_all();
                 }
             });
@@ -80,6 +95,7 @@ pub(crate) fn for_clients<T: Send>(
                         None => s = changed.wait(s).unwrap_or_else(PoisonError::into_inner),
                     }
                 };
+                s.waiting -= size(&result);
                 s.due = at + 1;
                 drop(s);
                 changed.notify_all();
