@@ -1,0 +1,246 @@
+//! Federated distillation as a user runs it: bytes, filters, privacy, and what is wrong said clearly.
+mod common;
+
+use common::{fails, fl, json, root};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// Five clients that agree to label blobs; `protocol` and `parts` are added to.
+fn spec(dir: &Path, protocol: &str, parts: &str) -> String {
+    let text = format!(
+        "name: distill
+seed: 1
+data:
+  set: {{ blobs: {{ classes: 4 }} }}
+  clients: 4
+  split: {{ classes: 1 }}
+  public: {{ from: {{ count: 100 }} }}
+protocol:
+  use: co-distill
+  rounds: 3
+  warm-up: {{ epochs: 2, batch: 16 }}
+  local: {{ steps: 2, batch: 16 }}
+  distil: {{ steps: 5, batch: 50 }}
+{protocol}
+parts:
+  model: {{ use: linear }}
+{parts}
+"
+    );
+    let path = dir.join("spec.yaml");
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+const MEAN: &str = "  ensemble: { use: mean-labels }";
+
+fn run(dir: &Path, protocol: &str, parts: &str) -> Value {
+    let spec = spec(dir, protocol, parts);
+    let _ = fs::remove_dir_all(dir.join("out"));
+    json(dir, &["run", &spec, "--json", "--out", "out"])
+}
+
+/// The journal's lines about a question, of the last round.
+fn entry(dir: &Path, question: &str) -> Value {
+    let journal = fs::read_to_string(dir.join("out/journal.jsonl")).unwrap();
+    let lines = journal.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+    let last = lines.filter(|l| l["question"] == question).last();
+    last.unwrap_or_else(|| panic!("`{question}` was not asked:\n{journal}"))
+}
+
+fn bytes(entry: &Value, way: &str) -> (u64, u64) {
+    let of = |key: &str| entry[way][key].as_u64().unwrap();
+    (of("values"), of("keys"))
+}
+
+#[test]
+fn exact_bytes_are_those_of_the_paper() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    // 4 clients, 50 samples, 4 classes of 4 bytes; METHODS section 2.3
+    run(dir, "", MEAN);
+    let said = entry(dir, "soft labels of public samples");
+    assert_eq!(bytes(&said, "bytes_up"), (4 * 50 * 4 * 4, 0));
+    assert_eq!(bytes(&said, "bytes_down"), (4 * 50 * 4, 0), "indices");
+    let learnt = entry(dir, "learning from soft labels");
+    assert_eq!(bytes(&learnt, "bytes_down"), (4 * 50 * 4 * 4, 0));
+    run(dir, "  labels: hard\n  reply: hard", MEAN);
+    let said = entry(dir, "hard labels of public samples");
+    // two bits each: ceil(50 * 2 / 8) bytes
+    assert_eq!(bytes(&said, "bytes_up"), (4 * 13, 0));
+    let learnt = entry(dir, "learning from hard labels");
+    assert_eq!(bytes(&learnt, "bytes_down"), (4 * 13, 0));
+    // with filters a bit mask says which samples are meant
+    let filters = "  client-filter: { use: density-ratio, width: 2.0, uniform: 30, share: 0.3 }
+  server-filter: { use: unambiguous, at-most: 0.5 }";
+    let answer = run(dir, "", &format!("{MEAN}\n{filters}"));
+    let known = entry(dir, "public samples that a client knows");
+    assert_eq!(bytes(&known, "bytes_up"), (4 * 13, 0), "100 bits for each client");
+    let (values, keys) = bytes(&entry(dir, "soft labels of public samples"), "bytes_up");
+    assert!(values < 4 * 50 * 4 * 4 && keys == 4 * 7, "{values} and {keys}");
+    let kept = answer["metrics"]["taught.samples"].as_f64().unwrap() as u64;
+    let learnt = bytes(&entry(dir, "learning from soft labels"), "bytes_down");
+    assert!(kept < 50, "{answer}");
+    assert_eq!(learnt, (4 * kept * 4 * 4, 4 * 7));
+}
+
+#[test]
+fn bounded_a_filter_that_looks_at_the_samples_is_right_about_what_a_client_knows() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut accuracy = Vec::new();
+    let filter = "  client-filter: { use: density-ratio, width: 2.0, uniform: 100, share: 0.3 }";
+    for parts in [MEAN.to_string(), format!("{MEAN}\n{filter}")] {
+        let answer = run(dir.path(), "  order: own-before-labels", &parts);
+        accuracy.push(answer["metrics"]["clients.accuracy"].as_f64().unwrap());
+        if parts.contains("filter") {
+            let auroc = answer["metrics"]["filter.auroc"].as_f64().unwrap();
+            let precision = answer["metrics"]["filter.precision"].as_f64().unwrap();
+            assert!(auroc > 0.9 && precision > 0.8, "{answer}");
+        }
+    }
+    assert!(accuracy[1] > accuracy[0] + 0.1, "{accuracy:?}");
+}
+
+#[test]
+fn exact_a_round_without_anything_to_learn_is_counted_and_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    // nobody is ever sure of anything to the last bit
+    let parts = format!("{MEAN}\n  server-filter: {{ use: unambiguous, at-most: 0.0 }}");
+    let spec = spec(dir, "", &parts);
+    let o = fl(dir, &["run", &spec, "--json", "--out", "silent"]);
+    let said = String::from_utf8_lossy(&o.stderr);
+    assert!(o.status.success(), "{said}");
+    assert!(
+        said.contains("in 3 of 3 rounds nothing was left to learn from the others: every label was filtered out"),
+        "{said}"
+    );
+    let answer: Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert_eq!(answer["metrics"]["taught.samples"], 0.0);
+    assert_eq!(answer["rounds"], 4);
+    // what every client alone has learnt: one class
+    assert_eq!(answer["metrics"]["clients.accuracy"].as_f64().unwrap().to_string(), alone(dir));
+}
+
+fn alone(dir: &Path) -> String {
+    let parts = format!("{MEAN}\n  client-filter: {{ use: confidence, at-least: 1.0 }}");
+    let answer = run(dir, "  filter-on: scores", &parts);
+    answer["metrics"]["clients.accuracy"].as_f64().unwrap().to_string()
+}
+
+#[test]
+fn every_order_and_every_kind_of_label_learns_from_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut digests = Vec::new();
+    let scores = "  ensemble: { use: mean-scores }";
+    let student = "  student: { use: linear }";
+    for (protocol, parts) in [
+        ("  order: own-first", MEAN.to_string()),
+        ("  order: own-before-labels", MEAN.into()),
+        ("  order: public-first", MEAN.into()),
+        ("  order: turns", MEAN.into()),
+        ("  reply: hard", MEAN.into()),
+        ("  labels: hard", MEAN.into()),
+        ("  labels: scores", scores.into()),
+        ("  labels: scores\n  score-loss: { kl: 2.0 }", scores.into()),
+        ("  labels: scores\n  score-loss: mse", scores.into()),
+        ("  samples: 80", "  ensemble: { use: entropy-reduction }".into()),
+        ("  samples: 90", "  ensemble: { use: robust-labels }".into()),
+        ("  teacher: student", format!("{MEAN}\n{student}")),
+        ("  student: { steps: 3, batch: 20 }", format!("{MEAN}\n{student}")),
+    ] {
+        let answer = run(dir.path(), protocol, &parts);
+        let accuracy = answer["metrics"]["clients.accuracy"].as_f64().unwrap();
+        assert!(accuracy > 0.26, "{protocol}: {answer}");
+        assert_eq!(parts.contains(student), answer["metrics"]["accuracy"].is_f64());
+        digests.push(answer["digest"].to_string());
+    }
+    let n = digests.len();
+    digests.sort();
+    digests.dedup();
+    assert_eq!(digests.len(), n, "every one of them is another run");
+}
+
+#[test]
+fn what_cannot_be_guaranteed_is_refused_and_a_budget_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let noise = "  privacy: { use: laplace-labels, scale: 10.0 }\n  accountant: { use: basic }";
+    let answer = run(dir, "", &format!("{MEAN}\n{noise}"));
+    // three rounds of 50 labels, 2 / 10 each
+    let epsilon = answer["privacy"]["epsilon"].as_f64().unwrap();
+    assert!((epsilon - 30.0).abs() < 1e-9, "{answer}");
+    assert_eq!(answer["privacy"]["unit"], "party");
+    let path = spec(dir, "", &format!("{MEAN}\n{noise}"));
+    let args = ["run", &path, "--json", "--set", "budget.epsilon=22", "--out", "cut"];
+    let (code, said) = {
+        let o = fl(dir, &args);
+        (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned())
+    };
+    // two rounds fit, of the third ten labels; then nothing more is said
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("10 of 50 queries were released"), "{said}");
+
+    let filter = "  client-filter: { use: density-ratio, width: 2.0, uniform: 30, share: 0.3 }";
+    let path = spec(dir, "", &format!("{MEAN}\n{noise}\n{filter}"));
+    let (code, said) = fails(dir, &["run", &path, "--out", "refused"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("no guarantee can be given: a client's filter says which public samples it knows, without noise"), "{said}");
+}
+
+#[test]
+fn exact_a_private_sample_costs_what_the_paper_says_and_every_draw_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let sampling = |k: &str| {
+        format!("{MEAN}\n  sampling: {{ use: sample-examples, {k} }}\n  accountant: {{ use: nfdp }}")
+    };
+    let once = run(dir, "", &sampling("k: 20"));
+    let again = run(dir, "  resample: true", &sampling("k: 20"));
+    let get = |answer: &Value, key: &str| answer["privacy"][key].as_f64().unwrap();
+    // 1,000 rows, of which 100 are public; a quarter of the rest each
+    let n = fl_core::privacy::sampled(20, 225, false);
+    assert!((get(&once, "epsilon") - n.0).abs() < 1e-12 && (get(&once, "delta") - n.1).abs() < 1e-12, "{once}");
+    assert_eq!(once["privacy"]["unit"], "example");
+    // once before the first round and once in each of three
+    assert!((get(&again, "epsilon") - 4.0 * n.0).abs() < 1e-12, "{again}");
+    let path = spec(dir, "", &sampling("k: 20"));
+    let (code, said) = fails(dir, &["run", &path, "--set", "budget.epsilon=0.01", "--out", "no"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("epsilon"), "{said}");
+    let path = spec(dir, "", &sampling("k: 20, share: 0.5"));
+    let (code, said) = fails(dir, &["check", &path]);
+    assert_eq!(code, 2);
+    assert!(said.contains("give one of `k`, `share` and `epsilon`"), "{said}");
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let refused = |protocol: &str, parts: &str| {
+        let path = spec(dir, protocol, parts);
+        let (code, said) = fails(dir, &["check", &path]);
+        assert_eq!(code, 2, "{said}");
+        said
+    };
+    let said = refused("  labels: scores", MEAN);
+    assert!(said.contains("must be logits -> logits, but `mean-labels` is soft-labels -> soft-labels"), "{said}");
+    let said = refused("  labels: scores\n  teacher: student", "  ensemble: { use: mean-scores }");
+    assert!(said.contains("use `labels: soft` or `hard`"), "{said}");
+    let said = refused("  teacher: student", MEAN);
+    assert!(said.contains("student"), "{said}");
+    let said = refused("", &format!("{MEAN}\n  privacy: {{ use: randomised-response }}"));
+    assert!(said.contains("votes") && said.contains("soft-labels"), "{said}");
+    let path = spec(dir, "  pretrain: { epochs: 1, batch: 10 }", MEAN);
+    let (code, said) = fails(dir, &["run", &path, "--out", "unlabelled"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("set `data.public.labelled: true`"), "{said}");
+    let parts = format!("{MEAN}\n  client-filter: {{ use: confidence }}");
+    let path = spec(dir, "", &parts);
+    let (code, said) = fails(dir, &["run", &path, "--out", "inputs"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("set `protocol.filter-on: scores`"), "{said}");
+    assert!(!root().join("unlabelled").exists());
+}
