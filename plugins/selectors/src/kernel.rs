@@ -1,0 +1,160 @@
+//! Gaussian kernel matrices by blocked matrix products, in `f64` and on one thread.
+
+use faer::linalg::matmul::{matmul, triangular};
+use faer::{Accum, MatMut, MatRef, Par};
+use ndarray::{Array2, ArrayView2};
+use std::ops::Range;
+
+/// Rows of a kernel block: its memory is `BLOCK x` the number of centres.
+pub(crate) const BLOCK: usize = 256;
+
+/// Points, one per row, around an origin, with their squared norms.
+///
+/// Distances do not depend on the origin, but `|a|^2 + |b|^2 - 2ab` loses the digits that far-off points share, so all
+/// are counted from a point in their middle.
+pub(crate) struct Points {
+    values: Vec<f64>,
+    norms: Vec<f64>,
+    width: usize,
+}
+
+impl Points {
+    pub(crate) fn new<T: Copy + Into<f64>>(rows: ArrayView2<'_, T>, origin: &[f64]) -> Self {
+        let mut values = Vec::with_capacity(rows.len());
+        let mut norms = Vec::with_capacity(rows.nrows());
+        for row in rows.rows() {
+            let from = values.len();
+            values.extend(row.iter().zip(origin).map(|(v, o)| (*v).into() - o));
+            norms.push(dot(&values[from..], &values[from..]));
+        }
+        Self {
+            values,
+            norms,
+            width: rows.ncols(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.norms.len()
+    }
+
+    /// The ranges that cut the points into blocks.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let n = self.len();
+        (0..n).step_by(BLOCK).map(move |at| at..(at + BLOCK).min(n))
+    }
+
+    fn part(&self, range: &Range<usize>) -> (MatRef<'_, f64>, &[f64]) {
+        let rows = &self.values[range.start * self.width..range.end * self.width];
+        (
+            MatRef::from_row_major_slice(rows, range.len(), self.width),
+            &self.norms[range.clone()],
+        )
+    }
+}
+
+/// The mean of each column: the origin of [`Points`].
+pub(crate) fn middle<T: Copy + Into<f64>>(rows: ArrayView2<'_, T>) -> Vec<f64> {
+    let n = rows.nrows().max(1) as f64;
+    let columns = rows.columns().into_iter();
+    columns
+        .map(|c| c.iter().map(|v| (*v).into()).sum::<f64>() / n)
+        .collect()
+}
+
+/// `k(a, b) = exp(-|a - b|^2 / (2 sigma^2))`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gaussian {
+    factor: f64,
+}
+
+impl Gaussian {
+    pub(crate) fn new(sigma: f64) -> Self {
+        Self {
+            factor: -0.5 / (sigma * sigma),
+        }
+    }
+
+    /// Turns the products of one point with others into kernel values.
+    fn of_products(self, norm: f64, norms: &[f64], products: &mut [f64]) {
+        for (p, other) in products.iter_mut().zip(norms) {
+            // rounding may leave equal points a little less than nothing apart
+            *p = (self.factor * (norm + other - 2.0 * *p).max(0.0)).exp();
+        }
+    }
+
+    /// The kernel between the points `range` of `a` (rows) and all of `b` (columns), into the rows of `out`.
+    pub(crate) fn block(self, a: &Points, range: &Range<usize>, b: &Points, out: &mut [f64]) {
+        let ((rows, norms), (columns, others)) = (a.part(range), b.part(&(0..b.len())));
+        let products = MatMut::from_row_major_slice_mut(out, range.len(), b.len());
+        let (add, one) = (Accum::Replace, Par::Seq);
+        matmul(products, add, rows, columns.transpose(), 1.0, one);
+        for (norm, row) in norms.iter().zip(out.chunks_mut(b.len().max(1))) {
+            self.of_products(*norm, others, row);
+        }
+    }
+
+    /// The kernel of `a` with itself, `n x n`. Only what [`crate::solve::solve`] reads is filled: on and right of the
+    /// diagonal.
+    pub(crate) fn with_itself(self, a: &Points) -> Array2<f64> {
+        let n = a.len();
+        let mut out = vec![0.0; n * n];
+        let (rows, norms) = a.part(&(0..n));
+        gram(&mut out, n, Accum::Replace, rows);
+        for i in 0..n {
+            self.of_products(norms[i], &norms[i..], &mut out[i * n + i..(i + 1) * n]);
+        }
+        Array2::from_shape_vec((n, n), out).expect("n rows of n")
+    }
+
+    /// For each of `points`, the mean of its kernel with all of `over`.
+    pub(crate) fn mean(self, points: &Points, over: &Points) -> Vec<f64> {
+        let mut sums = vec![0.0; points.len()];
+        let mut buffer = vec![0.0; BLOCK.min(over.len()) * points.len()];
+        for range in over.blocks() {
+            let block = &mut buffer[..range.len() * points.len()];
+            self.block(over, &range, points, block);
+            for row in block.chunks(points.len().max(1)) {
+                sums.iter_mut().zip(row).for_each(|(s, k)| *s += k);
+            }
+        }
+        let n = over.len().max(1) as f64;
+        sums.into_iter().map(|s| s / n).collect()
+    }
+}
+
+/// `out += rows rows'`, on and right of the diagonal of the `n x n` numbers of `out`.
+pub(crate) fn gram(out: &mut [f64], n: usize, add: Accum, rows: MatRef<'_, f64>) {
+    use triangular::BlockStructure::{Rectangular, TriangularLower};
+    // right of the diagonal by rows is below the diagonal by columns
+    let out = MatMut::from_column_major_slice_mut(out, n, n);
+    triangular::matmul(
+        out,
+        TriangularLower,
+        add,
+        rows,
+        Rectangular,
+        rows.transpose(),
+        Rectangular,
+        1.0,
+        Par::Seq,
+    );
+}
+
+/// The sum of products, in one order on every machine: eight running sums, then those.
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
+    let rest: f64 = a
+        .remainder()
+        .iter()
+        .zip(b.remainder())
+        .map(|(x, y)| x * y)
+        .sum();
+    for (x, y) in a.zip(b) {
+        for (s, (x, y)) in sums.iter_mut().zip(x.iter().zip(y)) {
+            *s += x * y;
+        }
+    }
+    sums.iter().sum::<f64>() + rest
+}
