@@ -6,7 +6,7 @@
 //! `kulsif landmarks FEATURES N_U M REPEATS`: exact and landmark fits on made-up features; seconds, Spearman, AUROC.
 
 use anyhow::{Context, Result, bail, ensure};
-use fl_core::metric::auc;
+use fl_core::metrics::auc;
 use fl_core::{Inputs, Samples, Stream};
 use fl_plugin_selectors::{Method, Ratios};
 use ndarray::{Array2, s};
@@ -29,7 +29,10 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
 
 fn mnist(path: &str, n: usize, repeats: usize) -> Result<()> {
     let data = std::fs::read(path).with_context(|| path.to_string())?;
-    ensure!(data.len() == 6_270 * 784, "6,270 images of 784 bytes are needed");
+    ensure!(
+        data.len() == 6_270 * 784,
+        "6,270 images of 784 bytes are needed"
+    );
     let inputs = Inputs::Bytes {
         shape: [1, 28, 28],
         data,
@@ -43,7 +46,10 @@ fn mnist(path: &str, n: usize, repeats: usize) -> Result<()> {
         let beta = (n as f64).powf(-0.5);
         let (ratios, fit) = timed(|| Ratios::fit(u.view(), &[own], 5.0, beta, Method::Exact))?;
         let (w, score) = timed(|| ratios.of(proxy))?;
-        writeln!(std::io::stdout(), r#"{{"n_u": {n}, "fit": {fit}, "score": {score}}}"#)?;
+        writeln!(
+            std::io::stdout(),
+            r#"{{"n_u": {n}, "fit": {fit}, "score": {score}}}"#
+        )?;
         if repeat == 0 {
             let bytes: Vec<u8> = w.iter().flat_map(|w| w.to_le_bytes()).collect();
             std::fs::write(format!("{path}.w"), bytes)?;
@@ -97,11 +103,15 @@ fn landmarks(width: usize, n: usize, m: usize, repeats: usize) -> Result<()> {
         let (exact, slow) = run(Method::Exact)?;
         let choice = stream.child("landmarks", 0);
         let (short, fast) = run(Method::Landmarks(m, &choice))?;
-        let w = |ratios: &Ratios| Ok::<_, anyhow::Error>(ratios.of(pool.view())?.into_raw_vec_and_offset().0);
+        let w = |ratios: &Ratios| {
+            Ok::<_, anyhow::Error>(ratios.of(pool.view())?.into_raw_vec_and_offset().0)
+        };
         let ((a, slow_score), (b, fast_score)) = (timed(|| w(&exact))?, timed(|| w(&short))?);
         let spearman = correlation(&ranks(&a), &ranks(&b));
-        let of_pool: Vec<bool> = (0..pool.nrows()).map(|i| i < mine.nrows()).collect();
-        let area = |w: &[f64]| auc(w, &of_pool).context("both classes are there");
+        let of_pool = || (0..pool.nrows()).map(|i| i8::from(i < mine.nrows()));
+        let area = |w: &[f64]| {
+            auc(w.iter().map(|w| *w as f32), of_pool()).context("both classes are there")
+        };
         writeln!(
             std::io::stdout(),
             r#"{{"features": {width}, "n_u": {n}, "landmarks": {m}, "exact": {slow}, "fast": {fast}, "ratio": {:.1}, "score exact": {slow_score}, "score fast": {fast_score}, "spearman": {spearman:.5}, "auroc exact": {:.4}, "auroc fast": {:.4}}}"#,

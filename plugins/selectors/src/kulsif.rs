@@ -85,7 +85,9 @@ impl<T: Copy + Into<f64>> Ratios<T> {
         let mut at = uniform.nrows();
         for (set, mut of_set) in own.iter().zip(coefficients.rows_mut()) {
             let n = set.nrows();
-            of_set.slice_mut(s![at..at + n]).fill(1.0 / (n as f64 * beta));
+            of_set
+                .slice_mut(s![at..at + n])
+                .fill(1.0 / (n as f64 * beta));
             at += n;
         }
         Ok(Self {
@@ -195,7 +197,10 @@ fn exact<T: Copy + Into<f64>>(
     for (set, mut right) in sets[1..].iter().zip(alpha.rows_mut()) {
         let means = kernel.mean(&uniform, &Points::new(*set, &origin));
         let factor = -1.0 / (n as f64 * beta);
-        right.iter_mut().zip(means).for_each(|(r, m)| *r = factor * m);
+        right
+            .iter_mut()
+            .zip(means)
+            .for_each(|(r, m)| *r = factor * m);
     }
     let mut matrix = kernel.with_itself(&uniform);
     matrix.mapv_inplace(|k| k / n as f64);
@@ -214,3 +219,7 @@ fn exact<T: Copy + Into<f64>>(
     coefficients.slice_mut(s![.., ..n]).assign(&alpha);
     Ok(coefficients)
 }
+
+#[cfg(test)]
+#[path = "kulsif_tests.rs"]
+mod tests;

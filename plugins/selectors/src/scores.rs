@@ -107,8 +107,8 @@ impl Filter {
 
     fn pool(&self, scores: &Samples) -> Result<(Vec<f64>, Option<f64>)> {
         let fitted = self.fitted.as_ref();
-        let Fitted { classes, threshold } =
-            fitted.with_context(|| format!("`{}` must see the client's own scores first", self.name))?;
+        let Fitted { classes, threshold } = fitted
+            .with_context(|| format!("`{}` must see the client's own scores first", self.name))?;
         Ok((self.judged(scores, *classes)?, *threshold))
     }
 
@@ -131,7 +131,10 @@ impl Filter {
             let read = read.ok().filter(|(fitted, rest)| {
                 rest.is_empty() && fitted.threshold.is_none_or(f64::is_finite)
             });
-            Some(read.with_context(|| format!("not a state of `{}`", self.name))?.0)
+            Some(
+                read.with_context(|| format!("not a state of `{}`", self.name))?
+                    .0,
+            )
         };
         Ok(())
     }

@@ -31,8 +31,14 @@ mod backend {
         let space = factor::cholesky_in_place_scratch::<f64>(n, Par::Seq, none);
         let mut space = MemBuffer::new(space);
         let stack = MemStack::new(&mut space);
-        factor::cholesky_in_place(a.as_mut(), LltRegularization::default(), Par::Seq, stack, none)
-            .map_err(|_| ())?;
+        factor::cholesky_in_place(
+            a.as_mut(),
+            LltRegularization::default(),
+            Par::Seq,
+            stack,
+            none,
+        )
+        .map_err(|_| ())?;
         let right = right.as_slice_mut().expect("made by rows");
         let right = MatMut::from_column_major_slice_mut(right, n, k);
         back::solve_in_place(a.as_ref(), right, Par::Seq, stack);

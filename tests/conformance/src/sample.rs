@@ -1,6 +1,6 @@
 //! Legal input that the kit makes up.
 
-use fl_core::message::{Counts, Logits, Message, Params, Reach, Scalar, Votes};
+use fl_core::message::{Counts, Logits, Message, Params, Reach, Scalar, SoftLabels, Votes};
 use fl_core::{ClientId, Draws, Inbox, Mail, Pool, Roster, Samples, Stream};
 use ndarray::{Array2, ArrayD};
 use std::borrow::Borrow;
@@ -312,5 +312,18 @@ impl PoolSample for Samples {
     fn invent(n: usize, draws: &mut Draws) -> Self::Owned {
         let values = Array2::from_shape_simple_fn((n, 4), || draws.normal() as f32);
         Samples::fresh(values, vec![4]).expect("four values a row")
+    }
+}
+
+impl PoolSample for SoftLabels {
+    type Owned = SoftLabels;
+    /// Nobody may have spoken.
+    const SMALLEST: usize = 0;
+
+    fn invent(n: usize, draws: &mut Draws) -> Self::Owned {
+        let sharpness = 4.0 * draws.uniform();
+        let shape = (n, 1 + draws.below(5));
+        let scores = Array2::from_shape_simple_fn(shape, || (sharpness * draws.normal()) as f32);
+        SoftLabels::of_scores((0..n as u32).map(|i| 2 * i).collect(), scores.view())
     }
 }
