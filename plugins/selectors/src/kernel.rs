@@ -12,30 +12,39 @@ pub(crate) const BLOCK: usize = 256;
 ///
 /// Distances do not depend on the origin, but `|a|^2 + |b|^2 - 2ab` loses the digits that far-off points share, so all
 /// are counted from a point in their middle.
+///
+/// Zeros fill the last block: matrix products of few rows take other paths with other roundings, and the bits of a ratio,
+/// which is compared with a threshold, must not depend on how many others are asked about.
 pub(crate) struct Points {
     values: Vec<f64>,
     norms: Vec<f64>,
+    len: usize,
     width: usize,
 }
 
 impl Points {
     pub(crate) fn new<T: Copy + Into<f64>>(rows: ArrayView2<'_, T>, origin: &[f64]) -> Self {
-        let mut values = Vec::with_capacity(rows.len());
-        let mut norms = Vec::with_capacity(rows.nrows());
+        let (len, width) = rows.dim();
+        let padded = len.next_multiple_of(BLOCK);
+        let mut values = Vec::with_capacity(padded * width);
+        let mut norms = Vec::with_capacity(padded);
         for row in rows.rows() {
             let from = values.len();
             values.extend(row.iter().zip(origin).map(|(v, o)| (*v).into() - o));
             norms.push(dot(&values[from..], &values[from..]));
         }
+        values.resize(padded * width, 0.0);
+        norms.resize(padded, 0.0);
         Self {
             values,
             norms,
-            width: rows.ncols(),
+            len,
+            width,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.norms.len()
+        self.len
     }
 
     /// The ranges that cut the points into blocks.
@@ -44,12 +53,10 @@ impl Points {
         (0..n).step_by(BLOCK).map(move |at| at..(at + BLOCK).min(n))
     }
 
-    fn part(&self, range: &Range<usize>) -> (MatRef<'_, f64>, &[f64]) {
+    fn part(&self, range: Range<usize>) -> (MatRef<'_, f64>, &[f64]) {
         let rows = &self.values[range.start * self.width..range.end * self.width];
-        (
-            MatRef::from_row_major_slice(rows, range.len(), self.width),
-            &self.norms[range.clone()],
-        )
+        let rows = MatRef::from_row_major_slice(rows, range.len(), self.width);
+        (rows, &self.norms[range])
     }
 }
 
@@ -83,15 +90,25 @@ impl Gaussian {
         }
     }
 
-    /// The kernel between the points `range` of `a` (rows) and all of `b` (columns), into the rows of `out`.
-    pub(crate) fn block(self, a: &Points, range: &Range<usize>, b: &Points, out: &mut [f64]) {
-        let ((rows, norms), (columns, others)) = (a.part(range), b.part(&(0..b.len())));
-        let products = MatMut::from_row_major_slice_mut(out, range.len(), b.len());
+    /// The kernel between one of the blocks of `a` (rows) and all of `b` (columns); `buffer` is `BLOCK x b.len()`, and the
+    /// rows that there are come back.
+    pub(crate) fn block<'o>(
+        self,
+        a: &Points,
+        block: &Range<usize>,
+        b: &Points,
+        buffer: &'o mut [f64],
+    ) -> &'o [f64] {
+        let (rows, norms) = a.part(block.start..block.start + BLOCK);
+        let (columns, others) = b.part(0..b.len());
+        let products = MatMut::from_row_major_slice_mut(buffer, BLOCK, b.len());
         let (add, one) = (Accum::Replace, Par::Seq);
         matmul(products, add, rows, columns.transpose(), 1.0, one);
-        for (norm, row) in norms.iter().zip(out.chunks_mut(b.len().max(1))) {
+        let there = &mut buffer[..block.len() * b.len()];
+        for (norm, row) in norms.iter().zip(there.chunks_mut(b.len().max(1))) {
             self.of_products(*norm, others, row);
         }
+        there
     }
 
     /// The kernel of `a` with itself, `n x n`. Only what [`crate::solve::solve`] reads is filled: on and right of the
@@ -99,7 +116,7 @@ impl Gaussian {
     pub(crate) fn with_itself(self, a: &Points) -> Array2<f64> {
         let n = a.len();
         let mut out = vec![0.0; n * n];
-        let (rows, norms) = a.part(&(0..n));
+        let (rows, norms) = a.part(0..n);
         gram(&mut out, n, Accum::Replace, rows);
         for i in 0..n {
             self.of_products(norms[i], &norms[i..], &mut out[i * n + i..(i + 1) * n]);
@@ -110,10 +127,9 @@ impl Gaussian {
     /// For each of `points`, the mean of its kernel with all of `over`.
     pub(crate) fn mean(self, points: &Points, over: &Points) -> Vec<f64> {
         let mut sums = vec![0.0; points.len()];
-        let mut buffer = vec![0.0; BLOCK.min(over.len()) * points.len()];
+        let mut buffer = vec![0.0; BLOCK * points.len()];
         for range in over.blocks() {
-            let block = &mut buffer[..range.len() * points.len()];
-            self.block(over, &range, points, block);
+            let block = self.block(over, &range, points, &mut buffer);
             for row in block.chunks(points.len().max(1)) {
                 sums.iter_mut().zip(row).for_each(|(s, k)| *s += k);
             }

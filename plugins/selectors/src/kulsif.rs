@@ -119,8 +119,7 @@ impl<T: Copy + Into<f64>> Ratios<T> {
             );
             let points = Points::new(block.view(), &origin);
             for range in points.blocks() {
-                let values = &mut buffer[..range.len() * centres.len()];
-                kernel.block(&points, &range, &centres, values);
+                let values = kernel.block(&points, &range, &centres, &mut buffer);
                 for values in values.chunks(centres.len().max(1)) {
                     let sets = self.coefficients.rows().into_iter();
                     out.extend(sets.map(|c| dot(values, c.to_slice().expect("made by rows"))));

@@ -116,8 +116,13 @@ fn close_kernels_are_those_of_the_definition() {
         Points::new(u.view(), &[0.1; 7]),
         Points::new(own.view(), &[0.1; 7]),
     );
-    let mut out = vec![0.0; 300 * 60];
-    Gaussian::new(1.7).block(&a, &(0..300), &b, &mut out);
+    let mut buffer = vec![0.0; BLOCK * 60];
+    let kernel = Gaussian::new(1.7);
+    let mut out = Vec::new();
+    for block in a.blocks() {
+        out.extend_from_slice(kernel.block(&a, &block, &b, &mut buffer));
+    }
+    assert_eq!(out.len(), 300 * 60);
     for (i, x) in u.outer_iter().enumerate() {
         for (j, y) in own.outer_iter().enumerate() {
             let square: f64 = x

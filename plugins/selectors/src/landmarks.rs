@@ -73,8 +73,7 @@ fn normal_matrix<T: Copy + Into<f64>>(
     let (mut sums, mut buffer) = (vec![0.0; m * m], vec![0.0; BLOCK * m]);
     for rows in uniform.axis_chunks_iter(Axis(0), BLOCK) {
         let points = Points::new(rows, origin);
-        let block = &mut buffer[..points.len() * m];
-        kernel.block(&points, &(0..points.len()), landmarks, block);
+        let block = kernel.block(&points, &(0..points.len()), landmarks, &mut buffer);
         let block = MatRef::from_row_major_slice(block, points.len(), m);
         gram(&mut sums, m, Accum::Add, block.transpose());
     }
