@@ -1,5 +1,6 @@
 //! Gaussian kernel matrices by blocked matrix products, in `f64` and on one thread.
 
+use crate::exp::gaussians;
 use faer::linalg::matmul::{matmul, triangular};
 use faer::{Accum, MatMut, MatRef, Par};
 use ndarray::{Array2, ArrayView2};
@@ -82,14 +83,6 @@ impl Gaussian {
         }
     }
 
-    /// Turns the products of one point with others into kernel values.
-    fn of_products(self, norm: f64, norms: &[f64], products: &mut [f64]) {
-        for (p, other) in products.iter_mut().zip(norms) {
-            // rounding may leave equal points a little less than nothing apart
-            *p = (self.factor * (norm + other - 2.0 * *p).max(0.0)).exp();
-        }
-    }
-
     /// The kernel between one of the blocks of `a` (rows) and all of `b` (columns); `buffer` is `BLOCK x b.len()`, and the
     /// rows that there are come back.
     pub(crate) fn block<'o>(
@@ -106,7 +99,7 @@ impl Gaussian {
         matmul(products, add, rows, columns.transpose(), 1.0, one);
         let there = &mut buffer[..block.len() * b.len()];
         for (norm, row) in norms.iter().zip(there.chunks_mut(b.len().max(1))) {
-            self.of_products(*norm, others, row);
+            gaussians(self.factor, *norm, others, row);
         }
         there
     }
@@ -119,7 +112,12 @@ impl Gaussian {
         let (rows, norms) = a.part(0..n);
         gram(&mut out, n, Accum::Replace, rows);
         for i in 0..n {
-            self.of_products(norms[i], &norms[i..], &mut out[i * n + i..(i + 1) * n]);
+            gaussians(
+                self.factor,
+                norms[i],
+                &norms[i..],
+                &mut out[i * n + i..(i + 1) * n],
+            );
         }
         Array2::from_shape_vec((n, n), out).expect("n rows of n")
     }

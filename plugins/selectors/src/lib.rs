@@ -9,6 +9,7 @@
 
 mod accept;
 mod density_ratio;
+mod exp;
 mod kernel;
 mod kulsif;
 mod landmarks;
