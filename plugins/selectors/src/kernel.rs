@@ -63,11 +63,14 @@ impl Points {
 
 /// The mean of each column: the origin of [`Points`].
 pub(crate) fn middle<T: Copy + Into<f64>>(rows: ArrayView2<'_, T>) -> Vec<f64> {
+    let mut sums = vec![0.0; rows.ncols()];
+    for row in rows.rows() {
+        sums.iter_mut()
+            .zip(row)
+            .for_each(|(s, v)| *s += (*v).into());
+    }
     let n = rows.nrows().max(1) as f64;
-    let columns = rows.columns().into_iter();
-    columns
-        .map(|c| c.iter().map(|v| (*v).into()).sum::<f64>() / n)
-        .collect()
+    sums.into_iter().map(|s| s / n).collect()
 }
 
 /// `k(a, b) = exp(-|a - b|^2 / (2 sigma^2))`.

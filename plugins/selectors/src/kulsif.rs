@@ -135,7 +135,8 @@ impl<T: Copy + Into<f64>> Ratios<T> {
     /// # Errors
     /// When the number of features is another.
     pub fn of(&self, points: ArrayView2<'_, T>) -> Result<Array2<f64>> {
-        self.of_blocks([Ok(points.to_owned())])
+        let blocks = points.axis_chunks_iter(Axis(0), BLOCK);
+        self.of_blocks(blocks.map(|block| Ok(block.to_owned())))
     }
 
     /// How many sets `S` there were.
