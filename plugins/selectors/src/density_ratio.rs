@@ -17,6 +17,9 @@ use std::ops::RangeInclusive;
 /// More uniform points than this, and the matrix of the exact fit takes more than 3.2 GB.
 const MOST_EXACT: usize = 20_000;
 
+/// Numbers of all uniform points together: 2 GB.
+const MOST_VALUES: usize = 500_000_000;
+
 choices! {
     /// How the density ratio is found.
     pub enum Variant {
@@ -175,6 +178,14 @@ impl DensityRatio {
     }
 
     fn uniform(&self, own: &Samples, stream: &Stream) -> Result<Array2<f32>> {
+        let values = self.settings.uniform.saturating_mul(own.width());
+        ensure!(
+            values <= MOST_VALUES,
+            "`uniform` must be at most {} for samples of {} values, got {}",
+            MOST_VALUES / own.width(),
+            own.width(),
+            self.settings.uniform
+        );
         let (bounds, mut draws) = (self.bounds(own)?, stream.draws());
         let shape = (self.settings.uniform, own.width());
         Ok(Array2::from_shape_fn(shape, |(_, feature)| {
@@ -300,7 +311,9 @@ impl Selector for DensityRatio {
         let sets = fitted.ratios.as_ref().map_or(0, Ratios::sets);
         let sound = fitted.ratios.as_ref().is_none_or(Ratios::is_sound);
         ensure!(
-            sound && sets == fitted.thresholds.len(),
+            sound
+                && sets == fitted.thresholds.len()
+                && fitted.thresholds.iter().all(|t| t.is_finite()),
             wrong("its numbers do not fit together".into())
         );
         self.fitted = Some(fitted);

@@ -266,6 +266,10 @@ fn mistakes_are_told() {
         ),
         format!("{:#}", part.select(&bad(f32::NAN).samples, &s).unwrap_err()),
         format!("{:#}", part.select(&three, &s).unwrap_err()),
+        format!(
+            "{:#}",
+            fitted("{beta: 1.0e-300, share: 1}", &own).unwrap_err()
+        ),
         format!("{:#}", fresh.select(&three, &s).unwrap_err()),
         format!("{:#}", part.load(b"what").unwrap_err()),
     ]);

@@ -70,6 +70,21 @@ impl<T: Copy + Into<f64>> Ratios<T> {
                 uniform.ncols()
             );
         }
+        let fitted = Self::fit_checked(uniform, own, sigma, beta, method)?;
+        ensure!(
+            fitted.is_sound(),
+            "the density ratio overflows with `beta` {beta} and `width` {sigma}; give a larger `beta`"
+        );
+        Ok(fitted)
+    }
+
+    fn fit_checked(
+        uniform: ArrayView2<'_, T>,
+        own: &[ArrayView2<'_, T>],
+        sigma: f64,
+        beta: f64,
+        method: Method<'_>,
+    ) -> Result<Self> {
         let kernel = Gaussian::new(sigma);
         if let Method::Landmarks(count, stream) = method {
             let (centres, coefficients) =
