@@ -2,7 +2,7 @@
 //! with those that stand here.
 
 use fl_conformance::{Broken, Neighbours, check, tasks};
-use fl_core::message::{Counts, Logits, Params, Votes};
+use fl_core::message::{Counts, Logits, Params, SoftLabels, Votes};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Make, PartDecl, Result, Role,
@@ -17,6 +17,8 @@ const SETTINGS: &[(&str, &str)] = &[
         "dfdx",
         "{net: [linear: 8, relu, outputs], optimiser: {sgd: {lr: 0.05, momentum: 0.9}}}",
     ),
+    ("density-ratio", "{}"),
+    ("density-ratio", "{variant: landmarks, landmarks: 50}"),
     ("laplace-votes", "{gamma: 0.5}"),
     ("gaussian-votes", "{sigma: 2.0}"),
 ];
@@ -71,6 +73,9 @@ fn tried(decl: &PartDecl, settings: &Value) -> Option<Result<(), Broken>> {
         }
         (Role::Selector, "samples") => {
             check::selector(&|| part::<BoxedSelector<Samples>>(decl, settings), false)
+        }
+        (Role::Selector, "soft-labels") => {
+            check::selector(&|| part::<BoxedSelector<SoftLabels>>(decl, settings), false)
         }
         (Role::Privacy, "params") => check::mechanism(
             &|| part::<BoxedMechanism<Params>>(decl, settings),

@@ -342,3 +342,16 @@ impl PoolSample for Samples {
         Samples::fresh(values, vec![4]).expect("four values a row")
     }
 }
+
+impl PoolSample for SoftLabels {
+    type Owned = SoftLabels;
+    /// Nobody may have spoken.
+    const SMALLEST: usize = 0;
+
+    fn invent(n: usize, draws: &mut Draws) -> Self::Owned {
+        let sharpness = 4.0 * draws.uniform();
+        let shape = (n, 1 + draws.below(5));
+        let scores = Array2::from_shape_simple_fn(shape, || (sharpness * draws.normal()) as f32);
+        SoftLabels::of_scores((0..n as u32).map(|i| 2 * i).collect(), scores.view())
+    }
+}

@@ -82,7 +82,8 @@ fn one<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>, case: &Case)
     Ok(chosen != select(&mut fitted()?, pool, &b)?)
 }
 
-/// A client's own examples, of the shape that invented samples have.
+/// A client's own examples, of the shape that invented samples have: as many values as classes, so that they may be scores
+/// too. One class nobody has.
 fn own(case: &Case) -> Examples {
     let (mut draws, rows) = (case.stream("own").draws(), 30);
     let data = (0..4 * rows).map(|_| draws.normal() as f32).collect();
@@ -93,7 +94,7 @@ fn own(case: &Case) -> Examples {
     };
     Examples::all(
         Arc::new(inputs),
-        Arc::new(Labels::Classes { of, classes: 3 }),
+        Arc::new(Labels::Classes { of, classes: 4 }),
     )
     .expect("a label for each row")
 }
