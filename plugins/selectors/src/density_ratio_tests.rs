@@ -268,7 +268,7 @@ fn mistakes_are_told() {
         format!("{:#}", part.select(&three, &s).unwrap_err()),
         format!(
             "{:#}",
-            fitted("{beta: 1.0e-300, share: 1}", &own).unwrap_err()
+            fitted("{uniform: 1, beta: 1.0e-320}", &own).unwrap_err()
         ),
         format!("{:#}", fresh.select(&three, &s).unwrap_err()),
         format!("{:#}", part.load(b"what").unwrap_err()),

@@ -73,7 +73,7 @@ impl<T: Copy + Into<f64>> Ratios<T> {
         let fitted = Self::fit_checked(uniform, own, sigma, beta, method)?;
         ensure!(
             fitted.is_sound(),
-            "the density ratio overflows with `beta` {beta} and `width` {sigma}; give a larger `beta`"
+            "the density ratio overflows with `beta` {beta:e} and `width` {sigma}; give a larger `beta`"
         );
         Ok(fitted)
     }
