@@ -470,8 +470,15 @@ impl Accountant for LoadedAccountant {
         let text = serde_json::to_string(&next)?;
         let answer = self.0.must(FL_GUARANTEE, &text, &[], None, None)?;
         let g: GuaranteeText = self.0.json(&answer)?;
+        let epsilon = g.epsilon.unwrap_or(f64::INFINITY);
+        ensure!(
+            epsilon >= 0.0 && (0.0..=1.0).contains(&g.delta),
+            "{}: it guarantees epsilon {epsilon} at delta {}; epsilon is at least 0, delta in 0..=1",
+            self.0.who(),
+            g.delta
+        );
         Ok(Guarantee {
-            epsilon: g.epsilon.unwrap_or(f64::INFINITY),
+            epsilon,
             delta: g.delta,
             unit: g.unit,
             data_dependent: g.data_dependent,
