@@ -1,5 +1,7 @@
 //! The command line: exit codes, what goes to stdout and what to stderr, and every command once.
 mod common;
+#[path = "common/library.rs"]
+mod library;
 
 use common::{fails, fl, json, out, root};
 use std::fs;
@@ -214,4 +216,138 @@ fn data_list_says_what_is_there() {
     assert_eq!(of("mnist")["present"], false);
     assert_eq!(of("blobs")["present"], true);
     assert!(out(d.path(), &["data", "list", "--data-dir", "."]).contains("looked for"));
+}
+
+/// A spec that says `plugins`, and has an aggregator with these settings.
+fn spec(plugins: &str, aggregator: &str) -> String {
+    format!(
+        "name: p\nplugins: {plugins}\ndata: {{set: blobs, clients: 3}}\nprotocol: {{use: param-rounds, rounds: 1}}\n\
+         parts: {{model: {{use: linear}}, aggregator: {{use: {aggregator}}}}}\n"
+    )
+}
+
+#[test]
+fn a_plugin_that_is_refused_exits_with_3_and_nothing_is_run() {
+    let d = dir();
+    fs::create_dir(d.path().join("specs")).unwrap();
+    fs::create_dir(d.path().join("folder.so")).unwrap();
+    fs::write(d.path().join("text.so"), "hello").unwrap();
+    fs::write(d.path().join("empty.so"), "").unwrap();
+    fs::write(d.path().join("fine.yaml"), spec("[]", "mean")).unwrap();
+    fs::write(d.path().join("in.json"), "{}").unwrap();
+    let commands: [&[&str]; 8] = [
+        &["list"],
+        &["inspect", "mean"],
+        &["schema"],
+        &["check", "fine.yaml"],
+        &["plan", "fine.yaml"],
+        &["run", "fine.yaml"],
+        &["try", "aggregator", "mean", "--input", "in.json"],
+        &["new", "aggregator", "mine"],
+    ];
+    for command in commands {
+        let (code, error) = fails(d.path(), &[command, &["--plugin", "nowhere.so"]].concat());
+        assert!(
+            code == 3 && error.contains("plugin nowhere.so: "),
+            "{command:?}: {code}, {error}"
+        );
+    }
+    for (file, says) in [
+        ("folder.so", "it is a directory"),
+        #[cfg(target_os = "linux")]
+        ("text.so", "it begins with \"hello\""),
+        #[cfg(target_os = "linux")]
+        ("empty.so", "it is empty"),
+    ] {
+        let (code, error) = fails(d.path(), &["run", "fine.yaml", "--plugin", file]);
+        assert!(code == 3 && error.contains(says), "{file}: {code}, {error}");
+        // a path in a spec is relative to the spec, wherever the program is called
+        let named = spec(&format!("[{{path: ../{file}}}]"), "mean");
+        fs::write(d.path().join("specs/named.yaml"), named).unwrap();
+        for command in ["check", "plan", "run"] {
+            let (code, error) = fails(d.path(), &[command, "specs/named.yaml"]);
+            assert!(
+                code == 3 && error.contains(says),
+                "{command} {file}: {code}, {error}"
+            );
+        }
+    }
+    let library = library::beside("fl_plugin_example_dynamic");
+    let hash = "0".repeat(64);
+    let pinned = format!(
+        "[{{path: {:?}, sha256: {hash}}}]",
+        library.display().to_string()
+    );
+    fs::write(d.path().join("pinned.yaml"), spec(&pinned, "momentum-mean")).unwrap();
+    let (code, error) = fails(d.path(), &["run", "pinned.yaml"]);
+    assert!(
+        code == 3 && error.contains("its sha256 is ") && error.contains(&hash),
+        "{error}"
+    );
+    // a hash that cannot be read is a mistake of the spec, and nothing is loaded without one
+    let unread = pinned.replace(&hash, "12");
+    fs::write(d.path().join("unread.yaml"), spec(&unread, "momentum-mean")).unwrap();
+    let (code, error) = fails(d.path(), &["run", "unread.yaml"]);
+    assert!(
+        code == 2 && error.contains("plugins[0].sha256: must be text"),
+        "{error}"
+    );
+    assert!(
+        error.contains("no aggregator is called `momentum-mean`"),
+        "{error}"
+    );
+    assert!(!d.path().join("runs").exists() && !d.path().join("mine").exists());
+}
+
+#[test]
+fn loaded_parts_appear_as_linked_ones_do() {
+    let d = dir();
+    let library = library::beside("fl_plugin_example_dynamic")
+        .display()
+        .to_string();
+    let with = |args: &[&'static str]| -> Vec<&str> { [args, &["--plugin", &library]].concat() };
+    let list = json(d.path(), &with(&["list", "--json"]));
+    let parts = list["parts"].as_array().unwrap();
+    let found = parts.iter().find(|p| p["name"] == "momentum-mean").unwrap();
+    assert_eq!(found["origin"], library);
+    assert_eq!(found["signature"], "params -> params");
+    let text = out(d.path(), &with(&["inspect", "momentum-mean"]));
+    for word in [
+        "momentum-mean",
+        "beta",
+        "0.9",
+        "0.0..1.0",
+        "Hsu et al. 2019",
+        &library,
+    ] {
+        assert!(text.contains(word), "no `{word}` in {text}");
+    }
+    let schema = out(d.path(), &with(&["schema"]));
+    assert!(schema.contains("aggregator.momentum-mean"));
+    // what is wrong with a loaded part's settings is found where it stands
+    let wrong = spec("[]", "momentum-mean, beta: 1.5, bata: 1");
+    fs::write(d.path().join("wrong.yaml"), wrong).unwrap();
+    let (code, error) = fails(d.path(), &with(&["check", "wrong.yaml"]));
+    assert!(
+        code == 2
+            && error.contains("wrong.yaml:5:")
+            && error.contains("beta: must be in 0.0..1.0, got 1.5")
+            && error.contains("did you mean `beta`?"),
+        "{error}"
+    );
+    fs::write(d.path().join("fine.yaml"), spec("[]", "momentum-mean")).unwrap();
+    assert!(out(d.path(), &with(&["check", "fine.yaml"])).contains("fine"));
+    assert_eq!(fails(d.path(), &["check", "fine.yaml"]).0, 2);
+    // a part that fails in the middle of a run ends the run, not the program
+    let library = library::beside("fl_hostile").display().to_string();
+    fs::write(
+        d.path().join("panics.yaml"),
+        spec("[]", "panics, place: aggregate"),
+    )
+    .unwrap();
+    let (code, error) = fails(d.path(), &["run", "panics.yaml", "--plugin", &library]);
+    assert!(
+        code == 1 && error.contains("it panicked: in aggregate"),
+        "{code}: {error}"
+    );
 }

@@ -44,7 +44,9 @@ fn run(dir: &Path, protocol: &str, parts: &str) -> Value {
 /// The journal's lines about a question, of the last round.
 fn entry(dir: &Path, question: &str) -> Value {
     let journal = fs::read_to_string(dir.join("out/journal.jsonl")).unwrap();
-    let lines = journal.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+    let lines = journal
+        .lines()
+        .map(|l| serde_json::from_str::<Value>(l).unwrap());
     let last = lines.filter(|l| l["question"] == question).last();
     last.unwrap_or_else(|| panic!("`{question}` was not asked:\n{journal}"))
 }
@@ -76,9 +78,16 @@ fn exact_bytes_are_those_of_the_paper() {
   server-filter: { use: unambiguous, at-most: 0.5 }";
     let answer = run(dir, "", &format!("{MEAN}\n{filters}"));
     let known = entry(dir, "public samples that a client knows");
-    assert_eq!(bytes(&known, "bytes_up"), (4 * 13, 0), "100 bits for each client");
+    assert_eq!(
+        bytes(&known, "bytes_up"),
+        (4 * 13, 0),
+        "100 bits for each client"
+    );
     let (values, keys) = bytes(&entry(dir, "soft labels of public samples"), "bytes_up");
-    assert!(values < 4 * 50 * 4 * 4 && keys == 4 * 7, "{values} and {keys}");
+    assert!(
+        values < 4 * 50 * 4 * 4 && keys == 4 * 7,
+        "{values} and {keys}"
+    );
     let kept = answer["metrics"]["taught.samples"].as_f64().unwrap() as u64;
     let learnt = bytes(&entry(dir, "learning from soft labels"), "bytes_down");
     assert!(kept < 50, "{answer}");
@@ -120,13 +129,22 @@ fn exact_a_round_without_anything_to_learn_is_counted_and_skipped() {
     assert_eq!(answer["metrics"]["taught.samples"], 0.0);
     assert_eq!(answer["rounds"], 4);
     // what every client alone has learnt: one class
-    assert_eq!(answer["metrics"]["clients.accuracy"].as_f64().unwrap().to_string(), alone(dir));
+    assert_eq!(
+        answer["metrics"]["clients.accuracy"]
+            .as_f64()
+            .unwrap()
+            .to_string(),
+        alone(dir)
+    );
 }
 
 fn alone(dir: &Path) -> String {
     let parts = format!("{MEAN}\n  client-filter: {{ use: confidence, at-least: 1.0 }}");
     let answer = run(dir, "  filter-on: scores", &parts);
-    answer["metrics"]["clients.accuracy"].as_f64().unwrap().to_string()
+    answer["metrics"]["clients.accuracy"]
+        .as_f64()
+        .unwrap()
+        .to_string()
 }
 
 #[test]
@@ -145,15 +163,24 @@ fn every_order_and_every_kind_of_label_learns_from_the_others() {
         ("  labels: scores", scores.into()),
         ("  labels: scores\n  score-loss: { kl: 2.0 }", scores.into()),
         ("  labels: scores\n  score-loss: mse", scores.into()),
-        ("  samples: 80", "  ensemble: { use: entropy-reduction }".into()),
+        (
+            "  samples: 80",
+            "  ensemble: { use: entropy-reduction }".into(),
+        ),
         ("  samples: 90", "  ensemble: { use: robust-labels }".into()),
         ("  teacher: student", format!("{MEAN}\n{student}")),
-        ("  student: { steps: 3, batch: 20 }", format!("{MEAN}\n{student}")),
+        (
+            "  student: { steps: 3, batch: 20 }",
+            format!("{MEAN}\n{student}"),
+        ),
     ] {
         let answer = run(dir.path(), protocol, &parts);
         let accuracy = answer["metrics"]["clients.accuracy"].as_f64().unwrap();
         assert!(accuracy > 0.26, "{protocol}: {answer}");
-        assert_eq!(parts.contains(student), answer["metrics"]["accuracy"].is_f64());
+        assert_eq!(
+            parts.contains(student),
+            answer["metrics"]["accuracy"].is_f64()
+        );
         digests.push(answer["digest"].to_string());
     }
     let n = digests.len();
@@ -173,10 +200,21 @@ fn what_cannot_be_guaranteed_is_refused_and_a_budget_is_kept() {
     assert!((epsilon - 30.0).abs() < 1e-9, "{answer}");
     assert_eq!(answer["privacy"]["unit"], "party");
     let path = spec(dir, "", &format!("{MEAN}\n{noise}"));
-    let args = ["run", &path, "--json", "--set", "budget.epsilon=22", "--out", "cut"];
+    let args = [
+        "run",
+        &path,
+        "--json",
+        "--set",
+        "budget.epsilon=22",
+        "--out",
+        "cut",
+    ];
     let (code, said) = {
         let o = fl(dir, &args);
-        (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned())
+        (
+            o.status.code(),
+            String::from_utf8_lossy(&o.stderr).into_owned(),
+        )
     };
     // two rounds fit, of the third ten labels; then nothing more is said
     assert_eq!(code, Some(0), "{said}");
@@ -194,25 +232,39 @@ fn exact_a_private_sample_costs_what_the_paper_says_and_every_draw_again() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let sampling = |k: &str| {
-        format!("{MEAN}\n  sampling: {{ use: sample-examples, {k} }}\n  accountant: {{ use: nfdp }}")
+        format!(
+            "{MEAN}\n  sampling: {{ use: sample-examples, {k} }}\n  accountant: {{ use: nfdp }}"
+        )
     };
     let once = run(dir, "", &sampling("k: 20"));
     let again = run(dir, "  resample: true", &sampling("k: 20"));
     let get = |answer: &Value, key: &str| answer["privacy"][key].as_f64().unwrap();
     // 1,000 rows, of which 100 are public; a quarter of the rest each
     let n = fl_core::privacy::sampled(20, 225, false);
-    assert!((get(&once, "epsilon") - n.0).abs() < 1e-12 && (get(&once, "delta") - n.1).abs() < 1e-12, "{once}");
+    assert!(
+        (get(&once, "epsilon") - n.0).abs() < 1e-12 && (get(&once, "delta") - n.1).abs() < 1e-12,
+        "{once}"
+    );
     assert_eq!(once["privacy"]["unit"], "example");
     // once before the first round and once in each of three
-    assert!((get(&again, "epsilon") - 4.0 * n.0).abs() < 1e-12, "{again}");
+    assert!(
+        (get(&again, "epsilon") - 4.0 * n.0).abs() < 1e-12,
+        "{again}"
+    );
     let path = spec(dir, "", &sampling("k: 20"));
-    let (code, said) = fails(dir, &["run", &path, "--set", "budget.epsilon=0.01", "--out", "no"]);
+    let (code, said) = fails(
+        dir,
+        &["run", &path, "--set", "budget.epsilon=0.01", "--out", "no"],
+    );
     assert_eq!(code, 1);
     assert!(said.contains("epsilon"), "{said}");
     let path = spec(dir, "", &sampling("k: 20, share: 0.5"));
     let (code, said) = fails(dir, &["check", &path]);
     assert_eq!(code, 2);
-    assert!(said.contains("give one of `k`, `share` and `epsilon`"), "{said}");
+    assert!(
+        said.contains("give one of `k`, `share` and `epsilon`"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -226,13 +278,25 @@ fn mistakes_are_explained() {
         said
     };
     let said = refused("  labels: scores", MEAN);
-    assert!(said.contains("must be logits -> logits, but `mean-labels` is soft-labels -> soft-labels"), "{said}");
-    let said = refused("  labels: scores\n  teacher: student", "  ensemble: { use: mean-scores }");
+    assert!(
+        said.contains("must be logits -> logits, but `mean-labels` is soft-labels -> soft-labels"),
+        "{said}"
+    );
+    let said = refused(
+        "  labels: scores\n  teacher: student",
+        "  ensemble: { use: mean-scores }",
+    );
     assert!(said.contains("use `labels: soft` or `hard`"), "{said}");
     let said = refused("  teacher: student", MEAN);
     assert!(said.contains("student"), "{said}");
-    let said = refused("", &format!("{MEAN}\n  privacy: {{ use: randomised-response }}"));
-    assert!(said.contains("votes") && said.contains("soft-labels"), "{said}");
+    let said = refused(
+        "",
+        &format!("{MEAN}\n  privacy: {{ use: randomised-response }}"),
+    );
+    assert!(
+        said.contains("votes") && said.contains("soft-labels"),
+        "{said}"
+    );
     let path = spec(dir, "  pretrain: { epochs: 1, batch: 10 }", MEAN);
     let (code, said) = fails(dir, &["run", &path, "--out", "unlabelled"]);
     assert_eq!(code, 1);

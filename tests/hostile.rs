@@ -47,6 +47,19 @@ const TABLES: &[(&str, &[&str])] = &[
         "setting called `use`",
         &["-DSETTING=\"{\\\"name\\\": \\\"use\\\", \\\"doc\\\": \\\"b\\\"}\""],
     ),
+    ("1500 settings", &["-DMANY_SETTINGS"]),
+    (
+        "default out of range",
+        &[
+            "-DSETTING=\"{\\\"name\\\": \\\"a\\\", \\\"doc\\\": \\\"b\\\", \\\"schema\\\": {\\\"type\\\": \\\"number\\\", \\\"maximum\\\": 1, \\\"default\\\": 2}}\"",
+        ],
+    ),
+    (
+        "limit that is no number",
+        &[
+            "-DSETTING=\"{\\\"name\\\": \\\"a\\\", \\\"doc\\\": \\\"b\\\", \\\"schema\\\": {\\\"minimum\\\": \\\"0\\\"}}\"",
+        ],
+    ),
     (
         "setting without a doc",
         &["-DSETTING=\"{\\\"name\\\": \\\"a\\\"}\""],
@@ -59,6 +72,8 @@ const CALLS: &[&str] = &[
     "create-nothing",
     "create-null",
     "create-twice",
+    "create-same-twice",
+    "create-endless",
     "about-no-json",
     "about-no-text",
     "about-unknown-claim",
@@ -67,6 +82,7 @@ const CALLS: &[&str] = &[
     "error-not-utf8",
     "error-without-reason",
     "error-is-null",
+    "error-with-escape",
     "unknown-operation",
     "says-it-panicked",
     "no-output",
@@ -76,15 +92,65 @@ const CALLS: &[&str] = &[
     "wrong-dtype",
     "unknown-dtype",
     "huge-shape",
+    "4-GiB-untouched",
+    "20000-tensors",
     "overflowing-shape",
     "hundred-dimensions",
     "no-shape",
     "name-not-utf8",
+    "name-with-escape",
     "text-not-utf8",
     "twice",
     "gives-a-part",
+    "gives-itself",
     "no-context",
     "draws",
+];
+
+/// The same in other roles: role, signature, input and modes.
+const ROLES: &[(&str, &str, &str, &[&str])] = &[
+    (
+        "selector",
+        "clients",
+        r#"{"clients": [[0, 100], [1, 50], [2, 7]]}"#,
+        &[
+            "no-positions",
+            "positions-as-floats",
+            "descending",
+            "same-twice",
+            "beyond-the-pool",
+        ],
+    ),
+    (
+        "privacy",
+        "params",
+        r#"{"tensors": {"w": [1, 2]}}"#,
+        &[
+            "bound-shape",
+            "bound-nan",
+            "perturb-shape",
+            "price-unknown",
+            "price-infinite",
+            "no-price",
+        ],
+    ),
+    (
+        "accountant",
+        "",
+        r#"{"events": [{"Laplace": {"sensitivity": 1, "scale": 2, "unit": "party"}}]}"#,
+        &["guarantee-no-unit", "guarantee-below-0"],
+    ),
+];
+
+/// What a library says of settings.
+const CHECKS: &[(&str, &str)] = &[
+    ("check: no JSON", "-DCHECK=\"{\""),
+    ("check: neither nor", "-DCHECK=\"{}\""),
+    (
+        "check: an escape",
+        "-DCHECK=\"{\\\"mistakes\\\": [{\\\"path\\\": [\\\"a\\\\u001b[2J\\\"], \\\"text\\\": \\\"red \\\\u001b[31m\\\"}]}\"",
+    ),
+    ("check: 1500000 steps deep", "-DCHECK_DEEP"),
 ];
 
 /// Where the Rust library panics.
@@ -269,6 +335,26 @@ fn exact_every_hostile_library_gets_a_clear_error() {
         let args = [&part[..], &["--input", "in.json", "--settings", &settings]].concat();
         table.row(mode, &args, &[]);
     }
+    for (role, signature, input, modes) in ROLES {
+        let flags = [
+            format!("-DROLE=\"{role}\""),
+            format!("-DSIGNATURE=\"{signature}\""),
+        ];
+        table.compile(&format!("{role}.so"), &[&flags[0], &flags[1]]);
+        table.put(&format!("{role}.json"), input.as_bytes());
+        for mode in *modes {
+            let (lib, input) = (format!("{role}.so"), format!("{role}.json"));
+            let settings = format!("{{mode: {mode}}}");
+            let part = ["try", role, "hostile", "--plugin", &lib, "--input", &input];
+            table.row(mode, &[&part[..], &["--settings", &settings]].concat(), &[]);
+        }
+    }
+    for (what, flag) in CHECKS {
+        table.compile("check.so", &[flag]);
+        let part = ["try", "aggregator", "hostile", "--plugin", "check.so"];
+        table.row(what, &[&part[..], &["--input", "in.json"]].concat(), &[]);
+        fs::remove_file(path(table.dir.path(), "check.so")).unwrap();
+    }
     let rust = library::beside("fl_hostile").display().to_string();
     let what = "panic in describe";
     table.row(
@@ -283,7 +369,7 @@ fn exact_every_hostile_library_gets_a_clear_error() {
         table.row(&format!("panic in {place}"), &args, &[]);
     }
     eprintln!("{}", table.text);
-    assert!(table.rows >= 60, "{}", table.rows);
+    assert!(table.rows >= 90, "{}", table.rows);
     for line in table.text.lines() {
         assert!(line.len() > 30, "nothing was said: {line}");
     }

@@ -34,7 +34,10 @@ impl Protocol for Crowd {
             MEMORY.reset_peak_usage();
             let mean: SoftLabels = fed.gather("ensemble", round, &LABELS, &all, |_| &Nothing)?;
             *self.0.lock().unwrap() = MEMORY.peak_usage() - before;
-            ensure!(mean.rows.len() == SAMPLES as usize, "a mean for each sample");
+            ensure!(
+                mean.rows.len() == SAMPLES as usize,
+                "a mean for each sample"
+            );
             Ok(())
         })
     }
@@ -64,7 +67,10 @@ fn peak(clients: usize) -> f64 {
     let ensemble = Filled {
         slot: "ensemble".into(),
         clients: None,
-        decl: linked_parts().into_iter().find(|p| is_mean(p)).expect("linked"),
+        decl: linked_parts()
+            .into_iter()
+            .find(|p| is_mean(p))
+            .expect("linked"),
         settings: serde_yaml::from_str("{ weigh: uniform }").unwrap(),
     };
     let grown = Arc::new(Mutex::new(0));
@@ -101,5 +107,8 @@ fn labels_of_a_hundred_clients_take_the_memory_of_ten() {
     let (few, many) = (peak(10), peak(100));
     println!("peak growth in messages: {few:.2} for 10 clients, {many:.2} for 100");
     assert!(many <= 8.0, "{many:.2} messages");
-    assert!((many / few - 1.0).abs() <= 0.1, "{few:.2} and {many:.2} messages");
+    assert!(
+        (many / few - 1.0).abs() <= 0.1,
+        "{few:.2} and {many:.2} messages"
+    );
 }

@@ -5,6 +5,8 @@
 mod accountants;
 #[path = "mutants/aggregators.rs"]
 mod aggregators;
+#[path = "mutants/generators.rs"]
+mod generators;
 #[path = "mutants/mechanisms.rs"]
 mod mechanisms;
 #[path = "mutants/selectors.rs"]
@@ -19,12 +21,13 @@ type Mutant = (&'static str, Option<&'static str>, Result<(), Broken>);
 
 #[test]
 fn every_mutant_is_caught_by_the_property_it_breaks() {
-    let all: [(&str, Vec<Mutant>); 5] = [
+    let all: [(&str, Vec<Mutant>); 6] = [
         ("aggregator", aggregators::all()),
         ("selector", selectors::all()),
         ("trainer", trainers::all()),
         ("mechanism", mechanisms::all()),
         ("accountant", accountants::all()),
+        ("generator", generators::all()),
     ];
     let (mut lines, mut missed) = (Vec::new(), Vec::new());
     for (role, mutants) in all {

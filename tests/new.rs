@@ -1,16 +1,34 @@
-//! `fl new`, as a new user would try it: the transcript in `plugins/README.md`, and what else it writes.
+//! `fl new`, as a new user would try it: the transcript in `plugins/README.md`, every role, and C.
+//!
+//! What `fl new` writes is a workspace of its own, so nothing that is built for this one serves it. The crates written here
+//! share one target folder inside this one's, so that their dependencies are built once and stay.
 mod common;
 #[path = "common/library.rs"]
 mod library;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
-/// The folder that cargo builds this test in, so that what is built already need not be built again.
+/// Where the written crates are built.
 fn target() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(3).unwrap().to_path_buf()
+    let target = test.ancestors().nth(3).unwrap().join("scaffold");
+    fs::create_dir_all(&target).unwrap();
+    target
+}
+
+/// What compiles soonest: it is the same code, and these crates are built to be tried once.
+const QUICK: [(&str, &str); 5] = [
+    ("CARGO_PROFILE_DEV_OPT_LEVEL", "0"),
+    ("CARGO_PROFILE_DEV_DEBUG", "0"),
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
+    ("CARGO_INCREMENTAL", "0"),
+    ("CARGO_TERM_COLOR", "never"),
+];
+
+fn root() -> String {
+    common::root().display().to_string()
 }
 
 fn shell(dir: &Path, script: &str) -> String {
@@ -20,6 +38,7 @@ fn shell(dir: &Path, script: &str) -> String {
         .args(["-ec", script])
         .current_dir(dir)
         .env("PATH", format!("{}:{path}", program.display()))
+        .envs(QUICK)
         .env_remove("CARGO_TARGET_DIR")
         .output()
         .unwrap();
@@ -35,16 +54,15 @@ fn the_transcript_in_the_readme_works() {
     let transcript = readme.split("```console\n").nth(1).unwrap();
     let transcript = transcript.split("```").next().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let sources = common::root().display().to_string();
     let (commands, answers): (Vec<&str>, Vec<&str>) =
         transcript.lines().partition(|l| l.starts_with("$ "));
-    // the crate's own target folder, but with what is there already
-    let link = format!("ln -s {} target", target().display());
     let mut script: Vec<String> = commands
         .iter()
-        .map(|c| c.trim_start_matches("$ ").replace("~/fl", &sources))
+        .map(|c| c.trim_start_matches("$ ").replace("~/fl", &root()))
         .collect();
-    script.insert(2, link);
+    // the crate's own target folder, but with what is there already
+    assert!(script[1].starts_with("cd "), "{script:?}");
+    script.insert(2, format!("ln -s {} target", target().display()));
     let said = shell(dir.path(), &script.join("\n"));
     assert!(answers.len() > 4);
     for line in answers {
@@ -52,53 +70,145 @@ fn the_transcript_in_the_readme_works() {
     }
 }
 
+/// Every role, under names that mean something else in Rust or in the template.
+const ROLES: [(&str, &str); 7] = [
+    ("aggregator", "params"),
+    ("selector", "option"),
+    ("privacy", "default"),
+    ("trainer", "model"),
+    ("accountant", "books"),
+    ("generator", "around"),
+    ("protocol", "two-words"),
+];
+
 #[test]
-fn every_role_has_a_template_and_nothing_is_overwritten() {
+fn every_role_passes_its_tests_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let core = common::root().display().to_string();
-    for role in [
-        "aggregator",
-        "selector",
-        "privacy",
-        "trainer",
-        "accountant",
-        "generator",
-        "protocol",
-    ] {
-        let name = format!("my-{role}");
-        common::out(dir.path(), &["new", role, &name, "--core", &core]);
+    for (role, name) in ROLES {
+        common::out(dir.path(), &["new", role, name, "--core", &root()]);
+        let made = dir.path().join(name);
         for file in ["Cargo.toml", "src/lib.rs", "README.md"] {
-            let text = fs::read_to_string(dir.path().join(&name).join(file)).unwrap();
+            let text = fs::read_to_string(made.join(file)).unwrap();
             assert!(!text.contains("{{"), "{role}, {file}: {text}");
-            assert!(text.contains(&name) || text.contains(&name.replace('-', "_")));
+            assert!(text.contains(name) || text.contains(&name.replace('-', "_")));
         }
+        let out = Command::new(env!("CARGO"))
+            .args(["test", "--offline", "--quiet"])
+            .current_dir(&made)
+            .envs(QUICK)
+            .env("CARGO_TARGET_DIR", target())
+            .output()
+            .unwrap();
+        let text = [&out.stdout, &out.stderr].map(|o| String::from_utf8_lossy(o).into_owned());
+        assert!(out.status.success(), "{role}\n{}\n{}", text[0], text[1]);
+        let least = if role == "protocol" { 1 } else { 2 };
+        let passed = text[0].split("test result: ok. ").nth(1).unwrap();
+        let passed: usize = passed.split(' ').next().unwrap().parse().unwrap();
+        assert!(passed >= least, "{role}: {}", text[0]);
+        assert!(!text[1].contains("warning:"), "{role}: {}", text[1]);
+        if role == "protocol" {
+            continue; // to be linked
+        }
+        // cargo made the library too, for the tests in its docs
+        let library = target().join("debug/deps").join(format!(
+            "{}{}{}",
+            std::env::consts::DLL_PREFIX,
+            name.replace('-', "_"),
+            std::env::consts::DLL_SUFFIX
+        ));
+        let library = library.display().to_string();
+        let text = common::out(dir.path(), &["inspect", name, "--plugin", &library]);
+        assert!(
+            text.contains(role) && text.contains("(What `fl inspect` shows.)"),
+            "{text}"
+        );
     }
-    let again = common::fails(
-        dir.path(),
-        &["new", "aggregator", "my-aggregator", "--core", &core],
-    );
-    assert!(
-        again.0 == 2 && again.1.contains("already there"),
-        "{again:?}"
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_and_nothing_is_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |args: &[&str], says: &str| {
+        let args = [&["new"], args].concat();
+        let (code, error) = common::fails(dir.path(), &args);
+        assert!(code == 2 && error.contains(says), "{args:?}: {error}");
+    };
+    let core = root();
+    common::out(dir.path(), &["new", "aggregator", "mine", "--core", &core]);
+    let written = fs::read(dir.path().join("mine/src/lib.rs")).unwrap();
+    refused(&["aggregator", "mine", "--core", &core], "already there");
+    assert_eq!(
+        fs::read(dir.path().join("mine/src/lib.rs")).unwrap(),
+        written
     );
     for (name, says) in [
-        ("Mine", "letters"),
-        ("a--b", "letters"),
-        ("9a", "letters"),
-        ("self", "letters"),
-        ("../a", "letters"),
+        ("Mine", "small letters"),
+        ("a--b", "small letters"),
+        ("9a", "small letters"),
+        ("../a", "small letters"),
+        ("a/b", "small letters"),
+        ("", "small letters"),
+        (&*"a".repeat(65), "at most 64"),
+        ("self", "a word of Rust; try my-self"),
+        ("match", "a word of Rust"),
+        (
+            "median",
+            "an aggregator `median` already, from fl-plugin-means",
+        ),
+        ("insta", "a crate `insta` already"),
     ] {
-        let (code, error) =
-            common::fails(dir.path(), &["new", "aggregator", name, "--core", &core]);
-        assert!(code == 2 && error.contains(says), "{name}: {error}");
+        refused(&["aggregator", name, "--core", &core], says);
+        let left = fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(left, 1, "`{name}` left something behind");
     }
-    let (code, error) = common::fails(
-        dir.path(),
-        &["new", "aggregator", "mine", "--core", "nowhere"],
+    refused(
+        &["dictator", "mine2", "--core", &core],
+        "no role is called `dictator`; known: ",
     );
-    assert!(code == 2 && error.contains("nowhere"), "{error}");
-    let (code, error) = common::fails(dir.path(), &["new", "trainer", "mine", "--lang", "c"]);
-    assert!(code == 2 && error.contains("aggregators only"), "{error}");
+    refused(
+        &["aggregator", "mine2", "--core", "nowhere"],
+        "--core nowhere: there is no fl-core",
+    );
+    refused(&["trainer", "mine2", "--lang", "c"], "aggregators only");
+}
+
+/// `fl new` finds the sources above the working folder or above the program, and says so if they are not there.
+#[test]
+fn the_sources_are_found_upwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, empty) = (dir.path().join("a \"tree\""), dir.path().join("empty"));
+    for file in ["fl-core/Cargo.toml", "tests/conformance/Cargo.toml"] {
+        fs::create_dir_all(tree.join(file).parent().unwrap()).unwrap();
+        fs::write(tree.join(file), "").unwrap();
+    }
+    let deep = tree.join("some/where");
+    fs::create_dir_all(&deep).unwrap();
+    fs::create_dir(&empty).unwrap();
+    let program = |place: &Path| {
+        let program = place.join("fl");
+        fs::copy(env!("CARGO_BIN_EXE_fl"), &program).unwrap();
+        program
+    };
+    let new = |program: &Path, name: &str, here: &Path| -> Output {
+        let mut fl = Command::new(program);
+        fl.args(["new", "aggregator", name]).current_dir(here);
+        fl.output().unwrap()
+    };
+    // a copy of the program that is in no tree, and one that is
+    let (outside, inside) = (program(dir.path()), program(&deep));
+    for (program, name, here) in [(&outside, "one", &deep), (&inside, "two", &empty)] {
+        let out = new(program, name, here);
+        assert!(out.status.success(), "{out:?}");
+        let manifest = fs::read_to_string(here.join(name).join("Cargo.toml")).unwrap();
+        let core = tree.canonicalize().unwrap().display().to_string();
+        let path = format!("{}/fl-core\"", core.replace('"', "\\\""));
+        assert!(manifest.contains(&path), "{path} is not in {manifest}");
+    }
+    let out = new(&outside, "three", &empty);
+    let error = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{error}");
+    assert!(error.contains("--core DIR"), "{error}");
+    assert!(!empty.join("three").exists());
 }
 
 #[test]
@@ -109,10 +219,15 @@ fn a_library_in_c_builds_and_answers_as_expected() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    shell(
+    let said = shell(
         dir.path(),
-        "fl new aggregator c-mean --lang c && cd c-mean && make test CFLAGS=-Werror",
+        &format!(
+            "fl new aggregator c-mean --lang c && cd c-mean && make test CFLAGS=-Werror\n\
+             fl run {}/specs/quick/fedavg.yaml --set parts.aggregator.use=c-mean --plugin ./c_mean.so",
+            root()
+        ),
     );
+    assert!(said.contains("digest"), "{said}");
     // the example of this workspace is what `fl new` writes
     for file in ["c_mean.c", "case.json", "expected.json"] {
         let read = |path: PathBuf| fs::read_to_string(path).unwrap();
@@ -122,4 +237,12 @@ fn a_library_in_c_builds_and_answers_as_expected() {
             "plugins/example-c/{file} is not what `fl new` writes"
         );
     }
+    // a test that fails must fail
+    let expected = dir.path().join("c-mean/expected.json");
+    fs::write(&expected, "{}\n").unwrap();
+    let again = Command::new("make")
+        .args(["test", &format!("FL={}", env!("CARGO_BIN_EXE_fl"))])
+        .current_dir(dir.path().join("c-mean"))
+        .output();
+    assert!(!again.unwrap().status.success());
 }

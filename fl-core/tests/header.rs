@@ -45,10 +45,12 @@ static inline int32_t fl_fail(const FlHost *host, const char *setting, const cha
   return FL_ERROR;
 }
 
-/* The number of a setting that is a number; the host has filled in its default, and has checked its range. */
+/* The number of a setting that is a number; the host has filled in its default, and has checked its range. `otherwise` if
+ * it is something else. The name must not stand in a mapping among the settings too: this is no JSON parser. */
 static inline double fl_number(FlText settings, const char *name, double otherwise) {
   size_t n = strlen(name), i, k;
-  char digits[40];
+  char digits[40], *end;
+  double found;
   for (i = 0; i + n + 3 <= settings.length; i++) {
     const char *at = (const char *)settings.data + i;
     if (at[0] == '"' && memcmp(at + 1, name, n) == 0 && at[n + 1] == '"' && at[n + 2] == ':') {
@@ -56,7 +58,8 @@ static inline double fl_number(FlText settings, const char *name, double otherwi
         digits[k] = (char)settings.data[i];
       }
       digits[k] = 0;
-      return strtod(digits, NULL);
+      found = strtod(digits, &end);
+      return end == digits ? otherwise : found;
     }
   }
   return otherwise;

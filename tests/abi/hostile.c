@@ -52,6 +52,12 @@ static int32_t describe(const FlHost *host, FlText *json) {
 #elif defined(DESCRIBE_HUGE)
   *json = fl_text("x");
   json->length = (size_t)1 << 40;
+#elif defined(MANY_SETTINGS)
+  static char all[200000];
+  size_t n = (size_t)sprintf(all, "{\"parts\": [{\"role\": \"accountant\", \"name\": \"p\", \"doc\": \"d\", \"settings\": [");
+  for (int i = 0; i < 1500; i++) n += (size_t)sprintf(all + n, "%s{\"name\": \"s%d\", \"doc\": \"d\"}", i ? "," : "", i);
+  sprintf(all + n, "]}]}");
+  *json = fl_text(all);
 #elif defined(MANY_PARTS)
   static char all[200000];
   size_t n = (size_t)sprintf(all, "{\"parts\": [");
@@ -67,6 +73,12 @@ static int32_t describe(const FlHost *host, FlText *json) {
 }
 
 static void free_description(FlText json) { (void)json; }
+
+static char many[1000];
+
+static void drop(void *part) {
+  if ((char *)part < many || (char *)part >= many + sizeof many) free(part);
+}
 
 static int32_t create(uint32_t index, FlText settings, FlText task, const FlHost *host) {
   Part *part = calloc(1, sizeof *part);
@@ -86,12 +98,14 @@ static int32_t create(uint32_t index, FlText settings, FlText task, const FlHost
     free(part);
     return FL_OK;
   }
+  if (is(part, "create-same-twice")) host->part(host->context, part);
+  if (is(part, "create-endless")) {
+    for (int i = 0; i < 1000; i++) host->part(host->context, many + i);
+  }
   if (is(part, "create-twice")) host->part(host->context, calloc(1, sizeof *part));
   host->part(host->context, part);
   return FL_OK;
 }
-
-static void drop(void *part) { free(part); }
 
 static float *room(const FlHost *host, const char *name, uint32_t dtype, uint32_t dimensions, const size_t *shape) {
   return host->tensor(host->context, fl_text(name), dtype, dimensions, shape);
@@ -99,7 +113,7 @@ static float *room(const FlHost *host, const char *name, uint32_t dtype, uint32_
 
 static int32_t aggregate(Part *part, const FlInput *input, const FlHost *host) {
   const FlTensor *like = &input->messages[0].tensors[0];
-  size_t two[1] = {2}, three[1] = {3}, huge[1] = {(size_t)1 << 40}, most[2] = {SIZE_MAX, SIZE_MAX}, many[100] = {1};
+  size_t two[1] = {2}, three[1] = {3}, huge[1] = {(size_t)1 << 40}, large[1] = {(size_t)1 << 30}, most[2] = {SIZE_MAX, SIZE_MAX}, many[100] = {1};
   float *out;
   if (is(part, "endless-error")) {
     size_t n = (size_t)64 << 20;
@@ -121,6 +135,7 @@ static int32_t aggregate(Part *part, const FlInput *input, const FlHost *host) {
     host->fail(host->context, none, none);
     return FL_ERROR;
   }
+  if (is(part, "error-with-escape")) return fl_fail(host, "a\rb", "\x1b]0;title\x07red \x1b[31m");
   if (is(part, "unknown-operation")) return FL_UNKNOWN;
   if (is(part, "says-it-panicked")) {
     fl_fail(host, "", "out of cheese");
@@ -132,10 +147,21 @@ static int32_t aggregate(Part *part, const FlInput *input, const FlHost *host) {
   if (is(part, "wrong-dtype")) return room(host, "w", FL_F64, 1, two) ? FL_OK : FL_ERROR;
   if (is(part, "unknown-dtype")) return room(host, "w", 77, 1, two) ? FL_OK : FL_OK;
   if (is(part, "huge-shape")) return room(host, "w", FL_F32, 1, huge) ? FL_OK : FL_OK;
+  if (is(part, "4-GiB-untouched")) return room(host, "w", FL_F32, 1, large) ? FL_OK : FL_ERROR;
+  if (is(part, "20000-tensors")) {
+    for (int i = 0; i < 20000; i++) {
+      char name[20];
+      sprintf(name, "w%d", i);
+      room(host, name, FL_F32, 1, two);
+    }
+    return FL_OK;
+  }
+  if (is(part, "name-with-escape")) return room(host, "w\x1b[31m", FL_F32, 1, two) ? FL_OK : FL_OK;
   if (is(part, "overflowing-shape")) return room(host, "w", FL_F32, 2, most) ? FL_OK : FL_OK;
   if (is(part, "hundred-dimensions")) return room(host, "w", FL_F32, 100, many) ? FL_OK : FL_OK;
   if (is(part, "no-shape")) return room(host, "w", FL_F32, 1, NULL) ? FL_OK : FL_OK;
   if (is(part, "name-not-utf8")) return room(host, "w\xff", FL_F32, 1, two) ? FL_OK : FL_OK;
+  if (is(part, "gives-itself")) host->part(host->context, part);
   if (is(part, "gives-a-part")) host->part(host->context, calloc(1, sizeof *part));
   if (is(part, "no-context")) host->tensor(NULL, fl_text("w"), FL_F32, 1, two);
   out = room(host, "w", FL_F32, like->dimensions, like->shape);
@@ -152,9 +178,80 @@ static int32_t aggregate(Part *part, const FlInput *input, const FlHost *host) {
   return FL_OK;
 }
 
+/* A selector: the positions are wrong. */
+static int32_t choose(Part *part, const FlHost *host) {
+  size_t two[1] = {2};
+  int odd = is(part, "positions-as-floats");
+  uint32_t *out;
+  if (is(part, "no-positions")) return FL_OK;
+  out = (uint32_t *)room(host, "positions", odd ? FL_F32 : FL_U32, 1, two);
+  if (out == NULL) return FL_ERROR;
+  out[0] = is(part, "descending") ? 1 : 0;
+  out[1] = is(part, "beyond-the-pool") ? 4000000000u : is(part, "descending") ? 0 : 1;
+  if (is(part, "same-twice")) out[1] = 0;
+  return FL_OK;
+}
+
+/* A mechanism: what it gives is no bounded message, or its price no event. */
+static int32_t protect(Part *part, uint32_t operation, const FlInput *input, const FlHost *host) {
+  const FlTensor *like = &input->messages[0].tensors[0];
+  size_t three[1] = {3};
+  int other = operation == FL_BOUND ? is(part, "bound-shape") : is(part, "perturb-shape");
+  float *out;
+  if (operation == FL_PRICE) {
+    const char *price = "{\"Laplace\": {\"sensitivity\": 1, \"scale\": 1, \"unit\": \"party\"}}";
+    if (is(part, "price-unknown")) price = "{\"Bribe\": {}}";
+    if (is(part, "price-infinite")) price = "{\"Laplace\": {\"sensitivity\": 1e999, \"scale\": 1, \"unit\": \"party\"}}";
+    if (is(part, "no-price")) return FL_UNKNOWN;
+    host->text(host->context, fl_text(price));
+    return FL_OK;
+  }
+  out = room(host, "w", FL_F32, like->dimensions, other ? three : like->shape);
+  if (out == NULL) return FL_ERROR;
+  if (operation == FL_BOUND && is(part, "bound-nan")) out[0] = NAN;
+  return FL_OK;
+}
+
+/* An accountant: its guarantee is none. */
+static int32_t account(Part *part, const FlHost *host) {
+  const char *text = "{\"epsilon\": 1, \"delta\": 0, \"unit\": \"party\", \"data_dependent\": false, \"noise\": \"Seeded\"}";
+  if (is(part, "guarantee-no-unit")) text = "{\"epsilon\": 1}";
+  if (is(part, "guarantee-below-0")) text = "{\"epsilon\": -1, \"delta\": 0, \"unit\": \"party\", \"data_dependent\": false, \"noise\": \"seeded\"}";
+  host->text(host->context, fl_text(text));
+  return FL_OK;
+}
+
+/* The check of settings: mistakes in places that nobody can follow. */
+static int32_t check(const FlHost *host) {
+#if defined(CHECK_DEEP)
+  static char all[4000000];
+  size_t n = (size_t)sprintf(all, "{\"mistakes\": [{\"text\": \"deep\", \"path\": [0");
+  for (int i = 0; i < 1500000; i++) n += (size_t)sprintf(all + n, ",0");
+  sprintf(all + n, "]}]}");
+  host->text(host->context, fl_text(all));
+  return FL_OK;
+#elif defined(CHECK)
+  host->text(host->context, fl_text(CHECK));
+  return FL_OK;
+#else
+  (void)host;
+  return FL_UNKNOWN;
+#endif
+}
+
 static int32_t call(void *part, uint32_t operation, const FlInput *input, const FlHost *host) {
-  if (part == NULL) return FL_UNKNOWN;
+  if (part == NULL) return operation == FL_CHECK ? check(host) : FL_UNKNOWN;
   switch (operation) {
+    case FL_SELECT:
+      return choose(part, host);
+    case FL_BOUND:
+    case FL_PRICE:
+    case FL_PERTURB:
+      return protect(part, operation, input, host);
+    case FL_CHARGE:
+      return FL_OK;
+    case FL_GUARANTEE:
+      return account(part, host);
     case FL_ABOUT:
       if (is(part, "about-no-json")) host->text(host->context, fl_text("{needs"));
       else if (is(part, "about-unknown-claim")) host->text(host->context, fl_text("{\"claims\": [\"perfect\"]}"));

@@ -18,7 +18,7 @@ case=plugins/example-c/case.json
 check() {
   echo "fl $*"
   # a library is never unloaded, so what it holds at the end is no leak
-  valgrind --quiet --error-exitcode=9 --leak-check=no --suppressions=/dev/null "$target/debug/fl" "$@" > "$work/out" || {
+  valgrind --quiet --error-exitcode=9 --leak-check=no --suppressions=tests/bench/valgrind.supp "$target/debug/fl" "$@" > "$work/out" || {
     cat "$work/out"
     exit 1
   }

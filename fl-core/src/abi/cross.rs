@@ -11,6 +11,18 @@ use std::ffi::c_void;
 /// The longest text that is read from the other side.
 pub(super) const LONGEST: usize = 16 << 20;
 
+/// A text of the other side, to be shown: no control characters, which a terminal would obey, but line ends.
+pub(super) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() && c != '\n' {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
 impl FlText {
     /// Borrows `text`: the result must not outlive it.
     pub(super) fn of(text: &str) -> Self {

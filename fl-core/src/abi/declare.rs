@@ -1,5 +1,6 @@
 //! A described part as a [`PartDecl`], the same as a linked one has.
 
+use super::cross::plain;
 use super::describe::{self, Described};
 use super::kinds::{self, Crossing, OnOne, OnPair, OnPool};
 use super::learners::{LoadedGenerator, LoadedTrainer};
@@ -10,7 +11,7 @@ use crate::message::Message;
 use crate::settings::{Field, Reader, Step, Value, show};
 use crate::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Generator, Make, PartDecl, Result,
-    Role, Trainer,
+    Role, Task, Trainer,
 };
 use anyhow::Context;
 use serde::Deserialize;
@@ -43,7 +44,7 @@ pub(super) fn declare(
         let settings = serde_json::to_string(&filled)?;
         let task = serde_json::to_string(&make.task)?;
         let remote = functions.create(who, index, &settings, &task, &make.stream)?;
-        boxed(role, &signature, remote)
+        boxed(role, &signature, remote, &make.task)
     };
     Box::leak(Box::new(PartDecl {
         role,
@@ -56,7 +57,7 @@ pub(super) fn declare(
 }
 
 /// The boxed trait object that [`crate::Parts`] looks for.
-fn boxed(role: Role, signature: &str, remote: Remote) -> Result<Box<dyn Any + Send>> {
+fn boxed(role: Role, signature: &str, remote: Remote, task: &Task) -> Result<Box<dyn Any + Send>> {
     struct Wrap(Remote);
     type Boxed = Result<Box<dyn Any + Send>>;
     impl OnPair for Wrap {
@@ -87,10 +88,11 @@ fn boxed(role: Role, signature: &str, remote: Remote) -> Result<Box<dyn Any + Se
         Role::Accountant => Some(Ok(Box::new(
             Box::new(LoadedAccountant(remote)) as Box<dyn Accountant>
         ) as _)),
-        Role::Generator => Some(Ok(
-            Box::new(Box::new(LoadedGenerator(remote)) as Box<dyn Generator>) as _,
-        )),
-        Role::Trainer => Some(LoadedTrainer::new(remote).map(|t| {
+        Role::Generator => {
+            let part: Box<dyn Generator> = Box::new(LoadedGenerator::new(remote, task));
+            Some(Ok(Box::new(part) as _))
+        }
+        Role::Trainer => Some(LoadedTrainer::new(remote, task).map(|t| {
             let part: Box<dyn Trainer> = Box::new(t);
             Box::new(part) as _
         })),
@@ -98,6 +100,10 @@ fn boxed(role: Role, signature: &str, remote: Remote) -> Result<Box<dyn Any + Se
     };
     part.with_context(|| format!("a {role} of `{signature}` cannot be loaded"))?
 }
+
+/// The longest path to a setting, and the longest text about it.
+const STEPS: usize = 100;
+const TEXT: usize = 2000;
 
 /// What `FL_CHECK` gives.
 #[derive(Deserialize)]
@@ -150,7 +156,9 @@ fn checked(
         Ok(None) => describe::check(fields, value, reader),
         Ok(Some(checked)) => {
             let before = reader.mistakes.len();
-            for mistake in checked.mistakes {
+            for mut mistake in checked.mistakes {
+                mistake.path.truncate(STEPS);
+                mistake.text = plain(&mistake.text.chars().take(TEXT).collect::<String>());
                 note(&mistake.path, &mistake, reader);
             }
             match checked.settings {
@@ -173,7 +181,7 @@ fn note(path: &[StepText], mistake: &MistakeText, reader: &mut Reader) {
     };
     let step = match step {
         StepText::Item(at) => Step::Item(*at),
-        StepText::Key(key) => Step::Key(key.clone()),
+        StepText::Key(key) => Step::Key(plain(key)),
     };
     reader.below(step, |r| note(rest, mistake, r));
 }

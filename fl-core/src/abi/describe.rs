@@ -9,6 +9,8 @@ use serde_json::{Map, Value as Json, json};
 
 /// The most parts of one library.
 const PARTS: usize = 1000;
+/// The most settings of one part.
+const SETTINGS: usize = 1000;
 
 #[derive(Deserialize)]
 struct LibraryText {
@@ -99,6 +101,11 @@ fn part(text: PartText) -> Result<Described> {
             bail!("{why}");
         }
         let settings = text.settings.iter();
+        ensure!(
+            settings.len() <= SETTINGS,
+            "it has {} settings; at most {SETTINGS} are possible",
+            settings.len()
+        );
         let fields: Vec<Field> = settings.map(field).collect::<Result<_>>()?;
         for (at, one) in fields.iter().enumerate() {
             let twin = fields[..at].iter().any(|f| f.name == one.name);
@@ -135,6 +142,11 @@ fn field(text: &Map<String, Json>) -> Result<Field> {
     };
     let default = text.get("default").or_else(|| schema.get("default"));
     let default = default.map(serde_yaml::to_value).transpose()?;
+    for (key, _) in LIMITS {
+        if let Some(bad) = schema.get(key).filter(|v| !v.is_number()) {
+            bail!("`{key}` of setting `{name}` must be a number, got {bad}");
+        }
+    }
     let kind = match word("kind") {
         Some(kind) => kind.to_string(),
         None => kind(&schema),
@@ -145,14 +157,22 @@ fn field(text: &Map<String, Json>) -> Result<Field> {
         None => range(&schema),
     };
     schema.insert("description".into(), json!(doc));
-    Ok(Field {
+    let field = Field {
         name: name.into(),
         doc: doc.into(),
         kind,
         default,
         range,
         schema: schema.into(),
-    })
+    };
+    if let Some(default) = &field.default {
+        let mut reader = Reader::default();
+        one(&field, default, &mut reader);
+        if let Some(wrong) = reader.mistakes.first() {
+            bail!("the default of setting `{name}` {}", wrong.text);
+        }
+    }
+    Ok(field)
 }
 
 fn kind(schema: &Map<String, Json>) -> String {

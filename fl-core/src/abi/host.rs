@@ -1,10 +1,12 @@
 //! The host's side of a call: what a library may ask for, and what it answers.
 
-use super::cross::slice;
+use super::cross::{plain, slice};
 use super::raw::{FL_F32, FL_F64, FL_U8, FL_U32, FlHost, FlText};
 use crate::message::Tensor;
 use crate::{Draws, Executor, Stream};
 use ndarray::{ArrayD, IxDyn};
+use std::alloc::{Layout, alloc_zeroed};
+use std::collections::HashSet;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,6 +15,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 const LINE: usize = 2000;
 /// The most tensors of one answer.
 const TENSORS: usize = 100_000;
+/// The most parts of one answer; whoever gives more than one has lost count already.
+const PARTS: usize = 16;
 /// The most bytes of one answer.
 const BYTES: usize = 8 << 30;
 /// The most dimensions of a tensor.
@@ -51,6 +55,7 @@ pub(super) struct Answer {
 struct State {
     answer: Answer,
     rooms: Vec<(String, Vec<usize>, Room)>,
+    names: HashSet<String>,
     bytes: usize,
     draws: Option<Draws>,
 }
@@ -118,13 +123,6 @@ impl<'a> Call<'a> {
 
     /// Room for a tensor, zeros; or why there is none.
     fn room(&self, name: &str, dtype: u32, shape: &[usize]) -> Result<*mut c_void, String> {
-        fn zeros<T: Clone + Default>(n: usize) -> Result<Vec<T>, String> {
-            let mut room = Vec::new();
-            room.try_reserve_exact(n)
-                .map_err(|_| format!("there is no memory for {n} numbers"))?;
-            room.resize(n, T::default());
-            Ok(room)
-        }
         let size = match dtype {
             FL_F32 | FL_U32 => 4,
             FL_F64 => 8,
@@ -135,7 +133,7 @@ impl<'a> Call<'a> {
             return Err(format!("bytes have 1 dimension, not {}", shape.len()));
         }
         let mut state = self.state();
-        if state.rooms.iter().any(|(n, ..)| n == name) {
+        if state.names.contains(name) {
             return Err("it was given twice".into());
         }
         let numbers = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
@@ -150,29 +148,21 @@ impl<'a> Call<'a> {
         if state.rooms.len() >= TENSORS {
             return Err(format!("an answer may have {TENSORS} tensors"));
         }
-        let (room, data) = match dtype {
-            FL_F32 => {
-                let mut v = zeros::<f32>(n)?;
-                let data = v.as_mut_ptr().cast();
-                (Room::F32(v), data)
-            }
-            FL_F64 => {
-                let mut v = zeros::<f64>(n)?;
-                let data = v.as_mut_ptr().cast();
-                (Room::F64(v), data)
-            }
-            FL_U32 => {
-                let mut v = zeros::<u32>(n)?;
-                let data = v.as_mut_ptr().cast();
-                (Room::U32(v), data)
-            }
-            _ => {
-                let mut v = zeros::<u8>(n)?;
-                let data = v.as_mut_ptr().cast();
-                (Room::U8(v), data)
-            }
+        let mut room = match dtype {
+            FL_F32 => Room::F32(zeros(n)?),
+            FL_F64 => Room::F64(zeros(n)?),
+            FL_U32 => Room::U32(zeros(n)?),
+            _ => Room::U8(zeros(n)?),
+        };
+        let data = match &mut room {
+            Room::F32(v) => v.as_mut_ptr().cast(),
+            Room::F64(v) => v.as_mut_ptr().cast(),
+            Room::U32(v) => v.as_mut_ptr().cast(),
+            Room::U8(v) => v.as_mut_ptr().cast(),
         };
         state.bytes = all;
+        state.names.insert(name.into());
+        // a vector's numbers stay where they are when it is moved
         state.rooms.push((name.into(), shape.to_vec(), room));
         Ok(data)
     }
@@ -190,14 +180,36 @@ impl<'a> Call<'a> {
     }
 }
 
-/// At most `LINE` bytes of a text; what is no UTF-8 is shown as such.
+/// A number of which all bytes may be 0.
+trait Zero: Copy {}
+impl Zero for f32 {}
+impl Zero for f64 {}
+impl Zero for u32 {}
+impl Zero for u8 {}
+
+/// `n` zeros. The system gives such memory when it is first touched, so that what is asked for and not used costs nothing.
+fn zeros<T: Zero>(n: usize) -> Result<Vec<T>, String> {
+    if n == 0 {
+        return Ok(Vec::new());
+    }
+    let layout = Layout::array::<T>(n).map_err(|e| e.to_string())?;
+    // SAFETY: the layout is that of at least one number of at least one byte.
+    let data = unsafe { alloc_zeroed(layout) }.cast::<T>();
+    if data.is_null() {
+        return Err(format!("there is no memory for {n} numbers"));
+    }
+    // SAFETY: the allocator of every vector gave `n` numbers in the layout of a vector of capacity `n`, and zeros are `T`.
+    Ok(unsafe { Vec::from_raw_parts(data, n, n) })
+}
+
+/// At most `LINE` bytes of a text; what is no UTF-8 or would steer a terminal is shown as such.
 ///
 /// # Safety
 /// `data` points to `length` bytes, or is NULL.
 unsafe fn line(text: FlText) -> String {
     // SAFETY: no more than the caller's bytes.
     let bytes = unsafe { slice(text.data, text.length.min(LINE)) };
-    let mut line = String::from_utf8_lossy(bytes).into_owned();
+    let mut line = plain(&String::from_utf8_lossy(bytes));
     if text.length > LINE {
         line.push_str(&format!("... ({} bytes in all)", text.length));
     }
@@ -258,16 +270,19 @@ unsafe extern "C" fn tensor(
     // SAFETY: as `log`; `shape` has `dimensions` numbers.
     unsafe {
         serve(context, std::ptr::null_mut(), |call| {
+            let refuse = |why: String| {
+                call.misuse(why);
+                std::ptr::null_mut()
+            };
             let name = match name.read("a tensor's name") {
-                Ok(name) if name.len() <= 1000 => name,
-                Ok(name) => {
-                    call.misuse(format!("a tensor's name has {} bytes", name.len()));
-                    return std::ptr::null_mut();
+                Ok(name) if name.len() > 1000 => {
+                    return refuse(format!("a tensor's name has {} bytes", name.len()));
                 }
-                Err(e) => {
-                    call.misuse(e.to_string());
-                    return std::ptr::null_mut();
+                Ok(name) if name.contains(char::is_control) => {
+                    return refuse(format!("a tensor is called {name:?}"));
                 }
+                Ok(name) => name,
+                Err(e) => return refuse(e.to_string()),
             };
             let room = match dimensions {
                 n if n > DIMENSIONS => Err(format!(
@@ -276,10 +291,7 @@ unsafe extern "C" fn tensor(
                 n if n > 0 && shape.is_null() => Err("it has no shape".into()),
                 n => call.room(name, dtype, slice(shape, n as usize)),
             };
-            room.unwrap_or_else(|why| {
-                call.misuse(format!("tensor `{name}`: {why}"));
-                std::ptr::null_mut()
-            })
+            room.unwrap_or_else(|why| refuse(format!("tensor `{name}`: {why}")))
         })
     }
 }
@@ -287,9 +299,19 @@ unsafe extern "C" fn tensor(
 unsafe extern "C" fn part(context: *mut c_void, part: *mut c_void) {
     // SAFETY: as `log`.
     unsafe {
-        serve(context, (), |call| match part.is_null() {
-            true => call.misuse("it gave a part that is NULL".into()),
-            false => call.state().answer.parts.push(part),
+        serve(context, (), |call| {
+            if part.is_null() {
+                return call.misuse("it gave a part that is NULL".into());
+            }
+            let mut state = call.state();
+            let answer = &mut state.answer;
+            // each is dropped once; what is beyond counting is not kept
+            if answer.parts.contains(&part) || answer.parts.len() == PARTS {
+                let what = "it gave the same part twice, or far too many";
+                answer.misuse.get_or_insert_with(|| what.into());
+            } else {
+                answer.parts.push(part);
+            }
         });
     }
 }

@@ -1,6 +1,8 @@
 //! From a signature to the types that it names. A library can only speak about messages that both sides know.
 
-use crate::message::{Counts, Ids, Logits, Message, Models, Nothing, Params, Scalar, Votes};
+use crate::message::{
+    ClassMeans, Counts, Ids, Logits, Message, Models, Nothing, Params, Scalar, SoftLabels, Votes,
+};
 use crate::{Pool, Role, Roster, Samples};
 
 /// Something to do with an aggregator's two messages.
@@ -66,7 +68,9 @@ macro_rules! messages {
         pub(super) const KINDS: &[&str] = &[$(<$message>::KIND),*];
     };
 }
-messages!(Params, Logits, Votes, Counts, Models, Scalar, Ids, Nothing);
+messages!(
+    Params, Logits, SoftLabels, ClassMeans, Votes, Counts, Models, Scalar, Ids, Nothing
+);
 
 /// Calls `then` with the messages of `params -> params`.
 pub(super) fn pair<V: OnPair>(signature: &str, then: V) -> Option<V::Out> {

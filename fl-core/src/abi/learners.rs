@@ -8,9 +8,9 @@ use super::services::Late;
 use crate::message::{Message, Named, Params, Parcel, Tensor, View};
 use crate::{
     Differentiable, Examples, Fitted, Generator, Inputs, Parametric, Pass, Problem, Result, Roster,
-    Samples, Stream, Target, Trainer,
+    Samples, Stream, Target, Task, Trainer,
 };
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use ndarray::{Array2, ArrayD, ArrayView2, ArrayViewD, IxDyn};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -113,19 +113,36 @@ impl Crossing for Samples {
     }
 }
 
-pub(super) struct LoadedGenerator(pub Remote);
+pub(super) struct LoadedGenerator {
+    remote: Remote,
+    /// The shape of its task's inputs.
+    input: Vec<usize>,
+}
+
+impl LoadedGenerator {
+    pub fn new(remote: Remote, task: &Task) -> Self {
+        Self {
+            remote,
+            input: task.input.clone(),
+        }
+    }
+}
 
 impl Generator for LoadedGenerator {
     fn sample(&mut self, n: usize, stream: &Stream) -> Result<Samples> {
         let text = json!({ "samples": n }).to_string();
-        let answer = self.0.must(FL_SAMPLE, &text, &[], Some(stream), None)?;
-        let made = samples(&mut Parcel::new(answer.tensors)).context(self.0.who())?;
+        let answer = self
+            .remote
+            .must(FL_SAMPLE, &text, &[], Some(stream), None)?;
+        let made = samples(&mut Parcel::new(answer.tensors)).context(self.remote.who())?;
         ensure!(
-            made.len() == n,
+            made.len() == n && made.shape() == self.input,
             Problem::Shape(format!(
-                "{}: {} samples where {n} were due",
-                self.0.who(),
-                made.len()
+                "{}: {} samples of shape {:?} where {n} of {:?} were due",
+                self.remote.who(),
+                made.len(),
+                made.shape(),
+                self.input
             ))
         );
         Ok(made)
@@ -137,21 +154,18 @@ impl Generator for LoadedGenerator {
                 ("values".into(), View::F32(values.view())),
                 ("slope".into(), View::F32(slope.view().into_dyn())),
             ];
-            self.0
+            self.remote
                 .must(FL_LEARN, "", &[Letter::new(&tensors)], None, None)
         })?;
         Ok(())
     }
 
     fn save(&self) -> Result<Vec<u8>> {
-        Ok(self.0.save(FL_SAVE)?.unwrap_or_default())
+        Ok(self.remote.save(FL_SAVE)?.unwrap_or_default())
     }
 
     fn load(&mut self, state: &[u8]) -> Result<()> {
-        match self.0.load(FL_LOAD, state)? {
-            None if !state.is_empty() => bail!("{}: it keeps no state", self.0.who()),
-            _ => Ok(()),
-        }
+        super::services::load(&self.remote, state)
     }
 }
 
@@ -184,11 +198,13 @@ struct AboutTrainer {
 pub(super) struct LoadedTrainer {
     remote: Remote,
     about: AboutTrainer,
+    /// How many scores each sample has.
+    outputs: usize,
     late: Late,
 }
 
 impl LoadedTrainer {
-    pub fn new(remote: Remote) -> Result<Self> {
+    pub fn new(remote: Remote, task: &Task) -> Result<Self> {
         let about = match remote.call(FL_ABOUT, "", &[], None, None)? {
             Some(answer) => remote.json(&answer)?,
             None => AboutTrainer::default(),
@@ -196,6 +212,7 @@ impl LoadedTrainer {
         Ok(Self {
             remote,
             about,
+            outputs: task.kind.outputs(),
             late: Late::default(),
         })
     }
@@ -211,21 +228,32 @@ impl LoadedTrainer {
         else {
             return Ok(None);
         };
-        let scores = self.table(answer.tensors, name)?;
-        ensure!(
-            scores.nrows() == x.len(),
-            Problem::Shape(format!(
-                "{}: {} rows of `{name}` for {} samples",
-                self.remote.who(),
-                scores.nrows(),
-                x.len()
-            ))
-        );
-        Ok(Some(scores))
+        // a network may have as many features as it likes
+        let columns = (operation == FL_PREDICT).then_some(self.outputs);
+        self.table(answer.tensors, name, x.len(), columns).map(Some)
     }
 
-    fn table(&self, tensors: Vec<(String, Tensor)>, name: &str) -> Result<Array2<f32>> {
-        Parcel::new(tensors).table(name).context(self.remote.who())
+    /// The answer's table of this name, with a row for each sample and so many columns.
+    fn table(
+        &self,
+        tensors: Vec<(String, Tensor)>,
+        name: &str,
+        rows: usize,
+        columns: Option<usize>,
+    ) -> Result<Array2<f32>> {
+        let table = Parcel::new(tensors)
+            .table(name)
+            .context(self.remote.who())?;
+        let due = (rows, columns.unwrap_or(table.ncols()));
+        ensure!(
+            table.dim() == due,
+            Problem::Shape(format!(
+                "{}: `{name}` is {:?} where {due:?} was due",
+                self.remote.who(),
+                table.dim()
+            ))
+        );
+        Ok(table)
     }
 }
 
@@ -357,6 +385,6 @@ impl Differentiable for LoadedTrainer {
             let letter = [Letter::new(&tensors)];
             self.remote.must(FL_VJP, "", &letter, None, None)
         })?;
-        self.table(answer.tensors, "slopes")
+        self.table(answer.tensors, "slopes", x.len(), Some(x.width()))
     }
 }

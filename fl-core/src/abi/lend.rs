@@ -106,7 +106,7 @@ impl<M: Message> Lent<M> {
         let (rows, values) = unsafe { (view(rows).ok()?, view(values).ok()?) };
         match (rows, values) {
             (("rows", View::U32(rows)), ("values", View::F32(values)))
-                if rows.ndim() == 1 && values.ndim() == 2 =>
+                if rows.ndim() == 1 && values.ndim() == 2 && rows.len() == values.shape()[0] =>
             {
                 let values = values.into_dimensionality::<Ix2>().ok()?;
                 // SAFETY: as the caller says.

@@ -8,6 +8,19 @@
 //! This module has both sides: `export` turns the parts that [`plugin!`](crate::plugin!) registered into a table, and
 //! [`import()`] turns a table into the same [`PartDecl`](crate::PartDecl)s that linked parts have. Libraries in other
 //! languages see the header `include/fl_plugin.h`.
+//!
+//! # What is survived, and what is not
+//! A library can answer whatever it likes: codes, texts, names, shapes, types, counts and numbers are checked, errors are
+//! cut to a length and cleared of what steers a terminal, and a Rust part may panic. But it runs in this process, so
+//! nothing here helps against one that
+//! * never returns: there is no time limit, for a thread cannot be ended from outside; the program must be;
+//! * ends the process (`exit`, `abort`, a Rust library built with `panic = "abort"`, a stack that overflows, memory that
+//!   runs out), or lets a C++ exception or a `longjmp` leave one of its functions;
+//! * reads or writes what is not its own: past a tensor, after the call in which it was lent, or through a part that was
+//!   dropped; or hands over a text or a pointer that is not as long as it says;
+//! * does harm when it is loaded: its initialisers run before anything of it can be looked at.
+//!
+//! Load only what you would also run.
 #![allow(
     unsafe_code,
     reason = "a C interface; every block says why it is sound"

@@ -229,7 +229,8 @@ pub struct FlHost {
 
 /// What a library exports, under the name `fl_plugin`. Every function is needed.
 ///
-/// A part may move between threads and is used by one at a time; different parts are used at the same time.
+/// A part may move between threads and is used by one at a time; different parts are used at the same time. Every function
+/// must return: no exception and no `longjmp` may leave one, and the host sets no time limit.
 #[repr(C)]
 pub struct FlLibrary {
     /// FL_MAGIC.

@@ -1,6 +1,6 @@
 //! A library, and a part in it, as the host holds them.
 
-use super::cross::{Letter, with_messages};
+use super::cross::{Letter, plain, with_messages};
 use super::host::{Answer, Call};
 use super::raw::{
     FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput, FlLibrary,
@@ -129,13 +129,22 @@ impl Drop for Remote {
 }
 
 impl Remote {
+    /// The parts that an answer holds, to be dropped when they are no longer needed.
+    fn adopt(&self, answer: &mut Answer) -> Vec<Self> {
+        let mut parts = std::mem::take(&mut answer.parts);
+        if parts.contains(&self.part) {
+            answer
+                .misuse
+                .get_or_insert_with(|| "it gave itself as a new part".into());
+            parts.retain(|part| *part != self.part);
+        }
+        let own = |part| Self { part, ..*self };
+        parts.into_iter().map(own).collect()
+    }
+
     /// The one part that an answer holds.
     fn successor(&self, code: i32, mut answer: Answer) -> Result<Self> {
-        let parts = std::mem::take(&mut answer.parts);
-        let mut parts: Vec<Self> = parts
-            .into_iter()
-            .map(|part| Self { part, ..*self })
-            .collect();
+        let mut parts = self.adopt(&mut answer);
         let outcome = checked(code, answer).context(self.who)?;
         match (outcome, parts.len()) {
             (Some(_), 1) => parts.pop().context("there is one"),
@@ -178,8 +187,9 @@ impl Remote {
         let (code, mut answer) = with_messages(letters, |messages| {
             self.operate(operation, text, messages, stream, exec)
         });
-        for part in answer.parts.drain(..) {
-            drop(Self { part, ..*self });
+        if !self.adopt(&mut answer).is_empty() {
+            let what = "it gave a part where none was due";
+            answer.misuse.get_or_insert_with(|| what.into());
         }
         checked(code, answer).context(self.who)
     }
@@ -226,7 +236,10 @@ impl Remote {
             return Ok(None);
         };
         let changed: M = self.message(answer)?;
-        crate::message::check(&changed).context(self.who)?;
+        let who = || format!("{}: what it gave", self.who);
+        // it may have fewer rows: what is not answered is left out
+        super::services::like(message, &changed).with_context(who)?;
+        crate::message::check(&changed).with_context(who)?;
         *message = changed;
         Ok(Some(()))
     }
@@ -237,7 +250,7 @@ impl Remote {
         text.and_then(|t| {
             serde_json::from_str(t).with_context(|| {
                 let shown: String = t.chars().take(80).collect();
-                format!("its answer cannot be read: {shown}")
+                format!("its answer cannot be read: {}", plain(&shown))
             })
         })
         .context(self.who)

@@ -37,6 +37,36 @@ impl Late {
     }
 }
 
+/// Stands where a state should be that could not be saved.
+const UNSAVED: &[u8] = b"\0fl: this state could not be saved";
+
+impl Late {
+    /// The state of a part whose `save` cannot fail. If it does, a run that goes on from there must not do so silently.
+    fn save(&self, remote: &Remote) -> Vec<u8> {
+        match self.keep(remote.save(FL_SAVE)) {
+            Some(state) => state.unwrap_or_default(),
+            None => UNSAVED.to_vec(),
+        }
+    }
+}
+
+/// Hands a part's state back.
+pub(super) fn load(remote: &Remote, state: &[u8]) -> Result<()> {
+    ensure!(
+        state != UNSAVED,
+        "{}: its state could not be saved",
+        remote.who()
+    );
+    match remote.load(FL_LOAD, state)? {
+        None if !state.is_empty() => bail!("{}: it keeps no state", remote.who()),
+        _ => Ok(()),
+    }
+}
+
+fn gave(remote: &Remote) -> String {
+    format!("{}: what it gave", remote.who())
+}
+
 /// What `FL_ABOUT` gives for an aggregator.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -149,11 +179,8 @@ impl<I: Message, O: Message> Aggregator for LoadedAggregator<I, O> {
             .remote
             .must(FL_AGGREGATE, &facts, &letters, stream, exec)?;
         let out: O = self.remote.message(answer)?;
-        let who = || format!("{}: what it gave", self.remote.who());
-        sane(&out).with_context(who)?;
-        if let Some(first) = inbox.iter().next() {
-            same_outline(&first.body, &out).with_context(who)?;
-        }
+        let first = inbox.iter().next().map(|mail| &mail.body);
+        sound(first, &out).with_context(|| gave(&self.remote))?;
         Ok(out)
     }
 
@@ -164,6 +191,7 @@ impl<I: Message, O: Message> Aggregator for LoadedAggregator<I, O> {
         });
         Some(Box::new(LoadedFold {
             remote: remote??,
+            first: None,
             kinds: PhantomData,
         }))
     }
@@ -177,26 +205,36 @@ impl<I: Message, O: Message> Aggregator for LoadedAggregator<I, O> {
     }
 
     fn save(&self) -> Vec<u8> {
-        let saved = self.late.keep(self.remote.save(FL_SAVE));
-        saved.flatten().unwrap_or_default()
+        self.late.save(&self.remote)
     }
 
     fn load(&mut self, state: &[u8]) -> Result<()> {
-        match self.remote.load(FL_LOAD, state)? {
-            None if !state.is_empty() => bail!("{}: it keeps no state", self.remote.who()),
-            _ => Ok(()),
-        }
+        load(&self.remote, state)
     }
+}
+
+/// What an aggregator made of messages like `first`: of their outline, finite and sane.
+fn sound<I: Message, O: Message>(first: Option<&I>, out: &O) -> Result<()> {
+    // first what is quick, for a wrong shape may be a huge one
+    if let Some(first) = first {
+        same_outline(first, out)?;
+    }
+    sane(out)
 }
 
 /// Parameters in, parameters out: of the same names and shapes; and scores for the same classes.
 fn same_outline<I: Message, O: Message>(first: &I, out: &O) -> Result<()> {
     let any = first as &dyn Any;
     let keeps = any.is::<Params>() || any.is::<Logits>();
-    let Some(first) = any.downcast_ref::<O>().filter(|_| keeps) else {
-        return Ok(());
-    };
-    if message::alike(first, out).is_ok() {
+    match any.downcast_ref::<O>().filter(|_| keeps) {
+        Some(first) => like(first, out),
+        None => Ok(()),
+    }
+}
+
+/// Tensors of the same names and shapes, or with other rows.
+pub(super) fn like<M: Message>(sent: &M, given: &M) -> Result<()> {
+    if message::alike(sent, given).is_ok() {
         return Ok(());
     }
     fn outline<M: Message>(message: &M) -> String {
@@ -212,13 +250,14 @@ fn same_outline<I: Message, O: Message>(first: &I, out: &O) -> Result<()> {
             _ => shown,
         }
     }
-    let text = format!("{}, where {} was sent", outline(out), outline(first));
+    let text = format!("{}, where {} was sent", outline(given), outline(sent));
     bail!(Problem::Shape(text))
 }
 
 struct LoadedFold<I, O> {
     remote: Remote,
-    kinds: PhantomData<fn(I) -> O>,
+    first: Option<I>,
+    kinds: PhantomData<fn() -> O>,
 }
 
 impl<I: Message, O: Message> Fold<I, O> for LoadedFold<I, O> {
@@ -231,13 +270,15 @@ impl<I: Message, O: Message> Fold<I, O> for LoadedFold<I, O> {
             tensors: &tensors,
         };
         self.remote.must(FL_FOLD_ADD, "", &[letter], None, None)?;
+        drop(tensors);
+        self.first.get_or_insert(mail.body);
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<O> {
         let answer = self.remote.must(FL_FOLD_FINISH, "", &[], None, None)?;
         let out = self.remote.message(answer)?;
-        sane(&out).with_context(|| format!("{}: what it gave", self.remote.who()))?;
+        sound(self.first.as_ref(), &out).with_context(|| gave(&self.remote))?;
         Ok(out)
     }
 }
@@ -290,15 +331,11 @@ impl<P: Crossing + ?Sized> Selector for LoadedSelector<P> {
     }
 
     fn save(&self) -> Vec<u8> {
-        let saved = self.late.keep(self.remote.save(FL_SAVE));
-        saved.flatten().unwrap_or_default()
+        self.late.save(&self.remote)
     }
 
     fn load(&mut self, state: &[u8]) -> Result<()> {
-        match self.remote.load(FL_LOAD, state)? {
-            None if !state.is_empty() => bail!("{}: it keeps no state", self.remote.who()),
-            _ => Ok(()),
-        }
+        load(&self.remote, state)
     }
 }
 
@@ -433,8 +470,15 @@ impl Accountant for LoadedAccountant {
         let text = serde_json::to_string(&next)?;
         let answer = self.0.must(FL_GUARANTEE, &text, &[], None, None)?;
         let g: GuaranteeText = self.0.json(&answer)?;
+        let epsilon = g.epsilon.unwrap_or(f64::INFINITY);
+        ensure!(
+            epsilon >= 0.0 && (0.0..=1.0).contains(&g.delta),
+            "{}: it guarantees epsilon {epsilon} at delta {}; epsilon is at least 0, delta in 0..=1",
+            self.0.who(),
+            g.delta
+        );
         Ok(Guarantee {
-            epsilon: g.epsilon.unwrap_or(f64::INFINITY),
+            epsilon,
             delta: g.delta,
             unit: g.unit,
             data_dependent: g.data_dependent,

@@ -157,7 +157,7 @@ fn dispatch(cli: Cli) -> Done {
         Command::Schema => print(serde_json::to_string_pretty(
             &catalogue.schema::<fl_data::DataSpec>(),
         )?),
-        Command::New(args) => new::new(&args),
+        Command::New(args) => new::new(&args, &catalogue),
         Command::Try(args) => try_part::try_part(&args, &catalogue),
         Command::Account {
             command: account::AccountCommand::Pate(args),

@@ -3,7 +3,8 @@
 use crate::{Done, Failure, print};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use fl_core::Role;
+use fl_core::{PartDecl, Role};
+use fl_registry::Catalogue;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -69,14 +70,25 @@ A protocol talks to clients through Rust types, so it cannot be loaded at run ti
 sources (without `[workspace]` in its `Cargo.toml`), and a line in `plugins/bundle`.
 ";
 
-/// `TrimmedMean`
-fn type_name(name: &str) -> String {
+/// What every Rust file means by these names.
+const PRELUDE: [&str; 22] = [
+    "AsMut", "AsRef", "Box", "Clone", "Copy", "Default", "Drop", "Eq", "Err", "From", "Into",
+    "Iterator", "None", "Ok", "Option", "Ord", "Result", "Send", "Some", "String", "Sync", "Vec",
+];
+
+/// `TrimmedMean`; `MyParams` where the template means something else by `Params`.
+fn type_name(name: &str, template: &str) -> String {
     let words = name.split('-').map(|word| {
         let mut letters = word.chars();
         let first = letters.next().map(|c| c.to_ascii_uppercase());
         first.into_iter().chain(letters).collect::<String>()
     });
-    words.collect()
+    let plain: String = words.collect();
+    let mut words = template.split(|c: char| !c.is_alphanumeric() && c != '_');
+    match PRELUDE.contains(&plain.as_str()) || words.any(|word| word == plain) {
+        true => format!("My{plain}"),
+        false => plain,
+    }
 }
 
 /// As a file of a crate is called on this system.
@@ -89,21 +101,40 @@ fn library(name: &str) -> String {
     )
 }
 
-/// Words that are no name of a crate or of a type.
-const TAKEN: [&str; 12] = [
-    "self", "super", "crate", "test", "core", "std", "alloc", "fn", "mod", "type", "use", "build",
-];
+/// Words that are no name of a crate: Rust's own, and what every crate knows already.
+const TAKEN: &str = "abstract alloc as async await become box break build const continue core crate do dyn else enum extern \
+    false final fn for gen if impl in let loop macro match mod move mut override priv proc-macro pub ref return self static \
+    std struct super test trait true try type typeof unsafe unsized use virtual where while yield";
 
 fn check_name(name: &str) -> Result<(), Failure> {
     let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
     let whole = name.split('-').all(|word| !word.is_empty());
-    if starts && whole && name.len() <= 64 && name.chars().all(fine) && !TAKEN.contains(&name) {
-        return Ok(());
+    if !(starts && whole && name.len() <= 64 && name.chars().all(fine)) {
+        return Err(Failure::usage(format!(
+            "a part cannot be called `{name}`: a name begins with a letter and has at most 64 small letters, digits and single `-`, \
+             such as trimmed-mean"
+        )));
     }
-    Err(Failure::usage(format!(
-        "a part cannot be called `{name}`: a name begins with a letter and has letters, digits and single `-`, such as trimmed-mean"
-    )))
+    if TAKEN.split_whitespace().any(|word| word == name) {
+        return Err(Failure::usage(format!(
+            "a crate cannot be called `{name}`, which is a word of Rust; try my-{name}"
+        )));
+    }
+    Ok(())
+}
+
+/// `name` must be new among the parts of this program, or the library would be refused.
+fn check_new(role: Role, name: &str, catalogue: &Catalogue) -> Result<(), Failure> {
+    let twin = |p: &&&PartDecl| (p.role, p.name) == (role, name);
+    match catalogue.parts().iter().find(twin) {
+        Some(other) => Err(Failure::usage(format!(
+            "there is {} `{name}` already, from {}; try my-{name}",
+            role.with_article(),
+            other.origin
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The checkout of fl: `--core`, or the nearest folder above here or above this program that has one. Nothing about the
@@ -117,7 +148,7 @@ fn sources(given: Option<&Path>) -> Result<PathBuf, Failure> {
         return match dir.canonicalize() {
             Ok(dir) if whole(&dir) => Ok(dir),
             _ => Err(Failure::usage(format!(
-                "--core {}: there is no fl-core in it",
+                "--core {}: there is no fl-core/Cargo.toml and tests/conformance/Cargo.toml below it; give the folder of fl's sources",
                 dir.display()
             ))),
         };
@@ -138,9 +169,10 @@ fn sources(given: Option<&Path>) -> Result<PathBuf, Failure> {
         })
 }
 
-pub fn new(args: &NewArgs) -> Done {
+pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
     let role = crate::show::role(&args.role)?;
     check_name(&args.name)?;
+    check_new(role, &args.name, catalogue)?;
     let dir = args.out.clone().unwrap_or_else(|| (&args.name).into());
     if dir.exists() {
         return Err(Failure::usage(format!(
@@ -176,16 +208,30 @@ type Files = Vec<(String, String)>;
 
 fn rust(role: Role, args: &NewArgs) -> Result<Files, Failure> {
     let core = sources(args.core.as_deref())?;
+    let path = core
+        .to_str()
+        .with_context(|| format!("{}: cargo reads UTF-8 only", core.display()))?;
+    // the same versions as fl itself: they are known to work, and are there without a network
+    let lock = std::fs::read_to_string(core.join("Cargo.lock")).ok();
+    let named = format!("\nname = \"{}\"\n", args.name);
+    if lock.as_ref().is_some_and(|lock| lock.contains(&named)) {
+        return Err(Failure::usage(format!(
+            "there is a crate `{0}` already among those that fl is made of; try my-{0}",
+            args.name
+        )));
+    }
+    let source = RUST.iter().find(|(r, _)| *r == role).map_or("", |(_, t)| t);
     let loads = role != Role::Protocol;
     let needs_arrays = matches!(role, Role::Trainer | Role::Generator);
     let article = role.with_article();
     let values = [
         ("use", if loads { LOADED } else { LINKED }.to_string()),
         ("name", args.name.clone()),
-        ("Type", type_name(&args.name)),
+        ("Type", type_name(&args.name, source)),
         ("article", article.clone()),
         ("Article", article.replacen('a', "A", 1)),
-        ("core", core.display().to_string()),
+        // as a TOML string
+        ("core", path.replace('\\', "\\\\").replace('"', "\\\"")),
         (
             "library",
             if loads {
@@ -213,17 +259,13 @@ fn rust(role: Role, args: &NewArgs) -> Result<Files, Failure> {
             .into(),
         ),
     ];
-    let source = RUST.iter().find(|(r, _)| *r == role).map_or("", |(_, t)| t);
     let mut files = vec![
         ("Cargo.toml".into(), fill(MANIFEST, &values)),
         ("README.md".into(), fill(README, &values)),
         ("src/lib.rs".into(), fill(source, &values)),
         (".gitignore".into(), "/target\n".into()),
     ];
-    // the same versions as fl itself: they are known to work, and are there without a network
-    if let Ok(lock) = std::fs::read_to_string(core.join("Cargo.lock")) {
-        files.push(("Cargo.lock".into(), lock));
-    }
+    files.extend(lock.map(|lock| ("Cargo.lock".into(), lock)));
     Ok(files)
 }
 

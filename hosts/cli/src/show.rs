@@ -47,7 +47,7 @@ pub fn role(name: &str) -> Result<Role, Failure> {
             let near = fl_core::settings::nearest(name, known.iter().copied())
                 .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
             Failure::usage(format!(
-                "no role is called `{name}`{near} known: {}",
+                "no role is called `{name}`{near}; known: {}",
                 known.join(", ")
             ))
         })
@@ -69,7 +69,7 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
         let near = fl_core::settings::nearest(name, all.iter().copied())
             .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
         return Err(Failure::usage(format!(
-            "no part is called `{name}`{near} `fl list` shows all"
+            "no part is called `{name}`{near}; `fl list` shows all"
         )));
     }
     if json {

@@ -4,7 +4,7 @@ use fl_core::message::{ClassMeans, Mask, SoftLabels, Votes, softmax};
 use fl_core::prelude::*;
 use fl_core::settings::above;
 use fl_core::{Examples, Labels as Classes, metrics};
-use ndarray::{Array2, ArrayView2};
+use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -357,9 +357,22 @@ impl CoDistill {
         let known = filter.select(&pool, &me.stream("filter").child("select", 0))?;
         if let Some(truth) = public.truth() {
             let truth: Vec<u32> = ids.0.iter().map(|id| truth[*id as usize]).collect();
+            let has = self.own(me)?.class_counts();
+            let familiar: Vec<bool> = truth.iter().map(|class| has[*class as usize] > 0).collect();
             let ranks = filter.rank(&pool)?;
-            let scores = me.model("model")?.predict(&x)?;
-            judge(me, &known, ranks, scores.view(), &truth);
+            judge(me, &known, &familiar);
+            rank(me, "filter.auroc", &ranks, &familiar);
+            // an untrained model is right by chance only
+            if self.warm_up.is_some() || self.filter_on == FilterOn::Scores {
+                let scores = me.model("model")?.predict(&x)?;
+                let right: Vec<bool> = scores
+                    .rows()
+                    .into_iter()
+                    .zip(&truth)
+                    .map(|(row, class)| metrics::argmax(row) == *class as usize)
+                    .collect();
+                rank(me, "filter.auroc-right", &ranks, &right);
+            }
         }
         Ok(known)
     }
@@ -523,26 +536,14 @@ impl CoDistill {
     }
 }
 
-/// How well a filter tells the samples that the client's model labels rightly (Selective-FD, figure 5), by labels that no
-/// method sees.
-fn judge(
-    me: &mut Client,
-    known: &[usize],
-    ranks: Option<Vec<f64>>,
-    scores: ArrayView2<'_, f32>,
-    truth: &[u32],
-) {
-    let right: Vec<bool> = scores
-        .rows()
-        .into_iter()
-        .zip(truth)
-        .map(|(row, t)| metrics::argmax(row) == *t as usize)
-        .collect();
-    let both = known.iter().filter(|at| right[**at]).count() as f64;
-    let all = right.iter().filter(|r| **r).count() as f64;
+/// How many samples a filter keeps, and how well they are those of the client's own classes, by labels that no method
+/// sees.
+fn judge(me: &mut Client, known: &[usize], familiar: &[bool]) {
+    let both = known.iter().filter(|at| familiar[**at]).count() as f64;
+    let all = familiar.iter().filter(|f| **f).count() as f64;
     me.measure(
         "filter.share",
-        known.len() as f64 / truth.len().max(1) as f64,
+        known.len() as f64 / familiar.len().max(1) as f64,
     );
     if !known.is_empty() {
         me.measure("filter.precision", both / known.len() as f64);
@@ -550,9 +551,14 @@ fn judge(
     if all > 0.0 {
         me.measure("filter.recall", both / all);
     }
-    let ranks = ranks.into_iter().flatten().map(|r| r as f32);
-    if let Some(auc) = metrics::auc(ranks, right.iter().map(|r| i8::from(*r))) {
-        me.measure("filter.auroc", auc);
+}
+
+/// How well the filter's ranks tell samples for which `is` holds from the others: of the client's own classes
+/// (`filter.auroc`), or labelled rightly by its model (`filter.auroc-right`; Selective-FD, figure 5).
+fn rank(me: &mut Client, name: &str, ranks: &Option<Vec<f64>>, is: &[bool]) {
+    let ranks = ranks.iter().flatten().map(|r| *r as f32);
+    if let Some(auc) = metrics::auc(ranks, is.iter().map(|is| i8::from(*is))) {
+        me.measure(name, auc);
     }
 }
 
