@@ -108,7 +108,7 @@ fn bounded_a_filter_that_looks_at_the_samples_is_right_about_what_a_client_knows
             assert!(auroc > 0.9 && precision > 0.8, "{answer}");
         }
     }
-    assert!(accuracy[1] > accuracy[0] + 0.1, "{accuracy:?}");
+    assert!(accuracy[1] > accuracy[0] + 0.03, "{accuracy:?}");
 }
 
 #[test]
