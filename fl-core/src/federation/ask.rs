@@ -11,6 +11,7 @@ use crate::{
 use anyhow::{Context, bail};
 use sha2::{Digest as _, Sha256};
 use std::any::Any;
+use std::collections::BTreeMap;
 
 impl Federation<'_> {
     /// Asks these clients; `down` is what each of them is sent. Answers become an [`Inbox`] by the spec's fault policy.
@@ -196,7 +197,7 @@ impl Federation<'_> {
             Question::new(ask.label(), Payload::Here(down(id)), stream, needs)
         };
         let (faults, mut first, mut spent) = (self.faults.clone(), None::<U>, Vec::new());
-        let mut notes: Vec<String> = Vec::new();
+        let mut notes: BTreeMap<String, Vec<String>> = BTreeMap::new();
         self.host.ask(to, &question, &mut |id, answer| {
             let taken = answer.and_then(|answer| {
                 let Answer { body, envelope } = answer;
@@ -207,12 +208,9 @@ impl Federation<'_> {
                 let (bytes, digest) = (message::bytes(&body, asked), message::digest(&body));
                 // what a client has released is spent, whatever becomes of its answer
                 spent.push((id, envelope.spent.clone()));
-                notes.extend(
-                    envelope
-                        .notes
-                        .iter()
-                        .map(|note| format!("client {id}: {note}")),
-                );
+                for note in &envelope.notes {
+                    notes.entry(note.clone()).or_default().push(id.to_string());
+                }
                 let weight = if needs.samples {
                     envelope.samples.map_or(f64::NAN, |n| n as f64)
                 } else {
@@ -246,7 +244,14 @@ impl Federation<'_> {
                 Err(error) => Err(error.context(format!("client {id}")).context(ask.label())),
             }
         })?;
-        notes.iter().for_each(|note| self.host.warn(note));
+        for (note, said_by) in notes {
+            let who = match said_by.len() {
+                1 => "client",
+                _ => "clients",
+            };
+            self.host
+                .warn(&format!("{who} {}: {note}", said_by.join(", ")));
+        }
         for (id, events) in spent {
             self.charge_client(id, events)?;
         }
