@@ -166,8 +166,9 @@ fn take_public(
             other(set)?.train
         }
     };
+    let pool = public.len() + test.len();
     let kept = match how.queries {
-        Some(fraction) => Some(fedkt_queries(public.len() + test.len(), fraction)?),
+        Some(fraction) => Some(fedkt_queries(pool, fraction)?),
         None => how.size,
     };
     if let Some(kept) = kept {
@@ -181,7 +182,11 @@ fn take_public(
     }
     ensure!(
         !public.is_empty(),
-        "there are no public samples; take a larger share"
+        "there are no public samples{}; take a larger share",
+        match how.queries {
+            Some(share) => format!(": public.queries {share} of {pool} (public and test) is none"),
+            None => String::new(),
+        }
     );
     Ok(PublicSamples {
         samples: public.samples.clone(),

@@ -215,6 +215,18 @@ fn a_table_is_split_in_three_and_queries_count_the_pool() {
         })
         .contains("data: public.queries: must be in 0.0..=1.0, got 2.0")
     );
+    let public = Some(Public {
+        queries: Some(0.005),
+        ..Public::from(PublicFrom::Tabular)
+    });
+    let error = error(&DataSpec {
+        public,
+        ..DataSpec::iid(blobs(), 3)
+    });
+    assert!(
+        error.contains("public.queries 0.005 of 100 (public and test) is none"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -345,13 +345,20 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
         saved: began,
     };
     let state = setup.resumed.as_ref().map(|r| &r.server[..]);
+    let resumed = state.is_some();
     let mut fed = Federation::new(&mut sim, setup.parts, &setup.options, state)?;
     let led = setup.protocol.lead(&mut fed);
     let stopped = match led {
         Ok(()) => None,
         Err(error) => match error.downcast_ref::<Problem>() {
             Some(Problem::Stopped { after }) => Some(after.clone()),
-            _ => return Err(error),
+            _ => {
+                let nothing = sim.entries.is_empty() && sim.metrics.is_empty();
+                if let Some(folder) = sim.folder.take().filter(|_| nothing && !resumed) {
+                    folder.discard();
+                }
+                return Err(error);
+            }
         },
     };
     let (digest, totals, guarantee) = (fed.digest(), fed.totals().clone(), fed.guarantee()?);
