@@ -237,7 +237,70 @@ fn what_cannot_be_voted_on_is_said() {
         "zero",
         &[skip, "data.public={from: {share: 0.3}, queries: 0.0}"],
     );
-    assert!(text.contains("public"), "{text}");
+    assert!(text.contains("public.queries 0 of"), "{text}");
+    let (code, text) = said("queries", &[skip, "protocol.server-queries=9999"]);
+    assert!(
+        code == 1 && text.contains("protocol.server-queries: 9999, but there are only"),
+        "{text}"
+    );
+    // what fails before it does anything leaves nothing behind
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn each_tier_may_be_asked_about_the_first_samples_only() {
+    let (dir, spec) = (tempfile::tempdir().unwrap(), fedkt());
+    let one = ["protocol.partitions=1", "parts.accountant.unit=party"];
+    let epsilon = |out: &str, set: &[&str]| {
+        let answer = json(dir.path(), &with(&spec, out, &[&one[..], set].concat()));
+        (
+            answer["privacy"]["epsilon"].as_f64().unwrap(),
+            answer["bytes"]["up"].as_u64().unwrap(),
+        )
+    };
+    let votes = "protocol.send=votes";
+    let all = epsilon("all", &[votes]);
+    let few = epsilon("few", &[votes, "protocol.server-queries=5"]);
+    // five answers of 2 gamma = 1 each, and votes about five samples only
+    assert!(
+        few.0 <= 5.0 && few.0 < all.0 && few.1 < all.1,
+        "{few:?} {all:?}"
+    );
+    let same = epsilon("same", &[votes, "protocol.party-queries=20"]);
+    assert_eq!(same.1, all.1, "the server asks about all of them still");
+    let party = ["protocol.noise=party", "protocol.party-queries=5"];
+    let party = epsilon("party", &party);
+    // three teachers' votes may change with a party
+    assert!(party.0 <= 15.0, "{party:?}");
+}
+
+#[test]
+fn teachers_and_parties_of_one_class_are_listed_in_the_report() {
+    let (dir, spec) = (tempfile::tempdir().unwrap(), quick("fedkt.yaml"));
+    json(
+        dir.path(),
+        &with(&spec, "one", &["data.clients=4", "data.split={classes: 1}"]),
+    );
+    let report = fs::read_to_string(dir.path().join("one/report.md")).unwrap();
+    for line in [
+        "4 of 4 clients hold examples of one class only: 0, 1, 2, 3",
+        "clients 0, 1, 2, 3: 6 of 6 teachers saw one class only",
+    ] {
+        assert!(report.contains(line), "{report}");
+    }
+}
+
+#[test]
+fn a_budget_says_at_which_delta() {
+    let (dir, spec) = (tempfile::tempdir().unwrap(), fedkt());
+    let (_, text) = fails(
+        dir.path(),
+        &with(&spec, "delta", &["budget={epsilon: 6, delta: 1e-6}"]),
+    );
+    assert!(
+        text.contains("budget.delta is 1e-6, but the accountant guarantees at 1e-5"),
+        "{text}"
+    );
 }
 
 #[test]

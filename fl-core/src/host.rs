@@ -192,8 +192,10 @@ pub trait Host {
 crate::settings! {
     /// What a run may spend; it stops before it would spend more.
     pub struct Budget {
-        /// The largest epsilon, at the accountant's delta.
+        /// The largest epsilon.
         epsilon: f64, in crate::settings::above(0.0);
+        /// The delta that it holds at: an accountant with a larger one is refused. If not given, the accountant's own.
+        delta: Option<f64> = None, in crate::settings::between(0.0, 1.0);
     }
 }
 

@@ -22,6 +22,12 @@ pub(crate) fn afford<M: Message>(
         return Ok((whole, None));
     };
     let after = accountant.guarantee(Some(&whole))?;
+    if let Some(delta) = budget.delta.filter(|delta| after.delta > *delta) {
+        bail!(Problem::Budget(format!(
+            "budget.delta is {delta:e}, but the accountant guarantees at {:e}: set the accountant's `delta`",
+            after.delta
+        )));
+    }
     if after.epsilon <= budget.epsilon {
         return Ok((whole, None));
     }
@@ -136,7 +142,10 @@ mod tests {
     fn cut(queries: u32, budget: f64) -> Result<(usize, Option<String>)> {
         let rows = (0..queries).collect();
         let mut counts = Counts::new(rows, Array2::zeros((queries as usize, 2)));
-        let budget = Budget { epsilon: budget };
+        let budget = Budget {
+            epsilon: budget,
+            delta: None,
+        };
         let (event, note) = afford(&Rows, &mut counts, 1, Some(&Adds(2.0)), Some(&budget), 3)?;
         let released = counts.rows.len();
         assert_eq!(

@@ -241,8 +241,8 @@ impl Federation<'_> {
             Question::new(ask.label(), Payload::Here(down(id)), stream, needs)
         };
         let (faults, mut first, mut spent) = (self.faults.clone(), None::<U>, Vec::new());
-        let mut notes: Vec<String> = Vec::new();
         let mut measures: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let mut notes: BTreeMap<String, Vec<String>> = BTreeMap::new();
         self.host.ask(to, &question, &mut |id, answer| {
             let taken = answer.and_then(|answer| {
                 let Answer { body, envelope } = answer;
@@ -253,12 +253,9 @@ impl Federation<'_> {
                 let (bytes, digest) = (message::bytes(&body, asked), message::digest(&body));
                 // what a client has released is spent, whatever becomes of its answer
                 spent.push((id, envelope.spent.clone()));
-                notes.extend(
-                    envelope
-                        .notes
-                        .iter()
-                        .map(|note| format!("client {id}: {note}")),
-                );
+                for note in &envelope.notes {
+                    notes.entry(note.clone()).or_default().push(id.to_string());
+                }
                 for (name, value) in &envelope.measures {
                     measures.entry(name.clone()).or_default().push(*value);
                 }
@@ -295,7 +292,14 @@ impl Federation<'_> {
                 Err(error) => Err(error.context(format!("client {id}")).context(ask.label())),
             }
         })?;
-        notes.iter().for_each(|note| self.host.warn(note));
+        for (note, said_by) in notes {
+            let who = match said_by.len() {
+                1 => "client",
+                _ => "clients",
+            };
+            self.host
+                .warn(&format!("{who} {}: {note}", said_by.join(", ")));
+        }
         for (name, each) in measures {
             self.record_each(round, &name, each)?;
         }

@@ -4,9 +4,10 @@ use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fr
 use crate::sets::{Set, SetSpec, load};
 use crate::spec::{DataSpec, Public, PublicFrom, check};
 use crate::split::{Groups, split};
-use anyhow::{Context, Result, ensure};
-use fl_core::{Examples, Samples, Stream, Task};
+use anyhow::{Context, Result, bail, ensure};
+use fl_core::{Examples, Labels, Samples, Stream, Task};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The data of a run. All views of one part of a set share its storage.
 #[derive(Clone, Debug)]
@@ -44,19 +45,37 @@ pub struct PublicSamples {
 /// If the spec would not be read from a file, a set cannot be loaded, or nothing is left for the clients.
 pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> {
     check(spec).context("data")?;
+    let numbered = |mut set: Set| {
+        if let Some(order) = &spec.class_order {
+            for part in [&mut set.train, &mut set.test]
+                .into_iter()
+                .chain(&mut set.validation)
+            {
+                *part = renumbered(part, order)?;
+            }
+        }
+        Ok(set)
+    };
     let Set {
         train,
         test,
         validation,
         normalise,
-    } = load(&spec.set, dir, spec.normalise.as_ref())?;
+    } = load(&spec.set, dir, spec.normalise.as_ref()).and_then(numbered)?;
     let mut train = first(train, spec.limit.train)?;
     let mut test = first(test, spec.limit.test)?;
 
     let public = match &spec.public {
         Some(how) => {
-            let other =
-                |set: &SetSpec| load(set, dir, normalise.as_ref()).context("the public set");
+            // labels that are not used need not have the same classes
+            let other = |set: &SetSpec| {
+                let loaded = load(set, dir, normalise.as_ref()).context("the public set")?;
+                if how.labelled {
+                    numbered(loaded)
+                } else {
+                    Ok(loaded)
+                }
+            };
             let stream = stream.child("public", 0);
             Some(take_public(how, &mut train, &mut test, &other, &stream)?)
         }
@@ -96,6 +115,23 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
     })
 }
 
+/// The same rows; class `order[i]` is called `i`.
+fn renumbered(examples: &Examples, order: &[usize]) -> Result<Examples> {
+    let mut number = vec![0; order.len()];
+    (0u32..)
+        .zip(order)
+        .for_each(|(new, old)| number[*old] = new);
+    let Labels::Classes { of, classes } = &**examples.labels() else {
+        bail!("only classes have numbers");
+    };
+    let of = of.iter().map(|old| number[*old as usize]).collect();
+    let labels = Labels::Classes {
+        of,
+        classes: *classes,
+    };
+    Examples::all(examples.samples.inputs().clone(), Arc::new(labels))
+}
+
 /// Takes the public rows out of the training or test rows, or from the set that `other` loads.
 fn take_public(
     how: &Public,
@@ -133,8 +169,9 @@ fn take_public(
             other(set)?.train
         }
     };
+    let pool = public.len() + test.len();
     let kept = match how.queries {
-        Some(fraction) => Some(fedkt_queries(public.len() + test.len(), fraction)?),
+        Some(fraction) => Some(fedkt_queries(pool, fraction)?),
         None => how.size,
     };
     if let Some(kept) = kept {
@@ -148,7 +185,11 @@ fn take_public(
     }
     ensure!(
         !public.is_empty(),
-        "there are no public samples; take a larger share"
+        "there are no public samples{}; take a larger share",
+        match how.queries {
+            Some(share) => format!(": public.queries {share} of {pool} (public and test) is none"),
+            None => String::new(),
+        }
     );
     Ok(PublicSamples {
         samples: public.samples.clone(),

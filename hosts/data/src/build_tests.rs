@@ -101,6 +101,70 @@ fn a_public_share_is_of_every_class_and_nobodys_own() {
 }
 
 #[test]
+fn classes_are_numbered_anew_before_anything_is_split() {
+    let public = Some(Public {
+        labelled: true,
+        ..Public::from(PublicFrom::Share(0.1))
+    });
+    let spec = DataSpec {
+        public,
+        split: Split::Classes(1),
+        ..DataSpec::iid(blobs(), 4)
+    };
+    let order = vec![2, 0, 3, 1];
+    let (old, new) = (
+        made(&spec).unwrap(),
+        made(&DataSpec {
+            class_order: Some(order.clone()),
+            ..spec
+        })
+        .unwrap(),
+    );
+    // client k has the rows of what is now class k
+    for (k, was) in order.iter().enumerate() {
+        assert!(
+            new.clients[k]
+                .classes()
+                .unwrap()
+                .iter()
+                .all(|c| *c == k as u32)
+        );
+        let rows = |all: &Assembled, k: usize| {
+            all.clients[k]
+                .samples
+                .ids()
+                .iter()
+                .copied()
+                .collect::<BTreeSet<_>>()
+        };
+        let (then, now) = (rows(&old, *was), rows(&new, k));
+        // which rows are public is drawn class by class, so not quite the same are left
+        assert!(now.intersection(&then).count() * 10 > then.len() * 7);
+    }
+    let called = |examples: &Examples| -> Vec<usize> {
+        let classes = examples.classes().unwrap();
+        classes.into_iter().map(|c| order[c as usize]).collect()
+    };
+    let was = |examples: &Examples| -> Vec<usize> {
+        let classes = examples.classes().unwrap();
+        classes.into_iter().map(|c| c as usize).collect()
+    };
+    assert_eq!(called(&new.test), was(&old.test));
+    let public = |all: &Assembled| all.public.clone().unwrap().labelled.unwrap();
+    let mut sorted = [called(&public(&new)), was(&public(&old))];
+    sorted.iter_mut().for_each(|s| s.sort_unstable());
+    assert_eq!(sorted[0], sorted[1]);
+    let error = error(&DataSpec {
+        class_order: Some(vec![0, 1]),
+        ..DataSpec::iid(blobs(), 3)
+    });
+    assert!(
+        error.contains("it must name each of the classes 0 to 3 of `blobs` once"),
+        "{error}"
+    );
+}
+
+#[test]
 fn half_of_the_test_rows() {
     let public = Some(Public::from(PublicFrom::HalfOfTest));
     let got = made(&DataSpec {
@@ -150,6 +214,18 @@ fn a_table_is_split_in_three_and_queries_count_the_pool() {
             ..DataSpec::iid(blobs(), 3)
         })
         .contains("data: public.queries: must be in 0.0..=1.0, got 2.0")
+    );
+    let public = Some(Public {
+        queries: Some(0.005),
+        ..Public::from(PublicFrom::Tabular)
+    });
+    let error = error(&DataSpec {
+        public,
+        ..DataSpec::iid(blobs(), 3)
+    });
+    assert!(
+        error.contains("public.queries 0.005 of 100 (public and test) is none"),
+        "{error}"
     );
 }
 

@@ -24,6 +24,9 @@ fl_core::settings! {
         set: SetSpec;
         /// Number of clients.
         clients: usize = 10, in 1..=MAX_CLIENTS;
+        /// Numbers the classes anew before anything else is done: class `class-order[i]` of the files becomes class `i`. Who
+        /// wins a tie (the lowest class) and what a split that goes class by class gives to whom depend on the numbers.
+        class_order: Option<Vec<usize>> = None;
         /// Which client owns which samples. Every sample that is not public goes to exactly one client.
         split: Split = Split::Iid;
         /// Samples that everybody may see.
@@ -201,6 +204,7 @@ impl DataSpec {
         Self {
             set,
             clients,
+            class_order: None,
             split: Split::Iid,
             public: None,
             normalise: None,
@@ -227,6 +231,10 @@ impl DataSpec {
             }
             Split::Iid | Split::Dirichlet(_) | Split::Size(Sizes::Power(_)) => Ok(()),
         };
+        let order = match &self.class_order {
+            Some(order) => self.check_order(order, &own),
+            None => Ok(()),
+        };
         let normalise = match &self.normalise {
             Some(Normalise { mean, std }) => self.set.check_normalise(mean.len(), std.len()),
             None => Ok(()),
@@ -236,6 +244,7 @@ impl DataSpec {
             None => Ok(()),
         };
         let wrong: Vec<String> = [
+            ("class-order", order),
             ("split", split),
             ("normalise", normalise),
             ("public", public),
@@ -248,6 +257,29 @@ impl DataSpec {
         } else {
             Err(wrong.join("; "))
         }
+    }
+
+    /// Every class once, and nothing that goes by the files' numbers.
+    fn check_order(&self, order: &[usize], own: &Task) -> anyhow::Result<()> {
+        let TaskKind::Classes(n) = own.kind else {
+            anyhow::bail!(
+                "`{}` has findings, not classes; leave it away",
+                self.set.name()
+            );
+        };
+        let mut sorted = order.to_vec();
+        sorted.sort_unstable();
+        anyhow::ensure!(
+            sorted.iter().copied().eq(0..n),
+            "{order:?}; it must name each of the classes 0 to {} of `{}` once",
+            n - 1,
+            self.set.name()
+        );
+        anyhow::ensure!(
+            !matches!(self.split, Split::Published(_)),
+            "a published split goes by the files' numbers; leave it away"
+        );
+        Ok(())
     }
 }
 

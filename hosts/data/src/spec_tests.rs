@@ -35,6 +35,7 @@ fn what_is_written_reads_back() {
     specs.extend(splits.map(|split| format!("{{set: cod-rna, clients: 2, split: {split}}}")));
     specs.extend(origins.map(|from| format!("{{set: mnist, public: {{from: {from}}}}}")));
     specs.extend(KNOWN.iter().map(|known| format!("{{set: {}}}", known.name)));
+    specs.push("{set: adult, class-order: [1, 0]}".into());
     specs.push("{set: cifar10, clients: 20, split: {published: {alpha: 0.1}}}".into());
     for yaml in specs {
         let spec: DataSpec = read_yaml(&yaml).unwrap_or_else(|e| panic!("{yaml}: {e}"));
@@ -53,6 +54,7 @@ fn what_is_not_given_is_resolved() {
       cod-rna:
         scale: none
     clients: 10
+    class-order: null
     split:
       dirichlet:
         alpha: 0.0001
@@ -97,7 +99,7 @@ fn all_mistakes_come_at_once_with_their_paths() {
     normalise.std: is missing (list of number, above 0.0)
     limit.train: must be at least 1, got 0
     validation: must be in 0.0..1.0, got 1.0
-    seed: no such setting; did you mean `set`? known: set, clients, split, public, normalise, limit, validation
+    seed: no such setting; did you mean `set`? known: set, clients, class-order, split, public, normalise, limit, validation
     ");
     let also = "
         set: [mnist]
@@ -152,6 +154,22 @@ fn settings_must_go_together() {
         (
             "{set: glyphs, public: {from: {share: 0.1}, size: 5, queries: 0.1}}",
             "give one of them",
+        ),
+        (
+            "{set: adult, class-order: [1, 1]}",
+            "`class-order`: [1, 1]; it must name each of the classes 0 to 1 of `adult` once",
+        ),
+        (
+            "{set: mnist, class-order: [1, 0]}",
+            "`class-order`: [1, 0]; it must name each of the classes 0 to 9 of `mnist` once",
+        ),
+        (
+            "{set: findings, class-order: [1, 0]}",
+            "`class-order`: `findings` has findings, not classes",
+        ),
+        (
+            "{set: cifar10, clients: 20, split: {published: {alpha: 0.1}}, class-order: [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]}",
+            "`class-order`: a published split goes by the files' numbers",
         ),
         (
             "{set: {blobs: {features: 100000, train: 100000}}}",

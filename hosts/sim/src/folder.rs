@@ -87,6 +87,15 @@ impl RunFolder {
         Self::open(path, spec)
     }
 
+    /// Takes away what [`RunFolder::create`] made: a run that failed before it did anything leaves nothing behind.
+    pub(crate) fn discard(self) {
+        for name in ["spec.yaml", "journal.jsonl", "metrics.jsonl"] {
+            // what cannot be removed stays; the run's own error is what matters
+            let _ = fs::remove_file(self.path.join(name));
+        }
+        let _ = fs::remove_dir(self.path.join("models")).and_then(|()| fs::remove_dir(&self.path));
+    }
+
     fn open(path: &Path, spec: &str) -> Result<Self> {
         let (journal, metrics) = (
             append(&path.join("journal.jsonl"))?,

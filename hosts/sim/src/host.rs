@@ -7,7 +7,8 @@ use anyhow::{Context, ensure};
 use fl_core::privacy::Guarantee;
 use fl_core::{
     Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Parts, Payload, Problem,
-    Protocol, Public, Question, Result, Roster, RunOptions, Scored, SharedExecutor, Stream, Totals,
+    Protocol, Public, Question, Result, Roster, RunOptions, Scored, SharedExecutor, Stream,
+    TaskKind, Totals,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -114,6 +115,8 @@ struct Sim<'a> {
     wire: bool,
     progress: Progress<'a>,
     warn: Warn<'a>,
+    /// What was said through `warn`, and what only the report says.
+    notes: Vec<String>,
     entries: Vec<Entry>,
     metrics: Vec<Metric>,
     began: Instant,
@@ -209,6 +212,7 @@ impl Host for Sim<'_> {
 
     fn warn(&mut self, text: &str) {
         (self.warn)(text);
+        self.notes.push(text.into());
     }
 
     fn checkpoint(
@@ -293,6 +297,7 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
     }
     ensure!(!owners.is_empty(), "no client has any examples");
     let roster = owners.iter().map(|(id, data)| (*id, data.len())).collect();
+    let notes = one_class(&owners, setup.options.task.kind);
     let client = |(id, data): (ClientId, Examples)| {
         let home = root.child("client", u64::from(id));
         (
@@ -334,6 +339,7 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
         stop_after: setup.stop_after,
         progress: setup.progress,
         warn,
+        notes: notes.into_iter().collect(),
         entries,
         metrics,
         began,
@@ -341,13 +347,20 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
         saved: began,
     };
     let state = setup.resumed.as_ref().map(|r| &r.server[..]);
+    let resumed = state.is_some();
     let mut fed = Federation::new(&mut sim, setup.parts, &setup.options, state)?;
     let led = setup.protocol.lead(&mut fed);
     let stopped = match led {
         Ok(()) => None,
         Err(error) => match error.downcast_ref::<Problem>() {
             Some(Problem::Stopped { after }) => Some(after.clone()),
-            _ => return Err(error),
+            _ => {
+                let nothing = sim.entries.is_empty() && sim.metrics.is_empty();
+                if let Some(folder) = sim.folder.take().filter(|_| nothing && !resumed) {
+                    folder.discard();
+                }
+                return Err(error);
+            }
         },
     };
     let (digest, totals, guarantee) = (fed.digest(), fed.totals().clone(), fed.guarantee()?);
@@ -392,7 +405,26 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
             &sim.metrics,
             &clients.collect(),
             &unaccounted,
+            &sim.notes,
         ))?;
     }
     Ok(outcome)
+}
+
+/// Who holds examples of one class only, for the report.
+fn one_class(owners: &[(ClientId, Examples)], kind: TaskKind) -> Option<String> {
+    let TaskKind::Classes(_) = kind else {
+        return None;
+    };
+    let held = |data: &Examples| data.class_counts().into_iter().filter(|n| *n > 0).count();
+    let of_one = owners.iter().filter(|(_, data)| held(data) == 1);
+    let ids: Vec<String> = of_one.map(|(id, _)| id.to_string()).collect();
+    (!ids.is_empty()).then(|| {
+        format!(
+            "{} of {} clients hold examples of one class only: {}",
+            ids.len(),
+            owners.len(),
+            ids.join(", ")
+        )
+    })
 }

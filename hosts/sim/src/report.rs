@@ -39,10 +39,11 @@ pub(crate) fn write(
     metrics: &[Metric],
     clients: &BTreeMap<ClientId, Vec<u32>>,
     open: &[PrivacyEvent],
+    notes: &[String],
 ) -> String {
     let mut out = String::new();
     // writing to a String cannot fail
-    let _ = fill(&mut out, outcome, entries, metrics, clients, open);
+    let _ = fill(&mut out, outcome, entries, metrics, clients, open, notes);
     out
 }
 
@@ -53,6 +54,7 @@ fn fill(
     metrics: &[Metric],
     clients: &BTreeMap<ClientId, Vec<u32>>,
     open: &[PrivacyEvent],
+    notes: &[String],
 ) -> std::fmt::Result {
     writeln!(out, "# {}\n", outcome.name)?;
     writeln!(
@@ -129,6 +131,9 @@ fn fill(
         (None, open) => writeln!(out, "{}.", unaccounted(open))?,
     }
 
+    if !notes.is_empty() {
+        writeln!(out, "\n## Notes\n\n* {}", notes.join("\n* "))?;
+    }
     writeln!(
         out,
         "\n## Clients\n\n| client | examples per class |\n|---|---|"

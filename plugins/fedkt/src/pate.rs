@@ -78,8 +78,9 @@ impl Protocol for Pate {
     fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
         question
             .on(&VOTES, me, |me, _| {
-                let said = teachers(me, 0, self.teachers, &self.teacher.pass(Loss::CrossEntropy))?;
-                ballots(&said, me.own().task().kind.outputs())
+                let (public, pass) = (me.public()?, self.teacher.pass(Loss::CrossEntropy));
+                let taught = teachers(me, public.samples(), 0, self.teachers, &pass)?;
+                ballots(&taught.said, me.own().task().kind.outputs())
             })
             .end()
     }

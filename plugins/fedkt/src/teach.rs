@@ -35,33 +35,52 @@ pub(crate) fn ballots(columns: &[Vec<u32>], classes: usize) -> Result<Votes> {
     Ok(Votes::new((0..rows as u32).collect(), table, classes))
 }
 
-/// Trains `t` teachers in turn, each on its part of the client's examples, and gives what each says about all public
-/// samples. `partition` numbers the repetitions. A teacher is gone when it has spoken.
+/// The first `queries` of the public samples; all of them if there is no such number.
+pub(crate) fn asked_about(public: &Samples, queries: Option<usize>) -> Samples {
+    match queries {
+        Some(n) if n < public.len() => public.pick(&(0..n).collect::<Vec<_>>()),
+        _ => public.clone(),
+    }
+}
+
+/// What teachers said.
+pub(crate) struct Taught {
+    /// The label of every query, teacher by teacher.
+    pub said: Vec<Vec<u32>>,
+    /// How many teachers saw examples of one class only, and so say it always.
+    pub constant: usize,
+}
+
+/// Trains `t` teachers in turn, each on its part of the client's examples, and gives what each says about all `queries`.
+/// `partition` numbers the repetitions. A teacher is gone when it has spoken.
 pub(crate) fn teachers(
     me: &Client,
+    queries: &Samples,
     partition: usize,
     t: usize,
     pass: &Pass<'_>,
-) -> Result<Vec<Vec<u32>>> {
+) -> Result<Taught> {
     ensure!(
         me.own().len() >= t,
         "{} examples are too few for {t} teachers: {TOO_FEW}",
         me.own().len()
     );
     let stream = me.stream("teachers").child("partition", partition as u64);
-    let (public, parts) = (
-        me.public()?,
-        subsets(me.own().len(), t, &stream.child("subsets", 0)),
-    );
+    let parts = subsets(me.own().len(), t, &stream.child("subsets", 0));
+    let mut constant = 0;
     let speak = |(i, part): (usize, &Vec<usize>)| {
         let mut teacher = me.new_model("teacher", (partition * t + i) as u64)?;
         let stream = stream.child("teacher", i as u64);
-        fit_examples(teacher.as_mut(), &me.own().pick(part), pass, &stream)
-            .and_then(|_| teacher.predict(public.samples()))
+        let own = me.own().pick(part);
+        let held = own.class_counts().into_iter().filter(|n| *n > 0).count();
+        constant += usize::from(held == 1);
+        fit_examples(teacher.as_mut(), &own, pass, &stream)
+            .and_then(|_| teacher.predict(queries))
             .map(|scores| labels(&scores))
             .with_context(|| format!("teacher {i} of partition {partition}"))
     };
-    parts.iter().enumerate().map(speak).collect()
+    let said = parts.iter().enumerate().map(speak).collect::<Result<_>>()?;
+    Ok(Taught { said, constant })
 }
 
 /// What to do about a party without an example for each teacher.

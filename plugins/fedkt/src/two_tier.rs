@@ -1,5 +1,5 @@
 //! FedKT, Algorithm 1.
-use crate::teach::{self, TOO_FEW, ballots, check, labels, learn, teachers};
+use crate::teach::{self, TOO_FEW, Taught, asked_about, ballots, check, labels, learn, teachers};
 use fl_core::message::{Counts, Models, Reach, Votes};
 use fl_core::prelude::*;
 use fl_core::{ClientId, Problem};
@@ -48,6 +48,12 @@ settings! {
         subsets: usize = 5, in 1..=100_000;
         /// Where noise is added.
         noise: NoiseAt = NoiseAt::None;
+        /// Public samples that a party's teachers label and its students learn from, the first of them; all if not given.
+        /// With `noise: party` these are what a budget pays for. The server's samples are not touched by it.
+        party_queries: Option<usize> = None, in 1..;
+        /// Public samples that the students label and the final model learns from, the first of them; all if not given. With
+        /// `noise: server` these are what a budget pays for.
+        server_queries: Option<usize> = None, in 1..;
         /// What becomes of a party that has fewer examples than there are subsets.
         short_party: ShortParty = ShortParty::Fail;
         /// What parties send.
@@ -113,10 +119,12 @@ impl TwoTierVote {
 
     /// A party: s times, t teachers vote on the public samples, and a student learns what wins.
     fn train_students(&self, me: &mut Client) -> Result<Vec<Box<dyn Trainer>>> {
-        let (mut students, mut gaps) = (Vec::new(), Vec::new());
+        let (mut students, mut gaps, mut constants) = (Vec::new(), Vec::new(), 0);
+        let queries = asked_about(me.public()?.samples(), self.party_queries);
         for partition in 0..self.partitions {
             let pass = self.teacher.pass(Loss::CrossEntropy);
-            let said = teachers(me, partition, self.subsets, &pass)?;
+            let Taught { said, constant } = teachers(me, &queries, partition, self.subsets, &pass)?;
+            constants += constant;
             let classes = me.own().task().kind.outputs();
             let mail = said
                 .into_iter()
@@ -136,10 +144,14 @@ impl TwoTierVote {
             }
             let mut student = me.new_model("student", partition as u64)?;
             let stream = me.stream("student").child("partition", partition as u64);
-            let (public, pass) = (me.public()?, self.student.pass(Loss::CrossEntropy));
-            learn(student.as_mut(), &counts, public.samples(), &pass, &stream)
+            let pass = self.student.pass(Loss::CrossEntropy);
+            learn(student.as_mut(), &counts, &queries, &pass, &stream)
                 .with_context(|| format!("student of partition {partition}"))?;
             students.push(student);
+        }
+        if constants > 0 {
+            let all = self.partitions * self.subsets;
+            me.note(format!("{constants} of {all} teachers saw one class only"));
         }
         let close = teach::close_votes(&gaps, self.close_gap as f64);
         me.keep("close", &Scalar::new(close as f32));
@@ -157,7 +169,8 @@ impl TwoTierVote {
         if self.send == Sent::Votes {
             return fed.ask(round, &VOTES, parties, |_| &Nothing);
         }
-        let (public, read) = (fed.public()?, fed.reader("student"));
+        let public = asked_about(fed.public()?.samples(), self.server_queries);
+        let read = fed.reader("student");
         fed.ask_each(
             round,
             &MODELS,
@@ -173,7 +186,7 @@ impl TwoTierVote {
                     ))
                 );
                 let vote = |model: &Vec<u8>| {
-                    let scores = read(party, model)?.predict(public.samples())?;
+                    let scores = read(party, model)?.predict(&public)?;
                     Ok(labels(&scores))
                 };
                 let said = models.0.iter().map(vote).collect::<Result<Vec<_>>>()?;
@@ -215,7 +228,9 @@ impl Protocol for TwoTierVote {
     fn questions(&self) -> Vec<Asked> {
         let asked = match self.send {
             Sent::Models => MODELS.asked().model("student"),
-            Sent::Votes => VOTES.asked().all_public(),
+            Sent::Votes => VOTES
+                .asked()
+                .rows(self.server_queries.unwrap_or(usize::MAX)),
         };
         let mut asked = asked.voices(self.partitions);
         if self.noise != NoiseAt::None {
@@ -232,7 +247,19 @@ impl Protocol for TwoTierVote {
     }
 
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
-        let (classes, parties, mut s) = (check(fed)?, self.parties(fed)?, State::default());
+        let classes = check(fed)?;
+        let public = fed.public()?.samples().len();
+        for (name, queries) in [
+            ("party-queries", self.party_queries),
+            ("server-queries", self.server_queries),
+        ] {
+            let queries = queries.unwrap_or(0);
+            ensure!(
+                queries <= public,
+                "protocol.{name}: {queries}, but there are only {public} public samples"
+            );
+        }
+        let (parties, mut s) = (self.parties(fed)?, State::default());
         fed.once("students", &mut s, |fed, s, round| {
             let votes = self.students_vote(fed, round, &parties, classes)?;
             s.votes = votes.iter().map(|m| (m.from, m.body.clone())).collect();
@@ -306,8 +333,9 @@ impl TwoTierVote {
 
     fn send_votes(&self, me: &mut Client) -> Result<Votes> {
         let mut students = self.train_students(me)?;
-        let (public, classes) = (me.public()?, me.own().task().kind.outputs());
-        let vote = |s: &mut Box<dyn Trainer>| Ok(labels(&s.predict(public.samples())?));
+        let public = asked_about(me.public()?.samples(), self.server_queries);
+        let classes = me.own().task().kind.outputs();
+        let vote = |s: &mut Box<dyn Trainer>| Ok(labels(&s.predict(&public)?));
         let said = students.iter_mut().map(vote).collect::<Result<Vec<_>>>()?;
         self.keep(me, students);
         ballots(&said, classes)
