@@ -2,7 +2,7 @@
 //! with those that stand here.
 
 use fl_conformance::{Broken, Neighbours, check, tasks};
-use fl_core::message::{Counts, Logits, Params, SoftLabels, Votes};
+use fl_core::message::{ClassMeans, Counts, Ids, Logits, Params, SoftLabels, Votes};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Make, PartDecl, Result, Role,
@@ -21,6 +21,10 @@ const SETTINGS: &[(&str, &str)] = &[
     ("density-ratio", "{variant: landmarks, landmarks: 50}"),
     ("laplace-votes", "{gamma: 0.5}"),
     ("gaussian-votes", "{sigma: 2.0}"),
+    ("gaussian-labels", "{sigma: 2.0}"),
+    ("laplace-labels", "{scale: 0.5}"),
+    ("sample-examples", "{share: 0.5}"),
+    ("sample-examples", "{k: 20, replacement: true}"),
 ];
 
 /// Trainers of classes only; the kit gives the others findings too.
@@ -65,6 +69,12 @@ fn tried(decl: &PartDecl, settings: &Value) -> Option<Result<(), Broken>> {
         (Role::Aggregator, "logits -> logits") => {
             check::aggregator(&|| part::<BoxedAggregator<Logits, Logits>>(decl, settings))
         }
+        (Role::Aggregator, "soft-labels -> soft-labels") => {
+            check::aggregator(&|| part::<BoxedAggregator<SoftLabels, SoftLabels>>(decl, settings))
+        }
+        (Role::Aggregator, "class-means -> class-means") => {
+            check::aggregator(&|| part::<BoxedAggregator<ClassMeans, ClassMeans>>(decl, settings))
+        }
         (Role::Aggregator, "votes -> counts") => {
             check::aggregator(&|| part::<BoxedAggregator<Votes, Counts>>(decl, settings))
         }
@@ -83,6 +93,18 @@ fn tried(decl: &PartDecl, settings: &Value) -> Option<Result<(), Broken>> {
         ),
         (Role::Privacy, "logits") => check::mechanism(
             &|| part::<BoxedMechanism<Logits>>(decl, settings),
+            Neighbours::Replaced,
+        ),
+        (Role::Privacy, "soft-labels") => check::mechanism(
+            &|| part::<BoxedMechanism<SoftLabels>>(decl, settings),
+            Neighbours::Replaced,
+        ),
+        (Role::Privacy, "votes") => check::mechanism(
+            &|| part::<BoxedMechanism<Votes>>(decl, settings),
+            Neighbours::Replaced,
+        ),
+        (Role::Privacy, "ids") => check::mechanism(
+            &|| part::<BoxedMechanism<Ids>>(decl, settings),
             Neighbours::Replaced,
         ),
         (Role::Privacy, "counts") => check::mechanism(

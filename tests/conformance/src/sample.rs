@@ -1,7 +1,7 @@
 //! Legal input that the kit makes up.
 
 use fl_core::message::{
-    ClassMeans, Counts, Logits, Message, Params, Reach, Scalar, SoftLabels, Votes,
+    ClassMeans, Counts, Ids, Logits, Message, Params, Reach, Scalar, SoftLabels, Votes,
 };
 use fl_core::{ClientId, Draws, Inbox, Mail, Pool, Roster, Samples, Stream};
 use ndarray::{Array2, ArrayD};
@@ -218,6 +218,13 @@ impl Sample for Counts {
     const ANY: bool = false;
     fn classes(&self) -> usize {
         self.values.ncols()
+    }
+}
+
+/// The positions of a client's examples.
+impl Sample for Ids {
+    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
+        each(case, |_| Self((0..1 + draws.below(40) as u32).collect()))
     }
 }
 
