@@ -2,7 +2,7 @@
 
 use super::cross::{copied, message, slice};
 use super::kinds::obstacle;
-use super::lend::Lent;
+use super::lend::{Lent, Shelf};
 use super::objects::{Object, wrap};
 use super::raw::*;
 use crate::message::{Message, Named, Parcel, View};
@@ -70,10 +70,10 @@ impl Input<'_> {
         unsafe { copied(self.raw(at)?) }
     }
 
-    pub fn inbox<M: Message>(&self) -> Result<Lent<M>> {
+    pub fn inbox<'s, M: Message>(&self, shelf: &'s mut Shelf<M>) -> Result<Lent<'s, M>> {
         ensure!(!self.messages().is_empty(), "an inbox without messages");
         // SAFETY: as `text`; what is lent borrows from this call and cannot outlive it, see `objects`.
-        unsafe { Lent::new(self.messages()) }
+        unsafe { Lent::new(shelf, self.messages()) }
     }
 
     pub fn mail<M: Message>(&self) -> Result<crate::Mail<M>> {

@@ -2,7 +2,7 @@
 use super::cross::{Letter, content, view, with_messages};
 use super::describe;
 use super::host::Call;
-use super::lend::Lent;
+use super::lend::{Lent, Shelf};
 use super::raw::*;
 use crate::message::{Logits, Message, Named, Params, View};
 use crate::prelude::*;
@@ -153,9 +153,10 @@ fn strides_may_be_negative_or_zero() {
 fn lent<M: Message>(all: &[M], numbers: impl Fn(&M) -> *const f32) -> Vec<bool> {
     let contents: Vec<Named<'_>> = all.iter().map(content).collect();
     let letters: Vec<_> = contents.iter().map(Letter::new).collect();
+    let mut shelf = Shelf::default();
     with_messages(&letters, |messages| {
         // SAFETY: the messages live and stay as they are through the call.
-        let lent = unsafe { Lent::<M>::new(messages) }.unwrap();
+        let lent = unsafe { Lent::new(&mut shelf, messages) }.unwrap();
         let bodies = lent.inbox().iter().map(|mail| &mail.body);
         bodies
             .zip(all)
