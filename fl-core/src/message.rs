@@ -42,7 +42,7 @@ impl View<'_> {
     }
 
     /// Shape; `None` for bytes, for the length of a model or of a packed table is its own business.
-    fn table(&self) -> Option<&[usize]> {
+    pub(crate) fn table(&self) -> Option<&[usize]> {
         match self {
             Self::F32(a) => Some(a.shape()),
             Self::F64(a) => Some(a.shape()),
@@ -564,11 +564,14 @@ impl Message for Params {
             .collect()
     }
     fn from_tensors(parcel: Parcel) -> Result<Self> {
-        let tensors = parcel.rest().into_iter().map(|(k, v)| match v {
-            Tensor::F32(a) => Ok((k, a)),
-            _ => bail!("parameter `{k}` is not f32"),
-        });
-        tensors.collect::<Result<_>>().map(Self)
+        let mut all = BTreeMap::new();
+        for (name, tensor) in parcel.rest() {
+            match tensor {
+                Tensor::F32(a) => all.insert(name, a),
+                _ => bail!("parameter `{name}` is not f32"),
+            };
+        }
+        Ok(Self(all))
     }
 }
 

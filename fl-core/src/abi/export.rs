@@ -133,13 +133,13 @@ impl Host<'_> {
 
     fn tensor(&self, name: &str, view: &View<'_>) -> Result<()> {
         let f = self.0.tensor.context("the host takes no tensors")?;
-        let shape = view.shape();
-        let dtype = match view {
-            View::F32(_) => FL_F32,
-            View::F64(_) => FL_F64,
-            View::U32(_) => FL_U32,
-            View::U8(_) => FL_U8,
+        let (dtype, length) = match view {
+            View::F32(_) => (FL_F32, [0]),
+            View::F64(_) => (FL_F64, [0]),
+            View::U32(_) => (FL_U32, [0]),
+            View::U8(b) => (FL_U8, [b.len()]),
         };
+        let shape = view.table().unwrap_or(&length);
         // SAFETY: as `text`; `shape` has as many numbers as it says.
         let room = unsafe {
             f(

@@ -108,6 +108,7 @@ unsafe fn params(raw: &FlMessage, body: &mut Params, hosts: &mut Vec<usize>) -> 
     let named = |t: &FlTensor| unsafe { slice(t.name.data, t.name.length) };
     let mut both = body.0.keys().zip(tensors);
     if body.0.len() == tensors.len() && both.all(|(name, t)| name.as_bytes() == named(t)) {
+        hosts.reserve(tensors.len());
         for (array, t) in body.0.values_mut().zip(tensors) {
             // SAFETY: as the caller says. The array that is replaced is not the host's.
             *array = unsafe { tensor(t, hosts) }?;
@@ -133,6 +134,7 @@ unsafe fn params(raw: &FlMessage, body: &mut Params, hosts: &mut Vec<usize>) -> 
 ///
 /// # Safety
 /// As [`Lent::new`]; it is of floats.
+#[inline]
 unsafe fn tensor(raw: &FlTensor, hosts: &mut Vec<usize>) -> Result<ArrayD<f32>> {
     let n = raw.dimensions as usize;
     // SAFETY: as the caller says.
@@ -225,6 +227,7 @@ unsafe fn borrow<D: Dimension>(
 ///
 /// # Safety
 /// As [`Lent::new`]; `n` numbers lie at `start`, at least one, and `shape` has as many.
+#[inline]
 unsafe fn around<D: Dimension>(
     start: *const f32,
     n: usize,

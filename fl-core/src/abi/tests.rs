@@ -153,7 +153,7 @@ fn strides_may_be_negative_or_zero() {
 fn lent<M: Message>(all: &[M], numbers: impl Fn(&M) -> *const f32) -> Vec<bool> {
     let contents: Vec<Named<'_>> = all.iter().map(content).collect();
     let letters: Vec<_> = contents.iter().map(Letter::new).collect();
-    let mut shelf = Shelf::default();
+    let mut shelf = Shelf::<M>::default();
     with_messages(&letters, |messages| {
         // SAFETY: the messages live and stay as they are through the call.
         let lent = unsafe { Lent::new(&mut shelf, messages) }.unwrap();
