@@ -177,7 +177,7 @@ fn envelope(
 
 /// Runs `f` with an inbox as C sees it.
 pub(super) fn with_inbox<M: Message, R>(inbox: &Inbox<M>, f: impl FnOnce(&[FlMessage]) -> R) -> R {
-    // Parameters are described as they stand: lists of views in between cost a short message a third of its whole call.
+    // Parameters are described as they stand: lists of views in between were a quarter of the cost of a short call.
     if let Some(inbox) = (inbox as &dyn Any).downcast_ref::<Inbox<Params>>() {
         let all = inbox.iter().map(|mail| mail.body.0.len()).sum();
         let mut tensors = Vec::with_capacity(all);

@@ -108,7 +108,6 @@ unsafe fn params(raw: &FlMessage, body: &mut Params, hosts: &mut Vec<usize>) -> 
     let named = |t: &FlTensor| unsafe { slice(t.name.data, t.name.length) };
     let mut both = body.0.keys().zip(tensors);
     if body.0.len() == tensors.len() && both.all(|(name, t)| name.as_bytes() == named(t)) {
-        hosts.reserve(tensors.len());
         for (array, t) in body.0.values_mut().zip(tensors) {
             // SAFETY: as the caller says. The array that is replaced is not the host's.
             *array = unsafe { tensor(t, hosts) }?;
@@ -134,7 +133,6 @@ unsafe fn params(raw: &FlMessage, body: &mut Params, hosts: &mut Vec<usize>) -> 
 ///
 /// # Safety
 /// As [`Lent::new`]; it is of floats.
-#[inline]
 unsafe fn tensor(raw: &FlTensor, hosts: &mut Vec<usize>) -> Result<ArrayD<f32>> {
     let n = raw.dimensions as usize;
     // SAFETY: as the caller says.
@@ -152,7 +150,7 @@ unsafe fn tensor(raw: &FlTensor, hosts: &mut Vec<usize>) -> Result<ArrayD<f32>> 
         // SAFETY: in row order, so that many numbers lie there one after the other.
         return Ok(unsafe {
             let (data, n) = (raw.data.cast(), numbers);
-            // with dimensions that the compiler knows, arrays are made three times as fast
+            // with dimensions that the compiler knows, arrays are made more than twice as fast
             match *shape {
                 [a] => around(data, n, Ix1(a), hosts).into_dyn(),
                 [a, b] => around(data, n, Ix2(a, b), hosts).into_dyn(),
@@ -227,7 +225,6 @@ unsafe fn borrow<D: Dimension>(
 ///
 /// # Safety
 /// As [`Lent::new`]; `n` numbers lie at `start`, at least one, and `shape` has as many.
-#[inline]
 unsafe fn around<D: Dimension>(
     start: *const f32,
     n: usize,
@@ -244,9 +241,8 @@ unsafe fn around<D: Dimension>(
 
 /// Forgets an array that is the host's, which is the next of `hosts` then; drops a copy.
 fn give_back<D: Dimension>(array: Array<f32, D>, hosts: &mut &[usize]) {
-    // an array without numbers has an address too, but a host's array never has none
-    let own = hosts.first() != Some(&array.as_ptr().addr());
-    if !own {
+    // an array without numbers has an address too, but never one of the host's
+    if hosts.first() == Some(&array.as_ptr().addr()) {
         *hosts = &hosts[1..];
         forget(array.into_raw_vec_and_offset().0);
     }
