@@ -78,19 +78,14 @@ impl<M: Message> Inbox<M> {
         Ok(Self(mail))
     }
 
-    /// What the other side of the C interface has checked already.
-    pub(crate) fn trusted(mail: Vec<Mail<M>>) -> Self {
-        Self(mail)
+    /// For what the other side of the C interface has checked already; nobody may see it before it is filled.
+    pub(crate) fn trusted() -> Self {
+        Self(Vec::new())
     }
 
-    /// As [`Inbox::trusted`], one by one.
-    pub(crate) fn push_trusted(&mut self, mail: Mail<M>) {
-        self.0.push(mail);
-    }
-
-    /// Takes it apart.
-    pub(crate) fn into_mail(self) -> Vec<Mail<M>> {
-        self.0
+    /// What [`Inbox::trusted`] is filled through.
+    pub(crate) fn mail_mut(&mut self) -> &mut Vec<Mail<M>> {
+        &mut self.0
     }
 
     /// How many answers; at least 1.

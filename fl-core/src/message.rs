@@ -41,6 +41,16 @@ impl View<'_> {
         }
     }
 
+    /// Shape; `None` for bytes, for the length of a model or of a packed table is its own business.
+    pub(crate) fn table(&self) -> Option<&[usize]> {
+        match self {
+            Self::F32(a) => Some(a.shape()),
+            Self::F64(a) => Some(a.shape()),
+            Self::U32(a) => Some(a.shape()),
+            Self::U8(_) => None,
+        }
+    }
+
     /// Size in bytes.
     pub fn bytes(&self) -> usize {
         match self {
@@ -293,17 +303,10 @@ pub fn alike<M: Message>(one: &M, other: &M) -> Result<()> {
             names(&a)
         ))
     );
+    let from = usize::from(keyed);
     for ((name, x), (_, y)) in a.iter().zip(&b) {
-        let (mut s, mut t) = (x.shape(), y.shape());
-        if matches!((x, y), (View::U8(_), View::U8(_))) {
-            continue; // a model's or a packed table's length is its own business
-        }
-        if keyed {
-            s.remove(0);
-            t.remove(0);
-        }
         ensure!(
-            s == t,
+            x.table().map(|s| &s[from..]) == y.table().map(|s| &s[from..]),
             Problem::Shape(format!(
                 "`{name}` is {:?} here, {:?} in the first answer",
                 y.shape(),
@@ -561,11 +564,14 @@ impl Message for Params {
             .collect()
     }
     fn from_tensors(parcel: Parcel) -> Result<Self> {
-        let tensors = parcel.rest().into_iter().map(|(k, v)| match v {
-            Tensor::F32(a) => Ok((k, a)),
-            _ => bail!("parameter `{k}` is not f32"),
-        });
-        tensors.collect::<Result<_>>().map(Self)
+        let mut all = BTreeMap::new();
+        for (name, tensor) in parcel.rest() {
+            match tensor {
+                Tensor::F32(a) => all.insert(name, a),
+                _ => bail!("parameter `{name}` is not f32"),
+            };
+        }
+        Ok(Self(all))
     }
 }
 

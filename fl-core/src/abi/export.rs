@@ -2,7 +2,7 @@
 
 use super::cross::{copied, message, slice};
 use super::kinds::obstacle;
-use super::lend::Lent;
+use super::lend::{Lent, Shelf};
 use super::objects::{Object, wrap};
 use super::raw::*;
 use crate::message::{Message, Named, Parcel, View};
@@ -70,10 +70,10 @@ impl Input<'_> {
         unsafe { copied(self.raw(at)?) }
     }
 
-    pub fn inbox<M: Message>(&self) -> Result<Lent<M>> {
+    pub fn inbox<'s, M: Message>(&self, shelf: &'s mut Shelf<M>) -> Result<Lent<'s, M>> {
         ensure!(!self.messages().is_empty(), "an inbox without messages");
         // SAFETY: as `text`; what is lent borrows from this call and cannot outlive it, see `objects`.
-        unsafe { Lent::new(self.messages()) }
+        unsafe { Lent::new(shelf, self.messages()) }
     }
 
     pub fn mail<M: Message>(&self) -> Result<crate::Mail<M>> {
@@ -133,13 +133,13 @@ impl Host<'_> {
 
     fn tensor(&self, name: &str, view: &View<'_>) -> Result<()> {
         let f = self.0.tensor.context("the host takes no tensors")?;
-        let shape = view.shape();
-        let dtype = match view {
-            View::F32(_) => FL_F32,
-            View::F64(_) => FL_F64,
-            View::U32(_) => FL_U32,
-            View::U8(_) => FL_U8,
+        let (dtype, length) = match view {
+            View::F32(_) => (FL_F32, [0]),
+            View::F64(_) => (FL_F64, [0]),
+            View::U32(_) => (FL_U32, [0]),
+            View::U8(b) => (FL_U8, [b.len()]),
         };
+        let shape = view.table().unwrap_or(&length);
         // SAFETY: as `text`; `shape` has as many numbers as it says.
         let room = unsafe {
             f(

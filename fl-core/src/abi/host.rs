@@ -6,7 +6,7 @@ use crate::message::Tensor;
 use crate::{Draws, Executor, Stream};
 use ndarray::{ArrayD, IxDyn};
 use std::alloc::{Layout, alloc_zeroed};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -55,7 +55,7 @@ pub(super) struct Answer {
 struct State {
     answer: Answer,
     rooms: Vec<(String, Vec<usize>, Room)>,
-    names: HashSet<String>,
+    names: BTreeSet<String>,
     bytes: usize,
     draws: Option<Draws>,
 }
@@ -97,6 +97,7 @@ impl<'a> Call<'a> {
         let state = self.state.into_inner();
         let state = state.unwrap_or_else(PoisonError::into_inner);
         let mut answer = state.answer;
+        answer.tensors.reserve_exact(state.rooms.len());
         for (name, shape, room) in state.rooms {
             let shape = IxDyn(&shape);
             let made = match room {

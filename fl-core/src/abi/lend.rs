@@ -2,165 +2,270 @@
 //!
 //! Messages own their arrays, and an inbox of 100 clients must not be copied to become one. So the arrays of the two big
 //! kinds, parameters and scores, are made around memory of the host, which is never written, grown or freed through them:
-//! parts see them through a shared reference only, which gives nobody the right to do any of that, and before the inbox is
-//! taken apart the arrays are forgotten.
+//! parts see them through a shared reference only, which gives nobody the right to do any of that, and when the call ends
+//! the arrays are forgotten. What a part keeps from call to call is a [`Shelf`]: the names and the places, without numbers.
 
 use super::cross::{message, slice, view};
-use super::raw::FlMessage;
+use super::raw::{FL_F32, FlMessage, FlTensor};
 use crate::message::{Logits, Message, Params, View};
 use crate::{Inbox, Mail, Result};
-use anyhow::Context;
-use ndarray::{Array, ArrayD, Dimension, Ix2, IxDyn};
+use anyhow::{Context, bail};
+use ndarray::{Array, Array1, ArrayD, ArrayView, Dimension, Ix1, Ix2, IxDyn};
 use std::any::Any;
-use std::mem::{ManuallyDrop, forget};
+use std::collections::BTreeMap;
+use std::mem::{forget, replace};
 
-/// An inbox of the host.
-pub(super) struct Lent<M: Message> {
-    inbox: ManuallyDrop<Inbox<M>>,
-    /// Where the numbers of the host begin, ascending.
-    hosts: Vec<*const f32>,
+/// What an inbox is made of, between calls. Parameters keep their names and maps, for the next call's are mostly the same:
+/// ten maps made and freed are most of what lending costs a short message.
+pub(super) struct Shelf<M> {
+    /// No array in it is the host's, but while something is [`Lent`].
+    inbox: Inbox<M>,
+    /// Where the numbers of the host begin, in the order in which the arrays stand in the inbox.
+    hosts: Vec<usize>,
 }
 
-impl<M: Message> Lent<M> {
+impl<M: Message> Default for Shelf<M> {
+    fn default() -> Self {
+        Self {
+            inbox: Inbox::trusted(),
+            hosts: Vec::new(),
+        }
+    }
+}
+
+/// An inbox of the host; the shelf gets it back without the numbers.
+pub(super) struct Lent<'a, M: Message>(&'a mut Shelf<M>);
+
+/// The list itself, if its messages are of this kind.
+fn of<T: Message>(all: &mut impl Any) -> Option<&mut Vec<Mail<T>>> {
+    (all as &mut dyn Any).downcast_mut()
+}
+
+impl<'a, M: Message> Lent<'a, M> {
     /// # Safety
     /// The messages and all that they point to are valid and not written to for as long as this lives.
-    pub unsafe fn new(messages: &[FlMessage]) -> Result<Self> {
-        let mut out = Self {
-            inbox: ManuallyDrop::new(Inbox::trusted(Vec::with_capacity(messages.len()))),
-            hosts: Vec::new(),
-        };
-        for raw in messages {
-            // SAFETY: as the caller says. What has been lent so far is given back by `drop` if this fails.
-            let body = unsafe { out.body(raw) }.with_context(|| format!("client {}", raw.from))?;
-            // SAFETY: as the caller says.
-            let counts = (!raw.class_counts.is_null())
-                .then(|| unsafe { slice(raw.class_counts, raw.classes as usize) }.to_vec());
-            out.inbox.push_trusted(Mail {
-                from: raw.from,
-                weight: raw.weight,
-                class_counts: counts,
-                body,
-            });
+    pub unsafe fn new(shelf: &'a mut Shelf<M>, messages: &[FlMessage]) -> Result<Self> {
+        // what has been lent so far is given back by `drop` if the rest fails
+        let lent = Self(shelf);
+        let Shelf { inbox, hosts } = &mut *lent.0;
+        let all = inbox.mail_mut();
+        if let Some(all) = of::<Params>(all) {
+            all.resize_with(messages.len(), || Mail::new(0, 0.0, Params::default()));
+            for (mail, raw) in all.iter_mut().zip(messages) {
+                let body = &mut mail.body;
+                // SAFETY: as the caller says.
+                unsafe { params(raw, body, hosts) }.with_context(|| client(raw))?;
+                (mail.from, mail.weight) = (raw.from, raw.weight);
+                // SAFETY: as the caller says.
+                mail.class_counts = unsafe { counts(raw) };
+            }
+        } else {
+            for raw in messages {
+                // SAFETY: as the caller says.
+                let body = unsafe { body(raw, hosts) }.with_context(|| client(raw))?;
+                all.push(Mail {
+                    from: raw.from,
+                    weight: raw.weight,
+                    // SAFETY: as the caller says.
+                    class_counts: unsafe { counts(raw) },
+                    body,
+                });
+            }
         }
-        out.hosts.sort_unstable();
-        Ok(out)
+        Ok(lent)
     }
 
     pub fn inbox(&self) -> &Inbox<M> {
-        &self.inbox
-    }
-
-    /// # Safety
-    /// As [`Lent::new`].
-    unsafe fn body(&mut self, raw: &FlMessage) -> Result<M> {
-        let mut none = None::<M>;
-        if let Some(slot) = (&mut none as &mut dyn Any).downcast_mut::<Option<Params>>() {
-            // SAFETY: as the caller says.
-            *slot = unsafe { self.params(raw) };
-        } else if let Some(slot) = (&mut none as &mut dyn Any).downcast_mut::<Option<Logits>>() {
-            // SAFETY: as the caller says.
-            *slot = unsafe { self.logits(raw) };
-        }
-        match none {
-            Some(body) => Ok(body),
-            // SAFETY: as the caller says.
-            None => unsafe { message(raw) },
-        }
-    }
-
-    /// `None` if these are no parameters.
-    ///
-    /// # Safety
-    /// As [`Lent::new`].
-    unsafe fn params(&mut self, raw: &FlMessage) -> Option<Params> {
-        // SAFETY: as the caller says.
-        let tensors = unsafe { slice(raw.tensors, raw.count) };
-        // SAFETY: as the caller says.
-        let views = tensors.iter().map(|t| unsafe { view(t) }.ok());
-        let views: Vec<_> = views.collect::<Option<_>>()?;
-        if !views.iter().all(|(_, v)| matches!(v, View::F32(_))) {
-            return None;
-        }
-        let mut all = std::collections::BTreeMap::new();
-        for (name, view) in views {
-            if let View::F32(a) = view {
-                // an array that is replaced would be freed, so the first of a name stays
-                all.entry(name.to_string())
-                    // SAFETY: as the caller says.
-                    .or_insert_with(|| unsafe { self.borrow(a) });
-            }
-        }
-        Some(Params(all))
-    }
-
-    /// `None` if these are no plain scores.
-    ///
-    /// # Safety
-    /// As [`Lent::new`].
-    unsafe fn logits(&mut self, raw: &FlMessage) -> Option<Logits> {
-        // SAFETY: as the caller says.
-        let [rows, values] = (unsafe { slice(raw.tensors, raw.count) }) else {
-            return None;
-        };
-        // SAFETY: as the caller says.
-        let (rows, values) = unsafe { (view(rows).ok()?, view(values).ok()?) };
-        match (rows, values) {
-            (("rows", View::U32(rows)), ("values", View::F32(values)))
-                if rows.ndim() == 1 && values.ndim() == 2 && rows.len() == values.shape()[0] =>
-            {
-                let values = values.into_dimensionality::<Ix2>().ok()?;
-                // SAFETY: as the caller says.
-                let values = unsafe { self.borrow(values) };
-                Some(Logits::new(rows.iter().copied().collect(), values))
-            }
-            _ => None,
-        }
-    }
-
-    /// An array around memory of the host; a copy if its numbers do not lie in row order.
-    ///
-    /// # Safety
-    /// As [`Lent::new`].
-    unsafe fn borrow<D: Dimension>(
-        &mut self,
-        view: ndarray::ArrayView<'_, f32, D>,
-    ) -> Array<f32, D> {
-        if view.is_empty() || !view.is_standard_layout() {
-            return view.as_standard_layout().into_owned();
-        }
-        let start = view.as_ptr();
-        self.hosts.push(start);
-        // SAFETY: so many initialised numbers lie at `start`, as `view` shows. They are not of this side's allocator, so
-        // the vector must not grow or be dropped: nobody gets more than a shared reference, and `Lent::drop` forgets it.
-        let numbers = unsafe { Vec::from_raw_parts(start.cast_mut(), view.len(), view.len()) };
-        // SAFETY: the view has this shape and is in row order, so the shape has as many numbers as the vector.
-        unsafe { Array::from_shape_vec_unchecked(view.raw_dim(), numbers) }
-    }
-
-    fn forget<D: Dimension>(&self, array: Array<f32, D>) {
-        if !array.is_empty() && self.hosts.binary_search(&array.as_ptr()).is_ok() {
-            forget(array.into_raw_vec_and_offset().0);
-        }
+        &self.0.inbox
     }
 }
 
-impl<M: Message> Drop for Lent<M> {
+fn client(raw: &FlMessage) -> String {
+    format!("client {}", raw.from)
+}
+
+/// # Safety
+/// As [`Lent::new`].
+unsafe fn counts(raw: &FlMessage) -> Option<Vec<u32>> {
+    // SAFETY: as the caller says.
+    (!raw.class_counts.is_null())
+        .then(|| unsafe { slice(raw.class_counts, raw.classes as usize) }.to_vec())
+}
+
+/// Parameters, in the map of an earlier message if the names are the same.
+///
+/// # Safety
+/// As [`Lent::new`].
+unsafe fn params(raw: &FlMessage, body: &mut Params, hosts: &mut Vec<usize>) -> Result<()> {
+    // SAFETY: as the caller says.
+    let tensors = unsafe { slice(raw.tensors, raw.count) };
+    if tensors.iter().any(|t| t.dtype != FL_F32) {
+        // SAFETY: as the caller says.
+        *body = unsafe { message(raw) }?;
+        return Ok(());
+    }
+    // SAFETY: as the caller says.
+    let named = |t: &FlTensor| unsafe { slice(t.name.data, t.name.length) };
+    let mut both = body.0.keys().zip(tensors);
+    if body.0.len() == tensors.len() && both.all(|(name, t)| name.as_bytes() == named(t)) {
+        for (array, t) in body.0.values_mut().zip(tensors) {
+            // SAFETY: as the caller says. The array that is replaced is not the host's.
+            *array = unsafe { tensor(t, hosts) }?;
+        }
+        return Ok(());
+    }
+    body.0 = BTreeMap::new();
+    let mut in_order = BTreeMap::new();
+    for t in tensors {
+        // SAFETY: as the caller says.
+        let name = unsafe { t.name.read("a tensor's name") }?;
+        // an array that is replaced would be freed, so the first of a name stays
+        in_order.entry(name).or_insert(t);
+    }
+    for (name, t) in in_order {
+        // SAFETY: as the caller says.
+        body.0.insert(name.into(), unsafe { tensor(t, hosts) }?);
+    }
+    Ok(())
+}
+
+/// One tensor of floats.
+///
+/// # Safety
+/// As [`Lent::new`]; it is of floats.
+unsafe fn tensor(raw: &FlTensor, hosts: &mut Vec<usize>) -> Result<ArrayD<f32>> {
+    let n = raw.dimensions as usize;
+    // SAFETY: as the caller says.
+    let (shape, strides) = unsafe { (slice(raw.shape, n), slice(raw.strides, n)) };
+    let mut numbers = 1;
+    let in_row_order = shape.len() == n
+        && strides.len() == n
+        && shape.iter().zip(strides).rev().all(|(length, stride)| {
+            let fits = *length == 1 || *stride == numbers as isize;
+            numbers *= length;
+            fits
+        });
+    if in_row_order && numbers > 0 && !raw.data.is_null() {
+        // nearly all are like this, and need no view in between
+        // SAFETY: in row order, so that many numbers lie there one after the other.
+        return Ok(unsafe {
+            let (data, n) = (raw.data.cast(), numbers);
+            // with dimensions that the compiler knows, arrays are made more than twice as fast
+            match *shape {
+                [a] => around(data, n, Ix1(a), hosts).into_dyn(),
+                [a, b] => around(data, n, Ix2(a, b), hosts).into_dyn(),
+                _ => around(data, n, IxDyn(shape), hosts),
+            }
+        });
+    }
+    // SAFETY: as the caller says.
+    match unsafe { view(raw) }? {
+        (_, View::F32(view)) => Ok(view.as_standard_layout().into_owned()),
+        (name, _) => bail!("`{name}` is not f32"),
+    }
+}
+
+/// Any other message.
+///
+/// # Safety
+/// As [`Lent::new`].
+unsafe fn body<M: Message>(raw: &FlMessage, hosts: &mut Vec<usize>) -> Result<M> {
+    let mut none = None::<M>;
+    if let Some(slot) = (&mut none as &mut dyn Any).downcast_mut::<Option<Logits>>() {
+        // SAFETY: as the caller says.
+        *slot = unsafe { logits(raw, hosts) };
+    }
+    match none {
+        Some(body) => Ok(body),
+        // SAFETY: as the caller says.
+        None => unsafe { message(raw) },
+    }
+}
+
+/// `None` if these are no plain scores.
+///
+/// # Safety
+/// As [`Lent::new`].
+unsafe fn logits(raw: &FlMessage, hosts: &mut Vec<usize>) -> Option<Logits> {
+    // SAFETY: as the caller says.
+    let [rows, values] = (unsafe { slice(raw.tensors, raw.count) }) else {
+        return None;
+    };
+    // SAFETY: as the caller says.
+    let (rows, values) = unsafe { (view(rows).ok()?, view(values).ok()?) };
+    match (rows, values) {
+        (("rows", View::U32(rows)), ("values", View::F32(values)))
+            if rows.ndim() == 1 && values.ndim() == 2 && rows.len() == values.shape()[0] =>
+        {
+            let values = values.into_dimensionality::<Ix2>().ok()?;
+            // SAFETY: as the caller says.
+            let values = unsafe { borrow(values, hosts) };
+            Some(Logits::new(rows.iter().copied().collect(), values))
+        }
+        _ => None,
+    }
+}
+
+/// An array around memory of the host; a copy if its numbers do not lie in row order.
+///
+/// # Safety
+/// As [`Lent::new`].
+unsafe fn borrow<D: Dimension>(
+    view: ArrayView<'_, f32, D>,
+    hosts: &mut Vec<usize>,
+) -> Array<f32, D> {
+    if view.is_empty() || !view.is_standard_layout() {
+        return view.as_standard_layout().into_owned();
+    }
+    // SAFETY: as the caller says; the view is in row order.
+    unsafe { around(view.as_ptr(), view.len(), view.raw_dim(), hosts) }
+}
+
+/// An array around memory of the host.
+///
+/// # Safety
+/// As [`Lent::new`]; `n` numbers lie at `start`, at least one, and `shape` has as many.
+unsafe fn around<D: Dimension>(
+    start: *const f32,
+    n: usize,
+    shape: D,
+    hosts: &mut Vec<usize>,
+) -> Array<f32, D> {
+    hosts.push(start.addr());
+    // SAFETY: so many initialised numbers lie at `start`. They are not of this side's allocator, so the vector must not
+    // grow or be dropped: nobody gets more than a shared reference, and `Lent::drop` forgets it.
+    let numbers = unsafe { Vec::from_raw_parts(start.cast_mut(), n, n) };
+    // SAFETY: the shape has as many numbers as the vector, as the caller says.
+    unsafe { Array::from_shape_vec_unchecked(shape, numbers) }
+}
+
+/// Forgets an array that is the host's, which is the next of `hosts` then; drops a copy.
+fn give_back<D: Dimension>(array: Array<f32, D>, hosts: &mut &[usize]) {
+    // an array without numbers has an address too, but never one of the host's
+    if hosts.first() == Some(&array.as_ptr().addr()) {
+        *hosts = &hosts[1..];
+        forget(array.into_raw_vec_and_offset().0);
+    }
+}
+
+impl<M: Message> Drop for Lent<'_, M> {
     fn drop(&mut self) {
-        self.hosts.sort_unstable();
-        // SAFETY: taken once, here, and never looked at again.
-        let inbox = unsafe { ManuallyDrop::take(&mut self.inbox) };
-        let mut slot = Some(inbox);
-        let slot = &mut slot as &mut dyn Any;
-        if let Some(inbox) = slot.downcast_mut::<Option<Inbox<Params>>>() {
-            for mail in inbox.take().into_iter().flat_map(Inbox::into_mail) {
-                for (_, array) in mail.body.0 {
-                    self.forget::<IxDyn>(array as ArrayD<f32>);
+        let Shelf { inbox, hosts } = &mut *self.0;
+        let all = inbox.mail_mut();
+        let left = &mut hosts.as_slice();
+        if let Some(all) = of::<Params>(all) {
+            for array in all.iter_mut().flat_map(|mail| mail.body.0.values_mut()) {
+                let nothing = Array1::from_vec(Vec::new()).into_dyn();
+                give_back(replace(array, nothing), left);
+            }
+        } else {
+            if let Some(all) = of::<Logits>(all) {
+                for mail in all.drain(..) {
+                    give_back(mail.body.values, left);
                 }
             }
-        } else if let Some(inbox) = slot.downcast_mut::<Option<Inbox<Logits>>>() {
-            for mail in inbox.take().into_iter().flat_map(Inbox::into_mail) {
-                self.forget(mail.body.values);
-            }
+            all.clear();
         }
+        hosts.clear();
     }
 }

@@ -4,6 +4,7 @@ use super::cross::content;
 use super::export::{Host, Input};
 use super::kinds::{self, Crossing, OnOne, OnPair, OnPool};
 use super::learners::{PassText, samples};
+use super::lend::Shelf;
 use super::raw::*;
 use crate::message::{Message, Params, Parcel, View};
 use crate::privacy::{Composition, Ledger};
@@ -13,9 +14,10 @@ use crate::{
 };
 use anyhow::{Context, anyhow, bail};
 use ndarray::{ArrayView1, Ix2};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A part as the C interface sees it; `false`: no such operation.
@@ -34,7 +36,10 @@ pub(super) fn wrap(
     impl OnPair for Wrap {
         type Out = Wrapped;
         fn on<I: Message, O: Message>(self) -> Wrapped {
-            Ok(Box::new(OfAggregator::<I, O>(unboxed(self.0)?)))
+            Ok(Box::new(OfAggregator::<I, O>(
+                unboxed(self.0)?,
+                Shelf::default(),
+            )))
         }
     }
     impl OnOne for Wrap {
@@ -74,14 +79,15 @@ fn state(host: &Host<'_>, state: &[u8]) -> Result<()> {
     }
 }
 
-#[derive(Deserialize)]
-struct RoundText {
-    number: usize,
-    last: bool,
-    name: String,
+/// The facts of a round, as they cross.
+#[derive(Serialize, Deserialize)]
+pub(super) struct RoundText<'a> {
+    pub number: usize,
+    pub last: bool,
+    pub name: Cow<'a, str>,
 }
 
-struct OfAggregator<I, O>(BoxedAggregator<I, O>);
+struct OfAggregator<I, O>(BoxedAggregator<I, O>, Shelf<I>);
 
 impl<I: Message, O: Message> Object for OfAggregator<I, O> {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
@@ -104,13 +110,13 @@ impl<I: Message, O: Message> Object for OfAggregator<I, O> {
                 let RoundText { number, last, name } = input.json()?;
                 let out = host.with_executor(|exec| {
                     let round = Round {
-                        name,
+                        name: name.into_owned(),
                         number,
                         last,
                         stream: host.stream(),
                         exec,
                     };
-                    let inbox = input.inbox::<I>()?;
+                    let inbox = input.inbox(&mut self.1)?;
                     self.0.aggregate(&round, inbox.inbox())
                 })?;
                 host.tensors(&content(&out))?;

@@ -1,13 +1,13 @@
 //! A library, and a part in it, as the host holds them.
 
-use super::cross::{Letter, plain, with_messages};
+use super::cross::{Letter, plain, with_inbox, with_messages};
 use super::host::{Answer, Call};
 use super::raw::{
     FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput, FlLibrary,
     FlMessage, FlText,
 };
 use crate::message::{Message, Named, Parcel};
-use crate::{Executor, Problem, Result, Stream};
+use crate::{Executor, Inbox, Problem, Result, Stream};
 use anyhow::{Context, anyhow, bail};
 use std::ffi::c_void;
 
@@ -184,9 +184,13 @@ impl Remote {
         stream: Option<&Stream>,
         exec: Option<&dyn Executor>,
     ) -> Result<Option<Answer>> {
-        let (code, mut answer) = with_messages(letters, |messages| {
+        self.outcome(with_messages(letters, |messages| {
             self.operate(operation, text, messages, stream, exec)
-        });
+        }))
+    }
+
+    /// The answer to an operation that gives no part.
+    fn outcome(&self, (code, mut answer): (i32, Answer)) -> Result<Option<Answer>> {
         if !self.adopt(&mut answer).is_empty() {
             let what = "it gave a part where none was due";
             answer.misuse.get_or_insert_with(|| what.into());
@@ -203,8 +207,27 @@ impl Remote {
         stream: Option<&Stream>,
         exec: Option<&dyn Executor>,
     ) -> Result<Answer> {
-        self.call(operation, text, letters, stream, exec)?
-            .with_context(|| format!("{}: it has no operation {operation}", self.who))
+        let answer = self.call(operation, text, letters, stream, exec)?;
+        answer.with_context(|| self.lacks(operation))
+    }
+
+    /// As [`Remote::must`], with an inbox.
+    pub fn on_inbox<M: Message>(
+        &self,
+        operation: u32,
+        text: &str,
+        inbox: &Inbox<M>,
+        stream: Option<&Stream>,
+        exec: Option<&dyn Executor>,
+    ) -> Result<Answer> {
+        let answer = self.outcome(with_inbox(inbox, |messages| {
+            self.operate(operation, text, messages, stream, exec)
+        }))?;
+        answer.with_context(|| self.lacks(operation))
+    }
+
+    fn lacks(&self, operation: u32) -> String {
+        format!("{}: it has no operation {operation}", self.who)
     }
 
     /// A new part that an operation gives.

@@ -2,6 +2,7 @@
 
 use super::cross::{Letter, content};
 use super::kinds::Crossing;
+use super::objects::RoundText;
 use super::raw::*;
 use super::remote::Remote;
 use crate::message::{self, Logits, Message, Params, Parcel, View};
@@ -99,11 +100,14 @@ impl AboutAggregator {
 
 /// Is every number finite and the message sane? Quickly, if it is.
 fn sane<M: Message>(message: &M) -> Result<()> {
+    // a float that is not finite has all bits of its exponent; without a way out in the middle, and with whole numbers, so
+    // that it takes many at once: half a microsecond per 4,000 numbers
+    const EXPONENT: u32 = 0x7f80_0000;
+    let finite = |x: &f32| x.to_bits() & EXPONENT != EXPONENT;
     let fine = message.tensors().iter().all(|(_, view)| match view {
         View::F32(a) => match a.as_slice() {
-            // without a way out in the middle, so that it takes many at once
-            Some(s) => s.iter().fold(true, |fine, x| fine & x.is_finite()),
-            None => a.iter().all(|x| x.is_finite()),
+            Some(s) => s.iter().fold(0, |bad, x| bad | u32::from(!finite(x))) == 0,
+            None => a.iter().all(finite),
         },
         View::F64(a) => a.iter().all(|x| x.is_finite()),
         View::U32(_) | View::U8(_) => true,
@@ -157,27 +161,15 @@ impl<I: Message, O: Message> Aggregator for LoadedAggregator<I, O> {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>) -> Result<O> {
         self.late.check().context(self.remote.who())?;
-        let contents: Vec<_> = inbox.iter().map(|m| content(&m.body)).collect();
-        let letters: Vec<_> = inbox
-            .iter()
-            .zip(&contents)
-            .map(|(mail, tensors)| Letter {
-                from: mail.from,
-                weight: mail.weight,
-                class_counts: mail.class_counts.as_deref(),
-                tensors,
-            })
-            .collect();
-        let facts = format!(
-            r#"{{"number":{},"last":{},"name":{}}}"#,
-            round.number,
-            round.last,
-            serde_json::to_string(&round.name)?
-        );
+        let facts = serde_json::to_string(&RoundText {
+            number: round.number,
+            last: round.last,
+            name: (&*round.name).into(),
+        })?;
         let (stream, exec) = (Some(&round.stream), Some(&*round.exec));
         let answer = self
             .remote
-            .must(FL_AGGREGATE, &facts, &letters, stream, exec)?;
+            .on_inbox(FL_AGGREGATE, &facts, inbox, stream, exec)?;
         let out: O = self.remote.message(answer)?;
         let first = inbox.iter().next().map(|mail| &mail.body);
         sound(first, &out).with_context(|| gave(&self.remote))?;

@@ -2,7 +2,7 @@
 use super::cross::{Letter, content, view, with_messages};
 use super::describe;
 use super::host::Call;
-use super::lend::Lent;
+use super::lend::{Lent, Shelf};
 use super::raw::*;
 use crate::message::{Logits, Message, Named, Params, View};
 use crate::prelude::*;
@@ -151,11 +151,19 @@ fn strides_may_be_negative_or_zero() {
 
 /// Lends `all` to a part, and says which of the tensors called `name` are still the host's.
 fn lent<M: Message>(all: &[M], numbers: impl Fn(&M) -> *const f32) -> Vec<bool> {
+    lent_on(&mut Shelf::default(), all, numbers)
+}
+
+fn lent_on<M: Message>(
+    shelf: &mut Shelf<M>,
+    all: &[M],
+    numbers: impl Fn(&M) -> *const f32,
+) -> Vec<bool> {
     let contents: Vec<Named<'_>> = all.iter().map(content).collect();
     let letters: Vec<_> = contents.iter().map(Letter::new).collect();
     with_messages(&letters, |messages| {
         // SAFETY: the messages live and stay as they are through the call.
-        let lent = unsafe { Lent::<M>::new(messages) }.unwrap();
+        let lent = unsafe { Lent::new(shelf, messages) }.unwrap();
         let bodies = lent.inbox().iter().map(|mail| &mail.body);
         bodies
             .zip(all)
@@ -187,6 +195,64 @@ fn numbers_stay_where_the_host_has_them() {
         step: 0.5,
     });
     assert!(!lent(&[packed], at)[0]);
+}
+
+#[test]
+fn a_shelf_takes_whatever_comes_next() {
+    let of = |names: &[&str], shape: &[usize]| {
+        let tensor = |n: &&str| (n.to_string(), ArrayD::from_elem(IxDyn(shape), 2.0));
+        Params(names.iter().map(tensor).collect())
+    };
+    let mut turned = of(&["a", "w"], &[2, 3]);
+    for array in turned.0.values_mut() {
+        *array = array.clone().reversed_axes();
+    }
+    let plain = of(&["a", "w"], &[2, 3]);
+    let mut shelf = Shelf::default();
+    for all in [
+        vec![plain.clone(); 3],
+        vec![of(&["a", "w"], &[4])],
+        vec![plain.clone(), turned, plain.clone()],
+        vec![of(&["a"], &[1, 2, 1]); 4],
+        vec![of(&["b", "c", "w"], &[]); 2],
+        vec![of(&[], &[]), of(&["x"], &[0, 3])],
+        vec![plain.clone(); 2],
+    ] {
+        let lent = lent_on(&mut shelf, &all, |p| {
+            p.0.values().last().map_or(std::ptr::null(), |a| a.as_ptr())
+        });
+        let whole = |p: &Params| p.count() == 0 || p.0.values().all(|a| a.is_standard_layout());
+        let empty = |p: &Params| p.count() == 0;
+        for (lent, p) in lent.into_iter().zip(&all).filter(|(_, p)| !empty(p)) {
+            assert_eq!(lent, whole(p));
+        }
+    }
+    // what was lent before a mistake is given back, and names may come in any order, or twice
+    let (numbers, shape, strides) = ([1.0, 2.0, 3.0], [1], [1]);
+    let one = |name: &'static str, at: usize| FlTensor {
+        name: FlText::of(name),
+        ..raw(&raw const numbers[at], &shape, &strides)
+    };
+    let mut bad = [one("a", 0), one("w", 1)];
+    bad[1].shape = std::ptr::null();
+    let mixed = [one("w", 0), one("a", 1), one("w", 2)];
+    for (tensors, fine) in [(&bad[..], false), (&mixed[..], true), (&bad[..], false)] {
+        let message = FlMessage {
+            from: 3,
+            classes: 0,
+            weight: 1.0,
+            class_counts: std::ptr::null(),
+            tensors: tensors.as_ptr(),
+            count: tensors.len(),
+        };
+        // SAFETY: all that the message points to lives through the loop.
+        let lent = unsafe { Lent::new(&mut shelf, &[message]) };
+        assert_eq!(lent.is_ok(), fine);
+        let Ok(lent) = lent else { continue };
+        let body = &lent.inbox().iter().next().unwrap().body;
+        let found: Vec<_> = body.iter().copied().collect();
+        assert_eq!(found, [2.0, 1.0]);
+    }
 }
 
 /// What the host makes of a call in which a library does `f`.
