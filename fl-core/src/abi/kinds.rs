@@ -83,6 +83,7 @@ pub(super) fn pool<V: OnPool>(name: &str, then: V) -> Option<V::Out> {
     match name {
         Roster::NAME => Some(then.on::<Roster>()),
         Samples::NAME => Some(then.on::<Samples>()),
+        SoftLabels::NAME => Some(then.on::<SoftLabels>()),
         _ => None,
     }
 }
@@ -111,9 +112,10 @@ pub(super) fn obstacle(role: Role, signature: &str) -> Option<String> {
             "its signature is `{signature}`; it must be one of {known}"
         )),
         Role::Selector if pool(signature, Any).is_none() => Some(format!(
-            "its signature is `{signature}`; it must be {} or {}",
+            "its signature is `{signature}`; it must be {}, {} or {}",
             Roster::NAME,
-            Samples::NAME
+            Samples::NAME,
+            SoftLabels::NAME
         )),
         Role::Protocol => {
             Some("a protocol talks to clients through Rust types and must be linked".into())

@@ -5,7 +5,7 @@ use super::kinds::Crossing;
 use super::raw::*;
 use super::remote::Remote;
 use super::services::Late;
-use crate::message::{Message, Named, Params, Parcel, Tensor, View};
+use crate::message::{Message, Named, Params, Parcel, SoftLabels, Tensor, View};
 use crate::{
     Differentiable, Examples, Fitted, Generator, Inputs, Parametric, Pass, Problem, Result, Roster,
     Samples, Stream, Target, Task, Trainer,
@@ -110,6 +110,20 @@ impl Crossing for Samples {
     }
     fn size(&self) -> usize {
         self.len()
+    }
+}
+
+impl Crossing for SoftLabels {
+    fn send<R>(&self, f: impl FnOnce(&Named<'_>) -> R) -> R {
+        f(&self.tensors())
+    }
+    fn receive<R>(parcel: Parcel, f: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
+        let labels = Self::from_tensors(parcel)?;
+        crate::message::check(&labels)?;
+        f(&labels)
+    }
+    fn size(&self) -> usize {
+        self.rows.len()
     }
 }
 
