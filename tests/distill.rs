@@ -44,10 +44,10 @@ fn run(dir: &Path, protocol: &str, parts: &str) -> Value {
 /// The journal's lines about a question, of the last round.
 fn entry(dir: &Path, question: &str) -> Value {
     let journal = fs::read_to_string(dir.join("out/journal.jsonl")).unwrap();
-    let lines = journal
+    let mut lines = journal
         .lines()
         .map(|l| serde_json::from_str::<Value>(l).unwrap());
-    let last = lines.filter(|l| l["question"] == question).last();
+    let last = lines.rfind(|l| l["question"] == question);
     last.unwrap_or_else(|| panic!("`{question}` was not asked:\n{journal}"))
 }
 
@@ -151,7 +151,7 @@ fn alone(dir: &Path) -> String {
 fn every_order_and_every_kind_of_label_learns_from_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let mut digests = Vec::new();
-    let scores = "  ensemble: { use: mean-scores }";
+    let scores = "  ensemble: { use: mean-logits }";
     let student = "  student: { use: linear }";
     for (protocol, parts) in [
         ("  order: own-first", MEAN.to_string()),
@@ -284,7 +284,7 @@ fn mistakes_are_explained() {
     );
     let said = refused(
         "  labels: scores\n  teacher: student",
-        "  ensemble: { use: mean-scores }",
+        "  ensemble: { use: mean-logits }",
     );
     assert!(said.contains("use `labels: soft` or `hard`"), "{said}");
     let said = refused("  teacher: student", MEAN);

@@ -193,6 +193,9 @@ fn era(i: &Inputs<'_>) -> Result<Value> {
     }))
 }
 
+/// Rows of which some may be missing.
+type Rows = Vec<Option<Vec<f64>>>;
+
 /// A row for each class or sample, null where there is none.
 fn by_class(n: u32, have: &[u32], of: &Array2<f64>) -> Vec<Option<Vec<f64>>> {
     let row = |c: u32| have.binary_search(&c).ok().map(|at| of.row(at).to_vec());
@@ -203,7 +206,7 @@ fn by_class(n: u32, have: &[u32], of: &Array2<f64>) -> Vec<Option<Vec<f64>>> {
 fn server(
     clients: &[Vec<Option<Vec<f64>>>],
     chosen: impl Fn(usize, &Vec<f64>) -> bool,
-) -> Result<(Vec<Option<Vec<f64>>>, Vec<u32>)> {
+) -> Result<(Rows, Vec<u32>)> {
     let classes = clients.first().context("there are no clients")?.len();
     let mut sums = RowSums::default();
     for (c, row) in clients.iter().flat_map(|of| of.iter().enumerate()) {

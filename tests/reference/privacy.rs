@@ -65,9 +65,7 @@ pub const OPS: &[Op] = &[
         }))
     }),
     // rdp.json
-    ("rdp_gaussian", |i| {
-        by_order(i, |sigma, a| renyi::gaussian(sigma, a), "sigma")
-    }),
+    ("rdp_gaussian", |i| by_order(i, renyi::gaussian, "sigma")),
     ("rdp_subsampled_gaussian", |i| {
         let q = i.get("q")?;
         by_order(

@@ -1,5 +1,5 @@
 //! Means of what clients say about samples, sharpened or not.
-use crate::rows::{MeanOfRows, RowSums, fold_all};
+use crate::rows::{MeanOfRows, RowSums};
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 use fl_core::settings::above;
@@ -31,21 +31,21 @@ const CLAIMS: Claims = Claims {
 };
 
 macro_rules! mean_of_rows {
-    ($part:ty: $in:ty => $out:ty, $claims:expr, $shape:expr) => {
+    ($part:ty, $claims:expr, $shape:expr) => {
         impl Aggregator for $part {
-            type In = $in;
-            type Out = $out;
+            type In = SoftLabels;
+            type Out = SoftLabels;
 
-            fn aggregate(&mut self, _: &Round, inbox: &Inbox<$in>) -> Result<$out> {
-                fold_all(self.fold().context("it folds")?, inbox)
+            fn aggregate(&mut self, _: &Round, inbox: &Inbox<SoftLabels>) -> Result<SoftLabels> {
+                let mut fold = self.fold().context("it folds")?;
+                inbox.iter().try_for_each(|mail| fold.add(mail.clone()))?;
+                fold.finish()
             }
 
-            fn fold(&self) -> Option<Box<dyn Fold<$in, $out>>> {
+            fn fold(&self) -> Option<Box<dyn Fold<SoftLabels, SoftLabels>>> {
                 Some(Box::new(MeanOfRows {
                     sums: RowSums::default(),
-                    read: |m: &$in| (&m.rows, m.values.view()),
                     shape: $shape(self),
-                    make: <$out>::new,
                 }))
             }
 
@@ -68,19 +68,10 @@ settings! {
         weigh: Weigh = Weigh::Uniform;
     }
 }
-mean_of_rows!(MeanLabels: SoftLabels => SoftLabels, CLAIMS, |_: &MeanLabels| Box::new(|_: &mut [f64]| {}));
+mean_of_rows!(MeanLabels, CLAIMS, |_: &MeanLabels| Box::new(
+    |_: &mut [f64]| {}
+));
 plugin!(aggregator "mean-labels" => MeanLabels);
-
-settings! {
-    /// For each sample the mean of the raw scores of the clients that speak about it (FedMD, Li and Wang 2019; FedDF's
-    /// teacher).
-    pub struct MeanScores {
-        /// How much a client counts.
-        weigh: Weigh = Weigh::Uniform;
-    }
-}
-mean_of_rows!(MeanScores: Logits => Logits, CLAIMS, |_: &MeanScores| Box::new(|_: &mut [f64]| {}));
-plugin!(aggregator "mean-scores" => MeanScores);
 
 settings! {
     /// The mean of labels, sharpened: `softmax(mean / temperature)`, of the probabilities as they are (DS-FL's entropy
@@ -93,8 +84,11 @@ settings! {
     }
 }
 mean_of_rows!(
-    EntropyReduction: SoftLabels => SoftLabels,
-    Claims { within_hull: false, ..CLAIMS },
+    EntropyReduction,
+    Claims {
+        within_hull: false,
+        ..CLAIMS
+    },
     |this: &EntropyReduction| {
         let tau = this.temperature;
         Box::new(move |row: &mut [f64]| fl_core::loss::softmax(row, tau))
@@ -111,9 +105,6 @@ mod tests {
     fn they_keep_their_claims() {
         for weigh in [Weigh::Uniform, Weigh::Samples] {
             fl_conformance::aggregator(|| MeanLabels {
-                weigh: weigh.clone(),
-            });
-            fl_conformance::aggregator(|| MeanScores {
                 weigh: weigh.clone(),
             });
             fl_conformance::aggregator(|| EntropyReduction {

@@ -1,4 +1,5 @@
 //! Means of rows that not everybody has.
+use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 use ndarray::{Array2, ArrayView2};
 use std::collections::BTreeMap;
@@ -75,34 +76,24 @@ impl RowSums {
     }
 }
 
-/// A mean of row-keyed messages in progress.
-pub(crate) struct MeanOfRows<I, O> {
+/// Changes a mean row.
+pub(crate) type Shape = Box<dyn Fn(&mut [f64]) + Send>;
+
+/// A mean of labels in progress.
+pub(crate) struct MeanOfRows {
     pub sums: RowSums,
-    /// The rows of a message.
-    pub read: fn(&I) -> (&[u32], ArrayView2<'_, f32>),
-    /// Changes a mean row.
-    pub shape: Box<dyn Fn(&mut [f64]) + Send>,
-    pub make: fn(Vec<u32>, Array2<f32>) -> O,
+    pub shape: Shape,
 }
 
-impl<I, O> Fold<I, O> for MeanOfRows<I, O> {
-    fn add(&mut self, mail: Mail<I>) -> Result<()> {
-        let (rows, values) = (self.read)(&mail.body);
-        self.sums.add(mail.weight, rows, values);
+impl Fold<SoftLabels, SoftLabels> for MeanOfRows {
+    fn add(&mut self, mail: Mail<SoftLabels>) -> Result<()> {
+        let SoftLabels { rows, values } = &mail.body;
+        self.sums.add(mail.weight, rows, values.view());
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<O> {
+    fn finish(self: Box<Self>) -> Result<SoftLabels> {
         let (rows, values) = self.sums.mean(&*self.shape, |v| v as f32);
-        Ok((self.make)(rows, values))
+        Ok(SoftLabels::new(rows, values))
     }
-}
-
-/// What a fold makes of a whole inbox.
-pub(crate) fn fold_all<I: Message, O>(
-    mut fold: Box<dyn Fold<I, O>>,
-    inbox: &Inbox<I>,
-) -> Result<O> {
-    inbox.iter().try_for_each(|mail| fold.add(mail.clone()))?;
-    fold.finish()
 }
