@@ -439,8 +439,12 @@ impl<'h> Federation<'h> {
         self.record_each(round, &name, scored.iter().map(|s| s.score).collect())
     }
 
-    /// Records a number that each client has, in client order: its mean and its deviation.
+    /// Records a number that each client has, in client order, if this round is to be evaluated: its mean and its
+    /// deviation.
     fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
+        if !self.due(round) {
+            return Ok(());
+        }
         let (value, std) = metrics::mean_std(&each);
         self.host.metric(&Metric {
             step: round.name.clone(),
@@ -452,11 +456,14 @@ impl<'h> Federation<'h> {
         })
     }
 
-    /// Records a number that the protocol has counted or measured.
+    /// Records a number that the protocol has counted or measured, if this round is to be evaluated.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
+        if !self.due(round) {
+            return Ok(());
+        }
         self.host.metric(&Metric {
             step: round.name.clone(),
             round: round.number,
