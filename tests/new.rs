@@ -65,8 +65,12 @@ fn the_transcript_in_the_readme_works() {
     script.insert(2, format!("ln -s {} target", target().display()));
     let said = shell(dir.path(), &script.join("\n"));
     assert!(answers.len() > 4);
+    // columns are as wide as the longest name there is
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said: Vec<String> = said.lines().map(words).collect();
     for line in answers {
-        assert!(said.contains(line), "`{line}` is not in:\n{said}");
+        let known = said.iter().any(|said| said.contains(&words(line)));
+        assert!(known, "`{line}` is not in:\n{}", said.join("\n"));
     }
 }
 
