@@ -117,6 +117,7 @@ fn the_resolved_spec_reads_back_as_itself() {
         delta: 0.00001
     budget:
       epsilon: 8.0
+      delta: null
     evaluate:
       every: 10
     faults:
