@@ -32,6 +32,16 @@ impl<M> Mail<M> {
             body,
         }
     }
+
+    /// The same mail with another body.
+    pub(crate) fn try_map<N>(self, f: impl FnOnce(M) -> Result<N>) -> Result<Mail<N>> {
+        Ok(Mail {
+            from: self.from,
+            weight: self.weight,
+            class_counts: self.class_counts,
+            body: f(self.body)?,
+        })
+    }
 }
 
 /// Is one answer usable by itself: a finite message with a usable weight?

@@ -4,15 +4,21 @@ use crate::{Examples, Result, TaskKind};
 use anyhow::ensure;
 use ndarray::ArrayView2;
 
-/// Position of the largest value; the first on a tie.
-pub fn argmax<'a>(values: impl IntoIterator<Item = &'a f32>) -> usize {
-    let best = values
-        .into_iter()
-        .enumerate()
-        .fold((0, f32::NEG_INFINITY), |best, (i, v)| {
-            if *v > best.1 { (i, *v) } else { best }
-        });
-    best.0
+/// Position of the largest value; the first on a tie (METHODS section 0), and 0 if there is none.
+pub fn argmax<T: PartialOrd>(values: impl IntoIterator<Item = T>) -> usize {
+    let mut values = values.into_iter().enumerate();
+    let first = values.next();
+    let best = values.fold(first, |best, next| match best {
+        Some(best) if next.1 > best.1 => Some(next),
+        best => best,
+    });
+    best.map_or(0, |(at, _)| at)
+}
+
+/// The class with the highest score of each row, the lowest such class on ties.
+pub fn classes<T: PartialOrd>(scores: ArrayView2<'_, T>) -> Vec<u32> {
+    let rows = scores.rows().into_iter();
+    rows.map(|row| argmax(row) as u32).collect()
 }
 
 /// Share of rows whose label is among the `k` highest scores (equal scores: the lower class first). NaN without rows.
@@ -130,7 +136,8 @@ mod tests {
 
     #[test]
     fn the_first_of_equals_wins() {
-        assert_eq!(argmax(&[0.5, 0.5, 0.1]), 0);
+        let scores = array![[1.0, 1.0, 0.5], [0.0, 2.0, 2.0], [-1.0, -3.0, -1.0]];
+        assert_eq!(classes(scores.view()), [0, 1, 0]);
         assert_eq!(
             accuracy(array![[0.5, 0.5], [0.5, 0.5]].view(), &[0, 1]),
             0.5

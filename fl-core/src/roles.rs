@@ -31,6 +31,26 @@ pub struct Needs {
     pub class_counts: bool,
 }
 
+crate::choices! {
+    /// How much a client counts in a mean.
+    pub enum Weigh {
+        /// By its number of examples (McMahan et al. 2017).
+        Samples = "samples",
+        /// Every client alike.
+        Uniform = "uniform",
+    }
+}
+
+impl Weigh {
+    /// What an aggregator that weighs like this must know.
+    pub fn needs(&self) -> Needs {
+        Needs {
+            samples: *self == Self::Samples,
+            ..Needs::default()
+        }
+    }
+}
+
 /// Many answers in, one result out: a mean, a vote, an EM step.
 pub trait Aggregator: Send {
     /// What clients send.

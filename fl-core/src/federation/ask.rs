@@ -40,13 +40,11 @@ impl Federation<'_> {
         down: impl Fn(ClientId) -> &'d D + Sync,
         mut make: impl FnMut(ClientId, U) -> Result<V>,
     ) -> Result<Inbox<V>> {
-        let mut mail = Vec::with_capacity(to.len());
-        self.exchange(round, ask, to, &down, Needs::default(), &mut |m| {
-            let body = make(m.from, m.body).with_context(|| format!("client {}", m.from))?;
-            mail.push(Mail::new(m.from, m.weight, body));
-            Ok(())
-        })?;
-        Inbox::new(mail).with_context(|| ask.label())
+        self.collect(round, ask, to, &down, Needs::default(), |mail| {
+            let from = mail.from;
+            mail.try_map(|body| make(from, body))
+                .with_context(|| format!("client {from}"))
+        })
     }
 
     /// Reads models that clients trained in `slot` and sent.
@@ -94,7 +92,7 @@ impl Federation<'_> {
         down: impl Fn(ClientId) -> &'d D + Sync,
     ) -> Result<Inbox<U>> {
         let needs = self.aggregator::<U, O>(slot)?.needs();
-        self.collect(round, ask, to, &down, needs, |mail| mail)
+        self.collect(round, ask, to, &down, needs, Ok)
     }
 
     fn collect<'d, D: Message, U: Message, V: Message>(
@@ -104,11 +102,11 @@ impl Federation<'_> {
         to: &[ClientId],
         down: &(impl Fn(ClientId) -> &'d D + Sync),
         needs: Needs,
-        form: impl Fn(Mail<U>) -> Mail<V>,
+        mut form: impl FnMut(Mail<U>) -> Result<Mail<V>>,
     ) -> Result<Inbox<V>> {
         let mut mail = Vec::with_capacity(to.len());
         self.exchange(round, ask, to, down, needs, &mut |m| {
-            mail.push(form(m));
+            mail.push(form(m)?);
             Ok(())
         })?;
         Inbox::new(mail).with_context(|| ask.label())
@@ -144,15 +142,10 @@ impl Federation<'_> {
     ) -> Result<O> {
         let aggregator = self.aggregator::<V, O>(slot)?;
         let (needs, fold) = (aggregator.needs(), aggregator.fold());
-        let formed = |mail: Mail<U>| Mail {
-            from: mail.from,
-            weight: mail.weight,
-            class_counts: mail.class_counts,
-            body: form(mail.body),
-        };
+        let formed = |mail: Mail<U>| mail.try_map(|body| Ok(form(body)));
         let out = match fold {
             Some(mut fold) => {
-                self.exchange(round, ask, to, &down, needs, &mut |m| fold.add(formed(m)))?;
+                self.exchange(round, ask, to, &down, needs, &mut |m| fold.add(formed(m)?))?;
                 fold.finish().with_context(|| ask.label())?
             }
             None => {

@@ -7,11 +7,6 @@ use anyhow::ensure;
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis};
 use serde::{Deserialize, Serialize};
 
-/// The position of the largest number, the first such position on ties (METHODS section 0).
-pub(crate) fn argmax<T: PartialOrd + Copy>(row: ArrayView1<'_, T>) -> usize {
-    (1..row.len()).fold(0, |best, c| if row[c] > row[best] { c } else { best })
-}
-
 /// The softmax of every row at temperature `tau`, in `f64` and rounded once.
 pub fn softmax(scores: ArrayView2<'_, f32>, tau: f64) -> Array2<f32> {
     let mut out = scores.to_owned();
@@ -52,8 +47,7 @@ impl SoftLabels {
 
     /// The most probable class of each row, the lowest on ties.
     pub fn labels(&self) -> Vec<u32> {
-        let rows = self.values.rows().into_iter();
-        rows.map(|row| argmax(row) as u32).collect()
+        crate::metrics::classes(self.values.view())
     }
 
     /// Makes probabilities of what noise has left: negative numbers become 0, rows are divided by their sum, and a row

@@ -37,6 +37,12 @@ impl Votes {
         self.labels.ncols()
     }
 
+    /// Only the rows at these positions.
+    pub fn keep(&mut self, positions: &[usize]) {
+        self.rows = positions.iter().map(|p| self.rows[*p]).collect();
+        self.labels = self.labels.select(ndarray::Axis(0), positions);
+    }
+
     /// How many classes there are to vote for.
     pub fn classes(&self) -> usize {
         self.classes[0] as usize
@@ -184,8 +190,7 @@ impl Counts {
 
     /// The class with the highest count in each row, the lowest such class on ties (METHODS section 0).
     pub fn winners(&self) -> Vec<u32> {
-        let rows = self.values.rows().into_iter();
-        rows.map(|row| super::labels::argmax(row) as u32).collect()
+        crate::metrics::classes(self.values.view())
     }
 
     /// How far the highest count of each row is above the second; the count itself if there is one class.

@@ -1,6 +1,7 @@
 //! Means per class, for exchange without public data.
 use crate::rows::RowSums;
 use fl_core::message::ClassMeans;
+use fl_core::metrics;
 use fl_core::prelude::*;
 use ndarray::{ArrayView1, Axis};
 
@@ -25,8 +26,7 @@ settings! {
 
 /// Is the highest output of a class mean that of its class (the lowest class on ties)?
 pub fn agrees<T: PartialOrd + Copy>(class: u32, outputs: ArrayView1<'_, T>) -> bool {
-    let best = |best: usize, c: usize| if outputs[c] > outputs[best] { c } else { best };
-    (1..outputs.len()).fold(0, best) == class as usize
+    metrics::argmax(outputs) == class as usize
 }
 
 impl Aggregator for MeanOfClasses {

@@ -13,7 +13,7 @@ mod sampling;
 mod taught;
 
 pub use classes::{MeanOfClasses, Which, agrees};
-pub use mean::{EntropyReduction, MeanLabels, Weigh};
+pub use mean::{EntropyReduction, MeanLabels};
 pub use noise::{GaussianLabels, LaplaceLabels, RandomisedResponse};
 pub use protocol::{CoDistill, FilterOn, Labels, Order, Reply, ScoreLoss, Teacher};
 pub use robust::{RobustLabels, Rule, median, spectral, trimmed};

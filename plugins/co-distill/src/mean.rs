@@ -1,27 +1,9 @@
 //! Means of what clients say about samples, sharpened or not.
 use crate::rows::{MeanOfRows, RowSums};
+use fl_core::Weigh;
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 use fl_core::settings::above;
-
-choices! {
-    /// How much a client counts.
-    pub enum Weigh {
-        /// Every client that speaks about a sample alike (all of these papers).
-        Uniform = "uniform",
-        /// By its number of examples.
-        Samples = "samples",
-    }
-}
-
-impl Weigh {
-    fn needs(&self) -> Needs {
-        Needs {
-            samples: *self == Self::Samples,
-            ..Needs::default()
-        }
-    }
-}
 
 const CLAIMS: Claims = Claims {
     order_free: true,

@@ -124,9 +124,7 @@ impl PrivacyMechanism for RandomisedResponse {
     }
 
     fn keep_first(&self, votes: &mut Votes, n: usize) {
-        let first: Vec<usize> = (0..n).collect();
-        let labels = votes.labels.select(ndarray::Axis(0), &first);
-        *votes = Votes::new(votes.rows[..n].to_vec(), labels, votes.classes());
+        votes.keep(&(0..n).collect::<Vec<_>>());
     }
 }
 plugin!(privacy "randomised-response" => RandomisedResponse);

@@ -341,23 +341,26 @@ impl CoDistill {
         }
         let (own, public) = (self.own(me)?, me.public()?);
         let x = public.pick(ids)?;
-        let (seen, pool) = (self.seen(me, &own.samples)?, self.seen(me, &x)?);
-        let labels = match (own.classes(), own.findings()) {
-            (Some(of), _) => Classes::Classes {
-                of,
-                classes: own.labels().classes(),
-            },
-            (None, findings) => Classes::Multi(findings.unwrap_or_default()),
-        };
+        let pool = self.seen(me, &x)?;
         let fitted = match self.filter_on {
-            FilterOn::Inputs => own,
-            _ => Examples::all(seen.inputs().clone(), Arc::new(labels))?,
+            FilterOn::Inputs => own.clone(),
+            _ => {
+                let labels = match (own.classes(), own.findings()) {
+                    (Some(of), _) => Classes::Classes {
+                        of,
+                        classes: own.labels().classes(),
+                    },
+                    (None, findings) => Classes::Multi(findings.unwrap_or_default()),
+                };
+                let seen = self.seen(me, &own.samples)?;
+                Examples::all(seen.inputs().clone(), Arc::new(labels))?
+            }
         };
         filter.fit(&fitted, &me.stream("filter"))?;
         let known = filter.select(&pool, &me.stream("filter").child("select", 0))?;
         if let Some(truth) = public.truth() {
             let truth: Vec<u32> = ids.0.iter().map(|id| truth[*id as usize]).collect();
-            let has = self.own(me)?.class_counts();
+            let has = own.class_counts();
             let familiar: Vec<bool> = truth.iter().map(|class| has[*class as usize] > 0).collect();
             let ranks = filter.rank(&pool)?;
             judge(me, &known, &familiar);
@@ -365,12 +368,8 @@ impl CoDistill {
             // an untrained model is right by chance only
             if self.warm_up.is_some() || self.filter_on == FilterOn::Scores {
                 let scores = me.model("model")?.predict(&x)?;
-                let right: Vec<bool> = scores
-                    .rows()
-                    .into_iter()
-                    .zip(&truth)
-                    .map(|(row, class)| metrics::argmax(row) == *class as usize)
-                    .collect();
+                let said = metrics::classes(scores.view());
+                let right: Vec<bool> = said.iter().zip(&truth).map(|(a, b)| a == b).collect();
                 rank(me, "filter.auroc-right", &ranks, &right);
             }
         }
@@ -418,11 +417,7 @@ impl CoDistill {
 
     fn hard(&self, me: &mut Client, ids: &Ids) -> Result<Votes> {
         let Logits { rows, values, .. } = self.scores(me, ids)?;
-        let labels = values
-            .rows()
-            .into_iter()
-            .map(|row| metrics::argmax(row) as u32);
-        let mut hard = votes(rows, labels.collect(), values.ncols());
+        let mut hard = votes(rows, metrics::classes(values.view()), values.ncols());
         me.release("privacy", &mut hard)?;
         Ok(hard)
     }
@@ -479,11 +474,10 @@ impl CoDistill {
         let steps = [local.steps(own.len()), pass.steps(x.len())];
         let one = |pass: &Pass<'_>| Pass::new(fl_core::Length::Steps(1), pass.batch, pass.loss);
         let model = me.model("model")?;
-        for turn in 0..steps[0].max(steps[1]) {
+        let most = steps[0].max(steps[1]);
+        for turn in 0..most {
             let stream = home.child("turn", turn as u64);
-            let due = |n: usize| {
-                (turn + 1) * n / steps[0].max(steps[1]) > turn * n / steps[0].max(steps[1])
-            };
+            let due = |n: usize| (turn + 1) * n / most > turn * n / most;
             if due(steps[0]) {
                 fl_core::fit_examples(model, &own, &one(&local), &stream.child("own", 0))?;
             }

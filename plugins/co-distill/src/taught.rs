@@ -53,13 +53,12 @@ impl Taught {
 
     /// Only the rows at these positions.
     pub fn keep(&mut self, positions: &[usize]) {
-        let rows = |rows: &[u32]| positions.iter().map(|p| rows[*p]).collect();
         match self {
             Self::Soft(soft) => soft.keep(positions),
-            Self::Scores(z) => *z = Logits::new(rows(&z.rows), z.values.select(Axis(0), positions)),
-            Self::Hard(v) => {
-                let labels = v.labels.select(Axis(0), positions);
-                *v = Votes::new(rows(&v.rows), labels, v.classes());
+            Self::Hard(votes) => votes.keep(positions),
+            Self::Scores(z) => {
+                let rows = positions.iter().map(|p| z.rows[*p]).collect();
+                *z = Logits::new(rows, z.values.select(Axis(0), positions));
             }
         }
     }

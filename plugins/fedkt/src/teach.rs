@@ -22,12 +22,6 @@ fn subsets(n: usize, t: usize, stream: &Stream) -> Vec<Vec<usize>> {
     subset_sizes(n, t).into_iter().map(cut).collect()
 }
 
-/// The class with the highest score of each row, the lowest such class on ties.
-pub(crate) fn labels(scores: &Array2<f32>) -> Vec<u32> {
-    let rows = scores.rows().into_iter();
-    rows.map(|row| metrics::argmax(row) as u32).collect()
-}
-
 /// Votes of several models, one column each, on all of `x`.
 pub(crate) fn ballots(columns: &[Vec<u32>], classes: usize) -> Result<Votes> {
     let rows = columns.first().map_or(0, Vec::len);
@@ -76,7 +70,7 @@ pub(crate) fn teachers(
         constant += usize::from(held == 1);
         fit_examples(teacher.as_mut(), &own, pass, &stream)
             .and_then(|_| teacher.predict(queries))
-            .map(|scores| labels(&scores))
+            .map(|scores| metrics::classes(scores.view()))
             .with_context(|| format!("teacher {i} of partition {partition}"))
     };
     let said = parts.iter().enumerate().map(speak).collect::<Result<_>>()?;
@@ -146,11 +140,5 @@ mod tests {
         assert_ne!(all, (0..23).collect::<Vec<_>>(), "shuffled");
         all.sort_unstable();
         assert_eq!(all, (0..23).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn exact_the_lowest_class_wins_a_tie() {
-        let scores = ndarray::array![[1.0, 1.0, 0.5], [0.0, 2.0, 2.0], [-1.0, -3.0, -1.0]];
-        assert_eq!(labels(&scores), [0, 1, 0]);
     }
 }

@@ -1,8 +1,8 @@
 //! FedKT, Algorithm 1.
-use crate::teach::{self, TOO_FEW, Taught, asked_about, ballots, check, labels, learn, teachers};
+use crate::teach::{self, TOO_FEW, Taught, asked_about, ballots, check, learn, teachers};
 use fl_core::message::{Counts, Models, Reach, Votes};
 use fl_core::prelude::*;
-use fl_core::{ClientId, Problem};
+use fl_core::{ClientId, Problem, metrics};
 use serde::{Deserialize, Serialize};
 
 choices! {
@@ -187,7 +187,7 @@ impl TwoTierVote {
                 );
                 let vote = |model: &Vec<u8>| {
                     let scores = read(party, model)?.predict(&public)?;
-                    Ok(labels(&scores))
+                    Ok(metrics::classes(scores.view()))
                 };
                 let said = models.0.iter().map(vote).collect::<Result<Vec<_>>>()?;
                 ballots(&said, classes)
@@ -335,7 +335,7 @@ impl TwoTierVote {
         let mut students = self.train_students(me)?;
         let public = asked_about(me.public()?.samples(), self.server_queries);
         let classes = me.own().task().kind.outputs();
-        let vote = |s: &mut Box<dyn Trainer>| Ok(labels(&s.predict(&public)?));
+        let vote = |s: &mut Box<dyn Trainer>| Ok(metrics::classes(s.predict(&public)?.view()));
         let said = students.iter_mut().map(vote).collect::<Result<Vec<_>>>()?;
         self.keep(me, students);
         ballots(&said, classes)

@@ -1,16 +1,6 @@
 //! Means of parameters.
 use fl_core::prelude::*;
-use fl_core::{MeanOfParams, choices};
-
-choices! {
-    /// How much a client counts.
-    pub enum Weigh {
-        /// By its number of examples (McMahan et al. 2017).
-        Samples = "samples",
-        /// Every client alike.
-        Uniform = "uniform",
-    }
-}
+use fl_core::{MeanOfParams, Weigh};
 
 settings! {
     /// Mean of the clients' parameters, weighted by their numbers of examples (FedAvg; McMahan et al. 2017).
@@ -32,10 +22,7 @@ impl Aggregator for Mean {
         Some(Box::<MeanOfParams>::default())
     }
     fn needs(&self) -> Needs {
-        Needs {
-            samples: self.weigh == Weigh::Samples,
-            ..Needs::default()
-        }
+        self.weigh.needs()
     }
     fn claims(&self) -> Claims {
         Claims {

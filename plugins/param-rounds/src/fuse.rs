@@ -1,8 +1,8 @@
 //! Ensemble distillation at the server (FedDF, Lin et al. 2020).
-use fl_core::loss;
 use fl_core::prelude::*;
-use fl_core::settings::above;
-use ndarray::{Array2, ArrayView2};
+use fl_core::settings::{above, between};
+use fl_core::{Length, loss};
+use ndarray::{Array2, ArrayView2, Axis};
 
 choices! {
     /// How the clients' models teach together.
@@ -16,7 +16,7 @@ choices! {
 
 settings! {
     /// The server's model, which starts at the combined parameters, learns what the clients' models say together about the
-    /// public samples. Always the same number of mini-batches: FedDF stops early by a validation set that we do not ask for.
+    /// public samples.
     pub struct Fuse {
         /// The server's training in one round, with an optimiser that starts anew. FedDF: Adam 0.001, batch 128, at most 10,000
         /// steps.
@@ -25,8 +25,17 @@ settings! {
         temperature: f64 = 1.0, in above(0.0);
         /// How the clients' models teach together.
         teacher: TeacherOf = TeacherOf::MeanScores;
+        /// Stop when so many mini-batches in a row have brought nothing on the validation samples, and keep the parameters that
+        /// did best there. FedDF: 1,000. Default: train to the end.
+        patience: Option<usize> = None, in 1..;
+        /// With `patience`: the share of the public samples that the server does not learn from but validates on, at least one.
+        /// What counts there is the cross-entropy to the teacher, so no labels are needed; FedDF validates on labelled data.
+        validation: f64 = 0.1, in between(0.0, 1.0);
     }
 }
+
+/// Looks at the validation samples within the patience.
+const LOOKS: usize = 10;
 
 /// Probabilities (`samples x classes`) from the scores of several models for the same samples; every model counts alike.
 pub fn teacher<T: Into<f64> + Copy>(
@@ -73,18 +82,55 @@ impl Fuse {
         let views: Vec<ArrayView2<'_, f32>> = scores.iter().map(|s| s.view()).collect();
         let target = teacher(&views, &self.teacher, self.temperature).mapv(|p| p as f32);
         fed.parametric("model")?.set_params(mean)?;
+        self.learn(fed, round, public.samples(), target.view())?;
+        Ok(fed.parametric("model")?.params())
+    }
+
+    fn learn(
+        &self,
+        fed: &mut Federation<'_>,
+        round: &Round,
+        x: &Samples,
+        target: ArrayView2<'_, f32>,
+    ) -> Result<()> {
+        let stream = round.stream.child("fuse", 0);
         let pass = Pass {
             fresh: true,
             ..self.training.pass(Loss::CrossEntropy)
         };
-        let stream = round.stream.child("fuse", 0);
-        fed.fit(
-            "model",
-            &stream,
-            public.samples(),
-            Target::Soft(target.view()),
-            &pass,
-        )?;
-        Ok(fed.parametric("model")?.params())
+        let Some(patience) = self.patience else {
+            return fed.fit("model", &stream, x, Target::Soft(target), &pass);
+        };
+        ensure!(x.len() > 1, "`patience` needs at least two public samples");
+        let held = (x.len() as f64 * self.validation).round() as usize;
+        let mut order = stream.child("validation", 0).draws().permutation(x.len());
+        let learnt = order.split_off(held.clamp(1, x.len() - 1));
+        let part = |rows: &[usize]| (x.pick(rows), target.select(Axis(0), rows));
+        let ((held, aim), (x, target)) = (part(&order), part(&learnt));
+        let cost = |fed: &mut Federation<'_>| -> Result<f64> {
+            let scores = fed.model("model")?.predict(&held)?;
+            let aim = Target::Soft(aim.view());
+            Ok(loss::of_batch(Loss::CrossEntropy, aim, scores.view())?.0)
+        };
+        let all = pass.steps(x.len());
+        let (mut lowest, mut at, mut done) = (cost(fed)?, 0, 0);
+        let mut best = fed.parametric("model")?.params();
+        while done < all && done - at < patience {
+            let steps = patience.div_ceil(LOOKS).min(all - done);
+            let next = Pass {
+                length: Length::Steps(steps),
+                fresh: done == 0,
+                ..pass.clone()
+            };
+            let stream = stream.child("from step", done as u64);
+            fed.fit("model", &stream, &x, Target::Soft(target.view()), &next)?;
+            done += steps;
+            let now = cost(fed)?;
+            if now < lowest {
+                (lowest, at, best) = (now, done, fed.parametric("model")?.params());
+            }
+        }
+        fed.record(round, "fuse.steps", done as f64)?;
+        fed.parametric("model")?.set_params(&best)
     }
 }
