@@ -297,6 +297,32 @@ fn exact_a_private_sample_costs_what_the_paper_says_and_every_draw_again() {
 }
 
 #[test]
+fn exact_a_client_that_could_not_draw_its_sample_does_not_train_on_all_that_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let sampling = "  sampling: { use: sample-examples, k: 100 }\n  accountant: { use: nfdp }";
+    let path = spec(dir, "", &format!("{MEAN}\n{sampling}"));
+    // 900 examples, unevenly shared out
+    let sets = [
+        "data.split={dirichlet: {alpha: 0.2}}",
+        "faults.on-error=drop",
+    ];
+    let mut command = vec!["run", &path, "--json", "--out", "out"];
+    sets.iter().for_each(|set| command.extend(["--set", set]));
+    json(dir, &command);
+    let dropped = |question: &str| entry(dir, question)["dropped"].clone();
+    let few = dropped("warm-up").as_array().unwrap().len();
+    assert!(few > 0 && few < 4, "{few} of 4 have fewer than 100");
+    let (before, then) = (dropped("warm-up"), dropped("learning from soft labels"));
+    assert_eq!(then.as_array().unwrap().len(), few, "{then}");
+    assert_eq!(before[0][0], then[0][0], "the same clients");
+    assert!(
+        then[0][1].as_str().unwrap().contains("no private sample"),
+        "{then}"
+    );
+}
+
+#[test]
 fn mistakes_are_explained() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -9,12 +9,12 @@ use ndarray::{Array1, Array2, ArrayD, ArrayViewD, IxDyn};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 mod labels;
 mod votes;
-pub use labels::{ClassMeans, Mask, SoftLabels, class_means, mean_of_others, softmax};
+pub use labels::{ClassMeans, Mask, SoftLabels, class_means, softmax};
 pub use votes::{Counts, Models, Reach, Votes};
 
 /// The numbers of one tensor, borrowed.
@@ -280,6 +280,27 @@ pub fn check<M: Message>(message: &M) -> Result<()> {
         }
     }
     message.check()
+}
+
+/// Does a row-keyed answer speak only about samples that were asked about, and about each once? Others pass.
+///
+/// # Errors
+/// Names the first row that does not belong.
+pub fn about<M: Message>(answer: &M, asked: &[u32]) -> Result<()> {
+    let tensors = answer.tensors();
+    let Some((_, View::U32(rows))) = tensors.iter().find(|(name, _)| name == "rows") else {
+        return Ok(());
+    };
+    let mut left: BTreeSet<u32> = asked.iter().copied().collect();
+    for id in rows {
+        ensure!(
+            left.remove(id),
+            Problem::Shape(format!(
+                "it speaks about sample {id}, which was not asked about or comes twice"
+            ))
+        );
+    }
+    Ok(())
 }
 
 /// Can two messages be combined: the same tensors of the same shapes, or, for row-keyed ones, the same trailing shapes?
@@ -833,6 +854,17 @@ mod tests {
             ]
             .into(),
         )
+    }
+
+    #[test]
+    fn an_answer_is_about_what_was_asked_about() {
+        assert!(about(&logits(), &[11, 9, 5, 4]).is_ok());
+        assert!(about(&params(), &[]).is_ok());
+        let twice = Logits::new(vec![4, 9, 4], logits().values);
+        for (answer, asked) in [(logits(), &[4, 9][..]), (twice, &[4, 9, 11])] {
+            let said = about(&answer, asked).unwrap_err().to_string();
+            assert!(said.contains("not asked about or comes twice"), "{said}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Federated distillation: means of labels, robust means, class means, FedDF's teacher; privacy by sampling.
 
 use crate::replay::{Inputs, Op, rows, table};
-use anyhow::{Context, Result, bail};
-use fl_core::message::{class_means, mean_of_others};
+use anyhow::{Context, Result, bail, ensure};
+use fl_core::message::class_means;
 use fl_core::privacy::{Composition, Ledger, draws_for, sampled};
 use fl_core::{Accountant, PrivacyEvent, loss};
 use fl_plugin_accounting::{Books, Nfdp};
@@ -73,19 +73,13 @@ pub const OPS: &[Op] = &[
     }),
     ("class_mean_server", |i| {
         let clients: Vec<Vec<Option<Vec<f64>>>> = i.get("class_means")?;
-        let (mean, senders) = server(&clients, |_, _| true)?;
-        let others = |own: &Vec<Option<Vec<f64>>>| -> Vec<Option<Vec<f64>>> {
-            let of = |c: usize| match (&mean[c], &own[c]) {
-                (Some(mean), None) => Some(mean.clone()),
-                (Some(mean), Some(own)) if senders[c] > 1 => {
-                    let other = |(m, x): (&f64, &f64)| mean_of_others(senders[c], *m, *x);
-                    Some(mean.iter().zip(own).map(other).collect())
-                }
-                _ => None,
-            };
-            (0..mean.len()).map(of).collect()
+        let mean = server(&clients, |_, _| true)?;
+        let others = |own: usize| {
+            let mut others = clients.clone();
+            others[own].fill(None);
+            server(&others, |_, _| true)
         };
-        let each: Vec<_> = clients.iter().map(others).collect();
+        let each = (0..clients.len()).map(others).collect::<Result<Vec<_>>>()?;
         Ok(json!({ "mean": mean, "leave_one_out": each }))
     }),
     ("class_mean_select", |i| {
@@ -100,7 +94,7 @@ pub const OPS: &[Op] = &[
                     .collect()
             })
             .collect();
-        Ok(json!({ "selected": selected, "mean": server(&clients, chosen)?.0 }))
+        Ok(json!({ "selected": selected, "mean": server(&clients, chosen)? }))
     }),
     ("masked_ensemble", |i| {
         let (said, mask): (Tables, Vec<Vec<u8>>) = (i.get("predictions")?, i.get("mask")?);
@@ -118,9 +112,8 @@ pub const OPS: &[Op] = &[
             sums.add(1.0, &ids, some.view());
         }
         let (ids, ensemble) = sums.mean(|_| {}, |v| v);
-        let senders = sums.senders();
         let n = said[0].len() as u32;
-        let accepting = |id: u32| ids.binary_search(&id).map_or(0, |at| senders[at]);
+        let accepting = |id: u32| mask.iter().filter(|of| of[id as usize] == 1).count();
         Ok(json!({
             "ensemble": by_class(n, &ids, &ensemble),
             "n_accepting": (0..n).map(accepting).collect::<Vec<_>>(),
@@ -132,24 +125,34 @@ pub const OPS: &[Op] = &[
         Ok(json!({ "k": draws_for(i.get("epsilon")?, i.get("n")?, i.get("replacement")?) }))
     }),
     ("nfdp_rounds", |i| {
-        let event = PrivacyEvent::Sampled {
-            k: i.get("k")?,
-            n: i.get("n")?,
-            replacement: i.get("replacement")?,
-        };
+        let (n, k, replacement) = (i.get("n")?, i.get("k")?, i.get("replacement")?);
         let draws = if i.get("resample_each_round")? {
             i.get("rounds")?
         } else {
             1
         };
+        let (epsilon, delta) = sampled(k, n, replacement);
+        let sum = (epsilon * draws as f64, delta * draws as f64);
         let mut books = Books::from(Nfdp {});
+        let event = PrivacyEvent::Sampled { k, n, replacement };
         let ledger = Ledger {
             client: Some(0),
             events: vec![event; draws],
         };
         books.merge(&[ledger], Composition::Parallel)?;
         let given = books.guarantee(None)?;
-        Ok(json!({ "epsilon": given.epsilon, "delta": given.delta }))
+        // a delta of 1 guarantees nothing, and that is what the accountant says
+        let expected = if sum.1 < 1.0 {
+            sum
+        } else {
+            (f64::INFINITY, 0.0)
+        };
+        let close = |a: f64, b: f64| a == b || (a - b).abs() <= 1e-12 * b.abs();
+        ensure!(
+            close(given.epsilon, expected.0) && close(given.delta, expected.1),
+            "the accountant says {given:?} of {expected:?}"
+        );
+        Ok(json!({ "epsilon": sum.0, "delta": sum.1 }))
     }),
 ];
 
@@ -206,7 +209,7 @@ fn by_class(n: u32, have: &[u32], of: &Array2<f64>) -> Vec<Option<Vec<f64>>> {
 fn server(
     clients: &[Vec<Option<Vec<f64>>>],
     chosen: impl Fn(usize, &Vec<f64>) -> bool,
-) -> Result<(Rows, Vec<u32>)> {
+) -> Result<Rows> {
     let classes = clients.first().context("there are no clients")?.len();
     let mut sums = RowSums::default();
     for (c, row) in clients.iter().flat_map(|of| of.iter().enumerate()) {
@@ -215,9 +218,5 @@ fn server(
         }
     }
     let (have, mean) = sums.mean(|_| {}, |v| v);
-    let mut senders = vec![0; classes];
-    for (c, n) in have.iter().zip(sums.senders()) {
-        senders[*c as usize] = n;
-    }
-    Ok((by_class(classes as u32, &have, &mean), senders))
+    Ok(by_class(classes as u32, &have, &mean))
 }

@@ -35,9 +35,7 @@ pub const OPS: &[Op] = &[
             .iter()
             .map(|l1| Unambiguous { at_most }.keeps(*l1))
             .collect();
-        let rows = table(&h)?.mapv(|v| v as f32);
-        let ids = (0..h.len() as u32).collect();
-        let label = fl_core::message::SoftLabels::new(ids, rows).labels();
+        let label = fl_core::metrics::classes(table(&h)?.view());
         let n_kept = keep.iter().filter(|keep| **keep).count();
         Ok(json!({ "l1": l1, "label": label, "keep": keep, "n_kept": n_kept }))
     }),

@@ -124,7 +124,7 @@ impl Federation<'_> {
         to: &[ClientId],
         down: impl Fn(ClientId) -> &'d D + Sync,
     ) -> Result<O> {
-        self.gather_as(slot, round, ask, to, down, |answer: U| answer)
+        self.gather_as(slot, round, ask, to, down, |answer: U| Ok(answer))
     }
 
     /// As [`Federation::gather`], for an aggregator that wants answers in another form.
@@ -138,11 +138,11 @@ impl Federation<'_> {
         ask: &Ask<D, U>,
         to: &[ClientId],
         down: impl Fn(ClientId) -> &'d D + Sync,
-        form: impl Fn(U) -> V,
+        form: impl Fn(U) -> Result<V>,
     ) -> Result<O> {
         let aggregator = self.aggregator::<V, O>(slot)?;
         let (needs, fold) = (aggregator.needs(), aggregator.fold());
-        let formed = |mail: Mail<U>| mail.try_map(|body| Ok(form(body)));
+        let formed = |mail: Mail<U>| mail.try_map(&form);
         let out = match fold {
             Some(mut fold) => {
                 self.exchange(round, ask, to, &down, needs, &mut |m| fold.add(formed(m)?))?;
@@ -243,6 +243,9 @@ impl Federation<'_> {
                     .downcast_ref::<Ids>()
                     .map(|ids| &ids.0[..]);
                 let body: U = body.open()?;
+                if let Some(asked) = asked {
+                    message::about(&body, asked)?;
+                }
                 let (bytes, digest) = (message::bytes(&body, asked), message::digest(&body));
                 // what a client has released is spent, whatever becomes of its answer
                 spent.push((id, envelope.spent.clone()));

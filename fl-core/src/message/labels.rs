@@ -115,12 +115,6 @@ pub fn class_means<T: Into<f64> + Copy>(
     Ok((rows, means))
 }
 
-/// The mean of the others, from the mean of `n` numbers, at least 2, and one's own.
-pub fn mean_of_others(n: u32, mean: f64, own: f64) -> f64 {
-    let n = f64::from(n);
-    (n * mean - own) / (n - 1.0)
-}
-
 /// The mean output of a model over the examples of each class (federated knowledge distillation, Jeong et al. 2018): one
 /// row per class that the sender has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -129,18 +123,12 @@ pub struct ClassMeans {
     pub rows: Vec<u32>,
     /// `rows x outputs`.
     pub values: Array2<f32>,
-    /// How many senders each row is the mean of; empty if nobody needs to know.
-    pub senders: Vec<u32>,
 }
 
 impl ClassMeans {
     /// One row of `values` per class in `rows`.
     pub fn new(rows: Vec<u32>, values: Array2<f32>) -> Self {
-        Self {
-            rows,
-            values,
-            senders: Vec::new(),
-        }
+        Self { rows, values }
     }
 
     /// The mean of `outputs` over the rows of each class, of those classes that there are.
@@ -157,31 +145,6 @@ impl ClassMeans {
         let at = self.rows.binary_search(&class).ok()?;
         Some(self.values.row(at))
     }
-
-    /// These means without the share of one sender: what the others think (FKD's leave-one-out reading). A class that nobody
-    /// else has is left out.
-    pub fn without(&self, own: &Self) -> Self {
-        let mut kept = Self::new(Vec::new(), Array2::zeros((0, self.values.ncols())));
-        for ((class, row), n) in self.rows.iter().zip(self.values.rows()).zip(&self.senders) {
-            let others = match own.class(*class) {
-                None => row.to_owned(),
-                Some(_) if *n < 2 => continue,
-                Some(mine) => {
-                    let n = f64::from(*n);
-                    let other =
-                        |m: f32, x: f32| ((n * f64::from(m) - f64::from(x)) / (n - 1.0)) as f32;
-                    ndarray::Zip::from(row)
-                        .and(mine)
-                        .map_collect(|m, x| other(*m, *x))
-                }
-            };
-            kept.rows.push(*class);
-            kept.values
-                .push_row(others.view())
-                .expect("rows of one width");
-        }
-        kept
-    }
 }
 
 impl Message for ClassMeans {
@@ -191,21 +154,13 @@ impl Message for ClassMeans {
         Some((4 + 4 + 4 * facts.outputs as u64) * facts.outputs as u64)
     }
     fn tensors(&self) -> Named<'_> {
-        let mut all: Named<'_> = vec![
+        vec![
             ("rows".into(), list(&self.rows)),
             ("values".into(), View::F32(self.values.view().into_dyn())),
-        ];
-        if !self.senders.is_empty() {
-            all.push(("senders".into(), list(&self.senders)));
-        }
-        all
+        ]
     }
     fn from_tensors(mut parcel: Parcel) -> Result<Self> {
-        let mut means = Self::new(parcel.list("rows")?, parcel.table("values")?);
-        if parcel.has("senders") {
-            means.senders = parcel.list("senders")?;
-        }
-        Ok(means)
+        Ok(Self::new(parcel.list("rows")?, parcel.table("values")?))
     }
     fn check(&self) -> Result<()> {
         same_rows(self.rows.len(), self.values.nrows())?;
@@ -213,9 +168,6 @@ impl Message for ClassMeans {
             self.rows.is_sorted_by(|a, b| a < b),
             Problem::Shape("classes must be ascending and different".into())
         );
-        if !self.senders.is_empty() {
-            same_rows(self.senders.len(), self.values.nrows())?;
-        }
         Ok(())
     }
 }
@@ -240,8 +192,7 @@ impl Mask {
 
     /// Is this sample among them?
     pub fn has(&self, position: usize) -> bool {
-        let byte = self.bits.get(position / 8);
-        byte.is_some_and(|byte| byte >> (position % 8) & 1 == 1)
+        position < self.len() && self.bits[position / 8] >> (position % 8) & 1 == 1
     }
 
     /// How many samples it speaks about.
@@ -289,9 +240,7 @@ mod tests {
     fn exact_what_is_encoded_decodes_to_the_same() {
         let soft = SoftLabels::new(vec![3, 9], array![[0.25, 0.75], [1.0, 0.0]]);
         assert_eq!(decode::<SoftLabels>(&encode(&soft)).unwrap(), soft);
-        let mut means = ClassMeans::new(vec![0, 2], array![[0.5, 0.5, 0.0], [0.0, 0.25, 0.75]]);
-        assert_eq!(decode::<ClassMeans>(&encode(&means)).unwrap(), means);
-        means.senders = vec![4, 1];
+        let means = ClassMeans::new(vec![0, 2], array![[0.5, 0.5, 0.0], [0.0, 0.25, 0.75]]);
         assert_eq!(decode::<ClassMeans>(&encode(&means)).unwrap(), means);
         for n in [0, 1, 7, 8, 9, 100] {
             let mask = Mask::new(&(0..n).step_by(3).collect::<Vec<_>>(), n);
@@ -313,21 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn exact_class_means_and_what_the_others_think() {
+    fn exact_class_means_are_of_the_classes_that_there_are() {
         let outputs = array![[2.0f32, 0.1, -1.0], [1.0, 0.3, -0.4], [-0.5, 1.5, 0.2]];
         let mine = ClassMeans::of(outputs.view(), &[0, 0, 2]).unwrap();
         assert_eq!(mine.rows, [0, 2]);
         assert_eq!(mine.class(0).unwrap()[0], 1.5);
         assert!(mine.class(1).is_none());
-        let mut all = ClassMeans::new(
-            vec![0, 1, 2],
-            array![[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.2]],
-        );
-        all.senders = vec![2, 1, 1];
-        let others = all.without(&mine);
-        assert_eq!(others.rows, [0, 1], "nobody else has class 2");
-        assert_eq!(others.class(0).unwrap()[0], 0.5);
-        assert_eq!(others.class(1).unwrap()[1], 1.0);
     }
 
     #[test]

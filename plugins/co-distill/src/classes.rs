@@ -46,9 +46,7 @@ impl Aggregator for MeanOfClasses {
             sums.add(1.0, &ids, values.select(Axis(0), &kept).view());
         }
         let (rows, values) = sums.mean(|_| {}, |v| v as f32);
-        let mut means = ClassMeans::new(rows, values);
-        means.senders = sums.senders();
-        Ok(means)
+        Ok(ClassMeans::new(rows, values))
     }
 
     fn claims(&self) -> Claims {
@@ -91,12 +89,10 @@ mod tests {
         insta::assert_snapshot!(shown(Which::All), @"
         rows [2] 0 1
         values [2, 2] 0.75 0.25 0.375 0.625
-        senders [2] 1 2
         ");
         insta::assert_snapshot!(shown(Which::Agreeing), @"
         rows [2] 0 1
         values [2, 2] 0.75 0.25 0.25 0.75
-        senders [2] 1 1
         ");
     }
 }

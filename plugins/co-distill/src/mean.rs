@@ -43,7 +43,7 @@ macro_rules! mean_of_rows {
 }
 
 settings! {
-    /// For each sample the mean over the clients that speak about it (Selective-FD, Eq. 8; FedMD; DS-FL without entropy
+    /// For each sample the mean over the clients that speak about it (Selective-FD, Eq. 8; DS-FL without entropy
     /// reduction). Hard labels come as one-hot rows, so their mean is the share of votes.
     pub struct MeanLabels {
         /// How much a client counts.

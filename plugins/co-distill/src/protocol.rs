@@ -6,6 +6,7 @@ use fl_core::settings::above;
 use fl_core::{Examples, Labels as Classes, metrics};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 choices! {
@@ -41,7 +42,7 @@ choices! {
         OwnBeforeLabels = "own-before-labels",
         /// What the others say first (FedMD: digest, then revisit).
         PublicFirst = "public-first",
-        /// Step by step in turns (our reading of Cronus, which trains on both together).
+        /// Step by step in turns, every mini-batch drawn anew (our reading of Cronus, which trains on both together).
         Turns = "turns",
     }
 }
@@ -152,6 +153,10 @@ impl CoDistill {
             () if !about_samples && self.reply == Reply::Hard => Err(
                 "`reply: hard` is about public samples, and `labels: class-means` has none".into(),
             ),
+            () if !about_samples && self.teacher == Teacher::Student => Err(
+                "`teacher: student` learns public samples, and `labels: class-means` has none"
+                    .into(),
+            ),
             () if !about_samples && self.order != Order::OwnFirst => {
                 Err("`order` is about public samples, and `labels: class-means` has none".into())
             }
@@ -170,7 +175,16 @@ impl CoDistill {
         let all = fed.everyone();
         let mut taught = match self.labels {
             Labels::Hard => {
-                Taught::Soft(fed.gather_as("ensemble", round, &HARD, &all, |_| ids, one_hot)?)
+                let outputs = fed.task().kind.outputs();
+                let form = |votes: Votes| match votes.classes() == outputs {
+                    true => Ok(one_hot(votes)),
+                    false => Err(fl_core::Problem::Shape(format!(
+                        "votes for {} classes, and there are {outputs}",
+                        votes.classes()
+                    ))
+                    .into()),
+                };
+                Taught::Soft(fed.gather_as("ensemble", round, &HARD, &all, |_| ids, form)?)
             }
             Labels::Scores => {
                 Taught::Scores(fed.gather("ensemble", round, &SCORES, &all, |_| ids)?)
@@ -237,12 +251,24 @@ impl CoDistill {
 
     fn class_round(&self, fed: &mut Federation<'_>, round: &Round) -> Result<()> {
         let all = fed.everyone();
-        let mut means: ClassMeans = fed.gather("ensemble", round, &MEANS, &all, |_| &Nothing)?;
+        let sent =
+            fed.ask_for::<_, _, ClassMeans>("ensemble", round, &MEANS, &all, |_| &Nothing)?;
+        let means: ClassMeans = fed.aggregate("ensemble", round, &sent)?;
         fed.record(round, "taught.classes", means.rows.len() as f64)?;
         if !self.leave_one_out {
-            means.senders.clear();
+            fed.ask(round, &LEARN_MEANS, &all, |_| &means)?;
+            return Ok(());
         }
-        fed.ask(round, &LEARN_MEANS, &all, |_| &means)?;
+        let mut of_others = BTreeMap::new();
+        for id in &all {
+            let others = sent.iter().filter(|mail| mail.from != *id).cloned();
+            let of = match Inbox::new(others.collect()) {
+                Ok(others) => fed.aggregate("ensemble", round, &others)?,
+                Err(_) => ClassMeans::new(Vec::new(), Array2::zeros((0, means.values.ncols()))), // nobody else
+            };
+            of_others.insert(*id, of);
+        }
+        fed.ask(round, &LEARN_MEANS, &all, |id| &of_others[&id])?;
         Ok(())
     }
 
@@ -254,6 +280,10 @@ impl CoDistill {
         }
         let all = fed.everyone();
         let known = fed.ask(round, &KNOWN, &all, |_| &Nothing)?;
+        if let Some(other) = known.iter().find(|m| m.body.len() != n) {
+            let (from, length) = (other.from, other.body.len());
+            bail!("client {from} knows about {length} public samples, and there are {n}");
+        }
         let somebody = |at: &u32| known.iter().any(|m| m.body.has(*at as usize));
         let pool: Vec<u32> = (0..n as u32).filter(somebody).collect();
         if pool.len() < n {
@@ -288,6 +318,10 @@ impl CoDistill {
             Some(Ids(chosen)) => {
                 let chosen: Vec<usize> = chosen.iter().map(|at| *at as usize).collect();
                 me.own().pick(&chosen)
+            }
+            // a client whose warm-up was dropped must not fall back on all that it has
+            None if me.has("sampling") => {
+                bail!("it has drawn no private sample; see its `warm-up`")
             }
             None => me.own().clone(),
         })
@@ -398,7 +432,10 @@ impl CoDistill {
                 .copied()
                 .filter(|id| mask.has(*id as usize))
                 .collect(),
-            None if self.filters_once(true) => ids.0.clone(),
+            None if !me.has("client-filter") => ids.0.clone(),
+            None if self.filters_once(true) => {
+                bail!("its filter was never fitted; see its `{}`", KNOWN.label())
+            }
             None => self
                 .filter(me, ids)?
                 .into_iter()
@@ -472,7 +509,13 @@ impl CoDistill {
         let (own, x, home) = (self.own(me)?, me.public()?.pick(ids)?, me.stream("turns"));
         let local = self.local.pass(Loss::CrossEntropy);
         let steps = [local.steps(own.len()), pass.steps(x.len())];
-        let one = |pass: &Pass<'_>| Pass::new(fl_core::Length::Steps(1), pass.batch, pass.loss);
+        let one = |pass: &Pass<'_>| {
+            let (length, clip) = (fl_core::Length::Steps(1), pass.clip);
+            Pass {
+                clip,
+                ..Pass::new(length, pass.batch, pass.loss)
+            }
+        };
         let model = me.model("model")?;
         let most = steps[0].max(steps[1]);
         for turn in 0..most {
@@ -499,19 +542,12 @@ impl CoDistill {
         let outputs = softmax(me.model("model")?.predict(&own.samples)?.view(), 1.0);
         let mut means = ClassMeans::of(outputs.view(), &labels)?;
         me.release("privacy", &mut means)?;
-        if self.leave_one_out {
-            me.keep("own means", &means);
-        }
         Ok(means)
     }
 
     /// Cross-entropy to the label, and `class-weight` times that to the mean of the label's class: one cross-entropy, to
     /// the sum of the two targets.
     fn learn_means(&self, me: &mut Client, means: &ClassMeans) -> Result<Nothing> {
-        let means = match me.take::<ClassMeans>("own means")? {
-            Some(own) => &means.without(&own),
-            None => means,
-        };
         let own = self.own(me)?;
         let labels = own
             .classes()

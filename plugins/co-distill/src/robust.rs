@@ -53,7 +53,7 @@ fn leading(points: &[Vec<f64>], kept: &[usize], mean: &[f64]) -> Result<(f64, Ve
     Ok((all.S().column_vector()[last], vector))
 }
 
-/// Twice: drops the `ceil(eps / 2 * n)` of `n` points that lie farthest from the mean along the leading eigenvector of their
+/// Twice: of the `n` points that are left drops the `ceil(eps / 2 * n)` that lie farthest from the mean along the leading eigenvector of their
 /// covariance (of equally far ones the later first), unless all points are one or none would be left. Gives the mean of
 /// the rest and their positions.
 ///
@@ -62,9 +62,9 @@ fn leading(points: &[Vec<f64>], kept: &[usize], mean: &[f64]) -> Result<(f64, Ve
 pub fn spectral(points: &[Vec<f64>], eps: f64) -> Result<(Vec<f64>, Vec<usize>)> {
     const PASSES: usize = 2;
     const FLAT: f64 = 1e-12;
-    let drop = (eps / 2.0 * points.len() as f64).ceil() as usize;
     let mut kept: Vec<usize> = (0..points.len()).collect();
     for _ in 0..PASSES {
+        let drop = (eps / 2.0 * kept.len() as f64).ceil() as usize;
         if drop == 0 || drop >= kept.len() {
             break;
         }

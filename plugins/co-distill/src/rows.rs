@@ -68,12 +68,6 @@ impl RowSums {
         let table = Array2::from_shape_vec((rows.len(), self.width), out);
         (rows, table.expect("a row of this width for each id"))
     }
-
-    /// How many senders each of the rows of [`RowSums::mean`] is the mean of, if each had weight 1.
-    pub fn senders(&self) -> Vec<u32> {
-        let weights = self.at.values().map(|at| self.weights[*at]);
-        weights.filter(|w| *w > 0.0).map(|w| w as u32).collect()
-    }
 }
 
 /// Changes a mean row.

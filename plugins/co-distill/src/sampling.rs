@@ -3,14 +3,17 @@ use fl_core::prelude::*;
 use fl_core::privacy::draws_for;
 use fl_core::settings::{above, above_to};
 
+/// The most draws of one client.
+const MOST: usize = 10_000_000;
+
 settings! {
     /// Each client trains on a random sample of its own examples and on nothing else (FedMD-NFDP, Sun and Lyu 2020). Give one of
     /// `k`, `share` and `epsilon`.
     #[check(SampleExamples::one_size)]
     pub struct SampleExamples {
         /// How many examples to draw.
-        k: Option<usize> = None, in 1..;
-        /// Or which share of the client's examples, rounded down, at least one.
+        k: Option<usize> = None, in 1..=MOST;
+        /// Or which share of the client's examples, rounded down to whole ones, at least one.
         share: Option<f64> = None, in above_to(0.0, 1.0);
         /// Or as many as this epsilon allows.
         epsilon: Option<f64> = None, in above(0.0);
@@ -36,7 +39,7 @@ impl SampleExamples {
     fn size(&self, n: usize) -> Result<usize> {
         let k = match (self.k, self.share, self.epsilon) {
             (Some(k), _, _) => k,
-            (_, Some(share), _) => ((share * n as f64) as usize).max(1),
+            (_, Some(share), _) => ((share * n as f64 + 1e-9) as usize).max(1),
             (_, _, epsilon) => draws_for(epsilon.unwrap_or(0.0), n, self.replacement),
         };
         ensure!(
@@ -48,6 +51,11 @@ impl SampleExamples {
             "an epsilon of {} allows not one of {n} examples; the least for one is {:.2e}",
             self.epsilon.unwrap_or(0.0),
             fl_core::privacy::sampled(1, n, self.replacement).0
+        );
+        ensure!(
+            k <= MOST,
+            "an epsilon of {} asks for {k} draws, and {MOST} is the most",
+            self.epsilon.unwrap_or(0.0)
         );
         Ok(k)
     }

@@ -1,7 +1,7 @@
 //! From scores to a mask: thresholds, and who is let in.
 
 /// The `q`-quantile, `q` in `0..=1`: linear between order statistics, at position `(n - 1) q` (type 7 of Hyndman and Fan
-/// 1996, NumPy's default). `None` without values. NaN sorts last.
+/// 1996, NumPy's default). `None` without values.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

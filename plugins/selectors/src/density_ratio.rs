@@ -42,7 +42,7 @@ settings! {
         /// The box of the uniform points, `[low, high]` for every feature ([-0.4242, 2.82157] in the paper's MNIST demo); each
         /// feature's smallest and largest own value if left out.
         bounds: Option<Vec<f64>> = None;
-        /// Share of the own samples that the ratio is fitted to: the first of each class, at least one (5 % in the paper); the others set the threshold.
+        /// Share of the own samples that the ratio is fitted to: the first (of each class, with `per-class`), at least one (5 % in the paper); the others set the threshold.
         share: f64 = 0.05, in above_to(0.0, 1.0);
         /// The threshold is this quantile of the ratio over the other own samples (tau_client; 0.25 in the paper's ablations).
         quantile: f64 = 0.25, in 0.0..=1.0;
@@ -227,6 +227,10 @@ impl DensityRatio {
             let (first, rest) = group.split_at(cut(group));
             let judged = if rest.is_empty() { first } else { rest };
             let w = ratios.of_blocks(blocks(&own.samples, judged, "the client's own data"))?;
+            ensure!(
+                w.column(of).iter().any(|w| *w != 0.0),
+                "every ratio of the client's own samples is 0, so nothing can be told by it: `width` ({sigma}) is far below the distances between samples; try `width: median`"
+            );
             quantile(&w.column(of).to_vec(), s.quantile).context("a threshold needs a sample")
         };
         let thresholds = groups.iter().enumerate().map(threshold);
