@@ -304,7 +304,7 @@ def nfdp(runs):
             cost = of[0]["privacy"]
             guarantee = [f"{cost['epsilon']:.4f}", f"{cost['delta']:.4g}"] if cost else ["", ""]
             yield [label, *guarantee, *(spread([percent(a) for a in half]) for half in (of[:3], of[3:]))]
-        yield ["centralised, pooled private examples", "", "", spread([percent(a, "accuracy") for a in answers[-3:]]), ""]
+        yield ["centralised, pooled private examples", "", "", spread([percent(a) for a in answers[-3:]]), ""]
     rows("FedMD-NFDP: MNIST, ten parties of 5,000 examples; 20 rounds, seeds 1 to 3",
          ["k", "epsilon", "delta", "accuracy", "accuracy without pre-training"], body())
 
