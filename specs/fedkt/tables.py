@@ -12,18 +12,16 @@ a changed program, so begin a new file then.
 """
 
 import argparse
-import json
 import math
 import os
-import shlex
 import statistics
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent))
+from runs import Memory, rows  # noqa: E402
 # 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom
 T = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101,
      2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042]
@@ -54,34 +52,12 @@ def pate(teacher, student, teachers=50):
     return [f"protocol={{use: pate, teachers: {teachers}}}", f"parts={{teacher: {teacher}, student: {student}, vote: {{use: majority-vote}}}}"]
 
 
-class Runs:
+class Runs(Memory):
     def __init__(self, args):
-        self.args, self.known = args, {}
-        if args.cache and Path(args.cache).exists():
-            for line in Path(args.cache).read_text().splitlines():
-                key, answer = json.loads(line)
-                self.known[key] = answer
+        super().__init__(args, HERE)
 
     def one(self, spec, sets, seed):
-        sets = [f"seed={seed}", *sets]
-        key = json.dumps([spec, sets])
-        if key not in self.known:
-            with tempfile.TemporaryDirectory() as folder:
-                command = [self.args.fl, "run", str(HERE / spec), "--json", "--out", f"{folder}/run"]
-                for value in sets:
-                    command += ["--set", value]
-                if self.args.verbose:
-                    print("$", shlex.join(command), file=sys.stderr)
-                done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                sys.exit(f"{shlex.join(command)}\n{done.stderr}")
-            answer = json.loads(done.stdout)
-            answer.pop("out")
-            self.known[key] = answer
-            if self.args.cache:
-                with open(self.args.cache, "a") as file:
-                    file.write(json.dumps([key, answer]) + "\n")
-        return self.known[key]
+        return self.run(spec, [f"seed={seed}", *sets])
 
     def many(self, spec, sets, seeds):
         return [self.one(spec, sets, seed) for seed in seeds]
@@ -100,12 +76,6 @@ def interval(differences):
     """Mean and half width of the 95 % interval of paired differences."""
     n = len(differences)
     return statistics.mean(differences), T[min(n - 1, 30) - 1] * statistics.stdev(differences) / math.sqrt(n)
-
-
-def rows(title, header, body):
-    print(f"\n### {title}\n\n| {' | '.join(header)} |\n|{'---|' * len(header)}")
-    for row in body:
-        print(f"| {' | '.join(row)} |", flush=True)
 
 
 def summary(title, runs, spec, cases, seeds):

@@ -12,17 +12,15 @@ answer, so that a run that was stopped goes on; it knows nothing of a changed pr
 import argparse
 import json
 import os
-import shlex
 import statistics
-import subprocess
 import sys
-import tempfile
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent))
+from runs import Memory, rows  # noqa: E402
 
 SOFT, HARD = ["protocol.labels=soft"], ["protocol.labels=hard"]
 # The published code takes the own step before the labels; the specs keep METHODS' order: labels, own step, distillation.
@@ -58,51 +56,18 @@ FASHION = {"independent": "10.0", "FedED, soft": "12.52 +- 0.38", "DS-FL, soft":
            "Selective-FD, soft": "75.31 +- 0.29", "Selective-FD, hard": "73.41 +- 0.98"}
 
 
-class Runs:
+class Runs(Memory):
     def __init__(self, args):
-        self.args, self.known, self.lock = args, {}, threading.Lock()
-        if args.cache and Path(args.cache).exists():
-            for line in Path(args.cache).read_text().splitlines():
-                key, answer = json.loads(line)
-                self.known[key] = answer
+        super().__init__(args, HERE, ["--threads", "1"])
 
-    def one(self, job):
-        spec, sets = job
-        key = json.dumps([spec, sets])
-        with self.lock:
-            if key in self.known:
-                return self.known[key]
-        with tempfile.TemporaryDirectory() as folder:
-            command = [self.args.fl, "run", str(HERE / spec), "--json", "--threads", "1", "--out", f"{folder}/run"]
-            for value in sets:
-                command += ["--set", value]
-            if self.args.verbose:
-                print("$", shlex.join(command), file=sys.stderr)
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                raise SystemExit(f"{shlex.join(command)}\n{done.stderr}")
-            answer = json.loads(done.stdout)
-            answer.pop("out")
-            lines = Path(f"{folder}/run/metrics.jsonl").read_text().splitlines()
-            points = [json.loads(line) for line in lines]
-            answer["curve"] = [[p["round"], p["value"]] for p in points if p["name"] == "clients.accuracy"]
-        with self.lock:
-            self.known[key] = answer
-            if self.args.cache:
-                with open(self.args.cache, "a") as file:
-                    file.write(json.dumps([key, answer]) + "\n")
-        return answer
+    def add(self, answer, out):
+        points = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        answer["curve"] = [[p["round"], p["value"]] for p in points if p["name"] == "clients.accuracy"]
 
     def all(self, jobs):
         """Answers in the order of `jobs`, each a spec and what is set in it."""
         with ThreadPoolExecutor(self.args.jobs) as pool:
-            return list(pool.map(self.one, jobs))
-
-
-def rows(title, header, body):
-    print(f"\n### {title}\n\n| {' | '.join(header)} |\n|{'---|' * len(header)}")
-    for row in body:
-        print(f"| {' | '.join(row)} |", flush=True)
+            return list(pool.map(lambda job: self.run(*job), jobs))
 
 
 def percent(answer, name="clients.accuracy"):
