@@ -20,6 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.dont_write_bytecode = True  # every folder in specs has specs
 sys.path.insert(0, str(HERE.parent))
 from runs import Memory, rows  # noqa: E402
 # 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom

@@ -19,6 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.dont_write_bytecode = True  # every folder in specs has specs
 sys.path.insert(0, str(HERE.parent))
 from runs import Memory, rows  # noqa: E402
 
