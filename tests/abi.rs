@@ -8,9 +8,9 @@ use fl_conformance::{Case, Sample, Values, check, tasks};
 use fl_core::message::{Counts, Logits, Message, Params, Votes, digest};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Inbox, Length, Loss, Mail, Make,
-    PartDecl, Pass, PrivacyEvent, Role, Roster, Round, Samples, SharedExecutor, Stream, Target,
-    TaskKind, Trainer, abi, linked_parts,
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Inbox, Length, Loss,
+    Mail, PartDecl, Pass, PrivacyEvent, Role, Roster, Round, Samples, SharedExecutor, Stream,
+    Target, TaskKind, Trainer, abi, linked_parts,
 };
 use fl_plugin_example_dynamic as _;
 use fl_plugins as _;
@@ -25,7 +25,7 @@ fn named(parts: &[&'static PartDecl], role: Role, name: &str) -> &'static PartDe
         .unwrap_or_else(|| panic!("no {role} `{name}`"))
 }
 
-fn build<B: 'static>(decl: &PartDecl, settings: &str, make: &Make) -> B {
+fn build<B: 'static>(decl: &PartDecl, settings: &str, make: &BuildContext) -> B {
     let settings: Value = serde_yaml::from_str(settings).unwrap();
     let part = (decl.build)(&settings, make);
     let part = part.unwrap_or_else(|e| panic!("{} `{}`: {e:#}", decl.role, decl.name));
@@ -34,8 +34,8 @@ fn build<B: 'static>(decl: &PartDecl, settings: &str, make: &Make) -> B {
         .unwrap_or_else(|_| panic!("`{}` is not of its signature", decl.name))
 }
 
-fn make() -> Make {
-    Make {
+fn make() -> BuildContext {
+    BuildContext {
         task: tasks().swap_remove(0),
         stream: Stream::root(3).child("make", 0),
     }
@@ -143,25 +143,25 @@ fn same_mechanism<M: Sample>(linked: &PartDecl, loaded: &PartDecl, settings: &st
         );
         let mut x = inbox::<M>(number).iter().next().unwrap().body.clone();
         let (mut y, stream) = (x.clone(), Stream::root(number));
-        assert_eq!(a.reach(&x), b.reach(&y));
-        if let Some(reach) = a.reach(&x) {
-            a.agree(reach);
-            b.agree(reach);
+        assert_eq!(a.range(&x), b.range(&y));
+        if let Some(range) = a.range(&x) {
+            a.agree(range);
+            b.agree(range);
         }
-        a.bound(&mut x).unwrap();
-        b.bound(&mut y).unwrap();
+        a.clip(&mut x).unwrap();
+        b.clip(&mut y).unwrap();
         assert_eq!(digest(&x), digest(&y));
         assert_eq!(fl_core::message::encode(&x), fl_core::message::encode(&y));
         let (p, q) = (a.price(&x, 7).unwrap(), b.price(&y, 7).unwrap());
         assert_eq!(p, q);
         assert_eq!(a.queries(&x), b.queries(&y));
         let n = a.queries(&x).div_ceil(2);
-        a.keep_first(&mut x, n);
-        b.keep_first(&mut y, n);
+        a.truncate(&mut x, n);
+        b.truncate(&mut y, n);
         a.perturb(&mut x, 7, &stream).unwrap();
         b.perturb(&mut y, 7, &stream).unwrap();
         assert_eq!(fl_core::message::encode(&x), fl_core::message::encode(&y));
-        assert_eq!(a.settle(p), b.settle(q));
+        assert_eq!(a.actual_cost(p), b.actual_cost(q));
     }
 }
 
@@ -181,7 +181,7 @@ fn same_selector(linked: &PartDecl, loaded: &PartDecl) {
 
 fn same_trainer(linked: &PartDecl, loaded: &PartDecl, settings: &str) {
     for task in tasks() {
-        let make = Make {
+        let make = BuildContext {
             task: task.clone(),
             stream: Stream::root(5),
         };
@@ -253,7 +253,7 @@ fn same_accountant(linked: &PartDecl, loaded: &PartDecl) {
 }
 
 fn same_part(linked: &'static PartDecl, loaded: &PartDecl, inboxes: u64) {
-    let signature = (linked.about)().signature;
+    let signature = (linked.describe)().signature;
     let settings = match linked.name {
         "dfdx" => "{net: [linear: 8, tanh, outputs]}",
         "laplace-votes" => "{gamma: 0.5}",
@@ -261,7 +261,7 @@ fn same_part(linked: &'static PartDecl, loaded: &PartDecl, inboxes: u64) {
         _ => "{}",
     };
     let about = |p: &PartDecl| {
-        let about = (p.about)();
+        let about = (p.describe)();
         (about.doc, about.fields, about.schema, about.signature)
     };
     assert_eq!(about(linked), about(loaded), "`{}`", linked.name);

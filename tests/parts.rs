@@ -5,8 +5,8 @@ use fl_conformance::{Broken, Neighbours, check, tasks};
 use fl_core::message::{ClassMeans, Counts, Ids, Logits, Params, SoftLabels, Votes};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Make, PartDecl, Result, Role,
-    Roster, Samples, Stream, TaskKind, Trainer, linked_parts,
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, PartDecl, Result,
+    Role, Roster, Samples, Stream, TaskKind, Trainer, linked_parts,
 };
 use fl_plugins as _;
 
@@ -40,14 +40,14 @@ const SPECIAL: &[(&str, &str)] = &[(
 /// `PoolSample`, and strike it here.
 const NOT_SAMPLED: &[&str] = &[];
 
-fn make() -> Make {
-    Make {
+fn make() -> BuildContext {
+    BuildContext {
         task: tasks().swap_remove(0),
         stream: Stream::root(1),
     }
 }
 
-fn built<P: 'static>(decl: &PartDecl, settings: &Value, make: &Make) -> Result<P> {
+fn built<P: 'static>(decl: &PartDecl, settings: &Value, make: &BuildContext) -> Result<P> {
     let part = (decl.build)(settings, make)?;
     part.downcast::<P>()
         .map(|p| *p)
@@ -61,7 +61,7 @@ fn part<P: 'static>(decl: &PartDecl, settings: &Value) -> P {
 
 /// What the kit says of a part; `None` if it cannot try parts of this role or signature.
 fn tried(decl: &PartDecl, settings: &Value) -> Option<Result<(), Broken>> {
-    let signature = (decl.about)().signature;
+    let signature = (decl.describe)().signature;
     Some(match (decl.role, signature.as_str()) {
         (Role::Aggregator, "params -> params") => {
             check::aggregator(&|| part::<BoxedAggregator<Params, Params>>(decl, settings))
@@ -148,7 +148,7 @@ fn every_linked_part_is_conformant() {
                 ));
                 continue;
             };
-            let signature = (decl.about)().signature;
+            let signature = (decl.describe)().signature;
             match tried(decl, &settings) {
                 Some(Ok(())) => {}
                 Some(Err(broken)) => {

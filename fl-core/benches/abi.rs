@@ -36,7 +36,7 @@ fn inbox(clients: u32, numbers: usize) -> Inbox<Params> {
 }
 
 fn build(decl: &PartDecl) -> BoxedAggregator<Params, Params> {
-    let make = Make {
+    let make = BuildContext {
         task: Task {
             input: vec![1],
             kind: TaskKind::Classes(2),

@@ -49,7 +49,7 @@ extern "C" {
 /* Optional. Gives a text: aggregators `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
  * `class_counts` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; trainers
  * `{"parametric": false, "differentiable": false}`. */
-#define FL_ABOUT 2u
+#define FL_DESCRIBE 2u
 /* Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no state. */
 #define FL_SAVE 3u
 /* Takes back what `FL_SAVE` gave: one message with the tensor `state`. */
@@ -66,16 +66,16 @@ extern "C" {
 #define FL_FOLD_FINISH 13u
 
 /* Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`), and `classes` (numbers)
- * or `findings` (floats: 1, 0, -1 for unknown); text `{"classes": 10}`. */
+ * or `multi-label` (floats: 1, 0, -1 for unknown); text `{"classes": 10}`. */
 #define FL_FIT 20u
 /* Selector. One message: the tensors `clients` (numbers) and `sizes` (doubles), or `values` of samples. Gives the tensor
  * `positions` (numbers), ascending. */
 #define FL_SELECT 21u
 
 /* Mechanism. One message in, the bounded message out. */
-#define FL_BOUND 30u
+#define FL_CLIP 30u
 /* Mechanism, optional. One message in; gives the text of a number, or `null`. */
-#define FL_REACH 31u
+#define FL_RANGE 31u
 /* Mechanism, optional. Text: the largest reach of all clients. */
 #define FL_AGREE 32u
 /* Mechanism. One message in, text `{"clients": 10}`; gives the text of a privacy event. */
@@ -85,9 +85,9 @@ extern "C" {
 /* Mechanism, optional. One message in; gives the text of a whole number. */
 #define FL_QUERIES 35u
 /* Mechanism, optional. One message in, text `{"queries": 3}`; gives the message with the first of them. */
-#define FL_KEEP_FIRST 36u
+#define FL_TRUNCATE 36u
 /* Mechanism, optional. Text: a privacy event; gives the text of the event to charge. */
-#define FL_SETTLE 37u
+#define FL_ACTUAL_COST 37u
 
 /* Accountant. Text: a privacy event. */
 #define FL_CHARGE 40u
@@ -103,7 +103,7 @@ extern "C" {
 
 /* Trainer. A message with `values` and `target`, then the anchor's parameters if `pull` is not null, then the drift's if
  * `drift` is true; text `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "pull": null,
- * "drift": false, "clip": null, "target": "classes"}`, where a target is of `classes`, `findings`, `soft` or `scores`.
+ * "drift": false, "clip": null, "target": "classes"}`, where a target is of `classes`, `multi-label`, `soft` or `scores`.
  * Gives the text `{"steps": 5, "loss": 0.3}`. */
 #define FL_TRAIN 60u
 /* Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`. */

@@ -2,9 +2,9 @@
 
 use crate::message::{Ids, Logits, Message};
 use crate::{
-    BoxedMechanism, BoxedSelector, Budget, ClientId, Differentiable, Envelope, Examples, Fitted,
-    Inbox, Length, Loss, Make, Needs, Parametric, Parts, Pass, PrivacyEvent, Problem, Result,
-    Round, Samples, Serial, Stream, Target, Task, Trainer, message, metrics,
+    BoxedMechanism, BoxedSelector, Budget, BuildContext, ClientId, Differentiable, Envelope,
+    Examples, Fitted, Inbox, Length, Loss, Needs, Parametric, Parts, Pass, PrivacyEvent, Problem,
+    Result, Round, Samples, Serial, Stream, Target, Task, Trainer, message, metrics,
 };
 use anyhow::{Context, ensure};
 use ndarray::ArrayView2;
@@ -246,8 +246,8 @@ impl Client {
         }
     }
 
-    fn make(&self, slot: &str) -> Make {
-        Make {
+    fn make(&self, slot: &str) -> BuildContext {
+        BuildContext {
             task: self.task.clone(),
             stream: self.home.child(slot, 0),
         }
@@ -274,7 +274,7 @@ impl Client {
     /// # Errors
     /// When the slot's part cannot be made.
     pub fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>> {
-        let make = Make {
+        let make = BuildContext {
             stream: self.home.child(slot, 1 + index),
             ..self.make(slot)
         };
@@ -430,26 +430,26 @@ impl Client {
             .map(Some)
     }
 
-    /// What the mechanism in `slot` wants all clients to agree on, see [`crate::PrivacyMechanism::reach`].
+    /// What the mechanism in `slot` wants all clients to agree on, see [`crate::PrivacyMechanism::range`].
     ///
     /// # Errors
     /// When the slot's part cannot be made.
-    pub fn reach<M: Message>(&mut self, slot: &str, m: &M) -> Result<Option<f32>> {
+    pub fn range<M: Message>(&mut self, slot: &str, m: &M) -> Result<Option<f32>> {
         Ok(self
             .mechanism::<M>(slot)?
-            .and_then(|mechanism| mechanism.reach(m)))
+            .and_then(|mechanism| mechanism.range(m)))
     }
 
     /// Lets the mechanism in `slot` bound a message, if the slot is filled. `agreed` is what all clients agreed on.
     ///
     /// # Errors
     /// When the message cannot be bounded.
-    pub fn bound<M: Message>(&mut self, slot: &str, m: &mut M, agreed: Option<f32>) -> Result<()> {
+    pub fn clip<M: Message>(&mut self, slot: &str, m: &mut M, agreed: Option<f32>) -> Result<()> {
         if let Some(mechanism) = self.mechanism::<M>(slot)? {
             if let Some(agreed) = agreed {
                 mechanism.agree(agreed);
             }
-            mechanism.bound(m)?;
+            mechanism.clip(m)?;
         }
         Ok(())
     }
@@ -473,7 +473,7 @@ impl Client {
             all.try_for_each(|event| accountant.charge(event))?;
         }
         if let Some(mechanism) = self.mechanism::<M>(slot)? {
-            mechanism.bound(m)?;
+            mechanism.clip(m)?;
             let (event, note) = crate::release::afford(
                 mechanism.as_ref(),
                 m,
@@ -483,7 +483,7 @@ impl Client {
                 before,
             )?;
             mechanism.perturb(m, 1, &stream)?;
-            let event = mechanism.settle(event);
+            let event = mechanism.actual_cost(event);
             self.spent.push(event);
             self.notes
                 .extend(note.map(|note| format!("parts.{slot}: {note}")));
@@ -493,24 +493,24 @@ impl Client {
     }
 
     /// Keeps something between two questions.
-    pub fn keep<M: Message>(&mut self, name: &str, m: &M) {
+    pub fn stash<M: Message>(&mut self, name: &str, m: &M) {
         self.stash.insert(name.into(), message::encode(m));
     }
 
-    /// What [`Client::keep`] kept, if anything; it stays kept.
+    /// What [`Client::stash`] kept, if anything; it stays kept.
     ///
     /// # Errors
     /// When it is of another kind.
-    pub fn kept<M: Message>(&self, name: &str) -> Result<Option<M>> {
+    pub fn stashed<M: Message>(&self, name: &str) -> Result<Option<M>> {
         let kept = self.stash.get(name);
         kept.map(|bytes| message::decode(bytes)).transpose()
     }
 
-    /// Takes back what [`Client::keep`] kept, if anything.
+    /// Takes back what [`Client::stash`] kept, if anything.
     ///
     /// # Errors
     /// When it is of another kind.
-    pub fn take<M: Message>(&mut self, name: &str) -> Result<Option<M>> {
+    pub fn unstash<M: Message>(&mut self, name: &str) -> Result<Option<M>> {
         let kept = self.stash.remove(name);
         kept.map(|bytes| message::decode(&bytes)).transpose()
     }
@@ -618,12 +618,12 @@ pub fn fit_examples(
     pass: &Pass<'_>,
     stream: &Stream,
 ) -> Result<Fitted> {
-    match (examples.classes(), examples.findings()) {
+    match (examples.classes(), examples.multi_label()) {
         (Some(classes), _) => model.fit(&examples.samples, Target::Classes(&classes), pass, stream),
         (None, findings) => {
             let findings = findings.unwrap_or_default();
             let view: ArrayView2<'_, i8> = findings.view();
-            model.fit(&examples.samples, Target::Findings(view), pass, stream)
+            model.fit(&examples.samples, Target::MultiLabel(view), pass, stream)
         }
     }
 }

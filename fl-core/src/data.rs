@@ -119,7 +119,7 @@ pub enum Labels {
         /// How many classes there are.
         classes: usize,
     },
-    /// Several yes/no findings per row: 1 yes, 0 no, -1 unknown; `rows x findings`.
+    /// Several yes/no labels per row: 1 yes, 0 no, -1 unknown; `rows x labels`.
     Multi(Array2<i8>),
 }
 
@@ -137,7 +137,7 @@ impl Labels {
         self.len() == 0
     }
 
-    /// How many classes or findings there are.
+    /// How many classes or labels there are.
     pub fn classes(&self) -> usize {
         match self {
             Self::Classes { classes, .. } => *classes,
@@ -151,15 +151,15 @@ impl Labels {
 pub enum TaskKind {
     /// Exactly one of several classes.
     Classes(usize),
-    /// Any number of several findings (multi-label).
-    Findings(usize),
+    /// Any number of several labels (multi-label).
+    MultiLabel(usize),
 }
 
 impl TaskKind {
     /// Number of model outputs.
     pub fn outputs(self) -> usize {
         match self {
-            Self::Classes(n) | Self::Findings(n) => n,
+            Self::Classes(n) | Self::MultiLabel(n) => n,
         }
     }
 }
@@ -369,8 +369,8 @@ impl Examples {
         }
     }
 
-    /// The findings of each row of this view; `None` for a single-label set.
-    pub fn findings(&self) -> Option<Array2<i8>> {
+    /// The labels of each row of this view; `None` for a single-label set.
+    pub fn multi_label(&self) -> Option<Array2<i8>> {
         match &*self.labels {
             Labels::Classes { .. } => None,
             Labels::Multi(of) => {
@@ -380,7 +380,7 @@ impl Examples {
         }
     }
 
-    /// Samples per class; for findings, samples in which the finding is present (FedKD: -1 and 0 do not count).
+    /// Samples per class; for labels, samples in which the label is present (FedKD: -1 and 0 do not count).
     pub fn class_counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.labels.classes()];
         for id in self.samples.ids() {
@@ -400,7 +400,7 @@ impl Examples {
     pub fn task(&self) -> Task {
         let kind = match &*self.labels {
             Labels::Classes { classes, .. } => TaskKind::Classes(*classes),
-            Labels::Multi(of) => TaskKind::Findings(of.ncols()),
+            Labels::Multi(of) => TaskKind::MultiLabel(of.ncols()),
         };
         Task {
             input: self.samples.shape(),
@@ -414,8 +414,8 @@ impl Examples {
 pub enum Target<'a> {
     /// The class of each sample.
     Classes(&'a [u32]),
-    /// Findings: 1, 0, or -1 for unknown (no loss there).
-    Findings(ArrayView2<'a, i8>),
+    /// MultiLabel: 1, 0, or -1 for unknown (no loss there).
+    MultiLabel(ArrayView2<'a, i8>),
     /// Class probabilities.
     Soft(ArrayView2<'a, f32>),
     /// Raw scores (logits) to imitate.
@@ -427,7 +427,7 @@ impl Target<'_> {
     pub fn len(&self) -> usize {
         match self {
             Self::Classes(of) => of.len(),
-            Self::Findings(of) => of.nrows(),
+            Self::MultiLabel(of) => of.nrows(),
             Self::Soft(of) | Self::Scores(of) => of.nrows(),
         }
     }
@@ -441,7 +441,7 @@ impl Target<'_> {
     pub fn pick(&self, at: &[usize]) -> OwnedTarget {
         match self {
             Self::Classes(of) => OwnedTarget::Classes(at.iter().map(|i| of[*i]).collect()),
-            Self::Findings(of) => OwnedTarget::Findings(of.select(Axis(0), at)),
+            Self::MultiLabel(of) => OwnedTarget::MultiLabel(of.select(Axis(0), at)),
             Self::Soft(of) => OwnedTarget::Soft(of.select(Axis(0), at)),
             Self::Scores(of) => OwnedTarget::Scores(of.select(Axis(0), at)),
         }
@@ -453,8 +453,8 @@ impl Target<'_> {
 pub enum OwnedTarget {
     /// See [`Target::Classes`].
     Classes(Vec<u32>),
-    /// See [`Target::Findings`].
-    Findings(Array2<i8>),
+    /// See [`Target::MultiLabel`].
+    MultiLabel(Array2<i8>),
     /// See [`Target::Soft`].
     Soft(Array2<f32>),
     /// See [`Target::Scores`].
@@ -466,7 +466,7 @@ impl OwnedTarget {
     pub fn view(&self) -> Target<'_> {
         match self {
             Self::Classes(of) => Target::Classes(of),
-            Self::Findings(of) => Target::Findings(of.view()),
+            Self::MultiLabel(of) => Target::MultiLabel(of.view()),
             Self::Soft(of) => Target::Soft(of.view()),
             Self::Scores(of) => Target::Scores(of.view()),
         }

@@ -40,7 +40,7 @@ pub use stream::*;
 /// What the macros of this crate expand to; not for direct use.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::part::{about, boxed, check};
+    pub use crate::part::{boxed, check, describe};
     pub use inventory;
     pub use serde_json::Value as Json;
     pub use serde_yaml::Mapping;
@@ -50,8 +50,8 @@ pub mod __private {
 pub mod prelude {
     pub use crate::message::{Ids, Logits, Message, Nothing, Params, Scalar};
     pub use crate::{
-        Accountant, Aggregator, Answer, Ask, Asked, Claims, Client, Federation, Fold, Generator,
-        Inbox, Loss, Mail, Make, Needs, Pass, Pool, PrivacyEvent, PrivacyMechanism, Protocol,
+        Accountant, Aggregator, Answer, Ask, Asked, BuildContext, Claims, Client, Federation, Fold,
+        Generator, Inbox, Loss, Mail, Needs, Pass, Pool, PrivacyEvent, PrivacyMechanism, Protocol,
         Question, Result, Roster, Round, Samples, Selector, Slot, Stream, Target, Task, Trainer,
         Training, choices, export_plugins, plugin, settings,
     };

@@ -9,8 +9,8 @@ use ndarray::{Array2, ArrayView2};
 pub enum Aim<'a> {
     /// A class.
     Class(usize),
-    /// Findings: 1, 0, or -1 for unknown.
-    Findings(&'a [i8]),
+    /// MultiLabel: 1, 0, or -1 for unknown.
+    MultiLabel(&'a [i8]),
     /// Class probabilities.
     Soft(&'a [f64]),
     /// Scores to imitate.
@@ -31,7 +31,7 @@ pub fn softmax(scores: &mut [f64], tau: f64) {
     }
 }
 
-/// The probability of a finding with this score.
+/// The probability of a label with this score.
 pub fn sigmoid(score: f64) -> f64 {
     1.0 / (1.0 + (-score).exp())
 }
@@ -75,7 +75,7 @@ pub fn of_sample(
                 1,
             )
         }
-        (Loss::CrossEntropy, Aim::Findings(target)) => {
+        (Loss::CrossEntropy, Aim::MultiLabel(target)) => {
             let (mut sum, mut known) = (0.0, 0);
             for ((g, s), t) in slope.iter_mut().zip(scores).zip(target) {
                 *g = 0.0;
@@ -130,12 +130,12 @@ pub fn of_sample(
         (loss, aim) => {
             let aim = match aim {
                 Aim::Class(_) => "classes",
-                Aim::Findings(_) => "findings",
+                Aim::MultiLabel(_) => "multi-label",
                 Aim::Soft(_) => "soft labels",
                 Aim::Scores(_) => "scores",
             };
             bail!(Problem::Lacks(format!(
-                "the loss {loss:?} does not go with {aim}: CrossEntropy goes with classes, findings and soft labels; the others with scores"
+                "the loss {loss:?} does not go with {aim}: CrossEntropy goes with classes, multi-label targets and soft labels; the others with scores"
             )))
         }
     })
@@ -153,7 +153,7 @@ pub fn of_batch(
     let (samples, outputs) = scores.dim();
     let width = match target {
         Target::Classes(_) => outputs,
-        Target::Findings(t) => t.ncols(),
+        Target::MultiLabel(t) => t.ncols(),
         Target::Soft(t) | Target::Scores(t) => t.ncols(),
     };
     ensure!(
@@ -177,7 +177,9 @@ pub fn of_batch(
                 );
                 of_sample(loss, Aim::Class(class), &row, slope)?
             }
-            Target::Findings(t) => of_sample(loss, Aim::Findings(&t.row(i).to_vec()), &row, slope)?,
+            Target::MultiLabel(t) => {
+                of_sample(loss, Aim::MultiLabel(&t.row(i).to_vec()), &row, slope)?
+            }
             Target::Soft(t) => of_sample(
                 loss,
                 Aim::Soft(&t.row(i).mapv(f64::from).to_vec()),
@@ -235,7 +237,7 @@ mod tests {
         close_slope(Loss::CrossEntropy, Target::Soft(soft.view()), &scores);
         close_slope(
             Loss::CrossEntropy,
-            Target::Findings(findings.view()),
+            Target::MultiLabel(findings.view()),
             &scores,
         );
         for loss in [
@@ -254,7 +256,7 @@ mod tests {
         let unknown = array![[-1i8, -1]];
         let (value, slope) = of_batch(
             Loss::CrossEntropy,
-            Target::Findings(unknown.view()),
+            Target::MultiLabel(unknown.view()),
             array![[5.0, -5.0]].view(),
         )
         .unwrap();
@@ -271,7 +273,7 @@ mod tests {
         assert_eq!(
             of_batch(
                 Loss::CrossEntropy,
-                Target::Findings(findings.view()),
+                Target::MultiLabel(findings.view()),
                 scores.view()
             )
             .unwrap()

@@ -15,7 +15,7 @@ use std::fmt::Debug;
 mod labels;
 mod votes;
 pub use labels::{ClassMeans, Mask, SoftLabels, class_means, softmax};
-pub use votes::{Counts, Models, Reach, Votes};
+pub use votes::{Counts, Models, VoteSensitivity, Votes};
 
 /// The numbers of one tensor, borrowed.
 #[derive(Clone, Debug)]
@@ -286,7 +286,7 @@ pub fn check<M: Message>(message: &M) -> Result<()> {
 ///
 /// # Errors
 /// Names the first row that does not belong.
-pub fn about<M: Message>(answer: &M, asked: &[u32]) -> Result<()> {
+pub fn check_rows<M: Message>(answer: &M, asked: &[u32]) -> Result<()> {
     let tensors = answer.tensors();
     let Some((_, View::U32(rows))) = tensors.iter().find(|(name, _)| name == "rows") else {
         return Ok(());
@@ -858,11 +858,11 @@ mod tests {
 
     #[test]
     fn an_answer_is_about_what_was_asked_about() {
-        assert!(about(&logits(), &[11, 9, 5, 4]).is_ok());
-        assert!(about(&params(), &[]).is_ok());
+        assert!(check_rows(&logits(), &[11, 9, 5, 4]).is_ok());
+        assert!(check_rows(&params(), &[]).is_ok());
         let twice = Logits::new(vec![4, 9, 4], logits().values);
         for (answer, asked) in [(logits(), &[4, 9][..]), (twice, &[4, 9, 11])] {
-            let said = about(&answer, asked).unwrap_err().to_string();
+            let said = check_rows(&answer, asked).unwrap_err().to_string();
             assert!(said.contains("not asked about or comes twice"), "{said}");
         }
     }

@@ -71,7 +71,7 @@ pub fn auc(
     Some(wins / (positives as f64 * negatives as f64))
 }
 
-/// AUC of each finding, and their mean over the findings that have one (`None` if none has).
+/// AUC of each label, and their mean over the labels that have one (`None` if none has).
 pub fn mauc(
     scores: ArrayView2<'_, f32>,
     labels: ArrayView2<'_, i8>,
@@ -101,10 +101,10 @@ pub fn sample_std(values: &[f64]) -> f64 {
     mean_std(values).1 * (n / (n - 1.0)).sqrt()
 }
 
-/// The number that a task's models are compared by: accuracy for classes, mean AUC for findings.
+/// The number that a task's models are compared by: accuracy for classes, mean AUC for labels.
 ///
 /// # Errors
-/// When scores and examples differ in number, or no finding has both positives and negatives.
+/// When scores and examples differ in number, or no label has both positives and negatives.
 pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
     ensure!(
         scores.nrows() == examples.len() && !examples.is_empty(),
@@ -115,17 +115,17 @@ pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
     if let Some(classes) = examples.classes() {
         return Ok(accuracy(scores, &classes));
     }
-    let findings = examples.findings().unwrap_or_default();
+    let findings = examples.multi_label().unwrap_or_default();
     mauc(scores, findings.view())
         .1
-        .ok_or_else(|| anyhow::anyhow!("no finding has both positive and negative examples"))
+        .ok_or_else(|| anyhow::anyhow!("no label has both positive and negative examples"))
 }
 
 /// Name of [`score`] for a task.
 pub fn score_name(kind: TaskKind) -> &'static str {
     match kind {
         TaskKind::Classes(_) => "accuracy",
-        TaskKind::Findings(_) => "mauc",
+        TaskKind::MultiLabel(_) => "mauc",
     }
 }
 

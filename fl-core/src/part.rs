@@ -77,7 +77,7 @@ impl Display for Role {
 
 /// What a part is made for.
 #[derive(Clone, Debug)]
-pub struct Make {
+pub struct BuildContext {
     /// What models are to learn.
     pub task: Task,
     /// For initial weights and the like.
@@ -86,7 +86,7 @@ pub struct Make {
 
 /// What `fl inspect` shows of a part.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct Description {
     /// The doc comment of its settings.
     pub doc: String,
     /// Its settings.
@@ -98,7 +98,7 @@ pub struct About {
 }
 
 /// Makes a part from its settings: a boxed trait object of its role.
-pub type Build = dyn Fn(&Value, &Make) -> Result<Box<dyn Any + Send>> + Sync;
+pub type Build = dyn Fn(&Value, &BuildContext) -> Result<Box<dyn Any + Send>> + Sync;
 
 /// A part that a spec can name. [`plugin!`](crate::plugin!) registers one.
 pub struct PartDecl {
@@ -109,7 +109,7 @@ pub struct PartDecl {
     /// The crate or library that it comes from.
     pub origin: &'static str,
     /// What it says about itself.
-    pub about: &'static (dyn Fn() -> About + Sync),
+    pub describe: &'static (dyn Fn() -> Description + Sync),
     /// Notes every mistake in its settings; without any, gives them with every default filled in.
     pub check: &'static (dyn Fn(&Value, &mut Reader) -> Option<Value> + Sync),
     /// Makes it.
@@ -161,39 +161,34 @@ pub struct Slot {
     /// May it be left empty?
     pub optional: bool,
     /// What it is for.
-    pub about: &'static str,
+    pub doc: &'static str,
 }
 
 impl Slot {
-    fn new(name: &'static str, role: Role, signature: String, about: &'static str) -> Self {
+    fn new(name: &'static str, role: Role, signature: String, doc: &'static str) -> Self {
         Self {
             name,
             role,
             signature,
             optional: false,
-            about,
+            doc,
         }
     }
     /// For an aggregator of these messages.
-    pub fn aggregator<I: Message, O: Message>(name: &'static str, about: &'static str) -> Self {
-        Self::new(
-            name,
-            Role::Aggregator,
-            aggregator_signature::<I, O>(),
-            about,
-        )
+    pub fn aggregator<I: Message, O: Message>(name: &'static str, doc: &'static str) -> Self {
+        Self::new(name, Role::Aggregator, aggregator_signature::<I, O>(), doc)
     }
     /// For a selector of this pool.
-    pub fn selector<P: Pool + ?Sized>(name: &'static str, about: &'static str) -> Self {
-        Self::new(name, Role::Selector, P::NAME.into(), about)
+    pub fn selector<P: Pool + ?Sized>(name: &'static str, doc: &'static str) -> Self {
+        Self::new(name, Role::Selector, P::NAME.into(), doc)
     }
     /// For a privacy mechanism on this message.
-    pub fn privacy<M: Message>(name: &'static str, about: &'static str) -> Self {
-        Self::new(name, Role::Privacy, M::KIND.into(), about)
+    pub fn privacy<M: Message>(name: &'static str, doc: &'static str) -> Self {
+        Self::new(name, Role::Privacy, M::KIND.into(), doc)
     }
     /// For a trainer.
-    pub fn trainer(name: &'static str, about: &'static str) -> Self {
-        Self::new(name, Role::Trainer, String::new(), about)
+    pub fn trainer(name: &'static str, doc: &'static str) -> Self {
+        Self::new(name, Role::Trainer, String::new(), doc)
     }
     /// For an accountant.
     pub fn accountant() -> Self {
@@ -272,14 +267,19 @@ impl Parts {
         })
     }
 
-    fn build<B: 'static>(&self, slot: &str, client: Option<ClientId>, make: &Make) -> Result<B> {
+    fn build<B: 'static>(
+        &self,
+        slot: &str,
+        client: Option<ClientId>,
+        make: &BuildContext,
+    ) -> Result<B> {
         let filled = self.find(slot, client)?;
         let what = || format!("parts.{slot} ({} `{}`)", filled.decl.role, filled.decl.name);
         let part = (filled.decl.build)(&filled.settings, make).with_context(what)?;
         let part = part.downcast::<B>().map_err(|_| {
             anyhow!(
                 "does not fit this slot: it is {}",
-                (filled.decl.about)().signature
+                (filled.decl.describe)().signature
             )
         });
         Ok(*part.with_context(what)?)
@@ -292,7 +292,7 @@ impl Parts {
     pub fn aggregator<I: Message, O: Message>(
         &self,
         slot: &str,
-        make: &Make,
+        make: &BuildContext,
     ) -> Result<BoxedAggregator<I, O>> {
         self.build(slot, None, make)
     }
@@ -305,7 +305,7 @@ impl Parts {
         &self,
         slot: &str,
         client: Option<ClientId>,
-        make: &Make,
+        make: &BuildContext,
     ) -> Result<BoxedSelector<P>> {
         self.build(slot, client, make)
     }
@@ -318,7 +318,7 @@ impl Parts {
         &self,
         slot: &str,
         client: Option<ClientId>,
-        make: &Make,
+        make: &BuildContext,
     ) -> Result<BoxedMechanism<M>> {
         self.build(slot, client, make)
     }
@@ -331,7 +331,7 @@ impl Parts {
         &self,
         slot: &str,
         client: Option<ClientId>,
-        make: &Make,
+        make: &BuildContext,
     ) -> Result<Box<dyn Trainer>> {
         self.build(slot, client, make)
     }
@@ -340,7 +340,7 @@ impl Parts {
     ///
     /// # Errors
     /// As [`Parts::aggregator`].
-    pub fn generator(&self, slot: &str, make: &Make) -> Result<Box<dyn Generator>> {
+    pub fn generator(&self, slot: &str, make: &BuildContext) -> Result<Box<dyn Generator>> {
         self.build(slot, None, make)
     }
 
@@ -348,7 +348,7 @@ impl Parts {
     ///
     /// # Errors
     /// As [`Parts::aggregator`].
-    pub fn accountant(&self, make: &Make) -> Result<Option<Box<dyn Accountant>>> {
+    pub fn accountant(&self, make: &BuildContext) -> Result<Option<Box<dyn Accountant>>> {
         if self.has("accountant") {
             self.build("accountant", None, make).map(Some)
         } else {
@@ -361,7 +361,11 @@ impl Parts {
 ///
 /// # Errors
 /// When `decl` is no protocol, or its settings are wrong.
-pub fn protocol(decl: &PartDecl, settings: &Value, make: &Make) -> Result<Box<dyn Protocol>> {
+pub fn protocol(
+    decl: &PartDecl,
+    settings: &Value,
+    make: &BuildContext,
+) -> Result<Box<dyn Protocol>> {
     let part = (decl.build)(settings, make).with_context(|| format!("protocol `{}`", decl.name))?;
     part.downcast::<Box<dyn Protocol>>()
         .map(|p| *p)
@@ -376,8 +380,8 @@ pub fn protocol(decl: &PartDecl, settings: &Value, make: &Make) -> Result<Box<dy
 
 /// Used by [`plugin!`](crate::plugin!).
 #[doc(hidden)]
-pub fn about<S: settings::Settings>(signature: String) -> About {
-    About {
+pub fn describe<S: settings::Settings>(signature: String) -> Description {
+    Description {
         doc: S::doc(),
         fields: S::fields(),
         schema: S::schema(),
@@ -394,7 +398,7 @@ pub fn check<S: settings::Settings>(value: &Value, reader: &mut Reader) -> Optio
 /// Registers a part: `plugin!(aggregator "trimmed-mean" => TrimmedMean);`
 ///
 /// The type is the settings and the part in one, or `Settings as Part` with `impl From<Settings> for Part`. Trainers and
-/// generators have `fn new(Settings, &Make) -> Result<Self>` instead.
+/// generators have `fn new(Settings, &BuildContext) -> Result<Self>` instead.
 #[macro_export]
 macro_rules! plugin {
     ($role:ident $name:literal => $t:ty) => { $crate::plugin!($role $name => $t as $t); };
@@ -431,7 +435,7 @@ macro_rules! plugin {
                 role: $crate::Role::$role,
                 name: $name,
                 origin: env!("CARGO_PKG_NAME"),
-                about: &|| $crate::__private::about::<$s>($signature),
+                describe: &|| $crate::__private::describe::<$s>($signature),
                 check: &$crate::__private::check::<$s>,
                 build: &|value, make| {
                     let settings: $s = $crate::settings::read_value(value)?;
@@ -446,9 +450,9 @@ macro_rules! plugin {
 /// Used by [`plugin!`](crate::plugin!).
 #[doc(hidden)]
 pub fn boxed<S, P: Send + 'static>(
-    build: impl FnOnce(S, &Make) -> Result<P>,
+    build: impl FnOnce(S, &BuildContext) -> Result<P>,
     settings: S,
-    make: &Make,
+    make: &BuildContext,
 ) -> Result<Box<dyn Any + Send>> {
     Ok(Box::new(build(settings, make)?))
 }

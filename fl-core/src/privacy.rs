@@ -1,7 +1,7 @@
 //! What a release costs, and what is guaranteed after all of them.
 
 use crate::ClientId;
-use crate::message::Reach;
+use crate::message::VoteSensitivity;
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
 
@@ -118,15 +118,15 @@ pub struct VoteRelease {
     /// Which queries were answered; `None`: all of them.
     pub answered: Option<Vec<bool>>,
     /// How many votes of a query can change with one unit of data.
-    pub reach: Reach,
+    pub sensitivity: VoteSensitivity,
 }
 
 impl VoteRelease {
     /// How many votes can change with one `unit`, and whether that was worked out from the data.
     pub fn votes_of(&self, unit: Unit) -> (Option<u32>, bool) {
         match unit {
-            Unit::Example => (self.reach.example, self.reach.from_data),
-            Unit::Party => (self.reach.party, false),
+            Unit::Example => (self.sensitivity.example, self.sensitivity.from_data),
+            Unit::Party => (self.sensitivity.party, false),
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn afford<M: Message>(
     }
     let first = |k: usize| {
         let mut few = message.clone();
-        mechanism.keep_first(&mut few, k);
+        mechanism.truncate(&mut few, k);
         let event = mechanism.price(&few, n)?;
         let epsilon = accountant.guarantee(Some(&event))?.epsilon;
         Ok::<_, anyhow::Error>((few, event, epsilon))
@@ -93,7 +93,7 @@ mod tests {
 
     impl PrivacyMechanism for Rows {
         type On = Counts;
-        fn bound(&self, _: &mut Counts) -> Result<()> {
+        fn clip(&self, _: &mut Counts) -> Result<()> {
             Ok(())
         }
         fn price(&self, counts: &Counts, _: usize) -> Result<PrivacyEvent> {
@@ -110,8 +110,8 @@ mod tests {
         fn queries(&self, counts: &Counts) -> usize {
             counts.rows.len()
         }
-        fn keep_first(&self, counts: &mut Counts, n: usize) {
-            counts.keep(&(0..n).collect::<Vec<_>>());
+        fn truncate(&self, counts: &mut Counts, n: usize) {
+            counts.retain_rows(&(0..n).collect::<Vec<_>>());
         }
     }
 

@@ -156,19 +156,19 @@ pub trait PrivacyMechanism: Send {
     /// What it protects.
     type On: Message;
 
-    /// Limits one client's reach: clips, quantises, subsamples. Not random.
+    /// Limits one client's range: clips, quantises, subsamples. Not random.
     ///
     /// # Errors
     /// When the message cannot be bounded.
-    fn bound(&self, message: &mut Self::On) -> Result<()>;
+    fn clip(&self, message: &mut Self::On) -> Result<()>;
 
     /// A number that every client reports so that all bound alike (FedKD's `z_max`); the largest comes back through
     /// [`PrivacyMechanism::agree`]. `None`: no such number is needed.
-    fn reach(&self, _message: &Self::On) -> Option<f32> {
+    fn range(&self, _message: &Self::On) -> Option<f32> {
         None
     }
 
-    /// The largest [`PrivacyMechanism::reach`] of all clients.
+    /// The largest [`PrivacyMechanism::range`] of all clients.
     fn agree(&mut self, _largest: f32) {}
 
     /// What releasing `message`, made from the data of `n` clients, would cost; asked before it is done.
@@ -190,11 +190,11 @@ pub trait PrivacyMechanism: Send {
     }
 
     /// Leaves only the first `n` queries, `n` at most [`PrivacyMechanism::queries`].
-    fn keep_first(&self, _message: &mut Self::On, _n: usize) {}
+    fn truncate(&self, _message: &mut Self::On, _n: usize) {}
 
     /// What the release has cost; asked after [`PrivacyMechanism::perturb`]. It may be less than the `price`, if the
     /// noise decides what is released, but never more.
-    fn settle(&self, price: PrivacyEvent) -> PrivacyEvent {
+    fn actual_cost(&self, price: PrivacyEvent) -> PrivacyEvent {
         price
     }
 }
@@ -259,7 +259,7 @@ pub enum Length {
 /// What is minimised. Means are over the batch; see METHODS section 1 for FedKD's readings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Loss {
-    /// Softmax cross-entropy for classes and soft labels; sigmoid cross-entropy, unknowns left out, for findings.
+    /// Softmax cross-entropy for classes and soft labels; sigmoid cross-entropy, unknowns left out, for labels.
     CrossEntropy,
     /// Mean absolute error between scores, over batch and outputs.
     Mae,

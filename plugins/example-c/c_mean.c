@@ -77,7 +77,7 @@ static int32_t aggregate(const Part *part, const FlInput *input, const FlHost *h
 
 static int32_t call(void *part, uint32_t operation, const FlInput *input, const FlHost *host) {
   switch (operation) {
-    case FL_ABOUT:
+    case FL_DESCRIBE:
       host->text(host->context, fl_text(ABOUT));
       return FL_OK;
     case FL_AGGREGATE:

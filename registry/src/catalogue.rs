@@ -2,7 +2,7 @@
 
 use crate::load::Library;
 use fl_core::settings::{nearest, show, to_json};
-use fl_core::{Asked, Make, PartDecl, Protocol, Role, Slot, Stream, Task, TaskKind};
+use fl_core::{Asked, BuildContext, PartDecl, Protocol, Role, Slot, Stream, Task, TaskKind};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 
@@ -95,7 +95,7 @@ impl Catalogue {
     /// The parts that can stand in `slot`.
     pub fn fitting(&self, slot: &Slot) -> Vec<&'static PartDecl> {
         let fits =
-            |p: &&PartDecl| slot.signature.is_empty() || (p.about)().signature == slot.signature;
+            |p: &&PartDecl| slot.signature.is_empty() || (p.describe)().signature == slot.signature;
         self.of_role(slot.role).filter(fits).collect()
     }
 
@@ -108,7 +108,7 @@ impl Catalogue {
         {
             let rows: Vec<_> = self
                 .of_role(role)
-                .map(|p| (p, (p.about)()))
+                .map(|p| (p, (p.describe)()))
                 .map(|(p, about)| [p.name.into(), about.signature, first_sentence(&about.doc)])
                 .collect();
             if !rows.is_empty() {
@@ -142,7 +142,7 @@ pub(crate) fn names(parts: impl IntoIterator<Item = &'static PartDecl>) -> Strin
 
 /// Everything that a user wants to know of one part, as text.
 pub fn inspect(part: &PartDecl) -> String {
-    let about = (part.about)();
+    let about = (part.describe)();
     let mut out = format!("{}: {}", part.name, part.role.with_article());
     if !about.signature.is_empty() {
         let _ = write!(out, ", {}", about.signature);
@@ -176,12 +176,7 @@ pub fn inspect(part: &PartDecl) -> String {
                 let mut rows = vec![["slot", "takes", "", "for"].map(String::from)];
                 rows.extend(protocol.slots().iter().map(|s| {
                     let optional = if s.optional { "optional" } else { "" };
-                    [
-                        s.name.into(),
-                        takes(s),
-                        optional.to_string(),
-                        s.about.into(),
-                    ]
+                    [s.name.into(), takes(s), optional.to_string(), s.doc.into()]
                 }));
                 out += "\n";
                 out += &table(&rows);
@@ -204,7 +199,7 @@ pub fn inspect(part: &PartDecl) -> String {
 
 /// The same as [`inspect`], for programs.
 pub fn inspect_json(part: &PartDecl) -> Json {
-    let about = (part.about)();
+    let about = (part.describe)();
     let settings = about.fields.iter().map(|f| {
         json!({
             "name": f.name, "kind": f.kind, "required": f.default.is_none(),
@@ -221,7 +216,7 @@ pub fn inspect_json(part: &PartDecl) -> Json {
     {
         let slot = |s: &Slot| {
             json!({
-                "name": s.name, "role": s.role.name(), "signature": s.signature, "optional": s.optional, "about": s.about
+                "name": s.name, "role": s.role.name(), "signature": s.signature, "optional": s.optional, "about": s.doc
             })
         };
         let question = |q: &Asked| {
@@ -245,14 +240,14 @@ pub(crate) fn takes(slot: &Slot) -> String {
 
 /// A protocol with its defaults, and with whatever will do where there is none.
 pub(crate) fn example(part: &PartDecl) -> Option<Box<dyn Protocol>> {
-    let settings = sample(&(part.about)().schema);
+    let settings = sample(&(part.describe)().schema);
     let settings = serde_yaml::to_value(settings).ok()?;
     fl_core::protocol(part, &settings, &any_make()).ok()
 }
 
 /// For protocols, which do not look at the task.
-pub(crate) fn any_make() -> Make {
-    Make {
+pub(crate) fn any_make() -> BuildContext {
+    BuildContext {
         task: Task {
             input: vec![1],
             kind: TaskKind::Classes(2),

@@ -52,7 +52,7 @@ impl Catalogue {
 
 /// A part's settings with `use`, and with `clients` where a slot can have groups.
 fn definition(part: &PartDecl) -> Json {
-    let about = (part.about)();
+    let about = (part.describe)();
     let mut schema = match about.schema {
         Json::Object(schema) => schema,
         _ => Map::new(),

@@ -5,7 +5,7 @@ use crate::check::{Checker, Chosen, Conversation, below, key};
 use crate::groups;
 use crate::sections::{Clients, DataSection};
 use fl_core::settings::{Setting, Step, Value, nearest, show};
-use fl_core::{Asked, Filled, Make, Role, Slot, Stream, Task, TaskKind};
+use fl_core::{Asked, BuildContext, Filled, Role, Slot, Stream, Task, TaskKind};
 use std::collections::HashSet;
 
 /// A part in a slot.
@@ -61,7 +61,7 @@ impl Checker<'_> {
                 let text = format!(
                     "is missing ({}): {} These fit: {fit}",
                     takes(slot),
-                    slot.about
+                    slot.doc
                 );
                 self.note(&path, text);
             }
@@ -135,7 +135,7 @@ impl Checker<'_> {
                     "must be {}, but `{}` is {}; these fit: {}",
                     slot.signature,
                     decl.name,
-                    (decl.about)().signature,
+                    (decl.describe)().signature,
                     names(fitting.iter().copied())
                 );
                 self.note_use(&path, text, None);
@@ -180,7 +180,7 @@ impl Checker<'_> {
 
     /// Makes every part once, to see whether it fits the task.
     pub fn build(&mut self, filled: &[Fill], task: &Task, seed: u64) {
-        let make = Make {
+        let make = BuildContext {
             task: task.clone(),
             stream: Stream::root(seed).child("check", 0),
         };
@@ -206,7 +206,7 @@ fn describe(task: &Task) -> String {
     let shape: Vec<String> = task.input.iter().map(usize::to_string).collect();
     let outputs = match task.kind {
         TaskKind::Classes(n) => format!("{n} classes"),
-        TaskKind::Findings(n) => format!("{n} findings"),
+        TaskKind::MultiLabel(n) => format!("{n} findings"),
     };
     format!("inputs of {} and {outputs}", shape.join("x"))
 }

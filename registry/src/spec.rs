@@ -7,7 +7,7 @@ use crate::mistakes::Mistakes;
 use crate::sections::{DataSection, Top};
 use crate::slots::{in_order, written};
 use fl_core::settings::{Setting, Value};
-use fl_core::{Budget, Faults, Make, PartDecl, Parts, Protocol, Result};
+use fl_core::{Budget, BuildContext, Faults, PartDecl, Parts, Protocol, Result};
 use std::sync::Arc;
 
 /// Everything that a run needs to know.
@@ -40,7 +40,7 @@ impl<D> Spec<D> {
     ///
     /// # Errors
     /// When the protocol refuses `make`.
-    pub fn make_protocol(&self, make: &Make) -> Result<Box<dyn Protocol>> {
+    pub fn make_protocol(&self, make: &BuildContext) -> Result<Box<dyn Protocol>> {
         fl_core::protocol(self.protocol, &self.protocol_settings, make)
     }
 

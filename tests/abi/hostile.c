@@ -196,7 +196,7 @@ static int32_t choose(Part *part, const FlHost *host) {
 static int32_t protect(Part *part, uint32_t operation, const FlInput *input, const FlHost *host) {
   const FlTensor *like = &input->messages[0].tensors[0];
   size_t three[1] = {3};
-  int other = operation == FL_BOUND ? is(part, "bound-shape") : is(part, "perturb-shape");
+  int other = operation == FL_CLIP ? is(part, "bound-shape") : is(part, "perturb-shape");
   float *out;
   if (operation == FL_PRICE) {
     const char *price = "{\"Laplace\": {\"sensitivity\": 1, \"scale\": 1, \"unit\": \"party\"}}";
@@ -208,7 +208,7 @@ static int32_t protect(Part *part, uint32_t operation, const FlInput *input, con
   }
   out = room(host, "w", FL_F32, like->dimensions, other ? three : like->shape);
   if (out == NULL) return FL_ERROR;
-  if (operation == FL_BOUND && is(part, "bound-nan")) out[0] = NAN;
+  if (operation == FL_CLIP && is(part, "bound-nan")) out[0] = NAN;
   return FL_OK;
 }
 
@@ -244,7 +244,7 @@ static int32_t call(void *part, uint32_t operation, const FlInput *input, const 
   switch (operation) {
     case FL_SELECT:
       return choose(part, host);
-    case FL_BOUND:
+    case FL_CLIP:
     case FL_PRICE:
     case FL_PERTURB:
       return protect(part, operation, input, host);
@@ -252,7 +252,7 @@ static int32_t call(void *part, uint32_t operation, const FlInput *input, const 
       return FL_OK;
     case FL_GUARANTEE:
       return account(part, host);
-    case FL_ABOUT:
+    case FL_DESCRIBE:
       if (is(part, "about-no-json")) host->text(host->context, fl_text("{needs"));
       else if (is(part, "about-unknown-claim")) host->text(host->context, fl_text("{\"claims\": [\"perfect\"]}"));
       else if (is(part, "about-no-text")) return FL_OK;

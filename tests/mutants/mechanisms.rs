@@ -28,7 +28,7 @@ struct Noise(Flaw, u64);
 impl PrivacyMechanism for Noise {
     type On = Logits;
 
-    fn bound(&self, z: &mut Logits) -> Result<()> {
+    fn clip(&self, z: &mut Logits) -> Result<()> {
         match self.0 {
             Flaw::NoBound => {}
             Flaw::Shrinks => z.values.mapv_inplace(|v| 0.9 * v.clamp(-CLIP, CLIP)),
@@ -71,7 +71,7 @@ impl PrivacyMechanism for Noise {
         z.rows.len()
     }
 
-    fn keep_first(&self, z: &mut Logits, n: usize) {
+    fn truncate(&self, z: &mut Logits, n: usize) {
         let n = if self.0 == Flaw::KeepsMore {
             (n + 1).min(z.rows.len())
         } else {

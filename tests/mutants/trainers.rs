@@ -37,7 +37,7 @@ struct Model {
 static STEPS: AtomicU32 = AtomicU32::new(0);
 
 impl Model {
-    fn made(flaw: Flaw, make: &Make) -> Result<Box<dyn Trainer>> {
+    fn made(flaw: Flaw, make: &BuildContext) -> Result<Box<dyn Trainer>> {
         let (width, outputs) = (make.task.width(), make.task.kind.outputs());
         let mut draws = make.stream.draws();
         let weight =

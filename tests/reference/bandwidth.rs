@@ -4,7 +4,7 @@ use crate::replay::{Inputs, Op, number};
 use anyhow::{Context, Result, bail};
 use fl_core::bandwidth::{self, Unit};
 use fl_core::settings::read_yaml;
-use fl_core::{Make, Stream, Task, TaskKind};
+use fl_core::{BuildContext, Stream, Task, TaskKind};
 use fl_plugin_trainer_dfdx::{Dfdx, DfdxSettings};
 use serde_json::{Value, json};
 
@@ -152,7 +152,7 @@ fn built(net: &str, input: Vec<usize>, classes: u64) -> Result<u64> {
     };
     Ok(Dfdx::new(
         settings,
-        &Make {
+        &BuildContext {
             task,
             stream: Stream::root(0),
         },

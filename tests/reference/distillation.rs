@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fl_core::message::class_means;
 use fl_core::privacy::{Composition, Ledger, draws_for, sampled};
 use fl_core::{Accountant, PrivacyEvent, loss};
-use fl_plugin_accounting::{Books, Nfdp};
+use fl_plugin_accounting::{Nfdp, PricedLedger};
 use fl_plugin_co_distill::{RowSums, agrees, median, spectral, trimmed};
 use fl_plugin_param_rounds::{TeacherOf, teacher};
 use ndarray::{Array2, ArrayView1};
@@ -133,7 +133,7 @@ pub const OPS: &[Op] = &[
         };
         let (epsilon, delta) = sampled(k, n, replacement);
         let sum = (epsilon * draws as f64, delta * draws as f64);
-        let mut books = Books::from(Nfdp {});
+        let mut books = PricedLedger::from(Nfdp {});
         let event = PrivacyEvent::Sampled { k, n, replacement };
         let ledger = Ledger {
             client: Some(0),

@@ -3,13 +3,13 @@
 //! Adult, are not: they came from the votes of the authors' runs, or fit no list of moments (0.1 % of the queries at gamma
 //! 0.04 and 0.05), or lie above the bound (4.76 at gamma 0.05 and 1 %, where it is 4.73).
 
-use fl_core::message::Reach;
+use fl_core::message::VoteSensitivity;
 use fl_core::prelude::*;
 use fl_core::privacy::{VoteNoise, VoteRelease};
 use fl_core::settings::read_yaml;
 use fl_data::partition::{fedkt_queries, fedkt_tabular_split};
 use fl_plugin_accounting::pate::{Orders, data_independent, epsilon};
-use fl_plugin_accounting::{Books, PateMoments};
+use fl_plugin_accounting::{PateMoments, PricedLedger};
 
 /// Rows of the set, gamma, share of queries, and epsilon as printed.
 const PRINTED: [(usize, f64, f64, &str); 28] = [
@@ -65,14 +65,14 @@ fn exact_the_rows_that_hold_for_any_votes_are_those_printed() {
 
         // what `pate-moments` guarantees: the same, or what few queries cost one by one where that is less
         let settings = format!("{{delta: {DELTA}, orders: official, unit: example}}");
-        let mut books = Books::from(read_yaml::<PateMoments>(&settings).unwrap());
+        let mut books = PricedLedger::from(read_yaml::<PateMoments>(&settings).unwrap());
         let release = VoteRelease {
             noise: VoteNoise::Laplace { gamma },
             queries,
             classes: 2,
             counts: None,
             answered: None,
-            reach: Reach {
+            sensitivity: VoteSensitivity {
                 example: Some(1),
                 party: Some(25),
                 from_data: false,

@@ -10,8 +10,8 @@ use super::services::{LoadedAccountant, LoadedAggregator, LoadedMechanism, Loade
 use crate::message::Message;
 use crate::settings::{Field, Reader, Step, Value, show};
 use crate::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Generator, Make, PartDecl, Result,
-    Role, Task, Trainer,
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Generator, PartDecl,
+    Result, Role, Task, Trainer,
 };
 use anyhow::Context;
 use serde::Deserialize;
@@ -34,7 +34,7 @@ pub(super) fn declare(
     };
     let check: &'static (dyn Fn(&Value, &mut Reader) -> Option<Value> + Sync) =
         Box::leak(Box::new(check));
-    let build = move |value: &Value, make: &Make| -> Result<Box<dyn Any + Send>> {
+    let build = move |value: &Value, make: &BuildContext| -> Result<Box<dyn Any + Send>> {
         // a caller may leave out what has a default; a library gets everything
         let mut reader = Reader::default();
         let filled = check(value, &mut reader);
@@ -50,7 +50,7 @@ pub(super) fn declare(
         role,
         name,
         origin,
-        about: Box::leak(Box::new(move || about.clone())),
+        describe: Box::leak(Box::new(move || about.clone())),
         check,
         build: Box::leak(Box::new(build)),
     }))

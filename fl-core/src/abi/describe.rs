@@ -2,7 +2,7 @@
 
 use super::kinds::{obstacle, role};
 use crate::settings::{Field, Reader, Step, Value, nearest, show};
-use crate::{About, Result, Role};
+use crate::{Description, Result, Role};
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
@@ -35,7 +35,7 @@ struct PartText {
 pub(super) struct Described {
     pub role: Role,
     pub name: String,
-    pub about: About,
+    pub about: Description,
 }
 
 /// Letters, digits and `-`: what a name may be, in specs and on a terminal.
@@ -94,7 +94,7 @@ fn part(text: PartText) -> Result<Described> {
             known.join(", ")
         )
     })?;
-    let about = || -> Result<About> {
+    let about = || -> Result<Description> {
         readable("its doc", &text.doc)?;
         readable("its signature", &text.signature)?;
         if let Some(why) = obstacle(role, &text.signature) {
@@ -111,7 +111,7 @@ fn part(text: PartText) -> Result<Described> {
             let twin = fields[..at].iter().any(|f| f.name == one.name);
             ensure!(!twin, "it has two settings called `{}`", one.name);
         }
-        Ok(About {
+        Ok(Description {
             schema: schema(&text.doc, &fields),
             doc: text.doc.clone(),
             fields,

@@ -7,7 +7,7 @@ use super::objects::{Object, wrap};
 use super::raw::*;
 use crate::message::{Message, Named, Parcel, View};
 use crate::settings::{Reader, Step, Value};
-use crate::{Executor, Make, Problem, Result, SharedExecutor, Stream, Task, linked_parts};
+use crate::{BuildContext, Executor, Problem, Result, SharedExecutor, Stream, Task, linked_parts};
 use anyhow::{Context, anyhow, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -311,7 +311,7 @@ unsafe extern "C" fn describe(host: *const FlHost, out: *mut FlText) -> i32 {
 }
 
 fn described(part: &crate::PartDecl) -> serde_json::Value {
-    let about = (part.about)();
+    let about = (part.describe)();
     let settings = about.fields.iter().map(|f| {
         let mut field = json!({
             "name": f.name, "doc": f.doc, "kind": f.kind, "range": f.range, "schema": f.schema,
@@ -356,11 +356,11 @@ unsafe extern "C" fn create(
             let decl = part(index as usize)?;
             let settings: Value = serde_json::from_str(settings.read("settings")?)?;
             let task: Task = serde_json::from_str(task.read("a task")?)?;
-            let make = Make {
+            let make = BuildContext {
                 task,
                 stream: host.stream(),
             };
-            let signature = (decl.about)().signature;
+            let signature = (decl.describe)().signature;
             if let Some(why) = obstacle(decl.role, &signature) {
                 return Err(anyhow!("{} `{}`: {why}", decl.role, decl.name));
             }

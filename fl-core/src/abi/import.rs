@@ -49,7 +49,7 @@ pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
     let linked = crate::linked_parts().into_iter().enumerate();
     linked
         .filter_map(|(index, part)| {
-            let (role, about) = (part.role, (part.about)());
+            let (role, about) = (part.role, (part.describe)());
             if super::kinds::obstacle(role, &about.signature).is_some() {
                 return None;
             }

@@ -50,13 +50,13 @@ pub(super) fn samples(parcel: &mut Parcel) -> Result<Samples> {
 pub(super) fn with_examples<R>(own: &Examples, f: impl FnOnce(&Named<'_>) -> R) -> R {
     with_values(&own.samples, |values| {
         let mut tensors: Named<'_> = vec![("values".into(), View::F32(values))];
-        let (classes, findings) = (own.classes(), own.findings().map(|f| f.mapv(f32::from)));
+        let (classes, findings) = (own.classes(), own.multi_label().map(|f| f.mapv(f32::from)));
         if let Some(classes) = &classes {
             let classes = ndarray::ArrayView1::from(classes).into_dyn();
             tensors.push(("classes".into(), View::U32(classes)));
         }
         if let Some(findings) = &findings {
-            tensors.push(("findings".into(), View::F32(findings.view().into_dyn())));
+            tensors.push(("multi-label".into(), View::F32(findings.view().into_dyn())));
         }
         f(&tensors)
     })
@@ -219,7 +219,7 @@ pub(super) struct LoadedTrainer {
 
 impl LoadedTrainer {
     pub fn new(remote: Remote, task: &Task) -> Result<Self> {
-        let about = match remote.call(FL_ABOUT, "", &[], None, None)? {
+        let about = match remote.call(FL_DESCRIBE, "", &[], None, None)? {
             Some(answer) => remote.json(&answer)?,
             None => AboutTrainer::default(),
         };
@@ -278,9 +278,9 @@ fn with_target<R>(target: Target<'_>, f: impl FnOnce(&str, View<'_>) -> R) -> R 
             "classes",
             View::U32(ndarray::ArrayView1::from(of).into_dyn()),
         ),
-        Target::Findings(of) => {
+        Target::MultiLabel(of) => {
             let of = of.mapv(f32::from);
-            f("findings", View::F32(of.view().into_dyn()))
+            f("multi-label", View::F32(of.view().into_dyn()))
         }
         Target::Soft(of) => f("soft", View::F32(of.into_dyn())),
         Target::Scores(of) => f("scores", View::F32(of.into_dyn())),

@@ -92,7 +92,7 @@ struct OfAggregator<I, O>(BoxedAggregator<I, O>, Shelf<I>);
 impl<I: Message, O: Message> Object for OfAggregator<I, O> {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
-            FL_ABOUT => {
+            FL_DESCRIBE => {
                 let (needs, claims) = (self.0.needs(), self.0.claims());
                 let named = |all: &[(&'static str, bool)]| -> Vec<&'static str> {
                     all.iter().filter(|(_, is)| *is).map(|(n, _)| *n).collect()
@@ -168,7 +168,7 @@ fn examples(input: &Input<'_>) -> Result<Examples> {
             of: parcel.list("classes")?,
             classes,
         },
-        false => Labels::Multi(parcel.table("findings")?.mapv(|x| x as i8)),
+        false => Labels::Multi(parcel.table("multi-label")?.mapv(|x| x as i8)),
     };
     Examples::all(samples.inputs().clone(), Arc::new(labels))
 }
@@ -207,14 +207,14 @@ struct Queries {
 impl<M: Message> Object for OfMechanism<M> {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
-            FL_BOUND => {
+            FL_CLIP => {
                 let mut m: M = input.message(0)?;
-                self.0.bound(&mut m)?;
+                self.0.clip(&mut m)?;
                 host.tensors(&content(&m))?;
             }
-            FL_REACH => {
-                let reach = self.0.reach(&input.message(0)?);
-                host.json(&reach.map(f64::from))?;
+            FL_RANGE => {
+                let range = self.0.range(&input.message(0)?);
+                host.json(&range.map(f64::from))?;
             }
             FL_AGREE => self.0.agree(input.json::<f64>()? as f32),
             FL_PRICE => {
@@ -228,13 +228,13 @@ impl<M: Message> Object for OfMechanism<M> {
                 host.tensors(&content(&m))?;
             }
             FL_QUERIES => host.json(&self.0.queries(&input.message(0)?))?,
-            FL_KEEP_FIRST => {
+            FL_TRUNCATE => {
                 let Queries { queries } = input.json()?;
                 let mut m: M = input.message(0)?;
-                self.0.keep_first(&mut m, queries);
+                self.0.truncate(&mut m, queries);
                 host.tensors(&content(&m))?;
             }
-            FL_SETTLE => host.json(&self.0.settle(input.json::<PrivacyEvent>()?))?,
+            FL_ACTUAL_COST => host.json(&self.0.actual_cost(input.json::<PrivacyEvent>()?))?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -334,9 +334,9 @@ impl OfTrainer {
         let mut fit = |target: Target<'_>| self.0.fit(&x, target, &pass, &stream);
         let fitted = match text.target.as_str() {
             "classes" => fit(Target::Classes(&parcel.list("target")?)),
-            "findings" => {
+            "multi-label" => {
                 let findings = parcel.table("target")?.mapv(|f| f as i8);
-                fit(Target::Findings(findings.view()))
+                fit(Target::MultiLabel(findings.view()))
             }
             "soft" => fit(Target::Soft(parcel.table("target")?.view())),
             "scores" => fit(Target::Scores(parcel.table("target")?.view())),
@@ -358,7 +358,7 @@ impl Object for OfTrainer {
             host.tensors(&vec![(name.into(), View::F32(table.view().into_dyn()))])
         };
         match operation {
-            FL_ABOUT => {
+            FL_DESCRIBE => {
                 let parametric = self.0.parametric().is_some();
                 let differentiable = self.0.differentiable().is_some();
                 host.json(&json!({ "parametric": parametric, "differentiable": differentiable }))?;

@@ -38,7 +38,7 @@ pub const FL_CHECK: u32 = 1;
 /// Optional. Gives a text: aggregators `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
 /// `class_counts` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; trainers
 /// `{"parametric": false, "differentiable": false}`.
-pub const FL_ABOUT: u32 = 2;
+pub const FL_DESCRIBE: u32 = 2;
 /// Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no state.
 pub const FL_SAVE: u32 = 3;
 /// Takes back what `FL_SAVE` gave: one message with the tensor `state`.
@@ -55,17 +55,17 @@ pub const FL_FOLD_ADD: u32 = 12;
 pub const FL_FOLD_FINISH: u32 = 13;
 
 /// Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`), and `classes` (numbers)
-/// or `findings` (floats: 1, 0, -1 for unknown); text `{"classes": 10}`.
+/// or `multi-label` (floats: 1, 0, -1 for unknown); text `{"classes": 10}`.
 pub const FL_FIT: u32 = 20;
 /// Selector. One message: the tensors `clients` (numbers) and `sizes` (doubles), or `values` of samples. Gives the tensor
 /// `positions` (numbers), ascending.
 pub const FL_SELECT: u32 = 21;
 
 /// Mechanism. One message in, the bounded message out.
-pub const FL_BOUND: u32 = 30;
+pub const FL_CLIP: u32 = 30;
 /// Mechanism, optional. One message in; gives the text of a number, or `null`.
-pub const FL_REACH: u32 = 31;
-/// Mechanism, optional. Text: the largest reach of all clients.
+pub const FL_RANGE: u32 = 31;
+/// Mechanism, optional. Text: the largest range of all clients.
 pub const FL_AGREE: u32 = 32;
 /// Mechanism. One message in, text `{"clients": 10}`; gives the text of a privacy event.
 pub const FL_PRICE: u32 = 33;
@@ -74,9 +74,9 @@ pub const FL_PERTURB: u32 = 34;
 /// Mechanism, optional. One message in; gives the text of a whole number.
 pub const FL_QUERIES: u32 = 35;
 /// Mechanism, optional. One message in, text `{"queries": 3}`; gives the message with the first of them.
-pub const FL_KEEP_FIRST: u32 = 36;
+pub const FL_TRUNCATE: u32 = 36;
 /// Mechanism, optional. Text: a privacy event; gives the text of the event to charge.
-pub const FL_SETTLE: u32 = 37;
+pub const FL_ACTUAL_COST: u32 = 37;
 
 /// Accountant. Text: a privacy event.
 pub const FL_CHARGE: u32 = 40;
@@ -92,7 +92,7 @@ pub const FL_LEARN: u32 = 51;
 
 /// Trainer. A message with `values` and `target`, then the anchor's parameters if `pull` is not null, then the drift's if
 /// `drift` is true; text `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "pull": null,
-/// "drift": false, "clip": null, "target": "classes"}`, where a target is of `classes`, `findings`, `soft` or `scores`.
+/// "drift": false, "clip": null, "target": "classes"}`, where a target is of `classes`, `multi-label`, `soft` or `scores`.
 /// Gives the text `{"steps": 5, "loss": 0.3}`.
 pub const FL_TRAIN: u32 = 60;
 /// Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`.

@@ -68,7 +68,7 @@ fn gave(remote: &Remote) -> String {
     format!("{}: what it gave", remote.who())
 }
 
-/// What `FL_ABOUT` gives for an aggregator.
+/// What `FL_DESCRIBE` gives for an aggregator.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct AboutAggregator {
@@ -129,7 +129,7 @@ pub(super) struct LoadedAggregator<I, O> {
 
 impl<I: Message, O: Message> LoadedAggregator<I, O> {
     pub fn new(remote: Remote) -> Result<Self> {
-        let about: AboutAggregator = match remote.call(FL_ABOUT, "", &[], None, None)? {
+        let about: AboutAggregator = match remote.call(FL_DESCRIBE, "", &[], None, None)? {
             Some(answer) => remote.json(&answer)?,
             None => AboutAggregator::default(),
         };
@@ -367,15 +367,15 @@ impl<M: Message> LoadedMechanism<M> {
 impl<M: Message> PrivacyMechanism for LoadedMechanism<M> {
     type On = M;
 
-    fn bound(&self, message: &mut M) -> Result<()> {
+    fn clip(&self, message: &mut M) -> Result<()> {
         self.late.check().context(self.remote.who())?;
-        let done = self.remote.change(FL_BOUND, "", message, None)?;
-        done.ok_or_else(|| self.lacks(FL_BOUND))
+        let done = self.remote.change(FL_CLIP, "", message, None)?;
+        done.ok_or_else(|| self.lacks(FL_CLIP))
     }
 
-    fn reach(&self, message: &M) -> Option<f32> {
-        let reach = self.late.keep(self.about(FL_REACH, "", message));
-        reach.flatten().flatten().map(|reach: f64| reach as f32)
+    fn range(&self, message: &M) -> Option<f32> {
+        let range = self.late.keep(self.about(FL_RANGE, "", message));
+        range.flatten().flatten().map(|range: f64| range as f32)
     }
 
     fn agree(&mut self, largest: f32) {
@@ -407,18 +407,18 @@ impl<M: Message> PrivacyMechanism for LoadedMechanism<M> {
         queries.flatten().unwrap_or(1)
     }
 
-    fn keep_first(&self, message: &mut M, n: usize) {
+    fn truncate(&self, message: &mut M, n: usize) {
         // if it fails, more than was paid for is still there: `perturb` will refuse to release it
         let text = json!({ "queries": n }).to_string();
         let _ = self
             .late
-            .keep(self.remote.change(FL_KEEP_FIRST, &text, message, None));
+            .keep(self.remote.change(FL_TRUNCATE, &text, message, None));
     }
 
-    fn settle(&self, price: PrivacyEvent) -> PrivacyEvent {
+    fn actual_cost(&self, price: PrivacyEvent) -> PrivacyEvent {
         let settled = || -> Result<Option<PrivacyEvent>> {
             let text = serde_json::to_string(&price)?;
-            let answer = self.remote.call(FL_SETTLE, &text, &[], None, None)?;
+            let answer = self.remote.call(FL_ACTUAL_COST, &text, &[], None, None)?;
             answer.map(|a| self.remote.json(&a)).transpose()
         };
         // the price is never less than what it settles for

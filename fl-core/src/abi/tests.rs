@@ -56,7 +56,7 @@ plugin!(aggregator "test-mean" => TestMean as Mean);
 fn build(settings: &str) -> BoxedAggregator<Params, Params> {
     let parts: Vec<&PartDecl> = super::import_linked("here");
     let part = parts.iter().find(|p| p.name == "test-mean").unwrap();
-    let make = Make {
+    let make = BuildContext {
         task: Task {
             input: vec![1],
             kind: TaskKind::Classes(2),

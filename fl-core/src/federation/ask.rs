@@ -244,7 +244,7 @@ impl Federation<'_> {
                     .map(|ids| &ids.0[..]);
                 let body: U = body.open()?;
                 if let Some(asked) = asked {
-                    message::about(&body, asked)?;
+                    message::check_rows(&body, asked)?;
                 }
                 let (bytes, digest) = (message::bytes(&body, asked), message::digest(&body));
                 // what a client has released is spent, whatever becomes of its answer

@@ -7,8 +7,9 @@ use crate::host::{Budget, Faults, Host, Metric, Round, RunOptions, Totals};
 use crate::message::{self, Ids, Message, hex};
 use crate::privacy::{Composition, Guarantee, Ledger};
 use crate::{
-    Accountant, ClientId, Examples, Make, Parametric, Parts, Pass, PrivacyEvent, Public, Result,
-    Roster, Samples, Scored, Stream, Target, Task, Trainer, fit_examples, metrics, parametric,
+    Accountant, BuildContext, ClientId, Examples, Parametric, Parts, Pass, PrivacyEvent, Public,
+    Result, Roster, Samples, Scored, Stream, Target, Task, Trainer, fit_examples, metrics,
+    parametric,
 };
 use anyhow::{Context, bail, ensure};
 use save::{Held, Saved, Saving};
@@ -51,7 +52,7 @@ impl<'h> Federation<'h> {
         state: Option<&[u8]>,
     ) -> Result<Self> {
         let root = Stream::root(options.seed);
-        let make = Make {
+        let make = BuildContext {
             task: options.task.clone(),
             stream: root.child("accountant", 0),
         };
@@ -179,8 +180,8 @@ impl<'h> Federation<'h> {
         Ok(Ids((0..self.public()?.samples().len() as u32).collect()))
     }
 
-    fn make(&self, slot: &str) -> Make {
-        Make {
+    fn make(&self, slot: &str) -> BuildContext {
+        BuildContext {
             task: self.task.clone(),
             stream: self.root.child("server", 0).child(slot, 0),
         }
@@ -341,7 +342,7 @@ impl<'h> Federation<'h> {
             return Ok(());
         }
         let mut mechanism = self.parts.mechanism::<M>(slot, None, &self.make(slot))?;
-        mechanism.bound(m)?;
+        mechanism.clip(m)?;
         let (event, note) = crate::release::afford(
             mechanism.as_ref(),
             m,
@@ -351,7 +352,7 @@ impl<'h> Federation<'h> {
             self.own.len(),
         )?;
         mechanism.perturb(m, n, &round.stream.child(slot, 0))?;
-        self.charge(vec![mechanism.settle(event)])?;
+        self.charge(vec![mechanism.actual_cost(event)])?;
         if let Some(note) = note {
             self.warn(&format!("parts.{slot}: {note}"));
         }

@@ -40,7 +40,7 @@ impl SoftLabels {
     }
 
     /// Only the rows at these positions.
-    pub fn keep(&mut self, positions: &[usize]) {
+    pub fn retain_rows(&mut self, positions: &[usize]) {
         self.rows = positions.iter().map(|p| self.rows[*p]).collect();
         self.values = self.values.select(Axis(0), positions);
     }

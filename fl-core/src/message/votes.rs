@@ -38,7 +38,7 @@ impl Votes {
     }
 
     /// Only the rows at these positions.
-    pub fn keep(&mut self, positions: &[usize]) {
+    pub fn retain_rows(&mut self, positions: &[usize]) {
         self.rows = positions.iter().map(|p| self.rows[*p]).collect();
         self.labels = self.labels.select(ndarray::Axis(0), positions);
     }
@@ -125,7 +125,7 @@ pub(super) fn same_rows(ids: usize, rows: usize) -> Result<()> {
 
 /// How many votes about one sample can change when one unit of data does: what noise on [`Counts`] has to hide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reach {
+pub struct VoteSensitivity {
     /// When one example of one party changes; `None`: nobody has said.
     pub example: Option<u32>,
     /// When all data of one party change; `None`: nobody has said.
@@ -167,15 +167,16 @@ impl Counts {
     }
 
     /// Says how many votes of a row can change with one unit of data.
-    pub fn set_reach(&mut self, reach: Reach) {
-        let [example, party] = [reach.example, reach.party].map(|m| m.map_or(0, |m| m + 1));
-        self.about[1..].copy_from_slice(&[example, party, u32::from(reach.from_data)]);
+    pub fn set_sensitivity(&mut self, sensitivity: VoteSensitivity) {
+        let [example, party] =
+            [sensitivity.example, sensitivity.party].map(|m| m.map_or(0, |m| m + 1));
+        self.about[1..].copy_from_slice(&[example, party, u32::from(sensitivity.from_data)]);
     }
 
     /// How many votes of a row can change with one unit of data.
-    pub fn reach(&self) -> Reach {
+    pub fn sensitivity(&self) -> VoteSensitivity {
         let [_, example, party, from_data] = self.about;
-        Reach {
+        VoteSensitivity {
             example: example.checked_sub(1),
             party: party.checked_sub(1),
             from_data: from_data == 1,
@@ -183,7 +184,7 @@ impl Counts {
     }
 
     /// Only the rows at these positions.
-    pub fn keep(&mut self, positions: &[usize]) {
+    pub fn retain_rows(&mut self, positions: &[usize]) {
         self.rows = positions.iter().map(|p| self.rows[*p]).collect();
         self.values = self.values.select(ndarray::Axis(0), positions);
     }
@@ -335,19 +336,22 @@ mod tests {
         );
         assert_eq!(counts.winners(), [0, 2, 0, 1], "the lowest class on ties");
         assert_eq!(counts.gaps()[..3], [0.0, 3.0, 0.0]);
-        assert_eq!((counts.block(), counts.reach()), (1, Reach::default()));
-        let reach = Reach {
+        assert_eq!(
+            (counts.block(), counts.sensitivity()),
+            (1, VoteSensitivity::default())
+        );
+        let sensitivity = VoteSensitivity {
             example: Some(0),
             party: Some(2),
             from_data: true,
         };
-        counts.set_reach(reach);
+        counts.set_sensitivity(sensitivity);
         let counts = counts.in_blocks(2);
         let there = decode::<Counts>(&encode(&counts)).unwrap();
-        assert_eq!((there.reach(), there.block()), (reach, 2));
+        assert_eq!((there.sensitivity(), there.block()), (sensitivity, 2));
         assert_eq!(there, counts);
         let mut few = counts.clone();
-        few.keep(&[1, 3]);
+        few.retain_rows(&[1, 3]);
         assert_eq!((few.rows, few.values.nrows()), (vec![4, 6], 2));
     }
 

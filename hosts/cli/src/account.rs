@@ -3,10 +3,10 @@
 use crate::{Done, Failure, print};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use fl_core::message::Reach;
+use fl_core::message::VoteSensitivity;
 use fl_core::privacy::{Guarantee, VoteNoise, VoteRelease};
 use fl_core::settings::Value;
-use fl_core::{Filled, Make, Parts, PrivacyEvent, Result, Role, Stream, Task, TaskKind};
+use fl_core::{BuildContext, Filled, Parts, PrivacyEvent, Result, Role, Stream, Task, TaskKind};
 use fl_registry::Catalogue;
 use serde_json::json;
 use std::path::PathBuf;
@@ -119,7 +119,7 @@ fn ask(
         .find(Role::Accountant, name)
         .map_err(Failure::usage)?;
     let settings: Value = serde_yaml::from_str(settings)?;
-    let make = Make {
+    let make = BuildContext {
         task: Task {
             input: vec![1],
             kind: TaskKind::Classes(2),
@@ -166,7 +166,7 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
             classes,
             counts,
             answered: None,
-            reach: Reach {
+            sensitivity: VoteSensitivity {
                 example: Some(args.s),
                 party: Some(args.s),
                 from_data: false,

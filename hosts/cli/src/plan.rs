@@ -3,7 +3,7 @@
 use crate::{DataDir, Done, Overrides, print, run};
 use clap::Args;
 use fl_core::message::Facts;
-use fl_core::{Make, Stream};
+use fl_core::{BuildContext, Stream};
 use fl_registry::Catalogue;
 use serde_json::json;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct PlanArgs {
 pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     let spec = run::read(&args.spec, &args.set.set, catalogue)?;
     let data = run::assemble(&spec, &args.data)?;
-    let make = Make {
+    let make = BuildContext {
         task: data.task.clone(),
         stream: Stream::root(spec.seed),
     };

@@ -3,7 +3,7 @@
 use crate::{DataDir, Done, Failure, Overrides, print};
 use anyhow::Context;
 use clap::Args;
-use fl_core::{Make, Public, RunOptions, Stream};
+use fl_core::{BuildContext, Public, RunOptions, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Mistakes, Spec};
 use fl_sim::{Outcome, RunFolder, Setup};
@@ -105,7 +105,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
             (RunFolder::create(&out, &spec.yaml()?)?, None)
         }
     };
-    let make = Make {
+    let make = BuildContext {
         task: task.clone(),
         stream: Stream::root(spec.seed).child("protocol", 0),
     };

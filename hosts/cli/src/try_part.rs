@@ -6,8 +6,8 @@ use clap::Args;
 use fl_core::message::{Counts, Logits, Message, Named, Params, Parcel, Tensor, View, Votes};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
-    ClientId, Filled, Inbox, Mail, Make, PartDecl, Parts, PrivacyEvent, Result, Role, Round,
-    Stream, Task, TaskKind,
+    BuildContext, ClientId, Filled, Inbox, Mail, PartDecl, Parts, PrivacyEvent, Result, Role,
+    Round, Stream, Task, TaskKind,
 };
 use fl_registry::Catalogue;
 use ndarray::{ArrayD, IxDyn};
@@ -168,7 +168,11 @@ fn tensors(all: &Named<'_>) -> Json {
     Json::Object(all.iter().map(one).collect())
 }
 
-fn aggregate<I: Message, O: Message>(parts: &Parts, make: &Make, input: Json) -> Result<Json> {
+fn aggregate<I: Message, O: Message>(
+    parts: &Parts,
+    make: &BuildContext,
+    input: Json,
+) -> Result<Json> {
     let letters: Letters = serde_json::from_value(input)?;
     let mail = letters.messages.into_iter().map(|l| {
         let body =
@@ -191,22 +195,27 @@ fn aggregate<I: Message, O: Message>(parts: &Parts, make: &Make, input: Json) ->
     Ok(json!({ "kind": O::KIND, "tensors": tensors(&out.tensors()) }))
 }
 
-fn release<M: Message>(parts: &Parts, make: &Make, input: Json) -> Result<Json> {
+fn release<M: Message>(parts: &Parts, make: &BuildContext, input: Json) -> Result<Json> {
     let release: Release = serde_json::from_value(input)?;
     let mut m: M = message(&release.tensors)?;
     let mut mechanism = parts.mechanism::<M>("part", None, make)?;
-    mechanism.bound(&mut m)?;
+    mechanism.clip(&mut m)?;
     let bounded = tensors(&m.tensors());
     let event = mechanism.price(&m, release.clients)?;
     mechanism.perturb(&mut m, release.clients, &make.stream)?;
-    let event = mechanism.settle(event);
+    let event = mechanism.actual_cost(event);
     Ok(
         json!({ "kind": M::KIND, "bounded": bounded, "event": event, "tensors": tensors(&m.tensors()) }),
     )
 }
 
-fn answer(decl: &'static PartDecl, parts: &Parts, make: &Make, input: Json) -> Result<Json> {
-    let signature = (decl.about)().signature;
+fn answer(
+    decl: &'static PartDecl,
+    parts: &Parts,
+    make: &BuildContext,
+    input: Json,
+) -> Result<Json> {
+    let signature = (decl.describe)().signature;
     match (decl.role, signature.as_str()) {
         (Role::Aggregator, "params -> params") => aggregate::<Params, Params>(parts, make, input),
         (Role::Aggregator, "logits -> logits") => aggregate::<Logits, Logits>(parts, make, input),
@@ -271,7 +280,7 @@ pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
         input: vec![1],
         kind: TaskKind::Classes(2),
     };
-    let make = Make {
+    let make = BuildContext {
         task,
         stream: Stream::root(args.seed),
     };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::made::{blobs::Blobs, findings::Findings, glyphs::Glyphs};
+use crate::made::{blobs::Blobs, findings::MultiLabel, glyphs::Glyphs};
 use crate::spec::{Dirichlet, Limit, Normalise, Reading, Split};
 use fl_core::{Inputs, TaskKind};
 use std::collections::BTreeSet;
@@ -236,10 +236,10 @@ fn another_set_must_fit_and_is_normalised_like_the_private_one() {
         test: 10,
         ..Glyphs::default()
     });
-    let findings = SetSpec::Findings(Findings {
+    let findings = SetSpec::MultiLabel(MultiLabel {
         train: 40,
         test: 10,
-        ..Findings::default()
+        ..MultiLabel::default()
     });
     let from = |set, size| {
         Some(Public {
@@ -276,7 +276,7 @@ fn another_set_must_fit_and_is_normalised_like_the_private_one() {
     let mut labelled = of(from(findings, None));
     labelled.public.as_mut().unwrap().labelled = true;
     assert!(error(&labelled).contains(
-        "labels of `findings` are of another task (Findings(5)) than the private ones (Classes(10))"
+        "labels of `findings` are of another task (MultiLabel(5)) than the private ones (Classes(10))"
     ));
 }
 
@@ -398,10 +398,10 @@ fn findings_are_built_too() {
         labelled: true,
         ..Public::from(PublicFrom::Share(0.1))
     });
-    let set = SetSpec::Findings(Findings {
+    let set = SetSpec::MultiLabel(MultiLabel {
         train: 300,
         test: 50,
-        ..Findings::default()
+        ..MultiLabel::default()
     });
     let got = made(&DataSpec {
         split,
@@ -409,9 +409,12 @@ fn findings_are_built_too() {
         ..DataSpec::iid(set, 5)
     })
     .unwrap();
-    assert_eq!(got.task.kind, TaskKind::Findings(5));
+    assert_eq!(got.task.kind, TaskKind::MultiLabel(5));
     let public = got.public.unwrap();
-    assert_eq!(public.labelled.unwrap().findings().unwrap().dim(), (30, 5));
+    assert_eq!(
+        public.labelled.unwrap().multi_label().unwrap().dim(),
+        (30, 5)
+    );
     let all: BTreeSet<u32> = ids(got
         .clients
         .iter()

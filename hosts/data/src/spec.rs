@@ -220,7 +220,7 @@ impl DataSpec {
             Split::Classes(each) => {
                 let groups = match own.kind {
                     TaskKind::Classes(n) => n,
-                    TaskKind::Findings(n) => n + 1, // and those without a finding
+                    TaskKind::MultiLabel(n) => n + 1, // and those without a finding
                 };
                 check_covering(self.clients, groups, *each)
             }

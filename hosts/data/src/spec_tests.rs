@@ -196,7 +196,7 @@ fn the_task_is_known_before_data_are() {
     assert_eq!(of("{sst2: {width: 9}}"), task(&[9], TaskKind::Classes(2)));
     assert_eq!(
         of("{findings: {findings: 3}}"),
-        task(&[1, 28, 28], TaskKind::Findings(3))
+        task(&[1, 28, 28], TaskKind::MultiLabel(3))
     );
     let blobs = of("{blobs: {classes: 3, features: 5}}");
     assert_eq!(blobs, task(&[5], TaskKind::Classes(3)));

@@ -27,7 +27,7 @@ impl Groups {
     /// The classes; for findings, each sample's rarest positive finding and, as the last group, samples without one.
     pub fn of(examples: &Examples) -> Self {
         let count = examples.labels().classes();
-        match examples.findings() {
+        match examples.multi_label() {
             Some(findings) => {
                 let (_, rarest) = rarest_positive(findings.view());
                 Self {

@@ -286,11 +286,11 @@ fn groups_are_taken_in_proportion() {
 
 #[test]
 fn findings_are_grouped_by_the_rarest() {
-    let [(inputs, labels), _] = crate::made::findings::Findings::default().make().unwrap();
+    let [(inputs, labels), _] = crate::made::findings::MultiLabel::default().make().unwrap();
     let all = Examples::all(inputs.into(), labels.into()).unwrap();
     let groups = Groups::of(&all);
     assert_eq!((groups.count, groups.of.len()), (6, 4000));
-    let findings = all.findings().unwrap();
+    let findings = all.multi_label().unwrap();
     for (row, group) in findings.rows().into_iter().zip(&groups.of) {
         assert_eq!(*group == 5, row.iter().all(|l| *l != 1));
     }

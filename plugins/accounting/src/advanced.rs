@@ -1,7 +1,7 @@
 //! Advanced composition.
 use crate::basic::pure;
-use crate::books::{Books, Price, Pricing};
 use crate::pate::Pure;
+use crate::priced_ledger::{Price, PricedLedger, Pricing};
 use fl_core::prelude::*;
 use fl_core::privacy::Unit;
 use fl_core::settings::between;
@@ -57,7 +57,7 @@ impl Pricing for AdvancedComposition {
         self.delta
     }
 }
-plugin!(accountant "advanced-composition" => AdvancedComposition as Books<AdvancedComposition>);
+plugin!(accountant "advanced-composition" => AdvancedComposition as PricedLedger<AdvancedComposition>);
 
 #[cfg(test)]
 mod tests {
@@ -67,7 +67,7 @@ mod tests {
     fn it_is_an_accountant() {
         for delta in [1e-5, 0.1] {
             fl_conformance::accountant(|| {
-                Books::from(AdvancedComposition {
+                PricedLedger::from(AdvancedComposition {
                     delta,
                     unit: Whose::Party,
                 })

@@ -1,5 +1,5 @@
 //! Basic composition.
-use crate::books::{Books, Price, Pricing, ratio, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, VoteNoise};
 
@@ -33,8 +33,8 @@ pub(crate) fn pure(
         } => Ok(Price::fixed((*times, ratio(event, *epsilon, 1.0)?), *unit)),
         PrivacyEvent::Votes(votes) => match votes.noise {
             VoteNoise::Laplace { gamma } => {
-                let (reach, data_dependent) = crate::pate_moments::reach(event, votes, unit)?;
-                let each = 2.0 * f64::from(reach) * ratio(event, gamma, 1.0)?;
+                let (changed, data_dependent) = crate::pate_moments::changed(event, votes, unit)?;
+                let each = 2.0 * f64::from(changed) * ratio(event, gamma, 1.0)?;
                 Ok(Price {
                     cost: (votes.queries, each),
                     unit,
@@ -67,7 +67,7 @@ impl Pricing for Basic {
         0.0
     }
 }
-plugin!(accountant "basic" => Basic as Books<Basic>);
+plugin!(accountant "basic" => Basic as PricedLedger<Basic>);
 
 #[cfg(test)]
 mod tests {
@@ -75,7 +75,7 @@ mod tests {
     use fl_core::Problem;
     use fl_core::privacy::{Composition, Ledger};
 
-    fn basic() -> Books<Basic> {
+    fn basic() -> PricedLedger<Basic> {
         Basic {}.into()
     }
 

@@ -1,5 +1,5 @@
 //! The noisy maximum with Gaussian noise (GNMax) and its confident form: Papernot et al. 2018, "Scalable private
-//! learning with PATE". A reach of `m` votes is the same as one vote with noise of `sigma / m`.
+//! learning with PATE". A change of `m` votes is the same as one vote with noise of `sigma / m`.
 
 use crate::pate::winner;
 
@@ -91,11 +91,11 @@ pub fn ln_answered(counts: &[f64], threshold: f64, sigma1: f64) -> (f64, f64) {
     }
 }
 
-/// What the threshold check costs at order `a`, answered or not, when `reach` votes can change:
-/// `a reach^2 / (2 sigma1^2)` (the highest count moves by `reach`), or the data-dependent bound with noise
-/// `sqrt(2) sigma1 / reach`, which is the same mechanism.
-pub fn threshold_rdp(counts: &[f64], threshold: f64, sigma1: f64, reach: f64, a: f64) -> f64 {
+/// What the threshold check costs at order `a`, answered or not, when `changed` votes can change:
+/// `a changed^2 / (2 sigma1^2)` (the highest count moves by `changed`), or the data-dependent bound with noise
+/// `sqrt(2) sigma1 / changed`, which is the same mechanism.
+pub fn threshold_rdp(counts: &[f64], threshold: f64, sigma1: f64, changed: f64, a: f64) -> f64 {
     let (answered, refused) = ln_answered(counts, threshold, sigma1);
-    let sigma = std::f64::consts::SQRT_2 * sigma1 / reach;
+    let sigma = std::f64::consts::SQRT_2 * sigma1 / changed;
     rdp(answered.min(refused), sigma, a)
 }

@@ -1,5 +1,5 @@
 //! Privacy by sampling alone.
-use crate::books::{Books, Price, Pricing, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, unpriced};
 use fl_core::Problem;
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, sampled};
@@ -46,13 +46,13 @@ impl Pricing for Nfdp {
         if *delta < 1.0 { *delta } else { 0.0 }
     }
 }
-plugin!(accountant "nfdp" => Nfdp as Books<Nfdp>);
+plugin!(accountant "nfdp" => Nfdp as PricedLedger<Nfdp>);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn books() -> Books<Nfdp> {
+    fn books() -> PricedLedger<Nfdp> {
         Nfdp {}.into()
     }
 

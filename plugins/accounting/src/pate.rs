@@ -94,21 +94,21 @@ pub fn alpha(q: Option<f64>, eps0: f64, l: f64) -> f64 {
     }
 }
 
-/// [`alpha`] of many queries, added up for each of `orders`: `reach` votes can change, so that one answer is
-/// `eps0 = 2 * reach * gamma` private.
+/// [`alpha`] of many queries, added up for each of `orders`: `changed` votes can change, so that one answer is
+/// `eps0 = 2 * changed * gamma` private.
 ///
 /// Sums of `ln(1 + x)` are kept as products, `1 + x = (1 + a)(1 + b)`, so that a query takes no logarithm, and
 /// `(1+u)^l - 1` comes from that of the order before: a few additions and multiplications for each query and order.
 pub fn moments<'a>(
     queries: impl IntoIterator<Item = &'a [u32]>,
     gamma: f64,
-    reach: u32,
+    changed: u32,
     orders: Orders,
 ) -> Vec<f64> {
-    let eps0 = 2.0 * f64::from(reach) * gamma;
+    let eps0 = 2.0 * f64::from(changed) * gamma;
     let bound: Vec<f64> = orders.iter().map(|l| alpha(None, eps0, l)).collect();
     let mut total = vec![0.0; orders.n];
-    if reach == 0 {
+    if changed == 0 {
         return total;
     }
     let losing = Losing::new(gamma);

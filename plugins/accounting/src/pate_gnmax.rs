@@ -1,8 +1,8 @@
 //! The accountant of votes with Gaussian noise.
 use crate::advanced::Whose;
-use crate::books::{Books, Price, Pricing, ratio, unpriced};
 use crate::gnmax::{cap_ln_q, ln_q, rdp, threshold_rdp};
-use crate::pate_moments::{counts, reach};
+use crate::pate_moments::{changed, counts};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
 use crate::rdp::Conversion;
 use crate::renyi::{self, gaussian};
 use fl_core::prelude::*;
@@ -24,8 +24,13 @@ settings! {
     }
 }
 
-/// What the queries of `votes` cost at each order, when `reach` votes can change.
-fn cost(votes: &VoteRelease, counts: Option<&[Vec<u32>]>, reach: f64, orders: &[f64]) -> Vec<f64> {
+/// What the queries of `votes` cost at each order, when `changed` votes can change.
+fn cost(
+    votes: &VoteRelease,
+    counts: Option<&[Vec<u32>]>,
+    changed: f64,
+    orders: &[f64],
+) -> Vec<f64> {
     let (check, sigma) = match votes.noise {
         VoteNoise::Confident {
             threshold,
@@ -41,12 +46,12 @@ fn cost(votes: &VoteRelease, counts: Option<&[Vec<u32>]>, reach: f64, orders: &[
             .is_none_or(|a| a.get(query) != Some(&false))
     };
     let Some(counts) = counts else {
-        // answered queries cost a reach^2 / sigma^2, the check of every query a reach^2 / (2 check^2)
+        // answered queries cost a changed^2 / sigma^2, the check of every query a changed^2 / (2 check^2)
         let answered = (0..votes.queries).filter(|query| said(*query)).count() as f64;
         let all = votes.queries as f64;
         let one = |a: &f64| {
-            let check = check.map_or(0.0, |(_, check)| all * gaussian(check / reach, *a));
-            check + answered * 2.0 * gaussian(sigma / reach, *a)
+            let check = check.map_or(0.0, |(_, check)| all * gaussian(check / changed, *a));
+            check + answered * 2.0 * gaussian(sigma / changed, *a)
         };
         return orders.iter().map(one).collect();
     };
@@ -63,12 +68,12 @@ fn cost(votes: &VoteRelease, counts: Option<&[Vec<u32>]>, reach: f64, orders: &[
         let ln_q = cap_ln_q(ln_q(&counts, sigma), counts.len());
         for (sum, a) in total.iter_mut().zip(orders) {
             let answer = if said {
-                rdp(ln_q, sigma / reach, *a)
+                rdp(ln_q, sigma / changed, *a)
             } else {
                 0.0
             };
             let check = check.map_or(0.0, |(threshold, noise)| {
-                threshold_rdp(&counts, threshold, noise, reach, *a)
+                threshold_rdp(&counts, threshold, noise, changed, *a)
             });
             *sum += f64::from(times) * (answer + check);
         }
@@ -102,12 +107,12 @@ impl Pricing for PateGnmax {
                     }
                 };
                 let unit = self.unit.unit();
-                let (reach, from_data) = reach(event, votes, unit)?;
+                let (changed, from_data) = changed(event, votes, unit)?;
                 let counts = counts(event, votes)?;
                 Ok(Price {
-                    cost: match reach {
+                    cost: match changed {
                         0 => vec![0.0; orders.len()],
-                        _ => cost(votes, counts, f64::from(reach), &orders),
+                        _ => cost(votes, counts, f64::from(changed), &orders),
                     },
                     unit,
                     data_dependent: from_data || counts.is_some(),
@@ -129,15 +134,15 @@ impl Pricing for PateGnmax {
         self.delta
     }
 }
-plugin!(accountant "pate-gnmax" => PateGnmax as Books<PateGnmax>);
+plugin!(accountant "pate-gnmax" => PateGnmax as PricedLedger<PateGnmax>);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fl_core::message::Reach;
+    use fl_core::message::VoteSensitivity;
     use fl_core::privacy::Unit;
 
-    fn books() -> Books<PateGnmax> {
+    fn books() -> PricedLedger<PateGnmax> {
         PateGnmax {
             delta: 1e-5,
             unit: Whose::Example,
@@ -146,7 +151,7 @@ mod tests {
         .into()
     }
 
-    fn confident(answered: [bool; 3], reach: u32) -> VoteRelease {
+    fn confident(answered: [bool; 3], changed: u32) -> VoteRelease {
         VoteRelease {
             noise: VoteNoise::Confident {
                 threshold: 140.0,
@@ -157,8 +162,8 @@ mod tests {
             classes: 3,
             counts: Some(vec![vec![240, 5, 5], vec![150, 60, 40], vec![100, 90, 60]]),
             answered: Some(answered.to_vec()),
-            reach: Reach {
-                example: Some(reach),
+            sensitivity: VoteSensitivity {
+                example: Some(changed),
                 party: None,
                 from_data: false,
             },

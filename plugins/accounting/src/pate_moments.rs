@@ -1,7 +1,7 @@
 //! The accountant of PATE's and FedKT's Laplace votes.
 use crate::advanced::Whose;
-use crate::books::{Books, Price, Pricing, name, ratio, unpriced};
 use crate::pate::{Orders, Pure, alpha, epsilon, moments};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, name, ratio, unpriced};
 use fl_core::Problem;
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, VoteNoise, VoteRelease};
@@ -52,15 +52,19 @@ pub struct Moments {
 }
 
 /// How many votes can change with one `unit`, and whether that was worked out from the data.
-pub(crate) fn reach(event: &PrivacyEvent, votes: &VoteRelease, unit: Unit) -> Result<(u32, bool)> {
-    let (reach, from_data) = votes.votes_of(unit);
-    let reach = reach.with_context(|| {
+pub(crate) fn changed(
+    event: &PrivacyEvent,
+    votes: &VoteRelease,
+    unit: Unit,
+) -> Result<(u32, bool)> {
+    let (changed, from_data) = votes.votes_of(unit);
+    let changed = changed.with_context(|| {
         Problem::Unpriced(format!(
             "{event}: nobody has said how many votes one {} can change",
             name(unit)
         ))
     })?;
-    Ok((reach, from_data))
+    Ok((changed, from_data))
 }
 
 /// The clean counts of a release, all of `classes` classes.
@@ -107,11 +111,11 @@ impl Pricing for PateMoments {
                     return unpriced("pate-moments", "Laplace noise; use `pate-gnmax`", event);
                 };
                 let (unit, gamma) = (self.unit.unit(), ratio(event, gamma, 1.0)?);
-                let (reach, from_data) = reach(event, votes, unit)?;
-                let mut cost = fixed(votes.queries, 2.0 * f64::from(reach) * gamma);
+                let (changed, from_data) = changed(event, votes, unit)?;
+                let mut cost = fixed(votes.queries, 2.0 * f64::from(changed) * gamma);
                 let counts = counts(event, votes)?;
                 if let Some(counts) = counts {
-                    cost.alpha = moments(counts.iter().map(Vec::as_slice), gamma, reach, orders);
+                    cost.alpha = moments(counts.iter().map(Vec::as_slice), gamma, changed, orders);
                 }
                 Ok(Price {
                     cost,
@@ -143,15 +147,15 @@ impl Pricing for PateMoments {
         self.delta
     }
 }
-plugin!(accountant "pate-moments" => PateMoments as Books<PateMoments>);
+plugin!(accountant "pate-moments" => PateMoments as PricedLedger<PateMoments>);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fl_core::message::Reach;
+    use fl_core::message::VoteSensitivity;
     use fl_core::privacy::{Composition, Ledger};
 
-    fn books(unit: Whose) -> Books<PateMoments> {
+    fn books(unit: Whose) -> PricedLedger<PateMoments> {
         PateMoments {
             delta: 1e-5,
             unit,
@@ -167,7 +171,7 @@ mod tests {
             classes: 2,
             counts: Some(counts.iter().map(|c| c.to_vec()).collect()),
             answered: None,
-            reach: Reach {
+            sensitivity: VoteSensitivity {
                 example: Some(1),
                 party: Some(5),
                 from_data: false,
@@ -189,7 +193,7 @@ mod tests {
             MomentOrders::Finer,
         ] {
             fl_conformance::accountant(|| {
-                Books::from(PateMoments {
+                PricedLedger::from(PateMoments {
                     delta: 1e-5,
                     unit: Whose::Party,
                     orders: orders.clone(),
@@ -243,10 +247,10 @@ mod tests {
     #[test]
     fn votes_that_nobody_can_change_cost_nothing() {
         let mut free = votes(0.1, &[[9, 1], [8, 2]]);
-        free.reach.example = Some(0);
+        free.sensitivity.example = Some(0);
         assert_eq!(epsilon_of(&PrivacyEvent::Votes(free.clone())), 0.0);
         // that nobody can is a fact about the data, if it comes from them
-        (free.counts, free.reach.from_data) = (None, true);
+        (free.counts, free.sensitivity.from_data) = (None, true);
         let mut books = books(Whose::Example);
         books.charge(&PrivacyEvent::Votes(free)).unwrap();
         assert!(books.guarantee(None).unwrap().data_dependent);
@@ -263,7 +267,7 @@ mod tests {
         };
         let good = votes(0.1, &[[9, 1]]);
         let mut unknown = good.clone();
-        unknown.reach.example = None;
+        unknown.sensitivity.example = None;
         assert!(text(unknown).ends_with("nobody has said how many votes one example can change"));
         let mut gaussian = good.clone();
         gaussian.noise = VoteNoise::Gaussian { sigma: 2.0 };
@@ -279,13 +283,13 @@ mod tests {
     #[test]
     fn the_fast_sums_are_the_slow_ones() {
         let mut draws = Stream::root(5).draws();
-        for (gamma, reach) in [(0.01, 1), (0.05, 2), (0.3, 5), (1.0, 1), (3.0, 5), (8.0, 4)] {
+        for (gamma, changed) in [(0.01, 1), (0.05, 2), (0.3, 5), (1.0, 1), (3.0, 5), (8.0, 4)] {
             for orders in [Orders::up_to(32), Orders { step: 0.25, n: 256 }] {
                 let counts: Vec<Vec<u32>> = (0..200)
                     .map(|_| (0..3).map(|_| draws.below(60) as u32).collect())
                     .collect();
-                let fast = moments(counts.iter().map(Vec::as_slice), gamma, reach, orders);
-                let eps0 = 2.0 * f64::from(reach) * gamma;
+                let fast = moments(counts.iter().map(Vec::as_slice), gamma, changed, orders);
+                let eps0 = 2.0 * f64::from(changed) * gamma;
                 for (fast, l) in fast.into_iter().zip(orders.iter()) {
                     let slow: f64 = counts
                         .iter()
@@ -296,7 +300,7 @@ mod tests {
                     let near = (fast - slow).abs() <= 1e-11 * slow;
                     assert!(
                         near,
-                        "gamma {gamma}, reach {reach}, l {l}: {fast} and {slow}"
+                        "gamma {gamma}, changed {changed}, l {l}: {fast} and {slow}"
                     );
                 }
             }

@@ -1,5 +1,5 @@
 //! The Renyi accountant of plain noise.
-use crate::books::{Books, Price, Pricing, ratio, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
 use crate::renyi::{self, Rule};
 use fl_core::Problem;
 use fl_core::prelude::*;
@@ -106,7 +106,7 @@ impl Pricing for Rdp {
         self.delta
     }
 }
-plugin!(accountant "rdp" => Rdp as Books<Rdp>);
+plugin!(accountant "rdp" => Rdp as PricedLedger<Rdp>);
 
 #[cfg(test)]
 mod tests {
@@ -117,7 +117,7 @@ mod tests {
     fn it_is_an_accountant() {
         for conversion in [Conversion::Improved, Conversion::Classic] {
             fl_conformance::accountant(|| {
-                Books::from(Rdp {
+                PricedLedger::from(Rdp {
                     delta: 1e-5,
                     conversion: conversion.clone(),
                 })
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_thousand_steps_of_dp_sgd_cost_what_other_libraries_say() {
-        let mut books = Books::from(Rdp {
+        let mut books = PricedLedger::from(Rdp {
             delta: 1e-5,
             conversion: Conversion::Improved,
         });

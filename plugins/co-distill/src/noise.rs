@@ -13,7 +13,7 @@ macro_rules! labels_are_noised {
         impl PrivacyMechanism for $t {
             type On = SoftLabels;
 
-            fn bound(&self, labels: &mut SoftLabels) -> Result<()> {
+            fn clip(&self, labels: &mut SoftLabels) -> Result<()> {
                 labels.project();
                 Ok(())
             }
@@ -38,8 +38,8 @@ macro_rules! labels_are_noised {
                 labels.rows.len()
             }
 
-            fn keep_first(&self, labels: &mut SoftLabels, n: usize) {
-                labels.keep(&(0..n).collect::<Vec<_>>());
+            fn truncate(&self, labels: &mut SoftLabels, n: usize) {
+                labels.retain_rows(&(0..n).collect::<Vec<_>>());
             }
         }
     };
@@ -93,7 +93,7 @@ settings! {
 impl PrivacyMechanism for RandomisedResponse {
     type On = Votes;
 
-    fn bound(&self, _: &mut Votes) -> Result<()> {
+    fn clip(&self, _: &mut Votes) -> Result<()> {
         Ok(()) // a label is one of the classes
     }
 
@@ -123,8 +123,8 @@ impl PrivacyMechanism for RandomisedResponse {
         votes.rows.len()
     }
 
-    fn keep_first(&self, votes: &mut Votes, n: usize) {
-        votes.keep(&(0..n).collect::<Vec<_>>());
+    fn truncate(&self, votes: &mut Votes, n: usize) {
+        votes.retain_rows(&(0..n).collect::<Vec<_>>());
     }
 }
 plugin!(privacy "randomised-response" => RandomisedResponse);

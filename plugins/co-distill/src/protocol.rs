@@ -195,7 +195,7 @@ impl CoDistill {
             soft.project();
         }
         if let Some(clear) = fed.select("server-filter", round, &taught.soft())? {
-            taught.keep(&clear);
+            taught.retain_rows(&clear);
         }
         Ok(taught)
     }
@@ -314,7 +314,7 @@ impl CoDistill {
 
     /// A client's own examples: all, or those that its private sample leaves.
     fn own(&self, me: &Client) -> Result<Examples> {
-        Ok(match me.kept::<Ids>("own")? {
+        Ok(match me.stashed::<Ids>("own")? {
             Some(Ids(chosen)) => {
                 let chosen: Vec<usize> = chosen.iter().map(|at| *at as usize).collect();
                 me.own().pick(&chosen)
@@ -330,7 +330,7 @@ impl CoDistill {
     fn sample(&self, me: &mut Client) -> Result<()> {
         if me.has("sampling") {
             let chosen = me.sample_own("sampling")?;
-            me.keep("own", &chosen);
+            me.stash("own", &chosen);
         }
         Ok(())
     }
@@ -379,7 +379,7 @@ impl CoDistill {
         let fitted = match self.filter_on {
             FilterOn::Inputs => own.clone(),
             _ => {
-                let labels = match (own.classes(), own.findings()) {
+                let labels = match (own.classes(), own.multi_label()) {
                     (Some(of), _) => Classes::Classes {
                         of,
                         classes: own.labels().classes(),
@@ -413,7 +413,7 @@ impl CoDistill {
     fn known(&self, me: &mut Client) -> Result<Mask> {
         let all = Ids((0..me.public()?.samples().len() as u32).collect());
         let mask = Mask::new(&self.filter(me, &all)?, all.0.len());
-        me.keep("known", &mask);
+        me.stash("known", &mask);
         Ok(mask)
     }
 
@@ -425,7 +425,7 @@ impl CoDistill {
         if self.order == Order::OwnBeforeLabels {
             self.learn_own(me)?;
         }
-        let known = match me.kept::<Mask>("known")? {
+        let known = match me.stashed::<Mask>("known")? {
             Some(mask) => ids
                 .0
                 .iter()

@@ -64,7 +64,7 @@ impl SampleExamples {
 impl PrivacyMechanism for SampleExamples {
     type On = Ids;
 
-    fn bound(&self, _: &mut Ids) -> Result<()> {
+    fn clip(&self, _: &mut Ids) -> Result<()> {
         Ok(()) // an example is there or not
     }
 

@@ -52,10 +52,10 @@ impl Taught {
     }
 
     /// Only the rows at these positions.
-    pub fn keep(&mut self, positions: &[usize]) {
+    pub fn retain_rows(&mut self, positions: &[usize]) {
         match self {
-            Self::Soft(soft) => soft.keep(positions),
-            Self::Hard(votes) => votes.keep(positions),
+            Self::Soft(soft) => soft.retain_rows(positions),
+            Self::Hard(votes) => votes.retain_rows(positions),
             Self::Scores(z) => {
                 let rows = positions.iter().map(|p| z.rows[*p]).collect();
                 *z = Logits::new(rows, z.values.select(Axis(0), positions));

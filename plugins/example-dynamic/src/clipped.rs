@@ -16,7 +16,7 @@ settings! {
 impl PrivacyMechanism for LaplaceParams {
     type On = Params;
 
-    fn bound(&self, message: &mut Params) -> Result<()> {
+    fn clip(&self, message: &mut Params) -> Result<()> {
         let norm: f64 = message.iter().map(|x| f64::from(x.abs())).sum();
         if norm > self.clip {
             // a hair below, so that rounding cannot lead above

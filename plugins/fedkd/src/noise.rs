@@ -17,7 +17,7 @@ settings! {
 impl PrivacyMechanism for LaplaceLogits {
     type On = Logits;
 
-    fn bound(&self, z: &mut Logits) -> Result<()> {
+    fn clip(&self, z: &mut Logits) -> Result<()> {
         if let Some(clip) = self.clip {
             z.values
                 .mapv_inplace(|v| v.clamp(-clip as f32, clip as f32));

@@ -262,15 +262,15 @@ impl Protocol for OneShotDistill {
             })
             .on(&PEAK, me, |me, look| {
                 let scores = self.predict(me, look)?;
-                me.keep("scores", &scores);
-                Ok(Scalar::new(me.reach("quantiser", &scores)?.unwrap_or(0.0)))
+                me.stash("scores", &scores);
+                Ok(Scalar::new(me.range("quantiser", &scores)?.unwrap_or(0.0)))
             })
             .on(&LOGITS, me, |me, look| {
-                let mut scores = match me.take("scores")? {
+                let mut scores = match me.unstash("scores")? {
                     Some(scores) => scores,
                     None => self.predict(me, look)?,
                 };
-                me.bound("quantiser", &mut scores, look.z_max.first().copied())?;
+                me.clip("quantiser", &mut scores, look.z_max.first().copied())?;
                 if self.wire == Wire::F32 {
                     scores.unpack();
                 }

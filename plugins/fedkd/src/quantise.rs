@@ -107,7 +107,7 @@ impl From<Quantise> for Quantiser {
 impl PrivacyMechanism for Quantiser {
     type On = Logits;
 
-    fn reach(&self, z: &Logits) -> Option<f32> {
+    fn range(&self, z: &Logits) -> Option<f32> {
         (self.settings.z_max == Scope::Global).then(|| z.peak())
     }
 
@@ -115,7 +115,7 @@ impl PrivacyMechanism for Quantiser {
         self.agreed = Some(largest);
     }
 
-    fn bound(&self, z: &mut Logits) -> Result<()> {
+    fn clip(&self, z: &mut Logits) -> Result<()> {
         let z_max = match self.settings.z_max {
             Scope::Fixed(clip) => {
                 z.values
@@ -159,7 +159,7 @@ mod tests {
             rule,
             z_max: Scope::PerClient,
         })
-        .bound(&mut out)
+        .clip(&mut out)
         .unwrap();
         out
     }

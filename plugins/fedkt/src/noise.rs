@@ -19,12 +19,12 @@ fn price(counts: &Counts, noise: VoteNoise, tell: bool) -> PrivacyEvent {
         classes: counts.values.ncols(),
         counts: tell.then(|| counts.values.rows().into_iter().map(of).collect()),
         answered: None,
-        reach: counts.reach(),
+        sensitivity: counts.sensitivity(),
     })
 }
 
-fn keep_first(counts: &mut Counts, n: usize) {
-    counts.keep(&(0..n).collect::<Vec<_>>());
+fn truncate(counts: &mut Counts, n: usize) {
+    counts.retain_rows(&(0..n).collect::<Vec<_>>());
 }
 
 macro_rules! votes_are_noised {
@@ -32,7 +32,7 @@ macro_rules! votes_are_noised {
         impl PrivacyMechanism for $t {
             type On = Counts;
 
-            fn bound(&self, _: &mut Counts) -> Result<()> {
+            fn clip(&self, _: &mut Counts) -> Result<()> {
                 Ok(()) // a count is bounded by who votes
             }
 
@@ -52,8 +52,8 @@ macro_rules! votes_are_noised {
                 counts.rows.len()
             }
 
-            fn keep_first(&self, counts: &mut Counts, n: usize) {
-                keep_first(counts, n);
+            fn truncate(&self, counts: &mut Counts, n: usize) {
+                truncate(counts, n);
             }
         }
     };
@@ -137,7 +137,7 @@ pub fn confident(counts: &Counts, threshold: f64, noise: impl Iterator<Item = f6
 impl PrivacyMechanism for Confident {
     type On = Counts;
 
-    fn bound(&self, _: &mut Counts) -> Result<()> {
+    fn clip(&self, _: &mut Counts) -> Result<()> {
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl PrivacyMechanism for Confident {
         let noise = std::iter::repeat_with(|| draws.normal() * self.settings.check);
         self.answered = confident(counts, self.settings.threshold, noise);
         let said = self.answered.iter().enumerate().filter(|(_, said)| **said);
-        counts.keep(&said.map(|(row, _)| row).collect::<Vec<_>>());
+        counts.retain_rows(&said.map(|(row, _)| row).collect::<Vec<_>>());
         let mut draws = stream.child("counts", 0).draws();
         let sigma = self.settings.sigma;
         counts.values.mapv_inplace(|n| n + draws.normal() * sigma);
@@ -172,11 +172,11 @@ impl PrivacyMechanism for Confident {
         counts.rows.len()
     }
 
-    fn keep_first(&self, counts: &mut Counts, n: usize) {
-        keep_first(counts, n);
+    fn truncate(&self, counts: &mut Counts, n: usize) {
+        truncate(counts, n);
     }
 
-    fn settle(&self, mut price: PrivacyEvent) -> PrivacyEvent {
+    fn actual_cost(&self, mut price: PrivacyEvent) -> PrivacyEvent {
         if let PrivacyEvent::Votes(votes) = &mut price {
             votes.answered = Some(self.answered.clone());
         }
@@ -188,7 +188,7 @@ plugin!(privacy "confident-votes" => ConfidentVotes as Confident);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fl_core::message::Reach;
+    use fl_core::message::VoteSensitivity;
     use ndarray::{Array2, array};
 
     fn counts() -> Counts {
@@ -196,7 +196,7 @@ mod tests {
             vec![2, 5, 7],
             array![[200.0, 30.0], [120.0, 110.0], [0.0, 230.0]],
         );
-        counts.set_reach(Reach {
+        counts.set_sensitivity(VoteSensitivity {
             example: Some(1),
             party: Some(3),
             from_data: false,
@@ -257,8 +257,8 @@ mod tests {
             panic!()
         };
         assert_eq!(
-            (told.queries, told.classes, told.reach),
-            (3, 2, counts().reach())
+            (told.queries, told.classes, told.sensitivity),
+            (3, 2, counts().sensitivity())
         );
         assert_eq!(told.counts.unwrap(), [[200, 30], [120, 110], [0, 230]]);
         let PrivacyEvent::Votes(kept) = laplace(false).price(&counts(), 1).unwrap() else {
@@ -293,7 +293,7 @@ mod tests {
             (&answered.rows[..], answered.winners()),
             (&[2, 7][..], vec![0, 1])
         );
-        let PrivacyEvent::Votes(charged) = mechanism.settle(price) else {
+        let PrivacyEvent::Votes(charged) = mechanism.actual_cost(price) else {
             panic!()
         };
         assert_eq!(charged.answered.unwrap(), [true, false, true]);

@@ -1,6 +1,6 @@
 //! PATE: one tier, on all data in one place.
 use crate::teach::{ballots, check, learn, teachers};
-use fl_core::message::{Counts, Reach, Votes};
+use fl_core::message::{Counts, VoteSensitivity, Votes};
 use fl_core::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +50,7 @@ impl Protocol for Pate {
         fed.once("teachers", &mut s, |fed, s, round| {
             let mut counts: Counts = fed.gather("vote", round, &VOTES, &all, |_| &Nothing)?;
             // an example is in one part: it can change one teacher's vote
-            counts.set_reach(Reach {
+            counts.set_sensitivity(VoteSensitivity {
                 example: Some(1),
                 party: None,
                 from_data: false,

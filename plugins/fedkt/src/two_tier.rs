@@ -1,6 +1,6 @@
 //! FedKT, Algorithm 1.
 use crate::teach::{self, TOO_FEW, Taught, asked_about, ballots, check, learn, teachers};
-use fl_core::message::{Counts, Models, Reach, Votes};
+use fl_core::message::{Counts, Models, VoteSensitivity, Votes};
 use fl_core::prelude::*;
 use fl_core::{ClientId, Problem, metrics};
 use serde::{Deserialize, Serialize};
@@ -134,7 +134,7 @@ impl TwoTierVote {
             let mut counts: Counts = me.aggregate("tier1", &Inbox::new(mail)?)?;
             gaps.push(counts.gaps());
             // an example is in one subset of each partition: it can change one teacher's vote
-            counts.set_reach(Reach {
+            counts.set_sensitivity(VoteSensitivity {
                 example: Some(1),
                 party: Some(self.subsets as u32),
                 from_data: false,
@@ -154,7 +154,7 @@ impl TwoTierVote {
             me.note(format!("{constants} of {all} teachers saw one class only"));
         }
         let close = teach::close_votes(&gaps, self.close_gap as f64);
-        me.keep("close", &Scalar::new(close as f32));
+        me.stash("close", &Scalar::new(close as f32));
         Ok(students)
     }
 
@@ -196,11 +196,11 @@ impl TwoTierVote {
     }
 
     /// How many votes of the server's count one example and one party can change (theorems 3 and 9).
-    fn reach(&self, block: usize, close: Option<u32>) -> Reach {
+    fn sensitivity(&self, block: usize, close: Option<u32>) -> VoteSensitivity {
         let students = Some(self.partitions as u32);
         // if votes count only together, one student takes those of the others with it
         let together = block > 1;
-        Reach {
+        VoteSensitivity {
             example: if together { students } else { close },
             party: students,
             from_data: !together,
@@ -276,7 +276,7 @@ impl Protocol for TwoTierVote {
             let mail = std::mem::take(&mut s.votes).into_iter();
             let mail = mail.map(|(party, votes)| Mail::new(party, 1.0, votes));
             let mut counts: Counts = fed.aggregate("tier2", round, &Inbox::new(mail.collect())?)?;
-            counts.set_reach(self.reach(counts.block(), s.close));
+            counts.set_sensitivity(self.sensitivity(counts.block(), s.close));
             if self.noise == NoiseAt::Server {
                 fed.release("privacy", round, &mut counts, parties.len())?;
             }
@@ -311,7 +311,7 @@ impl Protocol for TwoTierVote {
         };
         question
             .on(&CLOSE, me, |me, _| {
-                me.take("close")?
+                me.unstash("close")?
                     .context("close votes are known once the students are trained")
             })
             .on(&FINAL, me, |me, models| {

@@ -3,7 +3,7 @@
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use fl_core::settings::read_yaml;
-use fl_core::{Length, Loss, Make, Pass, Samples, Stream, Target, Task, TaskKind, Trainer};
+use fl_core::{BuildContext, Length, Loss, Pass, Samples, Stream, Target, Task, TaskKind, Trainer};
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::Array2;
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn trainer(net: &str, input: &[usize], seed: u64) -> Dfdx {
-    let make = Make {
+    let make = BuildContext {
         task: Task {
             input: input.to_vec(),
             kind: TaskKind::Classes(10),

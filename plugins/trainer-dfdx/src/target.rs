@@ -22,7 +22,7 @@ pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Re
             let text = || format!("class {} of {outputs}", wrong.copied().unwrap_or_default());
             shape(wrong.is_none(), text())?;
         }
-        Target::Findings(of) => {
+        Target::MultiLabel(of) => {
             width(of.ncols(), outputs)?;
             let known = of.iter().all(|y| (-1..=1).contains(y));
             shape(known, "findings must be 1, 0 or -1 (unknown)".into())?;
@@ -44,18 +44,18 @@ pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Re
         )?;
     }
     let (right, model) = match task {
-        TaskKind::Classes(_) => (!matches!(target, Target::Findings(_)), "single-label"),
-        TaskKind::Findings(_) => {
+        TaskKind::Classes(_) => (!matches!(target, Target::MultiLabel(_)), "single-label"),
+        TaskKind::MultiLabel(_) => {
             let scores = matches!(target, Target::Scores(_)) && !matches!(loss, Loss::Kl { .. });
             (
-                scores || matches!(target, Target::Findings(_)),
+                scores || matches!(target, Target::MultiLabel(_)),
                 "multi-label",
             )
         }
     };
     let found = match target {
         Target::Classes(_) => "classes",
-        Target::Findings(_) => "findings",
+        Target::MultiLabel(_) => "multi-label",
         Target::Soft(_) => "probabilities",
         Target::Scores(_) => "scores",
     };
@@ -82,12 +82,12 @@ mod tests {
     fn what_does_not_go_together_is_refused() {
         let soft = array![[0.5f32, 0.5]];
         let findings = array![[1i8, -1]];
-        let (one, many) = (TaskKind::Classes(2), TaskKind::Findings(2));
+        let (one, many) = (TaskKind::Classes(2), TaskKind::MultiLabel(2));
         let refused = |loss, task, target| check(loss, task, &target, 1).unwrap_err().to_string();
         let (ce, kl) = (Loss::CrossEntropy, Loss::Kl { tau: 1.0 });
         let kinds = refused(ce, many, Target::Classes(&[1]));
         assert!(kinds.starts_with("CrossEntropy cannot fit a multi-label model to classes"));
-        assert!(refused(ce, one, Target::Findings(findings.view())).contains("single-label"));
+        assert!(refused(ce, one, Target::MultiLabel(findings.view())).contains("single-label"));
         assert!(refused(ce, many, Target::Soft(soft.view())).contains("to probabilities"));
         assert!(refused(kl, many, Target::Scores(soft.view())).contains("to scores"));
         assert_eq!(refused(ce, one, Target::Classes(&[2])), "class 2 of 2");
@@ -100,6 +100,6 @@ mod tests {
         let cold = refused(Loss::Kl { tau: 0.0 }, one, Target::Scores(soft.view()));
         assert!(cold.contains("above 0, got 0"));
         assert!(check(Loss::Mae, many, &Target::Scores(soft.view()), 1).is_ok());
-        assert!(check(ce, many, &Target::Findings(findings.view()), 1).is_ok());
+        assert!(check(ce, many, &Target::MultiLabel(findings.view()), 1).is_ok());
     }
 }

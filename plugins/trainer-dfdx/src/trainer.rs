@@ -12,8 +12,8 @@ use fl_core::augment::Augmenter;
 use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
-    Differentiable, Fitted, Make, Parametric, Pass, Problem, Result, Samples, Stream, Target, Task,
-    Trainer,
+    BuildContext, Differentiable, Fitted, Parametric, Pass, Problem, Result, Samples, Stream,
+    Target, Task, Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2, IxDyn, s};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Dfdx {
     /// # Errors
     /// When a layer cannot take what comes in, when the last layer does not fit the task, or when images are to be changed
     /// and the inputs are none.
-    pub fn new(settings: DfdxSettings, make: &Make) -> Result<Self> {
+    pub fn new(settings: DfdxSettings, make: &BuildContext) -> Result<Self> {
         let net = Net::new(&settings.net, &make.task)?;
         let (weights, buffers) = net.start(&make.stream.child("weights", 0));
         Ok(Self {

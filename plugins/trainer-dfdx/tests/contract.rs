@@ -6,8 +6,8 @@ use common::*;
 use fl_core::message::Params;
 use fl_core::settings::read_yaml;
 use fl_core::{
-    Differentiable, Length, Loss, Make, Parametric, Pass, Samples, Stream, Target, Task, TaskKind,
-    Trainer,
+    BuildContext, Differentiable, Length, Loss, Parametric, Pass, Samples, Stream, Target, Task,
+    TaskKind, Trainer,
 };
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::{Array2, ArrayD, s};
@@ -361,7 +361,7 @@ fn mistakes_say_what_is_wrong() {
         0
     );
     assert_eq!(model.predict(&none).unwrap().dim(), (0, 4));
-    let make = Make {
+    let make = BuildContext {
         task: Task {
             input: vec![12],
             kind: TaskKind::Classes(3),

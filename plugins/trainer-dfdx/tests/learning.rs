@@ -48,12 +48,12 @@ fn bounds_findings_are_learnt_where_they_are_known() {
     let mut model = trainer(
         "{net: [linear: 16, relu, outputs], optimiser: {adam: {lr: 0.02}}}",
         &[6],
-        TaskKind::Findings(3),
+        TaskKind::MultiLabel(3),
     );
     model
         .fit(
             &x,
-            Target::Findings(seen.view()),
+            Target::MultiLabel(seen.view()),
             &pass(Length::Epochs(20), 32),
             &Stream::root(1),
         )

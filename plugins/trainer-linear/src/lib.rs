@@ -26,7 +26,7 @@ pub struct LinearModel {
 }
 
 impl LinearModel {
-    fn new(settings: Linear, make: &Make) -> Result<Self> {
+    fn new(settings: Linear, make: &BuildContext) -> Result<Self> {
         let (width, outputs) = (make.task.width(), make.task.kind.outputs());
         Ok(Self {
             settings,

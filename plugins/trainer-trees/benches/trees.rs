@@ -8,14 +8,14 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use fl_core::settings::defaults;
-use fl_core::{Length, Loss, Make, Pass, Samples, Stream, Target, Task, TaskKind, Trainer};
+use fl_core::{BuildContext, Length, Loss, Pass, Samples, Stream, Target, Task, TaskKind, Trainer};
 use fl_plugin_trainer_trees::{Boosting, Forest, Tree, Trees};
 use ndarray::Array2;
 use std::hint::black_box;
 use std::time::Duration;
 
-fn make(width: usize) -> Make {
-    Make {
+fn make(width: usize) -> BuildContext {
+    BuildContext {
         task: Task {
             input: vec![width],
             kind: TaskKind::Classes(2),

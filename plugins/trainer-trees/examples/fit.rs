@@ -4,7 +4,9 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::settings::{Setting, read_yaml};
-use fl_core::{Inputs, Length, Loss, Make, Pass, Samples, Stream, Target, Task, TaskKind, Trainer};
+use fl_core::{
+    BuildContext, Inputs, Length, Loss, Pass, Samples, Stream, Target, Task, TaskKind, Trainer,
+};
 use fl_plugin_trainer_trees::{Boosting, Forest, Tree, Trees};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -54,7 +56,7 @@ fn main() -> Result<()> {
         kind: TaskKind::Classes(2),
     };
     for seed in 0..repeats {
-        let make = Make {
+        let make = BuildContext {
             task: task.clone(),
             stream: Stream::root(seed),
         };

@@ -79,7 +79,7 @@ impl Goal {
                 );
                 entries
             }
-            Target::Findings(_) => return lacks("findings (several yes or no at once)".into()),
+            Target::MultiLabel(_) => return lacks("findings (several yes or no at once)".into()),
             Target::Scores(_) => return lacks("scores; give soft labels instead".into()),
         };
         Ok(Self {

@@ -7,7 +7,8 @@ use crate::settings::{Boosting, Forest, Tree};
 use crate::{boosting, forest};
 use anyhow::ensure;
 use fl_core::{
-    Fitted, Length, Make, Pass, Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
+    BuildContext, Fitted, Length, Pass, Problem, Result, Samples, Stream, Target, Task, TaskKind,
+    Trainer,
 };
 use ndarray::Array2;
 
@@ -68,7 +69,7 @@ impl<S: Method> Trees<S> {
     ///
     /// # Errors
     /// When the task is not about classes.
-    pub fn new(settings: S, make: &Make) -> Result<Self> {
+    pub fn new(settings: S, make: &BuildContext) -> Result<Self> {
         let classes = match make.task.kind {
             TaskKind::Classes(n) if n > 0 => n,
             other => {

@@ -89,7 +89,7 @@ settings! {
 }
 impl PrivacyMechanism for Gaussian {
     type On = Params;
-    fn bound(&self, _: &mut Params) -> Result<()> {
+    fn clip(&self, _: &mut Params) -> Result<()> {
         bail!("a fake")
     }
     fn price(&self, _: &Params, _: usize) -> Result<PrivacyEvent> {
@@ -152,7 +152,7 @@ settings! {
 }
 pub struct Net;
 impl Net {
-    fn new(settings: NetSettings, make: &Make) -> Result<Self> {
+    fn new(settings: NetSettings, make: &BuildContext) -> Result<Self> {
         let due = make.task.kind.outputs();
         match settings.outputs {
             Some(n) if n != due => bail!("it has {n} outputs, the task needs {due}"),

@@ -2,7 +2,7 @@
 
 use crate::broken::{Broken, Held, attempt, must, run};
 use crate::compare::digits;
-use fl_core::message::Reach;
+use fl_core::message::VoteSensitivity;
 use fl_core::privacy::{Composition, Guarantee, Ledger, Unit, VoteNoise, VoteRelease};
 use fl_core::{Accountant, PrivacyEvent, Problem};
 
@@ -71,7 +71,7 @@ fn votes(_: f64, scale: f64) -> PrivacyEvent {
         classes: 3,
         counts: Some(vec![vec![9, 2, 1], vec![4, 4, 4]]),
         answered: None,
-        reach: Reach {
+        sensitivity: VoteSensitivity {
             example: Some(1),
             party: Some(1),
             from_data: false,

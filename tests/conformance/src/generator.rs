@@ -2,7 +2,7 @@
 
 use crate::broken::{Broken, Held, attempt, must, run};
 use crate::toy::tasks;
-use fl_core::{Generator, Make, Result, Samples, Stream, Task};
+use fl_core::{BuildContext, Generator, Result, Samples, Stream, Task};
 use ndarray::Array2;
 
 const MADE: &str = "can be made for any task";
@@ -16,7 +16,7 @@ const STATE: &str = "state survives save and load";
 const STOP: &str = "goes on after a stop";
 const REFUSES: &str = "refuses a slope that does not fit";
 
-type Maker<'a> = &'a dyn Fn(&Make) -> Result<Box<dyn Generator>>;
+type Maker<'a> = &'a dyn Fn(&BuildContext) -> Result<Box<dyn Generator>>;
 
 /// See [`crate::generator`].
 ///
@@ -29,7 +29,7 @@ pub fn check(make: Maker<'_>) -> Result<(), Broken> {
 fn one(make: Maker<'_>, task: &Task) -> Held {
     let place = format!("inputs of {:?}", task.input);
     let made = || {
-        let make_for = Make {
+        let make_for = BuildContext {
             task: task.clone(),
             stream: Stream::root(0).child("make", 0),
         };

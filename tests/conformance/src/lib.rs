@@ -49,7 +49,8 @@ pub use sample::{Case, PoolSample, Sample, Values};
 pub use toy::tasks;
 
 use fl_core::{
-    Accountant, Aggregator, Generator, Make, PrivacyMechanism, Result, Selector, Task, Trainer,
+    Accountant, Aggregator, BuildContext, Generator, PrivacyMechanism, Result, Selector, Task,
+    Trainer,
 };
 
 /// The same checks as functions that return what broke, and take boxed parts, such as those of a spec.
@@ -105,13 +106,16 @@ where
 /// same bits, on any thread and after a stop; what it saves predicts the same; parameters go out and in; slopes are
 /// those of its predictions; and what does not fit is an error that changes nothing.
 #[track_caller]
-pub fn trainer<T: Trainer + 'static>(make: impl Fn(&Make) -> Result<T>) {
+pub fn trainer<T: Trainer + 'static>(make: impl Fn(&BuildContext) -> Result<T>) {
     trainer_for(&tasks(), make);
 }
 
 /// As [`trainer`], for one that serves only some tasks.
 #[track_caller]
-pub fn trainer_for<T: Trainer + 'static>(tasks: &[Task], make: impl Fn(&Make) -> Result<T>) {
+pub fn trainer_for<T: Trainer + 'static>(
+    tasks: &[Task],
+    make: impl Fn(&BuildContext) -> Result<T>,
+) {
     held(check::trainer(tasks, &|m| Ok(Box::new(make(m)?))));
 }
 
@@ -144,7 +148,7 @@ pub fn accountant<A: Accountant + 'static>(make: impl Fn() -> A) {
 /// Tries a generator on the inputs of [`tasks`]: as many as asked for, finite, of the task's shape; the same stream gives the
 /// same bits, another others; it learns; what it saves goes on with the same bits; what does not fit is an error.
 #[track_caller]
-pub fn generator<G: Generator + 'static>(make: impl Fn(&Make) -> Result<G>) {
+pub fn generator<G: Generator + 'static>(make: impl Fn(&BuildContext) -> Result<G>) {
     held(check::generator(&|m| {
         make(m).map(|g| Box::new(g) as Box<dyn Generator>)
     }));

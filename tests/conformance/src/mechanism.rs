@@ -87,20 +87,20 @@ fn declared(event: &PrivacyEvent) -> Option<(Below, f64)> {
 }
 
 impl<M: Sample> Bench<'_, M> {
-    /// A new instance that has agreed on the reach of these messages, as hosts do.
+    /// A new instance that has agreed on the range of these messages, as hosts do.
     fn agreed(&self, messages: &[&M]) -> BoxedMechanism<M> {
         let mut part = (self.make)();
-        let reach = messages
+        let range = messages
             .iter()
-            .filter_map(|m| part.reach(m))
+            .filter_map(|m| part.range(m))
             .reduce(f32::max);
-        if let Some(reach) = reach {
-            part.agree(reach);
+        if let Some(range) = range {
+            part.agree(range);
         }
         part
     }
 
-    fn bound(
+    fn clip(
         &self,
         property: &'static str,
         place: &str,
@@ -108,7 +108,7 @@ impl<M: Sample> Bench<'_, M> {
         message: &M,
     ) -> Held<M> {
         let mut bounded = message.clone();
-        run(property, place, || part.bound(&mut bounded))?;
+        run(property, place, || part.clip(&mut bounded))?;
         Ok(bounded)
     }
 
@@ -126,12 +126,12 @@ impl<M: Sample> Bench<'_, M> {
         };
         let message: M = invent(case);
         let part = self.agreed(&[&message]);
-        let bounded = self.bound(BOUND, &place, &part, &message)?;
+        let bounded = self.clip(BOUND, &place, &part, &message)?;
         broken(
             SANE,
             message::check(&bounded).err().map(|e| format!("{e:#}")),
         )?;
-        let again = self.bound(BOUND_SAME, &place, &self.agreed(&[&message]), &message)?;
+        let again = self.clip(BOUND_SAME, &place, &self.agreed(&[&message]), &message)?;
         broken(BOUND_SAME, difference(&bounded, &again, 0.0))?;
 
         let event = run(PRICE, &place, || part.price(&bounded, 1))?;
@@ -143,7 +143,7 @@ impl<M: Sample> Bench<'_, M> {
         for n in (1..=queries).filter(|n| [1, queries / 2, queries].contains(n)) {
             let mut few = bounded.clone();
             run(FIRST, &place, || {
-                part.keep_first(&mut few, n);
+                part.truncate(&mut few, n);
                 Ok(())
             })?;
             let left = part.queries(&few);
@@ -169,7 +169,7 @@ impl<M: Sample> Bench<'_, M> {
         let most = floats(&bounded)
             .into_iter()
             .fold(1.0, |m: f64, x| m.max(x.abs()));
-        let twice = self.bound(BOUND_TWICE, &place, &part, &bounded)?;
+        let twice = self.clip(BOUND_TWICE, &place, &part, &bounded)?;
         broken(BOUND_TWICE, difference(&bounded, &twice, 1e-5 * most))?;
         let other = self.perturbed(&place, &message, &bounded, &b)?;
         let silent = difference(&out, &other, 0.0).is_none() && !floats(&bounded).is_empty();
@@ -217,9 +217,9 @@ impl<M: Sample> Bench<'_, M> {
     fn apart(&self, case: &Case, one: &M, other: &M) -> Held {
         let place = case.place();
         let part = self.agreed(&[one, other]);
-        let one = self.bound(BOUND, &place, &part, one)?;
+        let one = self.clip(BOUND, &place, &part, one)?;
         let other = match self.neighbours {
-            Neighbours::Replaced => self.bound(BOUND, &place, &part, other)?,
+            Neighbours::Replaced => self.clip(BOUND, &place, &part, other)?,
             Neighbours::Removed => run(SENSITIVITY, &place, || map(&one, |_| 0.0))?,
         };
         let moves = floats(&one)
@@ -255,7 +255,7 @@ impl<M: Sample> Bench<'_, M> {
             };
             let message: M = invent(&case);
             let mut part = self.agreed(&[&message]);
-            let bounded = self.bound(BOUND, &place, &part, &message)?;
+            let bounded = self.clip(BOUND, &place, &part, &message)?;
             let event = run(PRICE, &place, || part.price(&bounded, clients))?;
             let Some((below, scale)) = declared(&event) else {
                 return Ok(());

@@ -1,7 +1,7 @@
 //! Legal input that the kit makes up.
 
 use fl_core::message::{
-    ClassMeans, Counts, Ids, Logits, Message, Params, Reach, Scalar, SoftLabels, Votes,
+    ClassMeans, Counts, Ids, Logits, Message, Params, Scalar, SoftLabels, VoteSensitivity, Votes,
 };
 use fl_core::{ClientId, Draws, Inbox, Mail, Pool, Roster, Samples, Stream};
 use ndarray::{Array2, ArrayD};
@@ -207,7 +207,7 @@ impl Sample for Counts {
             let shape = (spoken[k].len(), classes);
             let values = Array2::from_shape_simple_fn(shape, || draws.below(30) as f64);
             let mut counts = Self::new(spoken[k].clone(), values);
-            counts.set_reach(Reach {
+            counts.set_sensitivity(VoteSensitivity {
                 example: Some(1),
                 party: Some(1),
                 from_data: false,

@@ -7,7 +7,7 @@ use ndarray::{Array2, ArrayView2};
 /// The tasks that trainers are tried on: three classes and three findings, each on rows of 7 numbers and on images of
 /// one channel of 6x6 points.
 pub fn tasks() -> Vec<Task> {
-    let kinds = [TaskKind::Classes(3), TaskKind::Findings(3)];
+    let kinds = [TaskKind::Classes(3), TaskKind::MultiLabel(3)];
     let shapes = [vec![7], vec![1, 6, 6]];
     let task = |(kind, input): (TaskKind, &Vec<usize>)| Task {
         input: input.clone(),
@@ -43,7 +43,7 @@ impl Toy {
         let values = Array2::from_shape_fn((rows, width), |(i, j)| {
             let signal: f64 = match task.kind {
                 TaskKind::Classes(_) => direction[[classes[i] as usize, j]],
-                TaskKind::Findings(_) => (0..outputs)
+                TaskKind::MultiLabel(_) => (0..outputs)
                     .map(|c| f64::from(2 * present[[i, c]] - 1) * direction[[c, j]] / 2.0)
                     .sum(),
             };
@@ -62,7 +62,7 @@ impl Toy {
     pub(crate) fn target(&self) -> Target<'_> {
         match self.kind {
             TaskKind::Classes(_) => Target::Classes(&self.classes),
-            TaskKind::Findings(_) => Target::Findings(self.findings.view()),
+            TaskKind::MultiLabel(_) => Target::MultiLabel(self.findings.view()),
         }
     }
 
@@ -70,7 +70,7 @@ impl Toy {
     pub(crate) fn other<'a>(&self, classes: &'a [u32], findings: ArrayView2<'a, i8>) -> Target<'a> {
         match self.kind {
             TaskKind::Classes(_) => Target::Classes(classes),
-            TaskKind::Findings(_) => Target::Findings(findings),
+            TaskKind::MultiLabel(_) => Target::MultiLabel(findings),
         }
     }
 

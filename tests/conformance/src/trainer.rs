@@ -5,7 +5,8 @@ use crate::compare::{apart_tables, difference, digits};
 use crate::toy::Toy;
 use fl_core::message::Params;
 use fl_core::{
-    Fitted, Length, Loss, Make, Pass, Problem, Result, Samples, Stream, Target, Task, Trainer,
+    BuildContext, Fitted, Length, Loss, Pass, Problem, Result, Samples, Stream, Target, Task,
+    Trainer,
 };
 use ndarray::Array2;
 
@@ -30,7 +31,7 @@ pub(crate) type Model = Box<dyn Trainer>;
 ///
 /// # Errors
 /// The first property that does not hold.
-pub fn check(tasks: &[Task], make: &dyn Fn(&Make) -> Result<Model>) -> Result<(), Broken> {
+pub fn check(tasks: &[Task], make: &dyn Fn(&BuildContext) -> Result<Model>) -> Result<(), Broken> {
     tasks.iter().try_for_each(|task| {
         let kind = format!("{:?}", task.kind).to_lowercase().replace('(', " (");
         let stream = Stream::root(0).child("trainer", 0);
@@ -48,7 +49,7 @@ pub fn check(tasks: &[Task], make: &dyn Fn(&Make) -> Result<Model>) -> Result<()
 
 pub(crate) struct Bench<'a> {
     pub(crate) task: &'a Task,
-    make: &'a dyn Fn(&Make) -> Result<Model>,
+    make: &'a dyn Fn(&BuildContext) -> Result<Model>,
     pub(crate) toy: Toy,
     pub(crate) stream: Stream,
     pub(crate) place: String,
@@ -71,7 +72,7 @@ impl Bench<'_> {
 
     /// A model with first weights of its own for every `seed`.
     pub(crate) fn model(&self, seed: u64) -> Held<Model> {
-        let make = Make {
+        let make = BuildContext {
             task: self.task.clone(),
             stream: self.stream.child("weights", seed),
         };

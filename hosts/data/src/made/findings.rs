@@ -12,8 +12,8 @@ pub const STATISTICS: (f32, f32) = (0.076, 0.152);
 
 fl_core::settings! {
     /// Settings of the set `findings`.
-    #[check(Findings::fits)]
-    pub struct Findings {
+    #[check(MultiLabel::fits)]
+    pub struct MultiLabel {
         /// Number of findings; finding `f` is a small glyph of class `f`.
         findings: usize = 5, in 1..=CLASSES;
         /// Training images.
@@ -29,7 +29,7 @@ fl_core::settings! {
     }
 }
 
-impl Default for Findings {
+impl Default for MultiLabel {
     fn default() -> Self {
         fl_core::settings::defaults()
     }
@@ -40,7 +40,7 @@ fn prevalence(f: usize) -> f64 {
     0.4 / (1.0 + 0.25 * f as f64)
 }
 
-impl Findings {
+impl MultiLabel {
     fn fits(&self) -> Result<(), String> {
         check_rows(&[self.train, self.test], SIDE * SIDE)
     }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn labels_are_yes_no_or_unknown() {
-        let [(inputs, labels), (test, known)] = Findings::default().make().unwrap();
+        let [(inputs, labels), (test, known)] = MultiLabel::default().make().unwrap();
         assert_eq!(
             (inputs.len(), test.len(), inputs.shape()),
             (4000, 1000, vec![1, 28, 28])
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn exact_the_set_never_changes() {
-        let [(inputs, labels), _] = Findings {
+        let [(inputs, labels), _] = MultiLabel {
             train: 20,
-            ..Findings::default()
+            ..MultiLabel::default()
         }
         .make()
         .unwrap();
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_statistics_are_those_of_the_set() {
-        let [(Inputs::Bytes { data, .. }, _), _] = Findings::default().make().unwrap() else {
+        let [(Inputs::Bytes { data, .. }, _), _] = MultiLabel::default().make().unwrap() else {
             panic!("findings are images")
         };
         let (n, value) = (data.len() as f64, |b: &u8| f64::from(*b) / 255.0);
@@ -171,11 +171,11 @@ mod tests {
     #[test]
     fn an_image_does_not_depend_on_what_is_known() {
         let make = |unknown| {
-            Findings {
+            MultiLabel {
                 train: 20,
                 test: 1,
                 unknown,
-                ..Findings::default()
+                ..MultiLabel::default()
             }
             .make()
             .unwrap()
@@ -189,21 +189,21 @@ mod tests {
     #[test]
     fn settings_are_checked() {
         for bad in [
-            Findings {
+            MultiLabel {
                 findings: 0,
-                ..Findings::default()
+                ..MultiLabel::default()
             },
-            Findings {
+            MultiLabel {
                 findings: 11,
-                ..Findings::default()
+                ..MultiLabel::default()
             },
-            Findings {
+            MultiLabel {
                 unknown: 1.5,
-                ..Findings::default()
+                ..MultiLabel::default()
             },
-            Findings {
+            MultiLabel {
                 noise: f64::NAN,
-                ..Findings::default()
+                ..MultiLabel::default()
             },
         ] {
             assert!(bad.make().is_err());

@@ -65,7 +65,7 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
         SetSpec::Sst2(words) => two("train.tsv", "dev.tsv", &|file| sst2(&folder, file, words)),
         SetSpec::Blobs(blobs) => blobs.make(),
         SetSpec::Glyphs(glyphs) => glyphs.make(),
-        SetSpec::Findings(findings) => findings.make(),
+        SetSpec::MultiLabel(findings) => findings.make(),
     }?;
     let shape = set.task().input;
     if let Some(normalise) = normalise {

@@ -9,7 +9,7 @@ pub use files::{Entry, FileEntry, data_dir, list};
 pub use known::{KNOWN, Known};
 pub use load::{Set, load};
 
-use crate::made::{blobs::Blobs, findings::Findings, glyphs::Glyphs};
+use crate::made::{blobs::Blobs, findings::MultiLabel, glyphs::Glyphs};
 use crate::text::Words;
 use anyhow::{Context, Result, ensure};
 use fl_core::settings::defaults;
@@ -43,7 +43,7 @@ fl_core::choices! {
         /// Made here: ten hand-drawn glyphs, 28 x 28 grey.
         Glyphs(Glyphs) = "glyphs",
         /// Made here: several glyphs may be present at once, some labels unknown.
-        Findings(Findings) = "findings",
+        MultiLabel(MultiLabel) = "findings",
     }
 }
 
@@ -106,7 +106,7 @@ impl SetSpec {
             Self::Sst2(Words::default()),
             Self::Blobs(Blobs::default()),
             Self::Glyphs(Glyphs::default()),
-            Self::Findings(Findings::default()),
+            Self::MultiLabel(MultiLabel::default()),
         ]
     }
 
@@ -125,7 +125,7 @@ impl SetSpec {
             Self::Sst2(_) => 9,
             Self::Blobs(_) => 10,
             Self::Glyphs(_) => 11,
-            Self::Findings(_) => 12,
+            Self::MultiLabel(_) => 12,
         }]
     }
 
@@ -138,7 +138,7 @@ impl SetSpec {
     pub fn classes(&self) -> usize {
         match self {
             Self::Blobs(blobs) => blobs.classes,
-            Self::Findings(findings) => findings.findings,
+            Self::MultiLabel(findings) => findings.findings,
             _ => self.known().classes,
         }
     }
@@ -151,7 +151,7 @@ impl SetSpec {
             _ => self.known().shape.to_vec(),
         };
         let kind = match self {
-            Self::Findings(_) => TaskKind::Findings(self.classes()),
+            Self::MultiLabel(_) => TaskKind::MultiLabel(self.classes()),
             _ => TaskKind::Classes(self.classes()),
         };
         Task { input, kind }
@@ -177,7 +177,7 @@ impl SetSpec {
         match self {
             Self::Blobs(Blobs { train, test, .. })
             | Self::Glyphs(Glyphs { train, test, .. })
-            | Self::Findings(Findings { train, test, .. }) => Some((*train, *test)),
+            | Self::MultiLabel(MultiLabel { train, test, .. }) => Some((*train, *test)),
             _ => None,
         }
     }

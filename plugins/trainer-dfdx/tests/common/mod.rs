@@ -3,12 +3,12 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use fl_core::settings::read_yaml;
-use fl_core::{Length, Loss, Make, Pass, Samples, Stream, Task, TaskKind, Trainer};
+use fl_core::{BuildContext, Length, Loss, Pass, Samples, Stream, Task, TaskKind, Trainer};
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::Array2;
 
 pub fn trainer(yaml: &str, input: &[usize], kind: TaskKind) -> Dfdx {
-    let make = Make {
+    let make = BuildContext {
         task: Task {
             input: input.to_vec(),
             kind,

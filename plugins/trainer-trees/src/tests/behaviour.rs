@@ -333,18 +333,18 @@ fn what_trees_cannot_do_is_said() {
         lacks(Target::Scores(scores.view()), pass()),
         "trees learn classes or soft labels with cross-entropy, not scores; give soft labels instead"
     );
-    lacks(Target::Findings(findings.view()), pass());
-    let make = Make {
+    lacks(Target::MultiLabel(findings.view()), pass());
+    let make = BuildContext {
         task: Task {
             input: vec![3],
-            kind: TaskKind::Findings(3),
+            kind: TaskKind::MultiLabel(3),
         },
         stream: Stream::root(0),
     };
     let error = Trees::new(forest(), &make).err().unwrap();
     assert_eq!(
         error.to_string(),
-        "trees learn tasks of classes, not Findings(3)"
+        "trees learn tasks of classes, not MultiLabel(3)"
     );
     let mut fails =
         |x: &Samples, target: Target<'_>| fit(&mut model, x, target, 0).unwrap_err().to_string();

@@ -8,16 +8,16 @@ mod real;
 use crate::{Boosting, ClassWeights, Features, Forest, Purity, Tree, Trees};
 use fl_core::settings::defaults;
 use fl_core::{
-    Fitted, Inputs, Length, Loss, Make, Pass, Result, Samples, Stream, Target, Task, TaskKind,
-    Trainer,
+    BuildContext, Fitted, Inputs, Length, Loss, Pass, Result, Samples, Stream, Target, Task,
+    TaskKind, Trainer,
 };
 use ndarray::{Array2, Axis};
 use std::sync::Arc;
 
 use crate::trainer::Method;
 
-pub fn make(width: usize, classes: usize) -> Make {
-    Make {
+pub fn make(width: usize, classes: usize) -> BuildContext {
+    BuildContext {
         task: Task {
             input: vec![width],
             kind: TaskKind::Classes(classes),

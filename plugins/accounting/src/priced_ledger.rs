@@ -60,7 +60,7 @@ pub trait Pricing: Send + 'static {
 
 /// A ledger with prices: of one client's releases costs add, of clients with disjoint data the worst counts (parallel
 /// composition), and the server's releases come on top.
-pub struct Books<P: Pricing> {
+pub struct PricedLedger<P: Pricing> {
     pricing: P,
     server: P::Cost,
     clients: BTreeMap<ClientId, P::Cost>,
@@ -70,7 +70,7 @@ pub struct Books<P: Pricing> {
     last: Mutex<Option<(PrivacyEvent, Price<P::Cost>)>>,
 }
 
-impl<P: Pricing> From<P> for Books<P> {
+impl<P: Pricing> From<P> for PricedLedger<P> {
     fn from(pricing: P) -> Self {
         Self {
             pricing,
@@ -83,7 +83,7 @@ impl<P: Pricing> From<P> for Books<P> {
     }
 }
 
-impl<P: Pricing> Books<P> {
+impl<P: Pricing> PricedLedger<P> {
     /// The price of an event after others that hide `before`.
     fn quote(&self, event: &PrivacyEvent, before: Option<Unit>) -> Result<Price<P::Cost>> {
         if let PrivacyEvent::Unaccounted { why } = event {
@@ -118,7 +118,7 @@ impl<P: Pricing> Books<P> {
     }
 }
 
-impl<P: Pricing> Accountant for Books<P> {
+impl<P: Pricing> Accountant for PricedLedger<P> {
     fn charge(&mut self, event: &PrivacyEvent) -> Result<()> {
         let price = self.quote(event, self.unit)?;
         self.enter(None, &price);
