@@ -1,5 +1,4 @@
 //! Means that some bad clients cannot move far.
-use faer::{Mat, Side};
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 use ndarray::Array2;
@@ -37,29 +36,67 @@ fn mean(points: &[Vec<f64>], kept: &[usize]) -> Vec<f64> {
 }
 
 /// The leading eigenvalue and eigenvector of the covariance (divided by the number of points).
-fn leading(points: &[Vec<f64>], kept: &[usize], mean: &[f64]) -> Result<(f64, Vec<f64>)> {
-    let away = |at: usize, c: usize| points[at][c] - mean[c];
-    let covariance = Mat::from_fn(mean.len(), mean.len(), |i, j| {
-        kept.iter()
-            .map(|at| away(*at, i) * away(*at, j))
-            .sum::<f64>()
-            / kept.len() as f64
-    });
-    let all = covariance.self_adjoint_eigen(Side::Lower);
-    let all = all.map_err(|e| anyhow::anyhow!("the eigenvalues of a covariance: {e:?}"))?;
-    // ascending, so the last leads
-    let last = mean.len() - 1;
-    let vector = (0..mean.len()).map(|c| all.U()[(c, last)]).collect();
-    Ok((all.S().column_vector()[last], vector))
+///
+/// Of the points less their mean, `n x classes`, the eigenvector is the leading right singular vector; of the covariance, too,
+/// which is the smaller of the two where there are more points than classes.
+fn leading(points: &[Vec<f64>], kept: &[usize], mean: &[f64]) -> (f64, Vec<f64>) {
+    let n = kept.len() as f64;
+    let away = |at: &usize| points[*at].iter().zip(mean).map(|(x, m)| x - m).collect();
+    let away: Vec<Vec<f64>> = kept.iter().map(away).collect();
+    if away.len() <= mean.len() {
+        let (value, vector) = leading_singular(away);
+        return (value * value / n, vector);
+    }
+    let of = |i, j| away.iter().map(|x| x[i] * x[j]).sum::<f64>() / n;
+    let classes = 0..mean.len();
+    let row = |i| classes.clone().map(|j| of(i, j)).collect();
+    leading_singular(classes.clone().map(row).collect())
+}
+
+/// The largest singular value of a matrix, given by rows, and its right vector: pairs of rows are turned until all are orthogonal (one-sided
+/// Jacobi; Golub and Van Loan, Matrix Computations, section 8.6.3). The longest row is then both.
+fn leading_singular(mut rows: Vec<Vec<f64>>) -> (f64, Vec<f64>) {
+    /// Some ten are enough; what turns longer turns by rounding.
+    const SWEEPS: usize = 30;
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let all: f64 = rows.iter().map(|row| dot(row, row)).sum();
+    for _ in 0..SWEEPS {
+        let mut turned = false;
+        for j in 1..rows.len() {
+            let (before, after) = rows.split_at_mut(j);
+            let b = &mut after[0];
+            for a in before {
+                let (aa, ab, bb) = (dot(a, a), dot(a, b), dot(b, b));
+                // orthogonal already, or one is nothing but rounding
+                let least = f64::EPSILON * (aa * bb).sqrt().max(f64::EPSILON * all);
+                if ab.abs() <= least {
+                    continue;
+                }
+                turned = true;
+                let zeta = (bb - aa) / (2.0 * ab);
+                let tangent = zeta.signum() / (zeta.abs() + (1.0 + zeta * zeta).sqrt());
+                let cosine = 1.0 / (1.0 + tangent * tangent).sqrt();
+                let sine = cosine * tangent;
+                for (a, b) in a.iter_mut().zip(b.iter_mut()) {
+                    (*a, *b) = (cosine * *a - sine * *b, sine * *a + cosine * *b);
+                }
+            }
+        }
+        if !turned {
+            break;
+        }
+    }
+    let lengths = rows.iter().map(|row| dot(row, row).sqrt());
+    let longest = lengths.enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
+    let (at, length) = longest.unwrap_or_default();
+    let row = rows.get(at).into_iter().flatten();
+    (length, row.map(|v| v / length).collect())
 }
 
 /// Twice: of the `n` points that are left drops the `ceil(eps / 2 * n)` that lie farthest from the mean along the leading eigenvector of their
 /// covariance (of equally far ones the later first), unless all points are one or none would be left. Gives the mean of
 /// the rest and their positions.
-///
-/// # Errors
-/// When the eigenvalues cannot be found.
-pub fn spectral(points: &[Vec<f64>], eps: f64) -> Result<(Vec<f64>, Vec<usize>)> {
+pub fn spectral(points: &[Vec<f64>], eps: f64) -> (Vec<f64>, Vec<usize>) {
     const PASSES: usize = 2;
     const FLAT: f64 = 1e-12;
     let mut kept: Vec<usize> = (0..points.len()).collect();
@@ -69,7 +106,7 @@ pub fn spectral(points: &[Vec<f64>], eps: f64) -> Result<(Vec<f64>, Vec<usize>)>
             break;
         }
         let mean = mean(points, &kept);
-        let (value, vector) = leading(points, &kept, &mean)?;
+        let (value, vector) = leading(points, &kept, &mean);
         if value <= FLAT {
             break;
         }
@@ -83,7 +120,7 @@ pub fn spectral(points: &[Vec<f64>], eps: f64) -> Result<(Vec<f64>, Vec<usize>)>
         kept = order.into_iter().map(|(_, at)| at).collect();
         kept.sort_unstable();
     }
-    Ok((mean(points, &kept), kept))
+    (mean(points, &kept), kept)
 }
 
 fn by_place(points: &[Vec<f64>], f: impl Fn(&[f64]) -> f64) -> Vec<f64> {
@@ -132,7 +169,7 @@ impl Aggregator for RobustLabels {
         let mut out = Vec::with_capacity(said.len() * classes);
         for points in said.values() {
             let row = match &self.rule {
-                Rule::Spectral(eps) => spectral(points, *eps)?.0,
+                Rule::Spectral(eps) => spectral(points, *eps).0,
                 Rule::Median => median(points),
                 Rule::Trimmed(share) => trimmed(points, *share),
             };
@@ -172,11 +209,34 @@ mod tests {
     }
 
     #[test]
+    fn close_the_leading_direction_is_the_eigenvector_of_the_covariance() {
+        // more points than places, and fewer: u u' for one direction, and a little across it
+        for (n, width) in [(40, 4), (3, 12)] {
+            let axis: Vec<f64> = (1..=width).map(f64::from).collect();
+            let size = axis.iter().map(|a| a * a).sum::<f64>().sqrt();
+            let points: Vec<Vec<f64>> = (0..n)
+                .map(|i| {
+                    let along = f64::from(i) - f64::from(n - 1) / 2.0;
+                    axis.iter().map(|a| 7.0 + along * a / size).collect()
+                })
+                .collect();
+            let kept: Vec<usize> = (0..points.len()).collect();
+            let (value, vector) = leading(&points, &kept, &mean(&points, &kept));
+            let spread = f64::from(n * n - 1) / 12.0;
+            assert!((value - spread).abs() < 1e-12 * spread, "{value}");
+            let cosine: f64 = vector.iter().zip(&axis).map(|(v, a)| v * a / size).sum();
+            assert!((cosine.abs() - 1.0).abs() < 1e-12, "{cosine}");
+        }
+        let same = vec![vec![0.5; 3]; 4];
+        assert_eq!(leading(&same, &[0, 1, 2, 3], &[0.5; 3]).0, 0.0);
+    }
+
+    #[test]
     fn two_liars_of_ten_do_not_move_it() {
         let honest = |k: usize| vec![0.7 + 0.002 * k as f64, 0.2 - 0.002 * k as f64, 0.1];
         let mut points: Vec<Vec<f64>> = (0..8).map(honest).collect();
         points.extend([vec![0.0, 0.0, 1.0], vec![0.0, 1.0, 0.0]]);
-        let (mean, kept) = spectral(&points, 0.2).unwrap();
+        let (mean, kept) = spectral(&points, 0.2);
         assert_eq!(kept, (0..8).collect::<Vec<_>>());
         assert!((mean[0] - 0.707).abs() < 1e-12);
     }

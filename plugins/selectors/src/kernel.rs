@@ -1,9 +1,8 @@
 //! Gaussian kernel matrices by blocked matrix products, in `f64` and on one thread.
 
 use crate::exp::gaussians;
-use faer::linalg::matmul::{matmul, triangular};
-use faer::{Accum, MatMut, MatRef, Par};
-use ndarray::{Array2, ArrayView2};
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, s};
 use std::ops::Range;
 
 /// Rows of a kernel block: its memory is `BLOCK x` the number of centres.
@@ -13,51 +12,35 @@ pub(crate) const BLOCK: usize = 256;
 ///
 /// Distances do not depend on the origin, but `|a|^2 + |b|^2 - 2ab` loses the digits that far-off points share, so all
 /// are counted from a point in their middle.
-///
-/// Zeros fill the last block: matrix products of few rows take other paths with other roundings, and the bits of a ratio,
-/// which is compared with a threshold, must not depend on how many others are asked about.
 pub(crate) struct Points {
-    values: Vec<f64>,
+    /// `points x features`.
+    values: Array2<f64>,
     norms: Vec<f64>,
-    len: usize,
-    width: usize,
 }
 
 impl Points {
     pub(crate) fn new<T: Copy + Into<f64>>(rows: ArrayView2<'_, T>, origin: &[f64]) -> Self {
-        let (len, width) = rows.dim();
-        let padded = len.next_multiple_of(BLOCK);
-        let mut values = Vec::with_capacity(padded * width);
-        let mut norms = Vec::with_capacity(padded);
-        for row in rows.rows() {
-            let from = values.len();
-            values.extend(row.iter().zip(origin).map(|(v, o)| (*v).into() - o));
-            norms.push(dot(&values[from..], &values[from..]));
+        let mut values = Array2::zeros(rows.raw_dim());
+        let mut norms = Vec::with_capacity(rows.nrows());
+        for (row, mut to) in rows.rows().into_iter().zip(values.rows_mut()) {
+            let from = row.iter().zip(origin);
+            to.iter_mut()
+                .zip(from)
+                .for_each(|(t, (v, o))| *t = (*v).into() - o);
+            let to = to.as_slice().expect("made by rows");
+            norms.push(dot(to, to));
         }
-        values.resize(padded * width, 0.0);
-        norms.resize(padded, 0.0);
-        Self {
-            values,
-            norms,
-            len,
-            width,
-        }
+        Self { values, norms }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.norms.len()
     }
 
     /// The ranges that cut the points into blocks.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let n = self.len();
         (0..n).step_by(BLOCK).map(move |at| at..(at + BLOCK).min(n))
-    }
-
-    fn part(&self, range: Range<usize>) -> (MatRef<'_, f64>, &[f64]) {
-        let rows = &self.values[range.start * self.width..range.end * self.width];
-        let rows = MatRef::from_row_major_slice(rows, range.len(), self.width);
-        (rows, &self.norms[range])
     }
 }
 
@@ -87,7 +70,8 @@ impl Gaussian {
     }
 
     /// The kernel between one of the blocks of `a` (rows) and all of `b` (columns); `buffer` is `BLOCK x b.len()`, and the
-    /// rows that there are come back.
+    /// rows that there are come back. The bits of a number, which is compared with a threshold, must not depend on how many others
+    /// are asked about: `ndarray` sums a product of any shape in one order.
     pub(crate) fn block<'o>(
         self,
         a: &Points,
@@ -95,14 +79,16 @@ impl Gaussian {
         b: &Points,
         buffer: &'o mut [f64],
     ) -> &'o [f64] {
-        let (rows, norms) = a.part(block.start..block.start + BLOCK);
-        let (columns, others) = b.part(0..b.len());
-        let products = MatMut::from_row_major_slice_mut(buffer, BLOCK, b.len());
-        let (add, one) = (Accum::Replace, Par::Seq);
-        matmul(products, add, rows, columns.transpose(), 1.0, one);
         let there = &mut buffer[..block.len() * b.len()];
-        for (norm, row) in norms.iter().zip(there.chunks_mut(b.len().max(1))) {
-            gaussians(self.factor, *norm, others, row);
+        let shape = (block.len(), b.len());
+        let mut products = ArrayViewMut2::from_shape(shape, there).expect("as many as that");
+        let rows = a.values.slice(s![block.clone(), ..]);
+        general_mat_mul(1.0, &rows, &b.values.t(), 0.0, &mut products);
+        for (norm, row) in a.norms[block.clone()]
+            .iter()
+            .zip(there.chunks_mut(b.len().max(1)))
+        {
+            gaussians(self.factor, *norm, &b.norms, row);
         }
         there
     }
@@ -110,19 +96,13 @@ impl Gaussian {
     /// The kernel of `a` with itself, `n x n`. Only what [`crate::solve::solve`] reads is filled: on and right of the
     /// diagonal.
     pub(crate) fn with_itself(self, a: &Points) -> Array2<f64> {
-        let n = a.len();
-        let mut out = vec![0.0; n * n];
-        let (rows, norms) = a.part(0..n);
-        gram(&mut out, n, Accum::Replace, rows);
-        for i in 0..n {
-            gaussians(
-                self.factor,
-                norms[i],
-                &norms[i..],
-                &mut out[i * n + i..(i + 1) * n],
-            );
+        let mut out = Array2::zeros((a.len(), a.len()));
+        add_gram(1.0, a.values.view(), &mut out.view_mut());
+        for (i, mut row) in out.rows_mut().into_iter().enumerate() {
+            let row = row.as_slice_mut().expect("made by rows");
+            gaussians(self.factor, a.norms[i], &a.norms[i..], &mut row[i..]);
         }
-        Array2::from_shape_vec((n, n), out).expect("n rows of n")
+        out
     }
 
     /// For each of `points`, the mean of its kernel with all of `over`.
@@ -140,22 +120,16 @@ impl Gaussian {
     }
 }
 
-/// `out += rows rows'`, on and right of the diagonal of the `n x n` numbers of `out`.
-pub(crate) fn gram(out: &mut [f64], n: usize, add: Accum, rows: MatRef<'_, f64>) {
-    use triangular::BlockStructure::{Rectangular, TriangularLower};
-    // right of the diagonal by rows is below the diagonal by columns
-    let out = MatMut::from_column_major_slice_mut(out, n, n);
-    triangular::matmul(
-        out,
-        TriangularLower,
-        add,
-        rows,
-        Rectangular,
-        rows.transpose(),
-        Rectangular,
-        1.0,
-        Par::Seq,
-    );
+/// `out += factor rows rows'`, on and right of the diagonal (and in some places left of it).
+pub(crate) fn add_gram(factor: f64, rows: ArrayView2<'_, f64>, out: &mut ArrayViewMut2<'_, f64>) {
+    const STRIP: usize = 128;
+    let n = rows.nrows();
+    for from in (0..n).step_by(STRIP) {
+        let to = (from + STRIP).min(n);
+        let (some, rest) = (rows.slice(s![from..to, ..]), rows.slice(s![from.., ..]));
+        let mut strip = out.slice_mut(s![from..to, from..]);
+        general_mat_mul(factor, &some, &rest.t(), 1.0, &mut strip);
+    }
 }
 
 /// The sum of products, in one order on every machine: eight running sums, then those.

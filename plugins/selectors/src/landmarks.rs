@@ -1,9 +1,8 @@
 //! KuLSIF among sums of kernels on a few landmarks (Nystrom; Williams and Seeger 2001): `n m` kernel values instead of `n^2`.
 
-use crate::kernel::{BLOCK, Gaussian, Points, gram, middle};
+use crate::kernel::{BLOCK, Gaussian, Points, add_gram, middle};
 use crate::solve::solve;
 use anyhow::Result;
-use faer::{Accum, MatRef};
 use fl_core::Stream;
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
 
@@ -70,13 +69,12 @@ fn normal_matrix<T: Copy + Into<f64>>(
     kernel: Gaussian,
 ) -> Array2<f64> {
     let m = landmarks.len();
-    let (mut sums, mut buffer) = (vec![0.0; m * m], vec![0.0; BLOCK * m]);
+    let (mut sums, mut buffer) = (Array2::zeros((m, m)), vec![0.0; BLOCK * m]);
     for rows in uniform.axis_chunks_iter(Axis(0), BLOCK) {
         let points = Points::new(rows, origin);
         let block = kernel.block(&points, &(0..points.len()), landmarks, &mut buffer);
-        let block = MatRef::from_row_major_slice(block, points.len(), m);
-        gram(&mut sums, m, Accum::Add, block.transpose());
+        let block = ArrayView2::from_shape((points.len(), m), block).expect("rows of m");
+        add_gram(1.0, block.t(), &mut sums.view_mut());
     }
-    let n = uniform.nrows() as f64;
-    Array2::from_shape_vec((m, m), sums.into_iter().map(|s| s / n).collect()).expect("m rows of m")
+    sums / uniform.nrows() as f64
 }

@@ -7,7 +7,7 @@
 //! | `energy` | a model's scores, as samples | the free energy `-logsumexp(z)` is low (Liu et al. 2020) |
 //! | `unambiguous` | soft labels | the ensemble agrees with itself (Selective-FD's server selector) |
 //!
-//! Linear systems are solved by `faer`. The cargo feature `lapack` takes the system's OpenBLAS instead (`libopenblas-dev`; set
+//! Linear systems are solved by a blocked Cholesky factorisation. The cargo feature `lapack` takes the system's OpenBLAS instead (`libopenblas-dev`; set
 //! `OPENBLAS_NUM_THREADS=1` for bits that do not depend on the number of processors); all else is the same.
 
 mod accept;

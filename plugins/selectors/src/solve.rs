@@ -1,4 +1,4 @@
-//! Symmetric positive definite systems: Cholesky by faer, or by LAPACK under the cargo feature `lapack`.
+//! Symmetric positive definite systems: Cholesky by blocks, or by LAPACK under the cargo feature `lapack`.
 
 use anyhow::{Result, anyhow};
 use ndarray::Array2;
@@ -16,33 +16,72 @@ pub(crate) fn solve(a: Array2<f64>, right: &mut Array2<f64>) -> Result<()> {
 
 #[cfg(not(feature = "lapack"))]
 mod backend {
-    use faer::dyn_stack::{MemBuffer, MemStack};
-    use faer::linalg::cholesky::llt::factor::{self, LltRegularization};
-    use faer::linalg::cholesky::llt::solve as back;
-    use faer::{MatMut, Par};
-    use ndarray::Array2;
+    use crate::kernel::{add_gram, dot};
+    use ndarray::{Array2, ArrayViewMut2, Axis, s};
+    use pulp::Arch;
+
+    /// Rows that are factored at a time: the rest of the work is one matrix product for each such block.
+    const BLOCK: usize = 64;
 
     pub(super) fn solve(mut a: Array2<f64>, right: &mut Array2<f64>) -> Result<(), ()> {
-        let (n, k) = (a.nrows(), right.nrows());
-        let none = Default::default();
-        // right of the diagonal by rows is below the diagonal by columns, where faer reads and writes
-        let a = a.as_slice_mut().expect("made by rows");
-        let mut a = MatMut::from_column_major_slice_mut(a, n, n);
-        let space = factor::cholesky_in_place_scratch::<f64>(n, Par::Seq, none);
-        let mut space = MemBuffer::new(space);
-        let stack = MemStack::new(&mut space);
-        factor::cholesky_in_place(
-            a.as_mut(),
-            LltRegularization::default(),
-            Par::Seq,
-            stack,
-            none,
-        )
-        .map_err(|_| ())?;
-        let right = right.as_slice_mut().expect("made by rows");
-        let right = MatMut::from_column_major_slice_mut(right, n, k);
-        back::solve_in_place(a.as_ref(), right, Par::Seq, stack);
+        let n = a.nrows();
+        for from in (0..n).step_by(BLOCK) {
+            let to = (from + BLOCK).min(n);
+            let (mut above, mut below) = a.view_mut().split_at(Axis(0), to);
+            let mut block = above.slice_mut(s![from.., from..]);
+            Arch::new().dispatch(
+                #[inline(always)]
+                || factor_rows(&mut block),
+            )?;
+            let done = block.slice(s![.., to - from..]);
+            add_gram(-1.0, done.t(), &mut below.slice_mut(s![.., to..]));
+        }
+        for mut x in right.rows_mut() {
+            substitute(&a, x.as_slice_mut().expect("made by rows"));
+        }
         Ok(())
+    }
+
+    /// The first rows of the triangle `u` with `u' u = a`, in the place of those of `a`.
+    #[inline(always)]
+    fn factor_rows(rows: &mut ArrayViewMut2<'_, f64>) -> Result<(), ()> {
+        for i in 0..rows.nrows() {
+            let (mut above, mut below) = rows.view_mut().split_at(Axis(0), i + 1);
+            let mut row = above.row_mut(i);
+            let row = &mut row.as_slice_mut().expect("made by rows")[i..];
+            let square = row[0];
+            if !(square.is_finite() && square > 0.0) {
+                return Err(());
+            }
+            let diagonal = square.sqrt();
+            row.iter_mut().for_each(|u| *u /= diagonal);
+            for (k, mut other) in below.rows_mut().into_iter().enumerate() {
+                let other = &mut other.as_slice_mut().expect("made by rows")[i + 1 + k..];
+                take_away(row[k + 1], &row[k + 1..], other);
+            }
+        }
+        Ok(())
+    }
+
+    /// `to -= factor from`.
+    #[inline(always)]
+    fn take_away(factor: f64, from: &[f64], to: &mut [f64]) {
+        to.iter_mut().zip(from).for_each(|(t, f)| *t -= factor * f);
+    }
+
+    /// Solves `u' u x = b`; `x` is `b` before.
+    fn substitute(u: &Array2<f64>, x: &mut [f64]) {
+        let row = |i: usize| &u.row(i).to_slice().expect("made by rows")[i..];
+        for i in 0..x.len() {
+            let row = row(i);
+            let (x, rest) = x[i..].split_first_mut().expect("there are more");
+            *x /= row[0];
+            take_away(*x, &row[1..], rest);
+        }
+        for i in (0..x.len()).rev() {
+            let row = row(i);
+            x[i] = (x[i] - dot(&row[1..], &x[i + 1..])) / row[0];
+        }
     }
 }
 

@@ -121,12 +121,15 @@ fn product([m, k, n]: [usize; 3], a: &Matrix<'_>, b: &Matrix<'_>, out: &mut [f32
         a.holds(m, k) && b.holds(k, n) && m * n == out.len(),
         "misshapen matrices"
     );
-    let (one, beta) = (1.0, 1.0);
-    let serial = gemm::Parallelism::None;
-    let (a_step, b_step) = (
-        [a.by_row, a.by_column].map(|s| s as isize),
-        [b.by_row, b.by_column].map(|s| s as isize),
-    );
+    // the kernels write column after column, so they make `out^T = b^T a^T`; a single column is one already
+    let flipped = (b.transposed(), a.transposed());
+    let (rows, columns, left, right) = match n {
+        0 | 1 => (m, n, a, b),
+        _ => (n, m, &flipped.0, &flipped.1),
+    };
+    let steps = |m: &Matrix<'_>| [m.by_column as isize, m.by_row as isize];
+    let (left_step, right_step) = (steps(left), steps(right));
+    let (one, beta, conjugate) = (1.0, 1.0, false);
     #[allow(
         unsafe_code,
         reason = "a matrix product at full speed; gemm has no safe interface"
@@ -134,26 +137,26 @@ fn product([m, k, n]: [usize; 3], a: &Matrix<'_>, b: &Matrix<'_>, out: &mut [f32
     // SAFETY: the assertion above says that every index below m, k and n with these strides lies inside its slice, and
     // `out` is borrowed mutably, so it overlaps neither `a` nor `b`.
     unsafe {
-        gemm::gemm(
-            m,
-            n,
+        gemm_f32::gemm::f32::get_gemm_fn()(
+            rows,
+            columns,
             k,
             out.as_mut_ptr(),
-            1,
             n as isize,
+            1,
             add,
-            a.values.as_ptr(),
-            a_step[1],
-            a_step[0],
-            b.values.as_ptr(),
-            b_step[1],
-            b_step[0],
+            left.values.as_ptr(),
+            left_step[0],
+            left_step[1],
+            right.values.as_ptr(),
+            right_step[0],
+            right_step[1],
             one,
             beta,
-            false,
-            false,
-            false,
-            serial,
+            conjugate,
+            conjugate,
+            conjugate,
+            gemm_common::Parallelism::None,
         );
     }
 }
