@@ -1,7 +1,7 @@
 """The workloads of plugins/trainer-dfdx/benches/steps.rs in PyTorch, and how many times as fast ours are.
 
     pip install torch
-    cargo bench -p fl-plugin-trainer-dfdx --bench steps
+    cargo bench -p fl-bench --bench steps
     python tests/bench/pytorch_steps.py target/criterion
 
 Prints the median time of each workload; with criterion's folder (its `estimates.json` files), also ours and the ratio.

@@ -1,18 +1,43 @@
-//! Text that means harm, or means nothing: a clear error, soon, and never a panic.
+//! Text that means harm, or means nothing: a clear error, little work, and never a panic.
 
 use super::*;
 use fl_core::Stream;
 use std::fmt::Write;
-use std::time::{Duration, Instant};
 
-fn report(bytes: &[u8]) -> String {
-    let start = Instant::now();
-    let read = crate::read::<Toy>("mine.yaml", bytes, &[], &catalogue());
+/// What work may cost: allocations, and bytes held at once, for a text of so many bytes. A tree has at most 50,000 values, and
+/// each costs some ten allocations; the rest is copies of the text.
+fn bounds(bytes: usize) -> (u64, u64) {
+    let values = bytes.min(crate::yaml::MAX_VALUES) as u64;
+    (40 * values + 20_000, 2_000 * values + (4 << 20))
+}
+
+/// Reads a text. Work is counted, not timed: what is quadratic, or unbounded, shows on a busy machine as on an idle one.
+fn read_bounded(name: &str, bytes: &[u8], catalogue: &Catalogue) -> Result<Spec<Toy>, Mistakes> {
+    let mut read = None;
+    let work = allocation_counter::measure(|| {
+        read = Some(crate::read::<Toy>("mine.yaml", bytes, &[], catalogue));
+    });
+    let (count, held) = bounds(bytes.len());
+    if std::env::var_os("WORK").is_some() {
+        eprintln!(
+            "{name}: {} bytes: {} of {count} allocations, {} of {held} bytes",
+            bytes.len(),
+            work.count_total,
+            work.bytes_max
+        );
+    }
     assert!(
-        start.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        start.elapsed()
+        work.count_total <= count && work.bytes_max <= held,
+        "{name}, {} bytes: {} allocations, at most {count} wanted; {} bytes at once, at most {held} wanted",
+        bytes.len(),
+        work.count_total,
+        work.bytes_max
     );
+    read.expect("it was read")
+}
+
+fn report(name: &str, bytes: &[u8]) -> String {
+    let read = read_bounded(name, bytes, &catalogue());
     let report = read
         .map(|_| "fine".to_string())
         .unwrap_or_else(|e| e.to_string());
@@ -123,7 +148,7 @@ fn hostile_text_is_refused() {
     ];
     let mut out = String::new();
     for (name, bytes) in cases {
-        let _ = writeln!(out, "{name}: {}", report(&bytes));
+        let _ = writeln!(out, "{name}: {}", report(name, &bytes));
     }
     insta::assert_snapshot!(out);
 }
@@ -175,7 +200,6 @@ fn two_thousand_mutations_do_no_harm() {
         ",",
         "\\",
     ];
-    let start = Instant::now();
     let (mut fine, catalogue) = (0, catalogue());
     for case in 0..2000 {
         let mut draws = Stream::root(1).child("case", case).draws();
@@ -194,8 +218,7 @@ fn two_thousand_mutations_do_no_harm() {
                 }
             }
         }
-        let one = Instant::now();
-        match crate::read::<Toy>("mine.yaml", &bytes, &[], &catalogue) {
+        match read_bounded(&format!("case {case}"), &bytes, &catalogue) {
             Ok(spec) => {
                 fine += 1;
                 assert_eq!(read(&spec.yaml().unwrap()).unwrap().resolved, spec.resolved);
@@ -204,11 +227,9 @@ fn two_thousand_mutations_do_no_harm() {
                 assert!(!mistakes.0.is_empty() && mistakes.to_string().lines().count() < 102)
             }
         }
-        assert!(one.elapsed() < Duration::from_secs(1), "case {case}");
     }
     assert!(
         (50..1500).contains(&fine),
         "{fine} of 2000 were still right"
     );
-    assert!(start.elapsed() < Duration::from_secs(60));
 }

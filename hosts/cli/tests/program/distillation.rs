@@ -1,7 +1,6 @@
 //! Federated distillation as a user runs it: bytes, filters, privacy, and what is wrong said clearly.
-mod common;
 
-use common::{fails, fl, json, root};
+use crate::common::{fails, fl, json, root};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

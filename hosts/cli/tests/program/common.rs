@@ -1,5 +1,4 @@
 //! The program under test, as a user runs it.
-#![allow(dead_code, reason = "every test target uses a part of this")]
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

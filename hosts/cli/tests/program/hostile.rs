@@ -1,8 +1,6 @@
 //! Libraries that do what they must not: each gets a clear error, and the program goes on to say it.
-mod common;
-#[path = "common/library.rs"]
-mod library;
 
+use crate::{common, library};
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -219,7 +217,7 @@ impl Table {
     }
 
     fn compile(&self, out: &str, flags: &[&str]) {
-        let source = common::root().join("tests/abi/hostile.c");
+        let source = common::root().join("hosts/cli/tests/program/hostile.c");
         let quiet = [
             &["-Wno-unused-function", "-Wno-unused-const-variable"],
             flags,

@@ -1,8 +1,6 @@
 //! What a trainer repeats, hands over and refuses.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fl_core::message::Params;
 use fl_core::settings::read_yaml;
 use fl_core::{

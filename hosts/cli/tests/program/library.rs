@@ -1,5 +1,4 @@
 //! Libraries that tests load.
-#![allow(dead_code, reason = "every test target uses a part of this")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

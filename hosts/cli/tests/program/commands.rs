@@ -1,9 +1,7 @@
 //! The command line: exit codes, what goes to stdout and what to stderr, and every command once.
-mod common;
-#[path = "common/library.rs"]
-mod library;
 
-use common::{fails, fl, json, out, root};
+use crate::common::{fails, fl, json, out, root};
+use crate::library;
 use std::fs;
 
 fn dir() -> tempfile::TempDir {

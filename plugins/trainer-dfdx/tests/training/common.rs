@@ -1,6 +1,4 @@
-//! What both test programs need.
-
-#![allow(dead_code, reason = "each test program uses a part of it")]
+//! What both need.
 
 use fl_core::settings::read_yaml;
 use fl_core::{BuildContext, Length, Loss, Pass, Samples, Stream, Task, TaskKind, Trainer};

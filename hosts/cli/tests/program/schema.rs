@@ -1,7 +1,6 @@
 //! `specs/schema.json` is what `fl schema` prints, and it accepts what the reader accepts.
-mod common;
 
-use common::{out, root, specs};
+use crate::common::{out, root, specs};
 use serde_json::Value;
 use std::fs;
 
@@ -15,7 +14,7 @@ fn exact_the_committed_schema_is_current() {
     let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == now,
-        "specs/schema.json is not what `fl schema` prints; update it with: FL_UPDATE=1 cargo test -p fl-cli --test schema"
+        "specs/schema.json is not what `fl schema` prints; update it with: FL_UPDATE=1 cargo test -p fl-cli --test program schema"
     );
 }
 

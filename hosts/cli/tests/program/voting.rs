@@ -1,7 +1,6 @@
 //! FedKT and PATE as a user runs them: results, budgets, and what is wrong said clearly.
-mod common;
 
-use common::{fails, fl, json, out, root};
+use crate::common::{fails, fl, json, out, root};
 use std::fs;
 use std::path::Path;
 

@@ -2,10 +2,8 @@
 //!
 //! What `fl new` writes is a workspace of its own, so nothing that is built for this one serves it. The crates written here
 //! share one target folder inside this one's, so that their dependencies are built once and stay.
-mod common;
-#[path = "common/library.rs"]
-mod library;
 
+use crate::{common, library};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -19,9 +17,7 @@ fn target() -> PathBuf {
 }
 
 /// What compiles soonest: it is the same code, and these crates are built to be tried once.
-const QUICK: [(&str, &str); 5] = [
-    ("CARGO_PROFILE_DEV_OPT_LEVEL", "0"),
-    ("CARGO_PROFILE_DEV_DEBUG", "0"),
+const QUICK: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
     ("CARGO_INCREMENTAL", "0"),
     ("CARGO_TERM_COLOR", "never"),

@@ -1,17 +1,11 @@
 //! Parts with one planted flaw each: the conformance kit must name the property that the flaw breaks, and must find
 //! nothing in the same part without the flaw.
 
-#[path = "mutants/accountants.rs"]
 mod accountants;
-#[path = "mutants/aggregators.rs"]
 mod aggregators;
-#[path = "mutants/generators.rs"]
 mod generators;
-#[path = "mutants/mechanisms.rs"]
 mod mechanisms;
-#[path = "mutants/selectors.rs"]
 mod selectors;
-#[path = "mutants/trainers.rs"]
 mod trainers;
 
 use fl_conformance::Broken;

@@ -1,7 +1,6 @@
 //! Sameness: the same spec and seed give the same digest for any number of threads, again, and after a stop.
-mod common;
 
-use common::{fails, fl, json, out, root, specs};
+use crate::common::{fails, fl, json, out, root, specs};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! What it costs to call a part through the C interface instead of directly: time at 10 clients x 1,000 parameters, and peak
-//! memory at 100 clients x 1,000,000. `cargo bench -p fl-core --bench abi`.
+//! memory at 100 clients x 1,000,000. `cargo bench -p fl-bench --bench abi`.
 use criterion::Criterion;
 use fl_core::message::Params;
 use fl_core::prelude::*;

@@ -1,8 +1,6 @@
 //! What networks learn. Bounds, never snapshots.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fl_core::{Inputs, Length, Loss, Pass, Samples, Stream, Target, TaskKind, Trainer};
 use ndarray::Array2;
 use std::sync::Arc;

@@ -1,9 +1,7 @@
 //! A loaded part gives the bits of the linked one: Rust over 1,000 random inboxes, C against a twin in Rust, and every part of
 //! the bundle through the C interface.
-mod common;
-#[path = "common/library.rs"]
-mod library;
 
+use crate::{common, library};
 use fl_conformance::{Case, Sample, Values, check, tasks};
 use fl_core::message::{Counts, Logits, Message, Params, Votes, digest};
 use fl_core::settings::{Reader, Value};

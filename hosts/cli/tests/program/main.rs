@@ -1,0 +1,12 @@
+//! The program as a user runs it, and what it loads at run time. One binary for all: each would be linked to everything again.
+
+mod abi;
+mod commands;
+mod common;
+mod distillation;
+mod hostile;
+mod library;
+mod new;
+mod schema;
+mod specs;
+mod voting;

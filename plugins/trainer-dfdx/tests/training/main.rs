@@ -1,0 +1,5 @@
+//! The trainer through its public face: what it promises, and what it learns.
+
+mod common;
+mod contract;
+mod learning;

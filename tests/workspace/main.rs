@@ -1,0 +1,5 @@
+//! What several crates promise together: the federation's door over the host, and every linked part under the conformance kit.
+
+mod door;
+mod mutants;
+mod parts;
