@@ -313,7 +313,8 @@ fn kind(schema: &Json) -> String {
                 names.push(name);
             }
         }
-        return names.join(", ");
+        let plain = names.iter().all(|name| name.starts_with('`'));
+        return names.join(if plain { ", " } else { " or " });
     }
     let types = match &schema["type"] {
         Json::Array(all) => all.iter().filter_map(Json::as_str).collect(),
