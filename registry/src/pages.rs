@@ -464,6 +464,17 @@ mod tests {
         let schema = json!({ "required": ["split"], "properties": {
             "a": training, "b": training, "list": { "type": ["array", "null"], "items": { "type": "number" } }, "split": split,
         } });
-        insta::assert_snapshot!(fields(&schema), @"");
+        insta::assert_snapshot!(fields(&schema), @r"
+        | field | value | default | meaning |
+        |---|---|---|---|
+        | `split` | `iid`, `dirichlet` | must be given | Who has what. |
+        | `split: iid` |  |  | At random. |
+        | `split.dirichlet` | mapping |  | By class. |
+        | `split.dirichlet.alpha` | number, above 0 | must be given | How even. |
+        | `a` | mapping | `{ batch: 32 }` | Training. |
+        | `a.batch` | whole number, at least 1 | `32` | Examples \| mini-batch. |
+        | `b` | mapping | `{ batch: 32 }` | Training. As `a`. |
+        | `list` | list of: number | none |  |
+        ");
     }
 }
