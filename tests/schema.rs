@@ -22,7 +22,10 @@ fn exact_the_committed_schema_and_pages_are_current() {
             fs::write(&path, &now).unwrap();
         }
         if fs::read_to_string(&path).unwrap_or_default() != now {
-            stale.push(format!("{file} is not what `fl {}` prints", command.join(" ")));
+            stale.push(format!(
+                "{file} is not what `fl {}` prints",
+                command.join(" ")
+            ));
         }
     }
     assert!(
@@ -79,11 +82,18 @@ fn pages_link_to_what_is_there() {
                 continue;
             }
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let to = if file.is_empty() { root().join(&page) } else { root().join(folder).join(file) };
+            let to = if file.is_empty() {
+                root().join(&page)
+            } else {
+                root().join(folder).join(file)
+            };
             assert!(to.exists(), "{page} links to {link}, which is not there");
             if !anchor.is_empty() {
                 let there = anchors(&fs::read_to_string(to).unwrap());
-                assert!(there.iter().any(|a| a == anchor), "{page}: no heading for {link}");
+                assert!(
+                    there.iter().any(|a| a == anchor),
+                    "{page}: no heading for {link}"
+                );
             }
         }
     }
@@ -101,7 +111,11 @@ fn every_spec_fulfils_the_schema_and_a_wrong_one_does_not() {
         for spec in specs(&folder.file_name().unwrap().to_string_lossy()) {
             let text = fs::read_to_string(&spec).unwrap();
             let line = "# yaml-language-server: $schema=../schema.json\n";
-            assert!(text.starts_with(line), "{}: editors read {line}", spec.display());
+            assert!(
+                text.starts_with(line),
+                "{}: editors read {line}",
+                spec.display()
+            );
             let value: Value = serde_yaml::from_str(&text).unwrap();
             let errors: Vec<String> = schema
                 .iter_errors(&value)
