@@ -1,4 +1,4 @@
-//! What published methods cost, as their papers count it (METHODS, section 8).
+//! What published methods cost, as their papers count it: the counting that gives the numbers they print.
 //!
 //! A run counts its own bytes exactly and in both directions ([`crate::message::bytes`]). These are the papers' formulas,
 //! for comparing with their tables and for planning: `width` is the bytes of one number (the papers take 4 or 8) and
@@ -22,7 +22,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As METHODS writes it: `MB`, `GB`, `MiB`, `GiB`, `GB_mixed`.
+    /// As the vectors in `tests/reference/bandwidth.json` write it: `MB`, `GB`, `MiB`, `GiB`, `GB_mixed`.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "MB" => Self::Megabyte,

@@ -454,7 +454,7 @@ impl Client {
         Ok(())
     }
 
-    /// Releases a message through the mechanism in `slot`, if it is filled: bound, price, afford, perturb. The cost travels
+    /// Releases a message through the mechanism in `slot`, if it is filled: clip, price, afford, perturb. The cost travels
     /// in the answer's envelope, and the server charges it. A budget that pays for the first few queries of `m` only
     /// leaves those.
     ///

@@ -1,5 +1,3 @@
-//! The core of fl: what a part of a federated method is, what may cross between clients and server, and the door
-//! through which it crosses. Methods are plugins; data, threads and files belong to hosts.
 #![doc = include_str!("../README.md")]
 
 pub mod abi;

@@ -1,10 +1,11 @@
-//! How good predictions are. Definitions and defaults: METHODS section 9, "Metrics defaults".
+//! How good predictions are. The area under the curve is Mann-Whitney's, ties counting half; unknown labels are left out label by
+//! label, and labels without positives or negatives out of the mean.
 
 use crate::{Examples, Result, TaskKind};
 use anyhow::ensure;
 use ndarray::ArrayView2;
 
-/// Position of the largest value; the first on a tie (METHODS section 0), and 0 if there is none.
+/// Position of the largest value; the first on a tie, as everywhere in fl, and 0 if there is none.
 pub fn argmax<T: PartialOrd>(values: impl IntoIterator<Item = T>) -> usize {
     let mut values = values.into_iter().enumerate();
     let first = values.next();
@@ -87,7 +88,7 @@ pub fn mauc(
     (each, mean)
 }
 
-/// Mean and population standard deviation (METHODS section 0; the papers do not say which). NaN of nothing.
+/// Mean and population standard deviation (divided by their number; papers do not say which they print). NaN of nothing.
 pub fn mean_std(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

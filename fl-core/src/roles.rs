@@ -256,7 +256,8 @@ pub enum Length {
     Epochs(usize),
 }
 
-/// What is minimised. Means are over the batch; see METHODS section 1 for FedKD's readings.
+/// What is minimised. Means are over the batch. [`Loss::Mae`], [`Loss::Norm`] and [`Loss::Mse`] are readings of FedKD's Eq. 7
+/// (Gong et al. 2022), which does not name its norm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Loss {
     /// Softmax cross-entropy for classes and soft labels; sigmoid cross-entropy, unknowns left out, for labels.

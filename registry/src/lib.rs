@@ -15,6 +15,7 @@ mod groups;
 mod load;
 mod mistakes;
 mod overrides;
+mod pages;
 mod schema;
 mod sections;
 mod slots;

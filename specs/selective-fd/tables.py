@@ -24,7 +24,7 @@ sys.path.insert(0, str(HERE.parent))
 from runs import Memory, rows  # noqa: E402
 
 SOFT, HARD = ["protocol.labels=soft"], ["protocol.labels=hard"]
-# The published code takes the own step before the labels; the specs keep METHODS' order: labels, own step, distillation.
+# The published code takes the own step before the labels; the specs keep the paper's order: labels, own step, distillation.
 CODE_ORDER = ["protocol.order=own-before-labels"]
 MEAN_LABELS = ["parts.ensemble.use=mean-labels"]
 

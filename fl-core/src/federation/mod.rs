@@ -326,7 +326,7 @@ impl<'h> Federation<'h> {
 
     // ---- privacy
 
-    /// Releases something made from the data of `n` clients through the mechanism in `slot`, if it is filled: bound,
+    /// Releases something made from the data of `n` clients through the mechanism in `slot`, if it is filled: clip,
     /// price, afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
     ///
     /// # Errors

@@ -51,6 +51,9 @@ enum Command {
         /// One JSON object instead of a table.
         #[arg(long)]
         json: bool,
+        /// All parts by role and by paper, in Markdown: `plugins/PARTS.md`.
+        #[arg(long, conflicts_with_all = ["json", "role"])]
+        markdown: bool,
     },
     /// Show one part: what it does, its settings, ranges, defaults, signature and origin.
     Inspect {
@@ -61,7 +64,11 @@ enum Command {
         json: bool,
     },
     /// Print the JSON Schema of a spec with every known part in it, for editors.
-    Schema,
+    Schema {
+        /// A page for people instead, with every field of a spec: `specs/README.md`.
+        #[arg(long)]
+        markdown: bool,
+    },
     /// Write a new part: a crate, or a C library, that builds and passes its tests at once.
     New(new::NewArgs),
     /// Give one part numbers, and see its answer alone.
@@ -152,9 +159,13 @@ fn dispatch(cli: Cli) -> Done {
         Command::Run(args) => run::run(&args, &catalogue),
         Command::Check { specs, set, json } => show::check(&specs, &set.set, json, &catalogue),
         Command::Plan(args) => plan::plan(&args, &catalogue),
-        Command::List { role, json } => show::list(role.as_deref(), json, &catalogue),
+        Command::List { markdown: true, .. } => print(catalogue.parts_page().trim_end()),
+        Command::List { role, json, .. } => show::list(role.as_deref(), json, &catalogue),
         Command::Inspect { name, json } => show::inspect(&name, json, &catalogue),
-        Command::Schema => print(serde_json::to_string_pretty(
+        Command::Schema { markdown: true } => {
+            print(catalogue.spec_page::<fl_data::DataSpec>().trim_end())
+        }
+        Command::Schema { .. } => print(serde_json::to_string_pretty(
             &catalogue.schema::<fl_data::DataSpec>(),
         )?),
         Command::New(args) => new::new(&args, &catalogue),

@@ -1,8 +1,5 @@
-//! Accountants, and the formulas that they price releases with.
-//!
-//! Every accountant is a [`Pricing`]: what an event costs, how costs add, and the epsilon of a cost. The ledger around
-//! it ([`PricedLedger`]) is the same for all: the costs of one client add, of clients with disjoint data the worst counts, and
-//! what the server releases comes on top.
+#![doc = include_str!("../README.md")]
+
 mod advanced;
 mod basic;
 pub mod gnmax;

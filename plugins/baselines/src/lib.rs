@@ -1,4 +1,5 @@
-//! What methods are measured against: every client alone, everybody's data in one place, only the public data.
+#![doc = include_str!("../README.md")]
+
 use fl_core::prelude::*;
 
 settings! {

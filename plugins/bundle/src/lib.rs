@@ -1,5 +1,5 @@
-//! Links every plugin of this workspace. A crate that is only named in `Cargo.toml` is dropped by the linker, and its
-//! parts with it: each needs its `use` here.
+#![doc = include_str!("../README.md")]
+
 #[cfg(feature = "accounting")]
 use fl_plugin_accounting as _;
 #[cfg(feature = "baselines")]

@@ -1,8 +1,5 @@
-//! Clients teach each other: what models say about public samples, or about classes, is combined and learnt by all.
-//!
-//! One protocol, [`CoDistill`], hosts the family; a method is the parts that a spec names: FedMD takes the mean
-//! of scores (`mean-logits`), Selective-FD [`MeanLabels`] with filters on both sides, DS-FL [`EntropyReduction`], Cronus [`RobustLabels`], FKD and PLS
-//! [`MeanOfClasses`], FedED a student at the server that teaches in place of the ensemble.
+#![doc = include_str!("../README.md")]
+
 mod classes;
 mod mean;
 mod noise;

@@ -46,7 +46,7 @@ macro_rules! labels_are_noised {
 }
 
 settings! {
-    /// Laplace noise on every probability that a client sends: local privacy of all its data.
+    /// Laplace noise on every probability that a client sends: local privacy of all its data (Dwork et al. 2006).
     pub struct LaplaceLabels {
         /// Scale of the noise. One sample's label costs an epsilon of `2 / scale`.
         scale: f64, in above(0.0);
@@ -64,7 +64,7 @@ labels_are_noised!(
 plugin!(privacy "laplace-labels" => LaplaceLabels);
 
 settings! {
-    /// Gaussian noise on every probability that a client sends: local privacy of all its data.
+    /// Gaussian noise on every probability that a client sends: local privacy of all its data (Dwork and Roth 2014).
     pub struct GaussianLabels {
         /// Standard deviation of the noise. The sensitivity of `n` samples' labels is `sqrt(2 n)`.
         sigma: f64, in above(0.0);

@@ -83,7 +83,8 @@ choices! {
 
 settings! {
     /// Clients label public samples, the server combines the labels, and everybody learns from them, round after round:
-    /// Selective-FD, FedMD, FedED, DS-FL, Cronus, and without public samples FKD and PLS.
+    /// Selective-FD (Shao et al. 2024), FedMD (Li and Wang 2019), FedED (Sui et al. 2020), DS-FL (Itahara et al. 2020), Cronus
+    /// (Chang et al. 2019), and without public samples FKD (Jeong et al. 2018) and PLS.
     #[check(CoDistill::consistent)]
     pub struct CoDistill {
         /// Rounds. Selective-FD's published code: 20,000; FedMD: 20.

@@ -47,7 +47,7 @@ pub fn weighted_sum<T: Into<f64> + Copy>(
 }
 
 settings! {
-    /// Scores of a class weighted by how many examples of it each client has (FedKD, Eq. 1 and 2).
+    /// Scores of a class weighted by how many examples of it each client has (FedKD, Eq. 1 and 2; Gong et al. 2022).
     pub struct ClassWeighted {
         /// The weights of a class that no client has. The published code divides 0 by 0 there.
         zero_class: ZeroClass = ZeroClass::Uniform;
@@ -89,7 +89,8 @@ impl Aggregator for ClassWeighted {
 plugin!(aggregator "class-weighted" => ClassWeighted);
 
 settings! {
-    /// The plain mean of the clients' scores (the first row of FedKD's Table 2; FedMD's consensus).
+    /// The plain mean of the clients' scores (FedMD's consensus, Li and Wang 2019; the first row of
+    /// FedKD's Table 2, Gong et al. 2022).
     pub struct MeanLogits {}
 }
 

@@ -4,7 +4,7 @@ use fl_core::privacy::Unit;
 use fl_core::settings::above;
 
 settings! {
-    /// Laplace noise of scale `1 / gamma` on every score of the ensemble, drawn once (FedKD, Eq. 2).
+    /// Laplace noise of scale `1 / gamma` on every score of the ensemble, drawn once (FedKD, Eq. 2; Gong et al. 2022).
     pub struct LaplaceLogits {
         /// Inverse scale of the noise. FedKD uses 1.
         gamma: f64 = 1.0, in above(0.0);

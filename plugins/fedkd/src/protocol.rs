@@ -8,7 +8,7 @@ use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 
 choices! {
-    /// What the student minimises; see METHODS section 1.
+    /// What the student minimises: readings of Eq. 7, whose norm the paper does not name.
     pub enum StudentLoss {
         /// Mean absolute error of the scores (the published code).
         Mae = "mae",
@@ -43,7 +43,8 @@ choices! {
 }
 
 settings! {
-    /// Clients train to the end and predict the public samples once; the server distils the ensemble into a student (FedKD).
+    /// Clients train to the end and predict the public samples once; the server distils the ensemble into a student (FedKD;
+    /// Gong et al. 2022).
     pub struct OneShotDistill {
         /// A client's training. FedKD: 500 epochs, batch 16.
         local: Training = Training::epochs(500, 16);

@@ -27,7 +27,7 @@ choices! {
 }
 
 settings! {
-    /// Moves every score to one of few levels, which then take few bits each (FedKD, Eq. 3 and 4).
+    /// Moves every score to one of few levels, which then take few bits each (FedKD, Eq. 3 and 4; Gong et al. 2022).
     #[check(Quantise::enough_levels)]
     pub struct Quantise {
         /// S, the quantisation scale. FedKD uses 200.

@@ -1,5 +1,5 @@
-//! FedKT (Li, He, Song 2021, "Practical one-shot federated learning for cross-silo setting") and PATE (Papernot et al.
-//! 2017 and 2018): teachers vote, students learn what wins. METHODS section 5 lists the readings.
+#![doc = include_str!("../README.md")]
+
 mod noise;
 mod pate;
 mod teach;

@@ -60,7 +60,8 @@ macro_rules! votes_are_noised {
 }
 
 settings! {
-    /// Laplace noise of scale `1 / gamma` on every count (LNMax: PATE; FedKT-L1 at the server, -L2 inside each party).
+    /// Laplace noise of scale `1 / gamma` on every count (LNMax: PATE, Papernot et al. 2017; FedKT-L1 at the server, -L2 inside each
+    /// party, Li et al. 2021).
     pub struct LaplaceVotes {
         /// Inverse scale of the noise. FedKT uses 0.02 to 0.1.
         gamma: f64, in above(0.0);

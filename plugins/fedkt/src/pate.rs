@@ -5,7 +5,7 @@ use fl_core::prelude::*;
 use serde::{Deserialize, Serialize};
 
 settings! {
-    /// Teachers on disjoint parts of everybody's data in one place vote, and a student learns what wins (PATE). With as many
+    /// Teachers on disjoint parts of everybody's data in one place vote, and a student learns what wins (PATE; Papernot et al. 2017). With as many
     /// teachers as there are parties and without noise it is what FedKT is compared with.
     pub struct Pate {
         /// How many teachers.

@@ -40,7 +40,7 @@ choices! {
 
 settings! {
     /// Teachers vote inside each party, the parties' students vote at the server, the final model learns what wins: one
-    /// round, and any models (FedKT).
+    /// round, and any models (FedKT; Li et al. 2021).
     pub struct TwoTierVote {
         /// Partitions of a party's data, and so students of each party (s).
         partitions: usize = 2, in 1..=1000;

@@ -71,7 +71,8 @@ fn count(
 }
 
 settings! {
-    /// Every voter of every sender has one vote (FedKT's first tier, PATE; FedKT without consistent voting).
+    /// Every voter of every sender has one vote (PATE, Papernot et al. 2017; FedKT's first tier, and its second without consistent
+    /// voting, Li et al. 2021).
     pub struct MajorityVote {}
 }
 
@@ -107,7 +108,8 @@ choices! {
 }
 
 settings! {
-    /// A party counts only if all its students say the same, and then with the votes of all of them (FedKT, section 3.2).
+    /// A party counts only if all its students say the same, and then with the votes of all of them (FedKT, section 3.2; Li
+    /// et al. 2021).
     pub struct ConsistentVote {
         /// What a sample gets when no party agrees with itself.
         nobody_consistent: NobodyConsistent = NobodyConsistent::Class0;
@@ -221,7 +223,7 @@ mod tests {
         );
     }
 
-    /// METHODS section 5: for two classes and s = 2 a divided party gives one vote to each class, which moves no winner.
+    /// For two classes and s = 2 a divided party gives one vote to each class, which moves no winner.
     /// Every way in which up to six parties can vote.
     #[test]
     fn exact_with_two_students_and_two_classes_consistency_cannot_matter() {

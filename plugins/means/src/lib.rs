@@ -1,4 +1,5 @@
-//! Means of parameters.
+#![doc = include_str!("../README.md")]
+
 use fl_core::prelude::*;
 use fl_core::{MeanOfParams, Weigh};
 
@@ -36,7 +37,7 @@ impl Aggregator for Mean {
 plugin!(aggregator "mean" => Mean);
 
 settings! {
-    /// Coordinate-wise median (Yin et al., ICML 2018): robust to fewer than half of the clients being bad.
+    /// Coordinate-wise median (Yin et al. 2018): robust to fewer than half of the clients being bad.
     pub struct Median {}
 }
 
@@ -66,7 +67,7 @@ impl Aggregator for Median {
 plugin!(aggregator "median" => Median);
 
 settings! {
-    /// Coordinate-wise trimmed mean (Yin et al., ICML 2018): robust to a minority of bad clients.
+    /// Coordinate-wise trimmed mean (Yin et al. 2018): robust to a minority of bad clients.
     pub struct TrimmedMean {
         /// Share of clients dropped at each end.
         trim: f64 = 0.1, in 0.0..0.5;

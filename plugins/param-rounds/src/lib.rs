@@ -1,5 +1,5 @@
-//! Rounds of parameter averaging: FedAvg (McMahan et al. 2017), with `mu` FedProx (Li et al. 2020), with `fuse` FedDF (Lin et
-//! al. 2020).
+#![doc = include_str!("../README.md")]
+
 mod fuse;
 
 pub use fuse::{Fuse, TeacherOf, teacher};
@@ -8,8 +8,8 @@ use fl_core::prelude::*;
 use fl_core::settings::above_to;
 
 settings! {
-    /// Clients train from the server's parameters, the server combines theirs, and again (FedAvg; FedProx with `mu`; FedDF
-    /// with `fuse`).
+    /// Clients train from the server's parameters, the server combines theirs, and again (FedAvg, McMahan et al. 2017; FedProx
+    /// with `mu`, Li et al. 2020; FedDF with `fuse`, Lin et al. 2020).
     pub struct ParamRounds {
         /// Rounds.
         rounds: usize = 50, in 1..=1_000_000;
@@ -106,7 +106,7 @@ impl Protocol for ParamRounds {
 plugin!(protocol "param-rounds" => ParamRounds);
 
 settings! {
-    /// A uniformly random share of the clients, at least one.
+    /// A uniformly random share of the clients, at least one (FedAvg; McMahan et al. 2017).
     pub struct Uniform {
         /// Share of the clients that take part in a round.
         share: f64 = 1.0, in above_to(0.0, 1.0);

@@ -1,5 +1,5 @@
 //! KuLSIF: the ratio of two densities, least squares in a reproducing kernel Hilbert space (Kanamori, Suzuki and Sugiyama
-//! 2012), as Selective-FD uses it (Shao et al. 2024, METHODS 2.1).
+//! 2012), as Selective-FD uses it (Shao et al. 2024, "Client-side selector"; the crate's README has what was chosen).
 //!
 //! `U` are `n_u` points of the density below the line (uniform), `S` `n_s` points of the density above it (the client's).
 //! The estimate minimises `1/(2 n_u) sum_U w^2 - 1/n_s sum_S w + beta/2 |w|^2`, and is

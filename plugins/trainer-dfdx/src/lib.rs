@@ -1,8 +1,4 @@
-//! Neural networks for fl: architectures known at run time, trained on dfdx's tape.
-//!
-//! dfdx 0.13 gives the tape and the gradient store. Its own convolution needs a nightly compiler, its layers have shapes
-//! fixed at compile time and its optimisers cannot be saved, so operations, networks and optimisers are this crate's. Every
-//! operation is checked against a plain loop and against finite differences.
+#![doc = include_str!("../README.md")]
 
 mod buffer;
 mod net;

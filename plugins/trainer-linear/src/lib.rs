@@ -1,4 +1,5 @@
-//! Softmax regression for classes, logistic regression for findings.
+#![doc = include_str!("../README.md")]
+
 use fl_core::message::Params;
 use fl_core::prelude::*;
 use fl_core::settings::above;

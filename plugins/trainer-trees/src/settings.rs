@@ -81,7 +81,7 @@ macro_rules! tree_settings {
 }
 
 tree_settings! {
-    /// A decision tree for classes (CART on binned features).
+    /// A decision tree for classes (CART, Breiman et al. 1984, on binned features).
     struct Tree {
         /// Features looked at per node.
         features: Features = Features::All;
@@ -96,7 +96,7 @@ tree_settings! {
 }
 
 tree_settings! {
-    /// A random forest: trees on bootstrap samples, each node looking at a few features; class probabilities are averaged.
+    /// A random forest (Breiman 2001): trees on bootstrap samples, each node looking at a few features; class probabilities are averaged.
     struct Forest {
         /// Number of trees. 100 as in FedKT.
         trees: usize = 100, in 1..;

@@ -59,7 +59,7 @@ fn bytes(entry: &Value, way: &str) -> (u64, u64) {
 fn exact_bytes_are_those_of_the_paper() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    // 4 clients, 50 samples, 4 classes of 4 bytes; METHODS section 2.3
+    // 4 clients, 50 samples, 4 classes of 4 bytes; see plugins/co-distill/README.md
     run(dir, "", MEAN);
     let said = entry(dir, "soft labels of public samples");
     assert_eq!(bytes(&said, "bytes_up"), (4 * 50 * 4 * 4, 0));

@@ -1,21 +1,101 @@
-//! `specs/schema.json` is what `fl schema` prints, and it accepts what the reader accepts.
+//! What the program writes of itself is current: the schema, which accepts what the reader accepts, and two pages.
 
 use crate::common::{out, root, specs};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
+
+/// Files that the program writes, and the commands that print them.
+const MADE: [(&str, &[&str]); 3] = [
+    ("specs/schema.json", &["schema"]),
+    ("specs/README.md", &["schema", "--markdown"]),
+    ("plugins/PARTS.md", &["list", "--markdown"]),
+];
 
 #[test]
-fn exact_the_committed_schema_is_current() {
-    let path = root().join("specs/schema.json");
-    let now = out(&root(), &["schema"]);
-    if std::env::var_os("FL_UPDATE").is_some() {
-        fs::write(&path, &now).unwrap();
+fn exact_the_committed_schema_and_pages_are_current() {
+    let mut stale = Vec::new();
+    for (file, command) in MADE {
+        let (path, now) = (root().join(file), out(&root(), command));
+        if std::env::var_os("FL_UPDATE").is_some() {
+            fs::write(&path, &now).unwrap();
+        }
+        if fs::read_to_string(&path).unwrap_or_default() != now {
+            stale.push(format!(
+                "{file} is not what `fl {}` prints",
+                command.join(" ")
+            ));
+        }
     }
-    let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        committed == now,
-        "specs/schema.json is not what `fl schema` prints; update it with: FL_UPDATE=1 cargo test -p fl-cli --test program schema"
+        stale.is_empty(),
+        "{}; update with: FL_UPDATE=1 cargo test -p fl-cli --test program schema",
+        stale.join("; ")
     );
+}
+
+/// Every part that is linked cites its papers so that the index finds them, or is in this list.
+#[test]
+fn every_part_of_a_paper_is_in_the_index_by_paper() {
+    const OF_NO_PAPER: [&str; 5] = ["centralised", "public-only", "solo", "dfdx", "linear"];
+    let page = out(&root(), &["list", "--markdown"]);
+    let (_, by_paper) = page.split_once("## By paper").unwrap();
+    let parts: Value = serde_json::from_str(&out(&root(), &["list", "--json"])).unwrap();
+    for part in parts["parts"].as_array().unwrap() {
+        let name = part["name"].as_str().unwrap();
+        assert_ne!(
+            by_paper.contains(&format!("[`{name}`]")),
+            OF_NO_PAPER.contains(&name),
+            "{name}: cite its paper in the doc comment of its settings, as `McMahan et al. 2017`"
+        );
+    }
+}
+
+/// Links between pages lead somewhere, headings included.
+#[test]
+fn pages_link_to_what_is_there() {
+    let mut pages = vec!["README.md".into(), "fl-core/README.md".into()];
+    for folder in ["plugins", "specs"] {
+        let inside = fs::read_dir(root().join(folder)).unwrap();
+        let inside = inside.map(|e| format!("{folder}/{}", e.unwrap().file_name().display()));
+        for place in inside {
+            match place.ends_with(".md") {
+                true => pages.push(place),
+                false => pages.push(format!("{place}/README.md")),
+            }
+        }
+    }
+    let read = |page: &str| fs::read_to_string(root().join(page)).ok();
+    let anchors = |text: &str| -> Vec<String> {
+        let headings = text.lines().filter(|l| l.starts_with('#'));
+        let kept = |c: &char| c.is_alphanumeric() || "-_ ".contains(*c);
+        let anchor = |h: &str| h.trim_start_matches(['#', ' ']).to_lowercase();
+        let plain = headings.map(|h| anchor(h).chars().filter(kept).collect::<String>());
+        plain.map(|h| h.replace(' ', "-")).collect()
+    };
+    for page in pages {
+        let Some(text) = read(&page) else { continue };
+        let folder = Path::new(&page).parent().unwrap();
+        for link in text.split("](").skip(1).filter_map(|t| t.split(')').next()) {
+            if link.contains("://") || link.contains(char::is_whitespace) {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let to = if file.is_empty() {
+                root().join(&page)
+            } else {
+                root().join(folder).join(file)
+            };
+            assert!(to.exists(), "{page} links to {link}, which is not there");
+            if !anchor.is_empty() {
+                let there = anchors(&fs::read_to_string(to).unwrap());
+                assert!(
+                    there.iter().any(|a| a == anchor),
+                    "{page}: no heading for {link}"
+                );
+            }
+        }
+    }
 }
 
 #[test]
@@ -28,7 +108,14 @@ fn every_spec_fulfils_the_schema_and_a_wrong_one_does_not() {
         .filter(|p| p.is_dir())
     {
         for spec in specs(&folder.file_name().unwrap().to_string_lossy()) {
-            let value: Value = serde_yaml::from_str(&fs::read_to_string(&spec).unwrap()).unwrap();
+            let text = fs::read_to_string(&spec).unwrap();
+            let line = "# yaml-language-server: $schema=../schema.json\n";
+            assert!(
+                text.starts_with(line),
+                "{}: editors read {line}",
+                spec.display()
+            );
+            let value: Value = serde_yaml::from_str(&text).unwrap();
             let errors: Vec<String> = schema
                 .iter_errors(&value)
                 .map(|e| format!("{}: {e}", e.instance_path()))

@@ -1,0 +1,170 @@
+//! Pages made from what the parts and the schema say: every field of a spec, and an index of all parts.
+
+mod papers;
+mod table;
+
+use crate::catalogue::{Catalogue, example, takes};
+use crate::sections::DataSection;
+use fl_core::{PartDecl, Role};
+use papers::citations;
+use serde_json::{Map, Value as Json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use table::{cell, doc, fields};
+
+const SPEC: &str = "\
+# What a spec can say
+
+Made by `fl schema --markdown`; a test holds it to the program. `specs/schema.json` says the same to editors: a first line
+`# yaml-language-server: $schema=../schema.json` gives completion and hovers (the path is relative to the spec).
+
+A name with a dot is a path, as `--set` takes it: `faults.on-nan` is `on-nan` in the mapping `faults`. `a: b` is a value in
+place of a mapping, and `[]` is each element of a list. A field with a default can be left out; `none` means that nothing
+stands in its place.
+";
+
+const PARTS: &str = "\
+# Parts
+
+Made by `fl list --markdown`; a test holds it to the program. `fl inspect NAME` shows one part with its settings,
+[every field](../specs/README.md) has them all.
+";
+
+impl Catalogue {
+    /// Every field of a spec, in Markdown: the page that stands at `specs/README.md`.
+    pub fn spec_page<D: DataSection>(&self) -> String {
+        let schema = self.schema::<D>();
+        let mut out = SPEC.to_string();
+        let mut top = schema.clone();
+        for elsewhere in ["data", "protocol", "parts"] {
+            let place = &mut top["properties"][elsewhere];
+            let doc = place["description"].as_str().unwrap_or_default();
+            *place = serde_json::json!({ "type": "object", "description": format!("{doc} See [below](#{elsewhere}).") });
+        }
+        out += "\n## Top level\n\n";
+        out += &fields(&top);
+        let data = &schema["properties"]["data"];
+        let _ = write!(out, "\n## `data`\n\n{}\n\n{}", doc(data), fields(data));
+        out += "\n## `protocol`\n\n`use` names one of these; what else stands there are its settings.\n";
+        for part in self.of_role(Role::Protocol) {
+            out += &section(part, &schema);
+        }
+        out += "\n## `parts`\n\n";
+        out += "One key for each slot of the protocol; what stands there is a mapping with `use`, the name of a part whose role and messages \
+                fit the slot, and that part's settings.\n\nA list of such mappings gives different parts to different clients: \
+                every element but one says `clients` (`5`, `0-3`, or a list of such), and the one without it, if there is one, serves all others.\n";
+        for role in Role::ALL.into_iter().filter(|r| *r != Role::Protocol) {
+            for part in self.of_role(role) {
+                out += &section(part, &schema);
+            }
+        }
+        out
+    }
+
+    /// All parts by role and by paper, in Markdown: the page that stands at `plugins/PARTS.md`.
+    pub fn parts_page(&self) -> String {
+        let mut out = PARTS.to_string();
+        let mut papers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for role in Role::ALL {
+            let parts: Vec<_> = self.of_role(role).collect();
+            if parts.is_empty() {
+                continue;
+            }
+            let _ = write!(
+                out,
+                "\n## {}\n\n| part | messages | what it does | papers | crate |\n|---|---|---|---|---|\n",
+                capital(role.name())
+            );
+            for part in parts {
+                let about = (part.describe)();
+                let cited = citations(&about.doc);
+                let link = format!("[`{}`](../specs/README.md#{})", part.name, anchor(part));
+                for paper in &cited {
+                    let entry = papers.entry(paper.clone()).or_default();
+                    entry.push(format!("{link} ({role})"));
+                }
+                let _ = writeln!(
+                    out,
+                    "| {link} | {} | {} | {} | {} |",
+                    about.signature,
+                    cell(&about.doc),
+                    cited.join("; "),
+                    origin(part, "")
+                );
+            }
+        }
+        out += "\n## By paper\n\nTitles and venues stand in the README of the part's crate.\n\n| paper | parts |\n|---|---|\n";
+        for (paper, parts) in papers {
+            let _ = writeln!(out, "| {paper} | {} |", parts.join(", "));
+        }
+        out
+    }
+}
+
+/// What one part is, its slots if it is a protocol, and its settings.
+fn section(part: &PartDecl, schema: &Json) -> String {
+    let about = (part.describe)();
+    let what = match about.signature.as_str() {
+        "" => capital(&part.role.with_article()),
+        signature => format!("{}, `{signature}`", capital(&part.role.with_article())),
+    };
+    let mut out = format!(
+        "\n### {} `{}`\n\n{what}, from {}. {}\n\n",
+        capital(part.role.name()),
+        part.name,
+        origin(part, "../plugins/"),
+        about.doc
+    );
+    let key = format!("{}.{}", part.role.name().replace(' ', "-"), part.name);
+    let mut own = schema["$defs"][&key].clone();
+    if let Some(properties) = own["properties"].as_object_mut() {
+        // the same for every part, and said once
+        properties.remove("use");
+        properties.remove("clients");
+    }
+    match own["properties"].as_object().is_some_and(Map::is_empty) {
+        true => out += "It has no settings.\n",
+        false => out += &fields(&own),
+    }
+    let slots = (part.role == Role::Protocol)
+        .then(|| example(part))
+        .flatten()
+        .map(|protocol| protocol.slots());
+    if let Some(slots) = slots.filter(|slots| !slots.is_empty()) {
+        out += "\nWith the defaults its slots, under `parts:`, are\n\n| slot | takes | for |\n|---|---|---|\n";
+        for slot in slots {
+            let optional = if slot.optional {
+                ", or is left empty"
+            } else {
+                ""
+            };
+            let _ = writeln!(
+                out,
+                "| `{}` | {}{optional} | {} |",
+                slot.name,
+                takes(&slot),
+                cell(slot.doc)
+            );
+        }
+    }
+    out
+}
+
+/// The crate of a part, with a link if it is one of this workspace's.
+fn origin(part: &PartDecl, plugins: &str) -> String {
+    match part.origin.strip_prefix("fl-plugin-") {
+        Some(folder) => format!("[`{folder}`]({plugins}{folder}/README.md)"),
+        None => format!("`{}`", part.origin),
+    }
+}
+
+/// Where [`section`]'s heading is found from another page.
+fn anchor(part: &PartDecl) -> String {
+    format!("{}-{}", part.role.name().replace(' ', "-"), part.name)
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
