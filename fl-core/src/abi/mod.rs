@@ -5,9 +5,9 @@
 //! every role. Trait objects and Rust types never cross. Tensors cross as borrowed views, outputs go into memory of the
 //! host, settings and facts are JSON, errors are text, panics are caught on the side where they happen.
 //!
-//! This module has both sides: `export` turns the parts that [`plugin!`](crate::plugin!) registered into a table, and
-//! [`import()`] turns a table into the same [`PartDecl`](crate::PartDecl)s that linked parts have. Libraries in other
-//! languages see the header `include/fl_plugin.h`.
+//! This module has both sides, each in a folder: `library/` turns the parts that [`plugin!`](crate::plugin!) registered
+//! into a table, and `host/` ([`import()`]) turns a table into the same [`PartDecl`](crate::PartDecl)s that linked parts
+//! have. What lies beside them serves both. Libraries in other languages see the header `include/fl_plugin.h`.
 //!
 //! # What is survived, and what is not
 //! A library can answer whatever it likes: codes, texts, names, shapes, types, counts and numbers are checked, errors are
@@ -27,25 +27,18 @@
 )]
 
 mod cross;
-mod declare;
-mod describe;
-mod export;
+mod facts;
 mod host;
-mod import;
 mod kinds;
-mod learners;
-mod lend;
-mod objects;
+mod library;
+mod pools;
 pub mod raw;
-mod remote;
-mod services;
 
 #[cfg(test)]
 mod tests;
 
-pub use export::{fl_plugin, library};
-pub use host::on_log;
-pub use import::{Refused, import, import_linked};
+pub use host::{Refused, import, import_linked, on_log};
+pub use library::{fl_plugin, library};
 
 /// Makes a crate's parts loadable, besides being linkable: one line in its `lib.rs`, and `crate-type = ["cdylib", "rlib"]`
 /// under `[lib]` in its `Cargo.toml`.

@@ -1,8 +1,8 @@
 //! A library, and a part in it, as the host holds them.
 
-use super::cross::{Letter, plain, with_inbox, with_messages};
-use super::host::{Answer, Call};
-use super::raw::{
+use super::call::{Answer, Call};
+use crate::abi::cross::{Letter, plain, with_inbox, with_messages};
+use crate::abi::raw::{
     FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput, FlLibrary,
     FlMessage, FlText,
 };
@@ -252,7 +252,7 @@ impl Remote {
         stream: Option<&Stream>,
     ) -> Result<Option<()>> {
         let answer = {
-            let content = super::cross::content(message);
+            let content = crate::abi::cross::content(message);
             self.call(operation, text, &[Letter::new(&content)], stream, None)?
         };
         let Some(answer) = answer else {
@@ -261,7 +261,7 @@ impl Remote {
         let changed: M = self.message(answer)?;
         let who = || format!("{}: what it gave", self.who);
         // it may have fewer rows: what is not answered is left out
-        super::services::like(message, &changed).with_context(who)?;
+        super::aggregator::like(message, &changed).with_context(who)?;
         crate::message::check(&changed).with_context(who)?;
         *message = changed;
         Ok(Some(()))

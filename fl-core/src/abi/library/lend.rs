@@ -5,8 +5,8 @@
 //! parts see them through a shared reference only, which gives nobody the right to do any of that, and when the call ends
 //! the arrays are forgotten. What a part keeps from call to call is a [`Shelf`]: the names and the places, without numbers.
 
-use super::cross::{message, slice, view};
-use super::raw::{FL_F32, FlMessage, FlTensor};
+use crate::abi::cross::{message, slice, view};
+use crate::abi::raw::{FL_F32, FlMessage, FlTensor};
 use crate::message::{Logits, Message, Params, View};
 use crate::{Inbox, Mail, Result};
 use anyhow::{Context, bail};

@@ -1,6 +1,6 @@
 //! What a library says of its parts, as this program reads and checks it.
 
-use super::kinds::{obstacle, role};
+use crate::abi::kinds::{obstacle, role};
 use crate::settings::{Field, Reader, Step, Value, nearest, show};
 use crate::{Description, Result, Role};
 use anyhow::{Context, bail, ensure};

@@ -1,7 +1,7 @@
 //! The host's side of a call: what a library may ask for, and what it answers.
 
-use super::cross::{plain, slice};
-use super::raw::{FL_F32, FL_F64, FL_U8, FL_U32, FlHost, FlText};
+use crate::abi::cross::{plain, slice};
+use crate::abi::raw::{FL_F32, FL_F64, FL_U8, FL_U32, FlHost, FlText};
 use crate::message::Tensor;
 use crate::{Draws, Executor, Stream};
 use ndarray::{ArrayD, IxDyn};

@@ -1,12 +1,16 @@
 //! A described part as a [`PartDecl`], the same as a linked one has.
 
-use super::cross::plain;
+use super::accountant::LoadedAccountant;
+use super::aggregator::LoadedAggregator;
 use super::describe::{self, Described};
-use super::kinds::{self, Crossing, OnOne, OnPair, OnPool};
-use super::learners::{LoadedGenerator, LoadedTrainer};
-use super::raw::FL_CHECK;
+use super::generator::LoadedGenerator;
+use super::mechanism::LoadedMechanism;
 use super::remote::{Functions, Remote};
-use super::services::{LoadedAccountant, LoadedAggregator, LoadedMechanism, LoadedSelector};
+use super::selector::LoadedSelector;
+use super::trainer::LoadedTrainer;
+use crate::abi::cross::plain;
+use crate::abi::kinds::{self, Crossing, OnOne, OnPair, OnPool};
+use crate::abi::raw::FL_CHECK;
 use crate::message::Message;
 use crate::settings::{Field, Reader, Step, Value, show};
 use crate::{

@@ -1,23 +1,24 @@
 //! A part behind `call`, on the library's side: one type for each role.
 
-use super::cross::content;
-use super::export::{Host, Input};
-use super::kinds::{self, Crossing, OnOne, OnPair, OnPool};
-use super::learners::{PassText, samples};
+use super::caller::{Host, Input};
+use super::learners::{OfGenerator, OfTrainer};
 use super::lend::Shelf;
-use super::raw::*;
-use crate::message::{Message, Params, Parcel, View};
+use crate::abi::cross::content;
+use crate::abi::facts::RoundText;
+use crate::abi::kinds::{self, Crossing, OnOne, OnPair, OnPool};
+use crate::abi::pools::samples;
+use crate::abi::raw::*;
+use crate::message::{Message, View};
 use crate::privacy::{Composition, Ledger};
 use crate::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Examples, Fold, Generator, Labels,
-    Pass, PrivacyEvent, Problem, Result, Role, Round, Target, Trainer,
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Examples, Fold, Labels,
+    PrivacyEvent, Result, Role, Round,
 };
 use anyhow::{Context, anyhow, bail};
-use ndarray::{ArrayView1, Ix2};
-use serde::{Deserialize, Serialize};
+use ndarray::ArrayView1;
+use serde::Deserialize;
 use serde_json::json;
 use std::any::Any;
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A part as the C interface sees it; `false`: no such operation.
@@ -72,19 +73,11 @@ fn unboxed<B: 'static>(made: Box<dyn Any + Send>) -> Result<B> {
         .map_err(|_| anyhow!("the part is not of its own signature"))
 }
 
-fn state(host: &Host<'_>, state: &[u8]) -> Result<()> {
+pub(super) fn state(host: &Host<'_>, state: &[u8]) -> Result<()> {
     match state.is_empty() {
         true => Ok(()),
         false => host.tensors(&vec![("state".into(), View::U8(state.into()))]),
     }
-}
-
-/// The facts of a round, as they cross.
-#[derive(Serialize, Deserialize)]
-pub(super) struct RoundText<'a> {
-    pub number: usize,
-    pub last: bool,
-    pub name: Cow<'a, str>,
 }
 
 struct OfAggregator<I, O>(BoxedAggregator<I, O>, Shelf<I>);
@@ -265,127 +258,6 @@ impl Object for OfAccountant {
                     other => bail!("no composition is called `{other}`"),
                 };
                 self.0.merge(&ledgers, how)?;
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-}
-
-struct OfGenerator(Box<dyn Generator>);
-
-#[derive(Deserialize)]
-struct Wanted {
-    samples: usize,
-}
-
-/// `values`, as they cross.
-fn give(host: &Host<'_>, x: &crate::Samples) -> Result<()> {
-    let shape: Vec<usize> = std::iter::once(x.len()).chain(x.shape()).collect();
-    let values = x.values();
-    let values = values.view().into_shape_with_order(shape)?;
-    host.tensors(&vec![("values".into(), View::F32(values))])
-}
-
-impl Object for OfGenerator {
-    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
-        match operation {
-            FL_SAMPLE => {
-                let Wanted { samples } = input.json()?;
-                give(host, &self.0.sample(samples, &host.stream())?)?;
-            }
-            FL_LEARN => {
-                let mut parcel = input.parcel(0)?;
-                let slope = parcel.table("slope")?;
-                self.0.learn(&samples(&mut parcel)?, slope.view())?;
-            }
-            FL_SAVE => state(host, &self.0.save()?)?,
-            FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-}
-
-struct OfTrainer(Box<dyn Trainer>);
-
-impl OfTrainer {
-    fn train(&mut self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
-        let text: PassText = input.json()?;
-        let mut parcel = input.parcel(0)?;
-        let x = samples(&mut parcel)?;
-        let mut at = 1;
-        let mut next = |there: bool| -> Result<Option<Params>> {
-            let params = there.then(|| input.message(at)).transpose();
-            at += usize::from(there);
-            params
-        };
-        let (pull, drift) = (next(text.pull.is_some())?, next(text.drift)?);
-        let pass = Pass {
-            length: text.length,
-            batch: text.batch,
-            loss: text.loss,
-            fresh: text.fresh,
-            pull: text.pull.map(|mu| mu as f32).zip(pull.as_ref()),
-            drift: drift.as_ref(),
-            clip: text.clip.map(|c| c as f32),
-        };
-        let stream = host.stream();
-        let mut fit = |target: Target<'_>| self.0.fit(&x, target, &pass, &stream);
-        let fitted = match text.target.as_str() {
-            "classes" => fit(Target::Classes(&parcel.list("target")?)),
-            "multi-label" => {
-                let findings = parcel.table("target")?.mapv(|f| f as i8);
-                fit(Target::MultiLabel(findings.view()))
-            }
-            "soft" => fit(Target::Soft(parcel.table("target")?.view())),
-            "scores" => fit(Target::Scores(parcel.table("target")?.view())),
-            other => bail!("no target is called `{other}`"),
-        }?;
-        host.json(&json!({ "steps": fitted.steps, "loss": fitted.loss }))
-    }
-
-    fn parametric(&mut self) -> Result<&mut dyn crate::Parametric> {
-        let able = self.0.parametric();
-        able.ok_or_else(|| Problem::Lacks("it has no parameters to average".into()).into())
-    }
-}
-
-impl Object for OfTrainer {
-    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
-        let x = || samples(&mut input.parcel(0)?);
-        let table = |name: &'static str, table: ndarray::Array2<f32>| {
-            host.tensors(&vec![(name.into(), View::F32(table.view().into_dyn()))])
-        };
-        match operation {
-            FL_DESCRIBE => {
-                let parametric = self.0.parametric().is_some();
-                let differentiable = self.0.differentiable().is_some();
-                host.json(&json!({ "parametric": parametric, "differentiable": differentiable }))?;
-            }
-            FL_TRAIN => self.train(input, host)?,
-            FL_PREDICT => table("scores", self.0.predict(&x()?)?)?,
-            FL_FEATURES => {
-                if let Some(features) = self.0.features(&x()?)? {
-                    table("features", features)?;
-                }
-            }
-            FL_SAVE => state(host, &self.0.save()?)?,
-            FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
-            FL_SAVE_STATE => state(host, &self.0.save_state()?)?,
-            FL_LOAD_STATE => self.0.load_state(&input.parcel(0)?.bytes("state")?)?,
-            FL_PARAMS => host.tensors(&content(&self.parametric()?.params()))?,
-            FL_SET_PARAMS => {
-                let params: Params = input.message(0)?;
-                self.parametric()?.set_params(&params)?;
-            }
-            FL_VJP => {
-                let mut parcel: Parcel = input.parcel(0)?;
-                let slope = parcel.f32("slope")?.into_dimensionality::<Ix2>()?;
-                let x = samples(&mut parcel)?;
-                let able = self.0.differentiable();
-                let able = able.context("it cannot be differentiated by its input")?;
-                table("slopes", able.vjp(&x, slope.view())?)?;
             }
             _ => return Ok(false),
         }

@@ -1,9 +1,9 @@
 //! From a library's table to parts: magic, version and size first.
 
 use super::declare::declare;
-use super::raw::{FL_MAGIC, FL_VERSION, FlLibrary};
 use super::{describe, remote::Functions};
 use crate::PartDecl;
+use crate::abi::raw::{FL_MAGIC, FL_VERSION, FlLibrary};
 
 const TABLE: usize = size_of::<FlLibrary>();
 
@@ -43,14 +43,14 @@ fn other_version(found: u32) -> String {
 /// This program's own parts as they would come out of a library, protocols left out: everything crosses the C interface,
 /// but nothing is loaded. For tests.
 pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
-    let Ok(functions) = Functions::of(super::library()) else {
+    let Ok(functions) = Functions::of(crate::abi::library()) else {
         return Vec::new();
     };
     let linked = crate::linked_parts().into_iter().enumerate();
     linked
         .filter_map(|(index, part)| {
             let (role, about) = (part.role, (part.describe)());
-            if super::kinds::obstacle(role, &about.signature).is_some() {
+            if crate::abi::kinds::obstacle(role, &about.signature).is_some() {
                 return None;
             }
             let part = describe::Described {

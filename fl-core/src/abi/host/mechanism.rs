@@ -1,0 +1,106 @@
+//! Privacy mechanisms of a library as parts of this program.
+
+use super::late::Late;
+use super::remote::Remote;
+use crate::abi::cross::{Letter, content};
+use crate::abi::raw::*;
+use crate::message::Message;
+use crate::{PrivacyEvent, PrivacyMechanism, Result, Stream};
+use anyhow::{Context, anyhow};
+use serde_json::json;
+use std::marker::PhantomData;
+
+pub(super) struct LoadedMechanism<M> {
+    remote: Remote,
+    late: Late,
+    kind: PhantomData<fn(M)>,
+}
+
+impl<M: Message> LoadedMechanism<M> {
+    pub fn new(remote: Remote) -> Self {
+        Self {
+            remote,
+            late: Late::default(),
+            kind: PhantomData,
+        }
+    }
+
+    /// Asks about a message; `None`: there is no such operation.
+    fn about<T: serde::de::DeserializeOwned>(
+        &self,
+        operation: u32,
+        text: &str,
+        message: &M,
+    ) -> Result<Option<T>> {
+        let tensors = content(message);
+        let letter = [Letter::new(&tensors)];
+        let answer = self.remote.call(operation, text, &letter, None, None)?;
+        answer.map(|a| self.remote.json(&a)).transpose()
+    }
+
+    fn lacks(&self, operation: u32) -> anyhow::Error {
+        anyhow!("{}: it has no operation {operation}", self.remote.who())
+    }
+}
+
+impl<M: Message> PrivacyMechanism for LoadedMechanism<M> {
+    type On = M;
+
+    fn clip(&self, message: &mut M) -> Result<()> {
+        self.late.check().context(self.remote.who())?;
+        let done = self.remote.change(FL_CLIP, "", message, None)?;
+        done.ok_or_else(|| self.lacks(FL_CLIP))
+    }
+
+    fn range(&self, message: &M) -> Option<f32> {
+        let range = self.late.keep(self.about(FL_RANGE, "", message));
+        range.flatten().flatten().map(|range: f64| range as f32)
+    }
+
+    fn agree(&mut self, largest: f32) {
+        // as f64, so that the same f32 comes out
+        let text = f64::from(largest).to_string();
+        let _ = self
+            .late
+            .keep(self.remote.call(FL_AGREE, &text, &[], None, None));
+    }
+
+    fn price(&self, message: &M, n: usize) -> Result<PrivacyEvent> {
+        self.late.check().context(self.remote.who())?;
+        let text = json!({ "clients": n }).to_string();
+        self.about(FL_PRICE, &text, message)?
+            .ok_or_else(|| self.lacks(FL_PRICE))
+    }
+
+    fn perturb(&mut self, message: &mut M, n: usize, stream: &Stream) -> Result<()> {
+        self.late.check().context(self.remote.who())?;
+        let text = json!({ "clients": n }).to_string();
+        let done = self
+            .remote
+            .change(FL_PERTURB, &text, message, Some(stream))?;
+        done.ok_or_else(|| self.lacks(FL_PERTURB))
+    }
+
+    fn queries(&self, message: &M) -> usize {
+        let queries = self.late.keep(self.about(FL_QUERIES, "", message));
+        queries.flatten().unwrap_or(1)
+    }
+
+    fn truncate(&self, message: &mut M, n: usize) {
+        // if it fails, more than was paid for is still there: `perturb` will refuse to release it
+        let text = json!({ "queries": n }).to_string();
+        let _ = self
+            .late
+            .keep(self.remote.change(FL_TRUNCATE, &text, message, None));
+    }
+
+    fn actual_cost(&self, price: PrivacyEvent) -> PrivacyEvent {
+        let settled = || -> Result<Option<PrivacyEvent>> {
+            let text = serde_json::to_string(&price)?;
+            let answer = self.remote.call(FL_ACTUAL_COST, &text, &[], None, None)?;
+            answer.map(|a| self.remote.json(&a)).transpose()
+        };
+        // the price is never less than what it settles for
+        self.late.keep(settled()).flatten().unwrap_or(price)
+    }
+}

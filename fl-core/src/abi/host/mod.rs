@@ -1,0 +1,20 @@
+//! The program's side: what reads a library's table, makes its parts, and asks them.
+
+mod accountant;
+mod aggregator;
+mod call;
+mod declare;
+mod describe;
+mod generator;
+mod import;
+mod late;
+mod mechanism;
+mod remote;
+mod selector;
+mod trainer;
+
+#[cfg(test)]
+mod tests;
+
+pub use call::on_log;
+pub use import::{Refused, import, import_linked};

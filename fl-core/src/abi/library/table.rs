@@ -1,0 +1,210 @@
+//! The library's side: the parts that `plugin!` registered, as a table.
+
+use super::caller::{Host, Input};
+use super::objects::{Object, wrap};
+use crate::abi::kinds::obstacle;
+use crate::abi::raw::*;
+use crate::settings::{Reader, Step, Value};
+use crate::{BuildContext, Problem, Result, Task, linked_parts};
+use anyhow::{Context, anyhow, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The one symbol of a library.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "C sees this name")]
+pub static fl_plugin: FlLibrary = FlLibrary {
+    magic: FL_MAGIC,
+    version: FL_VERSION,
+    size: size_of::<FlLibrary>() as u32,
+    describe: Some(describe),
+    create: Some(create),
+    call: Some(call),
+    drop: Some(drop_part),
+    free: Some(free),
+};
+
+/// The table of this program's own parts: what a library shows of them.
+pub fn library() -> &'static FlLibrary {
+    &fl_plugin
+}
+
+/// Runs `f`; no panic and no error gets past here but as a code and a text.
+///
+/// # Safety
+/// `host` is NULL or valid for the call.
+unsafe fn guarded(host: *const FlHost, f: impl FnOnce(&Host<'_>) -> Result<bool>) -> i32 {
+    // SAFETY: as the caller says.
+    let Some(host) = (unsafe { host.as_ref() }) else {
+        return FL_ERROR;
+    };
+    if host.size < size_of::<FlHost>() {
+        return FL_ERROR;
+    }
+    let host = Host(host);
+    match catch_unwind(AssertUnwindSafe(|| f(&host))) {
+        Ok(Ok(true)) => FL_OK,
+        Ok(Ok(false)) => FL_UNKNOWN,
+        Ok(Err(error)) => {
+            host.fail(&format!("{error:#}"));
+            match error.downcast_ref::<Problem>() {
+                Some(Problem::Unpriced(_)) => FL_UNPRICED,
+                Some(Problem::Shape(_)) => FL_SHAPE,
+                Some(Problem::Lacks(_)) => FL_LACKS,
+                _ => FL_ERROR,
+            }
+        }
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(|s| (*s).to_string())
+                .or_else(|| panic.downcast_ref::<String>().cloned());
+            host.fail(&text.unwrap_or_else(|| "without a text".into()));
+            std::mem::forget(panic); // its own `drop` might panic again
+            FL_PANIC
+        }
+    }
+}
+
+unsafe extern "C" fn describe(host: *const FlHost, out: *mut FlText) -> i32 {
+    // SAFETY: the host's own pointers; `out` is where it wants the text, which `free` takes back.
+    unsafe {
+        guarded(host, |_| {
+            let parts: Vec<_> = linked_parts().into_iter().map(described).collect();
+            let text = serde_json::to_string(&json!({ "parts": parts }))?;
+            let text = text.into_boxed_str();
+            ensure!(!out.is_null(), "nowhere to put the description");
+            out.write(FlText::of(&text));
+            std::mem::forget(text);
+            Ok(true)
+        })
+    }
+}
+
+fn described(part: &crate::PartDecl) -> serde_json::Value {
+    let about = (part.describe)();
+    let settings = about.fields.iter().map(|f| {
+        let mut field = json!({
+            "name": f.name, "doc": f.doc, "kind": f.kind, "range": f.range, "schema": f.schema,
+        });
+        if let Some(default) = &f.default {
+            field["default"] = crate::settings::to_json(default);
+        }
+        field
+    });
+    json!({
+        "role": part.role.name(), "name": part.name, "signature": about.signature, "doc": about.doc,
+        "settings": settings.collect::<Vec<_>>(), "from": part.origin,
+    })
+}
+
+unsafe extern "C" fn free(json: FlText) {
+    if !json.data.is_null() {
+        let text = std::ptr::slice_from_raw_parts_mut(json.data.cast_mut(), json.length);
+        // SAFETY: `describe` made it as a boxed text, and the host gives it back once.
+        drop(unsafe { Box::from_raw(text) });
+    }
+}
+
+fn part(index: usize) -> Result<&'static crate::PartDecl> {
+    let parts = linked_parts();
+    let n = parts.len();
+    parts
+        .into_iter()
+        .nth(index)
+        .with_context(|| format!("part {index} of {n}"))
+}
+
+unsafe extern "C" fn create(
+    index: u32,
+    settings: FlText,
+    task: FlText,
+    host: *const FlHost,
+) -> i32 {
+    // SAFETY: the host's own pointers.
+    unsafe {
+        guarded(host, |host| {
+            let decl = part(index as usize)?;
+            let settings: Value = serde_json::from_str(settings.read("settings")?)?;
+            let task: Task = serde_json::from_str(task.read("a task")?)?;
+            let make = BuildContext {
+                task,
+                stream: host.stream(),
+            };
+            let signature = (decl.describe)().signature;
+            if let Some(why) = obstacle(decl.role, &signature) {
+                return Err(anyhow!("{} `{}`: {why}", decl.role, decl.name));
+            }
+            let made = (decl.build)(&settings, &make)?;
+            host.part(wrap(decl.role, &signature, made)?)?;
+            Ok(true)
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Check {
+    part: usize,
+    settings: Value,
+}
+
+#[derive(Serialize)]
+struct Checked {
+    settings: Value,
+}
+
+fn check(input: &Input<'_>, host: &Host<'_>) -> Result<()> {
+    let Check { part: at, settings } = input.json()?;
+    let mut reader = Reader::default();
+    let read = (part(at)?.check)(&settings, &mut reader);
+    match read {
+        Some(settings) if reader.mistakes.is_empty() => host.json(&Checked { settings }),
+        _ => {
+            let mistakes = reader.mistakes.iter().map(|m| {
+                let step = |s: &Step| match s {
+                    Step::Key(key) => json!(key),
+                    Step::Item(at) => json!(at),
+                };
+                let path: Vec<_> = m.path.iter().map(step).collect();
+                json!({ "path": path, "text": m.text, "on_key": m.on_key })
+            });
+            host.json(&json!({ "mistakes": mistakes.collect::<Vec<_>>() }))
+        }
+    }
+}
+
+unsafe extern "C" fn call(
+    part: *mut c_void,
+    operation: u32,
+    input: *const FlInput,
+    host: *const FlHost,
+) -> i32 {
+    // SAFETY: the host's own pointers; a part that is not NULL came from `Host::part`, and nobody else uses it now.
+    unsafe {
+        guarded(host, |host| {
+            let input = Input(input.as_ref().context("a call without input")?);
+            ensure!(
+                input.0.size >= size_of::<FlInput>(),
+                "an input of {} bytes",
+                input.0.size
+            );
+            match part.cast::<Box<dyn Object>>().as_mut() {
+                Some(part) => part.call(operation, &input, host),
+                None if operation == FL_CHECK => check(&input, host).map(|()| true),
+                None => Ok(false),
+            }
+        })
+    }
+}
+
+unsafe extern "C" fn drop_part(part: *mut c_void) {
+    if !part.is_null() {
+        // SAFETY: it came from `Host::part`, and the host gives it back once.
+        let part = unsafe { Box::from_raw(part.cast::<Box<dyn Object>>()) };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(part))) {
+            std::mem::forget(panic);
+        }
+    }
+}

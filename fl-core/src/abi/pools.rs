@@ -1,0 +1,119 @@
+//! How samples and pools to choose from cross.
+
+use super::kinds::Crossing;
+use crate::message::{Message, Named, Parcel, SoftLabels, View};
+use crate::{Examples, Inputs, Problem, Result, Roster, Samples};
+use anyhow::{Context, ensure};
+use ndarray::{Array2, ArrayD, ArrayViewD, IxDyn};
+
+/// Runs `f` with the values of `x`, `samples x ..`: those of the set itself, if they are all of it in order.
+pub(super) fn with_values<R>(x: &Samples, f: impl FnOnce(ArrayViewD<'_, f32>) -> R) -> R {
+    let shape: Vec<usize> = std::iter::once(x.len()).chain(x.shape()).collect();
+    if let Inputs::Dense { data, .. } = &**x.inputs()
+        && x.ids().iter().copied().eq(0..x.len() as u32)
+        && let Some(data) = data.get(..x.len() * x.width())
+        && let Ok(view) = ArrayViewD::from_shape(IxDyn(&shape), data)
+    {
+        return f(view);
+    }
+    let values = x.values().into_raw_vec_and_offset().0;
+    match ArrayD::from_shape_vec(IxDyn(&shape), values) {
+        Ok(values) => f(values.view()),
+        Err(_) => f(ArrayD::zeros(IxDyn(&[0])).view()), // cannot be: as many values as the shape says
+    }
+}
+
+/// Samples from a tensor `values`, `samples x ..`.
+pub(super) fn samples(parcel: &mut Parcel) -> Result<Samples> {
+    let values = parcel.f32("values")?;
+    let (rows, shape) = values
+        .shape()
+        .split_first()
+        .map(|(n, shape)| (*n, shape.to_vec()))
+        .context("`values` has no dimension")?;
+    let width = shape.iter().product();
+    let values = values.as_standard_layout().into_owned();
+    let values = Array2::from_shape_vec((rows, width), values.into_raw_vec_and_offset().0)?;
+    Samples::fresh(values, shape)
+}
+
+/// Runs `f` with samples and what is known about them.
+pub(super) fn with_examples<R>(own: &Examples, f: impl FnOnce(&Named<'_>) -> R) -> R {
+    with_values(&own.samples, |values| {
+        let mut tensors: Named<'_> = vec![("values".into(), View::F32(values))];
+        let (classes, findings) = (own.classes(), own.multi_label().map(|f| f.mapv(f32::from)));
+        if let Some(classes) = &classes {
+            let classes = ndarray::ArrayView1::from(classes).into_dyn();
+            tensors.push(("classes".into(), View::U32(classes)));
+        }
+        if let Some(findings) = &findings {
+            tensors.push(("multi-label".into(), View::F32(findings.view().into_dyn())));
+        }
+        f(&tensors)
+    })
+}
+
+impl Crossing for Roster {
+    fn send<R>(&self, f: impl FnOnce(&Named<'_>) -> R) -> R {
+        let clients: Vec<u32> = self.iter().map(|(id, _)| *id).collect();
+        let sizes: Vec<f64> = self.iter().map(|(_, n)| *n as f64).collect();
+        f(&vec![
+            (
+                "clients".into(),
+                View::U32(ndarray::ArrayView1::from(&clients).into_dyn()),
+            ),
+            (
+                "sizes".into(),
+                View::F64(ndarray::ArrayView1::from(&sizes).into_dyn()),
+            ),
+        ])
+    }
+    fn receive<R>(mut parcel: Parcel, f: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
+        let clients = parcel.list("clients")?;
+        let sizes = parcel.f64("sizes")?;
+        ensure!(
+            clients.len() == sizes.len(),
+            Problem::Shape(format!(
+                "{} clients and {} sizes",
+                clients.len(),
+                sizes.len()
+            ))
+        );
+        let roster: Vec<_> = clients
+            .into_iter()
+            .zip(sizes.iter().map(|n| *n as usize))
+            .collect();
+        f(&roster)
+    }
+    fn size(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Crossing for Samples {
+    fn send<R>(&self, f: impl FnOnce(&Named<'_>) -> R) -> R {
+        with_values(self, |values| {
+            f(&vec![("values".into(), View::F32(values))])
+        })
+    }
+    fn receive<R>(mut parcel: Parcel, f: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
+        f(&samples(&mut parcel)?)
+    }
+    fn size(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Crossing for SoftLabels {
+    fn send<R>(&self, f: impl FnOnce(&Named<'_>) -> R) -> R {
+        f(&self.tensors())
+    }
+    fn receive<R>(parcel: Parcel, f: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
+        let labels = Self::from_tensors(parcel)?;
+        crate::message::check(&labels)?;
+        f(&labels)
+    }
+    fn size(&self) -> usize {
+        self.rows.len()
+    }
+}

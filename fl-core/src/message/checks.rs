@@ -1,0 +1,174 @@
+//! What follows from a message's tensors: is it sane, is it like another, its digest, its size.
+
+use super::{Message, Named, View};
+use crate::{Problem, Result};
+use anyhow::{bail, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
+
+/// Are all numbers finite, and does the message's own check hold?
+///
+/// # Errors
+/// Says which tensor and where.
+pub fn check<M: Message>(message: &M) -> Result<()> {
+    for (name, view) in &message.tensors() {
+        let bad = match view {
+            View::F32(a) => a
+                .iter()
+                .enumerate()
+                .find(|(_, x)| !x.is_finite())
+                .map(|(at, x)| (at, x.to_string())),
+            View::F64(a) => a
+                .iter()
+                .enumerate()
+                .find(|(_, x)| !x.is_finite())
+                .map(|(at, x)| (at, x.to_string())),
+            View::U32(_) | View::U8(_) => None,
+        };
+        if let Some((at, value)) = bad {
+            bail!(Problem::NotFinite {
+                tensor: name.to_string(),
+                at,
+                value
+            });
+        }
+    }
+    message.check()
+}
+
+/// Does a row-keyed answer speak only about samples that were asked about, and about each once? Others pass.
+///
+/// # Errors
+/// Names the first row that does not belong.
+pub fn check_rows<M: Message>(answer: &M, asked: &[u32]) -> Result<()> {
+    let tensors = answer.tensors();
+    let Some((_, View::U32(rows))) = tensors.iter().find(|(name, _)| name == "rows") else {
+        return Ok(());
+    };
+    let mut left: BTreeSet<u32> = asked.iter().copied().collect();
+    for id in rows {
+        ensure!(
+            left.remove(id),
+            Problem::Shape(format!(
+                "it speaks about sample {id}, which was not asked about or comes twice"
+            ))
+        );
+    }
+    Ok(())
+}
+
+/// Can two messages be combined: the same tensors of the same shapes, or, for row-keyed ones, the same trailing shapes?
+///
+/// # Errors
+/// Says what differs, and how.
+pub fn alike<M: Message>(one: &M, other: &M) -> Result<()> {
+    let (a, b) = (one.tensors(), other.tensors());
+    let keyed = a.iter().any(|(name, _)| name == "rows");
+    let names = |t: &Named<'_>| {
+        t.iter()
+            .map(|(n, _)| format!("`{n}`"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    ensure!(
+        a.len() == b.len() && a.iter().zip(&b).all(|(x, y)| x.0 == y.0),
+        Problem::Shape(format!(
+            "other tensors: {} here, {} in the first answer",
+            names(&b),
+            names(&a)
+        ))
+    );
+    let from = usize::from(keyed);
+    for ((name, x), (_, y)) in a.iter().zip(&b) {
+        ensure!(
+            x.table().map(|s| &s[from..]) == y.table().map(|s| &s[from..]),
+            Problem::Shape(format!(
+                "`{name}` is {:?} here, {:?} in the first answer",
+                y.shape(),
+                x.shape()
+            ))
+        );
+    }
+    Ok(())
+}
+
+/// SHA-256 of names, shapes and numbers.
+pub fn digest<M: Message>(message: &M) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(M::KIND.as_bytes());
+    for (name, view) in message.tensors() {
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(name.as_bytes());
+        hash.update([view.dtype()]);
+        for d in view.shape() {
+            hash.update((d as u64).to_le_bytes());
+        }
+        view.feed(|bytes| hash.update(bytes));
+    }
+    hash.finalize().into()
+}
+
+/// Lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes
+        .iter()
+        .fold(String::with_capacity(2 * bytes.len()), |mut out, b| {
+            let _ = write!(out, "{b:02x}");
+            out
+        })
+}
+
+/// Bytes of a message on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes {
+    /// The numbers themselves.
+    pub values: u64,
+    /// Row ids: nothing when they are the ids asked about or simply `0, 1, 2, ...`, a bit mask for a part of the ids asked
+    /// about, else 4 bytes each.
+    pub keys: u64,
+}
+
+impl Bytes {
+    /// Both together.
+    pub fn total(self) -> u64 {
+        self.values + self.keys
+    }
+}
+
+impl std::ops::AddAssign for Bytes {
+    fn add_assign(&mut self, other: Self) {
+        self.values += other.values;
+        self.keys += other.keys;
+    }
+}
+
+/// Counts the bytes of a message that answers a question about the samples `asked` (if it was about samples).
+pub fn bytes<M: Message>(message: &M, asked: Option<&[u32]>) -> Bytes {
+    let mut count = Bytes::default();
+    for (name, view) in message.wire() {
+        match (&*name, &view) {
+            ("rows", View::U32(rows)) => {
+                count.keys += match asked {
+                    Some(asked) if asked.iter().eq(rows.iter()) => 0,
+                    None if rows.iter().copied().eq(0..rows.len() as u32) => 0,
+                    Some(asked) if rows.len() <= asked.len() => asked.len().div_ceil(8) as u64,
+                    _ => 4 * rows.len() as u64,
+                }
+            }
+            (name, view) if !name.starts_with('.') => count.values += view.bytes() as u64,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// Is there one id for each row?
+pub(super) fn same_rows(ids: usize, rows: usize) -> Result<()> {
+    ensure!(
+        ids == rows,
+        Problem::Shape(format!("{ids} ids for {rows} rows"))
+    );
+    Ok(())
+}

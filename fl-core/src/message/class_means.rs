@@ -1,0 +1,107 @@
+//! The mean output of a model over the examples of each class.
+
+use super::{Facts, Message, Named, Parcel, View, checks::same_rows, tensors::list};
+use crate::{Problem, Result};
+use anyhow::ensure;
+use ndarray::{Array2, ArrayView1, ArrayView2};
+use serde::{Deserialize, Serialize};
+
+/// The classes among `labels`, ascending, and the mean of the rows of each. Sums in `f64`, in row order.
+///
+/// # Errors
+/// When there is not one label per row.
+pub fn class_means<T: Into<f64> + Copy>(
+    outputs: ArrayView2<'_, T>,
+    labels: &[u32],
+) -> Result<(Vec<u32>, Array2<f64>)> {
+    same_rows(labels.len(), outputs.nrows())?;
+    let mut rows = labels.to_vec();
+    rows.sort_unstable();
+    rows.dedup();
+    let mut means = Array2::<f64>::zeros((rows.len(), outputs.ncols()));
+    let mut counts = vec![0u32; rows.len()];
+    for (output, label) in outputs.rows().into_iter().zip(labels) {
+        let at = rows.partition_point(|c| c < label);
+        counts[at] += 1;
+        let mut sum = means.row_mut(at);
+        sum.iter_mut()
+            .zip(output)
+            .for_each(|(s, v)| *s += (*v).into());
+    }
+    for (mut sum, n) in means.rows_mut().into_iter().zip(counts) {
+        sum.mapv_inplace(|s| s / f64::from(n));
+    }
+    Ok((rows, means))
+}
+
+/// The mean output of a model over the examples of each class (federated knowledge distillation, Jeong et al. 2018): one
+/// row per class that the sender has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassMeans {
+    /// The classes, ascending.
+    pub rows: Vec<u32>,
+    /// `rows x outputs`.
+    pub values: Array2<f32>,
+}
+
+impl ClassMeans {
+    /// One row of `values` per class in `rows`.
+    pub fn new(rows: Vec<u32>, values: Array2<f32>) -> Self {
+        Self { rows, values }
+    }
+
+    /// The mean of `outputs` over the rows of each class, of those classes that there are.
+    ///
+    /// # Errors
+    /// When there is not one label per row.
+    pub fn of(outputs: ArrayView2<'_, f32>, labels: &[u32]) -> Result<Self> {
+        let (rows, means) = class_means(outputs, labels)?;
+        Ok(Self::new(rows, means.mapv(|m| m as f32)))
+    }
+
+    /// The mean of one class; `None` if nobody has it.
+    pub fn class(&self, class: u32) -> Option<ArrayView1<'_, f32>> {
+        let at = self.rows.binary_search(&class).ok()?;
+        Some(self.values.row(at))
+    }
+}
+
+impl Message for ClassMeans {
+    const KIND: &'static str = "class-means";
+    fn expected(facts: &Facts) -> Option<u64> {
+        // a bit mask or 4 bytes for each class that is there, and its row
+        Some((4 + 4 + 4 * facts.outputs as u64) * facts.outputs as u64)
+    }
+    fn tensors(&self) -> Named<'_> {
+        vec![
+            ("rows".into(), list(&self.rows)),
+            ("values".into(), View::F32(self.values.view().into_dyn())),
+        ]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        Ok(Self::new(parcel.list("rows")?, parcel.table("values")?))
+    }
+    fn check(&self) -> Result<()> {
+        same_rows(self.rows.len(), self.values.nrows())?;
+        ensure!(
+            self.rows.is_sorted_by(|a, b| a < b),
+            Problem::Shape("classes must be ascending and different".into())
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn exact_class_means_are_of_the_classes_that_there_are() {
+        let outputs = array![[2.0f32, 0.1, -1.0], [1.0, 0.3, -0.4], [-0.5, 1.5, 0.2]];
+        let mine = ClassMeans::of(outputs.view(), &[0, 0, 2]).unwrap();
+        assert_eq!(mine.rows, [0, 2]);
+        assert_eq!(mine.class(0).unwrap()[0], 1.5);
+        assert!(mine.class(1).is_none());
+    }
+}

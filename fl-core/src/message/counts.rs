@@ -1,0 +1,157 @@
+//! How many votes each class got, and how many of them one unit of data can change.
+
+use super::{Facts, Message, Named, Parcel, View, checks::same_rows, tensors::list};
+use crate::{Problem, Result};
+use ndarray::Array2;
+use serde::{Deserialize, Serialize};
+
+/// How many votes about one sample can change when one unit of data does: what noise on [`Counts`] has to hide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VoteSensitivity {
+    /// When one example of one party changes; `None`: nobody has said.
+    pub example: Option<u32>,
+    /// When all data of one party change; `None`: nobody has said.
+    pub party: Option<u32>,
+    /// Was `example` worked out from the data, so that what it guarantees depends on them?
+    pub from_data: bool,
+}
+
+/// How many votes each class got, for each sample; after [`crate::PrivacyMechanism::perturb`] with noise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Ids of the samples.
+    pub rows: Vec<u32>,
+    /// `rows x classes`.
+    pub values: Array2<f64>,
+    /// Block; the reach of an example and of a party, plus 1, 0 where nobody has said; whether the reach is from the data.
+    about: [u32; 4],
+}
+
+impl Counts {
+    /// One row of `values` per id in `rows`. Every vote changes alone, and nobody has said how many can.
+    pub fn new(rows: Vec<u32>, values: Array2<f64>) -> Self {
+        Self {
+            rows,
+            values,
+            about: [1, 0, 0, 0],
+        }
+    }
+
+    /// The same counts, in which the votes of one sender count together or not at all, `block` at a time.
+    pub fn in_blocks(mut self, block: usize) -> Self {
+        self.about[0] = block as u32;
+        self
+    }
+
+    /// How many votes of a sender count only together; 1 if each counts alone.
+    pub fn block(&self) -> usize {
+        self.about[0] as usize
+    }
+
+    /// Says how many votes of a row can change with one unit of data.
+    pub fn set_sensitivity(&mut self, sensitivity: VoteSensitivity) {
+        let [example, party] =
+            [sensitivity.example, sensitivity.party].map(|m| m.map_or(0, |m| m + 1));
+        self.about[1..].copy_from_slice(&[example, party, u32::from(sensitivity.from_data)]);
+    }
+
+    /// How many votes of a row can change with one unit of data.
+    pub fn sensitivity(&self) -> VoteSensitivity {
+        let [_, example, party, from_data] = self.about;
+        VoteSensitivity {
+            example: example.checked_sub(1),
+            party: party.checked_sub(1),
+            from_data: from_data == 1,
+        }
+    }
+
+    /// Only the rows at these positions.
+    pub fn retain_rows(&mut self, positions: &[usize]) {
+        self.rows = positions.iter().map(|p| self.rows[*p]).collect();
+        self.values = self.values.select(ndarray::Axis(0), positions);
+    }
+
+    /// The class with the highest count in each row, the lowest such class on ties (METHODS section 0).
+    pub fn winners(&self) -> Vec<u32> {
+        crate::metrics::classes(self.values.view())
+    }
+
+    /// How far the highest count of each row is above the second; the count itself if there is one class.
+    pub fn gaps(&self) -> Vec<f64> {
+        let gap = |row: ndarray::ArrayView1<'_, f64>| {
+            let (first, second) = row.iter().fold((0.0f64, 0.0f64), |(first, second), x| {
+                (first.max(*x), second.max(first.min(*x)))
+            });
+            first - second
+        };
+        self.values.rows().into_iter().map(gap).collect()
+    }
+}
+
+impl Message for Counts {
+    const KIND: &'static str = "counts";
+    fn expected(facts: &Facts) -> Option<u64> {
+        Some(8 * (facts.rows * facts.outputs) as u64)
+    }
+    fn tensors(&self) -> Named<'_> {
+        vec![
+            ("rows".into(), list(&self.rows)),
+            ("values".into(), View::F64(self.values.view().into_dyn())),
+            (".about".into(), list(&self.about)),
+        ]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        let mut counts = Self::new(
+            parcel.list("rows")?,
+            parcel.f64("values")?.into_dimensionality()?,
+        );
+        if parcel.has(".about") {
+            let about = parcel.list(".about")?;
+            let about = about.try_into();
+            counts.about = about.map_err(|_| Problem::Shape("`.about` has four numbers".into()))?;
+        }
+        Ok(counts)
+    }
+    fn check(&self) -> Result<()> {
+        same_rows(self.rows.len(), self.values.nrows())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{decode, encode};
+    use super::*;
+    use ndarray::array;
+
+    #[test]
+    fn exact_counts_say_winners_gaps_and_reach() {
+        let mut counts = Counts::new(
+            vec![3, 4, 5, 6],
+            array![
+                [2.0, 2.0, 1.0],
+                [0.0, 1.0, 4.0],
+                [0.0, 0.0, 0.0],
+                [-3.0, -1.0, -2.0]
+            ],
+        );
+        assert_eq!(counts.winners(), [0, 2, 0, 1], "the lowest class on ties");
+        assert_eq!(counts.gaps()[..3], [0.0, 3.0, 0.0]);
+        assert_eq!(
+            (counts.block(), counts.sensitivity()),
+            (1, VoteSensitivity::default())
+        );
+        let sensitivity = VoteSensitivity {
+            example: Some(0),
+            party: Some(2),
+            from_data: true,
+        };
+        counts.set_sensitivity(sensitivity);
+        let counts = counts.in_blocks(2);
+        let there = decode::<Counts>(&encode(&counts)).unwrap();
+        assert_eq!((there.sensitivity(), there.block()), (sensitivity, 2));
+        assert_eq!(there, counts);
+        let mut few = counts.clone();
+        few.retain_rows(&[1, 3]);
+        assert_eq!((few.rows, few.values.nrows()), (vec![4, 6], 2));
+    }
+}

@@ -1,0 +1,81 @@
+//! Some of the public samples, a bit for each.
+
+use super::bits::{pack_bits, unpack_bits};
+use super::{Facts, Message, Named, Parcel, View, tensors::list};
+use crate::{Problem, Result};
+use serde::{Deserialize, Serialize};
+
+/// Some of the public samples, a bit for each: those that a client knows something about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mask {
+    bits: Vec<u8>,
+    length: [u32; 1],
+}
+
+impl Mask {
+    /// The samples at these positions of `length`.
+    pub fn new(positions: &[usize], length: usize) -> Self {
+        let mut chosen = vec![0; length];
+        positions.iter().for_each(|p| chosen[*p] = 1);
+        Self {
+            bits: pack_bits(chosen.into_iter(), 1),
+            length: [length as u32],
+        }
+    }
+
+    /// Is this sample among them?
+    pub fn has(&self, position: usize) -> bool {
+        position < self.len() && self.bits[position / 8] >> (position % 8) & 1 == 1
+    }
+
+    /// How many samples it speaks about.
+    #[expect(clippy::len_without_is_empty, reason = "it is no collection")]
+    pub fn len(&self) -> usize {
+        self.length[0] as usize
+    }
+
+    /// The positions, ascending.
+    pub fn positions(&self) -> Vec<usize> {
+        (0..self.len()).filter(|p| self.has(*p)).collect()
+    }
+}
+
+impl Message for Mask {
+    const KIND: &'static str = "mask";
+    fn expected(facts: &Facts) -> Option<u64> {
+        Some(facts.rows.div_ceil(8) as u64)
+    }
+    fn tensors(&self) -> Named<'_> {
+        vec![
+            ("bits".into(), View::U8(self.bits.as_slice().into())),
+            (".length".into(), list(&self.length)),
+        ]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        let (bits, length) = (parcel.bytes("bits")?, parcel.list(".length")?);
+        let length = length
+            .try_into()
+            .map_err(|_| Problem::Shape("`.length` is one number".into()))?;
+        Ok(Self { bits, length })
+    }
+    fn check(&self) -> Result<()> {
+        unpack_bits(&self.bits, (self.len(), 1), 1).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Bytes, bytes, check};
+    use super::*;
+
+    #[test]
+    fn a_mask_costs_a_bit_a_sample_and_its_length_nothing() {
+        let mask = Mask::new(&[1, 5], 12);
+        assert_eq!(bytes(&mask, None), Bytes { values: 2, keys: 0 });
+        let lying = Mask {
+            length: [1000],
+            ..mask
+        };
+        assert!(check(&lying).is_err());
+    }
+}

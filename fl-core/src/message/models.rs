@@ -1,0 +1,48 @@
+//! Whole models.
+
+use super::{Message, Named, Parcel, Tensor, View};
+use crate::Result;
+use serde::{Deserialize, Serialize};
+
+/// Whole models, each in its trainer's own format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Models(pub Vec<Vec<u8>>);
+
+impl Message for Models {
+    const KIND: &'static str = "models";
+    fn tensors(&self) -> Named<'_> {
+        // six digits, so that the order of the names is that of the models
+        let named = self.0.iter().enumerate();
+        named
+            .map(|(i, model)| (format!("{i:06}").into(), View::U8(model.as_slice().into())))
+            .collect()
+    }
+    fn from_tensors(parcel: Parcel) -> Result<Self> {
+        let model = |(name, tensor)| match tensor {
+            Tensor::U8(bytes) => Ok(bytes),
+            _ => anyhow::bail!("model `{name}` is not bytes"),
+        };
+        parcel
+            .rest()
+            .into_iter()
+            .map(model)
+            .collect::<Result<_>>()
+            .map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{bytes, decode, digest, encode};
+    use super::*;
+
+    #[test]
+    fn exact_models_keep_their_order_and_cost_their_bytes() {
+        let models = Models((0..12).map(|i| vec![i; usize::from(i)]).collect());
+        assert_eq!(decode::<Models>(&encode(&models)).unwrap(), models);
+        assert_eq!(bytes(&models, None).total(), 66);
+        let mut swapped = models.clone();
+        swapped.0.swap(3, 4);
+        assert_ne!(digest(&models), digest(&swapped));
+    }
+}

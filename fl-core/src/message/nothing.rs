@@ -1,0 +1,22 @@
+//! Nothing to say.
+
+use super::{Facts, Message, Named, Parcel};
+use crate::Result;
+use serde::{Deserialize, Serialize};
+
+/// Nothing to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nothing;
+
+impl Message for Nothing {
+    const KIND: &'static str = "nothing";
+    fn expected(_: &Facts) -> Option<u64> {
+        Some(0)
+    }
+    fn tensors(&self) -> Named<'_> {
+        Vec::new()
+    }
+    fn from_tensors(_: Parcel) -> Result<Self> {
+        Ok(Self)
+    }
+}

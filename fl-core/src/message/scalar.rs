@@ -1,0 +1,40 @@
+//! One number.
+
+use super::{Facts, Message, Named, Parcel, View};
+use crate::{Problem, Result};
+use anyhow::ensure;
+use ndarray::Array1;
+use serde::{Deserialize, Serialize};
+
+/// One number, such as the largest absolute score.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scalar(Array1<f32>);
+
+impl Scalar {
+    /// Wraps it.
+    pub fn new(value: f32) -> Self {
+        Self(Array1::from_elem(1, value))
+    }
+    /// The number.
+    pub fn value(&self) -> f32 {
+        self.0[0]
+    }
+}
+
+impl Message for Scalar {
+    const KIND: &'static str = "scalar";
+    fn expected(_: &Facts) -> Option<u64> {
+        Some(4)
+    }
+    fn tensors(&self) -> Named<'_> {
+        vec![("value".into(), View::F32(self.0.view().into_dyn()))]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        let value: Array1<f32> = parcel.f32("value")?.into_dimensionality()?;
+        ensure!(
+            value.len() == 1,
+            Problem::Shape(format!("{} numbers where one was due", value.len()))
+        );
+        Ok(Self(value))
+    }
+}

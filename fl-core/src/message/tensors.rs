@@ -1,0 +1,200 @@
+//! Named tensors: borrowed on their way out of a message, owned on their way back into one.
+
+use crate::Result;
+use anyhow::{Context, bail};
+use ndarray::{Array2, ArrayD, ArrayViewD};
+use std::borrow::Cow;
+
+/// The numbers of one tensor, borrowed.
+#[derive(Clone, Debug)]
+pub enum View<'a> {
+    /// 32-bit floats.
+    F32(ArrayViewD<'a, f32>),
+    /// 64-bit floats.
+    F64(ArrayViewD<'a, f64>),
+    /// 32-bit whole numbers: ids, labels, counts.
+    U32(ArrayViewD<'a, u32>),
+    /// Raw bytes: whole models, packed levels.
+    U8(Cow<'a, [u8]>),
+}
+
+impl View<'_> {
+    /// Shape.
+    pub fn shape(&self) -> Vec<usize> {
+        match self {
+            Self::F32(a) => a.shape().to_vec(),
+            Self::F64(a) => a.shape().to_vec(),
+            Self::U32(a) => a.shape().to_vec(),
+            Self::U8(b) => vec![b.len()],
+        }
+    }
+
+    /// Shape; `None` for bytes, for the length of a model or of a packed table is its own business.
+    pub(crate) fn table(&self) -> Option<&[usize]> {
+        match self {
+            Self::F32(a) => Some(a.shape()),
+            Self::F64(a) => Some(a.shape()),
+            Self::U32(a) => Some(a.shape()),
+            Self::U8(_) => None,
+        }
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::F32(a) => 4 * a.len(),
+            Self::F64(a) => 8 * a.len(),
+            Self::U32(a) => 4 * a.len(),
+            Self::U8(b) => b.len(),
+        }
+    }
+
+    /// Passes the numbers, little-endian and in row order, to `sink` in pieces.
+    pub(super) fn feed(&self, mut sink: impl FnMut(&[u8])) {
+        fn pieces<T: Copy, const N: usize>(
+            all: &ArrayViewD<'_, T>,
+            bytes: impl Fn(T) -> [u8; N],
+            sink: &mut impl FnMut(&[u8]),
+        ) {
+            let mut buffer = Vec::with_capacity(8192);
+            for x in all {
+                buffer.extend_from_slice(&bytes(*x));
+                if buffer.len() >= 8192 - N {
+                    sink(&buffer);
+                    buffer.clear();
+                }
+            }
+            sink(&buffer);
+        }
+        match self {
+            Self::F32(a) => pieces(a, f32::to_le_bytes, &mut sink),
+            Self::F64(a) => pieces(a, f64::to_le_bytes, &mut sink),
+            Self::U32(a) => pieces(a, u32::to_le_bytes, &mut sink),
+            Self::U8(b) => sink(b),
+        }
+    }
+
+    pub(super) fn dtype(&self) -> u8 {
+        match self {
+            Self::F32(_) => 0,
+            Self::F64(_) => 1,
+            Self::U32(_) => 2,
+            Self::U8(_) => 3,
+        }
+    }
+}
+
+/// The numbers of one tensor, owned.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tensor {
+    /// 32-bit floats.
+    F32(ArrayD<f32>),
+    /// 64-bit floats.
+    F64(ArrayD<f64>),
+    /// 32-bit whole numbers.
+    U32(ArrayD<u32>),
+    /// Raw bytes.
+    U8(Vec<u8>),
+}
+
+/// Named tensors, in the order a message lists them.
+pub type Named<'a> = Vec<(Cow<'a, str>, View<'a>)>;
+
+/// Tensors on their way back into a message.
+#[derive(Debug, Default)]
+pub struct Parcel(Vec<(String, Tensor)>);
+
+impl Parcel {
+    /// From tensors in the order of [`Message::tensors`].
+    pub fn new(tensors: Vec<(String, Tensor)>) -> Self {
+        Self(tensors)
+    }
+
+    /// Is this tensor there?
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(n, _)| n == name)
+    }
+
+    fn take(&mut self, name: &str) -> Result<Tensor> {
+        let at = self
+            .0
+            .iter()
+            .position(|(n, _)| n == name)
+            .with_context(|| format!("no tensor `{name}`"))?;
+        Ok(self.0.remove(at).1)
+    }
+
+    /// Takes the 32-bit floats called `name`.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that type.
+    pub fn f32(&mut self, name: &str) -> Result<ArrayD<f32>> {
+        match self.take(name)? {
+            Tensor::F32(a) => Ok(a),
+            _ => bail!("`{name}` is not f32"),
+        }
+    }
+
+    /// As [`Parcel::f32`], `rows x columns`.
+    ///
+    /// # Errors
+    /// When there is no such table.
+    pub fn table(&mut self, name: &str) -> Result<Array2<f32>> {
+        Ok(self.f32(name)?.into_dimensionality()?)
+    }
+
+    /// Takes the 64-bit floats called `name`; 32-bit ones are widened.
+    ///
+    /// # Errors
+    /// When there is no such tensor of floats.
+    pub fn f64(&mut self, name: &str) -> Result<ArrayD<f64>> {
+        match self.take(name)? {
+            Tensor::F64(a) => Ok(a),
+            Tensor::F32(a) => Ok(a.mapv(f64::from)),
+            _ => bail!("`{name}` is not f64"),
+        }
+    }
+
+    /// Takes the whole numbers called `name`.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that type.
+    pub fn u32(&mut self, name: &str) -> Result<ArrayD<u32>> {
+        match self.take(name)? {
+            Tensor::U32(a) => Ok(a),
+            _ => bail!("`{name}` is not u32"),
+        }
+    }
+
+    /// As [`Parcel::u32`], one-dimensional.
+    ///
+    /// # Errors
+    /// When there is no such list.
+    pub fn list(&mut self, name: &str) -> Result<Vec<u32>> {
+        Ok(self
+            .u32(name)?
+            .into_dimensionality::<ndarray::Ix1>()?
+            .to_vec())
+    }
+
+    /// Takes the bytes called `name`.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that type.
+    pub fn bytes(&mut self, name: &str) -> Result<Vec<u8>> {
+        match self.take(name)? {
+            Tensor::U8(b) => Ok(b),
+            _ => bail!("`{name}` is not bytes"),
+        }
+    }
+
+    /// Everything that is left.
+    pub fn rest(self) -> Vec<(String, Tensor)> {
+        self.0
+    }
+}
+
+/// A list of whole numbers as a view.
+pub(super) fn list(values: &[u32]) -> View<'_> {
+    View::U32(ndarray::ArrayView1::from(values).into_dyn())
+}

@@ -1,0 +1,95 @@
+//! The wire form: a length, a head of names, types and shapes, then the numbers, little-endian.
+
+use super::{Message, Parcel, Tensor};
+use crate::Result;
+use anyhow::{Context, ensure};
+use ndarray::{ArrayD, IxDyn};
+
+/// The wire form. The inverse is [`decode`].
+pub fn encode<M: Message>(message: &M) -> Vec<u8> {
+    let tensors = message.wire();
+    let mut out = Vec::new();
+    let head: Vec<(&str, u8, Vec<u64>)> = tensors
+        .iter()
+        .map(|(n, v)| {
+            (
+                &**n,
+                v.dtype(),
+                v.shape().into_iter().map(|d| d as u64).collect(),
+            )
+        })
+        .collect();
+    let head = postcard::to_stdvec(&(M::KIND, head)).expect("plain data can be written to memory");
+    out.extend_from_slice(&(head.len() as u32).to_le_bytes());
+    out.extend_from_slice(&head);
+    for (_, view) in &tensors {
+        view.feed(|bytes| out.extend_from_slice(bytes));
+    }
+    out
+}
+
+/// Reads what [`encode`] wrote.
+///
+/// # Errors
+/// When `wire` is cut short, is of another kind, or its tensors are not those of an `M`. Nothing larger than `wire`
+/// is ever reserved.
+pub fn decode<M: Message>(wire: &[u8]) -> Result<M> {
+    let cut = || {
+        format!(
+            "a {} message that is cut short ({} bytes)",
+            M::KIND,
+            wire.len()
+        )
+    };
+    let (length, rest) = wire.split_first_chunk::<4>().with_context(cut)?;
+    let (head, mut rest) = rest
+        .split_at_checked(u32::from_le_bytes(*length) as usize)
+        .with_context(cut)?;
+    let (kind, head): (String, Vec<(String, u8, Vec<u64>)>) =
+        postcard::from_bytes(head).with_context(cut)?;
+    ensure!(
+        kind == M::KIND,
+        "a message of kind {kind} where {} was due",
+        M::KIND
+    );
+    let mut tensors = Vec::with_capacity(head.len());
+    for (name, dtype, shape) in head {
+        let size = [4usize, 8, 4, 1]
+            .get(dtype as usize)
+            .copied()
+            .with_context(|| format!("`{name}` has the unknown type {dtype}"))?;
+        let length = shape
+            .iter()
+            .try_fold(size, |n, d| n.checked_mul(usize::try_from(*d).ok()?))
+            .with_context(cut)?;
+        let (bytes, after) = rest.split_at_checked(length).with_context(cut)?;
+        rest = after;
+        let shape = IxDyn(&shape.iter().map(|d| *d as usize).collect::<Vec<_>>());
+        fn numbers<T, const N: usize>(bytes: &[u8], from: fn([u8; N]) -> T) -> Vec<T> {
+            bytes.as_chunks::<N>().0.iter().map(|c| from(*c)).collect()
+        }
+        let tensor = match dtype {
+            0 => Tensor::F32(ArrayD::from_shape_vec(
+                shape,
+                numbers(bytes, f32::from_le_bytes),
+            )?),
+            1 => Tensor::F64(ArrayD::from_shape_vec(
+                shape,
+                numbers(bytes, f64::from_le_bytes),
+            )?),
+            2 => Tensor::U32(ArrayD::from_shape_vec(
+                shape,
+                numbers(bytes, u32::from_le_bytes),
+            )?),
+            _ => Tensor::U8(bytes.to_vec()),
+        };
+        tensors.push((name, tensor));
+    }
+    ensure!(
+        rest.is_empty(),
+        "{} bytes too many after a {} message",
+        rest.len(),
+        M::KIND
+    );
+    M::from_tensors(Parcel::new(tensors)).with_context(|| format!("a {} message", M::KIND))
+}

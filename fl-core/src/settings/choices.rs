@@ -1,0 +1,157 @@
+//! One of several.
+
+use super::{Reader, Value, doc_text, nearest, show};
+use serde_json::json;
+
+/// Declares a setting that is one of several: a word (`relu`), or a word with settings of its own (`{pool: 2}`).
+///
+/// ```
+/// use fl_core::settings::read_yaml;
+/// fl_core::choices! {
+///     /// A layer.
+///     pub enum Layer {
+///         /// max(0, x).
+///         Relu = "relu",
+///         /// Fully connected, with this many outputs.
+///         Linear(usize, in 1..) = "linear",
+///     }
+/// }
+/// assert_eq!(read_yaml::<Vec<Layer>>("[linear: 10, relu]").unwrap(), [Layer::Linear(10), Layer::Relu]);
+/// let error = read_yaml::<Vec<Layer>>("[rely, {linear: x}, {linear: 0}]").unwrap_err().to_string();
+/// assert_eq!(error, "[0]: must be one of relu, {linear: ..}; got `rely`; did you mean `relu`?\n[1].linear: must be a whole number, got `x`\n\
+///     [2].linear: must be at least 1, got 0");
+/// ```
+#[macro_export]
+macro_rules! choices {
+    ($(#[doc = $about:literal])+ $vis:vis enum $name:ident {
+        $( $(#[doc = $doc:literal])+ $variant:ident $(($ty:ty $(, in $range:expr)?))? = $word:literal ),* $(,)?
+    }) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, PartialEq)]
+        $vis enum $name { $( $(#[doc = $doc])+ $variant $(($ty))? ),* }
+
+        impl $crate::settings::Setting for $name {
+            fn read(value: &$crate::settings::Value, reader: &mut $crate::settings::Reader) -> Option<Self> {
+                let (word, inner) = $crate::settings::choice(value);
+                match word {
+                    $(Some($word) if $crate::choices!(@fits inner $($ty)?) => $crate::choices!(@make $name $variant, $word, inner, reader $(, $ty $(, in $range)?)?),)*
+                    _ => $crate::settings::no_such_choice(value, reader, &[$(($word, $crate::choices!(@carries $($ty)?))),*]),
+                }
+            }
+            fn write(&self) -> $crate::settings::Value {
+                match self { $($crate::choices!(@pattern $name $variant, payload $(, $ty)?) => $crate::choices!(@write $word, payload $(, $ty)?)),* }
+            }
+            fn schema() -> $crate::__private::Json {
+                $crate::settings::choice_schema(&[$($about),+], vec![$($crate::choices!(@schema $word, [$($doc),+] $(, $ty $(, in $range)?)?)),*])
+            }
+            fn kind() -> String { $crate::settings::choice_words(&[$(($word, $crate::choices!(@carries $($ty)?))),*]) }
+        }
+    };
+    (@fits $inner:ident) => { $inner.is_none() };
+    (@fits $inner:ident $ty:ty) => {
+        true
+    };
+    (@carries) => { false };
+    (@carries $ty:ty) => { true };
+    (@make $name:ident $variant:ident, $word:literal, $inner:ident, $reader:ident) => { Some($name::$variant) };
+    (@make $name:ident $variant:ident, $word:literal, $inner:ident, $reader:ident, $ty:ty $(, in $range:expr)?) => {
+        $reader.below($crate::settings::Step::Key($word.into()), |r| {
+            let read = <$ty as $crate::settings::Setting>::read($inner.unwrap_or(&$crate::settings::Value::Null), r)?;
+            $(if let Err(text) = $crate::settings::check_range(&read, &$range) { return r.wrong(text); })?
+            Some($name::$variant(read))
+        })
+    };
+    (@pattern $name:ident $variant:ident, $p:ident) => { $name::$variant };
+    (@pattern $name:ident $variant:ident, $p:ident, $ty:ty) => { $name::$variant($p) };
+    (@write $word:literal, $p:ident) => { $crate::settings::Value::from($word) };
+    (@write $word:literal, $p:ident, $ty:ty) => { $crate::settings::keyed($word, <$ty as $crate::settings::Setting>::write($p)) };
+    (@schema $word:literal, [$($doc:literal),+]) => { ($word, $crate::settings::doc_text(&[$($doc),+]), None) };
+    (@schema $word:literal, [$($doc:literal),+], $ty:ty $(, in $range:expr)?) => {{
+        #[allow(unused_mut, reason = "only a range changes it")]
+        let mut schema = <$ty as $crate::settings::Setting>::schema();
+        $($crate::settings::range_schema::<<$ty as $crate::settings::Ranged>::Number>(&$range, &mut schema);)?
+        ($word, $crate::settings::doc_text(&[$($doc),+]), Some(schema))
+    }};
+}
+
+/// Used by [`choices!`](crate::choices!): the word of a choice, and what stands under it.
+#[doc(hidden)]
+pub fn choice(value: &Value) -> (Option<&str>, Option<&Value>) {
+    match value {
+        Value::String(word) => (Some(word), None),
+        Value::Mapping(map) if map.len() == 1 => {
+            let (key, inner) = map.iter().next().expect("one entry");
+            (key.as_str(), Some(inner))
+        }
+        _ => (None, None),
+    }
+}
+
+/// Used by [`choices!`](crate::choices!).
+#[doc(hidden)]
+pub fn choice_words(words: &[(&str, bool)]) -> String {
+    let all: Vec<String> = words
+        .iter()
+        .map(|(w, carries)| {
+            if *carries {
+                format!("{{{w}: ..}}")
+            } else {
+                (*w).into()
+            }
+        })
+        .collect();
+    format!("one of {}", all.join(", "))
+}
+
+/// Used by [`choices!`](crate::choices!).
+#[doc(hidden)]
+pub fn no_such_choice<T>(value: &Value, reader: &mut Reader, words: &[(&str, bool)]) -> Option<T> {
+    let near = choice(value)
+        .0
+        .and_then(|word| nearest(word, words.iter().map(|(w, _)| *w)));
+    let hint = match near {
+        Some(near) => match words.iter().find(|(w, _)| *w == near) {
+            Some((w, true)) => format!("; did you mean `{{{w}: ..}}`?"),
+            _ => format!("; did you mean `{near}`?"),
+        },
+        None => String::new(),
+    };
+    reader.wrong(format!(
+        "must be {}; got {}{hint}",
+        choice_words(words),
+        show(value)
+    ))
+}
+
+/// Used by [`choices!`](crate::choices!).
+#[doc(hidden)]
+pub fn choice_schema(
+    about: &[&str],
+    all: Vec<(&str, String, Option<serde_json::Value>)>,
+) -> serde_json::Value {
+    let mut one = Vec::new();
+    for (word, doc, inner) in all {
+        // a word alone stands for itself with defaults
+        if inner
+            .as_ref()
+            .is_none_or(|i| i["type"] == "object" && i.get("required").is_none())
+        {
+            one.push(json!({ "const": word, "description": doc }));
+        }
+        if let Some(inner) = inner {
+            one.push(json!({
+                "type": "object", "description": doc, "properties": { word: inner }, "required": [word],
+                "additionalProperties": false
+            }));
+        }
+    }
+    json!({ "description": doc_text(about), "oneOf": one })
+}
+
+/// Used by [`choices!`](crate::choices!): `{word: value}`.
+#[doc(hidden)]
+pub fn keyed(word: &str, value: Value) -> Value {
+    let mut map = serde_yaml::Mapping::new();
+    map.insert(word.into(), value);
+    map.into()
+}

@@ -1,0 +1,134 @@
+//! A group of settings.
+
+use super::{Field, Settings, Value, to_json};
+use serde_json::json;
+
+/// Tidies the text of a doc comment.
+#[doc(hidden)]
+pub fn doc_text(lines: &[&str]) -> String {
+    lines
+        .iter()
+        .map(|l| l.trim())
+        .collect::<Vec<_>>()
+        .join(" ")
+        .trim()
+        .to_string()
+}
+
+/// Declares a group of settings, see the [module](mod@crate::settings).
+///
+/// `name: type = default, in range;` with a doc comment. Without a default the setting must be given. An attribute
+/// `#[check(path)]` names a `fn(&Self) -> Result<(), String>` for what several settings must fulfil together.
+#[macro_export]
+macro_rules! settings {
+    ($(#[doc = $about:literal])* $(#[check($check:path)])? $vis:vis struct $name:ident {
+        $( $(#[doc = $doc:literal])* $field:ident : $ty:ty $(= $default:expr)? $(, in $range:expr)? ; )*
+    }) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Debug, PartialEq)]
+        $vis struct $name { $( $(#[doc = $doc])* pub $field: $ty, )* }
+
+        $(const _: () = assert!(!concat!($($doc),*).is_empty(),
+            concat!("`", stringify!($field), "` needs a doc comment (`/// What it does.`): it is what users read"));)*
+        const _: () = assert!(!concat!($($about),*).is_empty(), concat!("`", stringify!($name), "` needs a doc comment"));
+
+        impl $crate::settings::Setting for $name {
+            #[allow(unused_mut, unused_variables, reason = "a group may have no settings")]
+            fn read(value: &$crate::settings::Value, reader: &mut $crate::settings::Reader) -> Option<Self> {
+                let names: Vec<String> = vec![$(stringify!($field).replace('_', "-")),*];
+                let known: Vec<&str> = names.iter().map(String::as_str).collect();
+                let mut found = reader.keys(value, &known)?;
+                let before = reader.mistakes.len();
+                $(let $field = reader.field::<$ty>(
+                    &mut found,
+                    &stringify!($field).replace('_', "-"),
+                    $crate::settings!(@default $ty $(, $default)?),
+                    |read| $crate::settings!(@check read $(, $range)?),
+                    $crate::settings!(@range $ty $(, $range)?),
+                );)*
+                reader.unknown(&found, &known);
+                if reader.mistakes.len() > before { return None; }
+                let read = Self { $($field: $field?),* };
+                $(if let Err(text) = $check(&read) { return reader.wrong(text); })?
+                Some(read)
+            }
+            fn write(&self) -> $crate::settings::Value {
+                #[allow(unused_mut, reason = "a group may have no settings")]
+                let mut map = $crate::__private::Mapping::new();
+                $(map.insert(stringify!($field).replace('_', "-").into(), $crate::settings::Setting::write(&self.$field));)*
+                map.into()
+            }
+            fn schema() -> $crate::__private::Json {
+                $crate::settings::object_schema::<Self>()
+            }
+            fn kind() -> String { "mapping".into() }
+        }
+        impl $crate::settings::Settings for $name {
+            fn doc() -> String { $crate::settings::doc_text(&[$($about),*]) }
+            fn fields() -> Vec<$crate::settings::Field> {
+                vec![$({
+                    let default: Option<$ty> = $crate::settings!(@default $ty $(, $default)?);
+                    let default = default.as_ref().map($crate::settings::Setting::write);
+                    #[allow(unused_mut, reason = "only a range changes it")]
+                    let mut schema = <$ty as $crate::settings::Setting>::schema();
+                    $($crate::settings::range_schema::<<$ty as $crate::settings::Ranged>::Number>(&$range, &mut schema);)?
+                    $crate::settings::field(stringify!($field), &[$($doc),*], <$ty as $crate::settings::Setting>::kind(),
+                        default, $crate::settings!(@range $ty $(, $range)?), schema)
+                }),*]
+            }
+        }
+    };
+    (@default $ty:ty) => { None };
+    (@default $ty:ty, $default:expr) => { Some::<$ty>($default) };
+    (@check $read:ident) => { { let _ = $read; Ok(()) } };
+    (@check $read:ident, $range:expr) => { $crate::settings::check_range($read, &$range) };
+    (@range $ty:ty) => { None };
+    (@range $ty:ty, $range:expr) => { Some($crate::settings::show_range::<<$ty as $crate::settings::Ranged>::Number>(&$range)) };
+}
+
+/// Used by [`settings!`](crate::settings!).
+#[doc(hidden)]
+pub fn field(
+    name: &str,
+    doc: &[&str],
+    kind: String,
+    default: Option<Value>,
+    range: Option<String>,
+    mut schema: serde_json::Value,
+) -> Field {
+    let doc = doc_text(doc);
+    schema["description"] = json!(doc);
+    if let Some(default) = default.as_ref().filter(|d| !d.is_null()) {
+        schema["default"] = to_json(default);
+    }
+    Field {
+        name: name.replace('_', "-"),
+        doc,
+        kind,
+        default,
+        range,
+        schema,
+    }
+}
+
+/// Used by [`settings!`](crate::settings!).
+#[doc(hidden)]
+pub fn object_schema<S: Settings>() -> serde_json::Value {
+    let fields = S::fields();
+    let properties: serde_json::Map<_, _> = fields
+        .iter()
+        .map(|f| (f.name.clone(), f.schema.clone()))
+        .collect();
+    let required: Vec<&str> = fields
+        .iter()
+        .filter(|f| f.default.is_none())
+        .map(|f| f.name.as_str())
+        .collect();
+    let mut schema = json!({
+        "type": "object", "description": S::doc(), "properties": properties, "additionalProperties": false
+    });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
+}

@@ -1,0 +1,210 @@
+//! Reading values, with every mistake on the way.
+
+use super::{Setting, Value};
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+
+/// One step of the path to a value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// Under this key.
+    Key(String),
+    /// At this position of a list.
+    Item(usize),
+}
+
+/// A path as `parts.model[0].net`.
+pub fn show_path(path: &[Step]) -> String {
+    path.iter().fold(String::new(), |mut out, step| {
+        match step {
+            Step::Key(key) if out.is_empty() => out.push_str(key),
+            Step::Key(key) => {
+                let _ = write!(out, ".{key}");
+            }
+            Step::Item(at) => {
+                let _ = write!(out, "[{at}]");
+            }
+        }
+        out
+    })
+}
+
+/// Something wrong at one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where.
+    pub path: Vec<Step>,
+    /// What was found and what would be right.
+    pub text: String,
+    /// Is it the last key of the path that is wrong, and not what stands under it?
+    pub on_key: bool,
+}
+
+impl Display for Mistake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match show_path(&self.path).as_str() {
+            "" => f.write_str(&self.text),
+            path => write!(f, "{path}: {}", self.text),
+        }
+    }
+}
+
+/// Reads settings and collects every mistake on the way.
+#[derive(Debug, Default)]
+pub struct Reader {
+    path: Vec<Step>,
+    /// What was wrong, in the order of the declaration.
+    pub mistakes: Vec<Mistake>,
+}
+
+impl Reader {
+    /// A reader for the value at `path`.
+    pub fn at(path: Vec<Step>) -> Self {
+        Self {
+            path,
+            mistakes: Vec::new(),
+        }
+    }
+
+    /// Notes a mistake here.
+    pub fn wrong<T>(&mut self, text: impl Into<String>) -> Option<T> {
+        self.mistakes.push(Mistake {
+            path: self.path.clone(),
+            text: text.into(),
+            on_key: false,
+        });
+        None
+    }
+
+    /// `must be <wanted>, got <value>`.
+    pub fn unlike<T>(&mut self, wanted: &str, value: &Value) -> Option<T> {
+        self.wrong(format!("must be {wanted}, got {}", show(value)))
+    }
+
+    /// Does something one step further down.
+    pub fn below<T>(&mut self, step: Step, f: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(step);
+        let out = f(self);
+        self.path.pop();
+        out
+    }
+
+    /// Reads the keys of a mapping; `null` counts as an empty one.
+    pub fn keys<'v>(
+        &mut self,
+        value: &'v Value,
+        known: &[&str],
+    ) -> Option<BTreeMap<String, &'v Value>> {
+        let map = match value {
+            Value::Mapping(map) => map,
+            Value::Null => return Some(BTreeMap::new()),
+            other => return self.unlike("a mapping of settings", other),
+        };
+        let mut found = BTreeMap::new();
+        for (key, value) in map {
+            match key.as_str() {
+                Some(key) => {
+                    found.insert(key.to_string(), value);
+                }
+                None => {
+                    self.wrong::<()>(format!(
+                        "a setting's name must be text, got {}; known: {}",
+                        show(key),
+                        known.join(", ")
+                    ));
+                }
+            }
+        }
+        Some(found)
+    }
+
+    /// Notes every key that nothing has read.
+    pub fn unknown(&mut self, left: &BTreeMap<String, &Value>, known: &[&str]) {
+        for key in left.keys() {
+            let hint = match nearest(key, known.iter().copied()) {
+                _ if known.is_empty() => "; there are no settings here".to_string(),
+                Some(near) => format!("; did you mean `{near}`? known: {}", known.join(", ")),
+                None => format!("; known: {}", known.join(", ")),
+            };
+            self.below(Step::Key(key.clone()), |r| {
+                r.wrong::<()>(format!("no such setting{hint}"));
+                if let Some(mistake) = r.mistakes.last_mut() {
+                    mistake.on_key = true;
+                }
+            });
+        }
+    }
+
+    /// Reads one setting of a mapping.
+    pub fn field<T: Setting>(
+        &mut self,
+        found: &mut BTreeMap<String, &Value>,
+        name: &str,
+        default: Option<T>,
+        check: impl FnOnce(&T) -> Result<(), String>,
+        range: Option<String>,
+    ) -> Option<T> {
+        let Some(value) = found.remove(name) else {
+            return default.or_else(|| {
+                let range = range.map(|r| format!(", {r}")).unwrap_or_default();
+                self.below(Step::Key(name.into()), |r| {
+                    r.wrong(format!("is missing ({}{range})", T::kind()))
+                })
+            });
+        };
+        self.below(Step::Key(name.into()), |r| {
+            let read = T::read(value, r)?;
+            match check(&read) {
+                Ok(()) => Some(read),
+                Err(text) => r.wrong(text),
+            }
+        })
+    }
+}
+
+/// A value in one line, shortened.
+pub fn show(value: &Value) -> String {
+    let text = match value {
+        Value::Null => "nothing".to_string(),
+        Value::Bool(b) => b.to_string(),
+        Value::Number(n) => match n.as_f64() {
+            Some(x) if x.is_nan() => ".nan".into(),
+            Some(x) if x.is_infinite() => {
+                if x > 0.0 {
+                    ".inf".into()
+                } else {
+                    "-.inf".into()
+                }
+            }
+            _ => n.to_string(),
+        },
+        Value::String(s) => format!("`{s}`"),
+        Value::Sequence(s) => format!("a list of {}", s.len()),
+        Value::Mapping(m) => match m.keys().next().and_then(Value::as_str) {
+            Some(key) => format!("a mapping with `{key}`"),
+            None => format!("a mapping of {}", m.len()),
+        },
+        Value::Tagged(t) => format!("a value tagged `{}`", t.tag),
+    };
+    if text.chars().count() > 60 {
+        text.chars().take(57).chain("...".chars()).collect()
+    } else {
+        text
+    }
+}
+
+/// The known name nearest to `name`, if one is near enough to be meant.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let length = name.chars().count();
+    if length > 64 {
+        return None; // no name is that long, and comparing takes time and memory
+    }
+    let far = (length / 3).max(2);
+    let close = known
+        .into_iter()
+        .map(|k| (strsim::damerau_levenshtein(name, k), k));
+    close
+        .filter(|(d, _)| *d <= far)
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, k)| k)
+}

@@ -1,0 +1,69 @@
+use super::*;
+
+crate::settings! {
+    /// Inner.
+    pub struct Inner {
+        /// Steps.
+        steps: usize = 5, in 1..=10;
+        /// A rate.
+        rate: Option<f64> = None, in between(0.0, 1.0);
+    }
+}
+crate::choices! {
+    /// How.
+    pub enum How {
+        /// Simply.
+        Plain = "plain",
+        /// With care.
+        Careful(Inner) = "careful",
+    }
+}
+crate::settings! {
+    /// Outer.
+    pub struct Outer {
+        /// How it is done.
+        how: How = How::Plain;
+        /// Several.
+        warm_up: Vec<f64> = vec![], in 0.0..;
+        /// Needed.
+        name: String;
+    }
+}
+
+#[test]
+fn all_mistakes_come_at_once_with_their_paths() {
+    let bad =
+        "{how: {careful: {steps: 0, rate: 1.0, stepz: 1}}, warm-up: [1, -2, x], nam: 3, 7: 8}";
+    insta::assert_snapshot!(read_yaml::<Outer>(bad).unwrap_err(), @r"
+    a setting's name must be text, got 7; known: how, warm-up, name
+    how.careful.steps: must be in 1..=10, got 0
+    how.careful.rate: must be above 0.0 and below 1.0, got 1.0
+    how.careful.stepz: no such setting; did you mean `steps`? known: steps, rate
+    warm-up[2]: must be a number, got `x`
+    name: is missing (text)
+    nam: no such setting; did you mean `name`? known: how, warm-up, name
+    ");
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    let outer: Outer = read_yaml("{name: n, how: {careful: {rate: 0.5}}, warm-up: [1]}").unwrap();
+    assert_eq!(
+        outer.how,
+        How::Careful(Inner {
+            steps: 5,
+            rate: Some(0.5)
+        })
+    );
+    assert_eq!(read_value::<Outer>(&outer.write()).unwrap(), outer);
+}
+
+#[test]
+fn json_is_yaml_too() {
+    assert_eq!(read_yaml::<Inner>(r#"{"steps": 3}"#).unwrap().steps, 3);
+}
+
+#[test]
+fn the_schema_says_what_the_reader_checks() {
+    insta::assert_snapshot!(Inner::schema(), @r#"{"additionalProperties":false,"description":"Inner.","properties":{"rate":{"description":"A rate.","exclusiveMaximum":1.0,"exclusiveMinimum":0.0,"type":["number","null"]},"steps":{"default":5,"description":"Steps.","maximum":10,"minimum":1,"type":"integer"}},"type":"object"}"#);
+}

@@ -1,0 +1,174 @@
+//! What can stand in a declaration: numbers, words, lists, and what may be left out.
+
+use super::{Ranged, Reader, Setting, Step, Value};
+use serde_json::json;
+
+macro_rules! numbers {
+    ($($t:ty, $kind:literal, $json:literal, $get:ident, $wide:ty;)*) => {$(
+        impl Setting for $t {
+            fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+                match value.$get().and_then(|wide| <$t>::try_from(wide).ok()) {
+                    Some(n) => Some(n),
+                    None => reader.unlike(concat!("a ", $kind), value),
+                }
+            }
+            fn write(&self) -> Value { Value::from(*self as $wide) }
+            fn schema() -> serde_json::Value { json!({ "type": $json }) }
+            fn kind() -> String { $kind.into() }
+        }
+        impl Ranged for $t {
+            type Number = $t;
+            fn numbers(&self) -> Vec<&$t> { vec![self] }
+        }
+    )*};
+}
+numbers! {
+    usize, "whole number", "integer", as_u64, u64;
+    u64, "whole number", "integer", as_u64, u64;
+    u32, "whole number", "integer", as_u64, u64;
+    i64, "whole number", "integer", as_i64, i64;
+}
+
+macro_rules! floats {
+    ($($t:ty),*) => {$(
+        impl Setting for $t {
+            fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+                match value.as_f64() {
+                    Some(x) if (x as $t).is_finite() => Some(x as $t),
+                    Some(_) => reader.unlike("a finite number", value),
+                    None => reader.unlike("a number", value),
+                }
+            }
+            fn write(&self) -> Value {
+                // by its shortest text, so that an f32 does not grow digits
+                Value::from(self.to_string().parse::<f64>().unwrap_or(f64::NAN))
+            }
+            fn schema() -> serde_json::Value {
+                json!({ "type": "number" })
+            }
+            fn kind() -> String {
+                "number".into()
+            }
+        }
+        impl Ranged for $t {
+            type Number = $t;
+            fn numbers(&self) -> Vec<&$t> {
+                vec![self]
+            }
+        }
+    )*};
+}
+floats!(f32, f64);
+
+impl Setting for bool {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        value
+            .as_bool()
+            .or_else(|| reader.unlike("true or false", value))
+    }
+    fn write(&self) -> Value {
+        Value::from(*self)
+    }
+    fn schema() -> serde_json::Value {
+        json!({ "type": "boolean" })
+    }
+    fn kind() -> String {
+        "true or false".into()
+    }
+}
+
+impl Setting for String {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        value
+            .as_str()
+            .map(str::to_string)
+            .or_else(|| reader.unlike("text", value))
+    }
+    fn write(&self) -> Value {
+        Value::from(self.as_str())
+    }
+    fn schema() -> serde_json::Value {
+        json!({ "type": "string" })
+    }
+    fn kind() -> String {
+        "text".into()
+    }
+}
+
+impl<T: Setting> Setting for Option<T> {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        if value.is_null() {
+            Some(None)
+        } else {
+            T::read(value, reader).map(Some)
+        }
+    }
+    fn write(&self) -> Value {
+        self.as_ref().map_or(Value::Null, T::write)
+    }
+    fn schema() -> serde_json::Value {
+        let mut schema = T::schema();
+        match schema["type"].as_str().map(str::to_string) {
+            Some(kind) => {
+                schema["type"] = json!([kind, "null"]);
+                schema
+            }
+            None => json!({ "anyOf": [schema, { "type": "null" }] }),
+        }
+    }
+    fn kind() -> String {
+        T::kind()
+    }
+}
+
+impl<T: Ranged> Ranged for Option<T> {
+    type Number = T::Number;
+    fn numbers(&self) -> Vec<&T::Number> {
+        self.iter().flat_map(T::numbers).collect()
+    }
+}
+
+impl<T: Setting> Setting for Vec<T> {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        let Value::Sequence(items) = value else {
+            return reader.unlike(&format!("a {}", Self::kind()), value);
+        };
+        let read: Vec<Option<T>> = items
+            .iter()
+            .enumerate()
+            .map(|(i, v)| reader.below(Step::Item(i), |r| T::read(v, r)))
+            .collect();
+        read.into_iter().collect()
+    }
+    fn write(&self) -> Value {
+        self.iter().map(T::write).collect::<Vec<_>>().into()
+    }
+    fn schema() -> serde_json::Value {
+        json!({ "type": "array", "items": T::schema() })
+    }
+    fn kind() -> String {
+        format!("list of {}", T::kind())
+    }
+}
+
+impl<T: Ranged> Ranged for Vec<T> {
+    type Number = T::Number;
+    fn numbers(&self) -> Vec<&T::Number> {
+        self.iter().flat_map(T::numbers).collect()
+    }
+}
+
+impl<T: Setting> Setting for Box<T> {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        T::read(value, reader).map(Box::new)
+    }
+    fn write(&self) -> Value {
+        T::write(self)
+    }
+    fn schema() -> serde_json::Value {
+        T::schema()
+    }
+    fn kind() -> String {
+        T::kind()
+    }
+}
