@@ -71,7 +71,7 @@ impl Counts {
         self.values = self.values.select(ndarray::Axis(0), positions);
     }
 
-    /// The class with the highest count in each row, the lowest such class on ties (METHODS section 0).
+    /// The class with the highest count in each row, the lowest such class on ties, as everywhere.
     pub fn winners(&self) -> Vec<u32> {
         crate::metrics::classes(self.values.view())
     }
