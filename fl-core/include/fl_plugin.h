@@ -76,7 +76,7 @@ extern "C" {
 #define FL_CLIP 30u
 /* Mechanism, optional. One message in; gives the text of a number, or `null`. */
 #define FL_RANGE 31u
-/* Mechanism, optional. Text: the largest reach of all clients. */
+/* Mechanism, optional. Text: the largest range of all clients. */
 #define FL_AGREE 32u
 /* Mechanism. One message in, text `{"clients": 10}`; gives the text of a privacy event. */
 #define FL_PRICE 33u
