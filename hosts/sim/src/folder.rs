@@ -78,12 +78,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn create_next(
-        parent: &Path,
-        name: &str,
-        spec: &str,
-        manifest: &Manifest,
-    ) -> Result<Self> {
+    pub fn create_next(parent: &Path, name: &str, spec: &str, manifest: &Manifest) -> Result<Self> {
         fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
         let mut n = 1_u64;
         loop {

@@ -137,7 +137,11 @@ fn same(what: &str, then: &[Hashed], now: &[Hashed], folder: &Path) -> Result<()
     }
     let paths = |all: &[Hashed]| match all {
         [] => "none".to_string(),
-        all => all.iter().map(|h| &h.path[..]).collect::<Vec<_>>().join(", "),
+        all => all
+            .iter()
+            .map(|h| &h.path[..])
+            .collect::<Vec<_>>()
+            .join(", "),
     };
     ensure!(
         then.len() == now.len(),
