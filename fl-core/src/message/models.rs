@@ -1,6 +1,6 @@
 //! Whole models.
 
-use super::{Message, Named, Parcel, Tensor, View};
+use super::{Facts, Message, Named, Parcel, Tensor, View};
 use crate::Result;
 use serde::{Deserialize, Serialize};
 
