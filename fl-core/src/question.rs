@@ -46,6 +46,8 @@ impl<D: Message, U: Message> Ask<D, U> {
             voices: 1,
             model: "model",
             releases: Vec::new(),
+            cohort: None,
+            needs: None,
         }
     }
 }
@@ -73,6 +75,10 @@ pub struct Asked {
     pub model: &'static str,
     /// The privacy slots that its answer, or what is made of it, is released through.
     pub releases: Vec<&'static str>,
+    /// The slot of the selector that picks whom to ask; everyone is asked if it is empty, or `None`.
+    pub cohort: Option<&'static str>,
+    /// It is asked only if this slot is filled.
+    pub needs: Option<&'static str>,
 }
 
 impl Asked {
@@ -103,6 +109,16 @@ impl Asked {
     /// Released through the privacy mechanism in `slot`.
     pub fn releases(mut self, slot: &'static str) -> Self {
         self.releases.push(slot);
+        self
+    }
+    /// The selector of clients in `slot` picks whom to ask.
+    pub fn cohort(mut self, slot: &'static str) -> Self {
+        self.cohort = Some(slot);
+        self
+    }
+    /// Asked only if `slot` is filled.
+    pub fn needs(mut self, slot: &'static str) -> Self {
+        self.needs = Some(slot);
         self
     }
 }

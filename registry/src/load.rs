@@ -74,13 +74,14 @@ impl Catalogue {
             if known && library.sha256.is_none() {
                 continue;
             }
-            let loaded = load(library)?;
+            let (loaded, hash) = load_hashed(library)?;
             if known {
                 continue;
             }
+            // a run that goes on, or is repeated, is to have the same
             all.libraries.push(Library {
                 path,
-                sha256: library.sha256.clone(),
+                sha256: Some(hash),
             });
             for part in loaded {
                 let twin = |p: &&&PartDecl| (p.role, p.name) == (part.role, part.name);
@@ -124,13 +125,23 @@ pub fn plugins(file: &str, text: &[u8], set: &[String]) -> Vec<Library> {
 /// # Errors
 /// Says what is wrong with the file or with what it describes.
 pub fn load(library: &Library) -> Result<Vec<&'static PartDecl>, Refusal> {
+    load_hashed(library).map(|(parts, _)| parts)
+}
+
+/// Its parts, and the SHA-256 of the file that they are from.
+fn load_hashed(library: &Library) -> Result<(Vec<&'static PartDecl>, String), Refusal> {
     let refused = |text: String| Refusal {
         path: library.path.clone(),
         text,
     };
     let mut file = open(&library.path).map_err(refused)?;
-    if let Some(wanted) = &library.sha256 {
-        check_hash(&mut file, wanted).map_err(refused)?;
+    let hash = hash(&mut file).map_err(|e| refused(format!("it cannot be read: {e}")))?;
+    if let Some(wanted) = &library.sha256
+        && !hash.eq_ignore_ascii_case(wanted)
+    {
+        return Err(refused(format!(
+            "its sha256 is {hash}, and the spec wants {wanted}"
+        )));
     }
     if cfg!(target_os = "linux")
         && let Some(why) = crate::elf::obstacle(&mut file)
@@ -142,7 +153,8 @@ pub fn load(library: &Library) -> Result<Vec<&'static PartDecl>, Refusal> {
     // SAFETY: the symbol is at least 16 bytes that the library maps; `import` looks at these first. The library stays.
     #[allow(unsafe_code, reason = "the address of a library's symbol")]
     let parts = unsafe { abi::import(table, &library.path.display().to_string()) };
-    parts.map_err(|e| refused(e.to_string()))
+    let parts = parts.map_err(|e| refused(e.to_string()))?;
+    Ok((parts, hash))
 }
 
 /// Opens a regular file that only its owner can change.
@@ -181,22 +193,15 @@ fn open(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-fn check_hash(file: &mut File, wanted: &str) -> Result<(), String> {
+fn hash(file: &mut File) -> std::io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
-    file.rewind().map_err(|e| e.to_string())?;
+    file.rewind()?;
     loop {
-        match file.read(&mut buffer).map_err(|e| e.to_string())? {
-            0 => break,
+        match file.read(&mut buffer)? {
+            0 => return Ok(hex(&hash.finalize())),
             n => hash.update(&buffer[..n]),
         }
-    }
-    let found = hex(&hash.finalize());
-    match found.eq_ignore_ascii_case(wanted) {
-        true => Ok(()),
-        false => Err(format!(
-            "its sha256 is {found}, and the spec wants {wanted}"
-        )),
     }
 }
 

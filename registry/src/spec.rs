@@ -31,6 +31,8 @@ pub struct Spec<D> {
     pub faults: Faults,
     /// What may be spent.
     pub budget: Option<Budget>,
+    /// The libraries that were loaded for it, each with its hash.
+    pub libraries: Vec<Library>,
     /// The whole spec with every default filled in; it reads back as the same spec.
     pub resolved: Value,
 }
@@ -106,6 +108,7 @@ pub fn read<D: DataSection>(
         evaluate_every: top.evaluate.every,
         faults: top.faults,
         budget: top.budget,
+        libraries: catalogue.libraries.clone(),
         resolved,
     })
 }

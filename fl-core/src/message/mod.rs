@@ -48,6 +48,8 @@ pub struct Facts {
     pub rows: usize,
     /// Model outputs.
     pub outputs: usize,
+    /// Bytes of that model in its own format, if training does not change them.
+    pub model: Option<u64>,
 }
 
 /// Anything a client and the server exchange.

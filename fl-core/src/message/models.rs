@@ -1,6 +1,6 @@
 //! Whole models.
 
-use super::{Message, Named, Parcel, Tensor, View};
+use super::{Facts, Message, Named, Parcel, Tensor, View};
 use crate::Result;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,10 @@ pub struct Models(pub Vec<Vec<u8>>);
 
 impl Message for Models {
     const KIND: &'static str = "models";
+    /// Of one model.
+    fn expected(facts: &Facts) -> Option<u64> {
+        facts.model
+    }
     fn tensors(&self) -> Named<'_> {
         // six digits, so that the order of the names is that of the models
         let named = self.0.iter().enumerate();

@@ -145,7 +145,7 @@ mod tests {
         let facts = Facts {
             rows: 10,
             outputs: 3,
-            params: 0,
+            ..Facts::default()
         };
         assert_eq!(Votes::expected(&facts), Some(3), "10 x 2 bits");
     }

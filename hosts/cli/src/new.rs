@@ -1,4 +1,5 @@
-//! `fl new`: a crate, or a C library, with one part that builds and passes its tests at once.
+//! `fl new`: a crate, or a C library, with one part that builds and passes its tests at once; a protocol with a program of
+//! its own.
 
 use crate::{Done, Failure, print};
 use anyhow::Context;
@@ -49,6 +50,20 @@ const RUST: [(Role, &str); 7] = [
     (Role::Protocol, include_str!("../templates/protocol.rs.in")),
 ];
 const MANIFEST: &str = include_str!("../templates/Cargo.toml.in");
+/// What a protocol's crate has besides: a program.
+const PROGRAM: [(&str, &str); 5] = [
+    (
+        "Cargo.toml",
+        include_str!("../templates/Cargo.protocol.toml.in"),
+    ),
+    (
+        "README.md",
+        include_str!("../templates/README.protocol.md.in"),
+    ),
+    ("quick.yaml", include_str!("../templates/quick.yaml.in")),
+    ("src/main.rs", include_str!("../templates/main.rs.in")),
+    ("tests/same.rs", include_str!("../templates/same.rs.in")),
+];
 const README: &str = include_str!("../templates/README.md.in");
 const C: &str = include_str!("../templates/aggregator.c.in");
 const MAKEFILE: &str = include_str!("../templates/Makefile.in");
@@ -58,17 +73,6 @@ const CASE: &str = r#"{"messages": [{"from": 0, "weight": 1, "tensors": {"w": [1
               {"from": 1, "weight": 3, "tensors": {"w": [3, 0.4]}}]}
 "#;
 const EXPECTED: &str = "{\"kind\":\"params\",\"tensors\":{\"w\":[2.5,0.8]}}\n";
-
-const LOADED: &str = "
-```sh
-fl run SPEC --plugin {{library}}
-```
-loads it, where SPEC has `use: {{name}}` in the slot that it is for, and `fl inspect {{name}} --plugin ..` shows it.
-";
-const LINKED: &str = "
-A protocol talks to clients through Rust types, so it cannot be loaded at run time: put this folder below `plugins/` of fl's
-sources (without `[workspace]` in its `Cargo.toml`), and a line in `plugins/bundle`.
-";
 
 /// What every Rust file means by these names.
 const PRELUDE: [&str; 22] = [
@@ -106,6 +110,9 @@ const TAKEN: &str = "abstract alloc as async await become box break build const 
     false final fn for gen if impl in let loop macro match mod move mut override priv proc-macro pub ref return self static \
     std struct super test trait true try type typeof unsafe unsized use virtual where while yield";
 
+/// Folders that cargo makes beside a crate's program.
+const FOLDERS: [&str; 3] = ["deps", "examples", "incremental"];
+
 fn check_name(name: &str) -> Result<(), Failure> {
     let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
@@ -119,6 +126,11 @@ fn check_name(name: &str) -> Result<(), Failure> {
     if TAKEN.split_whitespace().any(|word| word == name) {
         return Err(Failure::usage(format!(
             "a crate cannot be called `{name}`, which is a word of Rust; try my-{name}"
+        )));
+    }
+    if FOLDERS.contains(&name) {
+        return Err(Failure::usage(format!(
+            "a crate cannot be called `{name}`, which is a folder of cargo's; try my-{name}"
         )));
     }
     Ok(())
@@ -192,7 +204,7 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
     }
     let next = match (args.lang, role) {
         (Language::C, _) => "make && make test",
-        (_, Role::Protocol) => "cargo test",
+        (_, Role::Protocol) => "cargo test && cargo run --release -- run quick.yaml",
         _ => "cargo test && cargo build --release",
     };
     print(format!(
@@ -221,52 +233,33 @@ fn rust(role: Role, args: &NewArgs) -> Result<Files, Failure> {
         )));
     }
     let source = RUST.iter().find(|(r, _)| *r == role).map_or("", |(_, t)| t);
-    let loads = role != Role::Protocol;
-    let needs_arrays = matches!(role, Role::Trainer | Role::Generator);
+    let arrays = match role {
+        Role::Trainer | Role::Generator => "ndarray = \"0.17\"\n",
+        _ => "",
+    };
     let article = role.with_article();
     let values = [
-        ("use", if loads { LOADED } else { LINKED }.to_string()),
         ("name", args.name.clone()),
+        ("crate", args.name.replace('-', "_")),
         ("Type", type_name(&args.name, source)),
         ("article", article.clone()),
         ("Article", article.replacen('a', "A", 1)),
         // as a TOML string
         ("core", path.replace('\\', "\\\\").replace('"', "\\\"")),
-        (
-            "library",
-            if loads {
-                library(&args.name)
-            } else {
-                "a crate to link".into()
-            },
-        ),
-        (
-            "lib",
-            if loads {
-                "[lib]\ncrate-type = [\"cdylib\", \"rlib\"]\n\n"
-            } else {
-                ""
-            }
-            .into(),
-        ),
-        (
-            "ndarray",
-            if needs_arrays {
-                "ndarray = \"0.17\"\n"
-            } else {
-                ""
-            }
-            .into(),
-        ),
+        ("library", library(&args.name)),
+        ("ndarray", arrays.into()),
     ];
-    let mut files = vec![
-        ("Cargo.toml".into(), fill(MANIFEST, &values)),
-        ("README.md".into(), fill(README, &values)),
-        ("src/lib.rs".into(), fill(source, &values)),
-        (".gitignore".into(), "/target\n".into()),
-    ];
-    files.extend(lock.map(|lock| ("Cargo.lock".into(), lock)));
-    Ok(files)
+    let mut files = vec![("src/lib.rs", source), (".gitignore", "/target\n/runs\n")];
+    match role {
+        Role::Protocol => files.extend(PROGRAM),
+        _ => files.extend([("Cargo.toml", MANIFEST), ("README.md", README)]),
+    }
+    let filled = files
+        .into_iter()
+        .map(|(path, text)| (path.into(), fill(text, &values)));
+    Ok(filled
+        .chain(lock.map(|lock| ("Cargo.lock".into(), lock)))
+        .collect())
 }
 
 fn c(role: Role, args: &NewArgs) -> Result<Files, Failure> {

@@ -3,10 +3,13 @@
 use crate::{DataDir, Done, Overrides, print, run};
 use clap::Args;
 use fl_core::message::Facts;
-use fl_core::{BuildContext, Stream};
+use fl_core::{Asked, BuildContext, ClientId, Parts, Roster, Stream};
 use fl_registry::Catalogue;
 use serde_json::json;
 use std::path::PathBuf;
+
+/// Rounds whose cohorts are drawn to see how large they are.
+const DRAWS: usize = 32;
 
 #[derive(Args)]
 pub struct PlanArgs {
@@ -21,6 +24,31 @@ pub struct PlanArgs {
     json: bool,
 }
 
+/// How many clients are asked in one round.
+#[derive(Clone, Copy, PartialEq)]
+enum Cohort {
+    /// Always so many.
+    Fixed(usize),
+    /// As it comes: so few and so many in the rounds that were drawn.
+    Drawn(usize, usize),
+    /// The selector must see more than there is before a run.
+    Unknown,
+}
+
+/// One row of the plan.
+struct Row {
+    asked: Asked,
+    cohort: Cohort,
+    /// Clients asked each time, at most.
+    clients: usize,
+    /// Bytes to one client, at most.
+    down: Option<u64>,
+    /// Bytes of one answer, at most.
+    up: Option<u64>,
+    /// Filled slots through which it is released.
+    releases: Vec<&'static str>,
+}
+
 pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     let spec = run::read(&args.spec, &args.set.set, catalogue)?;
     let data = run::assemble(&spec, &args.data)?;
@@ -29,72 +57,149 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         stream: Stream::root(spec.seed),
     };
     let protocol = spec.make_protocol(&make)?;
-    let clients = data.clients.iter().filter(|c| !c.is_empty()).count();
-    let clients = if protocol.pools_data() { 1 } else { clients };
-    let public = data.public.as_ref().map_or(0, |p| p.samples.len());
-    let params = |slot: &str| -> usize {
-        let model = spec
-            .parts
-            .trainer(slot, None, &make)
-            .or_else(|_| spec.parts.trainer(slot, Some(0), &make));
-        model
-            .ok()
-            .and_then(|mut m| m.parametric().map(|p| p.params().count()))
-            .unwrap_or(0)
-    };
-    let mut rows = Vec::new();
-    let (mut down_total, mut up_total) = (Some(0), Some(0));
-    for asked in protocol.questions() {
-        let facts = Facts {
-            params: params(asked.model),
-            rows: asked.rows.min(public),
-            outputs: data.task.kind.outputs(),
-        };
-        let (down, up) = ((asked.down_bytes)(&facts), (asked.up_bytes)(&facts));
-        let up = up.map(|bytes| bytes * asked.voices as u64);
-        let all = (asked.times * clients) as u64;
-        let sum = |total: Option<u64>, one: Option<u64>| Some(total? + one? * all);
-        (down_total, up_total) = (sum(down_total, down), sum(up_total, up));
-        rows.push((asked, down, up));
+    let owners = data.clients.iter().enumerate();
+    let owners = owners.filter(|(_, own)| !own.is_empty());
+    let mut roster: Vec<(ClientId, usize)> = owners
+        .map(|(id, own)| (id as ClientId, own.len()))
+        .collect();
+    if protocol.pools_data() {
+        roster = vec![(0, roster.iter().map(|(_, n)| n).sum())];
     }
+    let everyone = roster.len();
+    let public = data.public.as_ref().map_or(0, |p| p.samples.len());
+    let outputs = data.task.kind.outputs();
+    let parts = &spec.parts;
+    let asked = protocol.questions().into_iter();
+    let asked = asked.filter(|asked| asked.needs.is_none_or(|slot| parts.has(slot)));
+    let rows: Vec<Row> = asked
+        .map(|asked| {
+            let (params, model) = sizes(parts, asked.model, &make);
+            let facts = Facts {
+                params,
+                rows: asked.rows.min(public),
+                outputs,
+                model,
+            };
+            let cohort = match asked.cohort.filter(|slot| parts.has(slot)) {
+                Some(slot) => cohort(parts, slot, asked.times, &roster, &make),
+                None => Cohort::Fixed(everyone),
+            };
+            // of several voters' messages that travel in one
+            let voices = asked.voices as u64;
+            let each = |bytes: u64| bytes.saturating_mul(voices);
+            Row {
+                cohort,
+                clients: match cohort {
+                    Cohort::Fixed(n) => n,
+                    _ => everyone,
+                },
+                down: (asked.down_bytes)(&facts),
+                up: (asked.up_bytes)(&facts).map(each),
+                releases: (asked.releases.iter().copied())
+                    .filter(|slot| parts.has(slot))
+                    .collect(),
+                asked,
+            }
+        })
+        .collect();
+    let sum = |bytes: fn(&Row) -> Option<u64>| {
+        rows.iter().try_fold(0_u64, |sum, row| {
+            let times = (row.asked.times as u64).saturating_mul(row.clients as u64);
+            Some(sum.saturating_add(bytes(row)?.saturating_mul(times)))
+        })
+    };
+    let (down, up) = (sum(|row| row.down), sum(|row| row.up));
     if args.json {
         let questions: Vec<_> = rows
             .iter()
-            .map(|(a, down, up)| {
-                json!({ "question": a.label, "times": a.times, "clients": clients, "down": { "kind": a.down, "bytes": down },
-                    "up": { "kind": a.up, "bytes": up }, "releases": a.releases })
+            .map(|row| {
+                let Asked { label, times, down, up, .. } = &row.asked;
+                json!({ "question": label, "times": times, "clients": row.clients, "of": everyone, "down": { "kind": down, "bytes": row.down },
+                    "up": { "kind": up, "bytes": row.up }, "releases": row.releases })
             })
             .collect();
         return print(
-            json!({ "name": spec.name, "protocol": spec.protocol.name, "questions": questions, "bytes": { "up": up_total, "down": down_total } }),
+            json!({ "name": spec.name, "protocol": spec.protocol.name, "questions": questions, "bytes": { "up": up, "down": down } }),
         );
     }
-    let bytes = |b: &Option<u64>| b.map_or("?".to_string(), |b| b.to_string());
     let mut out = format!(
-        "{}: protocol `{}`, {clients} clients, {public} public samples\n",
+        "{}: protocol `{}`, {everyone} clients, {public} public samples\n",
         spec.name, spec.protocol.name
     );
     out += &format!(
-        "{:<44} {:>8} {:>8}  {:<24} {:<24}\n",
+        "{:<44} {:>8} {:>10}  {:<24} {:<24}\n",
         "question", "times", "clients", "down, bytes each", "up, bytes each (at most)"
     );
-    for (a, down, up) in &rows {
-        let (down, up) = (
-            format!("{} {}", a.down, bytes(down)),
-            format!("{} {}", a.up, bytes(up)),
-        );
-        out += &format!(
-            "{:<44} {:>8} {:>8}  {down:<24} {up:<24}",
-            a.label, a.times, clients
-        );
-        if !a.releases.is_empty() {
-            out += &format!(" released through {}", a.releases.join(", "));
-        }
-        out += "\n";
+    for row in &rows {
+        out += &line(row, everyone);
     }
     print(format!(
         "{out}at most {} bytes up and {} down in all, envelopes (sample and class counts) apart",
-        bytes(&up_total),
-        bytes(&down_total)
+        bytes(up),
+        bytes(down)
     ))
+}
+
+fn bytes(known: Option<u64>) -> String {
+    known.map_or("?".into(), |bytes| bytes.to_string())
+}
+
+fn line(row: &Row, everyone: usize) -> String {
+    let asked = &row.asked;
+    let clients = match row.cohort {
+        Cohort::Fixed(n) if n == everyone => n.to_string(),
+        Cohort::Fixed(n) => format!("{n} of {everyone}"),
+        Cohort::Drawn(least, most) => format!("~{least}-{most} of {everyone}"),
+        Cohort::Unknown => format!("? of {everyone}"),
+    };
+    let (down, up) = (
+        format!("{} {}", asked.down, bytes(row.down)),
+        format!("{} {}", asked.up, bytes(row.up)),
+    );
+    let released = match row.releases.is_empty() {
+        true => String::new(),
+        false => format!(" released through {}", row.releases.join(", ")),
+    };
+    let text = format!(
+        "{:<44} {:>8} {clients:>10}  {down:<24} {up:<24}{released}",
+        asked.label, asked.times
+    );
+    format!("{}\n", text.trim_end())
+}
+
+/// How many clients the selector in `slot` picks: its cohorts are drawn as in a run.
+fn cohort(parts: &Parts, slot: &str, times: usize, roster: &Roster, make: &BuildContext) -> Cohort {
+    let Ok(mut selector) = parts.selector::<Roster>(slot, None, make) else {
+        return Cohort::Unknown;
+    };
+    let (mut least, mut most) = (usize::MAX, 0);
+    for round in 0..times.clamp(1, DRAWS) {
+        let stream = make.stream.child(slot, round as u64);
+        match selector.select(roster, &stream) {
+            Ok(picked) => (least, most) = (least.min(picked.len()), most.max(picked.len())),
+            Err(_) => return Cohort::Unknown,
+        }
+    }
+    match least == most {
+        true => Cohort::Fixed(most),
+        false => Cohort::Drawn(least, most),
+    }
+}
+
+/// The largest model in `slot`: its parameters, and its bytes in its own format. Those of a forest are not known before it
+/// has grown.
+fn sizes(parts: &Parts, slot: &str, make: &BuildContext) -> (usize, Option<u64>) {
+    let (mut params, mut bytes) = (0, parts.has(slot).then_some(0));
+    for filled in parts.iter().filter(|filled| filled.slot == slot) {
+        let client = filled.clients.iter().flatten().next();
+        let model = parts.trainer(slot, client.map(|range| *range.start()), make);
+        let mut model = model.ok();
+        let count = model.as_mut().and_then(|m| m.parametric());
+        let count = count.map(|p| p.params().count());
+        params = params.max(count.unwrap_or(0));
+        let saved = model.filter(|_| count.is_some());
+        let saved = saved.and_then(|m| m.save().ok()).map(|m| m.len() as u64);
+        bytes = bytes.zip(saved).map(|(a, b)| a.max(b));
+    }
+    (params, bytes)
 }

@@ -1,12 +1,12 @@
 //! `fl run`.
 
-use crate::{DataDir, Done, Failure, Overrides, print};
+use crate::{DataDir, Done, Failure, Overrides, print, say};
 use anyhow::Context;
 use clap::Args;
 use fl_core::{BuildContext, Public, RunOptions, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Mistakes, Spec};
-use fl_sim::{Outcome, RunFolder, Setup};
+use fl_sim::{Hashed, Manifest, Outcome, Paused, RunFolder, Session, Setup};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -26,19 +26,24 @@ pub struct RunArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["spec", "set"])]
     resume: Option<PathBuf>,
     /// Stop after this many steps; `--resume` goes on.
-    #[arg(long, value_name = "STEPS")]
+    #[arg(long, value_name = "STEPS", value_parser = at_least_one)]
     stop_after: Option<usize>,
     /// Send every message through its wire form, as between processes. Results do not depend on it.
     #[arg(long)]
     wire: bool,
     /// Clients that are served at the same time; otherwise one per processor. Results do not depend on it.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    threads: Option<usize>,
     #[command(flatten)]
     data: DataDir,
     /// One JSON object on stdout.
     #[arg(long)]
     json: bool,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|n| *n > 0);
+    number.ok_or_else(|| "must be a whole number, at least 1".into())
 }
 
 /// Reads a spec, or says everything that is wrong with it.
@@ -75,18 +80,74 @@ pub fn assemble(spec: &Spec<DataSpec>, dir: &DataDir) -> anyhow::Result<Assemble
     fl_data::build(&spec.data, &dir, &Stream::root(spec.seed).child("data", 0)).context("data")
 }
 
-/// The first of `runs/NAME-1`, `runs/NAME-2`, ... that is not there yet.
-fn next_folder(name: &str) -> PathBuf {
-    let numbered = |n: usize| Path::new("runs").join(format!("{name}-{n}"));
-    (1..)
-        .map(numbered)
-        .find(|p| !p.exists())
-        .unwrap_or_else(|| numbered(0))
+/// The run that `--resume` names.
+fn paused(dir: &Path, stop_after: Option<usize>) -> Result<Paused, Failure> {
+    let paused = Paused::open(dir)?;
+    match stop_after.filter(|steps| *steps <= paused.done()) {
+        Some(steps) => Err(Failure::usage(format!(
+            "--stop-after {steps}: the run in {} has done {} steps already; give more, or leave it out",
+            dir.display(),
+            paused.done()
+        ))),
+        None => Ok(paused),
+    }
 }
 
-pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
-    let spec = match (&args.resume, &args.spec) {
-        (Some(dir), _) => read(&dir.join("spec.yaml"), &[], catalogue)?,
+/// The spec of a run that goes on, with the libraries that it was begun with.
+fn read_again(dir: &Path, catalogue: &Catalogue) -> Result<Spec<DataSpec>, Failure> {
+    let spec = read(&dir.join("spec.yaml"), &[], catalogue);
+    spec.map_err(|failure| match failure {
+        Failure::Refused(mut refusal) => {
+            let begun = format!("; the run in {} was begun with it", dir.display());
+            refusal.text += &begun;
+            Failure::Refused(refusal)
+        }
+        other => other,
+    })
+}
+
+/// The files that the sets of a spec are read from.
+fn data_files(spec: &DataSpec, dir: &DataDir) -> anyhow::Result<Vec<Hashed>> {
+    let public = spec.public.as_ref().map(|public| &public.from);
+    let public = match public {
+        Some(fl_data::spec::PublicFrom::Set(set)) => Some(set),
+        _ => None,
+    };
+    let names: Vec<&str> = std::iter::once(&spec.set)
+        .chain(public)
+        .map(|set| set.known().name)
+        .collect();
+    let sets = fl_data::list(&fl_data::data_dir(dir.data_dir.as_deref()));
+    let of_spec = sets.iter().filter(|set| names.contains(&set.known.name));
+    let files = of_spec.flat_map(|set| set.files.iter().filter_map(|file| file.found.as_ref()));
+    files.map(|path| Hashed::of(path)).collect()
+}
+
+/// What a run is begun with, or goes on with.
+fn manifest(
+    spec: &Spec<DataSpec>,
+    yaml: &str,
+    dir: &DataDir,
+    command: &[String],
+) -> anyhow::Result<Manifest> {
+    let libraries = spec.libraries.iter().map(|library| Hashed {
+        path: library.path.display().to_string(),
+        sha256: library.sha256.clone().unwrap_or_default(),
+    });
+    Ok(Manifest::new(
+        Session::now(env!("CARGO_PKG_VERSION"), command),
+        spec.seed,
+        yaml,
+        libraries.collect(),
+        data_files(&spec.data, dir)?,
+    ))
+}
+
+pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
+    let dir = args.resume.as_deref();
+    let paused = dir.map(|dir| paused(dir, args.stop_after)).transpose()?;
+    let spec = match (dir, &args.spec) {
+        (Some(dir), _) => read_again(dir, catalogue)?,
         (None, Some(path)) => read(path, &args.set.set, catalogue)?,
         (None, None) => return Err(Failure::usage("a spec or --resume is needed")),
     };
@@ -98,11 +159,17 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
         task,
         ..
     } = assemble(&spec, &args.data)?;
-    let (folder, resumed) = match &args.resume {
-        Some(dir) => RunFolder::resume(dir).map(|(folder, resumed)| (folder, Some(resumed)))?,
-        None => {
-            let out = args.out.clone().unwrap_or_else(|| next_folder(&spec.name));
-            (RunFolder::create(&out, &spec.yaml()?)?, None)
+    let yaml = spec.yaml()?;
+    let manifest = manifest(&spec, &yaml, &args.data, command)?;
+    let (folder, resumed) = match (paused, &args.out) {
+        (Some(paused), _) => {
+            let (folder, resumed) = paused.go_on(manifest)?;
+            (folder, Some(resumed))
+        }
+        (None, Some(out)) => (RunFolder::create(out, &yaml, &manifest)?, None),
+        (None, None) => {
+            let folder = RunFolder::create_next(Path::new("runs"), &spec.name, &yaml, &manifest)?;
+            (folder, None)
         }
     };
     let make = BuildContext {
@@ -133,7 +200,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
         }),
         test,
         threads: match args.threads {
-            Some(n) => usize::from(n),
+            Some(n) => n,
             None => std::thread::available_parallelism().map_or(1, usize::from),
         },
         folder: Some(folder),
@@ -147,18 +214,27 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue) -> Done {
             });
             step.tick();
         }),
-        warn: Box::new(move |text| note.suspend(|| eprintln!("note: {text}"))),
+        warn: Box::new(move |text| note.suspend(|| say(format_args!("note: {text}")))),
     });
     bar.finish_and_clear();
     let outcome = outcome?;
     if let (Some(after), Some(out)) = (&outcome.stopped, &outcome.out) {
-        eprintln!("stopped after {after}; go on with: fl run --resume {out}");
+        let program = command.first().map_or("fl", String::as_str);
+        say(format_args!(
+            "stopped after {after}; go on with: {program} run --resume {out}"
+        ));
     }
-    if args.json {
-        print(serde_json::to_string(&outcome)?)
-    } else {
-        print(text(&outcome))
+    let result = match args.json {
+        true => serde_json::to_string(&outcome)?,
+        false => text(&outcome),
+    };
+    // the run is done and in its folder, whether or not this can be read
+    if let (Err(Failure::Failed(error)), Some(out)) = (print(result), &outcome.out) {
+        say(format_args!(
+            "the results could not be written ({error}); they are in {out}"
+        ));
     }
+    Ok(())
 }
 
 fn text(o: &Outcome) -> String {

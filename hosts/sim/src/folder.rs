@@ -1,47 +1,48 @@
 //! The run folder. Every file appears whole or not at all: written beside its place, synced, then renamed.
 
-use anyhow::{Context, bail, ensure};
+use crate::disk::{Lock, write};
+use crate::manifest::{self, Manifest};
+use anyhow::{Context, bail};
 use fl_core::{ClientId, Entry, Metric, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes a file so that a crash leaves the old one or the new one.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().context("a file stands in a folder")?;
-    let what = || format!("writing {}", path.display());
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(what)?;
-    file.write_all(bytes)
-        .and_then(|()| file.as_file().sync_all())
-        .with_context(what)?;
-    file.persist(path).with_context(what)?;
-    Ok(())
-}
+pub(crate) const SPEC: &str = "spec.yaml";
+pub(crate) const JOURNAL: &str = "journal.jsonl";
+pub(crate) const METRICS: &str = "metrics.jsonl";
+pub(crate) const REPORT: &str = "report.md";
+/// The last checkpoint, as long as the run is not done.
+pub(crate) const STATE: &str = "state";
+const MODELS: &str = "models";
 
-/// What a run leaves behind: `spec.yaml`, `journal.jsonl`, `metrics.jsonl`, `report.md`, `models/`, and `state/` as long as
-/// it is not done.
+/// What a run leaves behind: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`, `report.md`, `models/`, and `state` and
+/// `lock` as long as it is not done. It is this process's alone while it lives.
 pub struct RunFolder {
     path: PathBuf,
     spec: [u8; 32],
     journal: File,
     metrics: File,
+    lock: Lock,
 }
 
-/// `state/checkpoint`: everything that a stopped run needs.
+/// `state`: everything that a stopped run needs.
 #[derive(Serialize, Deserialize)]
-struct Checkpoint {
+pub(crate) struct Checkpoint {
     /// SHA-256 of `spec.yaml`.
-    spec: [u8; 32],
-    step: String,
-    done: usize,
-    journal: u64,
-    metrics: u64,
-    server: Vec<u8>,
-    clients: BTreeMap<ClientId, Vec<u8>>,
-    seconds: f64,
+    pub spec: [u8; 32],
+    pub step: String,
+    pub done: usize,
+    /// Bytes of `journal.jsonl`.
+    pub journal: u64,
+    /// Bytes of `metrics.jsonl`.
+    pub metrics: u64,
+    pub server: Vec<u8>,
+    pub clients: BTreeMap<ClientId, Vec<u8>>,
+    pub seconds: f64,
 }
 
 /// Where a stopped run goes on.
@@ -56,129 +57,88 @@ pub struct Resumed {
     pub step: String,
 }
 
-fn append(path: &Path) -> Result<File> {
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .with_context(|| format!("opening {}", path.display()))
-}
-
 impl RunFolder {
-    /// Makes a new folder; `spec` is the resolved spec.
+    /// Makes a new folder, or takes an empty one. `spec` is the resolved spec.
     ///
     /// # Errors
     /// When there is something in it already, or it cannot be written.
-    pub fn create(path: &Path, spec: &str) -> Result<Self> {
-        if path.exists() {
-            let full = fs::read_dir(path)
-                .with_context(|| format!("the run folder {}", path.display()))?
-                .next()
-                .is_some();
-            ensure!(
-                !full,
+    pub fn create(path: &Path, spec: &str, manifest: &Manifest) -> Result<Self> {
+        let what = || format!("making the run folder {}", path.display());
+        fs::create_dir_all(path).with_context(what)?;
+        if fs::read_dir(path).with_context(what)?.next().is_some() {
+            bail!(
                 "the run folder {} is not empty; name another with --out, or go on with --resume",
                 path.display()
             );
         }
-        fs::create_dir_all(path.join("models"))
-            .with_context(|| format!("making the run folder {}", path.display()))?;
-        write(&path.join("spec.yaml"), spec.as_bytes())?;
-        Self::open(path, spec)
+        Self::begin(path, spec, manifest)
+    }
+
+    /// The first of `NAME-1`, `NAME-2`, .. below `parent` that is not there yet: no two runs get the same.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn create_next(parent: &Path, name: &str, spec: &str, manifest: &Manifest) -> Result<Self> {
+        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
+        let mut n = 1_u64;
+        loop {
+            let path = parent.join(format!("{name}-{n}"));
+            match fs::create_dir(&path) {
+                Ok(()) => return Self::begin(&path, spec, manifest),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => n += 1,
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("making the run folder {}", path.display()));
+                }
+            }
+        }
+    }
+
+    /// In an empty folder. Of two that find it empty, one gets the lock.
+    fn begin(path: &Path, spec: &str, manifest: &Manifest) -> Result<Self> {
+        let lock = Lock::take(path, true)?;
+        let models = path.join(MODELS);
+        fs::create_dir(&models).with_context(|| format!("making {}", models.display()))?;
+        write(&path.join(SPEC), spec.as_bytes())?;
+        manifest.write(path)?;
+        let lines = |name: &str| {
+            let file = path.join(name);
+            let mut options = OpenOptions::new();
+            options.create_new(true).append(true);
+            options
+                .open(&file)
+                .with_context(|| format!("opening {}", file.display()))
+        };
+        let (journal, metrics) = (lines(JOURNAL)?, lines(METRICS)?);
+        let spec = Sha256::digest(spec).into();
+        Ok(Self::of(path.into(), spec, journal, metrics, lock))
+    }
+
+    pub(crate) fn of(
+        path: PathBuf,
+        spec: [u8; 32],
+        journal: File,
+        metrics: File,
+        lock: Lock,
+    ) -> Self {
+        Self {
+            path,
+            spec,
+            journal,
+            metrics,
+            lock,
+        }
     }
 
     /// Takes away what [`RunFolder::create`] made: a run that failed before it did anything leaves nothing behind.
     pub(crate) fn discard(self) {
-        for name in ["spec.yaml", "journal.jsonl", "metrics.jsonl"] {
-            // what cannot be removed stays; the run's own error is what matters
+        // what cannot be removed stays; the run's own error is what matters
+        for name in [SPEC, JOURNAL, METRICS, manifest::FILE] {
             let _ = fs::remove_file(self.path.join(name));
         }
-        let _ = fs::remove_dir(self.path.join("models")).and_then(|()| fs::remove_dir(&self.path));
-    }
-
-    fn open(path: &Path, spec: &str) -> Result<Self> {
-        let (journal, metrics) = (
-            append(&path.join("journal.jsonl"))?,
-            append(&path.join("metrics.jsonl"))?,
-        );
-        Ok(Self {
-            path: path.into(),
-            spec: Sha256::digest(spec).into(),
-            journal,
-            metrics,
-        })
-    }
-
-    /// The spec of the run in this folder.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn spec(path: &Path) -> Result<String> {
-        let file = path.join("spec.yaml");
-        fs::read_to_string(&file).with_context(|| {
-            format!(
-                "{} is not a run folder: reading {}",
-                path.display(),
-                file.display()
-            )
-        })
-    }
-
-    /// Goes on with the run in this folder. Journal lines of an unfinished step are taken back.
-    ///
-    /// # Errors
-    /// When the run is done already, was never stopped at a checkpoint, or its spec has changed since.
-    pub fn resume(path: &Path) -> Result<(Self, Resumed)> {
-        let spec = Self::spec(path)?;
-        let state = path.join("state");
-        let bytes = match fs::read(&state) {
-            Ok(bytes) => bytes,
-            Err(_) if path.join("report.md").exists() => bail!(
-                "the run in {} is done; there is nothing to go on with",
-                path.display()
-            ),
-            Err(error) => {
-                return Err(error).with_context(|| {
-                    format!(
-                        "{} has no checkpoint: reading {}",
-                        path.display(),
-                        state.display()
-                    )
-                });
-            }
-        };
-        let (sum, body) = bytes
-            .split_at_checked(32)
-            .with_context(|| format!("{} is cut short", state.display()))?;
-        ensure!(
-            Sha256::digest(body).as_slice() == sum,
-            "{} is damaged: its checksum does not match",
-            state.display()
-        );
-        let saved: Checkpoint = postcard::from_bytes(body)
-            .with_context(|| format!("{} is of another version of fl", state.display()))?;
-        let folder = Self::open(path, &spec)?;
-        ensure!(
-            saved.spec == folder.spec,
-            "{} has changed since the run began; restore it, or start anew",
-            path.join("spec.yaml").display()
-        );
-        for (file, length) in [
-            (&folder.journal, saved.journal),
-            (&folder.metrics, saved.metrics),
-        ] {
-            file.set_len(length)
-                .context("taking back the lines of the unfinished step")?;
-        }
-        Ok((
-            folder,
-            Resumed {
-                server: saved.server,
-                clients: saved.clients,
-                seconds: saved.seconds,
-                step: saved.step,
-            },
-        ))
+        let _ = fs::remove_dir(self.path.join(MODELS));
+        self.lock.remove();
+        let _ = fs::remove_dir(&self.path);
     }
 
     /// Where it is.
@@ -207,13 +167,13 @@ impl RunFolder {
                 .collect()
         }
         Ok((
-            all(&self.path.join("journal.jsonl"))?,
-            all(&self.path.join("metrics.jsonl"))?,
+            all(&self.path.join(JOURNAL))?,
+            all(&self.path.join(METRICS))?,
         ))
     }
 
     pub(crate) fn model(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        write(&self.path.join("models").join(name), bytes)
+        write(&self.path.join(MODELS).join(name), bytes)
     }
 
     pub(crate) fn checkpoint(
@@ -245,17 +205,19 @@ impl RunFolder {
         })?;
         let mut bytes = Sha256::digest(&body).to_vec();
         bytes.extend_from_slice(&body);
-        write(&self.path.join("state"), &bytes)
+        write(&self.path.join(STATE), &bytes)
     }
 
     /// The run is complete: writes the report, and the state is no longer needed.
-    pub(crate) fn finish(&self, report: &str) -> Result<()> {
-        write(&self.path.join("report.md"), report.as_bytes())?;
-        match fs::remove_file(self.path.join("state")) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).context("removing the checkpoint of a run that is done")
+    pub(crate) fn finish(self, report: &str) -> Result<()> {
+        write(&self.path.join(REPORT), report.as_bytes())?;
+        match fs::remove_file(self.path.join(STATE)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).context("removing the checkpoint of a run that is done");
             }
-            _ => Ok(()),
+            _ => {}
         }
+        self.lock.remove();
+        Ok(())
     }
 }

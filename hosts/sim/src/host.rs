@@ -221,7 +221,7 @@ impl Host for Sim<'_> {
         step: &str,
         server: &dyn Fn() -> Result<Vec<u8>>,
     ) -> Result<()> {
-        let stop = self.stop_after == Some(done);
+        let stop = self.stop_after.is_some_and(|steps| done >= steps);
         if let Some(folder) = self
             .folder
             .as_ref()
@@ -389,7 +389,7 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
     if !unaccounted.is_empty() {
         (sim.warn)(&report::unaccounted(&unaccounted));
     }
-    if let Some(folder) = sim.folder.as_ref().filter(|_| outcome.stopped.is_none()) {
+    if let Some(folder) = sim.folder.take().filter(|_| outcome.stopped.is_none()) {
         let clients = sim.clients.iter().map(|(id, c)| {
             (
                 *id,

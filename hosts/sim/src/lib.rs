@@ -1,8 +1,13 @@
 //! A federation in one process: every client is served by one thread at a time, several clients at once.
+mod disk;
 mod folder;
 mod host;
+mod manifest;
+mod paused;
 mod pool;
 mod report;
 
 pub use folder::{Resumed, RunFolder};
 pub use host::{Outcome, Privacy, Setup, Spent, run};
+pub use manifest::{Hashed, Manifest, Session};
+pub use paused::Paused;

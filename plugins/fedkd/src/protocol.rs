@@ -209,7 +209,8 @@ impl Protocol for OneShotDistill {
     }
 
     fn questions(&self) -> Vec<Asked> {
-        let peak = PEAK.asked().times(self.passes).releases("quantiser");
+        let peak = PEAK.asked().needs("quantiser").times(self.passes);
+        let peak = peak.releases("quantiser");
         vec![
             TRAIN.asked(),
             peak,

@@ -53,7 +53,7 @@ impl Protocol for ParamRounds {
     }
 
     fn questions(&self) -> Vec<Asked> {
-        vec![TRAIN.asked().times(self.rounds)]
+        vec![TRAIN.asked().times(self.rounds).cohort("cohort")]
     }
 
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {

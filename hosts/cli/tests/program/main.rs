@@ -4,6 +4,7 @@ mod abi;
 mod commands;
 mod common;
 mod distillation;
+mod folders;
 mod hostile;
 mod library;
 mod new;

@@ -1,6 +1,19 @@
-//! `fl`: federated learning and distillation from a YAML file.
+//! `fl`, the program, as a library: federated learning and distillation from a YAML file. A protocol of one's own, in a crate
+//! of its own, is in the program that links it:
+//!
+//! ```no_run
+//! use fl_plugins as _; // every part of fl; and `use my_protocol as _;`
+//! fn main() -> std::process::ExitCode {
+//!     fl_cli::main()
+//! }
+//! ```
+//!
+//! `fl new protocol` writes such a crate. Parts are found by being linked: those of `fl-plugins` are there only if the program
+//! names it.
 //!
 //! Exit codes: 0 done, 1 the run failed, 2 wrong usage or wrong spec and nothing was run, 3 a plugin was refused.
+#![warn(clippy::print_stderr)]
+
 mod account;
 mod new;
 mod plan;
@@ -9,8 +22,8 @@ mod show;
 mod try_part;
 
 use clap::{Args, Parser, Subcommand};
-use fl_plugins as _;
 use fl_registry::{Catalogue, Library};
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
@@ -145,10 +158,15 @@ fn print(text: impl Display) -> Done {
     }
 }
 
-fn dispatch(cli: Cli) -> Done {
+/// Says something to whoever looks. If nobody does, nothing is lost but this line.
+fn say(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn dispatch(cli: Cli, command: &[String]) -> Done {
     fl_core::abi::on_log(|level, part, line| {
         if level <= 3 {
-            eprintln!("{part}: {line}");
+            say(format_args!("{part}: {line}"));
         }
     });
     let libraries: Vec<_> = cli.plugins.iter().map(Library::at).collect();
@@ -156,7 +174,7 @@ fn dispatch(cli: Cli) -> Done {
         .with(&libraries)
         .map_err(Failure::Refused)?;
     match cli.command {
-        Command::Run(args) => run::run(&args, &catalogue),
+        Command::Run(args) => run::run(&args, &catalogue, command),
         Command::Check { specs, set, json } => show::check(&specs, &set.set, json, &catalogue),
         Command::Plan(args) => plan::plan(&args, &catalogue),
         Command::List { markdown: true, .. } => print(catalogue.parts_page().trim_end()),
@@ -179,19 +197,37 @@ fn dispatch(cli: Cli) -> Done {
     }
 }
 
-fn main() -> ExitCode {
-    match dispatch(Cli::parse()) {
+/// Does what the command line says: the whole of a program with parts of its own.
+pub fn main() -> ExitCode {
+    run(std::env::args_os())
+}
+
+/// Does what `args` say; the first is the program's name.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let command: Vec<String> = args
+        .iter()
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .collect();
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(asked) => {
+            let _ = asked.print();
+            return ExitCode::from(asked.exit_code() as u8);
+        }
+    };
+    match dispatch(cli, &command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(text)) => {
-            eprintln!("{text}");
+            say(text);
             ExitCode::from(2)
         }
         Err(Failure::Failed(error)) => {
-            eprintln!("error: {error:#}");
+            say(format_args!("error: {error:#}"));
             ExitCode::from(1)
         }
         Err(Failure::Refused(refusal)) => {
-            eprintln!("{refusal}");
+            say(refusal);
             ExitCode::from(3)
         }
     }

@@ -1,0 +1,345 @@
+//! Run folders: several runs at once, what a run was begun with, and going on after whatever happened.
+use crate::common::{fails, json, out, root};
+use crate::library;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+fn spec(name: &str) -> String {
+    let path = root().join(format!("specs/quick/{name}.yaml"));
+    path.display().to_string()
+}
+
+fn start(dir: &Path, args: &[&str]) -> Child {
+    let mut fl = Command::new(env!("CARGO_BIN_EXE_fl"));
+    fl.args(args).current_dir(dir);
+    fl.stdout(Stdio::piped()).stderr(Stdio::piped());
+    fl.spawn().unwrap()
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// Everything in a folder, by name.
+fn content(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => all.extend(content(&path)),
+            false => all.push((path.display().to_string(), fs::read(path).unwrap())),
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn runs_that_begin_together_get_folders_of_their_own() {
+    let (dir, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let begun: Vec<(String, Child)> = (1..=12)
+        .map(|seed| {
+            let seed = format!("seed={seed}");
+            let args = ["run", &spec, "--json", "--threads", "1", "--set", &seed];
+            let child = start(dir.path(), &args);
+            (seed, child)
+        })
+        .collect();
+    let mut folders = Vec::new();
+    for (seed, child) in begun {
+        let done = child.wait_with_output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let outcome: Value = serde_json::from_slice(&done.stdout).unwrap();
+        let folder = outcome["out"].as_str().unwrap().to_string();
+        let alone = format!("alone-{}", outcome["seed"]);
+        let args = ["run", &spec, "--set", &seed, "--out", &alone];
+        out(dir.path(), &args);
+        for file in ["spec.yaml", "journal.jsonl", "metrics.jsonl"] {
+            let of = |folder: &str| fs::read_to_string(dir.path().join(folder).join(file)).unwrap();
+            assert_eq!(of(&folder), of(&alone), "{folder}/{file}, {seed}");
+        }
+        folders.push(folder);
+    }
+    folders.sort();
+    folders.dedup();
+    assert_eq!(folders.len(), 12, "{folders:?}");
+}
+
+#[test]
+fn a_run_is_one_process_s_until_it_ends_however_it_ends() {
+    let (dir, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let long = ["--set", "protocol.rounds=1000000", "--stop-after", "1"];
+    out(
+        dir.path(),
+        &[&["run", &spec, "--out", "r"], &long[..]].concat(),
+    );
+    let mut first = start(dir.path(), &["run", "--resume", "r"]);
+    let manifest = dir.path().join("r/run.json");
+    while read(&manifest)["resumed"].as_array().unwrap().is_empty() {
+        assert_eq!(first.try_wait().unwrap(), None, "it is to run for long");
+        std::thread::yield_now();
+    }
+    let (code, error) = fails(dir.path(), &["run", "--resume", "r"]);
+    let holder = format!("the run in r is in use by process {}", first.id());
+    assert!(code == 1 && error.contains(&holder), "{code}: {error}");
+    // as a crash would end it
+    first.kill().unwrap();
+    first.wait().unwrap();
+    out(dir.path(), &["run", "--resume", "r", "--stop-after", "2"]);
+}
+
+#[test]
+fn a_stop_that_cannot_be_is_refused() {
+    let (dir, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    for wrong in ["0", "-1", "many"] {
+        let stop = format!("--stop-after={wrong}");
+        let (code, error) = fails(dir.path(), &["run", &spec, "--out", "r", &stop]);
+        assert!(
+            code == 2 && error.contains("must be a whole number, at least 1"),
+            "{code}: {error}"
+        );
+    }
+    assert!(!dir.path().join("r").exists());
+    out(
+        dir.path(),
+        &["run", &spec, "--out", "r", "--stop-after", "3"],
+    );
+    for past in ["1", "3"] {
+        let args = ["run", "--resume", "r", "--stop-after", past];
+        let (code, error) = fails(dir.path(), &args);
+        assert!(
+            code == 2 && error.contains("the run in r has done 3 steps already"),
+            "{code}: {error}"
+        );
+    }
+    let next = json(
+        dir.path(),
+        &["run", "--resume", "r", "--stop-after", "4", "--json"],
+    );
+    assert_eq!(next["stopped"], "round 4");
+}
+
+#[test]
+#[cfg(unix)]
+fn who_may_read_a_file_is_what_the_umask_says() {
+    use std::os::unix::fs::PermissionsExt;
+    let (dir, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    for (umask, mode) in [("022", 0o644), ("027", 0o640)] {
+        for more in ["", "--stop-after 2"] {
+            let folder = format!("r{umask}{}", more.len());
+            let script = format!("umask {umask}; exec \"$0\" run \"$1\" --out {folder} {more}");
+            let mut sh = Command::new("sh");
+            sh.args(["-c", &script, env!("CARGO_BIN_EXE_fl"), &spec]);
+            let done = sh.current_dir(dir.path()).output().unwrap();
+            assert!(done.status.success(), "{done:?}");
+            let files = content(&dir.path().join(folder));
+            assert!(files.len() >= 5, "{files:?}");
+            for (file, _) in files {
+                let found = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+                assert_eq!(found, mode, "{file} is {found:o} under umask {umask}");
+            }
+        }
+    }
+}
+
+/// 30 rows of the set `cod-rna`.
+fn cod_rna(dir: &Path, first: u8) {
+    let folder = dir.join("data/cod-rna");
+    fs::create_dir_all(&folder).unwrap();
+    for name in ["cod-rna", "cod-rna.t"] {
+        let rows = (0..30).map(|i| {
+            let label = if i % 2 == 0 { "1" } else { "-1" };
+            let values: Vec<String> = (1..=8).map(|k| format!("{k}:{}", (i * k) % 7)).collect();
+            format!("{label} {}\n", values.join(" "))
+        });
+        let text: String = rows.collect();
+        let text = text.replacen("1:0", &format!("1:{first}"), 1);
+        fs::write(folder.join(name), text).unwrap();
+    }
+}
+
+#[test]
+fn a_run_goes_on_only_with_what_it_was_begun_with() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let library = dir.join("mine.so");
+    fs::copy(library::beside("fl_plugin_example_dynamic"), &library).unwrap();
+    cod_rna(dir, 0);
+    let text = "name: own\nplugins: [{path: mine.so}]\ndata: {set: cod-rna, clients: 3}\n\
+        protocol: {use: param-rounds, rounds: 3}\nparts: {model: {use: linear}, aggregator: {use: momentum-mean}}\n";
+    fs::write(dir.join("own.yaml"), text).unwrap();
+    let run = ["run", "own.yaml", "--data-dir", "data"];
+    let whole = json(dir, &[&run[..], &["--out", "whole", "--json"]].concat());
+    out(
+        dir,
+        &[&run[..], &["--out", "r", "--stop-after", "1"]].concat(),
+    );
+    let manifest = read(&dir.join("r/run.json"));
+    assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
+    let command = manifest["command"].as_array().unwrap();
+    assert_eq!(command[1..3], ["run", "own.yaml"]);
+    let started = manifest["started"].as_str().unwrap();
+    assert!(
+        started.len() == 20 && started.ends_with('Z'),
+        "{started} is no RFC 3339 in UTC"
+    );
+    let sha = |path: &Path| {
+        use sha2::{Digest, Sha256};
+        fl_core::hex(&Sha256::digest(fs::read(path).unwrap()))
+    };
+    assert_eq!(manifest["spec_sha256"], sha(&dir.join("r/spec.yaml")));
+    assert_eq!(manifest["libraries"][0]["sha256"], sha(&library));
+    assert_eq!(manifest["data"].as_array().unwrap().len(), 2);
+    let data = manifest["data"][0].clone();
+    assert_eq!(
+        data["sha256"],
+        sha(&dir.join(data["path"].as_str().unwrap()))
+    );
+
+    let resume = ["run", "--resume", "r", "--data-dir", "data"];
+    let refused = |code: i32, says: &[&str]| {
+        let before = content(&dir.join("r"));
+        let (found, error) = fails(dir, &resume);
+        assert_eq!(found, code, "{error}");
+        for says in says {
+            assert!(error.contains(says), "no `{says}` in {error}");
+        }
+        let unchanged = |(path, _): &(String, Vec<u8>)| !path.ends_with("/lock");
+        let after = content(&dir.join("r")).into_iter().filter(unchanged);
+        assert!(
+            after.eq(before.into_iter().filter(unchanged)),
+            "{says:?}: something was changed"
+        );
+    };
+    let good = fs::read(&library).unwrap();
+    fs::write(&library, [&good[..], b"x"].concat()).unwrap();
+    let begun_with = "the run in r was begun with";
+    refused(3, &["mine.so: its sha256 is", &sha(&library), begun_with]);
+    fs::write(&library, &good).unwrap();
+    cod_rna(dir, 3);
+    let other = sha(&dir.join("data/cod-rna/cod-rna"));
+    refused(1, &[begun_with, "cod-rna/cod-rna has sha256", &other]);
+    cod_rna(dir, 0);
+    let path = dir.join("r/run.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let of = |version: &str| {
+        let line = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
+        text.replacen(&line, &format!("\"version\": \"{version}\""), 1)
+    };
+    fs::write(&path, of("0.999.0")).unwrap();
+    refused(1, &["was begun by fl 0.999.0, and this is fl "]);
+    fs::remove_file(&path).unwrap();
+    refused(1, &["what the run in r was begun with is not known"]);
+    fs::write(&path, text).unwrap();
+    let resumed = json(dir, &[&resume[..], &["--json"]].concat());
+    assert_eq!(resumed["digest"], whole["digest"]);
+    assert_eq!(read(&path)["resumed"].as_array().unwrap().len(), 1);
+    assert!(!dir.join("r/lock").exists() && !dir.join("r/state").exists());
+}
+
+#[test]
+fn what_is_cut_short_is_refused_and_what_is_too_much_is_taken_back() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let dir = d.path();
+    let whole = json(dir, &["run", &spec, "--out", "whole", "--json"]);
+    out(dir, &["run", &spec, "--out", "r", "--stop-after", "2"]);
+    for file in ["journal.jsonl", "metrics.jsonl"] {
+        let path = dir.join("r").join(file);
+        let good = fs::read(&path).unwrap();
+        for cut in [0, good.len() - 1] {
+            fs::write(&path, &good[..cut]).unwrap();
+            let before = content(&dir.join("r"));
+            let (code, error) = fails(dir, &["run", "--resume", "r"]);
+            let says = format!(
+                "{file} is cut short: it has {cut} bytes, and had {}",
+                good.len()
+            );
+            assert!(code == 1 && error.contains(&says), "{code}: {error}");
+            let names = |all: &[(String, Vec<u8>)]| {
+                let kept = all.iter().filter(|(path, _)| !path.ends_with("/lock"));
+                kept.cloned().collect::<Vec<_>>()
+            };
+            assert_eq!(names(&content(&dir.join("r"))), names(&before));
+        }
+        fs::write(&path, [&good[..], b"{\"half a li"].concat()).unwrap();
+    }
+    for left in ["r/.tmpAbCdEf", "r/models/.tmpAbCdEf"] {
+        fs::write(dir.join(left), "half").unwrap();
+    }
+    let resumed = json(dir, &["run", "--resume", "r", "--json"]);
+    assert_eq!(resumed["digest"], whole["digest"]);
+    let left = content(&dir.join("r"));
+    assert!(
+        left.iter().all(|(path, _)| !path.contains(".tmp")),
+        "{left:?}"
+    );
+    for file in ["journal.jsonl", "metrics.jsonl"] {
+        let of = |folder: &str| fs::read_to_string(dir.join(folder).join(file)).unwrap();
+        assert_eq!(of("r"), of("whole"));
+    }
+}
+
+/// `fedkd` has a note to say.
+#[test]
+fn nobody_has_to_look_at_a_run() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedkd"));
+    let dir = d.path();
+    // whoever was to read goes away before anything is said
+    let mut child = start(dir, &["run", &spec, "--out", "closed"]);
+    drop((child.stdout.take(), child.stderr.take()));
+    assert!(child.wait().unwrap().success());
+    assert!(dir.join("closed/report.md").is_file());
+    let stop = ["run", &spec, "--out", "stopped", "--stop-after", "1"];
+    let mut child = start(dir, &stop);
+    drop((child.stdout.take(), child.stderr.take()));
+    assert!(child.wait().unwrap().success());
+    if Path::new("/dev/full").exists() {
+        for full in ["2>/dev/full", ">/dev/full", ">/dev/full 2>&1"] {
+            let folder = format!("full{}", full.len());
+            let script = format!("exec \"$0\" run \"$1\" --out {folder} {full}");
+            let mut sh = Command::new("sh");
+            sh.args(["-c", &script, env!("CARGO_BIN_EXE_fl"), &spec]);
+            let done = sh.current_dir(dir).output().unwrap();
+            assert_eq!(done.status.code(), Some(0), "{full}: {done:?}");
+            assert!(dir.join(folder).join("report.md").is_file(), "{full}");
+        }
+    }
+    // an error stays one, said or not
+    let mut child = start(dir, &["run", "nowhere.yaml"]);
+    drop((child.stdout.take(), child.stderr.take()));
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+}
+
+#[test]
+fn a_plan_knows_cohorts_empty_slots_and_the_bytes_of_models() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = |spec: &str, more: &[&str]| out(dir.path(), &[&["plan", spec], more].concat());
+    let robust = plan(&spec("robust"), &[]);
+    assert!(
+        robust.contains("4 of 8") && robust.contains("at most 7488 bytes up and 7488 down"),
+        "{robust}"
+    );
+    let text = fs::read_to_string(spec("fedkd")).unwrap();
+    let filled = plan(&spec("fedkd"), &[]);
+    assert!(
+        filled.contains("released through quantiser, privacy")
+            && filled.contains("largest score of the public samples"),
+        "{filled}"
+    );
+    let slots = ["  quantiser:", "  privacy:", "  accountant:"];
+    let kept = |line: &&str| !slots.iter().any(|slot| line.starts_with(slot));
+    let empty: Vec<&str> = text.lines().filter(kept).collect();
+    fs::write(dir.path().join("empty.yaml"), empty.join("\n")).unwrap();
+    let empty = plan("empty.yaml", &[]);
+    assert!(
+        !empty.contains("released through") && !empty.contains("largest score"),
+        "{empty}"
+    );
+    // linear models are as large as they will be, forests are not
+    let linear = plan(&spec("fedkt"), &[]);
+    assert!(!linear.contains('?'), "{linear}");
+    let trees = plan(&spec("fedkt"), &["--set", "parts.student.use=forest"]);
+    assert!(trees.contains("models ?"), "{trees}");
+}

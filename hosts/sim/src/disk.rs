@@ -1,0 +1,115 @@
+//! Files of a run folder: written whole or not at all, hashed, and locked.
+
+use anyhow::{Context, bail};
+use fl_core::Result;
+use sha2::{Digest, Sha256};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// How a file is called until it is whole. A crash may leave one behind.
+const UNFINISHED: &str = ".tmp";
+
+/// Names the process that a run lives in, and is locked as long as it does.
+const LOCK: &str = "lock";
+
+/// Writes a file so that a crash leaves the old one or the new one. Who may read it is what the umask says.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().context("a file stands in a folder")?;
+    let what = || format!("writing {}", path.display());
+    let mut unfinished = tempfile::Builder::new();
+    unfinished.prefix(UNFINISHED);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        unfinished.permissions(fs::Permissions::from_mode(0o666));
+    }
+    let mut file = unfinished.tempfile_in(folder).with_context(what)?;
+    file.write_all(bytes)
+        .and_then(|()| file.as_file().sync_all())
+        .with_context(what)?;
+    file.persist(path).with_context(what)?;
+    Ok(())
+}
+
+/// Removes what a crash left half written in `folder`.
+pub(crate) fn tidy(folder: &Path) -> Result<()> {
+    let what = || format!("tidying {}", folder.display());
+    for entry in fs::read_dir(folder).with_context(what)? {
+        let entry = entry.with_context(what)?;
+        let name = entry.file_name();
+        if name.to_string_lossy().starts_with(UNFINISHED) && entry.path().is_file() {
+            fs::remove_file(entry.path()).with_context(what)?;
+        }
+    }
+    Ok(())
+}
+
+/// Numbers as two hexadecimal digits each.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// The SHA-256 of a file.
+pub(crate) fn hash(path: &Path) -> std::io::Result<String> {
+    let (mut file, mut hash) = (File::open(path)?, Sha256::new());
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hex(&hash.finalize())),
+            n => hash.update(&buffer[..n]),
+        }
+    }
+}
+
+/// A run folder that is in use. The system lets go of it when the process ends, however it ends.
+pub(crate) struct Lock {
+    path: PathBuf,
+    file: File,
+}
+
+impl Lock {
+    /// Takes `folder` for this process; with `new`, only if nobody had it before.
+    ///
+    /// # Errors
+    /// When it is in use, and by whom.
+    pub(crate) fn take(folder: &Path, new: bool) -> Result<Self> {
+        let path = folder.join(LOCK);
+        let what = || format!("locking {}", path.display());
+        let mut options = OpenOptions::new();
+        // readable for whoever wants to know the process
+        options.read(true).write(true);
+        let opened = match new {
+            true => options.create_new(true).open(&path),
+            false => options.create(true).truncate(false).open(&path),
+        };
+        let mut file = match opened {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                bail!("another run has just begun in {}", folder.display())
+            }
+            opened => opened.with_context(what)?,
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let holder = fs::read_to_string(&path).ok();
+                let holder = holder.and_then(|text| text.trim().parse::<u32>().ok());
+                let holder = holder.map_or("another process".into(), |id| format!("process {id}"));
+                bail!("the run in {} is in use by {holder}", folder.display())
+            }
+            // some network file systems know no locks: the run is worth more
+            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(error)) => return Err(error).with_context(what),
+        }
+        file.set_len(0).with_context(what)?;
+        writeln!(file, "{}", std::process::id()).with_context(what)?;
+        Ok(Self { path, file })
+    }
+
+    /// The run is over and nobody can go on with it: nothing is left to lock.
+    pub(crate) fn remove(self) {
+        // first the name, then the lock; a file that stays says only who had it
+        let _ = fs::remove_file(&self.path);
+        drop(self.file);
+    }
+}

@@ -1,0 +1,153 @@
+//! `run.json`: what a run was begun with. It is no part of the digest.
+
+use crate::disk;
+use anyhow::{Context, ensure};
+use fl_core::Result;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Its name in the run folder.
+pub(crate) const FILE: &str = "run.json";
+
+/// A file that a run uses, and what was in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hashed {
+    /// Where it is.
+    pub path: String,
+    /// SHA-256 of its bytes, in hexadecimal.
+    pub sha256: String,
+}
+
+impl Hashed {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of(path: &Path) -> Result<Self> {
+        Ok(Self {
+            sha256: disk::hash(path).with_context(|| format!("reading {}", path.display()))?,
+            path: path.display().to_string(),
+        })
+    }
+}
+
+/// One process that worked on a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Version of fl.
+    pub version: String,
+    /// When it began: UTC, RFC 3339.
+    pub started: String,
+    /// The command line.
+    pub command: Vec<String>,
+}
+
+impl Session {
+    /// This process, now.
+    pub fn now(version: &str, command: &[String]) -> Self {
+        Self {
+            version: version.into(),
+            started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            command: command.to_vec(),
+        }
+    }
+}
+
+/// What a run was begun with: who wants to repeat it needs the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version, date and command line.
+    #[serde(flatten)]
+    pub begun: Session,
+    /// The seed.
+    pub seed: u64,
+    /// SHA-256 of `spec.yaml`.
+    pub spec_sha256: String,
+    /// Every library that was loaded.
+    pub libraries: Vec<Hashed>,
+    /// Every data file that was read.
+    pub data: Vec<Hashed>,
+    /// Who went on with it.
+    pub resumed: Vec<Session>,
+}
+
+impl Manifest {
+    /// Of a run with the resolved spec `spec`.
+    pub fn new(
+        begun: Session,
+        seed: u64,
+        spec: &str,
+        libraries: Vec<Hashed>,
+        data: Vec<Hashed>,
+    ) -> Self {
+        Self {
+            begun,
+            seed,
+            spec_sha256: disk::hex(&Sha256::digest(spec)),
+            libraries,
+            data,
+            resumed: Vec::new(),
+        }
+    }
+
+    pub(crate) fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(FILE);
+        let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
+    }
+
+    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        disk::write(&folder.join(FILE), &text)
+    }
+
+    /// May a run that was begun with `self` go on with what is here `now`? Its other half would be another run's.
+    pub(crate) fn goes_on_with(&self, now: &Self, folder: &Path) -> Result<()> {
+        let here = folder.display();
+        let (then, version) = (&self.begun.version, &now.begun.version);
+        ensure!(
+            minor(then) == minor(version),
+            "the run in {here} was begun by fl {then}, and this is fl {version}; go on with that one, or start anew"
+        );
+        same("libraries", &self.libraries, &now.libraries, folder)?;
+        same("data files", &self.data, &now.data, folder)
+    }
+}
+
+/// `1.2` of `1.2.3`.
+fn minor(version: &str) -> Vec<&str> {
+    version.splitn(3, '.').take(2).collect()
+}
+
+/// The same bytes in the same order, wherever they are now.
+fn same(what: &str, then: &[Hashed], now: &[Hashed], folder: &Path) -> Result<()> {
+    let here = folder.display();
+    for (then, now) in then.iter().zip(now) {
+        ensure!(
+            then.sha256 == now.sha256,
+            "the run in {here} was begun with other {what}: {} has sha256 {}, and {} had {}; restore it, or start anew",
+            now.path,
+            now.sha256,
+            then.path,
+            then.sha256
+        );
+    }
+    let paths = |all: &[Hashed]| match all {
+        [] => "none".to_string(),
+        all => all
+            .iter()
+            .map(|h| &h.path[..])
+            .collect::<Vec<_>>()
+            .join(", "),
+    };
+    ensure!(
+        then.len() == now.len(),
+        "the run in {here} was begun with other {what}: {}; now there are {}",
+        paths(then),
+        paths(now)
+    );
+    Ok(())
+}
