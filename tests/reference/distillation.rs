@@ -6,7 +6,8 @@ use fl_core::message::class_means;
 use fl_core::privacy::{Composition, Ledger, draws_for, sampled};
 use fl_core::{Accountant, PrivacyEvent, loss};
 use fl_plugin_accounting::{Nfdp, PricedLedger};
-use fl_plugin_co_distill::{RowSums, agrees, median, spectral, trimmed};
+use fl_plugin_class_distill::{Which, agrees, mean_of_classes};
+use fl_plugin_co_distill::{RowSums, median, spectral, trimmed};
 use fl_plugin_param_rounds::{TeacherOf, teacher};
 use ndarray::{Array2, ArrayView1};
 use serde_json::{Value, json};
@@ -73,11 +74,11 @@ pub const OPS: &[Op] = &[
     }),
     ("class_mean_server", |i| {
         let clients: Vec<Vec<Option<Vec<f64>>>> = i.get("class_means")?;
-        let mean = server(&clients, |_, _| true)?;
+        let mean = server(&clients, &Which::All)?;
         let others = |own: usize| {
             let mut others = clients.clone();
             others[own].fill(None);
-            server(&others, |_, _| true)
+            server(&others, &Which::All)
         };
         let each = (0..clients.len()).map(others).collect::<Result<Vec<_>>>()?;
         Ok(json!({ "mean": mean, "leave_one_out": each }))
@@ -94,7 +95,7 @@ pub const OPS: &[Op] = &[
                     .collect()
             })
             .collect();
-        Ok(json!({ "selected": selected, "mean": server(&clients, chosen)? }))
+        Ok(json!({ "selected": selected, "mean": server(&clients, &Which::Agreeing)? }))
     }),
     ("masked_ensemble", |i| {
         let (said, mask): (Tables, Vec<Vec<u8>>) = (i.get("predictions")?, i.get("mask")?);
@@ -205,18 +206,21 @@ fn by_class(n: u32, have: &[u32], of: &Array2<f64>) -> Vec<Option<Vec<f64>>> {
     (0..n).map(row).collect()
 }
 
-/// The mean of each class over those clients that have it and are `chosen`, and how many they are.
-fn server(
-    clients: &[Vec<Option<Vec<f64>>>],
-    chosen: impl Fn(usize, &Vec<f64>) -> bool,
-) -> Result<Rows> {
+/// The mean of each class over those clients that have it and count.
+fn server(clients: &[Vec<Option<Vec<f64>>>], which: &Which) -> Result<Rows> {
     let classes = clients.first().context("there are no clients")?.len();
-    let mut sums = RowSums::default();
-    for (c, row) in clients.iter().flat_map(|of| of.iter().enumerate()) {
-        if let Some(row) = row.as_ref().filter(|row| chosen(c, row)) {
-            sums.add(1.0, &[c as u32], table(std::slice::from_ref(row))?.view());
+    let mut said = Vec::new();
+    for of in clients {
+        let (have, rows): (Vec<u32>, Vec<Vec<f64>>) = of
+            .iter()
+            .enumerate()
+            .filter_map(|(c, row)| Some((c as u32, row.clone()?)))
+            .unzip();
+        if !have.is_empty() {
+            said.push((have, table(&rows)?));
         }
     }
-    let (have, mean) = sums.mean(|_| {}, |v| v);
+    let said = said.iter().map(|(have, rows)| (&have[..], rows.view()));
+    let (have, mean) = mean_of_classes(said, which);
     Ok(by_class(classes as u32, &have, &mean))
 }

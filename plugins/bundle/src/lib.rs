@@ -4,6 +4,8 @@
 use fl_plugin_accounting as _;
 #[cfg(feature = "baselines")]
 use fl_plugin_baselines as _;
+#[cfg(feature = "class-distill")]
+use fl_plugin_class_distill as _;
 #[cfg(feature = "co-distill")]
 use fl_plugin_co_distill as _;
 #[cfg(feature = "fedkd")]

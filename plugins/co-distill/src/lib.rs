@@ -1,18 +1,22 @@
 #![doc = include_str!("../README.md")]
 
-mod classes;
+mod conversation;
+mod filter;
+mod judge;
+mod labels;
 mod mean;
 mod noise;
+mod order;
+mod own;
 mod protocol;
 mod robust;
 mod rows;
 mod sampling;
-mod taught;
+mod settings;
 
-pub use classes::{MeanOfClasses, Which, agrees};
 pub use mean::{EntropyReduction, MeanLabels};
 pub use noise::{GaussianLabels, LaplaceLabels, RandomisedResponse};
-pub use protocol::{CoDistill, FilterOn, Labels, Order, Reply, ScoreLoss, Teacher};
 pub use robust::{RobustLabels, Rule, median, spectral, trimmed};
 pub use rows::RowSums;
 pub use sampling::SampleExamples;
+pub use settings::{CoDistill, FilterOn, Labels, Order, Reply, ScoreLoss, Scores, Teacher};

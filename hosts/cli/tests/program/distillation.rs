@@ -189,8 +189,8 @@ fn every_order_and_every_kind_of_label_learns_from_the_others() {
         ("  reply: hard", MEAN.into()),
         ("  labels: hard", MEAN.into()),
         ("  labels: scores", scores.into()),
-        ("  labels: scores\n  score-loss: { kl: 2.0 }", scores.into()),
-        ("  labels: scores\n  score-loss: mse", scores.into()),
+        ("  labels: { scores: { loss: { kl: 2.0 } } }", scores.into()),
+        ("  labels: { scores: { loss: mse } }", scores.into()),
         (
             "  samples: 80",
             "  ensemble: { use: entropy-reduction }".into(),
@@ -351,6 +351,8 @@ fn mistakes_are_explained() {
         said.contains("votes") && said.contains("soft-labels"),
         "{said}"
     );
+    let said = refused("  labels: soft\n  score-loss: mae", MEAN);
+    assert!(said.contains("score-loss: no such setting"), "{said}");
     let path = spec(dir, "  pretrain: { epochs: 1, batch: 10 }", MEAN);
     let (code, said) = fails(dir, &["run", &path, "--out", "unlabelled"]);
     assert_eq!(code, 1);
@@ -361,4 +363,131 @@ fn mistakes_are_explained() {
     assert_eq!(code, 1);
     assert!(said.contains("set `protocol.filter-on: scores`"), "{said}");
     assert!(!root().join("unlabelled").exists());
+}
+
+#[test]
+fn settings_without_an_effect_are_refused_before_anything_is_trained() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for (protocol, what) in [
+        ("  filter-on: scores", "parts.client-filter"),
+        ("  student: { steps: 3, batch: 20 }", "parts.student"),
+        ("  resample: true", "parts.sampling"),
+    ] {
+        let path = spec(dir, protocol, MEAN);
+        let (_, said) = fails(dir, &["run", &path, "--out", "idle"]);
+        let right = format!("while `{what}` is empty: fill that, or leave");
+        assert!(said.contains(&right), "{said}");
+    }
+}
+
+/// As `spec`, by class means and without public samples.
+fn class_spec(dir: &Path, protocol: &str, parts: &str) -> String {
+    let text = format!(
+        "name: classes
+seed: 1
+data: {{ set: {{ blobs: {{ classes: 4 }} }}, clients: 4, split: {{ dirichlet: {{ alpha: 0.5 }} }} }}
+protocol: {{ use: class-distill, rounds: 3, local: {{ steps: 3, batch: 16 }}{protocol} }}
+parts: {{ model: {{ use: linear }}, {parts} }}
+"
+    );
+    let path = dir.join("classes.yaml");
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn class_means_are_exchanged_in_several_ways() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut digests = Vec::new();
+    let mean = "ensemble: { use: mean-of-classes }";
+    let sampled =
+        format!("{mean}, sampling: {{ use: sample-examples, k: 20 }}, accountant: {{ use: nfdp }}");
+    for (protocol, parts) in [
+        ("", mean),
+        (", leave-one-out: true", mean),
+        (", weight: 0.0", mean),
+        (", warm-up: { steps: 5 }", mean),
+        ("", "ensemble: { use: mean-of-classes, which: agreeing }"),
+        ("", &sampled),
+        (", resample: true", &sampled),
+    ] {
+        let path = class_spec(dir, protocol, parts);
+        let _ = fs::remove_dir_all(dir.join("out"));
+        let answer = json(dir, &["run", &path, "--json", "--out", "out"]);
+        let accuracy = answer["metrics"]["clients.accuracy"].as_f64().unwrap();
+        assert!(accuracy > 0.3, "{protocol}: {answer}");
+        assert_eq!(
+            bytes(&entry(dir, "learning from class means"), "bytes_up").0,
+            0
+        );
+        digests.push(answer["digest"].to_string());
+    }
+    let n = digests.len();
+    digests.sort();
+    digests.dedup();
+    assert_eq!(digests.len(), n, "every one of them is another run");
+}
+
+#[test]
+fn exact_a_client_alone_is_shown_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mean = "ensemble: { use: mean-of-classes }";
+    let accuracy = |protocol: &str| {
+        let path = class_spec(dir, protocol, mean);
+        let _ = fs::remove_dir_all(dir.join("out"));
+        let command = [
+            "run",
+            &path,
+            "--json",
+            "--out",
+            "out",
+            "--set",
+            "data.clients=1",
+            "--set",
+            "data.split=iid",
+        ];
+        json(dir, &command)["metrics"]["clients.accuracy"].clone()
+    };
+    assert_eq!(
+        accuracy(", leave-one-out: true"),
+        accuracy(", weight: 0.0"),
+        "its labels are all that it learns"
+    );
+}
+
+#[test]
+fn what_class_means_have_no_use_for_is_a_mistake() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for (protocol, parts, right) in [
+        (
+            ", filter-on: scores",
+            "",
+            "filter-on: no such setting; known: rounds",
+        ),
+        (
+            ", samples: 80",
+            "",
+            "samples: no such setting; known: rounds",
+        ),
+        (
+            ", score-loss: mae",
+            "",
+            "score-loss: no such setting; known: rounds",
+        ),
+        (
+            "",
+            ", client-filter: { use: confidence }",
+            "has no slot `client-filter`; its slots: model, ensemble",
+        ),
+    ] {
+        let parts = format!("ensemble: {{ use: mean-of-classes }}{parts}");
+        let path = class_spec(dir, protocol, &parts);
+        let (code, said) = fails(dir, &["check", &path]);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(right), "{said}");
+    }
 }

@@ -1,9 +1,9 @@
-//! Means per class, for exchange without public data.
-use crate::rows::RowSums;
+//! Means per class over clients.
 use fl_core::message::ClassMeans;
 use fl_core::metrics;
 use fl_core::prelude::*;
-use ndarray::{ArrayView1, Axis};
+use ndarray::{Array2, ArrayView1, ArrayView2};
+use std::collections::BTreeMap;
 
 choices! {
     /// Whose class means count.
@@ -29,24 +29,42 @@ pub fn agrees<T: PartialOrd + Copy>(class: u32, outputs: ArrayView1<'_, T>) -> b
     metrics::argmax(outputs) == class as usize
 }
 
+/// For each class the mean of the rows that count, in 64 bits and the order in which they come. `said` has the classes of
+/// each client and `classes x outputs`; the answer likewise, of the classes for which a row counts, ascending.
+pub fn mean_of_classes<'m, T: Into<f64> + PartialOrd + Copy + 'm>(
+    said: impl IntoIterator<Item = (&'m [u32], ArrayView2<'m, T>)>,
+    which: &Which,
+) -> (Vec<u32>, Array2<f64>) {
+    let (mut sums, mut width) = (BTreeMap::<u32, (f64, Vec<f64>)>::new(), 0);
+    for (classes, rows) in said {
+        width = rows.ncols();
+        for (class, row) in classes.iter().zip(rows.rows()) {
+            if *which == Which::Agreeing && !agrees(*class, row) {
+                continue;
+            }
+            let (n, sum) = sums.entry(*class).or_insert((0.0, vec![0.0; width]));
+            *n += 1.0;
+            sum.iter_mut().zip(row).for_each(|(s, v)| *s += (*v).into());
+        }
+    }
+    let means = sums
+        .values()
+        .flat_map(|(n, sum)| sum.iter().map(move |s| s / n));
+    let table = Array2::from_shape_vec((sums.len(), width), means.collect());
+    let table = table.expect("a row of this width for each class");
+    (sums.into_keys().collect(), table)
+}
+
 impl Aggregator for MeanOfClasses {
     type In = ClassMeans;
     type Out = ClassMeans;
 
     fn aggregate(&mut self, _: &Round, inbox: &Inbox<ClassMeans>) -> Result<ClassMeans> {
-        let mut sums = RowSums::default();
-        for mail in inbox.iter() {
-            let ClassMeans { rows, values, .. } = &mail.body;
-            let counts = |at: &usize| match self.which {
-                Which::All => true,
-                Which::Agreeing => agrees(rows[*at], values.row(*at)),
-            };
-            let kept: Vec<usize> = (0..rows.len()).filter(counts).collect();
-            let ids: Vec<u32> = kept.iter().map(|at| rows[*at]).collect();
-            sums.add(1.0, &ids, values.select(Axis(0), &kept).view());
-        }
-        let (rows, values) = sums.mean(|_| {}, |v| v as f32);
-        Ok(ClassMeans::new(rows, values))
+        let said = inbox
+            .iter()
+            .map(|m| (&m.body.rows[..], m.body.values.view()));
+        let (classes, means) = mean_of_classes(said, &self.which);
+        Ok(ClassMeans::new(classes, means.mapv(|v| v as f32)))
     }
 
     fn claims(&self) -> Claims {

@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+
+mod means;
+mod own;
+mod protocol;
+
+pub use means::{MeanOfClasses, Which, agrees, mean_of_classes};
+pub use protocol::ClassDistill;

@@ -1,0 +1,192 @@
+//! Federated distillation by class means: the server's side in `lead`, a client's in `means` and `learn`.
+use crate::own::{draw, own};
+use fl_core::Examples;
+use fl_core::message::{ClassMeans, softmax};
+use fl_core::prelude::*;
+use ndarray::Array2;
+use std::collections::BTreeMap;
+
+settings! {
+    /// Clients exchange the mean output of their models over their examples of each class, and every model is drawn to what
+    /// the others say of a class (FKD, Jeong et al. 2018; PLS). No public data are needed, and clients may have different
+    /// networks.
+    pub struct ClassDistill {
+        /// Rounds. Selective-FD compares FKD after 20,000.
+        rounds: usize = 200, in 1..=1_000_000;
+        /// A client's training on its own examples before round 1. Selective-FD: 200 steps. Default: none.
+        warm_up: Option<Training> = None;
+        /// A client's training in one round, on its own examples, towards their labels and the means of their classes.
+        /// Selective-FD: 11 steps of 64.
+        local: Training = Training::steps(11, 64);
+        /// Weight of the term that draws an output to the mean of its class; that of the label has weight 1. No paper at
+        /// hand gives it.
+        weight: f64 = 1.0, in 0.0..=1e6;
+        /// A client is shown the mean of the others, without its own share (Jeong et al. 2018). Selective-FD does not say.
+        leave_one_out: bool = false;
+        /// Draw the private sample anew in every round; its costs add up. Only if `parts.sampling` is filled.
+        resample: bool = false;
+    }
+}
+
+pub(crate) const WARM_UP: Ask<Nothing, Nothing> = Ask::new("warm-up");
+const MEANS: Ask<Nothing, ClassMeans> = Ask::new("mean outputs of own classes");
+const LEARN: Ask<ClassMeans, Nothing> = Ask::new("learning from class means");
+
+impl Protocol for ClassDistill {
+    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+        let idle = self.conflicts(&|slot| fed.has(slot));
+        ensure!(idle.is_empty(), "protocol: {}", idle.join("; "));
+        let all = fed.everyone();
+        fed.once("warm-up", &mut (), |fed, (), round| {
+            fed.ask(round, &WARM_UP, &all, |_| &Nothing).map(|_| ())
+        })?;
+        fed.rounds(self.rounds, &mut (), |fed, (), round| {
+            // each client sends the mean output of its model over its examples of each class that it has
+            let said =
+                fed.ask_for::<_, _, ClassMeans>("ensemble", round, &MEANS, &all, |_| &Nothing)?;
+            // the server takes for each class the mean over the clients that have it
+            let mean: ClassMeans = fed.aggregate("ensemble", round, &said)?;
+            fed.record(round, "taught.classes", mean.rows.len() as f64)?;
+            // each client trains towards its labels and the means of their classes
+            match self.leave_one_out {
+                false => fed.ask(round, &LEARN, &all, |_| &mean)?,
+                true => {
+                    let others = means_of_others(fed, round, &said, &all)?;
+                    fed.ask(round, &LEARN, &all, |id| &others[&id])?
+                }
+            };
+            fed.evaluate_clients(round, "model")
+        })
+    }
+
+    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+        question
+            .on(&WARM_UP, me, |me, _| self.warm_up(me))
+            .on(&MEANS, me, |me, _| self.means(me))
+            .on(&LEARN, me, |me, means| self.learn(me, means))
+            .end()
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        vec![
+            Slot::trainer("model", "A client's model; each client may have another."),
+            Slot::aggregator::<ClassMeans, ClassMeans>(
+                "ensemble",
+                "Combines what the clients say of each class.",
+            ),
+            Slot::privacy::<ClassMeans>("privacy", "Noise on what a client says.").optional(),
+            Slot::privacy::<Ids>(
+                "sampling",
+                "Draws the examples that a client trains on (as in FedMD-NFDP).",
+            )
+            .optional(),
+            Slot::accountant(),
+        ]
+    }
+
+    fn questions(&self) -> Vec<Asked> {
+        let said = MEANS.asked().times(self.rounds).releases("privacy");
+        vec![
+            WARM_UP.asked().releases("sampling"),
+            match self.resample {
+                true => said.releases("sampling"),
+                false => said,
+            },
+            LEARN.asked().times(self.rounds),
+        ]
+    }
+}
+plugin!(protocol "class-distill" => ClassDistill);
+
+/// For each client the means over the others: no class at all, if there is nobody else.
+fn means_of_others(
+    fed: &mut Federation<'_>,
+    round: &Round,
+    said: &Inbox<ClassMeans>,
+    all: &[u32],
+) -> Result<BTreeMap<u32, ClassMeans>> {
+    let outputs = fed.task().kind.outputs();
+    let of = |id: &u32| {
+        let others = said.iter().filter(|mail| mail.from != *id).cloned();
+        let means = match Inbox::new(others.collect()) {
+            Ok(others) => fed.aggregate("ensemble", round, &others)?,
+            Err(_) => ClassMeans::new(Vec::new(), Array2::zeros((0, outputs))),
+        };
+        Ok((*id, means))
+    };
+    all.iter().map(of).collect()
+}
+
+impl ClassDistill {
+    /// Settings that would have no effect in a run where `has` says which slots are filled: what is wrong, and what would
+    /// be right.
+    pub fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let idle = self.resample && !has("sampling");
+        let text = "`resample` has no effect while `parts.sampling` is empty: fill that, or leave `resample` out";
+        idle.then(|| text.to_string()).into_iter().collect()
+    }
+
+    fn warm_up(&self, me: &mut Client) -> Result<Nothing> {
+        draw(me)?;
+        if let Some(warm_up) = &self.warm_up {
+            let (own, pass) = (own(me)?, warm_up.pass(Loss::CrossEntropy));
+            me.fit_examples("model", &own, &pass)?;
+        }
+        Ok(Nothing)
+    }
+
+    /// The mean output of a client's model over its examples of each class.
+    fn means(&self, me: &mut Client) -> Result<ClassMeans> {
+        if self.resample {
+            draw(me)?;
+        }
+        let own = own(me)?;
+        let outputs = softmax(me.model("model")?.predict(&own.samples)?.view(), 1.0);
+        let mut means = ClassMeans::of(outputs.view(), &classes(&own)?)?;
+        me.release("privacy", &mut means)?;
+        Ok(means)
+    }
+
+    /// Cross-entropy to the label, and `weight` times that to the mean of the label's class: one cross-entropy, to the sum
+    /// of the two targets. A class that nobody has pulls at nothing.
+    fn learn(&self, me: &mut Client, means: &ClassMeans) -> Result<Nothing> {
+        let own = own(me)?;
+        let labels = classes(&own)?;
+        let mut target = Array2::<f32>::zeros((labels.len(), own.labels().classes()));
+        for (mut row, label) in target.rows_mut().into_iter().zip(&labels) {
+            row[*label as usize] = 1.0;
+            if let Some(mean) = means.class(*label) {
+                row.zip_mut_with(&mean, |t, m| *t += self.weight as f32 * m);
+            }
+        }
+        let (pass, stream) = (self.local.pass(Loss::CrossEntropy), me.stream("model"));
+        let target = Target::Soft(target.view());
+        me.model("model")?
+            .fit(&own.samples, target, &pass, &stream)?;
+        Ok(Nothing)
+    }
+}
+
+fn classes(own: &Examples) -> Result<Vec<u32>> {
+    own.classes()
+        .context("class means need one class per example")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::settings::read_yaml;
+
+    #[test]
+    fn what_is_about_public_samples_is_no_setting_here() {
+        let wrong = "{filter-on: scores, samples: 80, labels: class-means}";
+        insta::assert_snapshot!(read_yaml::<ClassDistill>(wrong).unwrap_err(), @"");
+    }
+
+    #[test]
+    fn drawing_anew_needs_something_to_draw() {
+        let read: ClassDistill = read_yaml("{resample: true}").unwrap();
+        assert_eq!(read.conflicts(&|slot| slot == "model").len(), 1);
+        assert_eq!(read.conflicts(&|slot| slot == "sampling").len(), 0);
+    }
+}

@@ -1,0 +1,172 @@
+//! What is said about public samples: by one client, by all together, and back to them.
+use crate::conversation::{HARD, SCORES, SOFT};
+use crate::settings::{CoDistill, Labels};
+use fl_core::message::{SoftLabels, Votes, softmax};
+use fl_core::prelude::*;
+use fl_core::{Problem, metrics};
+use ndarray::{Array2, Axis};
+
+/// One-hot rows, each the mean of its voters.
+fn one_hot(votes: &Votes) -> SoftLabels {
+    let mut values = Array2::zeros((votes.rows.len(), votes.classes()));
+    let share = 1.0 / votes.voters() as f32;
+    for ((row, _), label) in votes.labels.indexed_iter() {
+        values[[row, *label as usize]] += share;
+    }
+    SoftLabels::new(votes.rows.clone(), values)
+}
+
+/// One label for each sample.
+fn votes(rows: Vec<u32>, labels: Vec<u32>, classes: usize) -> Votes {
+    let table = Array2::from_shape_vec((rows.len(), 1), labels);
+    Votes::new(rows, table.expect("one label for each row"), classes)
+}
+
+/// The class probabilities of a model's scores.
+pub(crate) fn soft(Logits { rows, values, .. }: Logits) -> SoftLabels {
+    SoftLabels::of_scores(rows, values.view())
+}
+
+/// The most probable classes by a model's scores.
+pub(crate) fn hard(Logits { rows, values, .. }: Logits) -> Votes {
+    votes(rows, metrics::classes(values.view()), values.ncols())
+}
+
+/// Something that a model can learn about public samples.
+pub(crate) trait Lesson {
+    /// The samples.
+    fn rows(&self) -> &[u32];
+    /// Hands over what is to be learnt about them.
+    fn teach<T>(&self, learn: impl FnOnce(Target<'_>) -> T) -> T;
+    /// How it is learnt.
+    fn loss(&self, _labels: &Labels) -> Loss {
+        Loss::CrossEntropy
+    }
+}
+
+impl Lesson for SoftLabels {
+    fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+    fn teach<T>(&self, learn: impl FnOnce(Target<'_>) -> T) -> T {
+        learn(Target::Soft(self.values.view()))
+    }
+}
+
+impl Lesson for Votes {
+    fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+    fn teach<T>(&self, learn: impl FnOnce(Target<'_>) -> T) -> T {
+        learn(Target::Classes(&self.labels.column(0).to_vec()))
+    }
+}
+
+impl Lesson for Logits {
+    fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+    fn teach<T>(&self, learn: impl FnOnce(Target<'_>) -> T) -> T {
+        learn(Target::Scores(self.values.view()))
+    }
+    fn loss(&self, labels: &Labels) -> Loss {
+        labels.score_loss()
+    }
+}
+
+/// What everybody is taught in a round.
+pub(crate) enum Taught {
+    Soft(SoftLabels),
+    Scores(Logits),
+    Hard(Votes),
+}
+
+impl Lesson for Taught {
+    fn rows(&self) -> &[u32] {
+        match self {
+            Self::Soft(soft) => soft.rows(),
+            Self::Scores(scores) => scores.rows(),
+            Self::Hard(votes) => votes.rows(),
+        }
+    }
+    fn teach<T>(&self, learn: impl FnOnce(Target<'_>) -> T) -> T {
+        match self {
+            Self::Soft(soft) => soft.teach(learn),
+            Self::Scores(scores) => scores.teach(learn),
+            Self::Hard(votes) => votes.teach(learn),
+        }
+    }
+    fn loss(&self, labels: &Labels) -> Loss {
+        match self {
+            Self::Soft(soft) => soft.loss(labels),
+            Self::Scores(scores) => scores.loss(labels),
+            Self::Hard(votes) => votes.loss(labels),
+        }
+    }
+}
+
+impl Taught {
+    /// As probabilities, for what judges them.
+    pub fn soft(&self) -> SoftLabels {
+        match self {
+            Self::Soft(soft) => soft.clone(),
+            Self::Scores(z) => SoftLabels::new(z.rows.clone(), softmax(z.values.view(), 1.0)),
+            Self::Hard(votes) => one_hot(votes),
+        }
+    }
+
+    /// Only the most probable class of each sample.
+    pub fn hard(self) -> Self {
+        let soft = self.soft();
+        let (labels, classes) = (soft.labels(), soft.values.ncols());
+        Self::Hard(votes(soft.rows, labels, classes))
+    }
+
+    /// Only the rows at these positions.
+    pub fn retain_rows(&mut self, positions: &[usize]) {
+        match self {
+            Self::Soft(soft) => soft.retain_rows(positions),
+            Self::Hard(votes) => votes.retain_rows(positions),
+            Self::Scores(z) => {
+                let rows = positions.iter().map(|p| z.rows[*p]).collect();
+                *z = Logits::new(rows, z.values.select(Axis(0), positions));
+            }
+        }
+    }
+}
+
+impl CoDistill {
+    /// What the clients say about these samples, combined by `parts.ensemble`.
+    pub(crate) fn hear(
+        &self,
+        fed: &mut Federation<'_>,
+        round: &Round,
+        ids: &Ids,
+    ) -> Result<Taught> {
+        let all = fed.everyone();
+        let mut soft = match self.labels {
+            Labels::Scores(_) => {
+                let scores = fed.gather("ensemble", round, &SCORES, &all, |_| ids)?;
+                return Ok(Taught::Scores(scores));
+            }
+            Labels::Soft => fed.gather("ensemble", round, &SOFT, &all, |_| ids)?,
+            // each vote reaches the ensemble as a one-hot row
+            Labels::Hard => {
+                let outputs = fed.task().kind.outputs();
+                let form = |votes: Votes| match votes.classes() == outputs {
+                    true => Ok(one_hot(&votes)),
+                    false => Err(Problem::Shape(format!(
+                        "votes for {} classes, and there are {outputs}",
+                        votes.classes()
+                    ))
+                    .into()),
+                };
+                fed.gather_as::<_, _, _, SoftLabels>("ensemble", round, &HARD, &all, |_| ids, form)?
+            }
+        };
+        if fed.has("privacy") {
+            soft.project(); // noise leaves the simplex
+        }
+        Ok(Taught::Soft(soft))
+    }
+}

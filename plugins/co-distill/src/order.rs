@@ -1,0 +1,71 @@
+//! In which order a client learns from its own examples and from what the others say.
+use crate::labels::Lesson;
+use crate::own::own;
+use crate::settings::{CoDistill, Order};
+use fl_core::prelude::*;
+use fl_core::{Length, fit_examples};
+
+impl CoDistill {
+    /// A client's training on its own examples in one round.
+    pub(crate) fn learn_own(&self, me: &mut Client) -> Result<()> {
+        let (own, pass) = (own(me)?, self.local.pass(Loss::CrossEntropy));
+        me.fit_examples("model", &own, &pass).map(|_| ())
+    }
+
+    /// A client's training on what it is taught, and on its own examples unless that is done already.
+    pub(crate) fn learn(&self, me: &mut Client, lesson: &impl Lesson) -> Result<Nothing> {
+        match self.order {
+            Order::OwnBeforeLabels => self.distil(me, lesson)?,
+            Order::OwnFirst => {
+                self.learn_own(me)?;
+                self.distil(me, lesson)?;
+            }
+            Order::PublicFirst => {
+                self.distil(me, lesson)?;
+                self.learn_own(me)?;
+            }
+            Order::Turns => self.learn_in_turns(me, lesson)?,
+        }
+        Ok(Nothing)
+    }
+
+    fn distil(&self, me: &mut Client, lesson: &impl Lesson) -> Result<()> {
+        let ids = Ids(lesson.rows().to_vec());
+        if ids.0.is_empty() {
+            return Ok(()); // everything was filtered out
+        }
+        let pass = self.distil.pass(lesson.loss(&self.labels));
+        lesson.teach(|target| me.fit_public("model", &ids, target, &pass).map(|_| ()))
+    }
+
+    /// One mini-batch at a time; the fewer of the two kinds are spread evenly among the others.
+    fn learn_in_turns(&self, me: &mut Client, lesson: &impl Lesson) -> Result<()> {
+        let ids = Ids(lesson.rows().to_vec());
+        let (own, x, home) = (own(me)?, me.public()?.pick(&ids)?, me.stream("turns"));
+        let local = self.local.pass(Loss::CrossEntropy);
+        let distil = self.distil.pass(lesson.loss(&self.labels));
+        let one = |pass: &Pass<'_>| {
+            let (length, clip) = (Length::Steps(1), pass.clip);
+            Pass {
+                clip,
+                ..Pass::new(length, pass.batch, pass.loss)
+            }
+        };
+        let steps = [local.steps(own.len()), distil.steps(x.len())];
+        let (local, distil) = (one(&local), one(&distil));
+        let model = me.model("model")?;
+        let most = steps[0].max(steps[1]);
+        for turn in 0..most {
+            let stream = home.child("turn", turn as u64);
+            let due = |n: usize| (turn + 1) * n / most > turn * n / most;
+            if due(steps[0]) {
+                fit_examples(model, &own, &local, &stream.child("own", 0))?;
+            }
+            if due(steps[1]) {
+                let stream = stream.child("public", 0);
+                lesson.teach(|target| model.fit(&x, target, &distil, &stream))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! What a spec can say about the conversation.
+use fl_core::prelude::*;
+use fl_core::settings::above;
+
+choices! {
+    /// What clients say about a public sample.
+    pub enum Labels {
+        /// Its class probabilities.
+        Soft = "soft",
+        /// Its most probable class: `ceil(log2(classes))` bits.
+        Hard = "hard",
+        /// Its raw scores (FedMD).
+        Scores(Scores) = "scores",
+    }
+}
+
+settings! {
+    /// Raw scores.
+    pub struct Scores {
+        /// How they are imitated. Default: `mae`.
+        loss: Option<ScoreLoss> = None;
+    }
+}
+
+choices! {
+    /// How scores are imitated.
+    pub enum ScoreLoss {
+        /// Mean absolute error (the published code of FedMD).
+        Mae = "mae",
+        /// Mean squared error.
+        Mse = "mse",
+        /// Kullback-Leibler divergence at this temperature, times its square.
+        Kl(f64, in above(0.0)) = "kl",
+    }
+}
+
+choices! {
+    /// What the server sends back about a sample.
+    pub enum Reply {
+        /// What the ensemble gives: probabilities, shares of votes, or scores.
+        Ensemble = "ensemble",
+        /// Its most probable class only.
+        Hard = "hard",
+    }
+}
+
+choices! {
+    /// In which order a client learns from its own examples and from the others.
+    pub enum Order {
+        /// Its own first, after it has labelled (Selective-FD).
+        OwnFirst = "own-first",
+        /// Its own before it labels (the published code of Selective-FD).
+        OwnBeforeLabels = "own-before-labels",
+        /// What the others say first (FedMD: digest, then revisit).
+        PublicFirst = "public-first",
+        /// Step by step in turns, every mini-batch drawn anew (our reading of Cronus, which trains on both together).
+        Turns = "turns",
+    }
+}
+
+choices! {
+    /// What the client-side filter sees of a sample.
+    pub enum FilterOn {
+        /// The sample itself. The filter is fitted and asked once, before round 1.
+        Inputs = "inputs",
+        /// The layer before the last of the client's model after its warm-up. Fitted and asked once, before round 1.
+        Features = "features",
+        /// The scores that the client's model gives it. Fitted and asked anew in every round.
+        Scores = "scores",
+    }
+}
+
+choices! {
+    /// Who teaches the clients.
+    pub enum Teacher {
+        /// The ensemble of their labels.
+        Ensemble = "ensemble",
+        /// The server's student, once it has learnt from the ensemble in this round (FedED).
+        Student = "student",
+    }
+}
+
+settings! {
+    /// Clients label public samples, the server combines the labels, and everybody learns from them, round after round:
+    /// Selective-FD (Shao et al. 2024), FedMD, FedED, DS-FL and Cronus. Class means, which need no public samples, are
+    /// protocol `class-distill` (FKD, PLS).
+    #[check(CoDistill::consistent)]
+    pub struct CoDistill {
+        /// Rounds. Selective-FD's published code: 20,000; FedMD: 20.
+        rounds: usize = 200, in 1..=1_000_000;
+        /// Training on the labelled public samples before anything else (FedMD). Default: none.
+        pretrain: Option<Training> = None;
+        /// A client's training on its own examples before round 1. Selective-FD: 200 steps. Default: none.
+        warm_up: Option<Training> = None;
+        /// A client's training on its own examples in one round. Selective-FD: 1 step of 64, IID 5.
+        local: Training = Training::steps(1, 64);
+        /// Training on what the others say in one round. Selective-FD: 10 steps of 512, IID 6.
+        distil: Training = Training::steps(10, 512);
+        /// Public samples of a round, drawn without replacement. Default: one batch of `distil` (Selective-FD). FedMD: 5,000.
+        samples: Option<usize> = None, in 1..;
+        /// What clients say.
+        labels: Labels = Labels::Soft;
+        /// What the server sends back.
+        reply: Reply = Reply::Ensemble;
+        /// In which order a client learns.
+        order: Order = Order::OwnFirst;
+        /// What `parts.client-filter` sees of a sample; only if that is filled. Default: `inputs`.
+        filter_on: Option<FilterOn> = None;
+        /// Who teaches the clients.
+        teacher: Teacher = Teacher::Ensemble;
+        /// `parts.student` learns from the ensemble so long in one round; only if that is filled. Default: as `distil`.
+        student: Option<Training> = None;
+        /// Draw the private sample anew in every round; its costs add up. Only if `parts.sampling` is filled.
+        resample: bool = false;
+    }
+}
+
+impl CoDistill {
+    fn consistent(&self) -> Result<(), String> {
+        match (&self.teacher, &self.labels) {
+            (Teacher::Student, Labels::Scores(_)) => Err(
+                "`teacher: student` answers with probabilities; use `labels: soft` or `hard`"
+                    .into(),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Settings that would have no effect in a run where `has` says which slots are filled: what is wrong, and what would
+    /// be right.
+    pub fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let idle = |given: bool, setting: &str, slot: &str| {
+            let text = || {
+                format!(
+                    "`{setting}` has no effect while `parts.{slot}` is empty: fill that, or leave `{setting}` out"
+                )
+            };
+            (given && !has(slot)).then(text)
+        };
+        let loss_given = matches!(&self.labels, Labels::Scores(of) if of.loss.is_some());
+        let unread = loss_given && self.reply == Reply::Hard && !has("student");
+        let unread = unread.then(|| {
+            "`labels.scores.loss` has no effect with `reply: hard`, since nobody is taught scores: leave it out, or use `reply: ensemble`".to_string()
+        });
+        [
+            idle(self.filter_on.is_some(), "filter-on", "client-filter"),
+            idle(self.student.is_some(), "student", "student"),
+            idle(self.resample, "resample", "sampling"),
+            unread,
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// How many public samples a round is about, at most.
+    pub(crate) fn batch(&self) -> usize {
+        self.samples.unwrap_or(self.distil.batch)
+    }
+}
+
+impl Labels {
+    /// How scores are imitated.
+    pub(crate) fn score_loss(&self) -> Loss {
+        match self {
+            Self::Scores(Scores { loss: Some(loss) }) => match loss {
+                ScoreLoss::Mae => Loss::Mae,
+                ScoreLoss::Mse => Loss::Mse,
+                ScoreLoss::Kl(tau) => Loss::Kl { tau: *tau },
+            },
+            _ => Loss::Mae,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::settings::read_yaml;
+
+    fn idle(settings: &str, filled: &[&str]) -> Vec<String> {
+        let read: CoDistill = read_yaml(settings).unwrap();
+        read.conflicts(&|slot| filled.contains(&slot))
+    }
+
+    #[test]
+    fn what_would_do_nothing_is_a_mistake() {
+        insta::assert_snapshot!(idle(
+            "{filter-on: inputs, resample: true, student: {steps: 3}, labels: {scores: {loss: mae}}, reply: hard}",
+            &["model", "ensemble"],
+        ).join("\n"), @r"
+        `filter-on` has no effect while `parts.client-filter` is empty: fill that, or leave `filter-on` out
+        `student` has no effect while `parts.student` is empty: fill that, or leave `student` out
+        `resample` has no effect while `parts.sampling` is empty: fill that, or leave `resample` out
+        `labels.scores.loss` has no effect with `reply: hard`, since nobody is taught scores: leave it out, or use `reply: ensemble`
+        ");
+    }
+
+    #[test]
+    fn what_does_something_is_none() {
+        let all = [
+            ("{}", &[][..]),
+            ("{filter-on: scores}", &["client-filter"]),
+            ("{student: {steps: 3}}", &["student"]),
+            ("{resample: true}", &["sampling"]),
+            ("{labels: {scores: {loss: mse}}}", &[]),
+            ("{labels: scores, reply: hard}", &[]),
+            // the student learns scores, the clients what it says
+            ("{labels: {scores: {loss: mse}}, reply: hard}", &["student"]),
+        ];
+        for (settings, filled) in all {
+            assert_eq!(idle(settings, filled), [""; 0], "{settings}");
+        }
+    }
+}
