@@ -9,6 +9,7 @@ use crate::yaml::{self, Wrong};
 use fl_core::message::{Ids, Message};
 use fl_core::settings::{Reader, Step, Value, nearest, show};
 use fl_core::{Asked, PartDecl, Role, Slot};
+use std::path::Path;
 
 /// A part that a spec names, with settings that have been checked.
 pub(crate) struct Chosen {
@@ -165,6 +166,17 @@ impl<'a> Checker<'a> {
             self.push(place, &m.path, m.text, part.map(|p| (path.len(), label(p))));
         }
         read
+    }
+
+    /// The data section, once the files that it names are known to be there.
+    pub fn files<D: DataSection>(&mut self, mut data: D) -> Option<D> {
+        let folder = Path::new(self.file).parent().unwrap_or(Path::new(""));
+        let problems = data.resolve(folder);
+        for (path, text) in &problems {
+            let path: Vec<Step> = [key("data")].iter().chain(path).cloned().collect();
+            self.note(&path, text);
+        }
+        problems.is_empty().then_some(data)
     }
 
     /// The part that `use` names, and its settings if they are right. Without a role, any part will do.

@@ -1,9 +1,10 @@
 //! The sections of a spec that do not belong to a part or to the host.
 
-use fl_core::settings::{Reader, Setting, Settings, Value};
+use fl_core::settings::{Reader, Setting, Settings, Step, Value};
 use fl_core::{Budget, ClientId, Faults, Task};
 use serde_json::json;
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 /// The `data` section: its settings belong to the host, and checking needs to know this much of it without loading data.
 pub trait DataSection: Settings {
@@ -13,6 +14,11 @@ pub trait DataSection: Settings {
     fn clients(&self) -> usize;
     /// Is there public data?
     fn has_public(&self) -> bool;
+    /// Settles what depends on where the spec is (`folder`) and on files that the section names. Returns what is wrong, such
+    /// as a file that is missing: where below `data`, and the mistake.
+    fn resolve(&mut self, _folder: &Path) -> Vec<(Vec<Step>, String)> {
+        Vec::new()
+    }
 }
 
 fl_core::settings! {

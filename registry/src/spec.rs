@@ -71,7 +71,8 @@ pub fn read<D: DataSection>(
     let top = check.settings(&[], None, |r| Top::read(&value, r));
     let data = value
         .get("data")
-        .and_then(|data| check.settings(&[key("data")], None, |r| D::read(data, r)));
+        .and_then(|data| check.settings(&[key("data")], None, |r| D::read(data, r)))
+        .and_then(|data| check.files(data));
     let protocol = value
         .get("protocol")
         .and_then(|p| check.protocol(p, data.as_ref()));

@@ -1,9 +1,10 @@
 //! From a spec to the data of every client.
 
 use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fraction_split};
-use crate::sets::{Set, SetSpec, load};
-use crate::spec::{DataSpec, Public, PublicFrom, check};
-use crate::split::{Groups, split};
+use crate::load::{Set, load};
+use crate::set::{SetSpec, Source};
+use crate::spec::{DataSpec, Public, PublicFrom, Split, check};
+use crate::split::{Groups, by_file, extremes, split};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Labels, Samples, Stream, Task};
 use std::path::Path;
@@ -24,6 +25,12 @@ pub struct Assembled {
     pub validation: Option<Examples>,
     /// What is to be learned.
     pub task: Task,
+    /// Names of the classes, if the files give them.
+    pub classes: Vec<String>,
+    /// What became of each column of the files: its name, and how it is read.
+    pub columns: Vec<(String, String)>,
+    /// What a user should know before a run: what was inferred from the rows, what is missing, an extreme split.
+    pub notes: Vec<String>,
 }
 
 /// The public samples.
@@ -61,7 +68,15 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         test,
         validation,
         normalise,
+        sources,
+        mut classes,
+        columns,
+        mut notes,
     } = load(&spec.set, dir, spec.normalise.as_ref()).and_then(numbered)?;
+    if let Some(order) = spec.class_order.as_ref().filter(|_| !classes.is_empty()) {
+        classes = order.iter().map(|old| classes[*old].clone()).collect();
+    }
+    spec.fits(&train.task()).map_err(anyhow::Error::msg)?;
     let mut train = first(train, spec.limit.train)?;
     let mut test = first(test, spec.limit.test)?;
 
@@ -84,15 +99,19 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
     ensure!(!train.is_empty(), "no samples are left for the clients");
     ensure!(!test.is_empty(), "no samples are left to test with");
 
-    let groups = Groups::of(&train);
-    let parts = split(
-        &groups,
-        &spec.split,
-        spec.clients,
-        spec.set.name(),
-        &stream.child("split", 0),
-    )
-    .with_context(|| format!("splitting `{}`", spec.set.name()))?;
+    let (number, name) = (spec.clients(), spec.set.name());
+    let parts = match spec.split() {
+        Split::ByFile => by_file(&origins(&train, &sources), sources.len(), number, name),
+        how => split(
+            &Groups::of(&train),
+            &how,
+            number,
+            name,
+            &stream.child("split", 0),
+        ),
+    }
+    .with_context(|| format!("splitting `{name}`"))?;
+    notes.extend(extremes(&parts.sizes()));
     let mut clients: Vec<Examples> = parts.clients.iter().map(|rows| train.pick(rows)).collect();
     let mut client_validation = vec![];
     if spec.validation != 0.0 {
@@ -112,7 +131,24 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         public,
         test,
         validation,
+        classes,
+        columns,
+        notes,
     })
+}
+
+/// The file that each row comes from; row ids count through all files.
+fn origins(train: &Examples, sources: &[Source]) -> Vec<usize> {
+    let ends: Vec<usize> = sources
+        .iter()
+        .scan(0, |end, source| {
+            *end += source.rows;
+            Some(*end)
+        })
+        .collect();
+    let ids = train.samples.ids().iter();
+    ids.map(|id| ends.partition_point(|end| *end <= *id as usize))
+        .collect()
 }
 
 /// The same rows; class `order[i]` is called `i`.

@@ -1,21 +1,31 @@
 //! Data sets, their files, and how they are split over clients.
 //!
 //! [`build`] does it all: it reads (or makes) the set that a [`spec::DataSpec`] names, takes the public samples
-//! out, and shares out the others. The pieces are of use alone: [`archive`] and [`format`](mod@format) read
-//! published files, [`sets`] knows the sets, [`made`] makes sets that need no files, [`partition`] holds the rules
-//! that say which sample goes where, [`published`] splits that were published as counts, [`split`](mod@split) draws.
+//! out, and shares out the others. The pieces are of use alone: [`set`] says what a data set is and how a crate adds one,
+//! [`sets`] holds those that are known here, [`archive`] and [`format`](mod@format) read files, [`partition`] holds the
+//! rules that say which sample goes where, [`published`] splits that were published as counts, [`split`](mod@split) draws.
 
 pub mod archive;
 mod build;
+mod folder;
 pub mod format;
-pub mod made;
+mod load;
 pub mod partition;
 pub mod published;
+pub mod set;
 pub mod sets;
 pub mod spec;
 pub mod split;
 pub mod text;
 
 pub use build::{Assembled, PublicSamples, build};
-pub use sets::{SetSpec, data_dir, list};
+pub use folder::{Entry, FileEntry, Folder, data_dir, list};
+pub use load::{Set, load};
+pub use set::{DataSet, Facts, Rows, SetDecl, SetSpec, linked_sets};
 pub use spec::DataSpec;
+
+/// Used by [`data_set!`].
+#[doc(hidden)]
+pub mod __private {
+    pub use inventory;
+}

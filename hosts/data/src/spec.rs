@@ -4,17 +4,21 @@
 //! use fl_core::settings::read_yaml;
 //! use fl_data::spec::{DataSpec, Split};
 //! let spec: DataSpec = read_yaml("{set: glyphs, clients: 20, split: {dirichlet: {alpha: 0.5}}}").unwrap();
-//! assert!(matches!(spec.split, Split::Dirichlet(_)));
+//! assert!(matches!(spec.split(), Split::Dirichlet(_)));
 //! ```
 
 use crate::partition::check_covering;
 use crate::published;
-use crate::sets::SetSpec;
-use fl_core::settings::{Setting, above, between, read_value};
+use crate::set::{Problem, SetSpec};
+use fl_core::settings::{Setting, Step, above, between, read_value};
 use fl_core::{Task, TaskKind};
+use std::path::{Path, PathBuf};
 
 /// More clients than this are a slip of the pen.
 pub const MAX_CLIENTS: usize = 1_000_000;
+
+/// Clients where a spec does not say how many.
+pub const CLIENTS: usize = 10;
 
 fl_core::settings! {
     /// What is learnt from, and who owns which part of it.
@@ -22,13 +26,14 @@ fl_core::settings! {
     pub struct DataSpec {
         /// The set that the clients' data come from: its name, or `{name: settings}`.
         set: SetSpec;
-        /// Number of clients.
-        clients: usize = 10, in 1..=MAX_CLIENTS;
+        /// Number of clients; if not given 10, or with `split: by-file` one for each file.
+        clients: Option<usize> = None, in 1..=MAX_CLIENTS;
         /// Numbers the classes anew before anything else is done: class `class-order[i]` of the files becomes class `i`. Who
         /// wins a tie (the lowest class) and what a split that goes class by class gives to whom depend on the numbers.
         class_order: Option<Vec<usize>> = None;
-        /// Which client owns which samples. Every sample that is not public goes to exactly one client.
-        split: Split = Split::Iid;
+        /// Which client owns which samples. Every sample that is not public goes to exactly one client. If not given `iid`, or
+        /// `by-file` for a set whose training rows are in several files.
+        split: Option<Split> = None;
         /// Samples that everybody may see.
         public: Option<Public> = None;
         /// Instead of the set's own mean and standard deviation.
@@ -83,6 +88,8 @@ fl_core::choices! {
         Classes(usize, in 1..) = "classes",
         /// At random, parts of different sizes.
         Size(Sizes) = "size",
+        /// Client `k` owns the rows of the set's training file (or folder) `k`: for `files`.
+        ByFile = "by-file",
         /// A split whose counts were published: FedKD's of `cifar10` over 20 clients.
         Published(PublishedSplit) = "published",
     }
@@ -94,7 +101,7 @@ fl_core::settings! {
         /// Parameter of the distribution.
         alpha: f64, in 1e-4..=1e6;
         /// Whose rule turns proportions into samples.
-        reading: Reading = Reading::Floor;
+        reading: Reading = Reading::Plain;
         /// Draw again until every client owns at least this many; if not given, what the reading says.
         min_size: Option<usize> = None;
     }
@@ -103,13 +110,14 @@ fl_core::settings! {
 fl_core::choices! {
     /// How papers turn Dirichlet proportions into samples.
     pub enum Reading {
-        /// FedKD and FedIOD: data-set order, each part rounded down, the last client gets the rest, no smallest size.
+        /// Selective-FD's text: each class is shuffled and cut at its cumulative proportions; nothing more.
+        Plain = "plain",
+        /// FedKD and FedIOD: data-set order, each part rounded down, no smallest size. The last client gets what rounding leaves
+        /// of every class, which is a lot when there are many clients.
         Floor = "floor",
         /// FedKT and FedDF: each class is shuffled, clients that own their equal share already get nothing more of the
         /// classes that follow, and at least 10 samples each.
         Balanced = "balanced",
-        /// Selective-FD: each class is shuffled, and no more than that.
-        Plain = "plain",
     }
 }
 
@@ -203,9 +211,9 @@ impl DataSpec {
     pub fn iid(set: SetSpec, clients: usize) -> Self {
         Self {
             set,
-            clients,
+            clients: Some(clients),
             class_order: None,
-            split: Split::Iid,
+            split: Some(Split::Iid),
             public: None,
             normalise: None,
             limit: Limit::default(),
@@ -213,34 +221,99 @@ impl DataSpec {
         }
     }
 
+    /// How many clients there are.
+    pub fn clients(&self) -> usize {
+        let files = || match self.split() {
+            Split::ByFile => self.set.sources(),
+            _ => None,
+        };
+        self.clients.or_else(files).unwrap_or(CLIENTS)
+    }
+
+    /// How the samples are split.
+    pub fn split(&self) -> Split {
+        let own = || match self.set.sources() {
+            Some(2..) => Split::ByFile,
+            _ => Split::Iid,
+        };
+        self.split.clone().unwrap_or_else(own)
+    }
+
+    /// Settles what depends on where the spec is (relative paths: `folder` is the spec's) and on the files that it names.
+    /// Returns what is wrong: where below `data`, and the mistake.
+    pub fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
+        let below = |path: &[&str], problems: Vec<Problem>| {
+            let path: Vec<Step> = path.iter().map(|key| Step::Key((*key).into())).collect();
+            let add = |(rest, text)| (path.iter().cloned().chain(rest).collect(), text);
+            problems.into_iter().map(add).collect::<Vec<Problem>>()
+        };
+        let mut problems = below(&["set"], self.set.resolve(folder));
+        if let Some(Public {
+            from: PublicFrom::Set(set),
+            ..
+        }) = &mut self.public
+        {
+            problems.extend(below(&["public", "from", "set"], set.resolve(folder)));
+        }
+        if problems.is_empty() {
+            (self.clients, self.split) = (Some(self.clients()), Some(self.split()));
+            if let Err(text) = self.check() {
+                problems.push((Vec::new(), text));
+            }
+        }
+        problems
+    }
+
+    /// Every file that the data are read from, as far as it is there; `dir` is the data directory.
+    pub fn paths(&self, dir: &Path) -> Vec<PathBuf> {
+        let mut paths = self.set.paths(dir);
+        if let Some(Public {
+            from: PublicFrom::Set(set),
+            ..
+        }) = &self.public
+        {
+            paths.extend(set.paths(dir));
+        }
+        paths
+    }
+
     /// What several settings must fulfil together, as far as it is known without loading the set.
     fn check(&self) -> Result<(), String> {
-        let own = self.set.task();
-        let split = match &self.split {
+        match self.set.task() {
+            Some(own) => self.fits(&own),
+            None => Ok(()), // again once the files have been read
+        }
+    }
+
+    /// What several settings must fulfil together if this is what the set is for.
+    pub(crate) fn fits(&self, own: &Task) -> Result<(), String> {
+        let clients = self.clients();
+        let split = match &self.split() {
             Split::Classes(each) => {
                 let groups = match own.kind {
                     TaskKind::Classes(n) => n,
                     TaskKind::MultiLabel(n) => n + 1, // and those without a finding
                 };
-                check_covering(self.clients, groups, *each)
+                check_covering(clients, groups, *each)
             }
-            Split::Size(Sizes::Shares(shares)) => check_shares(shares, self.clients),
+            Split::Size(Sizes::Shares(shares)) => check_shares(shares, clients),
             Split::Published(PublishedSplit { alpha, seed }) => {
                 published::find(self.set.name(), *alpha, *seed)
-                    .and_then(|table| table.check(self.clients))
+                    .and_then(|table| table.check(clients))
             }
+            Split::ByFile => check_files(self.set.name(), self.set.sources(), clients),
             Split::Iid | Split::Dirichlet(_) | Split::Size(Sizes::Power(_)) => Ok(()),
         };
         let order = match &self.class_order {
-            Some(order) => self.check_order(order, &own),
+            Some(order) => self.check_order(order, own),
             None => Ok(()),
         };
         let normalise = match &self.normalise {
-            Some(Normalise { mean, std }) => self.set.check_normalise(mean.len(), std.len()),
+            Some(normalise) => self.set.check_normalise(own, normalise),
             None => Ok(()),
         };
         let public = match &self.public {
-            Some(public) => public.fits(&own),
+            Some(public) => public.fits(own),
             None => Ok(()),
         };
         let wrong: Vec<String> = [
@@ -276,7 +349,7 @@ impl DataSpec {
             self.set.name()
         );
         anyhow::ensure!(
-            !matches!(self.split, Split::Published(_)),
+            !matches!(self.split(), Split::Published(_)),
             "a published split goes by the files' numbers; leave it away"
         );
         Ok(())
@@ -289,7 +362,9 @@ impl Public {
         let PublicFrom::Set(set) = &self.from else {
             return Ok(());
         };
-        let other = set.task();
+        let Some(other) = set.task() else {
+            return Ok(()); // as above
+        };
         anyhow::ensure!(
             other.input == own.input,
             "rows of `{}` have shape {:?}, the private ones {:?}; they must be equal",
@@ -306,6 +381,19 @@ impl Public {
         );
         Ok(())
     }
+}
+
+/// One file for each client.
+pub(crate) fn check_files(set: &str, files: Option<usize>, clients: usize) -> anyhow::Result<()> {
+    let Some(files) = files else {
+        anyhow::bail!("by-file is for sets that are read from a file for each client, and `{set}` is not; take another split");
+    };
+    anyhow::ensure!(
+        files == clients,
+        "by-file gives each client a file of its own, and there are {files} training files for {clients} clients; leave \
+         `clients` away"
+    );
+    Ok(())
 }
 
 /// One share for each client, not all 0.
@@ -330,15 +418,19 @@ pub(crate) fn check<T: Setting>(settings: &T) -> anyhow::Result<()> {
 
 impl fl_registry::DataSection for DataSpec {
     fn task(&self) -> Option<Task> {
-        Some(self.set.task())
+        self.set.task()
     }
 
     fn clients(&self) -> usize {
-        self.clients
+        DataSpec::clients(self)
     }
 
     fn has_public(&self) -> bool {
         self.public.is_some()
+    }
+
+    fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
+        DataSpec::resolve(self, folder)
     }
 }
 

@@ -6,13 +6,16 @@ use crate::partition::{
 };
 use crate::published;
 use crate::spec::{
-    Dirichlet, MAX_CLIENTS, PublishedSplit, Reading, Sizes, Split, check, check_shares,
+    Dirichlet, MAX_CLIENTS, PublishedSplit, Reading, Sizes, Split, check, check_files, check_shares,
 };
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Stream};
 
 /// How often a Dirichlet split is drawn before it gives up on its smallest size.
 const TRIES: u64 = 1000;
+
+/// A client with more than so many times the median's samples is worth a note.
+const EXTREME: usize = 20;
 
 /// Each sample of a view in one group, which is what class-wise splits share out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,10 +124,44 @@ pub fn split(
                 .collect::<Result<_>>()?;
             Ok(deal(&groups, &counts, clients))
         }
+        Split::ByFile => bail!("a split by file needs the files, not the classes of their rows"),
         Split::Published(PublishedSplit { alpha, seed }) => {
             published::find(set, *alpha, *seed)?.deal(&groups.of, clients)
         }
     }
+}
+
+/// Client `k` gets the samples that come from file `k`; `of` is the file of each sample, `files` how many there are.
+///
+/// # Errors
+/// If there are not as many files as clients.
+pub fn by_file(of: &[usize], files: usize, clients: usize, set: &str) -> Result<Partition> {
+    check_files(set, (files > 0).then_some(files), clients)?;
+    Ok(Partition {
+        clients: by_class(of, files)?,
+    })
+}
+
+/// What a user should know about the sizes of a split: clients without samples, and one that has far more than the others.
+pub fn extremes(sizes: &[usize]) -> Vec<String> {
+    let mut sorted = sizes.to_vec();
+    sorted.sort_unstable();
+    let (Some(most), median) = (sorted.last(), sorted.get(sizes.len() / 2).unwrap_or(&0)) else {
+        return Vec::new();
+    };
+    let empty = sizes.iter().filter(|n| **n == 0).count();
+    let mut notes = Vec::new();
+    if empty > 0 {
+        let of = sizes.len();
+        notes.push(format!("{empty} of {of} clients own no sample: they take no part"));
+    }
+    if *most > EXTREME * (*median).max(1) {
+        let who = sizes.iter().position(|n| n == most).unwrap_or(0);
+        notes.push(format!(
+            "an extreme split: client {who} owns {most} samples, the median client {median}"
+        ));
+    }
+    notes
 }
 
 fn at_random(sizes: &[usize], stream: &Stream) -> Partition {

@@ -1,55 +1,47 @@
 //! Sentences as numbers: hashed bags of words.
 
-use crate::spec::check;
-use anyhow::Result;
 use fl_core::Inputs;
 
-fl_core::settings! {
-    /// Settings of the sets made of text.
-    pub struct Words {
-        /// Values in a row; a word counts in the column that its hash names.
-        width: usize = 2048, in 1..=16_777_216;
-    }
-}
+/// Values in a row unless a spec says otherwise.
+pub const WIDTH: usize = 2048;
 
-impl Default for Words {
-    fn default() -> Self {
-        fl_core::settings::defaults()
-    }
-}
+/// More than this is a slip of the pen.
+pub const MAX_WIDTH: usize = 16_777_216;
 
 /// One row per text: how often each word occurs, scaled to length 1. A text without words is a row of zeros.
 ///
 /// A word is a run of letters and digits in lower case; its column is its FNV-1a hash (64 bits) modulo the width.
-///
-/// # Errors
-/// If the width is out of its range.
-pub fn bags<'a>(texts: impl Iterator<Item = &'a str>, words: &Words) -> Result<Inputs> {
-    check(words)?;
-    let width = words.width;
+pub fn bags<'a>(texts: impl Iterator<Item = &'a str>, width: usize) -> Inputs {
     let (mut starts, mut columns, mut values) = (vec![0], vec![], vec![]);
     for text in texts {
-        let mut hashes: Vec<u32> = text
-            .split(|c: char| !c.is_alphanumeric())
-            .filter(|word| !word.is_empty())
-            .map(|word| (fnv1a(word) % width as u64) as u32)
-            .collect();
-        hashes.sort_unstable();
-        let counts: Vec<(u32, f32)> = hashes
-            .chunk_by(|a, b| a == b)
-            .map(|c| (c[0], c.len() as f32))
-            .collect();
-        let length = counts.iter().map(|(_, n)| n * n).sum::<f32>().sqrt();
-        columns.extend(counts.iter().map(|(column, _)| *column));
-        values.extend(counts.iter().map(|(_, n)| n / length));
+        for (column, value) in bag(text, width) {
+            columns.push(column);
+            values.push(value);
+        }
         starts.push(columns.len());
     }
-    Ok(Inputs::Sparse {
+    Inputs::Sparse {
         width,
         starts,
         columns,
         values,
-    })
+    }
+}
+
+/// One row of [`bags`]: columns below `width` (at least 1), ascending, and their values.
+pub fn bag(text: &str, width: usize) -> impl Iterator<Item = (u32, f32)> {
+    let mut hashes: Vec<u32> = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(|word| (fnv1a(word) % width.max(1) as u64) as u32)
+        .collect();
+    hashes.sort_unstable();
+    let counts: Vec<(u32, f32)> = hashes
+        .chunk_by(|a, b| a == b)
+        .map(|c| (c[0], c.len() as f32))
+        .collect();
+    let length = counts.iter().map(|(_, n)| n * n).sum::<f32>().sqrt();
+    counts.into_iter().map(move |(column, n)| (column, n / length))
 }
 
 fn fnv1a(word: &str) -> u64 {
@@ -71,7 +63,7 @@ mod tests {
     #[test]
     fn words_are_counted_and_rows_have_length_one() {
         let texts = ["The cat, the CAT!", "", "...", "cat"];
-        let got = bags(texts.into_iter(), &Words { width: 1 << 20 }).unwrap();
+        let got = bags(texts.into_iter(), 1 << 20);
         let Inputs::Sparse {
             starts,
             columns,
@@ -96,7 +88,7 @@ mod tests {
 
     #[test]
     fn everything_may_share_one_column() {
-        let got = bags(["a b c"].into_iter(), &Words { width: 1 }).unwrap();
+        let got = bags(["a b c"].into_iter(), 1);
         assert_eq!(
             got,
             Inputs::Sparse {
@@ -106,6 +98,5 @@ mod tests {
                 values: vec![1.0]
             }
         );
-        assert!(bags([].into_iter(), &Words { width: 0 }).is_err());
     }
 }

@@ -1,17 +1,20 @@
-//! `findings`: grey images in which several marks may be present at once, some labels unknown (multi-label).
+//! `multi-label`: grey images in which several marks may be present at once, some labels unknown (multi-label).
 
 use super::glyphs::{CLASSES, Page, Pen, SIDE, images};
-use super::{between, check_rows};
+use super::made::{between, check_rows};
+use super::shared::GREY;
+use crate::folder::Folder;
+use crate::set::{DataSet, Facts, Rows};
 use crate::spec::check;
 use anyhow::{Context, Result};
-use fl_core::{Inputs, Labels, Stream};
+use fl_core::{Inputs, Labels, Stream, Task, TaskKind};
 use ndarray::Array2;
 
 /// Mean and standard deviation of the training pixels, on the scale 0 to 1.
 pub const STATISTICS: (f32, f32) = (0.076, 0.152);
 
 fl_core::settings! {
-    /// Settings of the set `findings`.
+    /// Made here: several glyphs may be present in an image at once, 28 x 28 grey, some labels unknown.
     #[check(MultiLabel::fits)]
     pub struct MultiLabel {
         /// Number of findings; finding `f` is a small glyph of class `f`.
@@ -26,6 +29,29 @@ fl_core::settings! {
         noise: f64 = 0.1, in 0.0..;
         /// The set with another seed is another set.
         seed: u64 = 0;
+    }
+}
+
+crate::data_set!("multi-label" => MultiLabel);
+
+impl DataSet for MultiLabel {
+    fn facts(&self) -> Facts {
+        Facts {
+            statistics: Some((&[STATISTICS.0], &[STATISTICS.1])),
+            ..Facts::made(self.train, self.test)
+        }
+    }
+
+    fn task(&self) -> Option<Task> {
+        Some(Task {
+            input: GREY.to_vec(),
+            kind: TaskKind::MultiLabel(self.findings),
+        })
+    }
+
+    fn load(&self, _: &Folder<'_>) -> Result<Rows> {
+        let [train, test] = self.make()?;
+        Ok(Rows::new(train, test))
     }
 }
 
@@ -50,7 +76,8 @@ impl MultiLabel {
     /// # Errors
     /// If a setting is out of its range.
     pub fn make(&self) -> Result<[(Inputs, Labels); 2]> {
-        check(self).context("findings")?;
+        check(self).context("multi-label")?;
+        // the set was once called so; another name here would make another set
         let stream = Stream::root(self.seed).child("findings", 0);
         let part = |name: &str, rows: usize, unknown: f64| {
             let (mut data, mut labels) = (Vec::new(), Array2::zeros((rows, self.findings)));
@@ -144,7 +171,7 @@ mod tests {
         };
         assert_eq!((mean[0], std[0]), STATISTICS);
         assert_eq!(
-            crate::made::hash(data.into_iter().chain(labels.iter().map(|l| *l as u8))),
+            crate::sets::made::hash(data.into_iter().chain(labels.iter().map(|l| *l as u8))),
             "31f36ec9eb9573aa"
         );
     }

@@ -23,7 +23,7 @@ fn exact_the_set_never_changes() {
             classes: 10
         }
     );
-    assert_eq!(crate::made::hash(bytes(inputs)), "d99fdae2f17d5dfc");
+    assert_eq!(crate::sets::made::hash(bytes(inputs)), "d99fdae2f17d5dfc");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Where the files of a set are, and what to say when they are not there.
 
-use super::{KNOWN, Known, SetSpec};
+use crate::set::{Facts, SetSpec, linked_sets};
 use crate::{archive, format::idx};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -30,35 +30,48 @@ pub fn data_dir(given: Option<&Path>) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("data"))
 }
 
-/// The folder of one set.
-pub(super) struct Folder<'a> {
-    known: &'static Known,
+/// The folder of one set in the data directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Folder<'a> {
+    set: &'static str,
+    facts: Facts,
     dir: &'a Path,
 }
 
 impl<'a> Folder<'a> {
-    pub(super) fn new(known: &'static Known, dir: &'a Path) -> Self {
-        Self { known, dir }
+    /// That of the set with this name and these facts.
+    pub fn new(set: &'static str, facts: Facts, dir: &'a Path) -> Self {
+        Self { set, facts, dir }
+    }
+
+    /// The name of the set.
+    pub fn set(&self) -> &'static str {
+        self.set
     }
 
     fn path(&self) -> PathBuf {
-        self.dir.join(self.known.folder)
+        self.dir.join(self.facts.folder)
     }
 
     /// The file of the set whose published name is `name`, wherever it is.
-    fn find(&self, name: &str) -> Option<PathBuf> {
-        let names = self.known.files.iter().find(|names| names[0] == name)?;
+    pub fn find(&self, name: &str) -> Option<PathBuf> {
+        let names = self.facts.files.iter().find(|names| names[0] == name)?;
         names
             .iter()
             .find_map(|name| archive::find(&self.path(), name))
     }
 
+    /// All files of the set that are there.
+    pub fn found(&self) -> Vec<PathBuf> {
+        let files = self.facts.files.iter();
+        files.filter_map(|names| self.find(names[0])).collect()
+    }
+
     /// Reads and parses a file of the set; what is wrong with its content is said with its path.
-    pub(super) fn read<T>(
-        &self,
-        name: &str,
-        parse: impl FnOnce(Vec<u8>) -> Result<T>,
-    ) -> Result<T> {
+    ///
+    /// # Errors
+    /// If it is missing, cannot be read, or `parse` fails.
+    pub fn read<T>(&self, name: &str, parse: impl FnOnce(Vec<u8>) -> Result<T>) -> Result<T> {
         let Some(path) = self.find(name) else {
             bail!(self.missing(name))
         };
@@ -66,21 +79,17 @@ impl<'a> Folder<'a> {
     }
 
     fn missing(&self, name: &str) -> String {
-        let Known {
-            name: set,
-            source,
-            files,
-            ..
-        } = self.known;
-        let all: Vec<&str> = files.iter().map(|names| names[0]).collect();
+        let all: Vec<&str> = self.facts.files.iter().map(|names| names[0]).collect();
         format!(
-            "data set `{set}`: there is no {} (plain, .gz or .xz). Get {source}, put its files ({}) into {}, or say with \
+            "data set `{}`: there is no {} (plain, .gz or .xz). Get {}, put its files ({}) into {}, or say with \
              --data-dir or FL_DATA_DIR which directory holds the folder `{}`. Sets that need no files: blobs, glyphs, \
-             findings",
+             multi-label",
+            self.set,
             self.path().join(name).display(),
+            self.facts.source,
             all.join(", "),
             self.path().display(),
-            self.known.folder,
+            self.facts.folder,
         )
     }
 
@@ -93,8 +102,12 @@ impl<'a> Folder<'a> {
 /// One known set and what is there of it.
 #[derive(Debug)]
 pub struct Entry {
+    /// Its name in a spec.
+    pub name: &'static str,
+    /// What it is.
+    pub doc: String,
     /// What is known about it.
-    pub known: &'static Known,
+    pub facts: Facts,
     /// (training rows, test rows), where they are known without reading the set: it is made here, or its files have
     /// a header.
     pub rows: Option<(usize, usize)>,
@@ -118,32 +131,37 @@ impl Entry {
     }
 }
 
-/// All known sets and what is there of them in the data directory `dir`.
+/// All sets that can be named without settings, and what is there of them in the data directory `dir`.
 pub fn list(dir: &Path) -> Vec<Entry> {
-    let entry = |known: &'static Known| {
-        let folder = Folder::new(known, dir);
-        let file = |names: &&[&str]| FileEntry {
-            wanted: folder.path().join(names[0]),
-            found: folder.find(names[0]),
-        };
-        let made = SetSpec::named(known.name)
-            .ok()
-            .and_then(|set| set.made_rows());
-        let labels = |part: &str| {
-            let is = |name: &&str| name.starts_with(part) && name.ends_with("-labels-idx1-ubyte");
-            known
-                .files
-                .iter()
-                .map(|names| names[0])
-                .find(is)
-                .and_then(|name| folder.rows(name))
-        };
-        let idx = || Some((labels("train")?, labels("t10k").or_else(|| labels("test"))?));
-        Entry {
-            known,
-            rows: made.or_else(idx),
-            files: known.files.iter().map(file).collect(),
-        }
+    let sets = linked_sets().into_iter();
+    sets.filter_map(|decl| {
+        let set = SetSpec::named(decl.name).ok()?;
+        Some(entry(&set, (decl.describe)().doc, dir))
+    })
+    .collect()
+}
+
+fn entry(set: &SetSpec, doc: String, dir: &Path) -> Entry {
+    let (facts, folder) = (set.facts(), set.folder(dir));
+    let file = |names: &&[&str]| FileEntry {
+        wanted: folder.path().join(names[0]),
+        found: folder.find(names[0]),
     };
-    KNOWN.iter().map(entry).collect()
+    let labels = |part: &str| {
+        let is = |name: &&str| name.starts_with(part) && name.ends_with("-labels-idx1-ubyte");
+        let mut names = facts.files.iter().map(|names| names[0]);
+        names.find(is).and_then(|name| folder.rows(name))
+    };
+    let idx = || Some((labels("train")?, labels("t10k").or_else(|| labels("test"))?));
+    Entry {
+        name: set.name(),
+        doc,
+        rows: if facts.files.is_empty() {
+            facts.rows
+        } else {
+            idx()
+        },
+        files: facts.files.iter().map(file).collect(),
+        facts,
+    }
 }

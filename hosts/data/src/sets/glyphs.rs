@@ -1,9 +1,12 @@
 //! `glyphs`: grey images of ten classes, drawn with a pen that never moves twice alike.
 
-use super::{bell, between, check_rows};
+use super::made::{bell, between, check_rows};
+use super::shared::{GREY, task};
+use crate::folder::Folder;
+use crate::set::{DataSet, Facts, Rows};
 use crate::spec::check;
 use anyhow::{Context, Result};
-use fl_core::{Draws, Inputs, Labels, Stream};
+use fl_core::{Draws, Inputs, Labels, Stream, Task};
 
 /// Height and width of an image.
 pub const SIDE: usize = 28;
@@ -50,7 +53,7 @@ static SHAPES: [&[Stroke]; CLASSES] = [
 ];
 
 fl_core::settings! {
-    /// Settings of the set `glyphs`.
+    /// Made here: ten hand-drawn glyphs, 28 x 28 grey.
     #[check(Glyphs::fits)]
     pub struct Glyphs {
         /// Training images; image `i` is of class `i % 10`.
@@ -61,6 +64,26 @@ fl_core::settings! {
         noise: f64 = 0.15, in 0.0..;
         /// The set with another seed is another set.
         seed: u64 = 0;
+    }
+}
+
+crate::data_set!("glyphs" => Glyphs);
+
+impl DataSet for Glyphs {
+    fn facts(&self) -> Facts {
+        Facts {
+            statistics: Some((&[STATISTICS.0], &[STATISTICS.1])),
+            ..Facts::made(self.train, self.test)
+        }
+    }
+
+    fn task(&self) -> Option<Task> {
+        task(&GREY, CLASSES)
+    }
+
+    fn load(&self, _: &Folder<'_>) -> Result<Rows> {
+        let [train, test] = self.make()?;
+        Ok(Rows::new(train, test))
     }
 }
 

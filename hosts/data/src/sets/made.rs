@@ -1,9 +1,5 @@
-//! Sets that the program makes itself, so that a run needs no files. They come from a seed of their own and from
+//! What the sets that the program makes itself share. They need no files; they come from a seed of their own and from
 //! `+ - * / sqrt` alone, so their bits are the same on every machine and in every version of the standard library.
-
-pub mod blobs;
-pub mod findings;
-pub mod glyphs;
 
 use fl_core::Draws;
 
@@ -11,7 +7,7 @@ use fl_core::Draws;
 const MAX_VALUES: usize = 1 << 30;
 
 /// Refuses more rows (or classes) of `width` values than fit in [`MAX_VALUES`].
-fn check_rows(rows: &[usize], width: usize) -> Result<(), String> {
+pub fn check_rows(rows: &[usize], width: usize) -> Result<(), String> {
     let most = MAX_VALUES / width.max(1);
     match rows.iter().find(|rows| **rows > most) {
         Some(rows) => Err(format!(
@@ -23,20 +19,20 @@ fn check_rows(rows: &[usize], width: usize) -> Result<(), String> {
 
 /// Nearly normal, mean 0 and variance 1: a sum of `n` uniform numbers. A true normal draw needs `exp` and `ln`,
 /// whose last bits differ between platforms.
-fn bell(draws: &mut Draws, n: u32) -> f64 {
+pub fn bell(draws: &mut Draws, n: u32) -> f64 {
     let n_f = f64::from(n);
     let sum: f64 = (0..n).map(|_| draws.uniform()).sum();
     (sum - n_f / 2.0) * (12.0 / n_f).sqrt()
 }
 
 /// Uniform between two numbers.
-fn between(draws: &mut Draws, low: f64, high: f64) -> f64 {
+pub fn between(draws: &mut Draws, low: f64, high: f64) -> f64 {
     low + (high - low) * draws.uniform()
 }
 
 /// FNV-1a, 64 bits: to pin what a set holds.
 #[cfg(test)]
-fn hash(bytes: impl IntoIterator<Item = u8>) -> String {
+pub fn hash(bytes: impl IntoIterator<Item = u8>) -> String {
     let hash = bytes.into_iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
         (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -1,12 +1,15 @@
 //! `blobs`: one cloud of points per class.
 
-use super::{bell, check_rows};
+use super::made::{bell, check_rows};
+use super::shared::task;
+use crate::folder::Folder;
+use crate::set::{DataSet, Facts, Rows};
 use crate::spec::check;
 use anyhow::{Context, Result};
-use fl_core::{Inputs, Labels, Stream};
+use fl_core::{Inputs, Labels, Stream, Task};
 
 fl_core::settings! {
-    /// Settings of the set `blobs`.
+    /// Made here: a cloud of points per class.
     #[check(Blobs::fits)]
     pub struct Blobs {
         /// Number of classes.
@@ -21,6 +24,23 @@ fl_core::settings! {
         spread: f64 = 1.0, in 0.0..;
         /// The set with another seed is another set.
         seed: u64 = 0;
+    }
+}
+
+crate::data_set!("blobs" => Blobs);
+
+impl DataSet for Blobs {
+    fn facts(&self) -> Facts {
+        Facts::made(self.train, self.test)
+    }
+
+    fn task(&self) -> Option<Task> {
+        task(&[self.features], self.classes)
+    }
+
+    fn load(&self, _: &Folder<'_>) -> Result<Rows> {
+        let [train, test] = self.make()?;
+        Ok(Rows::new(train, test))
     }
 }
 
@@ -118,7 +138,7 @@ mod tests {
             panic!("blobs are dense")
         };
         assert_eq!(
-            crate::made::hash(data.iter().flat_map(|v| v.to_le_bytes())),
+            crate::sets::made::hash(data.iter().flat_map(|v| v.to_le_bytes())),
             "da9102a1a0ffdb61"
         );
     }

@@ -1,0 +1,164 @@
+//! Reads or makes a set, and scales its values.
+
+use crate::set::{Rows, SetSpec, Source, task_of};
+use crate::spec::{Normalise, check};
+use anyhow::{Context, Result, ensure};
+use fl_core::{Examples, Inputs};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A set: training, test and perhaps validation rows, each with a storage of its own.
+#[derive(Clone, Debug)]
+pub struct Set {
+    /// Rows to learn from, in the order of the files.
+    pub train: Examples,
+    /// Rows to test with.
+    pub test: Examples,
+    /// Rows that the set itself sets aside for validation.
+    pub validation: Option<Examples>,
+    /// What was taken from each value; `None` if the values are as in the files.
+    pub normalise: Option<Normalise>,
+    /// Training rows of each source, in order, for `split: by-file`.
+    pub sources: Vec<Source>,
+    /// Names of the classes, if the files give them.
+    pub classes: Vec<String>,
+    /// What became of each column: its name, and how it is read.
+    pub columns: Vec<(String, String)>,
+    /// What a user should know.
+    pub notes: Vec<String>,
+}
+
+/// Reads the set from its folder in `dir`, or makes it, with `normalise` instead of its own normalisation.
+///
+/// # Errors
+/// If a file is missing (says where it was looked for and how to get it) or damaged (says where and how), a setting
+/// is out of its range, or `normalise` does not fit the set.
+pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<Set> {
+    check(set).context("data set")?;
+    let Rows {
+        mut train,
+        mut test,
+        mut validation,
+        sources,
+        classes,
+        columns,
+        mut notes,
+    } = set.rows(dir)?;
+    let task = set
+        .task()
+        .unwrap_or_else(|| task_of(&train.0, &train.1));
+    if let Some(normalise) = normalise {
+        check(normalise)
+            .and_then(|()| set.check_normalise(&task, normalise))
+            .and_then(|()| {
+                let sparse = matches!(&*train.0, Inputs::Sparse { .. });
+                ensure!(
+                    !sparse,
+                    "the rows are mostly 0 and stay so; leave `normalise` away"
+                );
+                Ok(())
+            })
+            .context("normalise")?;
+    }
+    let normalise = normalise.cloned().or_else(|| set.scale(&train.0));
+    for (inputs, _) in [&mut train, &mut test].into_iter().chain(&mut validation) {
+        ensure!(
+            inputs.shape() == task.input,
+            "data set `{}`: its files have inputs of shape {:?}, those of the published files have {:?}",
+            set.name(),
+            inputs.shape(),
+            task.input
+        );
+        if let Some(normalise) = &normalise {
+            apply(normalise, Arc::make_mut(inputs));
+        }
+    }
+    notes.extend(subset(set, train.0.len(), test.0.len()));
+    let examples = |(inputs, labels)| Examples::all(inputs, labels);
+    Ok(Set {
+        train: examples(train)?,
+        test: examples(test)?,
+        validation: validation.map(examples).transpose()?,
+        normalise,
+        sources,
+        classes,
+        columns,
+        notes,
+    })
+}
+
+/// Says so if there is less than was published.
+fn subset(set: &SetSpec, train: usize, test: usize) -> Vec<String> {
+    let Some((all_train, all_test)) = set.facts().rows else {
+        return Vec::new();
+    };
+    let less = |what: &str, found: usize, all: usize| {
+        (found < all).then(|| {
+            format!(
+                "the files of `{}` hold only {found} of the {all} {what} rows that were published: results are not \
+                 comparable with published ones",
+                set.name()
+            )
+        })
+    };
+    less("training", train, all_train)
+        .into_iter()
+        .chain(less("test", test, all_test))
+        .collect()
+}
+
+/// Mean and standard deviation of the first `scaled` columns; the others, and what is constant, stay as they are.
+pub(crate) fn standard(train: &Inputs, scaled: usize) -> Normalise {
+    let width = train.width();
+    let n = train.len().max(1) as f64;
+    let (mut sums, mut squares) = (vec![0.0; scaled], vec![0.0; scaled]);
+    let mut row = vec![0.0; width];
+    let mut each = |add: &mut dyn FnMut(usize, f64)| {
+        for at in 0..train.len() {
+            train.write_row(at, &mut row);
+            row[..scaled]
+                .iter()
+                .enumerate()
+                .for_each(|(c, v)| add(c, f64::from(*v)));
+        }
+    };
+    each(&mut |c, v| sums[c] += v / n);
+    each(&mut |c, v| squares[c] += (v - sums[c]) * (v - sums[c]) / n);
+    let std = |square: &f64| {
+        if *square > 0.0 {
+            square.sqrt() as f32
+        } else {
+            1.0
+        }
+    };
+    let mut normalise = Normalise {
+        mean: sums.iter().map(|m| *m as f32).collect(),
+        std: squares.iter().map(std).collect(),
+    };
+    normalise.mean.resize(width, 0.0);
+    normalise.std.resize(width, 1.0);
+    normalise
+}
+
+/// `normalise` has one number for each channel or column of `inputs`.
+fn apply(normalise: &Normalise, inputs: &mut Inputs) {
+    let Normalise {
+        mean: means,
+        std: stds,
+    } = normalise;
+    match inputs {
+        Inputs::Bytes { mean, std, .. } => (*mean, *std) = (means.clone(), stds.clone()),
+        Inputs::Dense { data, .. } => {
+            for row in data.chunks_mut(means.len().max(1)) {
+                row.iter_mut()
+                    .zip(means.iter().zip(stds))
+                    .for_each(|(v, (mean, std))| *v = (*v - mean) / std);
+            }
+        }
+        Inputs::Sparse { .. } => {} // a shift would fill its zeros
+    }
+}
+
+#[cfg(test)]
+#[path = "load_tests.rs"]
+mod tests;

@@ -1,0 +1,38 @@
+//! `mnist`.
+
+use super::shared::{GREY, MNIST_FILES, images, task};
+use crate::folder::Folder;
+use crate::set::{DataSet, Facts, Rows};
+use anyhow::Result;
+use fl_core::Task;
+
+fl_core::settings! {
+    /// Handwritten digits, 28 x 28 grey.
+    pub struct Mnist {}
+}
+crate::data_set!("mnist" => Mnist);
+
+impl DataSet for Mnist {
+    fn facts(&self) -> Facts {
+        Facts {
+            folder: "mnist",
+            files: MNIST_FILES,
+            source: "MNIST (LeCun, Cortes, Burges)",
+            licence: "CC BY-SA 3.0",
+            rows: Some((60_000, 10_000)),
+            statistics: Some((&[0.1307], &[0.3081])),
+            sparse: false,
+        }
+    }
+
+    fn task(&self) -> Option<Task> {
+        task(&GREY, 10)
+    }
+
+    fn load(&self, folder: &Folder<'_>) -> Result<Rows> {
+        Ok(Rows::new(
+            images(folder, "train", 10)?,
+            images(folder, "t10k", 10)?,
+        ))
+    }
+}

@@ -1,0 +1,59 @@
+//! `sst2`.
+
+use super::shared::{classes, task};
+use crate::folder::Folder;
+use crate::format::csv;
+use crate::set::{DataSet, Facts, Part, Rows};
+use crate::text::{self, bags};
+use anyhow::Result;
+use fl_core::Task;
+
+fl_core::settings! {
+    /// Sentences of film reviews, against or for, as hashed bags of words.
+    pub struct Sst2 {
+        /// Values in a row; a word counts in the column that its hash names.
+        width: usize = text::WIDTH, in 1..=text::MAX_WIDTH;
+    }
+}
+crate::data_set!("sst2" => Sst2);
+
+impl DataSet for Sst2 {
+    fn facts(&self) -> Facts {
+        Facts {
+            folder: "sst2",
+            files: &[&["train.tsv"], &["dev.tsv"]],
+            source: "SST-2 as in GLUE (Socher et al. 2013); its dev part is the test set here",
+            licence: "none stated; research use",
+            rows: Some((67_349, 872)),
+            statistics: None,
+            sparse: true,
+        }
+    }
+
+    fn task(&self) -> Option<Task> {
+        task(&[self.width], 2)
+    }
+
+    fn load(&self, folder: &Folder<'_>) -> Result<Rows> {
+        let table = csv::Table {
+            separator: b'\t',
+            quotes: false,
+            comment: None,
+            header: true,
+            columns: 2,
+        };
+        let part = |file: &str| -> Result<Part> {
+            folder.read(file, |bytes| {
+                let (mut of, mut texts) = (vec![], vec![]);
+                table.rows(&bytes, |fields| {
+                    of.push(csv::class(fields[1], 0, 2)?);
+                    texts.push(fields[0].to_string());
+                    Ok(())
+                })?;
+                let inputs = bags(texts.iter().map(String::as_str), self.width);
+                Ok((inputs, classes(of, 2)))
+            })
+        };
+        Ok(Rows::new(part("train.tsv")?, part("dev.tsv")?))
+    }
+}
