@@ -3,35 +3,31 @@
 pub mod abi;
 pub mod augment;
 pub mod bandwidth;
-mod client;
 mod data;
+mod door;
 mod error;
-mod federation;
-mod host;
 mod inbox;
 mod kernels;
+mod learn;
 pub mod loss;
 pub mod message;
 pub mod metrics;
 mod part;
 pub mod privacy;
-mod question;
-mod release;
 mod roles;
 pub mod settings;
 mod stream;
 
-pub use client::*;
 pub use data::*;
 pub use error::*;
-pub use federation::*;
-pub use host::*;
+pub use door::*;
+use door::{host, question};
 pub use inbox::*;
 pub use kernels::{MeanOfParams, weighted_mean_f64};
+pub use learn::*;
 pub use message::hex;
 pub use part::*;
 pub use privacy::PrivacyEvent;
-pub use question::*;
 pub use roles::*;
 pub use stream::*;
 
@@ -48,10 +44,10 @@ pub mod __private {
 pub mod prelude {
     pub use crate::message::{Ids, Logits, Message, Nothing, Params, Scalar};
     pub use crate::{
-        Accountant, Aggregator, Answer, Ask, Asked, BuildContext, Claims, Client, Federation, Fold,
-        Generator, Inbox, Loss, Mail, Needs, Pass, Pool, PrivacyEvent, PrivacyMechanism, Protocol,
+        Accountant, Aggregator, Answer, Ask, Asked, BuildContext, Candidate, Claims, Client, ClientId, Cohort, Draw, Federation, Fold,
+        Generator, Inbox, Loss, Mail, Needs, Pass, Poll, Pool, PrivacyEvent, PrivacyMechanism, Protocol,
         Question, Result, Roster, Round, Samples, Selector, Slot, Stream, Target, Task, Trainer,
-        Training, choices, export_plugins, plugin, settings,
+        Training, Wanted, choices, export_plugins, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

@@ -3,8 +3,8 @@
 use crate::message::{Message, SoftLabels};
 use crate::settings::{self, Field, Reader, Value};
 use crate::{
-    Accountant, Aggregator, ClientId, Generator, PrivacyMechanism, Protocol, Result, Samples,
-    Selector, Stream, Task, Trainer,
+    Accountant, Aggregator, Candidate, ClientId, PrivacyMechanism, Protocol, Result, Samples,
+    Selector, Stream, Task,
 };
 use anyhow::{Context, anyhow};
 use std::any::Any;
@@ -134,8 +134,8 @@ pub trait Pool {
     const NAME: &'static str;
 }
 
-/// Clients and how many examples each has, ascending by client.
-pub type Roster = [(ClientId, usize)];
+/// The clients that can be chosen, ascending, and what is known of each because somebody asked.
+pub type Roster = [Candidate];
 
 impl Pool for Roster {
     const NAME: &'static str = "clients";
@@ -150,7 +150,7 @@ impl Pool for SoftLabels {
 }
 
 /// A place in a protocol that a spec fills with a part.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Slot {
     /// Its key under `parts:`.
     pub name: &'static str,
@@ -162,6 +162,10 @@ pub struct Slot {
     pub optional: bool,
     /// What it is for.
     pub doc: &'static str,
+    /// Does a client keep its part from one question to the next? Anything but a trainer does, if it has a state at all.
+    pub lasts: bool,
+    /// What a model or generator in it is to learn or make, given what the run's models are to learn.
+    pub task: fn(&Task) -> Task,
 }
 
 impl Slot {
@@ -172,6 +176,8 @@ impl Slot {
             signature,
             optional: false,
             doc,
+            lasts: role != Role::Trainer,
+            task: Task::clone,
         }
     }
     /// For an aggregator of these messages.
@@ -190,6 +196,10 @@ impl Slot {
     pub fn trainer(name: &'static str, doc: &'static str) -> Self {
         Self::new(name, Role::Trainer, String::new(), doc)
     }
+    /// For a generator.
+    pub fn generator(name: &'static str, doc: &'static str) -> Self {
+        Self::new(name, Role::Generator, String::new(), doc)
+    }
     /// For an accountant.
     pub fn accountant() -> Self {
         Self::new(
@@ -203,6 +213,21 @@ impl Slot {
     /// May be left empty.
     pub fn optional(mut self) -> Self {
         self.optional = true;
+        self
+    }
+    /// A client keeps its model from one question to the next; a trainer's slot that does not say so is filled anew for
+    /// every question. What lasts takes memory, or disk, for every client that was ever asked.
+    pub fn lasting(self) -> Self {
+        self.lasting_if(true)
+    }
+    /// As [`Slot::lasting`], if `lasts`.
+    pub fn lasting_if(mut self, lasts: bool) -> Self {
+        self.lasts = lasts;
+        self
+    }
+    /// Its models do not learn the run's task but what `task` makes of it: a discriminator one score, a generator images.
+    pub fn with_task(mut self, task: fn(&Task) -> Task) -> Self {
+        self.task = task;
         self
     }
 }
@@ -227,7 +252,10 @@ pub struct Filled {
 
 /// What fills the slots of a run.
 #[derive(Clone, Default)]
-pub struct Parts(Vec<Filled>);
+pub struct Parts {
+    filled: Vec<Filled>,
+    slots: Vec<Slot>,
+}
 
 /// An aggregator of `I` to `O`.
 pub type BoxedAggregator<I, O> = Box<dyn Aggregator<In = I, Out = O>>;
@@ -239,21 +267,46 @@ pub type BoxedMechanism<M> = Box<dyn PrivacyMechanism<On = M>>;
 impl Parts {
     /// From parts whose settings and signatures have been checked.
     pub fn new(filled: Vec<Filled>) -> Self {
-        Self(filled)
+        Self {
+            filled,
+            slots: Vec::new(),
+        }
+    }
+
+    /// The same parts, in the slots of a protocol, which say what lasts and what each is to learn. Used by hosts.
+    pub fn in_slots(&self, slots: Vec<Slot>) -> Self {
+        Self {
+            filled: self.filled.clone(),
+            slots,
+        }
     }
 
     /// Every part, in the order of the spec.
     pub fn iter(&self) -> std::slice::Iter<'_, Filled> {
-        self.0.iter()
+        self.filled.iter()
     }
 
     /// Is there anything in this slot?
     pub fn has(&self, slot: &str) -> bool {
-        self.0.iter().any(|f| f.slot == slot)
+        self.filled.iter().any(|f| f.slot == slot)
+    }
+
+    fn slot(&self, name: &str) -> Option<&Slot> {
+        self.slots.iter().find(|s| s.name == name)
+    }
+
+    /// Does a client keep what is in this slot from one question to the next? See [`Slot::lasting`].
+    pub fn lasts(&self, slot: &str) -> bool {
+        self.slot(slot).is_none_or(|s| s.lasts)
+    }
+
+    /// What a part of this slot is to learn in a run with this task.
+    pub fn task(&self, slot: &str, task: &Task) -> Task {
+        self.slot(slot).map_or_else(|| task.clone(), |s| (s.task)(task))
     }
 
     fn find(&self, slot: &str, client: Option<ClientId>) -> Result<&Filled> {
-        let mut of_slot = self.0.iter().filter(|f| f.slot == slot);
+        let mut of_slot = self.filled.iter().filter(|f| f.slot == slot);
         let fits = |f: &&Filled| match (&f.clients, client) {
             (Some(groups), Some(id)) => groups.iter().any(|g| g.contains(&id)),
             (Some(_), None) => false,
@@ -267,93 +320,29 @@ impl Parts {
         })
     }
 
-    fn build<B: 'static>(
+    /// Makes the part in `slot`, for the server or for a client: a boxed trait object of `role`, such as
+    /// [`BoxedSelector`].
+    ///
+    /// # Errors
+    /// When the slot is empty, its part is of another kind, or cannot be made.
+    pub fn build<B: 'static>(
         &self,
+        role: Role,
         slot: &str,
         client: Option<ClientId>,
-        make: &BuildContext,
+        context: &BuildContext,
     ) -> Result<B> {
         let filled = self.find(slot, client)?;
         let what = || format!("parts.{slot} ({} `{}`)", filled.decl.role, filled.decl.name);
-        let part = (filled.decl.build)(&filled.settings, make).with_context(what)?;
-        let part = part.downcast::<B>().map_err(|_| {
-            anyhow!(
+        let part = (filled.decl.build)(&filled.settings, context).with_context(what)?;
+        let part = part.downcast::<B>().map_err(|_| match filled.decl.role == role {
+            true => anyhow!(
                 "does not fit this slot: it is {}",
                 (filled.decl.describe)().signature
-            )
+            ),
+            false => anyhow!("does not fit this slot, which wants {}", role.with_article()),
         });
         Ok(*part.with_context(what)?)
-    }
-
-    /// Makes the aggregator in `slot`.
-    ///
-    /// # Errors
-    /// When the slot is empty or its part cannot be made. The same holds for the other makers.
-    pub fn aggregator<I: Message, O: Message>(
-        &self,
-        slot: &str,
-        make: &BuildContext,
-    ) -> Result<BoxedAggregator<I, O>> {
-        self.build(slot, None, make)
-    }
-
-    /// Makes the selector in `slot`, for the server or for a client.
-    ///
-    /// # Errors
-    /// As [`Parts::aggregator`].
-    pub fn selector<P: ?Sized + 'static>(
-        &self,
-        slot: &str,
-        client: Option<ClientId>,
-        make: &BuildContext,
-    ) -> Result<BoxedSelector<P>> {
-        self.build(slot, client, make)
-    }
-
-    /// Makes the privacy mechanism in `slot`, for the server or for a client.
-    ///
-    /// # Errors
-    /// As [`Parts::aggregator`].
-    pub fn mechanism<M: Message>(
-        &self,
-        slot: &str,
-        client: Option<ClientId>,
-        make: &BuildContext,
-    ) -> Result<BoxedMechanism<M>> {
-        self.build(slot, client, make)
-    }
-
-    /// Makes the trainer in `slot`, for the server or for a client.
-    ///
-    /// # Errors
-    /// As [`Parts::aggregator`].
-    pub fn trainer(
-        &self,
-        slot: &str,
-        client: Option<ClientId>,
-        make: &BuildContext,
-    ) -> Result<Box<dyn Trainer>> {
-        self.build(slot, client, make)
-    }
-
-    /// Makes the generator in `slot`.
-    ///
-    /// # Errors
-    /// As [`Parts::aggregator`].
-    pub fn generator(&self, slot: &str, make: &BuildContext) -> Result<Box<dyn Generator>> {
-        self.build(slot, None, make)
-    }
-
-    /// Makes the accountant, if there is one.
-    ///
-    /// # Errors
-    /// As [`Parts::aggregator`].
-    pub fn accountant(&self, make: &BuildContext) -> Result<Option<Box<dyn Accountant>>> {
-        if self.has("accountant") {
-            self.build("accountant", None, make).map(Some)
-        } else {
-            Ok(None)
-        }
     }
 }
 

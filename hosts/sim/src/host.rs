@@ -7,8 +7,8 @@ use anyhow::{Context, ensure};
 use fl_core::privacy::Guarantee;
 use fl_core::{
     Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Parts, Payload, Problem,
-    Protocol, Public, Question, Result, Roster, RunOptions, Scored, SharedExecutor, Stream,
-    TaskKind, Totals,
+    Protocol, Public, Question, Result, RunOptions, Scored, SharedExecutor, Stream, TaskKind,
+    Totals,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -131,7 +131,7 @@ impl Sim<'_> {
 }
 
 impl Host for Sim<'_> {
-    fn roster(&self) -> &Roster {
+    fn roster(&self) -> &[(ClientId, usize)] {
         &self.roster
     }
 
@@ -147,7 +147,7 @@ impl Host for Sim<'_> {
             if wire {
                 return elsewhere(protocol.as_ref(), client, question);
             }
-            protocol.answer(client, question)
+            fl_core::answer(protocol.as_ref(), client, question)
         };
         let size = |answer: &Answer| answer.body.size();
         for_clients(&self.clients, to, self.threads, &work, &size, each)
@@ -210,6 +210,18 @@ impl Host for Sim<'_> {
             .map_or(Ok(()), |folder| folder.model(name, model))
     }
 
+    fn keep_clients(&mut self, slot: &str) -> Result<()> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        for (id, client) in &self.clients {
+            let mut client = client.lock().unwrap_or_else(PoisonError::into_inner);
+            let model = client.model(slot)?.save()?;
+            folder.model(&format!("{slot}-{id}"), &model)?;
+        }
+        Ok(())
+    }
+
     fn warn(&mut self, text: &str) {
         (self.warn)(text);
         self.notes.push(text.into());
@@ -227,16 +239,13 @@ impl Host for Sim<'_> {
             .as_ref()
             .filter(|_| stop || self.saved.elapsed() >= BETWEEN_CHECKPOINTS)
         {
-            let state = |(id, client): (&ClientId, &Mutex<Client>)| {
-                Ok((
-                    *id,
-                    client
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .save()?,
-                ))
-            };
-            let clients = self.clients.iter().map(state).collect::<Result<_>>()?;
+            let mut clients = BTreeMap::new();
+            for (id, client) in &self.clients {
+                let client = client.lock().unwrap_or_else(PoisonError::into_inner);
+                if !client.is_blank() {
+                    clients.insert(*id, client.save()?);
+                }
+            }
             folder.checkpoint(done, step, server()?, clients, self.seconds())?;
             self.saved = Instant::now();
         }
@@ -260,7 +269,7 @@ fn elsewhere(
         question.stream,
         question.needs,
     );
-    protocol.answer(client, question)?.over_the_wire()
+    fl_core::answer(protocol, client, question)?.over_the_wire()
 }
 
 /// Runs a federation to its end, or to where it is to stop.
@@ -271,6 +280,7 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
     let began = Instant::now();
     let root = Stream::root(setup.options.seed);
     let public = setup.public.map(Arc::new);
+    let parts = Arc::new(setup.parts.in_slots(setup.protocol.slots()));
     let mut owners: Vec<(ClientId, Examples)> = setup
         .clients
         .into_iter()
@@ -303,7 +313,7 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
         (
             id,
             Mutex::new(
-                Client::new(id, data, public.clone(), setup.parts.clone(), home)
+                Client::new(id, data, public.clone(), parts.clone(), home)
                     .with_budget(setup.options.budget.clone()),
             ),
         )
@@ -348,7 +358,7 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
     };
     let state = setup.resumed.as_ref().map(|r| &r.server[..]);
     let resumed = state.is_some();
-    let mut fed = Federation::new(&mut sim, setup.parts, &setup.options, state)?;
+    let mut fed = Federation::new(&mut sim, parts.clone(), &setup.options, state)?;
     let led = setup.protocol.lead(&mut fed);
     let stopped = match led {
         Ok(()) => None,

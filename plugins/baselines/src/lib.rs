@@ -40,7 +40,7 @@ macro_rules! trains_alone {
     ($name:literal, $t:ty, $pools:literal) => {
         impl Protocol for $t {
             fn slots(&self) -> Vec<Slot> {
-                vec![Slot::trainer("model", "The model.")]
+                vec![Slot::trainer("model", "The model.").lasting()]
             }
             fn questions(&self) -> Vec<Asked> {
                 vec![TRAIN.asked()]

@@ -8,6 +8,8 @@ use fl_plugin_baselines as _;
 use fl_plugin_class_distill as _;
 #[cfg(feature = "co-distill")]
 use fl_plugin_co_distill as _;
+#[cfg(feature = "cohorts")]
+use fl_plugin_cohorts as _;
 #[cfg(feature = "fedkd")]
 use fl_plugin_fedkd as _;
 #[cfg(feature = "fedkt")]

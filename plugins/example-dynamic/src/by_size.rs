@@ -12,16 +12,21 @@ settings! {
 impl Selector for BySize {
     type Pool = Roster;
 
-    fn select(&mut self, pool: &Roster, stream: &Stream) -> Result<Vec<usize>> {
+    fn poll(&mut self, _: &Round, pool: &Roster) -> Result<Option<Poll>> {
+        Ok(Poll::unknown(Wanted::Samples, pool))
+    }
+
+    fn select(&mut self, round: &Round, pool: &Roster) -> Result<Vec<usize>> {
         let wanted = ((self.share * pool.len() as f64).round() as usize).max(1);
-        let mut draws = stream.draws();
+        let size = |p: usize| pool[p].samples.unwrap_or(0) as f64;
+        let mut draws = round.stream.draws();
         let mut left: Vec<usize> = (0..pool.len()).collect();
         let mut chosen = Vec::new();
         while chosen.len() < wanted && !left.is_empty() {
-            let total: f64 = left.iter().map(|p| pool[*p].1 as f64).sum();
+            let total: f64 = left.iter().map(|p| size(*p)).sum();
             let mut at = draws.uniform() * total;
             let passes = |p: &usize| {
-                at -= pool[*p].1 as f64;
+                at -= size(*p);
                 at < 0.0
             };
             let taken = left.iter().position(passes).unwrap_or(left.len() - 1);

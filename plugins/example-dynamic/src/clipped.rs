@@ -28,7 +28,7 @@ impl PrivacyMechanism for LaplaceParams {
         Ok(())
     }
 
-    fn price(&self, _: &Params, _: usize) -> Result<PrivacyEvent> {
+    fn price(&self, _: &Params, _: &Cohort) -> Result<PrivacyEvent> {
         Ok(PrivacyEvent::Laplace {
             // from one end of the ball to the other
             sensitivity: 2.0 * self.clip,
@@ -37,7 +37,7 @@ impl PrivacyMechanism for LaplaceParams {
         })
     }
 
-    fn perturb(&mut self, message: &mut Params, _: usize, stream: &Stream) -> Result<()> {
+    fn perturb(&mut self, message: &mut Params, _: &Cohort, stream: &Stream) -> Result<()> {
         let mut draws = stream.draws();
         for tensor in message.0.values_mut() {
             tensor.mapv_inplace(|x| (f64::from(x) + draws.laplace(self.scale)) as f32);

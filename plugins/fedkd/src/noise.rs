@@ -25,7 +25,7 @@ impl PrivacyMechanism for LaplaceLogits {
         Ok(())
     }
 
-    fn price(&self, z: &Logits, _: usize) -> Result<PrivacyEvent> {
+    fn price(&self, z: &Logits, _: &Cohort) -> Result<PrivacyEvent> {
         Ok(match self.clip {
             // a party can move every one of the numbers from one end to the other
             Some(clip) => PrivacyEvent::Laplace { sensitivity: 2.0 * clip * z.values.len() as f64, scale: 1.0 / self.gamma, unit: Unit::Party },
@@ -33,7 +33,7 @@ impl PrivacyMechanism for LaplaceLogits {
         })
     }
 
-    fn perturb(&mut self, z: &mut Logits, _: usize, stream: &Stream) -> Result<()> {
+    fn perturb(&mut self, z: &mut Logits, _: &Cohort, stream: &Stream) -> Result<()> {
         let mut draws = stream.draws();
         z.values
             .mapv_inplace(|v| (f64::from(v) + draws.laplace(1.0 / self.gamma)) as f32);

@@ -191,7 +191,7 @@ impl OneShotDistill {
 impl Protocol for OneShotDistill {
     fn slots(&self) -> Vec<Slot> {
         vec![
-            Slot::trainer("teacher", "A client's own model; each may have another."),
+            Slot::trainer("teacher", "A client's own model; each may have another.").lasting(),
             Slot::trainer("student", "The server's model."),
             Slot::aggregator::<Logits, Logits>("ensemble", "Combines the clients' scores."),
             Slot::privacy::<Logits>(
@@ -241,7 +241,7 @@ impl Protocol for OneShotDistill {
                     Array1::from_elem(1, peaks.iter().map(|m| m.body.value()).fold(0.0, f32::max));
             }
             let mut ensemble: Logits = fed.gather("ensemble", round, &LOGITS, &all, |_| &look)?;
-            fed.release("privacy", round, &mut ensemble, all.len())?;
+            fed.release("privacy", round, &mut ensemble, &all)?;
             targets.push((look, ensemble));
             Ok(())
         })?;

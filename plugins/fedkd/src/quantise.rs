@@ -135,13 +135,13 @@ impl PrivacyMechanism for Quantiser {
         Ok(())
     }
 
-    fn price(&self, _: &Logits, _: usize) -> Result<PrivacyEvent> {
+    fn price(&self, _: &Logits, _: &Cohort) -> Result<PrivacyEvent> {
         Ok(PrivacyEvent::Unaccounted {
             why: "quantisation alone hides nothing that can be priced".into(),
         })
     }
 
-    fn perturb(&mut self, _: &mut Logits, _: usize, _: &Stream) -> Result<()> {
+    fn perturb(&mut self, _: &mut Logits, _: &Cohort, _: &Stream) -> Result<()> {
         Ok(())
     }
 }

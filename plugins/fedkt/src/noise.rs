@@ -36,11 +36,11 @@ macro_rules! votes_are_noised {
                 Ok(()) // a count is bounded by who votes
             }
 
-            fn price(&self, counts: &Counts, _: usize) -> Result<PrivacyEvent> {
+            fn price(&self, counts: &Counts, _: &Cohort) -> Result<PrivacyEvent> {
                 Ok(price(counts, $noise(self), self.data_dependent))
             }
 
-            fn perturb(&mut self, counts: &mut Counts, _: usize, stream: &Stream) -> Result<()> {
+            fn perturb(&mut self, counts: &mut Counts, _: &Cohort, stream: &Stream) -> Result<()> {
                 let mut draws = stream.draws();
                 counts
                     .values
@@ -142,7 +142,7 @@ impl PrivacyMechanism for Confident {
         Ok(())
     }
 
-    fn price(&self, counts: &Counts, _: usize) -> Result<PrivacyEvent> {
+    fn price(&self, counts: &Counts, _: &Cohort) -> Result<PrivacyEvent> {
         let ConfidentVotes {
             threshold,
             check,
@@ -157,7 +157,7 @@ impl PrivacyMechanism for Confident {
         Ok(price(counts, noise, data_dependent))
     }
 
-    fn perturb(&mut self, counts: &mut Counts, _: usize, stream: &Stream) -> Result<()> {
+    fn perturb(&mut self, counts: &mut Counts, _: &Cohort, stream: &Stream) -> Result<()> {
         let mut draws = stream.child("check", 0).draws();
         let noise = std::iter::repeat_with(|| draws.normal() * self.settings.check);
         self.answered = confident(counts, self.settings.threshold, noise);

@@ -55,7 +55,7 @@ impl Protocol for Pate {
                 party: None,
                 from_data: false,
             });
-            fed.release("privacy", round, &mut counts, all.len())?;
+            fed.release("privacy", round, &mut counts, &all)?;
             s.counts = Some(counts);
             Ok(())
         })?;

@@ -91,7 +91,7 @@ struct State {
 
 impl TwoTierVote {
     /// Those who have an example for each teacher.
-    fn parties(&self, fed: &mut Federation<'_>) -> Result<Vec<ClientId>> {
+    fn parties(&self, fed: &mut Federation<'_>) -> Result<Cohort> {
         let has_enough = |n: usize| n >= self.subsets;
         let short: Vec<String> = fed
             .roster()
@@ -99,8 +99,9 @@ impl TwoTierVote {
             .filter(|(_, n)| !has_enough(*n))
             .map(|(id, n)| format!("client {id} has {n}"))
             .collect();
-        let roster = fed.roster().iter().filter(|(_, n)| has_enough(*n));
-        let parties: Vec<ClientId> = roster.map(|(id, _)| *id).collect();
+        let enough = fed.roster().iter().filter(|(_, n)| has_enough(*n));
+        let enough: Vec<ClientId> = enough.map(|(id, _)| *id).collect();
+        let parties = fed.everyone().retain(|id| enough.contains(&id));
         let what = format!(
             "too few examples for `subsets: {}` ({TOO_FEW}): {}",
             self.subsets,
@@ -213,8 +214,9 @@ impl Protocol for TwoTierVote {
         let noise = Slot::privacy::<Counts>("privacy", "Noise on counts, where `noise` says.");
         vec![
             Slot::trainer("teacher", "A party's teachers; each party may have others."),
-            Slot::trainer("student", "A party's students; each party may have others."),
-            Slot::trainer("final", "The server's model."),
+            Slot::trainer("student", "A party's students; each party may have others.")
+                .lasting_if(self.evaluate_clients),
+            Slot::trainer("final", "The server's model.").lasting_if(self.deliver),
             Slot::aggregator::<Votes, Counts>("tier1", "Counts a party's teachers."),
             Slot::aggregator::<Votes, Counts>("tier2", "Counts the parties' students."),
             match self.noise {
@@ -278,7 +280,7 @@ impl Protocol for TwoTierVote {
             let mut counts: Counts = fed.aggregate("tier2", round, &Inbox::new(mail.collect())?)?;
             counts.set_sensitivity(self.sensitivity(counts.block(), s.close));
             if self.noise == NoiseAt::Server {
-                fed.release("privacy", round, &mut counts, parties.len())?;
+                fed.release("privacy", round, &mut counts, &parties)?;
             }
             s.counts = Some(counts);
             Ok(())

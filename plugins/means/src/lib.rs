@@ -19,7 +19,7 @@ impl Aggregator for Mean {
         let weights: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
         Ok(inbox.weighted_mean(&weights, &*round.exec))
     }
-    fn fold(&self) -> Option<Box<dyn Fold<Params, Params>>> {
+    fn fold(&self, _: &Round) -> Option<Box<dyn Fold<Params, Params>>> {
         Some(Box::<MeanOfParams>::default())
     }
     fn needs(&self) -> Needs {

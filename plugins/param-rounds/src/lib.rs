@@ -5,7 +5,6 @@ mod fuse;
 pub use fuse::{Fuse, TeacherOf, teacher};
 
 use fl_core::prelude::*;
-use fl_core::settings::above_to;
 
 settings! {
     /// Clients train from the server's parameters, the server combines theirs, and again (FedAvg, McMahan et al. 2017; FedProx
@@ -38,22 +37,38 @@ fn load_initial(fed: &mut Federation<'_>, path: &str) -> Result<Params> {
 }
 
 const TRAIN: Ask<Params, Params> = Ask::new("parameters after local training");
+const LOSS: Ask<Params, Scalar> = Ask::new("loss of the global model");
 
 impl Protocol for ParamRounds {
     fn slots(&self) -> Vec<Slot> {
         vec![
+            // with a fresh optimiser, the server's parameters are all that a client begins with
             Slot::trainer(
                 "model",
                 "The model that everybody trains; it needs parameters.",
-            ),
+            )
+            .lasting_if(!self.fresh),
             Slot::aggregator::<Params, Params>("aggregator", "Combines the clients' parameters."),
             Slot::selector::<Roster>("cohort", "Picks the clients of a round; everyone if empty.")
                 .optional(),
+            Slot::privacy::<Params>(
+                "privacy",
+                "Bounds and hides what a client's training has changed, before it leaves the client.",
+            )
+            .optional(),
+            Slot::accountant(),
         ]
     }
 
     fn questions(&self) -> Vec<Asked> {
-        vec![TRAIN.asked().times(self.rounds).cohort("cohort")]
+        vec![
+            LOSS.asked().times(self.rounds).if_asked_by("cohort"),
+            TRAIN
+                .asked()
+                .times(self.rounds)
+                .cohort("cohort")
+                .releases("privacy"),
+        ]
     }
 
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
@@ -65,7 +80,10 @@ impl Protocol for ParamRounds {
             })?;
         }
         fed.rounds(self.rounds, &mut global, |fed, global, round| {
-            let cohort = fed.cohort("cohort", round)?;
+            let cohort = fed.cohort_by_loss("cohort", round, &LOSS, &*global)?;
+            if cohort.is_empty() {
+                return fed.evaluate(round, "model"); // a Poisson draw of nobody
+            }
             match &self.fuse {
                 None => {
                     *global = fed.gather("aggregator", round, &TRAIN, &cohort, |_| &*global)?;
@@ -98,48 +116,20 @@ impl Protocol for ParamRounds {
                         ..self.local.pass(Loss::CrossEntropy)
                     },
                 )?;
-                Ok(me.parametric("model")?.params())
+                let mut trained = me.parametric("model")?.params();
+                if me.has("privacy") {
+                    let mut update = trained.zip(global, |w, g| w - g)?;
+                    me.release("privacy", &mut update)?;
+                    trained = global.zip(&update, |g, u| g + u)?;
+                }
+                Ok(trained)
+            })
+            .on(&LOSS, me, |me, global| {
+                me.parametric("model")?.set_params(global)?;
+                me.disclose("the loss on a client's own examples is told as it is");
+                me.own_loss("model").map(|loss| Scalar::new(loss as f32))
             })
             .end()
     }
 }
 plugin!(protocol "param-rounds" => ParamRounds);
-
-settings! {
-    /// A uniformly random share of the clients, at least one (FedAvg; McMahan et al. 2017).
-    pub struct Uniform {
-        /// Share of the clients that take part in a round.
-        share: f64 = 1.0, in above_to(0.0, 1.0);
-    }
-}
-
-impl Selector for Uniform {
-    type Pool = Roster;
-
-    fn select(&mut self, pool: &Roster, stream: &Stream) -> Result<Vec<usize>> {
-        let wanted = ((self.share * pool.len() as f64).round() as usize).max(1);
-        Ok(stream.draws().choose(pool.len(), wanted))
-    }
-}
-plugin!(selector "uniform" => Uniform);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uniform_is_a_selector() {
-        for share in [0.01, 0.5] {
-            fl_conformance::random_selector(|| Uniform { share });
-        }
-        fl_conformance::selector(|| Uniform { share: 1.0 });
-    }
-
-    #[test]
-    fn exact_at_least_one_client_is_chosen() {
-        let pool: Vec<(u32, usize)> = (0..10).map(|id| (id, 1)).collect();
-        let chosen = |share| Uniform { share }.select(&pool, &Stream::root(7)).unwrap();
-        insta::assert_snapshot!(format!("{:?} {:?}", chosen(0.001), chosen(0.4)), @"[3] [2, 3, 4, 7]");
-        assert_eq!(chosen(1.0), (0..10).collect::<Vec<_>>());
-    }
-}

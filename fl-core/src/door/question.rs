@@ -1,7 +1,8 @@
 //! Typed, named questions: the only way in which the two sides of a protocol speak.
 
-use crate::message::{self, Facts, Message};
-use crate::{Client, Needs, PrivacyEvent, Result, Stream};
+use super::cohort::SAMPLES;
+use crate::message::{self, Facts, Message, Nothing};
+use crate::{Client, Needs, PrivacyEvent, Protocol, Result, Stream};
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -48,6 +49,7 @@ impl<D: Message, U: Message> Ask<D, U> {
             releases: Vec::new(),
             cohort: None,
             needs: None,
+            asked_by: None,
         }
     }
 }
@@ -79,6 +81,8 @@ pub struct Asked {
     pub cohort: Option<&'static str>,
     /// It is asked only if this slot is filled.
     pub needs: Option<&'static str>,
+    /// It is asked only if the part in this slot wants to know it.
+    pub asked_by: Option<&'static str>,
 }
 
 impl Asked {
@@ -104,6 +108,11 @@ impl Asked {
     /// Parameters are those of the model in `slot`.
     pub fn model(mut self, slot: &'static str) -> Self {
         self.model = slot;
+        self
+    }
+    /// Asked only if the part in `slot` wants to know it, such as a selector that picks clients by their loss.
+    pub fn if_asked_by(mut self, slot: &'static str) -> Self {
+        self.asked_by = Some(slot);
         self
     }
     /// Released through the privacy mechanism in `slot`.
@@ -266,6 +275,20 @@ impl Answer {
         let envelope = postcard::from_bytes(&postcard::to_stdvec(&self.envelope)?)?;
         Ok(Self { body, envelope })
     }
+}
+
+/// A client's answer to a question of its protocol, or of the core itself. What does not last at the client
+/// ([`crate::Slot::lasting`]) is gone afterwards. Used by hosts.
+///
+/// # Errors
+/// When the client cannot answer.
+pub fn answer(protocol: &dyn Protocol, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+    let answer = match question.label == SAMPLES.label() {
+        true => question.on(&SAMPLES, me, |_, _| Ok(Nothing)).end(),
+        false => protocol.answer(me, question),
+    };
+    me.end();
+    answer
 }
 
 impl<'q> Question<'q> {

@@ -2,40 +2,10 @@
 
 use crate::message::Bytes;
 use crate::{
-    Answer, ClientId, Examples, Problem, Public, Question, Result, Roster, Scored, SharedExecutor,
-    Stream, Task,
+    Answer, ClientId, Examples, Problem, Public, Question, Result, Scored, SharedExecutor, Task,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// One step of a run: a round, or something that is done once.
-#[derive(Clone)]
-pub struct Round {
-    /// `round 3`, `teachers`.
-    pub name: String,
-    /// From 1; 0 for a step that is done once.
-    pub number: usize,
-    /// Is it the last of its kind?
-    pub last: bool,
-    /// Its randomness, at the server.
-    pub stream: Stream,
-    /// For work that gives the same bits however it is cut.
-    pub exec: SharedExecutor,
-}
-
-impl Round {
-    /// Round 1 of a run with seed 0, on one thread: for tests.
-    pub fn first() -> Self {
-        let stream = Stream::root(0).child("round", 1);
-        Self {
-            name: "round 1".into(),
-            number: 1,
-            last: true,
-            stream,
-            exec: Arc::new(crate::Serial),
-        }
-    }
-}
 
 crate::choices! {
     /// What to do with an answer that cannot be used.
@@ -123,8 +93,8 @@ pub struct Metric {
 
 /// Where clients live, and everything that has to do with data, threads, clocks and files.
 pub trait Host {
-    /// The clients that have examples.
-    fn roster(&self) -> &Roster;
+    /// The clients that have examples, ascending, and how many: what was agreed when the run was set up.
+    fn roster(&self) -> &[(ClientId, usize)];
 
     /// Puts a question to these clients, in any order and on any number of threads; hands over the answers in the order of
     /// `to`, on this thread, without holding more of them than it must.
@@ -173,6 +143,12 @@ pub trait Host {
     /// # Errors
     /// When it cannot be written.
     fn keep_model(&mut self, name: &str, model: &[u8]) -> Result<()>;
+
+    /// Keeps the clients' own models in `slot` as results of the run.
+    ///
+    /// # Errors
+    /// When one cannot be written.
+    fn keep_clients(&mut self, slot: &str) -> Result<()>;
 
     /// Says something that the user should know.
     fn warn(&mut self, text: &str);

@@ -1,8 +1,37 @@
 //! What a budget allows to be released, the same at the server and at a client.
 
 use crate::message::Message;
-use crate::{Accountant, Budget, PrivacyEvent, PrivacyMechanism, Problem, Result};
+use crate::{
+    Accountant, Budget, Cohort, Draw, PrivacyEvent, PrivacyMechanism, Problem, Result,
+};
 use anyhow::bail;
+
+/// A release that is paid for.
+pub(crate) struct Afford {
+    /// What it costs.
+    pub event: PrivacyEvent,
+    /// What there is to say about it.
+    pub note: Option<String>,
+}
+
+/// A price that counts on a random draw holds only if the clients were drawn like that.
+fn believe(event: PrivacyEvent, cohort: &Cohort) -> Result<PrivacyEvent> {
+    let PrivacyEvent::SubsampledGaussian { rate: claimed, .. } = event else {
+        return Ok(event);
+    };
+    let (n, of) = (cohort.len(), cohort.of);
+    let drawn = match cohort.draw {
+        // the rate is written down twice, so it may differ in its last bits
+        Draw::Poisson { rate } if rate <= claimed * (1.0 + 1e-12) => return Ok(event),
+        Draw::Poisson { rate } => format!("each of {of} took part with probability {rate}"),
+        Draw::Everyone => format!("all {of} took part"),
+        Draw::FixedSize => format!("{n} of {of} took part, a number that was fixed before"),
+        Draw::Unknown => format!("nobody says how the {n} of {of} were drawn"),
+    };
+    bail!(Problem::Unpriced(format!(
+        "the mechanism's price counts on every client taking part with probability {claimed} by itself (Poisson sampling), but {drawn}"
+    )))
+}
 
 /// The price of releasing `message`, after it has been cut to the queries that the budget pays for; and what there is
 /// to say about it.
@@ -12,16 +41,18 @@ use anyhow::bail;
 pub(crate) fn afford<M: Message>(
     mechanism: &dyn PrivacyMechanism<On = M>,
     message: &mut M,
-    n: usize,
+    cohort: &Cohort,
     accountant: Option<&dyn Accountant>,
     budget: Option<&Budget>,
     released: usize,
-) -> Result<(PrivacyEvent, Option<String>)> {
-    let whole = mechanism.price(message, n)?;
+) -> Result<Afford> {
+    let price = |message: &M| believe(mechanism.price(message, cohort)?, cohort);
+    let whole = |event| Ok(Afford { event, note: None });
+    let event = price(message)?;
     let (Some(accountant), Some(budget)) = (accountant, budget) else {
-        return Ok((whole, None));
+        return whole(event);
     };
-    let after = accountant.guarantee(Some(&whole))?;
+    let after = accountant.guarantee(Some(&event))?;
     if let Some(delta) = budget.delta.filter(|delta| after.delta > *delta) {
         bail!(Problem::Budget(format!(
             "budget.delta is {delta:e}, but the accountant guarantees at {:e}: set the accountant's `delta`",
@@ -29,12 +60,12 @@ pub(crate) fn afford<M: Message>(
         )));
     }
     if after.epsilon <= budget.epsilon {
-        return Ok((whole, None));
+        return whole(event);
     }
     let first = |k: usize| {
         let mut few = message.clone();
         mechanism.truncate(&mut few, k);
-        let event = mechanism.price(&few, n)?;
+        let event = price(&few)?;
         let epsilon = accountant.guarantee(Some(&event))?.epsilon;
         Ok::<_, anyhow::Error>((few, event, epsilon))
     };
@@ -72,12 +103,13 @@ pub(crate) fn afford<M: Message>(
     let (few, event, _) = first(fits)?;
     let next = first(too_many)?.2;
     *message = few;
-    Ok((
+    let note = format!(
+        "{fits} of {queries} queries were released; one more would bring epsilon to {next:.4} {limit}{note}"
+    );
+    Ok(Afford {
         event,
-        Some(format!(
-            "{fits} of {queries} queries were released; one more would bring epsilon to {next:.4} {limit}{note}"
-        )),
-    ))
+        note: Some(note),
+    })
 }
 
 #[cfg(test)]
@@ -96,7 +128,7 @@ mod tests {
         fn clip(&self, _: &mut Counts) -> Result<()> {
             Ok(())
         }
-        fn price(&self, counts: &Counts, _: usize) -> Result<PrivacyEvent> {
+        fn price(&self, counts: &Counts, _: &Cohort) -> Result<PrivacyEvent> {
             let sensitivity = counts.rows.len() as f64;
             Ok(PrivacyEvent::Laplace {
                 sensitivity,
@@ -104,7 +136,7 @@ mod tests {
                 unit: Unit::Party,
             })
         }
-        fn perturb(&mut self, _: &mut Counts, _: usize, _: &Stream) -> Result<()> {
+        fn perturb(&mut self, _: &mut Counts, _: &Cohort, _: &Stream) -> Result<()> {
             Ok(())
         }
         fn queries(&self, counts: &Counts) -> usize {
@@ -146,14 +178,15 @@ mod tests {
             epsilon: budget,
             delta: None,
         };
-        let (event, note) = afford(&Rows, &mut counts, 1, Some(&Adds(2.0)), Some(&budget), 3)?;
+        let one = Cohort::everyone(vec![0]);
+        let afford = afford(&Rows, &mut counts, &one, Some(&Adds(2.0)), Some(&budget), 3)?;
         let released = counts.rows.len();
         assert_eq!(
-            event,
-            Rows.price(&counts, 1).unwrap(),
+            afford.event,
+            Rows.price(&counts, &one).unwrap(),
             "what is left is what is paid for"
         );
-        Ok((released, note))
+        Ok((released, afford.note))
     }
 
     #[test]

@@ -1,43 +1,73 @@
 //! The server's door: a protocol asks, aggregates, releases and evaluates through a [`Federation`].
 
-mod ask;
-mod save;
-
-use crate::host::{Budget, Faults, Host, Metric, Round, RunOptions, Totals};
+use super::release::{Afford, afford};
+use super::store::{States, Store};
+use crate::host::{Budget, Faults, Host, Metric, RunOptions, Totals};
 use crate::message::{self, Ids, Message, hex};
 use crate::privacy::{Composition, Guarantee, Ledger};
 use crate::{
-    Accountant, BuildContext, ClientId, Examples, Parametric, Parts, Pass, PrivacyEvent, Public,
-    Result, Roster, Samples, Scored, Stream, Target, Task, Trainer, fit_examples, metrics,
-    parametric,
+    Accountant, BoxedMechanism, BoxedSelector, ClientId, Cohort, Examples, Generator, Parametric,
+    Parts, Pass, PrivacyEvent, Public, Result, Round, Said, Samples, Scored, Stream, Target, Task,
+    Trainer, fit_examples, metrics, parametric,
 };
 use anyhow::{Context, bail, ensure};
-use save::{Held, Saved, Saving};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A protocol's view of the world, from the server.
 pub struct Federation<'h> {
-    host: &'h mut dyn Host,
-    parts: Arc<Parts>,
-    task: Task,
+    pub(super) host: &'h mut dyn Host,
+    pub(super) store: Store,
     root: Stream,
-    faults: Faults,
+    pub(super) faults: Faults,
     budget: Option<Budget>,
     every: usize,
     accountant: Option<Box<dyn Accountant>>,
     own: Vec<PrivacyEvent>,
     clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
-    held: BTreeMap<String, Held>,
-    models: BTreeMap<String, Box<dyn Trainer>>,
+    chain: [u8; 32],
+    pub(super) totals: Totals,
+    steps: usize,
+    pub(super) step: Step,
+    resumed: Option<Resumed>,
+}
+
+/// What is remembered within one step only.
+#[derive(Default)]
+pub(super) struct Step {
+    /// The samples that clients were asked about last.
+    pub asked_about: Option<Vec<u32>>,
+    /// How often something was done: no two questions, choices or releases share their randomness.
+    times: BTreeMap<String, u64>,
+}
+
+impl Step {
+    /// How often `what` was done before in this step.
+    pub fn again(&mut self, what: String) -> u64 {
+        let times = self.times.entry(what).or_default();
+        *times += 1;
+        *times - 1
+    }
+}
+
+/// Where a resumed run goes on.
+struct Resumed {
+    done: usize,
+    protocol: Vec<u8>,
+}
+
+/// Everything at the server that a stopped run needs to go on.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    done: usize,
+    protocol: Vec<u8>,
+    parts: States,
+    own: Vec<PrivacyEvent>,
+    clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
     chain: [u8; 32],
     totals: Totals,
-    steps: usize,
-    /// The samples that clients were asked about last, in this step.
-    about: Option<Vec<u32>>,
-    resumed: Option<Saved>,
 }
 
 impl<'h> Federation<'h> {
@@ -52,22 +82,17 @@ impl<'h> Federation<'h> {
         state: Option<&[u8]>,
     ) -> Result<Self> {
         let root = Stream::root(options.seed);
-        let make = BuildContext {
-            task: options.task.clone(),
-            stream: root.child("accountant", 0),
+        let store = Store::new(parts, None, options.task.clone(), root.child("server", 0));
+        let accountant = match store.has("accountant") {
+            true => Some(store.make::<Box<dyn Accountant>>("accountant", 0)?),
+            false => None,
         };
-        let accountant = parts.accountant(&make)?;
         if options.budget.is_some() && accountant.is_none() {
             bail!("a privacy budget needs an accountant: fill parts.accountant");
         }
-        let resumed = state
-            .map(postcard::from_bytes::<Saved>)
-            .transpose()
-            .context("the saved state of the server")?;
         let mut fed = Self {
             host,
-            parts,
-            task: options.task.clone(),
+            store,
             root,
             faults: options.faults.clone(),
             budget: options.budget.clone(),
@@ -75,23 +100,26 @@ impl<'h> Federation<'h> {
             accountant,
             own: Vec::new(),
             clients: BTreeMap::new(),
-            held: BTreeMap::new(),
-            models: BTreeMap::new(),
             chain: [0; 32],
             totals: Totals::default(),
             steps: 0,
-            about: None,
+            step: Step::default(),
             resumed: None,
         };
-        if let Some(saved) = &resumed {
-            fed.chain = saved.chain;
-            fed.totals = saved.totals.clone();
-            fed.charge(saved.own.clone())?;
-            for (id, events) in saved.clients.clone() {
+        if let Some(state) = state {
+            let saved: Saved =
+                postcard::from_bytes(state).context("the saved state of the server")?;
+            (fed.chain, fed.totals) = (saved.chain, saved.totals);
+            fed.charge(saved.own)?;
+            for (id, events) in saved.clients {
                 fed.charge_client(id, events)?;
             }
+            fed.store.load(saved.parts);
+            fed.resumed = Some(Resumed {
+                done: saved.done,
+                protocol: saved.protocol,
+            });
         }
-        fed.resumed = resumed;
         Ok(fed)
     }
 
@@ -99,43 +127,22 @@ impl<'h> Federation<'h> {
 
     /// Is there anything in this slot?
     pub fn has(&self, slot: &str) -> bool {
-        self.parts.has(slot)
+        self.store.has(slot)
     }
 
     /// What models are to learn.
     pub fn task(&self) -> &Task {
-        &self.task
+        self.store.task()
     }
 
-    /// Every client that has examples and how many, ascending.
-    pub fn roster(&self) -> &Roster {
+    /// Every client that has examples and how many, ascending: what was agreed when the run was set up.
+    pub fn roster(&self) -> &[(ClientId, usize)] {
         self.host.roster()
     }
 
     /// Every client that has examples, ascending.
-    pub fn everyone(&self) -> Vec<ClientId> {
-        self.host.roster().iter().map(|(id, _)| *id).collect()
-    }
-
-    /// The clients that the selector in `slot` picks for this round; everyone if the slot is empty.
-    ///
-    /// # Errors
-    /// When it picks nobody, or cannot pick.
-    pub fn cohort(&mut self, slot: &str, round: &Round) -> Result<Vec<ClientId>> {
-        if !self.parts.has(slot) {
-            return Ok(self.everyone());
-        }
-        let mut selector = self
-            .parts
-            .selector::<Roster>(slot, None, &self.make(slot))?;
-        let roster = self.host.roster();
-        let picked = selector.select(roster, &round.stream.child(slot, 0))?;
-        let ids: Option<Vec<ClientId>> = picked
-            .iter()
-            .map(|i| roster.get(*i).map(|(id, _)| *id))
-            .collect();
-        let ids = ids.filter(|ids| !ids.is_empty() && ids.is_sorted_by(|a, b| a < b));
-        ids.with_context(|| format!("parts.{slot} picked positions {picked:?} of {} clients; they must be ascending, different and at least one", roster.len()))
+    pub fn everyone(&self) -> Cohort {
+        Cohort::everyone(self.host.roster().iter().map(|(id, _)| *id).collect())
     }
 
     /// The positions in `pool` that the selector in `slot` picks, ascending; `None` if the slot is empty.
@@ -148,17 +155,38 @@ impl<'h> Federation<'h> {
         round: &Round,
         pool: &P,
     ) -> Result<Option<Vec<usize>>> {
-        if !self.parts.has(slot) {
+        if !self.store.has(slot) {
             return Ok(None);
         }
-        let mut selector = self.parts.selector::<P>(slot, None, &self.make(slot))?;
-        let picked = selector.select(pool, &round.stream.child(slot, 0))?;
+        let round = self.round_of(slot, round);
+        let selector = self.store.get::<BoxedSelector<P>>(slot)?;
+        let picked = selector.select(&round, pool)?;
+        self.hear(slot, &round)?;
         let sound = picked.is_sorted_by(|a, b| a < b);
         ensure!(
             sound,
             "parts.{slot} picked positions that are not ascending and different"
         );
         Ok(Some(picked))
+    }
+
+    /// The round as the selector in `slot` sees it: no two choices share their randomness.
+    pub(super) fn round_of(&mut self, slot: &str, round: &Round) -> Round {
+        let times = self.step.again(format!("choice {slot}"));
+        round.with_stream(round.stream.child(slot, times))
+    }
+
+    /// Passes on what a part has said.
+    pub(super) fn hear(&mut self, slot: &str, round: &Round) -> Result<()> {
+        for said in round.said() {
+            match said {
+                Said::Note(text) => self.warn(&format!("{}: parts.{slot}: {text}", round.name)),
+                Said::Number(name, value) => {
+                    self.record(round, &format!("{slot}.{name}"), value)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The public data.
@@ -180,32 +208,20 @@ impl<'h> Federation<'h> {
         Ok(Ids((0..self.public()?.samples().len() as u32).collect()))
     }
 
-    fn make(&self, slot: &str) -> BuildContext {
-        BuildContext {
-            task: self.task.clone(),
-            stream: self.root.child("server", 0).child(slot, 0),
-        }
-    }
-
     /// The server's lasting model for this slot, made on first use.
     ///
     /// # Errors
     /// When the slot's part cannot be made.
     pub fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
-        if !self.models.contains_key(slot) {
-            let mut model = self.parts.trainer(slot, None, &self.make(slot))?;
-            if let Some(state) = self.resumed.as_ref().and_then(|r| r.models.get(slot)) {
-                model
-                    .load_state(state)
-                    .with_context(|| format!("the server's model `{slot}`"))?;
-            }
-            self.models.insert(slot.into(), model);
-        }
-        Ok(self
-            .models
-            .get_mut(slot)
-            .map(Box::as_mut)
-            .expect("it has just been put there"))
+        Ok(self.store.get::<Box<dyn Trainer>>(slot)?.as_mut())
+    }
+
+    /// The server's generator in this slot, made on first use.
+    ///
+    /// # Errors
+    /// When the slot's part cannot be made.
+    pub fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
+        Ok(self.store.get::<Box<dyn Generator>>(slot)?.as_mut())
     }
 
     /// The server's model as one with parameters.
@@ -302,56 +318,79 @@ impl<'h> Federation<'h> {
             return Ok(());
         }
         self.host.progress(&name, number, of);
-        let round = Round {
-            name: name.clone(),
-            number,
-            last: number == of,
-            stream,
-            exec: self.host.executor(),
-        };
-        self.about = None;
+        let round = Round::new(&*name, number, number == of, stream, self.host.executor());
+        self.step = Step::default();
         body(self, state, &round).with_context(|| name.clone())?;
         self.totals.steps = self.steps;
-        let (host, server) = (
-            &mut self.host,
-            Saving {
-                state: &*state,
-                fed: (&self.held, &self.models, &self.own, &self.clients),
-                chain: self.chain,
-                totals: &self.totals,
-            },
-        );
-        host.checkpoint(self.steps, &name, &|| server.bytes())
+        let Self {
+            host,
+            store,
+            own,
+            clients,
+            chain,
+            totals,
+            ..
+        } = self;
+        // written down only if the host wants it
+        let saved = || {
+            let saved = Saved {
+                done: totals.steps,
+                protocol: postcard::to_stdvec(&*state)?,
+                parts: store.save()?,
+                own: own.clone(),
+                clients: clients.clone(),
+                chain: *chain,
+                totals: totals.clone(),
+            };
+            Ok(postcard::to_stdvec(&saved)?)
+        };
+        host.checkpoint(totals.steps, &name, &saved)
     }
 
     // ---- privacy
 
-    /// Releases something made from the data of `n` clients through the mechanism in `slot`, if it is filled: clip,
-    /// price, afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
+    /// Releases something made from the data of `cohort` through the mechanism in `slot`, if it is filled: clip, price,
+    /// afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
     ///
     /// # Errors
-    /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the accountant has no price for it.
+    /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the accountant has no price for
+    /// it, or its price counts on a draw of clients that did not happen.
     pub fn release<M: Message>(
         &mut self,
         slot: &str,
         round: &Round,
         m: &mut M,
-        n: usize,
+        cohort: &Cohort,
     ) -> Result<()> {
-        if !self.parts.has(slot) {
+        if !self.store.has(slot) {
             return Ok(());
         }
-        let mut mechanism = self.parts.mechanism::<M>(slot, None, &self.make(slot))?;
+        let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
+        let released = self.release_through(slot, round, &mut mechanism, m, cohort);
+        self.store.put(slot, mechanism);
+        released
+    }
+
+    fn release_through<M: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        mechanism: &mut BoxedMechanism<M>,
+        m: &mut M,
+        cohort: &Cohort,
+    ) -> Result<()> {
+        // two releases in one step must not share their noise
+        let times = self.step.again(format!("release {slot}"));
         mechanism.clip(m)?;
-        let (event, note) = crate::release::afford(
+        let Afford { event, note } = afford(
             mechanism.as_ref(),
             m,
-            n,
+            cohort,
             self.accountant.as_deref(),
             self.budget.as_ref(),
             self.own.len(),
         )?;
-        mechanism.perturb(m, n, &round.stream.child(slot, 0))?;
+        mechanism.perturb(m, cohort, &round.stream.child(slot, times))?;
         self.charge(vec![mechanism.actual_cost(event)])?;
         if let Some(note) = note {
             self.warn(&format!("parts.{slot}: {note}"));
@@ -367,7 +406,7 @@ impl<'h> Federation<'h> {
         Ok(())
     }
 
-    fn charge_client(&mut self, id: ClientId, events: Vec<PrivacyEvent>) -> Result<()> {
+    pub(super) fn charge_client(&mut self, id: ClientId, events: Vec<PrivacyEvent>) -> Result<()> {
         if events.is_empty() {
             return Ok(());
         }
@@ -419,7 +458,7 @@ impl<'h> Federation<'h> {
         }
         let test = self.host.test().clone();
         let scored = Scored::of(self.model(slot)?, &test)?;
-        let name = metrics::score_name(self.task.kind);
+        let name = metrics::score_name(self.store.task().kind);
         self.link(name, &scored.digest);
         self.record(round, name, scored.score)
     }
@@ -433,7 +472,7 @@ impl<'h> Federation<'h> {
             return Ok(());
         }
         let scored = self.host.score_clients(slot)?;
-        let name = format!("clients.{}", metrics::score_name(self.task.kind));
+        let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
         for one in &scored {
             self.link(&name, &one.digest);
         }
@@ -442,7 +481,7 @@ impl<'h> Federation<'h> {
 
     /// Records a number that each client has, in client order, if this round is to be evaluated: its mean and its
     /// deviation.
-    fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
+    pub(super) fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
         if !self.due(round) {
             return Ok(());
         }
@@ -485,12 +524,20 @@ impl<'h> Federation<'h> {
         self.host.keep_model(slot, &bytes)
     }
 
+    /// Keeps the clients' own models in `slot` as results of the run.
+    ///
+    /// # Errors
+    /// When one cannot be written.
+    pub fn keep_clients(&mut self, slot: &str) -> Result<()> {
+        self.host.keep_clients(slot)
+    }
+
     /// Says something that the user should know.
     pub fn warn(&mut self, text: &str) {
         self.host.warn(text);
     }
 
-    fn link(&mut self, what: &str, bytes: &[u8]) {
+    pub(super) fn link(&mut self, what: &str, bytes: &[u8]) {
         let mut hash = Sha256::new();
         hash.update(self.chain);
         hash.update((what.len() as u64).to_le_bytes());

@@ -1,0 +1,126 @@
+//! Who takes part in a round.
+
+use super::federation::Federation;
+use crate::message::{Message, Nothing, Scalar};
+use crate::{
+    Ask, BoxedSelector, Candidate, ClientId, Cohort, Draw, Inbox, Mail, Needs, Problem, Result,
+    Roster, Round, Wanted,
+};
+use anyhow::{Context, bail, ensure};
+use std::collections::BTreeSet;
+
+/// How many examples a client has; any protocol's clients answer it ([`crate::answer`]).
+pub(crate) const SAMPLES: Ask<Nothing, Nothing> = Ask::new("number of examples");
+
+impl Federation<'_> {
+    /// The clients that the selector in `slot` picks for this round; everyone if the slot is empty. A selector may ask how
+    /// many examples clients have.
+    ///
+    /// # Errors
+    /// When it picks nobody, or cannot pick.
+    pub fn cohort(&mut self, slot: &str, round: &Round) -> Result<Cohort> {
+        self.choose(slot, round, &mut |_, _| {
+            bail!(Problem::Lacks(
+                "it wants to know losses, and this protocol has no global model to ask about".into()
+            ))
+        })
+    }
+
+    /// As [`Federation::cohort`]; a selector may also ask for the loss of a model on the clients' own examples, which
+    /// clients tell when they are asked `loss` with `model`.
+    ///
+    /// # Errors
+    /// As [`Federation::cohort`].
+    pub fn cohort_by_loss<D: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        loss: &Ask<D, Scalar>,
+        model: &D,
+    ) -> Result<Cohort> {
+        self.choose(slot, round, &mut |fed, of| {
+            fed.ask(round, loss, of, |_| model)
+        })
+    }
+
+    fn choose(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        losses: &mut dyn FnMut(&mut Self, &[ClientId]) -> Result<Inbox<Scalar>>,
+    ) -> Result<Cohort> {
+        let everyone = self.everyone();
+        if !self.has(slot) {
+            return Ok(everyone);
+        }
+        let of_slot = self.round_of(slot, round);
+        let mut selector = self.store.take::<BoxedSelector<Roster>>(slot)?;
+        let picked = self.poll(&of_slot, round, &mut selector, &everyone, losses);
+        let draw = selector.draw();
+        self.store.put(slot, selector);
+        let picked = picked.with_context(|| format!("parts.{slot}"))?;
+        self.hear(slot, &of_slot)?;
+        let ids: Option<Vec<ClientId>> =
+            picked.iter().map(|at| everyone.get(*at).copied()).collect();
+        let sound = |ids: &Vec<ClientId>| {
+            // a Poisson draw may well be of nobody
+            let some = !ids.is_empty() || matches!(draw, Draw::Poisson { .. });
+            some && ids.is_sorted_by(|a, b| a < b)
+        };
+        let ids = ids.filter(sound).with_context(|| format!("parts.{slot} picked positions {picked:?} of {} clients; they must be ascending, different and at least one", everyone.len()))?;
+        Ok(Cohort {
+            ids,
+            of: everyone.len(),
+            draw,
+        })
+    }
+
+    fn poll(
+        &mut self,
+        of_slot: &Round,
+        round: &Round,
+        selector: &mut BoxedSelector<Roster>,
+        everyone: &Cohort,
+        losses: &mut dyn FnMut(&mut Self, &[ClientId]) -> Result<Inbox<Scalar>>,
+    ) -> Result<Vec<usize>> {
+        let mut pool: Vec<Candidate> = everyone.iter().map(|id| Candidate::new(*id)).collect();
+        let mut asked = BTreeSet::new();
+        while let Some(mut poll) = selector.poll(of_slot, &pool)? {
+            ensure!(
+                poll.of.iter().all(|at| *at < pool.len()) && poll.of.is_sorted_by(|a, b| a < b),
+                "it asks about positions {:?} of {} clients; they must be ascending and different",
+                poll.of,
+                pool.len()
+            );
+            // each is asked once: who did not answer then stays unknown
+            poll.of.retain(|at| asked.insert((poll.wanted, *at)));
+            if poll.of.is_empty() {
+                break;
+            }
+            let ids: Vec<ClientId> = poll.of.iter().map(|at| everyone[*at]).collect();
+            let told: Vec<(ClientId, f64)> = match poll.wanted {
+                Wanted::Samples => {
+                    let needs = Needs {
+                        samples: true,
+                        ..Needs::default()
+                    };
+                    let sizes = self.collect(round, &SAMPLES, &ids, &|_| &Nothing, needs, Ok)?;
+                    sizes.iter().map(|m| (m.from, m.weight)).collect()
+                }
+                Wanted::Loss => {
+                    let losses = losses(self, &ids)?;
+                    let told = |m: &Mail<Scalar>| (m.from, f64::from(m.body.value()));
+                    losses.iter().map(told).collect()
+                }
+            };
+            for (at, id) in poll.of.iter().zip(&ids) {
+                let value = told.iter().find(|(from, _)| from == id).map(|(_, v)| *v);
+                match poll.wanted {
+                    Wanted::Samples => pool[*at].samples = value.map(|n| n as u64),
+                    Wanted::Loss => pool[*at].loss = value,
+                }
+            }
+        }
+        selector.select(of_slot, &pool)
+    }
+}

@@ -1,0 +1,20 @@
+//! The door between the two sides of a protocol: what the server sees of it, what a client sees of it, the questions that
+//! cross, and what a host must bring.
+
+mod ask;
+mod client;
+mod cohort;
+mod federation;
+pub(crate) mod host;
+mod public;
+pub(crate) mod question;
+mod release;
+mod round;
+mod store;
+
+pub use client::Client;
+pub use federation::Federation;
+pub use host::*;
+pub use public::Public;
+pub use question::*;
+pub use round::{Round, Said};

@@ -1,0 +1,17 @@
+//! What a part can be: the six roles of the field and the protocol that ties them into a method.
+
+mod accountant;
+mod aggregator;
+mod generator;
+mod privacy;
+mod protocol;
+mod selector;
+mod trainer;
+
+pub use accountant::*;
+pub use aggregator::*;
+pub use generator::*;
+pub use privacy::*;
+pub use protocol::*;
+pub use selector::*;
+pub use trainer::*;

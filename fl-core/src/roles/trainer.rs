@@ -1,0 +1,210 @@
+//! A model that learns, and how long and by what.
+
+use crate::message::Params;
+use crate::{Problem, Result, Samples, Stream, Target};
+use ndarray::{Array2, ArrayView2};
+use serde::{Deserialize, Serialize};
+
+/// How long a pass over data is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Length {
+    /// So many mini-batches, drawn from endlessly reshuffled data.
+    Steps(usize),
+    /// So many times every sample once.
+    Epochs(usize),
+}
+
+/// What is minimised. Means are over the batch. [`Loss::Mae`], [`Loss::Norm`] and [`Loss::Mse`] are readings of FedKD's Eq. 7
+/// (Gong et al. 2022), which does not name its norm.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Loss {
+    /// Softmax cross-entropy for classes and soft labels; sigmoid cross-entropy, unknowns left out, for labels.
+    CrossEntropy,
+    /// Mean absolute error between scores, over batch and outputs.
+    Mae,
+    /// Mean squared error between scores, over batch and outputs.
+    Mse,
+    /// Mean over the batch of the Euclidean norm of the difference of scores.
+    Norm,
+    /// Kullback-Leibler divergence of softmax(target / tau) to softmax(output / tau), times tau squared.
+    Kl {
+        /// The temperature.
+        tau: f64,
+    },
+}
+
+/// One stretch of training.
+#[derive(Clone, Debug)]
+pub struct Pass<'a> {
+    /// How long.
+    pub length: Length,
+    /// Samples per mini-batch; the last of an epoch may be smaller.
+    pub batch: usize,
+    /// What is minimised.
+    pub loss: Loss,
+    /// Forget the optimiser's moments and schedule first.
+    pub fresh: bool,
+    /// FedProx: adds `mu * (w - anchor)` to the gradient.
+    pub pull: Option<(f32, &'a Params)>,
+    /// SCAFFOLD: adds this (`c - c_k`) to the gradient.
+    pub drift: Option<&'a Params>,
+    /// Clips the gradient of a batch to this Euclidean norm.
+    pub clip: Option<f32>,
+}
+
+impl Pass<'_> {
+    /// Plain training: no pull, drift or clipping; the optimiser goes on where it was.
+    pub fn new(length: Length, batch: usize, loss: Loss) -> Self {
+        Self {
+            length,
+            batch,
+            loss,
+            fresh: false,
+            pull: None,
+            drift: None,
+            clip: None,
+        }
+    }
+
+    /// The mini-batches of this pass over `n` samples, as positions: every epoch in an order of its own, drawn from
+    /// `stream`; the last batch of an epoch may be smaller.
+    pub fn batches(&self, n: usize, stream: &Stream) -> impl Iterator<Item = Vec<usize>> + use<> {
+        let (stream, batch) = (stream.child("order", 0), self.batch.max(1));
+        let (epochs, steps) = match self.length {
+            Length::Epochs(epochs) => (epochs, usize::MAX),
+            Length::Steps(steps) => (usize::MAX, steps),
+        };
+        let epochs = if n == 0 { 0 } else { epochs };
+        let of_epoch = move |e| {
+            let order = stream.child("epoch", e as u64).draws().permutation(n);
+            order
+                .chunks(batch)
+                .map(<[usize]>::to_vec)
+                .collect::<Vec<_>>()
+        };
+        (0..epochs).flat_map(of_epoch).take(steps)
+    }
+
+    /// How many mini-batches [`Pass::batches`] gives.
+    pub fn steps(&self, n: usize) -> usize {
+        match self.length {
+            Length::Steps(steps) if n > 0 => steps,
+            Length::Steps(_) => 0,
+            Length::Epochs(epochs) => epochs * n.div_ceil(self.batch.max(1)),
+        }
+    }
+}
+
+/// What a pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Fitted {
+    /// Mini-batches.
+    pub steps: usize,
+    /// Mean loss over the last epoch, or over all steps of a shorter pass; 0 if there was no step.
+    pub loss: f64,
+}
+
+/// A model that learns.
+///
+/// A trainer is deterministic: the same calls with the same streams give the same bits. It runs on one thread.
+pub trait Trainer: Send {
+    /// Fits to `target`, one entry per sample.
+    ///
+    /// # Errors
+    /// When shapes do not fit, when target and loss do not go together, when the loss is no longer finite, or when
+    /// `pass` asks for something this trainer does not do (such as `pull` for trees).
+    fn fit(
+        &mut self,
+        x: &Samples,
+        target: Target<'_>,
+        pass: &Pass<'_>,
+        stream: &Stream,
+    ) -> Result<Fitted>;
+
+    /// Scores (logits), `samples x outputs`. Never random.
+    ///
+    /// # Errors
+    /// When the samples do not have the shape of the task.
+    fn predict(&mut self, x: &Samples) -> Result<Array2<f32>>;
+
+    /// The layer before the last, `samples x features`; `None` if there is no such thing.
+    ///
+    /// # Errors
+    /// As [`Trainer::predict`].
+    fn features(&mut self, _x: &Samples) -> Result<Option<Array2<f32>>> {
+        Ok(None)
+    }
+
+    /// The model in its own format: what predictions need, nothing about how it was trained.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    fn save(&self) -> Result<Vec<u8>>;
+
+    /// Takes back what [`Trainer::save`] gave.
+    ///
+    /// # Errors
+    /// When `model` is not a model of this trainer and task.
+    fn load(&mut self, model: &[u8]) -> Result<()>;
+
+    /// Model *and* optimiser, so that training goes on with the same bits. Default: the model is all there is.
+    ///
+    /// # Errors
+    /// As [`Trainer::save`].
+    fn save_state(&self) -> Result<Vec<u8>> {
+        self.save()
+    }
+
+    /// Takes back what [`Trainer::save_state`] gave.
+    ///
+    /// # Errors
+    /// As [`Trainer::load`].
+    fn load_state(&mut self, state: &[u8]) -> Result<()> {
+        self.load(state)
+    }
+
+    /// This model as one with parameters that can be averaged.
+    fn parametric(&mut self) -> Option<&mut dyn Parametric> {
+        None
+    }
+
+    /// This model as one that can be differentiated by its input.
+    fn differentiable(&mut self) -> Option<&mut dyn Differentiable> {
+        None
+    }
+}
+
+/// A model with parameters that can be averaged.
+pub trait Parametric {
+    /// All parameters, and buffers such as batch-norm statistics, by name.
+    fn params(&self) -> Params;
+
+    /// Replaces them.
+    ///
+    /// # Errors
+    /// When names or shapes differ from [`Parametric::params`].
+    fn set_params(&mut self, params: &Params) -> Result<()>;
+
+    /// The gradient of the mean loss over these samples by every parameter, named and shaped as [`Parametric::params`]; 0
+    /// for buffers. Changes nothing: no step is taken, no statistics move.
+    ///
+    /// # Errors
+    /// As [`Trainer::fit`]; when this trainer gives no gradients.
+    fn gradient(&mut self, _x: &Samples, _target: Target<'_>, _loss: Loss) -> Result<Params> {
+        Err(Problem::Lacks("this trainer gives no gradients".into()).into())
+    }
+
+    /// How far the next step goes: the present step size (learning rate) of its optimiser. `None`: it has none.
+    fn step_size(&self) -> Option<f64> {
+        None
+    }
+}
+
+/// A model that can be differentiated by its input.
+pub trait Differentiable {
+    /// Vector-Jacobian product: the derivative of `sum(slope * scores)` by each input number, `samples x width`.
+    ///
+    /// # Errors
+    /// When `slope` is not `samples x outputs`.
+    fn vjp(&mut self, x: &Samples, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>>;
+}

@@ -1,0 +1,69 @@
+//! One after the other.
+use fl_core::prelude::*;
+
+settings! {
+    /// The next clients in order, round after round, from the first again after the last (cyclic participation, round robin).
+    pub struct CyclicSettings {
+        /// How many clients take part in a round; everybody if there are not so many.
+        clients: usize = 1, in 1..;
+    }
+}
+
+/// The selector: what it keeps is the client whose turn is next.
+pub struct Cyclic {
+    clients: usize,
+    next: ClientId,
+}
+
+impl From<CyclicSettings> for Cyclic {
+    fn from(settings: CyclicSettings) -> Self {
+        Self {
+            clients: settings.clients,
+            next: 0,
+        }
+    }
+}
+
+impl Selector for Cyclic {
+    type Pool = Roster;
+
+    fn select(&mut self, _: &Round, pool: &Roster) -> Result<Vec<usize>> {
+        let (n, wanted) = (pool.len(), self.clients.min(pool.len()));
+        let first = pool.iter().position(|c| c.id >= self.next).unwrap_or(0);
+        let mut chosen: Vec<usize> = (first..first + wanted).map(|at| at % n).collect();
+        self.next = chosen.last().map_or(0, |last| pool[*last].id + 1);
+        chosen.sort_unstable();
+        Ok(chosen)
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.next.to_le_bytes().to_vec()
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        let next = state.try_into().ok().context("a state has 4 bytes")?;
+        self.next = ClientId::from_le_bytes(next);
+        Ok(())
+    }
+}
+plugin!(selector "cyclic" => CyclicSettings as Cyclic);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_a_selector() {
+        fl_conformance::selector(|| Cyclic::from(CyclicSettings { clients: 3 }));
+    }
+
+    #[test]
+    fn exact_everybody_has_a_turn() {
+        let pool: Vec<Candidate> = [2, 3, 5, 7, 11].map(Candidate::new).to_vec();
+        let mut cyclic = Cyclic::from(CyclicSettings { clients: 2 });
+        let turns: Vec<_> = (0..5)
+            .map(|_| cyclic.select(&Round::first(), &pool).unwrap())
+            .collect();
+        insta::assert_snapshot!(format!("{turns:?}"), @"[[0, 1], [2, 3], [0, 4], [1, 2], [3, 4]]");
+    }
+}
