@@ -19,9 +19,9 @@ pub mod settings;
 mod stream;
 
 pub use data::*;
-pub use error::*;
 pub use door::*;
 use door::{host, question};
+pub use error::*;
 pub use inbox::*;
 pub use kernels::{MeanOfParams, weighted_mean_f64};
 pub use learn::*;
@@ -44,10 +44,11 @@ pub mod __private {
 pub mod prelude {
     pub use crate::message::{Ids, Logits, Message, Nothing, Params, Scalar};
     pub use crate::{
-        Accountant, Aggregator, Answer, Ask, Asked, BuildContext, Candidate, Claims, Client, ClientId, Cohort, Draw, Federation, Fold,
-        Generator, Inbox, Loss, Mail, Needs, Pass, Poll, Pool, PrivacyEvent, PrivacyMechanism, Protocol,
-        Question, Result, Roster, Round, Samples, Selector, Slot, Stream, Target, Task, Trainer,
-        Training, Wanted, choices, export_plugins, plugin, settings,
+        Accountant, Aggregator, Answer, Ask, Asked, BuildContext, Candidate, Claims, Client,
+        ClientId, Cohort, Draw, Federation, Fold, Generator, Inbox, Loss, Mail, Needs, Pass, Poll,
+        Pool, PrivacyEvent, PrivacyMechanism, Protocol, Question, Result, Roster, Round, Samples,
+        Selector, Slot, Stream, Target, Task, Trainer, Training, Wanted, choices, export_plugins,
+        plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

@@ -3,8 +3,8 @@
 use crate::message::{Message, SoftLabels};
 use crate::settings::{self, Field, Reader, Value};
 use crate::{
-    Accountant, Aggregator, Candidate, ClientId, PrivacyMechanism, Protocol, Result, Samples,
-    Selector, Stream, Task,
+    Aggregator, Candidate, ClientId, PrivacyMechanism, Protocol, Result, Samples, Selector, Stream,
+    Task,
 };
 use anyhow::{Context, anyhow};
 use std::any::Any;
@@ -302,7 +302,8 @@ impl Parts {
 
     /// What a part of this slot is to learn in a run with this task.
     pub fn task(&self, slot: &str, task: &Task) -> Task {
-        self.slot(slot).map_or_else(|| task.clone(), |s| (s.task)(task))
+        self.slot(slot)
+            .map_or_else(|| task.clone(), |s| (s.task)(task))
     }
 
     fn find(&self, slot: &str, client: Option<ClientId>) -> Result<&Filled> {
@@ -335,13 +336,18 @@ impl Parts {
         let filled = self.find(slot, client)?;
         let what = || format!("parts.{slot} ({} `{}`)", filled.decl.role, filled.decl.name);
         let part = (filled.decl.build)(&filled.settings, context).with_context(what)?;
-        let part = part.downcast::<B>().map_err(|_| match filled.decl.role == role {
-            true => anyhow!(
-                "does not fit this slot: it is {}",
-                (filled.decl.describe)().signature
-            ),
-            false => anyhow!("does not fit this slot, which wants {}", role.with_article()),
-        });
+        let part = part
+            .downcast::<B>()
+            .map_err(|_| match filled.decl.role == role {
+                true => anyhow!(
+                    "does not fit this slot: it is {}",
+                    (filled.decl.describe)().signature
+                ),
+                false => anyhow!(
+                    "does not fit this slot, which wants {}",
+                    role.with_article()
+                ),
+            });
         Ok(*part.with_context(what)?)
     }
 }

@@ -1,5 +1,6 @@
 //! What is said in JSON beside the tensors of a call, by both sides.
 
+use crate::{ClientId, Cohort, Draw, Round, Said, SharedExecutor, Stream};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -9,6 +10,85 @@ pub(super) struct RoundText<'a> {
     pub number: usize,
     pub last: bool,
     pub name: Cow<'a, str>,
+}
+
+impl<'a> RoundText<'a> {
+    pub fn of(round: &'a Round) -> serde_json::Result<String> {
+        serde_json::to_string(&Self {
+            number: round.number,
+            last: round.last,
+            name: (&*round.name).into(),
+        })
+    }
+
+    pub fn round(self, stream: Stream, exec: SharedExecutor) -> Round {
+        Round::new(self.name, self.number, self.last, stream, exec)
+    }
+}
+
+/// What a part says of its work, as it crosses: the text beside a result.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct SaidText {
+    notes: Vec<String>,
+    numbers: Vec<(String, f64)>,
+}
+
+impl SaidText {
+    /// What was said in `round`; `None` if nothing was.
+    pub fn of(round: &Round) -> Option<Self> {
+        let mut text = Self::default();
+        for said in round.said() {
+            match said {
+                Said::Note(note) => text.notes.push(note),
+                Said::Number(name, value) => text.numbers.push((name, value)),
+            }
+        }
+        (!text.notes.is_empty() || !text.numbers.is_empty()).then_some(text)
+    }
+
+    pub fn say(self, round: &Round) {
+        for note in self.notes {
+            round.note(super::cross::plain(&note));
+        }
+        for (name, value) in self.numbers {
+            round.record(super::cross::plain(&name), value);
+        }
+    }
+}
+
+/// Whose data a release is made of, as it crosses.
+#[derive(Serialize, Deserialize)]
+pub(super) struct CohortText {
+    clients: usize,
+    of: usize,
+    draw: Draw,
+}
+
+impl CohortText {
+    pub fn of(cohort: &Cohort) -> serde_json::Result<String> {
+        serde_json::to_string(&Self {
+            clients: cohort.len(),
+            of: cohort.of,
+            draw: cohort.draw,
+        })
+    }
+
+    /// Who the clients are does not cross: they are numbered from 0.
+    pub fn cohort(self) -> Cohort {
+        Cohort {
+            ids: (0..self.clients as ClientId).collect(),
+            of: self.of,
+            draw: self.draw,
+        }
+    }
+}
+
+/// What a gradient is wanted of, as it crosses.
+#[derive(Serialize, Deserialize)]
+pub(super) struct GradientText {
+    pub loss: crate::Loss,
+    pub target: String,
 }
 
 /// The facts of a [`crate::Pass`], as they cross.

@@ -2,7 +2,7 @@
 
 use super::kinds::Crossing;
 use crate::message::{Message, Named, Parcel, SoftLabels, View};
-use crate::{Examples, Inputs, Problem, Result, Roster, Samples};
+use crate::{Candidate, Examples, Inputs, Problem, Result, Roster, Samples, Wanted};
 use anyhow::{Context, ensure};
 use ndarray::{Array2, ArrayD, ArrayViewD, IxDyn};
 
@@ -55,9 +55,17 @@ pub(super) fn with_examples<R>(own: &Examples, f: impl FnOnce(&Named<'_>) -> R) 
 
 impl Crossing for Roster {
     fn send<R>(&self, f: impl FnOnce(&Named<'_>) -> R) -> R {
-        let clients: Vec<u32> = self.iter().map(|(id, _)| *id).collect();
-        let sizes: Vec<f64> = self.iter().map(|(_, n)| *n as f64).collect();
+        let clients: Vec<u32> = self.iter().map(|c| c.id).collect();
+        let known = |wanted: Wanted| -> Vec<f64> {
+            let of = |c| wanted.known(c).unwrap_or(f64::NAN);
+            self.iter().map(of).collect()
+        };
+        let (sizes, losses) = (known(Wanted::Samples), known(Wanted::Loss));
         f(&vec![
+            (
+                "losses".into(),
+                View::F64(ndarray::ArrayView1::from(&losses).into_dyn()),
+            ),
             (
                 "clients".into(),
                 View::U32(ndarray::ArrayView1::from(&clients).into_dyn()),
@@ -70,18 +78,26 @@ impl Crossing for Roster {
     }
     fn receive<R>(mut parcel: Parcel, f: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
         let clients = parcel.list("clients")?;
-        let sizes = parcel.f64("sizes")?;
+        let (sizes, losses) = (parcel.f64("sizes")?, parcel.f64("losses")?);
         ensure!(
-            clients.len() == sizes.len(),
+            clients.len() == sizes.len() && clients.len() == losses.len(),
             Problem::Shape(format!(
-                "{} clients and {} sizes",
+                "{} clients, {} sizes and {} losses",
                 clients.len(),
-                sizes.len()
+                sizes.len(),
+                losses.len()
             ))
         );
-        let roster: Vec<_> = clients
+        let known = |x: &f64| (!x.is_nan()).then_some(*x);
+        let told = sizes.iter().zip(&losses);
+        let roster: Vec<Candidate> = clients
             .into_iter()
-            .zip(sizes.iter().map(|n| *n as usize))
+            .zip(told)
+            .map(|(id, (size, loss))| Candidate {
+                id,
+                samples: known(size).map(|n| n as u64),
+                loss: known(loss),
+            })
             .collect();
         f(&roster)
     }

@@ -36,8 +36,8 @@ pub const FL_U8: u32 = 3;
 /// checks settings by the `settings` of the description.
 pub const FL_CHECK: u32 = 1;
 /// Optional. Gives a text: aggregators `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
-/// `class_counts` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; trainers
-/// `{"parametric": false, "differentiable": false}`.
+/// `class_counts`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; selectors of clients
+/// `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers `{"parametric": false, "differentiable": false}`.
 pub const FL_DESCRIBE: u32 = 2;
 /// Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no state.
 pub const FL_SAVE: u32 = 3;
@@ -45,21 +45,34 @@ pub const FL_SAVE: u32 = 3;
 pub const FL_LOAD: u32 = 4;
 
 /// Aggregator. The messages of an inbox, in client order, finite and alike; text
-/// `{"number": 1, "last": false, "name": "round 1"}`. Gives the tensors of the result.
+/// `{"number": 1, "last": false, "name": "round 1"}`. Gives the tensors of the result, and optionally a text
+/// `{"notes": ["for the user"], "numbers": [["left-out", 2.0]]}`.
 pub const FL_AGGREGATE: u32 = 10;
-/// Aggregator, optional: gives a new part that takes `FL_FOLD_ADD` for each message and then one `FL_FOLD_FINISH`.
+/// Aggregator, optional: gives a new part that takes `FL_FOLD_ADD` for each message and then one
+/// `FL_FOLD_FINISH`. Text as `FL_AGGREGATE`.
 pub const FL_FOLD: u32 = 11;
 /// Takes one message in.
 pub const FL_FOLD_ADD: u32 = 12;
 /// Gives the tensors of the result.
 pub const FL_FOLD_FINISH: u32 = 13;
+/// Aggregator that needs `sent`. What the clients were sent in this round, one message, before `FL_AGGREGATE` or
+/// `FL_FOLD`.
+pub const FL_SENT: u32 = 14;
+/// Aggregator, optional: what becomes of a fold's result. One message, text as `FL_AGGREGATE`; gives the tensors of the
+/// result.
+pub const FL_UPDATE: u32 = 15;
 
 /// Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`), and `classes` (numbers)
 /// or `multi-label` (floats: 1, 0, -1 for unknown); text `{"classes": 10}`.
 pub const FL_FIT: u32 = 20;
-/// Selector. One message: the tensors `clients` (numbers) and `sizes` (doubles), or `values` of samples. Gives the tensor
-/// `positions` (numbers), ascending.
+/// Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where nobody has asked), or
+/// `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions` (numbers), ascending, and optionally a text as
+/// `FL_AGGREGATE`.
 pub const FL_SELECT: u32 = 21;
+/// Selector of clients, optional. As `FL_SELECT`; gives the text of what it wants to know before it selects,
+/// `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`, or `null`. It is asked again with
+/// what was told.
+pub const FL_POLL: u32 = 22;
 
 /// Mechanism. One message in, the bounded message out.
 pub const FL_CLIP: u32 = 30;
@@ -67,9 +80,10 @@ pub const FL_CLIP: u32 = 30;
 pub const FL_RANGE: u32 = 31;
 /// Mechanism, optional. Text: the largest range of all clients.
 pub const FL_AGREE: u32 = 32;
-/// Mechanism. One message in, text `{"clients": 10}`; gives the text of a privacy event.
+/// Mechanism. One message in, text `{"clients": 10, "of": 20, "draw": "everyone"}`, where a draw is `everyone`,
+/// `{"poisson": {"rate": 0.1}}`, `fixed-size` or `unknown`; gives the text of a privacy event.
 pub const FL_PRICE: u32 = 33;
-/// Mechanism. One message in, text `{"clients": 10}`; gives the message with noise.
+/// Mechanism. One message in, text as `FL_PRICE`; gives the message with noise.
 pub const FL_PERTURB: u32 = 34;
 /// Mechanism, optional. One message in; gives the text of a whole number.
 pub const FL_QUERIES: u32 = 35;
@@ -109,6 +123,11 @@ pub const FL_PARAMS: u32 = 65;
 pub const FL_SET_PARAMS: u32 = 66;
 /// Differentiable trainer. One message with `values` and `slope`; gives the tensor `slopes`, `samples x width`.
 pub const FL_VJP: u32 = 67;
+/// Parametric trainer, optional. One message with `values` and `target`, text `{"loss": "CrossEntropy", "target": "classes"}`;
+/// gives the gradient of the mean loss, one tensor of floats for each parameter.
+pub const FL_GRADIENT: u32 = 68;
+/// Parametric trainer, optional. Gives the text of the present step size, or `null`.
+pub const FL_STEP_SIZE: u32 = 69;
 
 /// UTF-8, not ended by a zero. Borrowed for the call, unless something else is said.
 #[repr(C)]

@@ -77,7 +77,9 @@ impl Federation<'_> {
         let aggregator = self.store.get::<BoxedAggregator<I, O>>(slot)?;
         ensure!(
             !aggregator.needs().sent || round.sent_any().is_some(),
-            Problem::Lacks(format!("parts.{slot} wants to see what the clients were sent, and this protocol does not show it"))
+            Problem::Lacks(format!(
+                "parts.{slot} wants to see what the clients were sent, and this protocol does not show it"
+            ))
         );
         let out = aggregator.aggregate(&round, inbox)?;
         self.made(slot, &round, out)
@@ -322,10 +324,7 @@ impl<U: Message> Exchange<U> {
             body,
         };
         crate::inbox::check_mail(&mail)?;
-        ensure!(
-            weight <= self.faults.max_weight,
-            Problem::Weight { weight }
-        );
+        ensure!(weight <= self.faults.max_weight, Problem::Weight { weight });
         let first = self.first.get_or_insert_with(|| mail.body.clone());
         message::alike(first, &mail.body)?;
         for note in envelope.notes {

@@ -5,8 +5,8 @@ use super::store::{States, Store};
 use crate::message::{Ids, Logits, Message};
 use crate::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Budget, ClientId, Cohort,
-    Differentiable, Envelope, Examples, Fitted, Generator, Inbox, Loss, Needs, Parametric, Parts, Pass,
-    PrivacyEvent, Problem, Public, Result, Round, Said, Scored, Serial, Stream, Target, Task,
+    Differentiable, Envelope, Examples, Fitted, Generator, Inbox, Loss, Needs, Parametric, Parts,
+    Pass, PrivacyEvent, Problem, Public, Result, Round, Said, Scored, Serial, Stream, Target, Task,
     Trainer, fit_examples, loss, message, parametric,
 };
 use anyhow::Context;
@@ -316,7 +316,9 @@ impl Client {
     /// When the model cannot predict them, or its slot does not last.
     pub fn score(&mut self, slot: &str, test: &Examples) -> Result<Scored> {
         if !self.store.parts().lasts(slot) {
-            let why = format!("parts.{slot} does not last at clients, so there is nothing to evaluate; its slot must say `lasting()`");
+            let why = format!(
+                "parts.{slot} does not last at clients, so there is nothing to evaluate; its slot must say `lasting()`"
+            );
             return Err(Problem::Lacks(why).into());
         }
         Scored::of(self.model(slot)?, test)

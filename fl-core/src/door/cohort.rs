@@ -21,7 +21,8 @@ impl Federation<'_> {
     pub fn cohort(&mut self, slot: &str, round: &Round) -> Result<Cohort> {
         self.choose(slot, round, &mut |_, _| {
             bail!(Problem::Lacks(
-                "it wants to know losses, and this protocol has no global model to ask about".into()
+                "it wants to know losses, and this protocol has no global model to ask about"
+                    .into()
             ))
         })
     }

@@ -72,4 +72,3 @@ impl Public {
             .pick(&ids.0.iter().map(|id| *id as usize).collect::<Vec<_>>()))
     }
 }
-

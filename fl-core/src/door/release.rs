@@ -1,9 +1,7 @@
 //! What a budget allows to be released, the same at the server and at a client.
 
 use crate::message::Message;
-use crate::{
-    Accountant, Budget, Cohort, Draw, PrivacyEvent, PrivacyMechanism, Problem, Result,
-};
+use crate::{Accountant, Budget, Cohort, Draw, PrivacyEvent, PrivacyMechanism, Problem, Result};
 use anyhow::bail;
 
 /// A release that is paid for.

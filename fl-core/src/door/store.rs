@@ -2,8 +2,7 @@
 
 use crate::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, ClientId, Generator,
-    Parts, Result, Role, Stream, Task, Trainer,
-    message::Message,
+    Parts, Result, Role, Stream, Task, Trainer, message::Message,
 };
 use anyhow::Context;
 use std::any::Any;

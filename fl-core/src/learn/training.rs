@@ -110,7 +110,12 @@ pub fn fit_examples(
         (Some(classes), _) => model.fit(&examples.samples, Target::Classes(&classes), pass, stream),
         (None, labels) => {
             let labels = labels.unwrap_or_default();
-            model.fit(&examples.samples, Target::MultiLabel(labels.view()), pass, stream)
+            model.fit(
+                &examples.samples,
+                Target::MultiLabel(labels.view()),
+                pass,
+                stream,
+            )
         }
     }
 }

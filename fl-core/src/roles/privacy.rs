@@ -34,12 +34,7 @@ pub trait PrivacyMechanism: Send {
     ///
     /// # Errors
     /// When the message cannot be perturbed.
-    fn perturb(
-        &mut self,
-        message: &mut Self::On,
-        cohort: &Cohort,
-        stream: &Stream,
-    ) -> Result<()>;
+    fn perturb(&mut self, message: &mut Self::On, cohort: &Cohort, stream: &Stream) -> Result<()>;
 
     /// How many queries `message` answers one by one, such as the rows of vote counts; a budget may then pay for the
     /// first few only.

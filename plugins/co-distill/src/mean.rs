@@ -24,7 +24,7 @@ macro_rules! mean_of_rows {
                 fold.finish()
             }
 
-            fn fold(&self) -> Option<Box<dyn Fold<SoftLabels, SoftLabels>>> {
+            fn fold(&self, _: &Round) -> Option<Box<dyn Fold<SoftLabels, SoftLabels>>> {
                 Some(Box::new(MeanOfRows {
                     sums: RowSums::default(),
                     shape: $shape(self),

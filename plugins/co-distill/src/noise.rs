@@ -18,14 +18,14 @@ macro_rules! labels_are_noised {
                 Ok(())
             }
 
-            fn price(&self, labels: &SoftLabels, _: usize) -> Result<PrivacyEvent> {
+            fn price(&self, labels: &SoftLabels, _: &Cohort) -> Result<PrivacyEvent> {
                 Ok($price(self, labels.rows.len() as f64))
             }
 
             fn perturb(
                 &mut self,
                 labels: &mut SoftLabels,
-                _: usize,
+                _: &Cohort,
                 stream: &Stream,
             ) -> Result<()> {
                 let mut draws = stream.draws();
@@ -97,7 +97,7 @@ impl PrivacyMechanism for RandomisedResponse {
         Ok(()) // a label is one of the classes
     }
 
-    fn price(&self, votes: &Votes, _: usize) -> Result<PrivacyEvent> {
+    fn price(&self, votes: &Votes, _: &Cohort) -> Result<PrivacyEvent> {
         Ok(PrivacyEvent::Pure {
             epsilon: self.epsilon,
             times: votes.labels.len(),
@@ -105,7 +105,7 @@ impl PrivacyMechanism for RandomisedResponse {
         })
     }
 
-    fn perturb(&mut self, votes: &mut Votes, _: usize, stream: &Stream) -> Result<()> {
+    fn perturb(&mut self, votes: &mut Votes, _: &Cohort, stream: &Stream) -> Result<()> {
         let (mut draws, classes) = (stream.draws(), votes.classes());
         // divided by e^epsilon, which may be too large to hold
         let keep = 1.0 / (1.0 + (classes - 1) as f64 * (-self.epsilon).exp());

@@ -68,7 +68,7 @@ impl PrivacyMechanism for SampleExamples {
         Ok(()) // an example is there or not
     }
 
-    fn price(&self, own: &Ids, _: usize) -> Result<PrivacyEvent> {
+    fn price(&self, own: &Ids, _: &Cohort) -> Result<PrivacyEvent> {
         Ok(PrivacyEvent::Sampled {
             k: self.size(own.0.len())?,
             n: own.0.len(),
@@ -76,7 +76,7 @@ impl PrivacyMechanism for SampleExamples {
         })
     }
 
-    fn perturb(&mut self, own: &mut Ids, _: usize, stream: &Stream) -> Result<()> {
+    fn perturb(&mut self, own: &mut Ids, _: &Cohort, stream: &Stream) -> Result<()> {
         let (n, mut draws) = (own.0.len(), stream.draws());
         let k = self.size(n)?;
         let chosen: Vec<usize> = match self.replacement {

@@ -42,7 +42,8 @@ impl From<PowerOfChoiceSettings> for PowerOfChoice {
 impl PowerOfChoice {
     fn size(&self, of: &Candidate) -> Option<u64> {
         let known = |id| self.sizes.binary_search_by_key(&id, |(id, _)| *id).ok();
-        of.samples.or_else(|| known(of.id).map(|at| self.sizes[at].1))
+        of.samples
+            .or_else(|| known(of.id).map(|at| self.sizes[at].1))
     }
 
     /// `candidates` positions without repeats, one after the other in proportion to what is left.

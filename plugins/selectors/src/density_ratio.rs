@@ -272,7 +272,7 @@ impl Selector for DensityRatio {
         Ok(())
     }
 
-    fn select(&mut self, pool: &Samples, _: &Stream) -> Result<Vec<usize>> {
+    fn select(&mut self, _: &Round, pool: &Samples) -> Result<Vec<usize>> {
         let (w, thresholds) = self.judge(pool)?;
         let strict = self.settings.strict;
         let kept = w.rows().into_iter().enumerate();

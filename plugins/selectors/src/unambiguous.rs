@@ -56,7 +56,7 @@ fn ambiguities(pool: &SoftLabels) -> Result<Vec<f64>> {
 impl Selector for Unambiguous {
     type Pool = SoftLabels;
 
-    fn select(&mut self, pool: &SoftLabels, _: &Stream) -> Result<Vec<usize>> {
+    fn select(&mut self, _: &Round, pool: &SoftLabels) -> Result<Vec<usize>> {
         let all = ambiguities(pool)?;
         Ok((0..all.len()).filter(|at| self.keeps(all[*at])).collect())
     }

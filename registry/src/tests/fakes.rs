@@ -72,7 +72,7 @@ settings! {
 }
 impl Selector for Uniform {
     type Pool = Roster;
-    fn select(&mut self, _: &Roster, _: &Stream) -> Result<Vec<usize>> {
+    fn select(&mut self, _: &Round, _: &Roster) -> Result<Vec<usize>> {
         bail!("a fake")
     }
 }
@@ -92,10 +92,10 @@ impl PrivacyMechanism for Gaussian {
     fn clip(&self, _: &mut Params) -> Result<()> {
         bail!("a fake")
     }
-    fn price(&self, _: &Params, _: usize) -> Result<PrivacyEvent> {
+    fn price(&self, _: &Params, _: &Cohort) -> Result<PrivacyEvent> {
         bail!("a fake")
     }
-    fn perturb(&mut self, _: &mut Params, _: usize, _: &Stream) -> Result<()> {
+    fn perturb(&mut self, _: &mut Params, _: &Cohort, _: &Stream) -> Result<()> {
         bail!("a fake")
     }
 }

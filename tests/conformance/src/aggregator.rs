@@ -5,6 +5,7 @@ use crate::compare::{difference, digits, numbers};
 use crate::sample::{CASES, Case, Letters, Sample};
 use fl_core::message::{self, Message, View};
 use fl_core::{BoxedAggregator, Executor, Round, Serial, Stream};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ const LEGAL: &str = "never fails on a legal inbox";
 const SANE: &str = "gives a sane message";
 const SAME: &str = "same inbox, same bits";
 const EXECUTOR: &str = "same bits on any executor";
-const FOLD: &str = "folds to the same bits";
+const OUTLINE: &str = "gives what it was sent, in names and shapes";
+const FOLD: &str = "folds to the same bits, round after round";
 const STATE: &str = "state survives save and load";
 const ORDER: &str = "claims order_free";
 const SCALE: &str = "claims weight_scale_free";
@@ -29,12 +31,12 @@ pub fn check<I: Sample, O: Message>(
     (0..CASES).try_for_each(|number| {
         let case = Case::new(number);
         let needs = make().needs();
-        let letters = |round| Letters::new(&case, round, needs);
         Bench {
             case,
             make,
-            first: letters(1),
-            second: letters(2),
+            first: Letters::new(&case, 1, needs),
+            later: [2, 3].map(|round| Letters::new(&case, round, needs)),
+            sees: needs.sent,
         }
         .all()
     })
@@ -44,17 +46,10 @@ struct Bench<'a, I, O> {
     case: Case,
     make: &'a dyn Fn() -> BoxedAggregator<I, O>,
     first: Letters<I>,
-    second: Letters<I>,
-}
-
-fn round(number: usize) -> Round {
-    Round {
-        name: format!("round {number}"),
-        number,
-        last: false,
-        stream: Stream::root(0).child("round", number as u64),
-        exec: Arc::new(Serial),
-    }
+    /// What is sent in the rounds after the first.
+    later: [Letters<I>; 2],
+    /// Does it want to see what the clients were sent?
+    sees: bool,
 }
 
 /// The last chunk first.
@@ -76,25 +71,47 @@ impl<I: Sample, O: Message> Bench<'_, I, O> {
         message::check(&out)
             .map_err(|e| Broken::new(SANE, format!("{}: {e:#}", self.case.place())))?;
         self.equal(SAME, &out, &self.answer(SAME, &self.first)?, 0.0)?;
-        let backwards = Round {
-            exec: Arc::new(Backwards),
-            ..round(1)
-        };
+        let mut backwards = self.round(1);
+        backwards.exec = Arc::new(Backwards);
         let (mut part, inbox) = ((self.make)(), self.first.inbox());
         let other = run(EXECUTOR, &self.case.place(), || {
             part.aggregate(&backwards, &inbox)
         })?;
         self.equal(EXECUTOR, &out, &other, 0.0)?;
-        self.fold(&out)?;
-        self.state()?;
+        if let Some(out) = (&out as &dyn Any).downcast_ref::<I>() {
+            message::alike(&self.first.bodies[0], out)
+                .map_err(|e| Broken::new(OUTLINE, format!("{}: {e:#}", self.case.place())))?;
+        }
+        self.rounds()?;
         self.claims(&out)
+    }
+
+    /// A round of this number, in which clients were sent something like what they send.
+    fn round(&self, number: usize) -> Round {
+        let stream = Stream::root(0).child("round", number as u64);
+        let round = Round::new(
+            format!("round {number}"),
+            number,
+            false,
+            stream,
+            Arc::new(Serial),
+        );
+        let mut draws = self
+            .case
+            .stream("sent")
+            .child("round", number as u64)
+            .draws();
+        match self.sees {
+            true => round.showing(I::samples(&self.case, &mut draws).swap_remove(0)),
+            false => round,
+        }
     }
 
     /// What a new instance makes of these letters.
     fn answer(&self, property: &'static str, letters: &Letters<I>) -> Held<O> {
         let inbox = letters.inbox();
         run(property, &self.case.place(), || {
-            (self.make)().aggregate(&round(1), &inbox)
+            (self.make)().aggregate(&self.round(1), &inbox)
         })
     }
 
@@ -108,33 +125,37 @@ impl<I: Sample, O: Message> Bench<'_, I, O> {
         }
     }
 
-    fn fold(&self, out: &O) -> Held {
-        let folded = run(FOLD, &self.case.place(), || {
-            let Some(mut fold) = (self.make)().fold() else {
-                return Ok(None);
-            };
-            self.first
-                .mail()
-                .into_iter()
-                .try_for_each(|mail| fold.add(mail))?;
-            fold.finish().map(Some)
-        })?;
-        folded.map_or(Ok(()), |folded| self.equal(FOLD, out, &folded, 0.0))
-    }
-
-    /// Two rounds without a stop, and two rounds with one between them.
-    fn state(&self) -> Held {
-        let (first, second) = (self.first.inbox(), self.second.inbox());
-        let (going, stopped) = run(STATE, &self.case.place(), || {
-            let mut going = (self.make)();
-            going.aggregate(&round(1), &first)?;
-            let state = going.save();
-            let out = going.aggregate(&round(2), &second)?;
-            let mut other = (self.make)();
-            other.load(&state)?;
-            Ok((out, other.aggregate(&round(2), &second)?))
-        })?;
-        self.equal(STATE, &going, &stopped, 0.0)
+    /// Three rounds with one instance, with one that is saved and made anew after each round, and with one that folds.
+    fn rounds(&self) -> Held {
+        let place = self.case.place();
+        let (mut kept, mut remade, mut folding) = ((self.make)(), (self.make)(), (self.make)());
+        let rounds = [&self.first, &self.later[0], &self.later[1]];
+        for (number, letters) in (1..).zip(rounds) {
+            let (round, inbox) = (self.round(number), letters.inbox());
+            let out = run(LEGAL, &place, || kept.aggregate(&round, &inbox))?;
+            let other = run(STATE, &place, || {
+                let out = remade.aggregate(&round, &inbox)?;
+                let state = remade.save();
+                remade = (self.make)();
+                remade.load(&state)?;
+                Ok(out)
+            })?;
+            self.equal(STATE, &out, &other, 0.0)?;
+            let folded = run(FOLD, &place, || {
+                let Some(mut fold) = folding.fold(&round) else {
+                    return Ok(None);
+                };
+                let mut mail = letters.mail();
+                mail.sort_by_key(|m| m.from);
+                mail.into_iter().try_for_each(|mail| fold.add(mail))?;
+                let folded = fold.finish()?;
+                folding.update(&round, folded).map(Some)
+            })?;
+            if let Some(folded) = folded {
+                self.equal(FOLD, &out, &folded, 0.0)?;
+            }
+        }
+        Ok(())
     }
 
     fn claims(&self, out: &O) -> Held {

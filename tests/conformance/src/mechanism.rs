@@ -6,7 +6,7 @@ use crate::sample::{CASES, Case, Sample, Values};
 use crate::statistics::{ERROR_RATE, kolmogorov_smirnov, laplace_below, normal_below, same_sides};
 use fl_core::message;
 use fl_core::privacy::VoteNoise;
-use fl_core::{BoxedMechanism, PrivacyEvent, Stream};
+use fl_core::{BoxedMechanism, ClientId, Cohort, PrivacyEvent, Stream};
 
 const BOUND: &str = "bounds any legal message";
 const BOUND_SAME: &str = "bounds to the same bits";
@@ -17,6 +17,8 @@ const SANE: &str = "gives a sane message";
 const SAME: &str = "same stream, same noise";
 const OTHER: &str = "other stream, other noise";
 const FIRST: &str = "keeps the first queries";
+const DRAW: &str = "counts on no draw that did not happen";
+const STATE: &str = "state survives save and load";
 const HONEST: &str = "noise is what the price says";
 const SENSITIVITY: &str = "sensitivity is what the price says";
 
@@ -69,6 +71,11 @@ fn invent<M: Sample>(case: &Case) -> M {
     M::samples(case, &mut case.stream("message").draws()).swap_remove(0)
 }
 
+/// So many clients, all that there are.
+fn clients(n: usize) -> Cohort {
+    Cohort::everyone((0..n as ClientId).collect())
+}
+
 /// A distribution function.
 type Below = fn(f64) -> f64;
 
@@ -114,7 +121,9 @@ impl<M: Sample> Bench<'_, M> {
 
     fn perturbed(&self, place: &str, message: &M, bounded: &M, stream: &Stream) -> Held<M> {
         let (mut part, mut out) = (self.agreed(&[message]), bounded.clone());
-        run(PERTURB, place, || part.perturb(&mut out, 1, stream))?;
+        run(PERTURB, place, || {
+            part.perturb(&mut out, &clients(1), stream)
+        })?;
         Ok(out)
     }
 
@@ -134,11 +143,16 @@ impl<M: Sample> Bench<'_, M> {
         let again = self.clip(BOUND_SAME, &place, &self.agreed(&[&message]), &message)?;
         broken(BOUND_SAME, difference(&bounded, &again, 0.0))?;
 
-        let event = run(PRICE, &place, || part.price(&bounded, 1))?;
-        let again = run(PRICE, &place, || part.price(&bounded, 1))?;
+        let event = run(PRICE, &place, || part.price(&bounded, &clients(1)))?;
+        let again = run(PRICE, &place, || part.price(&bounded, &clients(1)))?;
         must(PRICE, event == again, || {
             format!("{event:?} once and {again:?} the other time ({place})")
         })?;
+        let subsampled = matches!(event, PrivacyEvent::SubsampledGaussian { .. });
+        must(DRAW, !subsampled, || {
+            format!("all clients took part, and the price is {event:?} ({place})")
+        })?;
+        self.state(&place, case, &message, &bounded)?;
         let queries = part.queries(&bounded);
         for n in (1..=queries).filter(|n| [1, queries / 2, queries].contains(n)) {
             let mut few = bounded.clone();
@@ -178,6 +192,25 @@ impl<M: Sample> Bench<'_, M> {
                 "two streams, the same bits ({place}); draw from the stream that `perturb` is given"
             )
         })
+    }
+
+    /// Two releases by one instance, and by one that is saved and made anew between them.
+    fn state(&self, place: &str, case: &Case, message: &M, bounded: &M) -> Held {
+        let mut kept = self.agreed(&[message]);
+        let (mut first, mut second, mut other) =
+            (bounded.clone(), bounded.clone(), bounded.clone());
+        run(STATE, place, || {
+            kept.perturb(&mut first, &clients(1), &case.stream("a"))?;
+            let state = kept.save();
+            kept.perturb(&mut second, &clients(1), &case.stream("b"))?;
+            let mut remade = self.agreed(&[message]);
+            remade.load(&state)?;
+            remade.perturb(&mut other, &clients(1), &case.stream("b"))
+        })?;
+        match difference(&second, &other, 0.0) {
+            Some(found) => Err(Broken::new(STATE, format!("{found} ({place})"))),
+            None => Ok(()),
+        }
     }
 
     /// Searches for two messages that are further apart, once bounded, than the price says: opposites, from tiny to
@@ -226,7 +259,7 @@ impl<M: Sample> Bench<'_, M> {
             .into_iter()
             .zip(floats(&other))
             .map(|(x, y)| (x - y).abs());
-        let (norm, moved, allowed) = match run(PRICE, &place, || part.price(&one, 1))? {
+        let (norm, moved, allowed) = match run(PRICE, &place, || part.price(&one, &clients(1)))? {
             PrivacyEvent::Laplace { sensitivity, .. } => ("L1", moves.sum::<f64>(), sensitivity),
             PrivacyEvent::Gaussian { sensitivity, .. } => {
                 ("L2", moves.map(|d| d * d).sum::<f64>().sqrt(), sensitivity)
@@ -244,8 +277,8 @@ impl<M: Sample> Bench<'_, M> {
     }
 
     /// The noise of many small messages, over the scale that the price declares.
-    fn distribution(&self, clients: usize) -> Held {
-        let place = format!("{clients} client{}", if clients == 1 { "" } else { "s" });
+    fn distribution(&self, n: usize) -> Held {
+        let place = format!("{n} client{}", if n == 1 { "" } else { "s" });
         let (mut noise, mut cdf) = (Vec::with_capacity(NOISE), None);
         for number in 0..NOISE as u64 {
             let case = Case {
@@ -256,7 +289,7 @@ impl<M: Sample> Bench<'_, M> {
             let message: M = invent(&case);
             let mut part = self.agreed(&[&message]);
             let bounded = self.clip(BOUND, &place, &part, &message)?;
-            let event = run(PRICE, &place, || part.price(&bounded, clients))?;
+            let event = run(PRICE, &place, || part.price(&bounded, &clients(n)))?;
             let Some((below, scale)) = declared(&event) else {
                 return Ok(());
             };
@@ -266,7 +299,7 @@ impl<M: Sample> Bench<'_, M> {
             cdf = Some((below, event));
             let mut out = bounded.clone();
             run(PERTURB, &place, || {
-                part.perturb(&mut out, clients, &case.stream("noise"))
+                part.perturb(&mut out, &clients(n), &case.stream("noise"))
             })?;
             noise.extend(
                 floats(&out)

@@ -3,7 +3,9 @@
 use fl_core::message::{
     ClassMeans, Counts, Ids, Logits, Message, Params, Scalar, SoftLabels, VoteSensitivity, Votes,
 };
-use fl_core::{ClientId, Draws, Inbox, Mail, Pool, Roster, Samples, Stream};
+use fl_core::{
+    Candidate, ClientId, Draws, Inbox, Mail, Poll, Pool, Roster, Samples, Stream, Wanted,
+};
 use ndarray::{Array2, ArrayD};
 use std::borrow::Borrow;
 
@@ -325,17 +327,47 @@ pub trait PoolSample: Pool {
 
     /// The smallest pool that is legal.
     const SMALLEST: usize;
+
+    /// The same pool before anything was asked.
+    fn unknown(pool: &Self::Owned) -> Self::Owned;
+
+    /// How many there are to choose from.
+    fn size(pool: &Self::Owned) -> usize;
+
+    /// Tells in `known` what `poll` wants to know of `pool`.
+    fn tell(_known: &mut Self::Owned, _pool: &Self::Owned, _poll: &Poll) {}
 }
 
 impl PoolSample for Roster {
-    type Owned = Vec<(ClientId, usize)>;
+    type Owned = Vec<Candidate>;
     /// A run has clients.
     const SMALLEST: usize = 1;
 
     fn invent(n: usize, draws: &mut Draws) -> Self::Owned {
         (0..n)
-            .map(|k| (Case::sender(k), draws.below(200)))
+            .map(|k| Candidate {
+                id: Case::sender(k),
+                samples: Some(draws.below(200) as u64),
+                loss: Some(draws.uniform()),
+            })
             .collect()
+    }
+
+    fn unknown(pool: &Self::Owned) -> Self::Owned {
+        pool.iter().map(|c| Candidate::new(c.id)).collect()
+    }
+
+    fn size(pool: &Self::Owned) -> usize {
+        pool.len()
+    }
+
+    fn tell(known: &mut Self::Owned, pool: &Self::Owned, poll: &Poll) {
+        for at in &poll.of {
+            match poll.wanted {
+                Wanted::Samples => known[*at].samples = pool[*at].samples,
+                Wanted::Loss => known[*at].loss = pool[*at].loss,
+            }
+        }
     }
 }
 
@@ -347,6 +379,14 @@ impl PoolSample for Samples {
     fn invent(n: usize, draws: &mut Draws) -> Self::Owned {
         let values = Array2::from_shape_simple_fn((n, 4), || draws.normal() as f32);
         Samples::fresh(values, vec![4]).expect("four values a row")
+    }
+
+    fn unknown(pool: &Samples) -> Samples {
+        pool.clone()
+    }
+
+    fn size(pool: &Samples) -> usize {
+        pool.len()
     }
 }
 
@@ -360,5 +400,13 @@ impl PoolSample for SoftLabels {
         let shape = (n, 1 + draws.below(5));
         let scores = Array2::from_shape_simple_fn(shape, || (sharpness * draws.normal()) as f32);
         SoftLabels::of_scores((0..n as u32).map(|i| 2 * i).collect(), scores.view())
+    }
+
+    fn unknown(pool: &SoftLabels) -> SoftLabels {
+        pool.clone()
+    }
+
+    fn size(pool: &SoftLabels) -> usize {
+        pool.rows.len()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::broken::{Broken, Held, must, run};
 use crate::sample::{CASES, Case, PoolSample};
-use fl_core::{BoxedSelector, Examples, Inputs, Labels, Stream};
+use fl_core::{BoxedSelector, Draw, Examples, Inputs, Labels, Round, Serial, Stream};
 use std::borrow::Borrow;
 use std::sync::Arc;
 
@@ -12,6 +12,11 @@ const ASCENDING: &str = "ascends without repeats";
 const SAME: &str = "same stream, same choice";
 const STATE: &str = "state survives save and load";
 const RANDOM: &str = "draws from its stream";
+const POLL: &str = "asks of the pool";
+const DRAW: &str = "draws as it says";
+
+/// More questions than any selector needs in one round.
+const POLLS: usize = 16;
 
 /// See [`crate::selector`]; if it `draws`, as [`crate::random_selector`].
 ///
@@ -25,9 +30,10 @@ pub fn check<P: PoolSample + ?Sized>(
     for number in 0..CASES {
         differed |= one(make, &Case::new(number))?;
     }
+    draw(make)?;
     must(RANDOM, differed || !draws, || {
         format!(
-            "{CASES} cases, two streams each, and never another choice; draw from the stream that `select` is given"
+            "{CASES} cases, two streams each, and never another choice; draw from the stream of the round"
         )
     })
 }
@@ -40,8 +46,8 @@ fn one<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>, case: &Case)
         1 => 1,
         _ => 1 + draws.below(40),
     };
-    let (pool, next) = (P::invent(n, &mut draws), P::invent(n, &mut draws));
-    let (pool, next): (&P, &P) = (pool.borrow(), next.borrow());
+    let pools = [0; 4].map(|_| P::invent(n, &mut draws));
+    let pool = &pools[0];
     let (own, place) = (
         own(case),
         format!("case {}, {n} to choose from", case.number),
@@ -52,15 +58,17 @@ fn one<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>, case: &Case)
         run(LEGAL, &place, || part.fit(&own, &case.stream("fit")))?;
         Ok(part)
     };
-    let select = |part: &mut BoxedSelector<P>, pool: &P, stream: &Stream| -> Held<Vec<usize>> {
-        let chosen = run(LEGAL, &place, || part.select(pool, stream))?;
+    let select = |part: &mut BoxedSelector<P>, pool: &P::Owned, number: usize, stream: &Stream| {
+        let round = round(number, stream);
+        let pool = polled(part, &round, pool, &place)?;
+        let chosen = run(LEGAL, &place, || part.select(&round, pool.borrow()))?;
         must(RANGE, chosen.iter().all(|at| *at < n), || {
             format!("{chosen:?} ({place})")
         })?;
         must(ASCENDING, chosen.is_sorted_by(|x, y| x < y), || {
             format!("{chosen:?} ({place})")
         })?;
-        Ok(chosen)
+        Held::Ok(chosen)
     };
     let twice = |property, one: &[usize], other: &[usize]| {
         must(property, one == other, || {
@@ -69,17 +77,107 @@ fn one<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>, case: &Case)
     };
 
     let mut part = fitted()?;
-    let chosen = select(&mut part, pool, &a)?;
-    twice(SAME, &chosen, &select(&mut fitted()?, pool, &a)?)?;
-    let mut loaded = make();
-    let state = part.save();
-    run(STATE, &place, || loaded.load(&state))?;
-    twice(
-        STATE,
-        &select(&mut part, next, &b)?,
-        &select(&mut loaded, next, &b)?,
-    )?;
-    Ok(chosen != select(&mut fitted()?, pool, &b)?)
+    let chosen = select(&mut part, pool, 1, &a)?;
+    twice(SAME, &chosen, &select(&mut fitted()?, pool, 1, &a)?)?;
+    // four rounds with one instance, and with one that is saved and made anew after each
+    let remake = |part: &BoxedSelector<P>| -> Held<BoxedSelector<P>> {
+        let mut again = make();
+        run(STATE, &place, || again.load(&part.save()))?;
+        Ok(again)
+    };
+    let mut remade = remake(&part)?;
+    for (number, pool) in (2..).zip(&pools[1..]) {
+        let stream = b.child("round", number as u64);
+        let kept = select(&mut part, pool, number, &stream)?;
+        twice(STATE, &kept, &select(&mut remade, pool, number, &stream)?)?;
+        remade = remake(&remade)?;
+    }
+    Ok(chosen != select(&mut fitted()?, pool, 1, &b)?)
+}
+
+fn round(number: usize, stream: &Stream) -> Round {
+    let name = format!("round {number}");
+    Round::new(name, number, false, stream.clone(), Arc::new(Serial))
+}
+
+/// The pool with everything that a selector has asked of it, as a server asks.
+fn polled<P: PoolSample + ?Sized>(
+    part: &mut BoxedSelector<P>,
+    round: &Round,
+    pool: &P::Owned,
+    place: &str,
+) -> Held<P::Owned> {
+    let mut known = P::unknown(pool);
+    for _ in 0..POLLS {
+        let size = P::size(&known);
+        match run(LEGAL, place, || part.poll(round, known.borrow()))? {
+            None => return Ok(known),
+            Some(poll) => {
+                let sound =
+                    poll.of.iter().all(|at| *at < size) && poll.of.is_sorted_by(|x, y| x < y);
+                must(POLL, sound, || format!("{poll:?} of {size} ({place})"))?;
+                P::tell(&mut known, pool, &poll);
+            }
+        }
+    }
+    Err(Broken::new(
+        POLL,
+        format!("it has asked {POLLS} times and wants to know more ({place})"),
+    ))
+}
+
+/// Clients in the pool that a draw is tried on, and how often.
+const POOL: usize = 12;
+const DRAWS: u64 = 2000;
+
+/// Does it draw as it says? Five standard deviations of each count are allowed.
+fn draw<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>) -> Held {
+    let (mut part, home) = (make(), Stream::root(11));
+    let rate = match part.draw() {
+        Draw::Unknown => return Ok(()),
+        Draw::Poisson { rate } => Some(rate),
+        Draw::Everyone | Draw::FixedSize => None,
+    };
+    let (draw, pool) = (part.draw(), P::invent(POOL, &mut home.draws()));
+    let (mut sizes, mut each, mut pair) = (Vec::new(), [0usize; POOL], 0usize);
+    for number in 0..DRAWS {
+        let round = round(number as usize + 1, &home.child("round", number));
+        let known = polled(&mut part, &round, &pool, "draws")?;
+        let chosen = run(LEGAL, "draws", || part.select(&round, known.borrow()))?;
+        sizes.push(chosen.len());
+        pair += usize::from(chosen.contains(&0) && chosen.contains(&1));
+        chosen.iter().for_each(|at| each[*at] += 1);
+    }
+    let same_size = sizes.iter().all(|n| *n == sizes[0]);
+    if draw == Draw::Everyone {
+        return must(DRAW, same_size && sizes[0] == POOL, || {
+            format!(
+                "it says {draw:?}, and once {} of {POOL} were chosen",
+                sizes[0]
+            )
+        });
+    }
+    must(DRAW, rate.is_some() || same_size, || {
+        format!("it says {draw:?}, and chose {} and {}", sizes[0], sizes[1])
+    })?;
+    let n = DRAWS as f64;
+    let share = rate.unwrap_or(sizes[0] as f64 / POOL as f64);
+    // of two clients together: by themselves, or as two of a set
+    let both = match rate {
+        Some(rate) => rate * rate,
+        None => share * (sizes[0] as f64 - 1.0) / (POOL as f64 - 1.0),
+    };
+    let counts = each
+        .iter()
+        .map(|count| (*count, share))
+        .chain([(pair, both)]);
+    for (count, p) in counts {
+        let (due, slack) = (n * p, 5.0 * (n * p * (1.0 - p)).max(0.0).sqrt() + 1e-9);
+        must(DRAW, (count as f64 - due).abs() <= slack, || {
+            format!("it says {draw:?}: in {DRAWS} rounds {due:.0} were due, and {count} found")
+        })?;
+    }
+    Ok(())
 }
 
 /// A client's own examples, of the shape that invented samples have: as many values as classes, so that they may be scores

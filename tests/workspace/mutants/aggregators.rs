@@ -22,7 +22,7 @@ impl Aggregator for Made {
     fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         Ok((self.combine)(inbox))
     }
-    fn fold(&self) -> Option<BoxedFold> {
+    fn fold(&self, _: &Round) -> Option<BoxedFold> {
         self.fold.map(|fold| fold())
     }
     fn claims(&self) -> Claims {

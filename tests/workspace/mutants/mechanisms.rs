@@ -37,7 +37,7 @@ impl PrivacyMechanism for Noise {
         Ok(())
     }
 
-    fn price(&self, z: &Logits, _: usize) -> Result<PrivacyEvent> {
+    fn price(&self, z: &Logits, _: &Cohort) -> Result<PrivacyEvent> {
         let reach = if self.0 == Flaw::HalfReach { 1.0 } else { 2.0 };
         let sensitivity = reach * f64::from(CLIP) * z.values.len() as f64;
         Ok(PrivacyEvent::Laplace {
@@ -47,7 +47,7 @@ impl PrivacyMechanism for Noise {
         })
     }
 
-    fn perturb(&mut self, z: &mut Logits, _: usize, stream: &Stream) -> Result<()> {
+    fn perturb(&mut self, z: &mut Logits, _: &Cohort, stream: &Stream) -> Result<()> {
         let fixed = Stream::root(9).child("noise", self.1);
         let mut draws = if matches!(self.0, Flaw::FixedSeed | Flaw::Process) {
             fixed.draws()

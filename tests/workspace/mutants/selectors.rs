@@ -11,7 +11,8 @@ struct Made(fn(&Roster, &Stream) -> Vec<usize>);
 
 impl Selector for Made {
     type Pool = Roster;
-    fn select(&mut self, pool: &Roster, stream: &Stream) -> Result<Vec<usize>> {
+    fn select(&mut self, round: &Round, pool: &Roster) -> Result<Vec<usize>> {
+        let stream = &round.stream;
         Ok((self.0)(pool, stream))
     }
 }
@@ -22,7 +23,7 @@ struct Turns(usize);
 
 impl Selector for Turns {
     type Pool = Roster;
-    fn select(&mut self, pool: &Roster, _: &Stream) -> Result<Vec<usize>> {
+    fn select(&mut self, _: &Round, pool: &Roster) -> Result<Vec<usize>> {
         self.0 += 1;
         Ok(vec![self.0 % pool.len()])
     }

@@ -27,7 +27,7 @@ struct AboutAggregator {
 
 impl AboutAggregator {
     fn known(&self) -> Result<()> {
-        let needs = ["samples", "class_counts"];
+        let needs = ["samples", "class_counts", "sent"];
         let claims = [
             "order_free",
             "weight_scale_free",
@@ -88,6 +88,7 @@ impl<I: Message, O: Message> LoadedAggregator<I, O> {
             needs: Needs {
                 samples: needs("samples"),
                 class_counts: needs("class_counts"),
+                sent: needs("sent"),
             },
             claims: Claims {
                 order_free: claims("order_free"),
@@ -103,30 +104,53 @@ impl<I: Message, O: Message> LoadedAggregator<I, O> {
     }
 }
 
+impl<I: Message, O: Message> LoadedAggregator<I, O> {
+    /// Shows it what the clients were sent, if it wants to see it.
+    fn show(&self, round: &Round) -> Result<()> {
+        if !self.needs.sent {
+            return Ok(());
+        }
+        let sent = round.sent::<I>().with_context(|| {
+            format!(
+                "{}: it wants to see what the clients were sent, as {}",
+                self.remote.who(),
+                I::KIND
+            )
+        })?;
+        let tensors = content(sent);
+        let letter = [Letter::new(&tensors)];
+        self.remote.must(FL_SENT, "", &letter, None, None)?;
+        Ok(())
+    }
+}
+
 impl<I: Message, O: Message> Aggregator for LoadedAggregator<I, O> {
     type In = I;
     type Out = O;
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>) -> Result<O> {
         self.late.check().context(self.remote.who())?;
-        let facts = serde_json::to_string(&RoundText {
-            number: round.number,
-            last: round.last,
-            name: (&*round.name).into(),
-        })?;
+        self.show(round)?;
+        let facts = RoundText::of(round)?;
         let (stream, exec) = (Some(&round.stream), Some(&*round.exec));
         let answer = self
             .remote
             .on_inbox(FL_AGGREGATE, &facts, inbox, stream, exec)?;
+        self.remote.said(&answer, round)?;
         let out: O = self.remote.message(answer)?;
         let first = inbox.iter().next().map(|mail| &mail.body);
         sound(first, &out).with_context(|| gave(&self.remote))?;
         Ok(out)
     }
 
-    fn fold(&self) -> Option<Box<dyn Fold<I, O>>> {
+    fn fold(&self, round: &Round) -> Option<Box<dyn Fold<I, O>>> {
+        let begin = || {
+            self.show(round)?;
+            let (facts, stream) = (RoundText::of(round)?, Some(&round.stream));
+            self.remote.part(FL_FOLD, &facts, stream)
+        };
         let remote = self.late.keep(match self.folds {
-            true => self.remote.part(FL_FOLD).map(Some),
+            true => begin().map(Some),
             false => Ok(None),
         });
         Some(Box::new(LoadedFold {
@@ -134,6 +158,23 @@ impl<I: Message, O: Message> Aggregator for LoadedAggregator<I, O> {
             first: None,
             kinds: PhantomData,
         }))
+    }
+
+    fn update(&mut self, round: &Round, folded: O) -> Result<O> {
+        self.late.check().context(self.remote.who())?;
+        let answer = {
+            let tensors = content(&folded);
+            let (facts, letter) = (RoundText::of(round)?, [Letter::new(&tensors)]);
+            let (stream, exec) = (Some(&round.stream), Some(&*round.exec));
+            self.remote.call(FL_UPDATE, &facts, &letter, stream, exec)?
+        };
+        let Some(answer) = answer else {
+            return Ok(folded);
+        };
+        self.remote.said(&answer, round)?;
+        let out: O = self.remote.message(answer)?;
+        sound(Some(&folded), &out).with_context(|| gave(&self.remote))?;
+        Ok(out)
     }
 
     fn needs(&self) -> Needs {

@@ -81,7 +81,7 @@ fn boxed(role: Role, signature: &str, remote: Remote, task: &Task) -> Result<Box
     impl OnPool for Wrap {
         type Out = Boxed;
         fn on<P: Crossing + ?Sized>(self) -> Boxed {
-            let part = LoadedSelector::<P>::new(self.0);
+            let part = LoadedSelector::<P>::new(self.0)?;
             Ok(Box::new(Box::new(part) as BoxedSelector<P>))
         }
     }

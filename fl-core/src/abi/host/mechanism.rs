@@ -1,11 +1,12 @@
 //! Privacy mechanisms of a library as parts of this program.
 
-use super::late::Late;
+use super::late::{Late, load};
 use super::remote::Remote;
 use crate::abi::cross::{Letter, content};
+use crate::abi::facts::CohortText;
 use crate::abi::raw::*;
 use crate::message::Message;
-use crate::{PrivacyEvent, PrivacyMechanism, Result, Stream};
+use crate::{Cohort, PrivacyEvent, PrivacyMechanism, Result, Stream};
 use anyhow::{Context, anyhow};
 use serde_json::json;
 use std::marker::PhantomData;
@@ -65,16 +66,16 @@ impl<M: Message> PrivacyMechanism for LoadedMechanism<M> {
             .keep(self.remote.call(FL_AGREE, &text, &[], None, None));
     }
 
-    fn price(&self, message: &M, n: usize) -> Result<PrivacyEvent> {
+    fn price(&self, message: &M, cohort: &Cohort) -> Result<PrivacyEvent> {
         self.late.check().context(self.remote.who())?;
-        let text = json!({ "clients": n }).to_string();
+        let text = CohortText::of(cohort)?;
         self.about(FL_PRICE, &text, message)?
             .ok_or_else(|| self.lacks(FL_PRICE))
     }
 
-    fn perturb(&mut self, message: &mut M, n: usize, stream: &Stream) -> Result<()> {
+    fn perturb(&mut self, message: &mut M, cohort: &Cohort, stream: &Stream) -> Result<()> {
         self.late.check().context(self.remote.who())?;
-        let text = json!({ "clients": n }).to_string();
+        let text = CohortText::of(cohort)?;
         let done = self
             .remote
             .change(FL_PERTURB, &text, message, Some(stream))?;
@@ -102,5 +103,13 @@ impl<M: Message> PrivacyMechanism for LoadedMechanism<M> {
         };
         // the price is never less than what it settles for
         self.late.keep(settled()).flatten().unwrap_or(price)
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.late.save(&self.remote)
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        load(&self.remote, state)
     }
 }

@@ -2,12 +2,13 @@
 
 use super::call::{Answer, Call};
 use crate::abi::cross::{Letter, plain, with_inbox, with_messages};
+use crate::abi::facts::SaidText;
 use crate::abi::raw::{
     FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput, FlLibrary,
     FlMessage, FlText,
 };
 use crate::message::{Message, Named, Parcel};
-use crate::{Executor, Inbox, Problem, Result, Stream};
+use crate::{Executor, Inbox, Problem, Result, Round, Stream};
 use anyhow::{Context, anyhow, bail};
 use std::ffi::c_void;
 
@@ -231,8 +232,8 @@ impl Remote {
     }
 
     /// A new part that an operation gives.
-    pub fn part(&self, operation: u32) -> Result<Self> {
-        let (code, answer) = self.operate(operation, "", &[], None, None);
+    pub fn part(&self, operation: u32, text: &str, stream: Option<&Stream>) -> Result<Self> {
+        let (code, answer) = self.operate(operation, text, &[], stream, None);
         self.successor(code, answer)
     }
 
@@ -265,6 +266,14 @@ impl Remote {
         crate::message::check(&changed).with_context(who)?;
         *message = changed;
         Ok(Some(()))
+    }
+
+    /// Passes on what a part says of its work in the text beside a result.
+    pub fn said(&self, answer: &Answer, round: &Round) -> Result<()> {
+        if answer.text.as_deref().is_some_and(|t| !t.is_empty()) {
+            self.json::<SaidText>(answer)?.say(round);
+        }
+        Ok(())
     }
 
     /// The JSON of an answer.

@@ -3,12 +3,12 @@
 use super::late::Late;
 use super::remote::Remote;
 use crate::abi::cross::{Letter, content, shorter};
-use crate::abi::facts::PassText;
+use crate::abi::facts::{GradientText, PassText};
 use crate::abi::pools::with_values;
 use crate::abi::raw::*;
 use crate::message::{Message, Named, Params, Parcel, Tensor, View};
 use crate::{
-    Differentiable, Fitted, Parametric, Pass, Problem, Result, Samples, Stream, Target, Task,
+    Differentiable, Fitted, Loss, Parametric, Pass, Problem, Result, Samples, Stream, Target, Task,
     Trainer,
 };
 use anyhow::{Context, ensure};
@@ -205,6 +205,38 @@ impl Parametric for LoadedTrainer {
         let letter = [Letter::new(&tensors)];
         self.remote.must(FL_SET_PARAMS, "", &letter, None, None)?;
         Ok(())
+    }
+
+    fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
+        let answer = with_values(x, |values| {
+            with_target(target, |kind, view| {
+                let text = serde_json::to_string(&GradientText {
+                    loss,
+                    target: kind.into(),
+                })?;
+                let tensors: Named<'_> = vec![
+                    ("values".into(), View::F32(values.view())),
+                    ("target".into(), shorter(&view)),
+                ];
+                let letter = [Letter::new(&tensors)];
+                self.remote.call(FL_GRADIENT, &text, &letter, None, None)
+            })
+        })?;
+        let answer = answer.with_context(|| {
+            Problem::Lacks(format!("{}: it gives no gradients", self.remote.who()))
+        })?;
+        let gradient: Params = self.remote.message(answer)?;
+        super::aggregator::like(&self.params(), &gradient).context(self.remote.who())?;
+        crate::message::check(&gradient).context(self.remote.who())?;
+        Ok(gradient)
+    }
+
+    fn step_size(&self) -> Option<f64> {
+        let size = || match self.remote.call(FL_STEP_SIZE, "", &[], None, None)? {
+            Some(answer) => self.remote.json::<Option<f64>>(&answer),
+            None => Ok(None),
+        };
+        self.late.keep(size()).flatten()
     }
 }
 

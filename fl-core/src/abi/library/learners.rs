@@ -3,7 +3,7 @@
 use super::caller::{Host, Input};
 use super::objects::{Object, state};
 use crate::abi::cross::content;
-use crate::abi::facts::PassText;
+use crate::abi::facts::{GradientText, PassText};
 use crate::abi::pools::samples;
 use crate::abi::raw::*;
 use crate::message::{Params, Parcel, View};
@@ -72,23 +72,41 @@ impl OfTrainer {
             clip: text.clip.map(|c| c as f32),
         };
         let stream = host.stream();
-        let mut fit = |target: Target<'_>| self.0.fit(&x, target, &pass, &stream);
-        let fitted = match text.target.as_str() {
-            "classes" => fit(Target::Classes(&parcel.list("target")?)),
-            "multi-label" => {
-                let findings = parcel.table("target")?.mapv(|f| f as i8);
-                fit(Target::MultiLabel(findings.view()))
-            }
-            "soft" => fit(Target::Soft(parcel.table("target")?.view())),
-            "scores" => fit(Target::Scores(parcel.table("target")?.view())),
-            other => bail!("no target is called `{other}`"),
-        }?;
+        let fitted = with_target(&text.target, &mut parcel, |target| {
+            self.0.fit(&x, target, &pass, &stream)
+        })?;
         host.json(&json!({ "steps": fitted.steps, "loss": fitted.loss }))
+    }
+
+    fn gradient(&mut self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
+        let GradientText { loss, target } = input.json()?;
+        let mut parcel = input.parcel(0)?;
+        let (x, able) = (samples(&mut parcel)?, self.parametric()?);
+        let gradient = with_target(&target, &mut parcel, |t| able.gradient(&x, t, loss))?;
+        host.tensors(&content(&gradient))
     }
 
     fn parametric(&mut self) -> Result<&mut dyn crate::Parametric> {
         let able = self.0.parametric();
         able.ok_or_else(|| Problem::Lacks("it has no parameters to average".into()).into())
+    }
+}
+
+/// Runs `f` with the tensor `target`, which is of this kind.
+fn with_target<R>(
+    kind: &str,
+    parcel: &mut Parcel,
+    f: impl FnOnce(Target<'_>) -> Result<R>,
+) -> Result<R> {
+    match kind {
+        "classes" => f(Target::Classes(&parcel.list("target")?)),
+        "multi-label" => {
+            let labels = parcel.table("target")?.mapv(|f| f as i8);
+            f(Target::MultiLabel(labels.view()))
+        }
+        "soft" => f(Target::Soft(parcel.table("target")?.view())),
+        "scores" => f(Target::Scores(parcel.table("target")?.view())),
+        other => bail!("no target is called `{other}`"),
     }
 }
 
@@ -120,6 +138,8 @@ impl Object for OfTrainer {
                 let params: Params = input.message(0)?;
                 self.parametric()?.set_params(&params)?;
             }
+            FL_GRADIENT => self.gradient(input, host)?,
+            FL_STEP_SIZE => host.json(&self.parametric()?.step_size())?,
             FL_VJP => {
                 let mut parcel: Parcel = input.parcel(0)?;
                 let slope = parcel.f32("slope")?.into_dimensionality::<Ix2>()?;

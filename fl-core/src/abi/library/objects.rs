@@ -4,7 +4,7 @@ use super::caller::{Host, Input};
 use super::learners::{OfGenerator, OfTrainer};
 use super::lend::Shelf;
 use crate::abi::cross::content;
-use crate::abi::facts::RoundText;
+use crate::abi::facts::{CohortText, RoundText, SaidText};
 use crate::abi::kinds::{self, Crossing, OnOne, OnPair, OnPool};
 use crate::abi::pools::samples;
 use crate::abi::raw::*;
@@ -12,7 +12,7 @@ use crate::message::{Message, View};
 use crate::privacy::{Composition, Ledger};
 use crate::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Examples, Fold, Labels,
-    PrivacyEvent, Result, Role, Round,
+    PrivacyEvent, Result, Role, Round, Serial, SharedExecutor,
 };
 use anyhow::{Context, anyhow, bail};
 use ndarray::ArrayView1;
@@ -37,10 +37,11 @@ pub(super) fn wrap(
     impl OnPair for Wrap {
         type Out = Wrapped;
         fn on<I: Message, O: Message>(self) -> Wrapped {
-            Ok(Box::new(OfAggregator::<I, O>(
-                unboxed(self.0)?,
-                Shelf::default(),
-            )))
+            Ok(Box::new(OfAggregator::<I, O> {
+                part: unboxed(self.0)?,
+                shelf: Shelf::default(),
+                sent: None,
+            }))
         }
     }
     impl OnOne for Wrap {
@@ -80,46 +81,78 @@ pub(super) fn state(host: &Host<'_>, state: &[u8]) -> Result<()> {
     }
 }
 
-struct OfAggregator<I, O>(BoxedAggregator<I, O>, Shelf<I>);
+struct OfAggregator<I, O> {
+    part: BoxedAggregator<I, O>,
+    shelf: Shelf<I>,
+    /// What the clients were sent in this round, if it wants to see it.
+    sent: Option<I>,
+}
+
+impl<I: Message, O: Message> OfAggregator<I, O> {
+    fn round(&mut self, input: &Input<'_>, host: &Host<'_>, exec: SharedExecutor) -> Result<Round> {
+        let round = input.json::<RoundText<'_>>()?.round(host.stream(), exec);
+        Ok(match self.sent.take() {
+            Some(sent) => round.showing(sent),
+            None => round,
+        })
+    }
+}
+
+/// A result, and beside it what was said on the way to it.
+fn gives<O: Message>(host: &Host<'_>, round: &Round, out: &O) -> Result<()> {
+    said(host, round)?;
+    host.tensors(&content(out))
+}
+
+fn said(host: &Host<'_>, round: &Round) -> Result<()> {
+    match SaidText::of(round) {
+        Some(said) => host.json(&said),
+        None => Ok(()),
+    }
+}
 
 impl<I: Message, O: Message> Object for OfAggregator<I, O> {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
             FL_DESCRIBE => {
-                let (needs, claims) = (self.0.needs(), self.0.claims());
+                let (needs, claims) = (self.part.needs(), self.part.claims());
                 let named = |all: &[(&'static str, bool)]| -> Vec<&'static str> {
                     all.iter().filter(|(_, is)| *is).map(|(n, _)| *n).collect()
                 };
                 host.json(&json!({
-                    "needs": named(&[("samples", needs.samples), ("class_counts", needs.class_counts)]),
+                    "needs": named(&[("samples", needs.samples), ("class_counts", needs.class_counts), ("sent", needs.sent)]),
                     "claims": named(&[
                         ("order_free", claims.order_free), ("weight_scale_free", claims.weight_scale_free),
                         ("weight_free", claims.weight_free), ("within_hull", claims.within_hull),
                     ]),
-                    "folds": self.0.fold().is_some(),
+                    "folds": self.part.fold(&Round::first()).is_some(),
                 }))?;
             }
-            FL_AGGREGATE => {
-                let RoundText { number, last, name } = input.json()?;
-                let out = host.with_executor(|exec| {
-                    let round = Round {
-                        name: name.into_owned(),
-                        number,
-                        last,
-                        stream: host.stream(),
-                        exec,
-                    };
-                    let inbox = input.inbox(&mut self.1)?;
-                    self.0.aggregate(&round, inbox.inbox())
-                })?;
-                host.tensors(&content(&out))?;
+            FL_SENT => self.sent = Some(input.message(0)?),
+            FL_AGGREGATE => host.with_executor(|exec| {
+                let round = self.round(input, host, exec)?;
+                let inbox = input.inbox(&mut self.shelf)?;
+                let out = self.part.aggregate(&round, inbox.inbox())?;
+                drop(inbox);
+                gives(host, &round, &out)
+            })?,
+            FL_FOLD => {
+                // what was sent is shown to the fold and to the update after it
+                let sent = self.sent.clone();
+                let round = self.round(input, host, Arc::new(Serial))?;
+                self.sent = sent;
+                match self.part.fold(&round) {
+                    Some(fold) => host.part(Box::new(OfFold::<I, O>(Some(fold))))?,
+                    None => return Ok(false),
+                }
             }
-            FL_FOLD => match self.0.fold() {
-                Some(fold) => host.part(Box::new(OfFold::<I, O>(Some(fold))))?,
-                None => return Ok(false),
-            },
-            FL_SAVE => state(host, &self.0.save())?,
-            FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
+            FL_UPDATE => host.with_executor(|exec| {
+                let round = self.round(input, host, exec)?;
+                let out = self.part.update(&round, input.message(0)?)?;
+                gives(host, &round, &out)
+            })?,
+            FL_SAVE => state(host, &self.part.save())?,
+            FL_LOAD => self.part.load(&input.parcel(0)?.bytes("state")?)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -170,11 +203,20 @@ impl<P: Crossing + ?Sized> Object for OfSelector<P> {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
             FL_FIT => self.0.fit(&examples(input)?, &host.stream())?,
+            FL_DESCRIBE => host.json(&json!({ "draw": self.0.draw() }))?,
+            FL_POLL => {
+                let round = input.json::<RoundText<'_>>()?;
+                let round = round.round(host.stream(), Arc::new(Serial));
+                let poll = P::receive(input.parcel(0)?, |pool| self.0.poll(&round, pool))?;
+                host.json(&poll)?;
+            }
             FL_SELECT => {
-                let stream = host.stream();
-                let chosen = P::receive(input.parcel(0)?, |pool| self.0.select(pool, &stream))?;
+                let round = input.json::<RoundText<'_>>()?;
+                let round = round.round(host.stream(), Arc::new(Serial));
+                let chosen = P::receive(input.parcel(0)?, |pool| self.0.select(&round, pool))?;
                 let chosen: Vec<u32> = chosen.into_iter().map(|p| p as u32).collect();
                 let chosen = View::U32(ArrayView1::from(&chosen).into_dyn());
+                said(host, &round)?;
                 host.tensors(&vec![("positions".into(), chosen)])?;
             }
             FL_SAVE => state(host, &self.0.save())?,
@@ -186,11 +228,6 @@ impl<P: Crossing + ?Sized> Object for OfSelector<P> {
 }
 
 struct OfMechanism<M>(BoxedMechanism<M>);
-
-#[derive(Deserialize)]
-struct Clients {
-    clients: usize,
-}
 
 #[derive(Deserialize)]
 struct Queries {
@@ -211,13 +248,13 @@ impl<M: Message> Object for OfMechanism<M> {
             }
             FL_AGREE => self.0.agree(input.json::<f64>()? as f32),
             FL_PRICE => {
-                let Clients { clients } = input.json()?;
-                host.json(&self.0.price(&input.message(0)?, clients)?)?;
+                let cohort = input.json::<CohortText>()?.cohort();
+                host.json(&self.0.price(&input.message(0)?, &cohort)?)?;
             }
             FL_PERTURB => {
-                let Clients { clients } = input.json()?;
+                let cohort = input.json::<CohortText>()?.cohort();
                 let mut m: M = input.message(0)?;
-                self.0.perturb(&mut m, clients, &host.stream())?;
+                self.0.perturb(&mut m, &cohort, &host.stream())?;
                 host.tensors(&content(&m))?;
             }
             FL_QUERIES => host.json(&self.0.queries(&input.message(0)?))?,
@@ -228,6 +265,8 @@ impl<M: Message> Object for OfMechanism<M> {
                 host.tensors(&content(&m))?;
             }
             FL_ACTUAL_COST => host.json(&self.0.actual_cost(input.json::<PrivacyEvent>()?))?,
+            FL_SAVE => state(host, &self.0.save())?,
+            FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
             _ => return Ok(false),
         }
         Ok(true)
