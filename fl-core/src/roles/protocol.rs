@@ -24,6 +24,12 @@ pub trait Protocol: Send + Sync {
     /// When this client cannot answer; the spec's fault policy decides what becomes of the run.
     fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer>;
 
+    /// Settings that would have no effect, or none that is meant, in a run where `has` says which slots are filled: for each
+    /// what is wrong and what would be right. They are mistakes in the spec.
+    fn conflicts(&self, _has: &dyn Fn(&str) -> bool) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Run on one client that has everybody's data (the centralised baseline).
     fn pools_data(&self) -> bool {
         false

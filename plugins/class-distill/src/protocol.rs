@@ -34,8 +34,6 @@ const LEARN: Ask<ClassMeans, Nothing> = Ask::new("learning from class means");
 
 impl Protocol for ClassDistill {
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
-        let idle = self.conflicts(&|slot| fed.has(slot));
-        ensure!(idle.is_empty(), "protocol: {}", idle.join("; "));
         let all = fed.everyone();
         fed.once("warm-up", &mut (), |fed, (), round| {
             fed.ask(round, &WARM_UP, &all, |_| &Nothing).map(|_| ())
@@ -67,9 +65,15 @@ impl Protocol for ClassDistill {
             .end()
     }
 
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let idle = self.resample && !has("sampling");
+        let text = "`resample` has no effect while `parts.sampling` is empty: fill that, or leave `resample` out";
+        idle.then(|| text.to_string()).into_iter().collect()
+    }
+
     fn slots(&self) -> Vec<Slot> {
         vec![
-            Slot::trainer("model", "A client's model; each client may have another."),
+            Slot::trainer("model", "A client's model; each client may have another.").lasting(),
             Slot::aggregator::<ClassMeans, ClassMeans>(
                 "ensemble",
                 "Combines what the clients say of each class.",
@@ -118,14 +122,6 @@ fn means_of_others(
 }
 
 impl ClassDistill {
-    /// Settings that would have no effect in a run where `has` says which slots are filled: what is wrong, and what would
-    /// be right.
-    pub fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let idle = self.resample && !has("sampling");
-        let text = "`resample` has no effect while `parts.sampling` is empty: fill that, or leave `resample` out";
-        idle.then(|| text.to_string()).into_iter().collect()
-    }
-
     fn warm_up(&self, me: &mut Client) -> Result<Nothing> {
         draw(me)?;
         if let Some(warm_up) = &self.warm_up {

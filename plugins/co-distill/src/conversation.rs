@@ -37,12 +37,15 @@ impl CoDistill {
             "The server's model, which learns from the ensemble.",
         );
         vec![
-            Slot::trainer("model", "A client's model; each client may have another."),
+            Slot::trainer("model", "A client's model; each client may have another.").lasting(),
             ensemble,
             privacy.optional(),
             Slot::privacy::<Ids>("sampling", sampling).optional(),
             Slot::accountant(),
-            Slot::selector::<Samples>("client-filter", knows).optional(),
+            // one that is fitted and asked before round 1 only need not be kept
+            Slot::selector::<Samples>("client-filter", knows)
+                .optional()
+                .lasting_if(!self.client_filter().once()),
             Slot::selector::<SoftLabels>("server-filter", clear).optional(),
             match self.teacher {
                 Teacher::Student => student,

@@ -64,20 +64,27 @@ impl ClientFilter {
 
     /// Positions in `ids` of the samples that the client knows: the selector is fitted to its own examples first.
     fn select(&self, me: &mut Client, ids: &Ids) -> Result<Vec<usize>> {
-        let Some(mut selector) = me.selector::<Samples>("client-filter")? else {
+        if !me.has("client-filter") {
             return Ok((0..ids.0.len()).collect());
-        };
+        }
         if me.has("privacy") {
             me.disclose("a client's filter says which public samples it knows, without noise; leave out `client-filter`");
         }
         let (own, x) = (own(me)?, me.public()?.pick(ids)?);
         let pool = self.seen(me, &x)?;
         let fitted = self.seen_examples(me, &own)?;
-        selector.fit(&fitted, &me.stream("filter"))?;
-        let known = selector.select(&pool, &me.stream("filter").child("select", 0))?;
-        if let Some(truth) = me.public()?.truth() {
+        let truth = me.public()?.truth();
+        let used = me.with_selector::<Samples, _>("client-filter", |me, selector| {
+            let stream = me.stream("filter");
+            selector.fit(&fitted, &stream)?;
+            let round = me.round("client-filter");
+            let known = selector.select(&round.with_stream(stream.child("select", 0)), &pool)?;
+            let ranks = truth.is_some().then(|| selector.rank(&pool)).transpose()?;
+            Ok((known, ranks.flatten()))
+        })?;
+        let (known, ranks) = used.context("the slot is filled")?;
+        if let Some(truth) = truth {
             let truth: Vec<u32> = ids.0.iter().map(|id| truth[*id as usize]).collect();
-            let ranks = selector.rank(&pool)?;
             judge(me, &own, &truth, &known, ranks, self.trained.then_some(&x))?;
         }
         Ok(known)

@@ -4,15 +4,13 @@
 use crate::conversation::*;
 use crate::labels::{Lesson, Taught, hard, soft};
 use crate::own::{draw, own};
-use crate::settings::{CoDistill, Order, Reply, Teacher};
+use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 use serde::{Deserialize, Serialize};
 
 impl Protocol for CoDistill {
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
-        let idle = self.conflicts(&|slot| fed.has(slot));
-        ensure!(idle.is_empty(), "protocol: {}", idle.join("; "));
         let mut state = State::default();
         fed.once("warm-up", &mut state, |fed, state, round| {
             fed.ask(round, &WARM_UP, &fed.everyone(), |_| &Nothing)?;
@@ -54,6 +52,31 @@ impl Protocol for CoDistill {
             .on(&LEARN_SCORES, me, |me, scores| self.learn(me, scores))
             .on(&LEARN_HARD, me, |me, votes| self.learn(me, votes))
             .end()
+    }
+
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let idle = |given: bool, setting: &str, slot: &str| {
+            let text = || {
+                format!(
+                    "`{setting}` has no effect while `parts.{slot}` is empty: fill that, or leave `{setting}` out"
+                )
+            };
+            (given && !has(slot)).then(text)
+        };
+        let loss_given = matches!(&self.labels, Labels::Scores(of) if of.loss.is_some());
+        let unread = loss_given && self.reply == Reply::Hard && !has("student");
+        let unread = unread.then(|| {
+            "`labels.scores.loss` has no effect with `reply: hard`, since nobody is taught scores: leave it out, or use `reply: ensemble`".to_string()
+        });
+        [
+            idle(self.filter_on.is_some(), "filter-on", "client-filter"),
+            idle(self.student.is_some(), "student", "student"),
+            idle(self.resample, "resample", "sampling"),
+            unread,
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 
     fn slots(&self) -> Vec<Slot> {

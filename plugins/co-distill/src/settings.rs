@@ -126,33 +126,6 @@ impl CoDistill {
         }
     }
 
-    /// Settings that would have no effect in a run where `has` says which slots are filled: what is wrong, and what would
-    /// be right.
-    pub fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let idle = |given: bool, setting: &str, slot: &str| {
-            let text = || {
-                format!(
-                    "`{setting}` has no effect while `parts.{slot}` is empty: fill that, or leave `{setting}` out"
-                )
-            };
-            (given && !has(slot)).then(text)
-        };
-        let loss_given = matches!(&self.labels, Labels::Scores(of) if of.loss.is_some());
-        let unread = loss_given && self.reply == Reply::Hard && !has("student");
-        let unread = unread.then(|| {
-            "`labels.scores.loss` has no effect with `reply: hard`, since nobody is taught scores: leave it out, or use `reply: ensemble`".to_string()
-        });
-        [
-            idle(self.filter_on.is_some(), "filter-on", "client-filter"),
-            idle(self.student.is_some(), "student", "student"),
-            idle(self.resample, "resample", "sampling"),
-            unread,
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-
     /// How many public samples a round is about, at most.
     pub(crate) fn batch(&self) -> usize {
         self.samples.unwrap_or(self.distil.batch)
