@@ -6,6 +6,7 @@ mod new;
 mod plan;
 mod run;
 mod show;
+mod topics;
 mod try_part;
 
 use clap::{Args, Parser, Subcommand};
@@ -52,7 +53,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show one part: what it does, its settings, ranges, defaults, signature and origin.
+    /// Show one part, data set, split or network: what it does, its settings, ranges, defaults, signature and origin.
     Inspect {
         /// Its name in specs.
         name: String,
@@ -82,6 +83,18 @@ enum Command {
 enum DataCommand {
     /// List the known sets, where each is looked for, and what is there.
     List {
+        #[command(flatten)]
+        place: DataDir,
+        /// One JSON object instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what each client of a spec gets, as a table and a picture, before a run.
+    Show {
+        /// The spec.
+        spec: PathBuf,
+        #[command(flatten)]
+        set: Overrides,
         #[command(flatten)]
         place: DataDir,
         /// One JSON object instead of a table.
@@ -165,6 +178,15 @@ fn dispatch(cli: Cli) -> Done {
         Command::Data {
             command: DataCommand::List { place, json },
         } => show::data(&place, json),
+        Command::Data {
+            command:
+                DataCommand::Show {
+                    spec,
+                    set,
+                    place,
+                    json,
+                },
+        } => show::split(&spec, &set, &place, json, &catalogue),
     }
 }
 
