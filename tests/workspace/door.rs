@@ -221,7 +221,7 @@ impl Protocol for Releases {
                 .map(|m| m.body.clone());
             let mut z = first.unwrap_or_else(scores);
             if !self.at_clients {
-                fed.release("privacy", round, &mut z, all.len())?;
+                fed.release("privacy", round, &mut z, &all)?;
             }
             self.seen.lock().unwrap().extend(z.values.iter());
             Ok(())

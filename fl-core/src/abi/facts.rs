@@ -1,6 +1,6 @@
 //! What is said in JSON beside the tensors of a call, by both sides.
 
-use crate::{ClientId, Cohort, Draw, Round, Said, SharedExecutor, Stream};
+use crate::{Cohort, Draw, Round, Said, SharedExecutor, Stream};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -77,9 +77,9 @@ impl CohortText {
     /// Who the clients are does not cross: they are numbered from 0.
     pub fn cohort(self) -> Cohort {
         Cohort {
-            ids: (0..self.clients as ClientId).collect(),
             of: self.of,
             draw: self.draw,
+            ..Cohort::all(self.clients)
         }
     }
 }

@@ -102,6 +102,11 @@ impl Cohort {
         }
     }
 
+    /// So many clients, numbered from 0, and all that there are.
+    pub fn all(clients: usize) -> Self {
+        Self::everyone((0..clients as ClientId).collect())
+    }
+
     /// Some of these, chosen in a way that no privacy analysis may build on.
     pub fn retain(mut self, keep: impl Fn(ClientId) -> bool) -> Self {
         self.ids.retain(|id| keep(*id));

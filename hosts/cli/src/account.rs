@@ -6,7 +6,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use fl_core::message::VoteSensitivity;
 use fl_core::privacy::{Guarantee, VoteNoise, VoteRelease};
 use fl_core::settings::Value;
-use fl_core::{BuildContext, Filled, Parts, PrivacyEvent, Result, Role, Stream, Task, TaskKind};
+use fl_core::{
+    Accountant, BuildContext, Filled, Parts, PrivacyEvent, Result, Role, Stream, Task, TaskKind,
+};
 use fl_registry::Catalogue;
 use serde_json::json;
 use std::path::PathBuf;
@@ -132,7 +134,8 @@ fn ask(
         decl,
         settings,
     }]);
-    let mut accountant = parts.accountant(&make)?.context("there is an accountant")?;
+    let mut accountant =
+        parts.build::<Box<dyn Accountant>>(Role::Accountant, "accountant", None, &make)?;
     accountant.charge(event)?;
     Ok(accountant.guarantee(None)?)
 }

@@ -3,7 +3,10 @@
 use crate::{DataDir, Done, Overrides, print, run};
 use clap::Args;
 use fl_core::message::Facts;
-use fl_core::{Asked, BuildContext, ClientId, Parts, Roster, Stream};
+use fl_core::{
+    Asked, BoxedSelector, BuildContext, Candidate, ClientId, Parts, Role, Roster, Round, Stream,
+    Trainer,
+};
 use fl_registry::Catalogue;
 use serde_json::json;
 use std::path::PathBuf;
@@ -66,11 +69,15 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         roster = vec![(0, roster.iter().map(|(_, n)| n).sum())];
     }
     let everyone = roster.len();
+    let pool: Vec<Candidate> = roster.iter().map(|(id, _)| Candidate::new(*id)).collect();
     let public = data.public.as_ref().map_or(0, |p| p.samples.len());
     let outputs = data.task.kind.outputs();
     let parts = &spec.parts;
     let asked = protocol.questions().into_iter();
-    let asked = asked.filter(|asked| asked.needs.is_none_or(|slot| parts.has(slot)));
+    let asked = asked.filter(|asked| {
+        let filled = |slot: Option<&str>| slot.is_none_or(|slot| parts.has(slot));
+        filled(asked.needs) && filled(asked.asked_by)
+    });
     let rows: Vec<Row> = asked
         .map(|asked| {
             let (params, model) = sizes(parts, asked.model, &make);
@@ -81,7 +88,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
                 model,
             };
             let cohort = match asked.cohort.filter(|slot| parts.has(slot)) {
-                Some(slot) => cohort(parts, slot, asked.times, &roster, &make),
+                Some(slot) => cohort(parts, slot, asked.times, &pool, &make),
                 None => Cohort::Fixed(everyone),
             };
             // of several voters' messages that travel in one
@@ -169,13 +176,22 @@ fn line(row: &Row, everyone: usize) -> String {
 
 /// How many clients the selector in `slot` picks: its cohorts are drawn as in a run.
 fn cohort(parts: &Parts, slot: &str, times: usize, roster: &Roster, make: &BuildContext) -> Cohort {
-    let Ok(mut selector) = parts.selector::<Roster>(slot, None, make) else {
+    let selector = parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, make);
+    let Ok(mut selector) = selector else {
         return Cohort::Unknown;
     };
     let (mut least, mut most) = (usize::MAX, 0);
     for round in 0..times.clamp(1, DRAWS) {
         let stream = make.stream.child(slot, round as u64);
-        match selector.select(roster, &stream) {
+        let round = Round::first().with_stream(stream);
+        // one that asks clients first decides by what they say
+        if selector
+            .poll(&round, roster)
+            .is_ok_and(|poll| poll.is_some())
+        {
+            return Cohort::Unknown;
+        }
+        match selector.select(&round, roster) {
             Ok(picked) => (least, most) = (least.min(picked.len()), most.max(picked.len())),
             Err(_) => return Cohort::Unknown,
         }
@@ -192,7 +208,8 @@ fn sizes(parts: &Parts, slot: &str, make: &BuildContext) -> (usize, Option<u64>)
     let (mut params, mut bytes) = (0, parts.has(slot).then_some(0));
     for filled in parts.iter().filter(|filled| filled.slot == slot) {
         let client = filled.clients.iter().flatten().next();
-        let model = parts.trainer(slot, client.map(|range| *range.start()), make);
+        let client = client.map(|range| *range.start());
+        let model = parts.build::<Box<dyn Trainer>>(Role::Trainer, slot, client, make);
         let mut model = model.ok();
         let count = model.as_mut().and_then(|m| m.parametric());
         let count = count.map(|p| p.params().count());

@@ -6,8 +6,9 @@ use clap::Args;
 use fl_core::message::{Counts, Logits, Message, Named, Params, Parcel, Tensor, View, Votes};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
-    BuildContext, ClientId, Filled, Inbox, Mail, PartDecl, Parts, PrivacyEvent, Result, Role,
-    Round, Stream, Task, TaskKind,
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Candidate, ClientId,
+    Cohort, Filled, Inbox, Mail, PartDecl, Parts, PrivacyEvent, Result, Role, Roster, Round,
+    Stream, Task, TaskKind,
 };
 use fl_registry::Catalogue;
 use ndarray::{ArrayD, IxDyn};
@@ -57,7 +58,7 @@ struct Letters {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Clients {
-    clients: Vec<(ClientId, usize)>,
+    clients: Vec<(ClientId, u64)>,
 }
 
 #[derive(Deserialize)]
@@ -185,12 +186,9 @@ fn aggregate<I: Message, O: Message>(
         })
     });
     let inbox = Inbox::new(mail.collect::<Result<_>>()?)?;
-    let round = Round {
-        stream: make.stream.clone(),
-        ..Round::first()
-    };
+    let round = Round::first().with_stream(make.stream.clone());
     let out = parts
-        .aggregator::<I, O>("part", make)?
+        .build::<BoxedAggregator<I, O>>(Role::Aggregator, "part", None, make)?
         .aggregate(&round, &inbox)?;
     Ok(json!({ "kind": O::KIND, "tensors": tensors(&out.tensors()) }))
 }
@@ -198,11 +196,12 @@ fn aggregate<I: Message, O: Message>(
 fn release<M: Message>(parts: &Parts, make: &BuildContext, input: Json) -> Result<Json> {
     let release: Release = serde_json::from_value(input)?;
     let mut m: M = message(&release.tensors)?;
-    let mut mechanism = parts.mechanism::<M>("part", None, make)?;
+    let mut mechanism = parts.build::<BoxedMechanism<M>>(Role::Privacy, "part", None, make)?;
     mechanism.clip(&mut m)?;
     let bounded = tensors(&m.tensors());
-    let event = mechanism.price(&m, release.clients)?;
-    mechanism.perturb(&mut m, release.clients, &make.stream)?;
+    let cohort = Cohort::all(release.clients);
+    let event = mechanism.price(&m, &cohort)?;
+    mechanism.perturb(&mut m, &cohort, &make.stream)?;
     let event = mechanism.actual_cost(event);
     Ok(
         json!({ "kind": M::KIND, "bounded": bounded, "event": event, "tensors": tensors(&m.tensors()) }),
@@ -225,14 +224,20 @@ fn answer(
         (Role::Privacy, "logits") => release::<Logits>(parts, make, input),
         (Role::Selector, "clients") => {
             let clients: Clients = serde_json::from_value(input)?;
+            let known = |(id, n): &(ClientId, u64)| Candidate {
+                samples: Some(*n),
+                ..Candidate::new(*id)
+            };
+            let pool: Vec<Candidate> = clients.clients.iter().map(known).collect();
             let picked = parts
-                .selector::<fl_core::Roster>("part", None, make)?
-                .select(&clients.clients, &make.stream)?;
+                .build::<BoxedSelector<Roster>>(Role::Selector, "part", None, make)?
+                .select(&Round::first().with_stream(make.stream.clone()), &pool)?;
             Ok(json!({ "positions": picked }))
         }
         (Role::Accountant, _) => {
             let events: Events = serde_json::from_value(input)?;
-            let mut accountant = parts.accountant(make)?.context("there is an accountant")?;
+            let mut accountant =
+                parts.build::<Box<dyn Accountant>>(Role::Accountant, "accountant", None, make)?;
             events
                 .events
                 .iter()

@@ -18,7 +18,11 @@ macro_rules! mean_of_rows {
             type In = SoftLabels;
             type Out = SoftLabels;
 
-            fn aggregate(&mut self, round: &Round, inbox: &Inbox<SoftLabels>) -> Result<SoftLabels> {
+            fn aggregate(
+                &mut self,
+                round: &Round,
+                inbox: &Inbox<SoftLabels>,
+            ) -> Result<SoftLabels> {
                 let mut fold = self.fold(round).context("it folds")?;
                 inbox.iter().try_for_each(|mail| fold.add(mail.clone()))?;
                 fold.finish()

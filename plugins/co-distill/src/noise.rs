@@ -148,7 +148,8 @@ mod tests {
         let labels = Array2::from_elem((n, 1), 2);
         let mut votes = Votes::new((0..n as u32).collect(), labels, classes);
         let mut part = RandomisedResponse { epsilon };
-        part.perturb(&mut votes, 1, &Stream::root(5)).unwrap();
+        part.perturb(&mut votes, &Cohort::all(1), &Stream::root(5))
+            .unwrap();
         let share = |c: u32| votes.labels.iter().filter(|l| **l == c).count() as f64 / n as f64;
         let keep = epsilon.exp() / (epsilon.exp() + 3.0);
         // four standard deviations of a share: the stream is fixed, so this either holds or does not
@@ -161,7 +162,7 @@ mod tests {
                 share(other)
             );
         }
-        let PrivacyEvent::Pure { times, .. } = part.price(&votes, 1).unwrap() else {
+        let PrivacyEvent::Pure { times, .. } = part.price(&votes, &Cohort::all(1)).unwrap() else {
             panic!("randomised response is pure");
         };
         assert_eq!(times, n);

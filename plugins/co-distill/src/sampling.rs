@@ -122,12 +122,13 @@ mod tests {
                 k: priced,
                 n,
                 replacement,
-            } = part.price(&own, 1).unwrap()
+            } = part.price(&own, &Cohort::all(1)).unwrap()
             else {
                 panic!("a sample is priced as one");
             };
             assert_eq!((priced, n), (k, 1000));
-            part.perturb(&mut own, 1, &Stream::root(3)).unwrap();
+            part.perturb(&mut own, &Cohort::all(1), &Stream::root(3))
+                .unwrap();
             assert_eq!(own.0.len(), k);
             let mut different = own.0.clone();
             different.sort_unstable();
@@ -140,12 +141,16 @@ mod tests {
     #[test]
     fn what_cannot_be_drawn_is_refused() {
         let own = Ids((0..10).collect());
-        let too_many = part(Some(11), None, false).price(&own, 1).unwrap_err();
+        let too_many = part(Some(11), None, false)
+            .price(&own, &Cohort::all(1))
+            .unwrap_err();
         assert_eq!(
             too_many.to_string(),
             "`sample-examples` draws 11 without replacement, and there are only 10 examples"
         );
-        let none = part(None, Some(0.01), false).price(&own, 1).unwrap_err();
+        let none = part(None, Some(0.01), false)
+            .price(&own, &Cohort::all(1))
+            .unwrap_err();
         assert_eq!(
             none.to_string(),
             "an epsilon of 0.01 allows not one of 10 examples; the least for one is 9.53e-2"

@@ -50,10 +50,18 @@ mod tests {
 
     #[test]
     fn large_clients_are_chosen_more_often() {
-        let pool = [(0, 10), (1, 10), (2, 80)];
+        let pool = [10, 10, 80]
+            .map(Some)
+            .into_iter()
+            .zip(0..)
+            .map(|(samples, id)| Candidate {
+                samples,
+                ..Candidate::new(id)
+            });
+        let pool: Vec<Candidate> = pool.collect();
         let often = (0..1000).filter(|i| {
-            let stream = Stream::root(1).child("round", *i);
-            BySize { share: 0.3 }.select(&pool, &stream).unwrap() == [2]
+            let round = Round::first().with_stream(Stream::root(1).child("round", *i));
+            BySize { share: 0.3 }.select(&round, &pool).unwrap() == [2]
         });
         let often = often.count();
         assert!((750..850).contains(&often), "{often}");

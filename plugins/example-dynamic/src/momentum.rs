@@ -1,4 +1,5 @@
 //! Server momentum.
+use fl_core::MeanOfParams;
 use fl_core::message::{alike, decode, encode};
 use fl_core::prelude::*;
 
@@ -31,7 +32,14 @@ impl Aggregator for Momentum {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let weights: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
-        let mean = inbox.weighted_mean(&weights, &*round.exec);
+        self.update(round, inbox.weighted_mean(&weights, &*round.exec))
+    }
+
+    fn fold(&self, _: &Round) -> Option<Box<dyn Fold<Params, Params>>> {
+        Some(Box::new(MeanOfParams::default()))
+    }
+
+    fn update(&mut self, _: &Round, mean: Params) -> Result<Params> {
         let (at, speed) = match &self.last {
             // another model than before: nothing is known of its direction
             Some((at, speed)) if alike(at, &mean).is_ok() => {

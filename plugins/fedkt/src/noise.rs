@@ -223,7 +223,9 @@ mod tests {
     fn the_noise_is_that_of_the_price() {
         let spread = |mechanism: &mut dyn PrivacyMechanism<On = Counts>| {
             let mut many = Counts::new((0..20_000).collect(), Array2::zeros((20_000, 2)));
-            mechanism.perturb(&mut many, 1, &Stream::root(3)).unwrap();
+            mechanism
+                .perturb(&mut many, &Cohort::all(1), &Stream::root(3))
+                .unwrap();
             let mean = many.values.mean().unwrap();
             (
                 mean,
@@ -254,7 +256,8 @@ mod tests {
             gamma: 0.1,
             data_dependent,
         };
-        let PrivacyEvent::Votes(told) = laplace(true).price(&counts(), 1).unwrap() else {
+        let PrivacyEvent::Votes(told) = laplace(true).price(&counts(), &Cohort::all(1)).unwrap()
+        else {
             panic!()
         };
         assert_eq!(
@@ -262,15 +265,16 @@ mod tests {
             (3, 2, counts().sensitivity())
         );
         assert_eq!(told.counts.unwrap(), [[200, 30], [120, 110], [0, 230]]);
-        let PrivacyEvent::Votes(kept) = laplace(false).price(&counts(), 1).unwrap() else {
+        let PrivacyEvent::Votes(kept) = laplace(false).price(&counts(), &Cohort::all(1)).unwrap()
+        else {
             panic!()
         };
         assert_eq!(kept.counts, None);
         let mut noisy = counts();
         laplace(true)
-            .perturb(&mut noisy, 1, &Stream::root(1))
+            .perturb(&mut noisy, &Cohort::all(1), &Stream::root(1))
             .unwrap();
-        let again = laplace(true).price(&noisy, 1).unwrap();
+        let again = laplace(true).price(&noisy, &Cohort::all(1)).unwrap();
         assert!(
             matches!(again, PrivacyEvent::Unaccounted { .. }),
             "noise is priced once"
@@ -286,9 +290,12 @@ mod tests {
             data_dependent: true,
         };
         let mut mechanism = Confident::from(settings);
-        let (mut answered, price) = (counts(), mechanism.price(&counts(), 1).unwrap());
+        let (mut answered, price) = (
+            counts(),
+            mechanism.price(&counts(), &Cohort::all(1)).unwrap(),
+        );
         mechanism
-            .perturb(&mut answered, 1, &Stream::root(1))
+            .perturb(&mut answered, &Cohort::all(1), &Stream::root(1))
             .unwrap();
         assert_eq!(
             (&answered.rows[..], answered.winners()),

@@ -14,7 +14,7 @@ fn fitted(yaml: &str, own: &Examples) -> Result<DensityRatio> {
 }
 
 fn chosen(part: &mut DensityRatio, pool: &Samples) -> Vec<usize> {
-    part.select(pool, &Stream::root(6)).unwrap()
+    part.select(&Round::first(), pool).unwrap()
 }
 
 /// Own samples of these classes: two features around (3 class, 0).
@@ -255,7 +255,7 @@ fn mistakes_are_told() {
     };
     let own = lumps(vec![0; 20], 1);
     let mut part = fitted("{}", &own).unwrap();
-    let s = Stream::root(1);
+    let r = Round::first();
     let mut fresh = DensityRatio::from(settings("{}"));
     let three = Samples::fresh(Array2::zeros((1, 3)), vec![3]).unwrap();
     lines.extend([
@@ -264,13 +264,13 @@ fn mistakes_are_told() {
             "{:#}",
             fitted(&format!("{{{SMALL}}}"), &bad(f32::INFINITY)).unwrap_err()
         ),
-        format!("{:#}", part.select(&bad(f32::NAN).samples, &s).unwrap_err()),
-        format!("{:#}", part.select(&three, &s).unwrap_err()),
+        format!("{:#}", part.select(&r, &bad(f32::NAN).samples).unwrap_err()),
+        format!("{:#}", part.select(&r, &three).unwrap_err()),
         format!(
             "{:#}",
             fitted("{uniform: 1, beta: 1.0e-320}", &own).unwrap_err()
         ),
-        format!("{:#}", fresh.select(&three, &s).unwrap_err()),
+        format!("{:#}", fresh.select(&r, &three).unwrap_err()),
         format!("{:#}", part.load(b"what").unwrap_err()),
     ]);
     insta::assert_snapshot!(lines.join("\n"));

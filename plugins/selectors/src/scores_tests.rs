@@ -53,7 +53,7 @@ fn close_scores_are_those_of_the_papers() {
     for (got, wanted) in rank.iter().zip([0.75, 0.5, 1.0, 0.75]) {
         assert!((got - wanted).abs() < 1e-6, "{rank:?}");
     }
-    assert_eq!(part.select(&pool(), &Stream::root(1)).unwrap(), [0, 2, 3]);
+    assert_eq!(part.select(&Round::first(), &pool()).unwrap(), [0, 2, 3]);
     // energies: -ln 4 = -1.386, -ln 2 = -0.693, -40, 9 - ln 4 = 7.6
     let mut part = energy_of("{at-most: -1}");
     part.fit(&own(Array2::zeros((0, 2)), 2), &Stream::root(1))
@@ -65,7 +65,7 @@ fn close_scores_are_those_of_the_papers() {
     {
         assert!((got - wanted).abs() < 1e-5, "{rank:?}");
     }
-    assert_eq!(part.select(&pool(), &Stream::root(1)).unwrap(), [0, 2]);
+    assert_eq!(part.select(&Round::first(), &pool()).unwrap(), [0, 2]);
 }
 
 #[test]
@@ -78,11 +78,11 @@ fn exact_the_quantile_of_the_own_scores_is_rejected() {
     energy.fit(&own, &Stream::root(1)).unwrap();
     let wanted: Vec<usize> = (2..9).collect();
     assert_eq!(
-        confidence.select(&own.samples, &Stream::root(1)).unwrap(),
+        confidence.select(&Round::first(), &own.samples).unwrap(),
         wanted
     );
     assert_eq!(
-        energy.select(&own.samples, &Stream::root(1)).unwrap(),
+        energy.select(&Round::first(), &own.samples).unwrap(),
         wanted
     );
 }
@@ -93,7 +93,7 @@ fn without_own_samples_nothing_is_kept() {
     part.fit(&own(Array2::zeros((0, 2)), 2), &Stream::root(1))
         .unwrap();
     assert_eq!(
-        part.select(&pool(), &Stream::root(1)).unwrap(),
+        part.select(&Round::first(), &pool()).unwrap(),
         [] as [usize; 0]
     );
 }
@@ -102,12 +102,15 @@ fn without_own_samples_nothing_is_kept() {
 fn mistakes_are_told() {
     let s = Stream::root(1);
     let mut part = confidence_of("{}");
-    let unfitted = part.select(&pool(), &s).unwrap_err();
+    let unfitted = part.select(&Round::first(), &pool()).unwrap_err();
     let images = part.fit(&own(Array2::zeros((2, 784)), 10), &s).unwrap_err();
     part.fit(&own(Array2::zeros((2, 2)), 2), &s).unwrap();
-    let other = part.select(&Samples::fresh(Array2::zeros((1, 3)), vec![3]).unwrap(), &s);
+    let other = part.select(
+        &Round::first(),
+        &Samples::fresh(Array2::zeros((1, 3)), vec![3]).unwrap(),
+    );
     let nan = Samples::fresh(arr2(&[[0.0, 1.0], [f32::NAN, 0.0]]), vec![2]).unwrap();
-    let nan = part.select(&nan, &s).unwrap_err();
+    let nan = part.select(&Round::first(), &nan).unwrap_err();
     let findings = Examples::all(
         Arc::new(Inputs::Dense {
             shape: vec![2],

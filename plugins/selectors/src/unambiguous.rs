@@ -75,7 +75,7 @@ mod tests {
     fn kept(rows: &[[f32; 3]], at_most: f64) -> Vec<usize> {
         let pool = SoftLabels::new((0..rows.len() as u32).collect(), arr2(rows));
         Unambiguous { at_most }
-            .select(&pool, &Stream::root(1))
+            .select(&Round::first(), &pool)
             .unwrap()
     }
 
@@ -116,7 +116,7 @@ mod tests {
     fn nan_is_an_error() {
         let pool = SoftLabels::new(vec![4], arr2(&[[0.5, f32::NAN]]));
         let error = Unambiguous { at_most: 2.0 }
-            .select(&pool, &Stream::root(1))
+            .select(&Round::first(), &pool)
             .unwrap_err();
         insta::assert_snapshot!(error, @"`soft labels` holds NaN at position 1; every number must be finite");
     }

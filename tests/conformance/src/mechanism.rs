@@ -6,7 +6,7 @@ use crate::sample::{CASES, Case, Sample, Values};
 use crate::statistics::{ERROR_RATE, kolmogorov_smirnov, laplace_below, normal_below, same_sides};
 use fl_core::message;
 use fl_core::privacy::VoteNoise;
-use fl_core::{BoxedMechanism, ClientId, Cohort, PrivacyEvent, Stream};
+use fl_core::{BoxedMechanism, Cohort, PrivacyEvent, Stream};
 
 const BOUND: &str = "bounds any legal message";
 const BOUND_SAME: &str = "bounds to the same bits";
@@ -71,11 +71,6 @@ fn invent<M: Sample>(case: &Case) -> M {
     M::samples(case, &mut case.stream("message").draws()).swap_remove(0)
 }
 
-/// So many clients, all that there are.
-fn clients(n: usize) -> Cohort {
-    Cohort::everyone((0..n as ClientId).collect())
-}
-
 /// A distribution function.
 type Below = fn(f64) -> f64;
 
@@ -122,7 +117,7 @@ impl<M: Sample> Bench<'_, M> {
     fn perturbed(&self, place: &str, message: &M, bounded: &M, stream: &Stream) -> Held<M> {
         let (mut part, mut out) = (self.agreed(&[message]), bounded.clone());
         run(PERTURB, place, || {
-            part.perturb(&mut out, &clients(1), stream)
+            part.perturb(&mut out, &Cohort::all(1), stream)
         })?;
         Ok(out)
     }
@@ -143,8 +138,8 @@ impl<M: Sample> Bench<'_, M> {
         let again = self.clip(BOUND_SAME, &place, &self.agreed(&[&message]), &message)?;
         broken(BOUND_SAME, difference(&bounded, &again, 0.0))?;
 
-        let event = run(PRICE, &place, || part.price(&bounded, &clients(1)))?;
-        let again = run(PRICE, &place, || part.price(&bounded, &clients(1)))?;
+        let event = run(PRICE, &place, || part.price(&bounded, &Cohort::all(1)))?;
+        let again = run(PRICE, &place, || part.price(&bounded, &Cohort::all(1)))?;
         must(PRICE, event == again, || {
             format!("{event:?} once and {again:?} the other time ({place})")
         })?;
@@ -200,12 +195,12 @@ impl<M: Sample> Bench<'_, M> {
         let (mut first, mut second, mut other) =
             (bounded.clone(), bounded.clone(), bounded.clone());
         run(STATE, place, || {
-            kept.perturb(&mut first, &clients(1), &case.stream("a"))?;
+            kept.perturb(&mut first, &Cohort::all(1), &case.stream("a"))?;
             let state = kept.save();
-            kept.perturb(&mut second, &clients(1), &case.stream("b"))?;
+            kept.perturb(&mut second, &Cohort::all(1), &case.stream("b"))?;
             let mut remade = self.agreed(&[message]);
             remade.load(&state)?;
-            remade.perturb(&mut other, &clients(1), &case.stream("b"))
+            remade.perturb(&mut other, &Cohort::all(1), &case.stream("b"))
         })?;
         match difference(&second, &other, 0.0) {
             Some(found) => Err(Broken::new(STATE, format!("{found} ({place})"))),
@@ -259,7 +254,8 @@ impl<M: Sample> Bench<'_, M> {
             .into_iter()
             .zip(floats(&other))
             .map(|(x, y)| (x - y).abs());
-        let (norm, moved, allowed) = match run(PRICE, &place, || part.price(&one, &clients(1)))? {
+        let (norm, moved, allowed) = match run(PRICE, &place, || part.price(&one, &Cohort::all(1)))?
+        {
             PrivacyEvent::Laplace { sensitivity, .. } => ("L1", moves.sum::<f64>(), sensitivity),
             PrivacyEvent::Gaussian { sensitivity, .. } => {
                 ("L2", moves.map(|d| d * d).sum::<f64>().sqrt(), sensitivity)
@@ -289,7 +285,7 @@ impl<M: Sample> Bench<'_, M> {
             let message: M = invent(&case);
             let mut part = self.agreed(&[&message]);
             let bounded = self.clip(BOUND, &place, &part, &message)?;
-            let event = run(PRICE, &place, || part.price(&bounded, &clients(n)))?;
+            let event = run(PRICE, &place, || part.price(&bounded, &Cohort::all(n)))?;
             let Some((below, scale)) = declared(&event) else {
                 return Ok(());
             };
@@ -299,7 +295,7 @@ impl<M: Sample> Bench<'_, M> {
             cdf = Some((below, event));
             let mut out = bounded.clone();
             run(PERTURB, &place, || {
-                part.perturb(&mut out, &clients(n), &case.stream("noise"))
+                part.perturb(&mut out, &Cohort::all(n), &case.stream("noise"))
             })?;
             noise.extend(
                 floats(&out)

@@ -56,12 +56,12 @@ pub fn all() -> Vec<Mutant> {
         (
             "ids instead of positions",
             Some("chooses from the pool"),
-            kit(|pool, _| vec![pool[0].0 as usize]),
+            kit(|pool, _| vec![pool[0].id as usize]),
         ),
         (
             "one beyond the end",
             Some("never fails on a legal pool"),
-            kit(|pool, _| vec![pool[pool.len()].1]),
+            kit(|pool, _| vec![pool[pool.len()].id as usize]),
         ),
         (
             "always the same",

@@ -6,9 +6,9 @@ use fl_conformance::{Case, Sample, Values, check, tasks};
 use fl_core::message::{Counts, Logits, Message, Params, Votes, digest};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Inbox, Length, Loss,
-    Mail, PartDecl, Pass, PrivacyEvent, Role, Roster, Round, Samples, SharedExecutor, Stream,
-    Target, TaskKind, Trainer, abi, linked_parts,
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Candidate, Cohort,
+    Inbox, Length, Loss, Mail, PartDecl, Pass, PrivacyEvent, Role, Roster, Round, Samples,
+    SharedExecutor, Stream, Target, TaskKind, Trainer, abi, linked_parts,
 };
 use fl_plugin_example_dynamic as _;
 use fl_plugins as _;
@@ -65,13 +65,9 @@ fn inbox<M: Sample>(number: u64) -> Inbox<M> {
 
 fn round(number: u64) -> Round {
     let threads: SharedExecutor = Arc::new(Backwards);
-    Round {
-        name: format!("round \"{number}\"\n"),
-        number: number as usize,
-        stream: Stream::root(1).child("round", number),
-        exec: threads,
-        ..Round::first()
-    }
+    let stream = Stream::root(1).child("round", number);
+    let name = format!("round \"{number}\"\n");
+    Round::new(name, number as usize, true, stream, threads)
 }
 
 /// Does the last chunk first, each on a thread of its own.
@@ -122,14 +118,20 @@ fn same_aggregator<I: Sample, O: Message>(
         }
         let state = b.save();
         b.load(&state).unwrap();
-        if let (Some(mut f), Some(mut g)) = (a.fold(), b.fold()) {
-            for mail in inbox.iter() {
-                f.add(mail.clone()).unwrap();
-                g.add(mail.clone()).unwrap();
+        let at = round(number + 2);
+        match (a.fold(&at), b.fold(&at)) {
+            (Some(mut f), Some(mut g)) => {
+                for mail in inbox.iter() {
+                    f.add(mail.clone()).unwrap();
+                    g.add(mail.clone()).unwrap();
+                }
+                let x = a.update(&at, f.finish().unwrap()).unwrap();
+                let y = b.update(&at, g.finish().unwrap()).unwrap();
+                assert_eq!(digest(&x), digest(&y), "`{}`, folded", linked.name);
+                assert_eq!(a.save(), b.save());
             }
-            assert_eq!(digest(&f.finish().unwrap()), digest(&g.finish().unwrap()));
+            (f, g) => assert_eq!(f.is_some(), g.is_some()),
         }
-        assert_eq!(a.fold().is_some(), b.fold().is_some());
     }
 }
 
@@ -150,14 +152,17 @@ fn same_mechanism<M: Sample>(linked: &PartDecl, loaded: &PartDecl, settings: &st
         b.clip(&mut y).unwrap();
         assert_eq!(digest(&x), digest(&y));
         assert_eq!(fl_core::message::encode(&x), fl_core::message::encode(&y));
-        let (p, q) = (a.price(&x, 7).unwrap(), b.price(&y, 7).unwrap());
+        let (p, q) = (
+            a.price(&x, &Cohort::all(7)).unwrap(),
+            b.price(&y, &Cohort::all(7)).unwrap(),
+        );
         assert_eq!(p, q);
         assert_eq!(a.queries(&x), b.queries(&y));
         let n = a.queries(&x).div_ceil(2);
         a.truncate(&mut x, n);
         b.truncate(&mut y, n);
-        a.perturb(&mut x, 7, &stream).unwrap();
-        b.perturb(&mut y, 7, &stream).unwrap();
+        a.perturb(&mut x, &Cohort::all(7), &stream).unwrap();
+        b.perturb(&mut y, &Cohort::all(7), &stream).unwrap();
         assert_eq!(fl_core::message::encode(&x), fl_core::message::encode(&y));
         assert_eq!(a.actual_cost(p), b.actual_cost(q));
     }
@@ -167,11 +172,16 @@ fn same_selector(linked: &PartDecl, loaded: &PartDecl) {
     for number in 0..200 {
         let (mut draws, stream) = (Stream::root(number).draws(), Stream::root(number));
         let pool: Vec<_> = (0..1 + draws.below(30) as u32)
-            .map(|id| (id, draws.below(500)))
+            .map(|id| Candidate {
+                samples: Some(draws.below(500) as u64),
+                ..Candidate::new(id)
+            })
             .collect();
         let chosen = [linked, loaded].map(|decl| {
             let mut part = build::<BoxedSelector<Roster>>(decl, "{}", &make());
-            part.select(&pool, &stream).unwrap()
+            let round = Round::first().with_stream(stream.clone());
+            assert_eq!(part.poll(&round, &pool).unwrap(), None, "all is known");
+            (part.draw(), part.select(&round, &pool).unwrap())
         });
         assert_eq!(chosen[0], chosen[1], "`{}`", linked.name);
     }
