@@ -4,11 +4,12 @@ use super::*;
 use fl_core::Stream;
 use std::fmt::Write;
 
-/// What work may cost: allocations, and bytes held at once, for a text of so many bytes. A tree has at most 50,000 values, and
-/// each costs some ten allocations; the rest is copies of the text.
+/// What work may cost: allocations, and bytes held at once, for a text of so many bytes. No text has more values than bytes, nor
+/// more than are allowed; the worst seen is 73 allocations and 1,010 bytes for each. A pair of 8,000 groups compared with each
+/// other would be ten times the bound.
 fn bounds(bytes: usize) -> (u64, u64) {
     let values = bytes.min(crate::yaml::MAX_VALUES) as u64;
-    (40 * values + 20_000, 2_000 * values + (4 << 20))
+    (120 * values + 10_000, 2_000 * values + (1 << 20))
 }
 
 /// Reads a text. Work is counted, not timed: what is quadratic, or unbounded, shows on a busy machine as on an idle one.
@@ -18,14 +19,6 @@ fn read_bounded(name: &str, bytes: &[u8], catalogue: &Catalogue) -> Result<Spec<
         read = Some(crate::read::<Toy>("mine.yaml", bytes, &[], catalogue));
     });
     let (count, held) = bounds(bytes.len());
-    if std::env::var_os("WORK").is_some() {
-        eprintln!(
-            "{name}: {} bytes: {} of {count} allocations, {} of {held} bytes",
-            bytes.len(),
-            work.count_total,
-            work.bytes_max
-        );
-    }
     assert!(
         work.count_total <= count && work.bytes_max <= held,
         "{name}, {} bytes: {} allocations, at most {count} wanted; {} bytes at once, at most {held} wanted",
