@@ -180,7 +180,11 @@ mod tests {
     #[test]
     fn what_is_about_public_samples_is_no_setting_here() {
         let wrong = "{filter-on: scores, samples: 80, labels: class-means}";
-        insta::assert_snapshot!(read_yaml::<ClassDistill>(wrong).unwrap_err(), @"");
+        insta::assert_snapshot!(read_yaml::<ClassDistill>(wrong).unwrap_err(), @"
+        filter-on: no such setting; known: rounds, warm-up, local, weight, leave-one-out, resample
+        labels: no such setting; known: rounds, warm-up, local, weight, leave-one-out, resample
+        samples: no such setting; known: rounds, warm-up, local, weight, leave-one-out, resample
+        ");
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl ClientFilter {
         self.on != FilterOn::Scores
     }
 
-    /// Which of all public samples the client knows, for good.
+    /// Which of all public samples the client knows, for good. Asked only where `parts.client-filter` is filled.
     pub fn mask(&self, me: &mut Client) -> Result<Mask> {
         let n = me.public()?.samples().len();
         let mask = Mask::new(&self.select(me, &Ids((0..n as u32).collect()))?, n);
@@ -64,18 +64,19 @@ impl ClientFilter {
 
     /// Positions in `ids` of the samples that the client knows: the selector is fitted to its own examples first.
     fn select(&self, me: &mut Client, ids: &Ids) -> Result<Vec<usize>> {
-        let Some(mut selector) = me.selector::<Samples>("client-filter")? else {
-            return Ok((0..ids.0.len()).collect());
-        };
         if me.has("privacy") {
             me.disclose("a client's filter says which public samples it knows, without noise; leave out `client-filter`");
         }
-        let (own, x) = (own(me)?, me.public()?.pick(ids)?);
-        let pool = self.seen(me, &x)?;
-        let fitted = self.seen_examples(me, &own)?;
-        selector.fit(&fitted, &me.stream("filter"))?;
-        let known = selector.select(&pool, &me.stream("filter").child("select", 0))?;
-        if let Some(truth) = me.public()?.truth() {
+        let (own, public) = (own(me)?, me.public()?);
+        let x = public.pick(ids)?;
+        let (fitted, pool) = (self.seen_examples(me, &own)?, self.seen(me, &x)?);
+        let stream = me.stream("filter");
+        let Some(mut selector) = me.selector::<Samples>("client-filter")? else {
+            return Ok((0..ids.0.len()).collect());
+        };
+        selector.fit(&fitted, &stream)?;
+        let known = selector.select(&pool, &stream.child("select", 0))?;
+        if let Some(truth) = public.truth() {
             let truth: Vec<u32> = ids.0.iter().map(|id| truth[*id as usize]).collect();
             let ranks = selector.rank(&pool)?;
             judge(me, &own, &truth, &known, ranks, self.trained.then_some(&x))?;
