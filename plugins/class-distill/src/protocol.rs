@@ -11,7 +11,7 @@ settings! {
     /// the others say of a class (FKD, Jeong et al. 2018; PLS). No public data are needed, and clients may have different
     /// networks.
     pub struct ClassDistill {
-        /// Rounds. Selective-FD compares FKD after 20,000.
+        /// Rounds. Selective-FD's published code: 20,000.
         rounds: usize = 200, in 1..=1_000_000;
         /// A client's training on its own examples before round 1. Selective-FD: 200 steps. Default: none.
         warm_up: Option<Training> = None;
@@ -21,7 +21,7 @@ settings! {
         /// Weight of the term that draws an output to the mean of its class; that of the label has weight 1. No paper at
         /// hand gives it.
         weight: f64 = 1.0, in 0.0..=1e6;
-        /// A client is shown the mean of the others, without its own share (Jeong et al. 2018). Selective-FD does not say.
+        /// A client is shown the mean of the others, without its own share.
         leave_one_out: bool = false;
         /// Draw the private sample anew in every round; its costs add up. Only if `parts.sampling` is filled.
         resample: bool = false;
@@ -176,7 +176,11 @@ mod tests {
     #[test]
     fn what_is_about_public_samples_is_no_setting_here() {
         let wrong = "{filter-on: scores, samples: 80, labels: class-means}";
-        insta::assert_snapshot!(read_yaml::<ClassDistill>(wrong).unwrap_err(), @"");
+        insta::assert_snapshot!(read_yaml::<ClassDistill>(wrong).unwrap_err(), @"
+        filter-on: no such setting; known: rounds, warm-up, local, weight, leave-one-out, resample
+        labels: no such setting; known: rounds, warm-up, local, weight, leave-one-out, resample
+        samples: no such setting; known: rounds, warm-up, local, weight, leave-one-out, resample
+        ");
     }
 
     #[test]

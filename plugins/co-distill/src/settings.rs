@@ -82,8 +82,8 @@ choices! {
 
 settings! {
     /// Clients label public samples, the server combines the labels, and everybody learns from them, round after round:
-    /// Selective-FD (Shao et al. 2024), FedMD, FedED, DS-FL and Cronus. Class means, which need no public samples, are
-    /// protocol `class-distill` (FKD, PLS).
+    /// Selective-FD (Shao et al. 2024), FedMD (Li and Wang 2019), FedED (Sui et al. 2020), DS-FL (Itahara et al. 2020) and
+    /// Cronus (Chang et al. 2019). Class means, which need no public samples, are protocol `class-distill`.
     #[check(CoDistill::consistent)]
     pub struct CoDistill {
         /// Rounds. Selective-FD's published code: 20,000; FedMD: 20.
