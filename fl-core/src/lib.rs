@@ -51,7 +51,7 @@ pub mod prelude {
         Accountant, Aggregator, Answer, Ask, Asked, BuildContext, Claims, Client, Federation, Fold,
         Generator, Inbox, Loss, Mail, Needs, Pass, Pool, PrivacyEvent, PrivacyMechanism, Protocol,
         Question, Result, Roster, Round, Samples, Selector, Slot, Stream, Target, Task, Trainer,
-        Training, choices, export_plugins, plugin, settings,
+        Training, choices, export_plugins, message, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }
