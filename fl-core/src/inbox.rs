@@ -55,6 +55,24 @@ pub(crate) fn check_mail<M: Message>(mail: &Mail<M>) -> Result<()> {
     message::check(&mail.body)
 }
 
+/// Are all class counts about as many classes, and about those of the messages?
+fn same_classes<M: Message>(mail: &[Mail<M>]) -> Result<()> {
+    let due = |m: &Mail<M>| m.body.class_count();
+    let given = |m: &Mail<M>| m.class_counts.as_ref().map(Vec::len);
+    let Some(wanted) = mail.iter().find_map(|m| due(m).or(given(m))) else {
+        return Ok(());
+    };
+    for m in mail {
+        if let Some(n) = given(m).filter(|n| *n != wanted) {
+            return Err(Problem::Shape(format!(
+                "examples of {n} classes are counted, there are {wanted}"
+            )))
+            .with_context(|| format!("client {}", m.from));
+        }
+    }
+    Ok(())
+}
+
 /// The answers to one question: at least one, all finite, all of one shape, sorted by client, some weight above 0.
 ///
 /// An `Inbox` cannot be made otherwise, so aggregators need no checks of their own.
@@ -77,6 +95,7 @@ impl<M: Message> Inbox<M> {
                 Problem::Shape(format!("client {} answered twice", m.from))
             );
         }
+        same_classes(&mail)?;
         ensure!(
             mail.iter().any(|m| m.weight > 0.0),
             Problem::NoAnswer(if mail.is_empty() {
@@ -85,7 +104,37 @@ impl<M: Message> Inbox<M> {
                 ": every weight is 0".into()
             })
         );
+        let weight = mail.iter().map(|m| m.weight).sum::<f64>();
+        ensure!(
+            weight.is_finite(),
+            "the weights of all answers together are beyond 64-bit floats"
+        );
         Ok(Self(mail))
+    }
+
+    /// An answer of another kind for each: the same senders, weights and class counts.
+    ///
+    /// ```
+    /// use fl_core::prelude::*;
+    /// # let params = |x: f32| Params([("w".to_string(), ndarray::arr1(&[x]).into_dyn())].into());
+    /// # let inbox = Inbox::new(vec![Mail::new(3, 2.0, params(-4.0))]).unwrap();
+    /// let sizes = inbox.map(|mail| Ok(Scalar::new(mail.body.norm() as f32))).unwrap();
+    /// let first = sizes.iter().next().unwrap();
+    /// assert_eq!((first.from, first.weight, first.body.value()), (3, 2.0, 4.0));
+    /// ```
+    ///
+    /// # Errors
+    /// When `f` fails, or what it gives is no inbox, as [`Inbox::new`] says; with the client's number.
+    pub fn map<N: Message>(&self, f: impl Fn(&Mail<M>) -> Result<N>) -> Result<Inbox<N>> {
+        let one = |mail: &Mail<M>| -> Result<Mail<N>> {
+            Ok(Mail {
+                from: mail.from,
+                weight: mail.weight,
+                class_counts: mail.class_counts.clone(),
+                body: f(mail).with_context(|| format!("client {}", mail.from))?,
+            })
+        };
+        Inbox::new(self.0.iter().map(one).collect::<Result<_>>()?)
     }
 
     /// For what the other side of the C interface has checked already; nobody may see it before it is filled.
@@ -229,6 +278,59 @@ mod tests {
             error(vec![ok(1), Mail::new(2, 1.0, wide)]),
             "client 2: `values` is [1, 3] here, [1, 2] in the first answer"
         );
+    }
+
+    #[test]
+    fn class_counts_are_about_the_classes_that_there_are() {
+        let scores = |from, counts: &[u32]| Mail {
+            class_counts: Some(counts.to_vec()),
+            ..Mail::new(from, 1.0, Logits::new(vec![0], Array2::zeros((1, 2))))
+        };
+        assert!(Inbox::new(vec![scores(0, &[1, 2]), scores(1, &[0, 0])]).is_ok());
+        assert_eq!(
+            error(vec![scores(0, &[1, 2]), scores(1, &[0])]),
+            "client 1: examples of 1 classes are counted, there are 2"
+        );
+        let nothing = |counts: &[u32]| Mail {
+            class_counts: Some(counts.to_vec()),
+            ..Mail::new(counts.len() as u32, 1.0, Nothing)
+        };
+        let error = Inbox::new(vec![nothing(&[1, 2]), nothing(&[1])]).unwrap_err();
+        assert!(format!("{error:#}").contains("client 2"), "{error:#}");
+    }
+
+    #[test]
+    fn weights_whose_sum_is_no_number_are_refused() {
+        let heavy = |from| Mail::new(from, 1e308, Nothing);
+        assert!(Inbox::new(vec![heavy(0)]).is_ok());
+        let error = Inbox::new(vec![heavy(0), heavy(1)]).unwrap_err();
+        assert!(
+            error.to_string().contains("beyond 64-bit floats"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_mapped_inbox_keeps_its_envelopes() {
+        let mail = |from| Mail {
+            class_counts: Some(vec![3]),
+            ..Mail::new(from, f64::from(from), Nothing)
+        };
+        let inbox = Inbox::new(vec![mail(2), mail(1)]).unwrap();
+        let mapped = inbox
+            .map(|m| Ok(crate::message::Scalar::new(m.from as f32)))
+            .unwrap();
+        let all: Vec<_> = mapped
+            .iter()
+            .map(|m| (m.from, m.weight, m.body.value()))
+            .collect();
+        assert_eq!(all, [(1, 1.0, 1.0), (2, 2.0, 2.0)]);
+        assert_eq!(mapped.iter().next().unwrap().class_counts, Some(vec![3]));
+        let failed = inbox.map(|m| {
+            ensure!(m.from != 2, "no");
+            Ok(Nothing)
+        });
+        assert_eq!(format!("{:#}", failed.unwrap_err()), "client 2: no");
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub mod prelude {
         ClientId, Cohort, Draw, Federation, Fold, Generator, Inbox, Loss, Mail, Needs, Pass, Poll,
         Pool, PrivacyEvent, PrivacyMechanism, Protocol, Question, Result, Roster, Round, Samples,
         Selector, Slot, Stream, Target, Task, Trainer, Training, Wanted, choices, export_plugins,
-        plugin, settings,
+        message, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

@@ -2,7 +2,9 @@
 //! with those that stand here.
 
 use fl_conformance::{Broken, Neighbours, check, tasks};
-use fl_core::message::{ClassMeans, Counts, Ids, Logits, Params, SoftLabels, Votes};
+use fl_core::message::{
+    ClassMeans, Counts, Logits, Message, Params, SoftLabels, Visitor, Votes, visit,
+};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, PartDecl, Result,
@@ -36,8 +38,8 @@ const SPECIAL: &[(&str, &str)] = &[(
     "leaves rows out at random, so its noise has no fixed shape to measure",
 )];
 
-/// Signatures that the kit cannot make up input for yet. This list only shrinks: implement `fl_conformance::Sample`, or
-/// `PoolSample`, and strike it here.
+/// Signatures that the kit cannot make up input for yet. This list only shrinks: write `Message::sample`, or implement
+/// `fl_conformance::PoolSample`, and strike it here.
 const NOT_SAMPLED: &[&str] = &[];
 
 fn make() -> BuildContext {
@@ -57,6 +59,17 @@ fn built<P: 'static>(decl: &PartDecl, settings: &Value, make: &BuildContext) -> 
 fn part<P: 'static>(decl: &PartDecl, settings: &Value) -> P {
     built(decl, settings, &make())
         .unwrap_or_else(|e| panic!("{} `{}`: {e:#}", decl.role, decl.name))
+}
+
+/// A mechanism on some message.
+struct Mechanism<'a>(&'a PartDecl, &'a Value);
+
+impl Visitor for Mechanism<'_> {
+    type Out = Result<(), Broken>;
+    fn visit<M: Message>(self) -> Result<(), Broken> {
+        let make = || part::<BoxedMechanism<M>>(self.0, self.1);
+        check::mechanism(&make, Neighbours::Replaced)
+    }
 }
 
 /// What the kit says of a part; `None` if it cannot try parts of this role or signature.
@@ -87,30 +100,7 @@ fn tried(decl: &PartDecl, settings: &Value) -> Option<Result<(), Broken>> {
         (Role::Selector, "soft-labels") => {
             check::selector(&|| part::<BoxedSelector<SoftLabels>>(decl, settings), false)
         }
-        (Role::Privacy, "params") => check::mechanism(
-            &|| part::<BoxedMechanism<Params>>(decl, settings),
-            Neighbours::Replaced,
-        ),
-        (Role::Privacy, "logits") => check::mechanism(
-            &|| part::<BoxedMechanism<Logits>>(decl, settings),
-            Neighbours::Replaced,
-        ),
-        (Role::Privacy, "soft-labels") => check::mechanism(
-            &|| part::<BoxedMechanism<SoftLabels>>(decl, settings),
-            Neighbours::Replaced,
-        ),
-        (Role::Privacy, "votes") => check::mechanism(
-            &|| part::<BoxedMechanism<Votes>>(decl, settings),
-            Neighbours::Replaced,
-        ),
-        (Role::Privacy, "ids") => check::mechanism(
-            &|| part::<BoxedMechanism<Ids>>(decl, settings),
-            Neighbours::Replaced,
-        ),
-        (Role::Privacy, "counts") => check::mechanism(
-            &|| part::<BoxedMechanism<Counts>>(decl, settings),
-            Neighbours::Replaced,
-        ),
+        (Role::Privacy, kind) => visit(kind, Mechanism(decl, settings))?,
         (Role::Trainer, _) => {
             let mut tasks = tasks();
             if CLASSES_ONLY.contains(&decl.name) {

@@ -100,7 +100,7 @@ pub fn digest<M: Message>(message: &M) -> [u8; 32] {
     for (name, view) in message.tensors() {
         hash.update((name.len() as u64).to_le_bytes());
         hash.update(name.as_bytes());
-        hash.update([view.dtype()]);
+        hash.update([view.dtype() as u8]);
         for d in view.shape() {
             hash.update((d as u64).to_le_bytes());
         }

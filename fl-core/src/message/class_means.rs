@@ -1,6 +1,8 @@
 //! The mean output of a model over the examples of each class.
 
-use super::{Facts, Message, Named, Parcel, View, checks::same_rows, tensors::list};
+use super::{
+    Column, Dtype, Facts, Message, Named, Outline, Parcel, View, checks::same_rows, tensors::list,
+};
 use crate::{Problem, Result};
 use anyhow::ensure;
 use ndarray::{Array2, ArrayView1, ArrayView2};
@@ -68,6 +70,17 @@ impl ClassMeans {
 
 impl Message for ClassMeans {
     const KIND: &'static str = "class-means";
+    const DOC: &'static str =
+        "The mean output of a model over the examples of each class that the sender has.";
+    const COLUMNS: &'static [Column] = &[
+        Column::new("rows", Dtype::U32, "rows", "the classes, ascending"),
+        Column::new(
+            "values",
+            Dtype::F32,
+            "rows x classes",
+            "the mean output of each",
+        ),
+    ];
     fn expected(facts: &Facts) -> Option<u64> {
         // a bit mask or 4 bytes for each class that is there, and its row
         Some((4 + 4 + 4 * facts.outputs as u64) * facts.outputs as u64)
@@ -88,6 +101,17 @@ impl Message for ClassMeans {
             Problem::Shape("classes must be ascending and different".into())
         );
         Ok(())
+    }
+    fn class_count(&self) -> Option<usize> {
+        Some(self.values.ncols())
+    }
+    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+        let classes = outline.classes();
+        let all = 0..classes as u32;
+        let rows: Vec<u32> = all.filter(|_| outline.draws.below(3) > 0).collect();
+        let shape = (rows.len(), classes);
+        let values = Array2::from_shape_simple_fn(shape, || outline.number());
+        Some(Self::new(rows, values))
     }
 }
 

@@ -1,6 +1,9 @@
 //! How many votes each class got, and how many of them one unit of data can change.
 
-use super::{Facts, Message, Named, Parcel, View, checks::same_rows, tensors::list};
+use super::{
+    Column, Dtype, Facts, Message, Named, Outline, Parcel, ROWS, View, checks::same_rows,
+    tensors::list,
+};
 use crate::{Problem, Result};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
@@ -90,6 +93,24 @@ impl Counts {
 
 impl Message for Counts {
     const KIND: &'static str = "counts";
+    const DOC: &'static str =
+        "How many votes each class got, for each sample, with or without noise.";
+    const COLUMNS: &'static [Column] = &[
+        ROWS,
+        Column::new(
+            "values",
+            Dtype::F64,
+            "rows x classes",
+            "votes for each class",
+        ),
+        Column::new(
+            ".about",
+            Dtype::U32,
+            "4",
+            "how many votes of a sender count together; how many votes an example, and a party, can change, plus 1 (0: \
+             nobody has said); 1 if that is from the data. May be left out",
+        ),
+    ];
     fn expected(facts: &Facts) -> Option<u64> {
         Some(8 * (facts.rows * facts.outputs) as u64)
     }
@@ -114,6 +135,21 @@ impl Message for Counts {
     }
     fn check(&self) -> Result<()> {
         same_rows(self.rows.len(), self.values.nrows())
+    }
+    fn class_count(&self) -> Option<usize> {
+        Some(self.values.ncols())
+    }
+    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+        let rows = outline.rows();
+        let shape = (rows.len(), outline.classes());
+        let values = Array2::from_shape_simple_fn(shape, || outline.draws.below(30) as f64);
+        let mut counts = Self::new(rows, values);
+        counts.set_sensitivity(VoteSensitivity {
+            example: Some(1),
+            party: Some(1),
+            from_data: false,
+        });
+        Some(counts)
     }
 }
 

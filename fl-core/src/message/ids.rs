@@ -1,6 +1,6 @@
 //! Which samples a question is about.
 
-use super::{Facts, Message, Named, Parcel, tensors::list};
+use super::{Column, Dtype, Facts, Message, Named, Outline, Parcel, tensors::list};
 use crate::Result;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,9 @@ pub struct Ids(pub Vec<u32>);
 
 impl Message for Ids {
     const KIND: &'static str = "ids";
+    const DOC: &'static str =
+        "Which samples a question is about, or which of its examples a client trains on.";
+    const COLUMNS: &'static [Column] = &[Column::new("ids", Dtype::U32, "any", "ids or positions")];
     fn expected(facts: &Facts) -> Option<u64> {
         Some(4 * facts.rows as u64)
     }
@@ -18,5 +21,8 @@ impl Message for Ids {
     }
     fn from_tensors(mut parcel: Parcel) -> Result<Self> {
         parcel.list("ids").map(Self)
+    }
+    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+        Some(Self((0..1 + outline.draws.below(40) as u32).collect()))
     }
 }

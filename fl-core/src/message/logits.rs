@@ -1,7 +1,10 @@
 //! Raw class scores, as floats or as levels of a grid.
 
 use super::bits::{bits_for, pack_bits, unpack_bits};
-use super::{Facts, Message, Named, Parcel, View, checks::same_rows, tensors::list};
+use super::{
+    Column, Dtype, Facts, Message, Named, Outline, Parcel, ROWS, View, checks::same_rows,
+    tensors::list,
+};
 use crate::{Problem, Result};
 use anyhow::bail;
 use ndarray::Array2;
@@ -100,6 +103,17 @@ impl Logits {
 
 impl Message for Logits {
     const KIND: &'static str = "logits";
+    const DOC: &'static str =
+        "Raw class scores; on the wire floats, or levels of a grid once they are packed.";
+    const COLUMNS: &'static [Column] = &[
+        ROWS,
+        Column::new(
+            "values",
+            Dtype::F32,
+            "rows x classes",
+            "one score per class",
+        ),
+    ];
     fn expected(facts: &Facts) -> Option<u64> {
         Some(4 * (facts.rows * facts.outputs) as u64)
     }
@@ -147,6 +161,15 @@ impl Message for Logits {
     }
     fn check(&self) -> Result<()> {
         same_rows(self.rows.len(), self.values.nrows())
+    }
+    fn class_count(&self) -> Option<usize> {
+        Some(self.values.ncols())
+    }
+    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+        let rows = outline.rows();
+        let shape = (rows.len(), outline.classes());
+        let values = Array2::from_shape_simple_fn(shape, || outline.number());
+        Some(Self::new(rows, values))
     }
 }
 

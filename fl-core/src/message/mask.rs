@@ -1,7 +1,7 @@
 //! Some of the public samples, a bit for each.
 
 use super::bits::{pack_bits, unpack_bits};
-use super::{Facts, Message, Named, Parcel, View, tensors::list};
+use super::{Column, Dtype, Facts, Message, Named, Outline, Parcel, View, tensors::list};
 use crate::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,17 @@ impl Mask {
 
 impl Message for Mask {
     const KIND: &'static str = "mask";
+    const DOC: &'static str =
+        "Some of the public samples, a bit for each: those that a client knows something about.";
+    const COLUMNS: &'static [Column] = &[
+        Column::new(
+            "bits",
+            Dtype::U8,
+            "rows / 8",
+            "the samples, the first in the lowest bit of the first byte",
+        ),
+        Column::new(".length", Dtype::U32, "1", "how many samples there are"),
+    ];
     fn expected(facts: &Facts) -> Option<u64> {
         Some(facts.rows.div_ceil(8) as u64)
     }
@@ -60,6 +71,12 @@ impl Message for Mask {
     }
     fn check(&self) -> Result<()> {
         unpack_bits(&self.bits, (self.len(), 1), 1).map(|_| ())
+    }
+    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+        let rows = outline.rows();
+        let length = rows.last().map_or(0, |last| *last as usize + 1);
+        let chosen: Vec<usize> = rows.iter().map(|r| *r as usize).collect();
+        Some(Self::new(&chosen, length))
     }
 }
 

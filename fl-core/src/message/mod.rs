@@ -1,7 +1,9 @@
 //! What may cross between a client and the server.
 //!
 //! A message *is* a short list of named tensors ([`Message::tensors`]). From that one description follow its wire
-//! form, its byte count, its digest and its checks; a part never writes any of them. Each message has a file of its own.
+//! form, its byte count, its digest and its checks; a part never writes any of them. Each message has a file of its own,
+//! and a line in the list of [kinds](visit).
+#![doc = include_str!("../../MESSAGES.md")]
 
 use crate::Result;
 use std::fmt::Debug;
@@ -9,15 +11,20 @@ use std::fmt::Debug;
 mod bits;
 mod checks;
 mod class_means;
+mod compose;
 mod counts;
 mod ids;
+mod json;
+mod kinds;
 mod logits;
 mod mask;
 mod models;
 mod nothing;
+mod outline;
 mod params;
 mod scalar;
 mod soft_labels;
+mod table;
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -26,16 +33,22 @@ mod wire;
 
 pub use checks::{Bytes, alike, bytes, check, check_rows, digest, hex};
 pub use class_means::{ClassMeans, class_means};
+#[doc(hidden)]
+pub use compose::{put_under, take_apart};
 pub use counts::{Counts, VoteSensitivity};
 pub use ids::Ids;
+pub use json::{from_json, to_json};
+pub use kinds::{KINDS, PairVisitor, Visitor, visit, visit_all, visit_pair};
 pub use logits::{Grid, Logits};
 pub use mask::Mask;
 pub use models::Models;
 pub use nothing::Nothing;
+pub use outline::Outline;
 pub use params::Params;
 pub use scalar::Scalar;
 pub use soft_labels::{SoftLabels, softmax};
-pub use tensors::{Named, Parcel, Tensor, View};
+pub use table::table;
+pub use tensors::{Dtype, Named, Parcel, Tensor, View};
 pub use votes::Votes;
 pub use wire::{decode, encode};
 
@@ -52,10 +65,50 @@ pub struct Facts {
     pub model: Option<u64>,
 }
 
+/// What users read about one tensor of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its name; `*` stands for any name, and for any number of tensors.
+    pub name: &'static str,
+    /// What its numbers are.
+    pub dtype: Dtype,
+    /// Its shape: `rows x classes`, `4`, or `any`.
+    pub shape: &'static str,
+    /// What it holds.
+    pub doc: &'static str,
+}
+
+impl Column {
+    /// One of [`Message::COLUMNS`].
+    pub const fn new(
+        name: &'static str,
+        dtype: Dtype,
+        shape: &'static str,
+        doc: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            dtype,
+            shape,
+            doc,
+        }
+    }
+}
+
+/// Ids of samples, as most messages have them.
+const ROWS: Column = Column::new("rows", Dtype::U32, "rows", "ids of the samples");
+
 /// Anything a client and the server exchange.
 pub trait Message: Clone + Debug + Send + Sync + 'static {
     /// The name users see in specs, errors and the journal.
     const KIND: &'static str;
+
+    /// What it is, in one line for the table of messages.
+    const DOC: &'static str = "";
+
+    /// What [`Message::tensors`] lists, for readers and for tools that make messages from text. May be empty for a
+    /// message that only its own protocol makes.
+    const COLUMNS: &'static [Column] = &[];
 
     /// Its content. A tensor called `rows` holds sample ids and makes the message row-keyed: senders may speak about
     /// different samples, and only the other tensors' trailing dimensions must agree.
@@ -84,5 +137,14 @@ pub trait Message: Clone + Debug + Send + Sync + 'static {
     /// When the message makes no sense.
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+    /// How many classes it speaks about; `None` if that makes no sense.
+    fn class_count(&self) -> Option<usize> {
+        None
+    }
+
+    /// A legal message that somebody could send, for tests of parts; `None` if nobody has said how to make one up.
+    fn sample(_: &mut Outline<'_>) -> Option<Self> {
+        None
     }
 }

@@ -1,6 +1,6 @@
 //! Whole models.
 
-use super::{Facts, Message, Named, Parcel, Tensor, View};
+use super::{Column, Dtype, Facts, Message, Named, Outline, Parcel, Tensor, View};
 use crate::Result;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,14 @@ pub struct Models(pub Vec<Vec<u8>>);
 
 impl Message for Models {
     const KIND: &'static str = "models";
+    const DOC: &'static str =
+        "Whole models, each in its trainer's own format, in the order of their names.";
+    const COLUMNS: &'static [Column] = &[Column::new(
+        "*",
+        Dtype::U8,
+        "any",
+        "one model; names are `000000`, `000001`, ..",
+    )];
     /// Of one model.
     fn expected(facts: &Facts) -> Option<u64> {
         facts.model
@@ -32,6 +40,10 @@ impl Message for Models {
             .map(model)
             .collect::<Result<_>>()
             .map(Self)
+    }
+    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+        let mut model = |n| (0..n).map(|_| outline.draws.below(256) as u8).collect();
+        Some(Self(vec![model(20), model(0), model(7)]))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Nothing to say.
 
-use super::{Facts, Message, Named, Parcel};
+use super::{Facts, Message, Named, Outline, Parcel};
 use crate::Result;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,7 @@ pub struct Nothing;
 
 impl Message for Nothing {
     const KIND: &'static str = "nothing";
+    const DOC: &'static str = "Nothing to say.";
     fn expected(_: &Facts) -> Option<u64> {
         Some(0)
     }
@@ -18,5 +19,8 @@ impl Message for Nothing {
     }
     fn from_tensors(_: Parcel) -> Result<Self> {
         Ok(Self)
+    }
+    fn sample(_: &mut Outline<'_>) -> Option<Self> {
+        Some(Self)
     }
 }

@@ -1,8 +1,8 @@
 //! Model parameters.
 
-use super::{Facts, Message, Named, Parcel, Tensor, View, alike};
-use crate::Result;
-use anyhow::bail;
+use super::{Column, Dtype, Facts, Message, Named, Outline, Parcel, Tensor, View, alike};
+use crate::{Problem, Result};
+use anyhow::{Context, bail, ensure};
 use ndarray::ArrayD;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -14,6 +14,9 @@ pub struct Params(pub BTreeMap<String, ArrayD<f32>>);
 
 impl Message for Params {
     const KIND: &'static str = "params";
+    const DOC: &'static str = "Named model parameters, or a difference of two such sets.";
+    const COLUMNS: &'static [Column] =
+        &[Column::new("*", Dtype::F32, "any", "one parameter tensor")];
     fn expected(facts: &Facts) -> Option<u64> {
         Some(4 * facts.params as u64)
     }
@@ -33,6 +36,25 @@ impl Message for Params {
         }
         Ok(Self(all))
     }
+    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+        let outlines: [&[(&str, &[usize])]; 5] = [
+            &[("w", &[1])],
+            &[("bias", &[3]), ("weight", &[2, 3])],
+            &[
+                ("conv.weight", &[2, 1, 3, 3]),
+                ("norm.running_mean", &[2]),
+                ("scale", &[]),
+            ],
+            &[("none", &[0]), ("w", &[4, 0, 2]), ("x", &[5, 1])],
+            &[("a", &[7]), ("b", &[1, 1, 1]), ("c", &[13])],
+        ];
+        let tensors = outlines[outline.variant(outlines.len())].iter();
+        let tensors = tensors.map(|(name, shape)| {
+            let tensor = ArrayD::from_shape_simple_fn(*shape, || outline.number());
+            (name.to_string(), tensor)
+        });
+        Some(Self(tensors.collect()))
+    }
 }
 
 impl Params {
@@ -44,6 +66,96 @@ impl Params {
     /// Every number, tensor by tensor in name order.
     pub fn iter(&self) -> impl Iterator<Item = &f32> {
         self.0.values().flatten()
+    }
+
+    /// The same names and shapes, every number 0.
+    pub fn zeros_like(&self) -> Self {
+        let zeros = |(name, a): (&String, &ArrayD<f32>)| (name.clone(), ArrayD::zeros(a.raw_dim()));
+        Self(self.0.iter().map(zeros).collect())
+    }
+
+    /// Multiplies every number by `factor`, in `f64`, rounded once.
+    pub fn scale(&mut self, factor: f64) {
+        let scaled = |x: f32| (factor * f64::from(x)) as f32;
+        self.0.values_mut().for_each(|a| a.mapv_inplace(scaled));
+    }
+
+    /// Adds `factor` times `other` (BLAS's axpy): `x + factor * y`, in `f64`, rounded once.
+    ///
+    /// ```
+    /// use fl_core::message::Params;
+    /// let w = |numbers: [f32; 2]| Params([("w".to_string(), ndarray::arr1(&numbers).into_dyn())].into());
+    /// let mut x = w([1.0, 2.0]);
+    /// x.add_scaled(-0.5, &w([2.0, 2.0])).unwrap();
+    /// assert_eq!(x, w([0.0, 1.0]));
+    /// assert_eq!((x.dot(&x).unwrap(), x.norm(), x.flat()), (1.0, 1.0, vec![0.0, 1.0]));
+    /// ```
+    ///
+    /// # Errors
+    /// When names or shapes differ; nothing is added then.
+    pub fn add_scaled(&mut self, factor: f64, other: &Self) -> Result<()> {
+        alike(other, self).context("parameters that are to be added")?;
+        for (a, b) in self.0.values_mut().zip(other.0.values()) {
+            a.zip_mut_with(b, |x, y| {
+                *x = (f64::from(*x) + factor * f64::from(*y)) as f32;
+            });
+        }
+        Ok(())
+    }
+
+    /// The sum of the products of all numbers. Products and sum in `f64`, tensor by tensor in name order and number by
+    /// number in row order, so that the same parameters give the same bits everywhere.
+    ///
+    /// # Errors
+    /// When names or shapes differ.
+    pub fn dot(&self, other: &Self) -> Result<f64> {
+        alike(other, self).context("parameters that are to be multiplied")?;
+        let products = self.iter().zip(other.iter());
+        Ok(products
+            .map(|(x, y)| f64::from(*x) * f64::from(*y))
+            .fold(0.0, |sum, xy| sum + xy))
+    }
+
+    /// The Euclidean norm of all numbers together, summed as [`Params::dot`] does. No `f32` overflows it.
+    pub fn norm(&self) -> f64 {
+        let squares = self.iter().map(|x| f64::from(*x) * f64::from(*x));
+        squares.fold(0.0, |sum, xx| sum + xx).sqrt()
+    }
+
+    /// Every number in one list: tensor by tensor in name order, each in row order.
+    pub fn flat(&self) -> Vec<f32> {
+        let mut flat = Vec::with_capacity(self.count());
+        for a in self.0.values() {
+            match a.as_slice() {
+                Some(slice) => flat.extend_from_slice(slice),
+                None => flat.extend(a.iter()),
+            }
+        }
+        flat
+    }
+
+    /// The inverse of [`Params::flat`]: names and shapes of `like`, numbers of `flat`.
+    ///
+    /// # Errors
+    /// When `flat` has not as many numbers as `like`.
+    pub fn from_flat(like: &Self, flat: &[f32]) -> Result<Self> {
+        ensure!(
+            flat.len() == like.count(),
+            Problem::Shape(format!(
+                "{} numbers for {} parameters",
+                flat.len(),
+                like.count()
+            ))
+        );
+        let mut rest = flat;
+        let mut tensors = BTreeMap::new();
+        for (name, a) in &like.0 {
+            let (own, after) = rest.split_at(a.len());
+            rest = after;
+            let own = ArrayD::from_shape_vec(a.raw_dim(), own.to_vec())?;
+            tensors.insert(name.clone(), own);
+        }
+        Ok(Self(tensors))
     }
 
     /// Combines two sets number by number.
@@ -62,5 +174,54 @@ impl Params {
             })
             .collect(),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::params;
+    use super::*;
+    use ndarray::IxDyn;
+
+    #[test]
+    fn exact_a_flat_list_goes_back_into_its_shapes() {
+        let p = params();
+        let flat = p.flat();
+        assert_eq!(flat.len(), p.count());
+        assert!(flat.iter().eq(p.iter()));
+        assert_eq!(Params::from_flat(&p, &flat).unwrap(), p);
+        let mut turned = p.clone();
+        let w = turned.0["w"].clone().reversed_axes();
+        turned.0.insert("w".into(), w);
+        assert!(turned.flat().iter().eq(turned.iter()), "in row order");
+        let error = Params::from_flat(&p, &flat[1..]).unwrap_err();
+        assert_eq!(error.to_string(), "9 numbers for 10 parameters");
+    }
+
+    #[test]
+    fn exact_sums_are_wide_and_in_name_order() {
+        let one = |name: &str, x: f32| (name.to_string(), ArrayD::from_elem(IxDyn(&[1]), x));
+        let big = Params([one("a", 1e30), one("b", 3.0), one("c", -1e30)].into());
+        assert!(big.norm().is_finite() && big.norm() > 1.4e30);
+        let ones = Params([one("a", 1.0), one("b", 1.0), one("c", 1.0)].into());
+        // 1e30 + 3 - 1e30, from the left
+        assert_eq!(
+            big.dot(&ones).unwrap(),
+            (f64::from(1e30f32) + 3.0) - f64::from(1e30f32)
+        );
+        assert_eq!(Params::default().norm(), 0.0);
+    }
+
+    #[test]
+    fn exact_scaled_sums_round_once() {
+        let (mut x, y) = (params(), params());
+        x.scale(-2.0);
+        x.add_scaled(2.0, &y).unwrap();
+        assert_eq!(x, y.zeros_like());
+        let (before, other) = (x.clone(), Params::default());
+        let error = format!("{:#}", x.add_scaled(1.0, &other).unwrap_err());
+        assert!(error.contains("other tensors: `b`, `w` here"), "{error}");
+        assert!(x.dot(&other).is_err());
+        assert_eq!(x, before);
     }
 }

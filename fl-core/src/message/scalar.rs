@@ -1,6 +1,6 @@
 //! One number.
 
-use super::{Facts, Message, Named, Parcel, View};
+use super::{Column, Dtype, Facts, Message, Named, Outline, Parcel, View};
 use crate::{Problem, Result};
 use anyhow::ensure;
 use ndarray::Array1;
@@ -23,6 +23,8 @@ impl Scalar {
 
 impl Message for Scalar {
     const KIND: &'static str = "scalar";
+    const DOC: &'static str = "One number, such as the largest absolute score.";
+    const COLUMNS: &'static [Column] = &[Column::new("value", Dtype::F32, "1", "the number")];
     fn expected(_: &Facts) -> Option<u64> {
         Some(4)
     }
@@ -36,5 +38,8 @@ impl Message for Scalar {
             Problem::Shape(format!("{} numbers where one was due", value.len()))
         );
         Ok(Self(value))
+    }
+    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+        Some(Self::new(outline.number()))
     }
 }

@@ -1,6 +1,9 @@
 //! Class probabilities.
 
-use super::{Facts, Message, Named, Parcel, View, checks::same_rows, tensors::list};
+use super::{
+    Column, Dtype, Facts, Message, Named, Outline, Parcel, ROWS, View, checks::same_rows,
+    tensors::list,
+};
 use crate::Result;
 use ndarray::{Array2, ArrayView2, Axis};
 use serde::{Deserialize, Serialize};
@@ -68,6 +71,16 @@ impl SoftLabels {
 
 impl Message for SoftLabels {
     const KIND: &'static str = "soft-labels";
+    const DOC: &'static str = "Class probabilities, or what noise has made of them.";
+    const COLUMNS: &'static [Column] = &[
+        ROWS,
+        Column::new(
+            "values",
+            Dtype::F32,
+            "rows x classes",
+            "one probability per class",
+        ),
+    ];
     fn expected(facts: &Facts) -> Option<u64> {
         Some(4 * (facts.rows * facts.outputs) as u64)
     }
@@ -82,6 +95,16 @@ impl Message for SoftLabels {
     }
     fn check(&self) -> Result<()> {
         same_rows(self.rows.len(), self.values.nrows())
+    }
+    fn class_count(&self) -> Option<usize> {
+        Some(self.values.ncols())
+    }
+    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+        // not always probabilities: noise may have been there before
+        let rows = outline.rows();
+        let shape = (rows.len(), outline.classes());
+        let values = Array2::from_shape_simple_fn(shape, || outline.number());
+        Some(Self::new(rows, values))
     }
 }
 

@@ -5,6 +5,30 @@ use anyhow::{Context, bail};
 use ndarray::{Array2, ArrayD, ArrayViewD};
 use std::borrow::Cow;
 
+/// What the numbers of a tensor are; the number is that of the wire form and of the C interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dtype {
+    /// 32-bit floats.
+    F32 = 0,
+    /// 64-bit floats.
+    F64 = 1,
+    /// 32-bit whole numbers.
+    U32 = 2,
+    /// Bytes.
+    U8 = 3,
+}
+
+impl std::fmt::Display for Dtype {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::U32 => "u32",
+            Self::U8 => "u8",
+        })
+    }
+}
+
 /// The numbers of one tensor, borrowed.
 #[derive(Clone, Debug)]
 pub enum View<'a> {
@@ -74,12 +98,13 @@ impl View<'_> {
         }
     }
 
-    pub(super) fn dtype(&self) -> u8 {
+    /// What its numbers are.
+    pub fn dtype(&self) -> Dtype {
         match self {
-            Self::F32(_) => 0,
-            Self::F64(_) => 1,
-            Self::U32(_) => 2,
-            Self::U8(_) => 3,
+            Self::F32(_) => Dtype::F32,
+            Self::F64(_) => Dtype::F64,
+            Self::U32(_) => Dtype::U32,
+            Self::U8(_) => Dtype::U8,
         }
     }
 }

@@ -136,3 +136,129 @@ fn a_digest_knows_names_shapes_and_numbers() {
     assert_ne!(digest(&params()), digest(&renamed));
     assert_eq!(digest(&params()), digest(&params()));
 }
+
+/// Calls a function of every message of the core; what it says is what is wrong.
+#[derive(Clone)]
+struct Everywhere;
+
+impl Visitor for Everywhere {
+    type Out = ();
+    fn visit<M: Message>(self) {
+        let kind = M::KIND;
+        assert!(!M::DOC.is_empty(), "{kind} has no doc");
+        let message: M = table::example().unwrap_or_else(|| panic!("{kind} has no sample"));
+        check(&message).unwrap();
+        let due = digest(&message);
+        let back: M = decode(&encode(&message)).unwrap();
+        assert_eq!(digest(&back), due, "{kind} on the wire");
+        let json = to_json(&message);
+        let back: M = from_json(json.as_object().unwrap()).unwrap();
+        assert_eq!(digest(&back), due, "{kind} as JSON");
+
+        let (rows, classes, voters) = table::EXAMPLE;
+        let shape = |text: &str, found: &[usize]| match text {
+            "any" => true,
+            "rows" if kind == "class-means" => found.len() == 1,
+            "rows x classes" if kind == "class-means" => found.len() == 2 && found[1] == classes,
+            "rows" => found == [rows],
+            "rows x classes" => found == [rows, classes],
+            "rows x voters" => found == [rows, voters],
+            "rows / 8" => found == [rows.div_ceil(8)],
+            number => found.len() == 1 && number.parse() == Ok(found[0]),
+        };
+        let tensors = message.tensors();
+        let any = M::COLUMNS.first().is_some_and(|c| c.name == "*");
+        for (at, (name, view)) in tensors.iter().enumerate() {
+            let column = &M::COLUMNS[if any { 0 } else { at }];
+            assert!(any || column.name == name, "{kind}: `{name}`");
+            assert_eq!(column.dtype, view.dtype(), "{kind}: `{name}`");
+            assert!(
+                shape(column.shape, &view.shape()),
+                "{kind}: `{name}` is {:?}",
+                view.shape()
+            );
+        }
+        assert!(any || tensors.len() == M::COLUMNS.len(), "{kind}");
+
+        let whole = encode(&message);
+        for cut in 0..whole.len() {
+            assert!(decode::<M>(&whole[..cut]).is_err(), "{kind}, cut at {cut}");
+        }
+        if let Some(column) = M::COLUMNS.first() {
+            let odd = serde_json::json!({ column.name: [[1], [2, 3]] });
+            assert!(from_json::<M>(odd.as_object().unwrap()).is_err(), "{kind}");
+        }
+    }
+}
+
+#[test]
+fn every_message_is_what_its_columns_say_on_the_wire_and_in_json() {
+    assert_eq!(visit_all(Everywhere).len(), KINDS.len());
+}
+
+#[test]
+fn exact_messages_md_is_current() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("MESSAGES.md");
+    let now = table();
+    if std::env::var_os("FL_UPDATE").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == now,
+        "MESSAGES.md is not what the messages say; update it with: FL_UPDATE=1 cargo test -p fl-core messages_md"
+    );
+}
+
+#[test]
+fn json_that_is_no_message_is_refused() {
+    let error = |json: serde_json::Value| {
+        let error = from_json::<Votes>(json.as_object().unwrap()).unwrap_err();
+        format!("{error:#}")
+    };
+    use serde_json::json;
+    for (json, says) in [
+        (
+            json!({"rows": [0], "labels": [[1.5]], ".classes": [2]}),
+            "`labels`: whole numbers of 0..=4294967295 are due, found 1.5",
+        ),
+        (
+            json!({"rows": [-1], "labels": [[1]], ".classes": [2]}),
+            "found -1",
+        ),
+        (
+            json!({"rows": [0], "labels": [[1], 2], ".classes": [2]}),
+            "side by side",
+        ),
+        (
+            json!({"rows": [0], "labels": [[4]], ".classes": [2]}),
+            "a vote for class 4",
+        ),
+        (
+            json!({"rows": [0], "labels": [[4]]}),
+            "no tensor `.classes`",
+        ),
+        (
+            json!({"rows": [0], "labels": [[4]], ".classes": [4_294_967_295u32]}),
+            "at most 67108864 counts",
+        ),
+        (
+            json!({"rows": [0], "label": [[4]]}),
+            "no tensor is called so; there are `rows`, `labels`, `.classes`",
+        ),
+        (
+            json!({"rows": [0], "packed": [256], ".shape": [1, 2]}),
+            "0..=255",
+        ),
+        (
+            json!({"rows": [0], "packed": [1], ".shape": [4_000_000_000u32, 2]}),
+            "1 bytes for 1 x 4000000000",
+        ),
+    ] {
+        let found = error(json);
+        assert!(found.contains(says), "{found}, not {says}");
+    }
+    let nan = json!({"value": ["nan"]});
+    let error = from_json::<Scalar>(nan.as_object().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("holds NaN"), "{error}");
+}

@@ -1,11 +1,17 @@
 //! One class for each sample, by one or several voters.
 
 use super::bits::{bits_for, pack_bits, unpack_bits};
-use super::{Facts, Message, Named, Parcel, View, checks::same_rows, tensors::list};
+use super::{
+    Column, Dtype, Facts, Message, Named, Outline, Parcel, ROWS, View, checks::same_rows,
+    tensors::list,
+};
 use crate::{Problem, Result};
 use anyhow::ensure;
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
+
+/// The most counts that votes may ask for: a message of a few bytes must not take a gigabyte on the other side.
+const MOST: usize = 1 << 26;
 
 /// One class for each sample, by one or several voters: a party's students, or a single teacher.
 ///
@@ -52,6 +58,22 @@ impl Votes {
 
 impl Message for Votes {
     const KIND: &'static str = "votes";
+    const DOC: &'static str = "One class for each sample, by one or several voters; on the wire `ceil(log2(classes))` bits a vote.";
+    const COLUMNS: &'static [Column] = &[
+        ROWS,
+        Column::new(
+            "labels",
+            Dtype::U32,
+            "rows x voters",
+            "the class that each voter votes for",
+        ),
+        Column::new(
+            ".classes",
+            Dtype::U32,
+            "1",
+            "how many classes there are to vote for",
+        ),
+    ];
     /// Of one voter.
     fn expected(facts: &Facts) -> Option<u64> {
         let bits = bits_for(facts.outputs as u32) as usize;
@@ -102,6 +124,16 @@ impl Message for Votes {
             self.voters() > 0,
             Problem::Shape("votes of nobody: there is no voter".into())
         );
+        // whoever counts these votes makes a table of so many numbers
+        let counts = self.rows.len().checked_mul(self.classes());
+        ensure!(
+            counts.is_some_and(|n| n <= MOST),
+            Problem::Shape(format!(
+                "votes on {} samples among {} classes; at most {MOST} counts can be made of votes",
+                self.rows.len(),
+                self.classes()
+            ))
+        );
         let bad = self
             .labels
             .indexed_iter()
@@ -113,6 +145,16 @@ impl Message for Votes {
             )));
         }
         Ok(())
+    }
+    fn class_count(&self) -> Option<usize> {
+        Some(self.classes())
+    }
+    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+        let rows = outline.rows();
+        let (classes, voters) = (outline.classes(), outline.voters());
+        let label = || outline.draws.below(classes) as u32;
+        let labels = Array2::from_shape_simple_fn((rows.len(), voters), label);
+        Some(Self::new(rows, labels, classes))
     }
 }
 

@@ -14,7 +14,7 @@ pub fn encode<M: Message>(message: &M) -> Vec<u8> {
         .map(|(n, v)| {
             (
                 &**n,
-                v.dtype(),
+                v.dtype() as u8,
                 v.shape().into_iter().map(|d| d as u64).collect(),
             )
         })

@@ -3,18 +3,23 @@
 use crate::{Done, Failure, print};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use fl_core::message::{Counts, Logits, Message, Named, Params, Parcel, Tensor, View, Votes};
+use fl_core::message::{
+    self, Ids, Message, PairVisitor, Params, SoftLabels, Visitor, from_json, to_json, visit,
+    visit_pair,
+};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Candidate, ClientId,
-    Cohort, Filled, Inbox, Mail, PartDecl, Parts, PrivacyEvent, Result, Role, Roster, Round,
-    Stream, Task, TaskKind,
+    Cohort, Examples, Filled, Inbox, Labels, Mail, PartDecl, Parts, Pool, PrivacyEvent, Result,
+    Role, Roster, Round, Said, Samples, Stream, Task, TaskKind,
 };
 use fl_registry::Catalogue;
-use ndarray::{ArrayD, IxDyn};
+use ndarray::Array2;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 #[derive(Args)]
 pub struct TryArgs {
@@ -25,9 +30,12 @@ pub struct TryArgs {
     /// Its settings, as YAML: `{trim: 0.2}`.
     #[arg(long, default_value = "{}")]
     settings: String,
-    /// A JSON file. Aggregator: `{"messages": [{"from": 0, "weight": 10, "tensors": {"w": [1, 2]}}]}`; selector of
-    /// clients: `{"clients": [[0, 100], [1, 50]]}`; privacy: `{"tensors": {..}, "clients": 10}`; accountant:
-    /// `{"events": [{"Laplace": {"sensitivity": 1, "scale": 2, "unit": "party"}}]}`.
+    /// A JSON file; tensors are nested lists of numbers, called as fl-core/MESSAGES.md says. Aggregator: `{"messages":
+    /// [{"from": 0, "weight": 10, "class_counts": [4, 6], "tensors": {"w": [1, 2]}}]}`; privacy: `{"tensors": {..},
+    /// "clients": 10}`; selector of clients: `{"clients": [[0, 100], [1, 50]]}` (number, examples), of samples:
+    /// `{"samples": [[..], ..]}`, of soft labels: `{"tensors": {..}}`, both also with a client's own examples: `"own":
+    /// {"samples": [[..], ..], "classes": [0, 1, ..]}`; accountant: `{"events": [{"Laplace": {"sensitivity": 1, "scale": 2,
+    /// "unit": "party"}}]}`.
     #[arg(long)]
     input: PathBuf,
     /// Seed of everything random.
@@ -75,109 +83,41 @@ fn one_client() -> usize {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct Chosen {
+    samples: Option<Json>,
+    tensors: Option<Map<String, Json>>,
+    own: Option<Own>,
+}
+
+/// A client's own examples.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Own {
+    samples: Json,
+    classes: Json,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Events {
     events: Vec<PrivacyEvent>,
 }
 
-/// Tensors of whole numbers.
-const WHOLE: [&str; 4] = ["rows", "labels", ".classes", ".about"];
+/// Labels of more classes are a mistake.
+const CLASSES: u32 = 1 << 16;
 
-/// Nested lists of numbers as a tensor; `rows` holds ids.
-fn tensor(name: &str, value: &Json) -> Result<Tensor> {
-    fn flatten(
-        value: &Json,
-        depth: usize,
-        shape: &mut Vec<usize>,
-        out: &mut Vec<f64>,
-    ) -> Result<()> {
-        match value {
-            Json::Array(items) => {
-                if shape.len() == depth {
-                    shape.push(items.len());
-                }
-                ensure!(
-                    shape[depth] == items.len(),
-                    "its lists differ in length: {} and {}",
-                    shape[depth],
-                    items.len()
-                );
-                items
-                    .iter()
-                    .try_for_each(|v| flatten(v, depth + 1, shape, out))
-            }
-            Json::Number(n) => {
-                ensure!(shape.len() == depth, "numbers and lists stand side by side");
-                out.push(n.as_f64().context("a number beyond 64-bit floats")?);
-                Ok(())
-            }
-            // JSON has no word for these
-            Json::String(s) if matches!(s.as_str(), "nan" | "inf" | "-inf") => {
-                out.push(s.parse()?);
-                Ok(())
-            }
-            other => bail!("numbers or lists of them are due, found {other}"),
-        }
-    }
-    let (mut shape, mut numbers) = (Vec::new(), Vec::new());
-    flatten(value, 0, &mut shape, &mut numbers).with_context(|| format!("tensor `{name}`"))?;
-    let shape = IxDyn(&shape);
-    if WHOLE.contains(&name) {
-        let ids = numbers.iter().map(|n| *n as u32).collect();
-        return Ok(Tensor::U32(ArrayD::from_shape_vec(shape, ids)?));
-    }
-    Ok(Tensor::F32(ArrayD::from_shape_vec(
-        shape,
-        numbers.iter().map(|n| *n as f32).collect(),
-    )?))
-}
-
-fn message<M: Message>(tensors: &Map<String, Json>) -> Result<M> {
-    let all = tensors
-        .iter()
-        .map(|(name, value)| Ok((name.clone(), tensor(name, value)?)))
-        .collect::<Result<_>>()?;
-    M::from_tensors(Parcel::new(all)).with_context(|| format!("a {} message", M::KIND))
-}
-
-fn nested<T: Copy>(
-    shape: &[usize],
-    values: &mut impl Iterator<Item = T>,
-    number: &impl Fn(T) -> Json,
-) -> Json {
-    match shape {
-        [] => values.next().map_or(Json::Null, number),
-        [n, rest @ ..] => (0..*n).map(|_| nested(rest, values, number)).collect(),
-    }
-}
-
-fn tensors(all: &Named<'_>) -> Json {
-    let one = |(name, view): &(std::borrow::Cow<'_, str>, View<'_>)| {
-        let shape = view.shape();
-        let value = match view {
-            // by its shortest text: 0.1, not 0.10000000149011612
-            View::F32(a) => nested(&shape, &mut a.iter().copied(), &|x: f32| {
-                x.to_string()
-                    .parse()
-                    .map_or(json!(x.to_string()), Json::Number)
-            }),
-            View::F64(a) => nested(&shape, &mut a.iter().copied(), &|x: f64| json!(x)),
-            View::U32(a) => nested(&shape, &mut a.iter().copied(), &|x: u32| json!(x)),
-            View::U8(b) => json!(b.len()),
-        };
-        (name.to_string(), value)
-    };
-    Json::Object(all.iter().map(one).collect())
-}
-
-fn aggregate<I: Message, O: Message>(
-    parts: &Parts,
-    make: &BuildContext,
+/// What a part was given, and what it is made with.
+struct Trial<'a> {
+    parts: &'a Parts,
+    make: &'a BuildContext,
     input: Json,
-) -> Result<Json> {
+}
+
+fn inbox<M: Message>(input: Json) -> Result<Inbox<M>> {
     let letters: Letters = serde_json::from_value(input)?;
     let mail = letters.messages.into_iter().map(|l| {
-        let body =
-            message::<I>(&l.tensors).with_context(|| format!("the message from {}", l.from))?;
+        let body = from_json::<M>(&l.tensors)
+            .with_context(|| format!("the message from {}", l.from))?;
         Ok(Mail {
             from: l.from,
             weight: l.weight,
@@ -185,71 +125,187 @@ fn aggregate<I: Message, O: Message>(
             body,
         })
     });
-    let inbox = Inbox::new(mail.collect::<Result<_>>()?)?;
-    let round = Round::first().with_stream(make.stream.clone());
-    let out = parts
-        .build::<BoxedAggregator<I, O>>(Role::Aggregator, "part", None, make)?
-        .aggregate(&round, &inbox)?;
-    Ok(json!({ "kind": O::KIND, "tensors": tensors(&out.tensors()) }))
+    Inbox::new(mail.collect::<Result<_>>()?)
 }
 
-fn release<M: Message>(parts: &Parts, make: &BuildContext, input: Json) -> Result<Json> {
-    let release: Release = serde_json::from_value(input)?;
-    let mut m: M = message(&release.tensors)?;
-    let mut mechanism = parts.build::<BoxedMechanism<M>>(Role::Privacy, "part", None, make)?;
-    mechanism.clip(&mut m)?;
-    let bounded = tensors(&m.tensors());
-    let cohort = Cohort::all(release.clients);
-    let event = mechanism.price(&m, &cohort)?;
-    mechanism.perturb(&mut m, &cohort, &make.stream)?;
-    let event = mechanism.actual_cost(event);
-    Ok(
-        json!({ "kind": M::KIND, "bounded": bounded, "event": event, "tensors": tensors(&m.tensors()) }),
-    )
+/// What a part gave, if it is what such a message may be.
+fn shown<M: Message>(out: &M) -> Result<Json> {
+    message::check(out).context("what it gave")?;
+    Ok(json!({ "kind": M::KIND, "tensors": to_json(out) }))
 }
 
-fn answer(
-    decl: &'static PartDecl,
-    parts: &Parts,
-    make: &BuildContext,
-    input: Json,
-) -> Result<Json> {
+impl PairVisitor for Trial<'_> {
+    type Out = Result<Json>;
+    fn visit<I: Message, O: Message>(self) -> Result<Json> {
+        let round = Round::first().with_stream(self.make.stream.clone());
+        let mut part = self.part::<BoxedAggregator<I, O>>(Role::Aggregator)?;
+        let round = match self.input.get("sent").and_then(Json::as_object) {
+            Some(sent) => round.showing(from_json::<I>(sent).context("`sent`")?),
+            None if part.needs().sent => {
+                bail!("it wants to see what the clients were sent: add `sent`, the tensors of that")
+            }
+            None => round,
+        };
+        let mut out = shown(&part.aggregate(&round, &inbox(self.input)?)?)?;
+        for said in round.said() {
+            match said {
+                Said::Note(text) => out["note"] = json!(text),
+                Said::Number(name, value) => out[name] = json!(value),
+            }
+        }
+        Ok(out)
+    }
+}
+
+impl Visitor for Trial<'_> {
+    type Out = Result<Json>;
+    fn visit<M: Message>(self) -> Result<Json> {
+        let release: Release = serde_json::from_value(self.input)?;
+        ensure!(release.clients > 0, "`clients` must be at least 1");
+        let mut m: M = from_json(&release.tensors)?;
+        let mut part = self.part::<BoxedMechanism<M>>(Role::Privacy)?;
+        if let Some(range) = part.range(&m) {
+            part.agree(range);
+        }
+        part.clip(&mut m)?;
+        message::check(&m).context("what it clipped")?;
+        let bounded = to_json(&m);
+        let cohort = Cohort::all(release.clients);
+        let event = part.price(&m, &cohort)?;
+        part.perturb(&mut m, &cohort, &self.make.stream)?;
+        let event = part.actual_cost(event);
+        let mut out = shown(&m)?;
+        out["bounded"] = bounded;
+        out["event"] = serde_json::to_value(event)?;
+        Ok(out)
+    }
+}
+
+impl Trial<'_> {
+    fn part<B: 'static>(&self, role: Role) -> Result<B> {
+        self.parts.build(role, SLOT, None, self.make)
+    }
+
+    fn selector<P: Pool + ?Sized + 'static>(&self) -> Result<BoxedSelector<P>> {
+        self.part(Role::Selector)
+    }
+
+    /// One that has seen the client's own examples, if there are any.
+    fn fitted<P: Pool + ?Sized + 'static>(&self, own: Option<Own>) -> Result<BoxedSelector<P>> {
+        let mut part = self.selector()?;
+        if let Some(own) = own {
+            part.fit(&examples(own).context("`own`")?, &self.make.stream)?;
+        }
+        Ok(part)
+    }
+
+    /// Lets a selector choose; `None`: no pool is called so.
+    fn select(self, pool: &str) -> Option<Result<Json>> {
+        let round = Round::first().with_stream(self.make.stream.clone());
+        let choose = || match pool {
+            Roster::NAME => {
+                let clients: Clients = serde_json::from_value(self.input.clone())?;
+                let known = |(id, n): &(ClientId, u64)| Candidate {
+                    samples: Some(*n),
+                    ..Candidate::new(*id)
+                };
+                let pool: Vec<Candidate> = clients.clients.iter().map(known).collect();
+                self.selector::<Roster>()?.select(&round, &pool)
+            }
+            Samples::NAME => {
+                let Chosen {
+                    samples: x, own, ..
+                } = serde_json::from_value(self.input.clone())?;
+                let x = samples(x.context("`samples` are missing")?)?;
+                self.fitted::<Samples>(own)?.select(&round, &x)
+            }
+            _ => {
+                let Chosen { tensors, own, .. } = serde_json::from_value(self.input.clone())?;
+                let labels: SoftLabels = from_json(&tensors.context("`tensors` are missing")?)?;
+                self.fitted::<SoftLabels>(own)?.select(&round, &labels)
+            }
+        };
+        [Roster::NAME, Samples::NAME, SoftLabels::NAME]
+            .contains(&pool)
+            .then(|| choose().map(|positions| json!({ "positions": positions })))
+    }
+
+    fn account(self) -> Result<Json> {
+        let events: Events = serde_json::from_value(self.input)?;
+        let mut accountant = self.part::<Box<dyn Accountant>>(Role::Accountant)?;
+        events
+            .events
+            .iter()
+            .try_for_each(|e| accountant.charge(e))?;
+        Ok(json!(accountant.guarantee(None)?))
+    }
+}
+
+/// Rows of finite numbers.
+fn samples(rows: Json) -> Result<Samples> {
+    let rows: Params = from_json(&Map::from_iter([("samples".to_string(), rows)]))?;
+    let rows = rows.0.into_values().next().context("no samples")?;
+    let shape = rows.shape().to_vec();
+    let (n, inner) = shape.split_first().context("`samples` is one number")?;
+    ensure!(!inner.is_empty(), "a sample is a list of numbers");
+    let width = inner.iter().product();
+    let values = Array2::from_shape_vec((*n, width), rows.into_raw_vec_and_offset().0)?;
+    Samples::fresh(values, inner.to_vec())
+}
+
+fn examples(own: Own) -> Result<Examples> {
+    let x = samples(own.samples)?;
+    let Ids(of) = from_json(&Map::from_iter([("ids".to_string(), own.classes)]))?;
+    let highest = of.iter().copied().max().unwrap_or(0);
+    ensure!(
+        highest < CLASSES,
+        "class {highest}; at most {CLASSES} can be read"
+    );
+    let labels = Labels::Classes {
+        of,
+        classes: highest as usize + 1,
+    };
+    Examples::all(x.inputs().clone(), Arc::new(labels))
+}
+
+/// What a part says to this input.
+fn answer(decl: &'static PartDecl, trial: Trial<'_>) -> Result<Json> {
     let signature = (decl.describe)().signature;
-    match (decl.role, signature.as_str()) {
-        (Role::Aggregator, "params -> params") => aggregate::<Params, Params>(parts, make, input),
-        (Role::Aggregator, "logits -> logits") => aggregate::<Logits, Logits>(parts, make, input),
-        (Role::Aggregator, "votes -> counts") => aggregate::<Votes, Counts>(parts, make, input),
-        (Role::Privacy, "counts") => release::<Counts>(parts, make, input),
-        (Role::Privacy, "params") => release::<Params>(parts, make, input),
-        (Role::Privacy, "logits") => release::<Logits>(parts, make, input),
-        (Role::Selector, "clients") => {
-            let clients: Clients = serde_json::from_value(input)?;
-            let known = |(id, n): &(ClientId, u64)| Candidate {
-                samples: Some(*n),
-                ..Candidate::new(*id)
-            };
-            let pool: Vec<Candidate> = clients.clients.iter().map(known).collect();
-            let picked = parts
-                .build::<BoxedSelector<Roster>>(Role::Selector, "part", None, make)?
-                .select(&Round::first().with_stream(make.stream.clone()), &pool)?;
-            Ok(json!({ "positions": picked }))
+    let answer = match decl.role {
+        Role::Aggregator => visit_pair(&signature, trial),
+        Role::Privacy => visit(&signature, trial),
+        Role::Selector => trial.select(&signature),
+        Role::Accountant => Some(trial.account()),
+        Role::Trainer | Role::Generator | Role::Protocol => None,
+    };
+    match answer {
+        Some(answer) => answer,
+        None if signature.is_empty() => {
+            bail!("`fl try` has no numbers for {}", decl.role.with_article())
         }
-        (Role::Accountant, _) => {
-            let events: Events = serde_json::from_value(input)?;
-            let mut accountant =
-                parts.build::<Box<dyn Accountant>>(Role::Accountant, "accountant", None, make)?;
-            events
-                .events
-                .iter()
-                .try_for_each(|e| accountant.charge(e))?;
-            Ok(json!(accountant.guarantee(None)?))
-        }
-        (role, signature) => bail!(
+        None => bail!(
             "`fl try` has no numbers for {} of {signature}",
-            role.with_article()
+            decl.role.with_article()
         ),
     }
 }
+
+/// As [`answer`]; a part that panics is an error like any other.
+fn guarded(decl: &'static PartDecl, trial: Trial<'_>) -> Result<Json> {
+    let hook = take_hook();
+    set_hook(Box::new(|_| {}));
+    let outcome = catch_unwind(AssertUnwindSafe(|| answer(decl, trial)));
+    set_hook(hook);
+    outcome.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        let text = text.unwrap_or_else(|| "without a text".into());
+        bail!("{} `{}` panicked: {text}", decl.role, decl.name)
+    })
+}
+
+/// Where the part stands, unless it is an accountant.
+const SLOT: &str = "part";
 
 pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
     let role = crate::show::role(&args.role)?;
@@ -273,7 +329,7 @@ pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
     let slot = if role == Role::Accountant {
         "accountant"
     } else {
-        "part"
+        SLOT
     };
     let parts = Parts::new(vec![Filled {
         slot: slot.into(),
@@ -289,7 +345,12 @@ pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
         task,
         stream: Stream::root(args.seed),
     };
-    let answer = answer(decl, &parts, &make, input)
+    let trial = Trial {
+        parts: &parts,
+        make: &make,
+        input,
+    };
+    let answer = guarded(decl, trial)
         .with_context(|| args.input.display().to_string())
         .map_err(|e| Failure::usage(format!("{e:#}")))?;
     print(serde_json::to_string(&answer)?)

@@ -2,7 +2,7 @@
 
 use crate::broken::{Broken, Held, must, run};
 use crate::compare::{difference, digits, numbers};
-use crate::sample::{CASES, Case, Letters, Sample};
+use crate::sample::{CASES, Case, Letters};
 use fl_core::message::{self, Message, View};
 use fl_core::{BoxedAggregator, Executor, Round, Serial, Stream};
 use std::any::Any;
@@ -25,7 +25,7 @@ const HULL: &str = "claims within_hull";
 ///
 /// # Errors
 /// The first property that does not hold.
-pub fn check<I: Sample, O: Message>(
+pub fn check<I: Message, O: Message>(
     make: &dyn Fn() -> BoxedAggregator<I, O>,
 ) -> Result<(), Broken> {
     (0..CASES).try_for_each(|number| {
@@ -65,7 +65,7 @@ impl Executor for Backwards {
     }
 }
 
-impl<I: Sample, O: Message> Bench<'_, I, O> {
+impl<I: Message, O: Message> Bench<'_, I, O> {
     fn all(&self) -> Held {
         let out = self.answer(LEGAL, &self.first)?;
         message::check(&out)

@@ -45,7 +45,7 @@ mod trainer_rules;
 pub use broken::Broken;
 pub use helpers::{close, logits, params, show, weigh};
 pub use mechanism::Neighbours;
-pub use sample::{Case, PoolSample, Sample, Values};
+pub use sample::{Case, PoolSample, Values, classes};
 pub use toy::tasks;
 
 use fl_core::{
@@ -77,10 +77,7 @@ fn held(outcome: Result<(), Broken>) {
 /// # Panics
 /// Says which property does not hold, where, and what was found. The same holds for the other functions here.
 #[track_caller]
-pub fn aggregator<A: Aggregator + 'static>(make: impl Fn() -> A)
-where
-    A::In: Sample,
-{
+pub fn aggregator<A: Aggregator + 'static>(make: impl Fn() -> A) {
     held(check::aggregator(&|| Box::new(make())));
 }
 
@@ -122,19 +119,13 @@ pub fn trainer_for<T: Trainer + 'static>(
 /// Tries a privacy mechanism: it bounds, prices and perturbs without surprise; its noise follows the stream alone and
 /// has the distribution that it is priced for; and no two bounded messages differ by more than the price says.
 #[track_caller]
-pub fn mechanism<P: PrivacyMechanism + 'static>(make: impl Fn() -> P)
-where
-    P::On: Sample,
-{
+pub fn mechanism<P: PrivacyMechanism + 'static>(make: impl Fn() -> P) {
     mechanism_for(Neighbours::Replaced, make);
 }
 
 /// As [`mechanism`], for neighbours of this kind.
 #[track_caller]
-pub fn mechanism_for<P: PrivacyMechanism + 'static>(neighbours: Neighbours, make: impl Fn() -> P)
-where
-    P::On: Sample,
-{
+pub fn mechanism_for<P: PrivacyMechanism + 'static>(neighbours: Neighbours, make: impl Fn() -> P) {
     held(check::mechanism(&|| Box::new(make()), neighbours));
 }
 

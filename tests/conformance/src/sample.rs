@@ -1,12 +1,10 @@
 //! Legal input that the kit makes up.
 
-use fl_core::message::{
-    ClassMeans, Counts, Ids, Logits, Message, Params, Scalar, SoftLabels, VoteSensitivity, Votes,
-};
+use fl_core::message::{Message, Outline, SoftLabels};
 use fl_core::{
     Candidate, ClientId, Draws, Inbox, Mail, Poll, Pool, Roster, Samples, Stream, Wanted,
 };
-use ndarray::{Array2, ArrayD};
+use ndarray::Array2;
 use std::borrow::Borrow;
 
 /// How many cases every property is tried on.
@@ -92,155 +90,35 @@ impl Case {
     }
 }
 
-/// A message that the kit can make up.
-pub trait Sample: Message {
-    /// One message for each of `case.clients`, legal and alike: of tensors of odd shapes, and, for messages that are
-    /// keyed by rows, about different samples.
-    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self>;
-
-    /// Can one unit of data turn any such message into any other? Then the kit searches for the two that are furthest
-    /// apart. Counts of votes say themselves how far they reach.
-    const ANY: bool = true;
-
-    /// How many classes a sender of this message can count examples of.
-    fn classes(&self) -> usize {
-        3
+impl Case {
+    /// One message for each client, legal and alike: of tensors of odd shapes, and, for messages that are keyed by rows,
+    /// about different samples. Made by [`Message::sample`].
+    ///
+    /// # Panics
+    /// When the message does not say how to make one up.
+    pub fn messages<M: Message>(&self, draws: &mut Draws) -> Vec<M> {
+        let values = self.values;
+        let number = move |draws: &mut Draws| values.draw(draws);
+        let mut outline = Outline::new(self.clients, &number, draws);
+        let mut one = |k| {
+            outline.client(k);
+            M::sample(&mut outline).unwrap_or_else(|| {
+                panic!(
+                    "`{}` must say in `Message::sample` how to make one up",
+                    M::KIND
+                )
+            })
+        };
+        if values == Values::Equal {
+            return vec![one(0); self.clients];
+        }
+        (0..self.clients).map(one).collect()
     }
 }
 
-impl Sample for Params {
-    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
-        let outlines: [&[(&str, &[usize])]; 5] = [
-            &[("w", &[1])],
-            &[("bias", &[3]), ("weight", &[2, 3])],
-            &[
-                ("conv.weight", &[2, 1, 3, 3]),
-                ("norm.running_mean", &[2]),
-                ("scale", &[]),
-            ],
-            &[("none", &[0]), ("w", &[4, 0, 2]), ("x", &[5, 1])],
-            &[("a", &[7]), ("b", &[1, 1, 1]), ("c", &[13])],
-        ];
-        let outline = outlines[draws.below(outlines.len())];
-        each(case, |_| {
-            let tensors = outline.iter().map(|(name, shape)| {
-                let tensor = ArrayD::from_shape_simple_fn(*shape, || case.values.draw(draws));
-                (name.to_string(), tensor)
-            });
-            Self(tensors.collect())
-        })
-    }
-}
-
-/// The samples that a question is about, and which of them each client speaks about: all, or, in most cases, some.
-fn spoken(case: &Case, draws: &mut Draws) -> Vec<Vec<u32>> {
-    let (n, ragged) = (1 + draws.below(12), draws.below(3) > 0);
-    let asked: Vec<u32> = draws
-        .choose(40, n)
-        .into_iter()
-        .map(|id| id as u32)
-        .collect();
-    let mut some = || {
-        let spoken = asked.iter().filter(|_| !ragged || draws.below(5) < 3);
-        spoken.copied().collect()
-    };
-    (0..case.clients).map(|_| some()).collect()
-}
-
-impl Sample for Logits {
-    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
-        let (spoken, classes) = (spoken(case, draws), 1 + draws.below(5));
-        each(case, |k| {
-            let shape = (spoken[k].len(), classes);
-            let values = Array2::from_shape_simple_fn(shape, || case.values.draw(draws));
-            Self::new(spoken[k].clone(), values)
-        })
-    }
-    fn classes(&self) -> usize {
-        self.values.ncols()
-    }
-}
-
-/// Not always probabilities: noise may have been there before.
-impl Sample for SoftLabels {
-    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
-        let alike = Logits::samples(case, draws).into_iter();
-        alike.map(|z| Self::new(z.rows, z.values)).collect()
-    }
-    fn classes(&self) -> usize {
-        self.values.ncols()
-    }
-}
-
-impl Sample for ClassMeans {
-    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
-        let classes = 1 + draws.below(5);
-        each(case, |_| {
-            let rows: Vec<u32> = (0..classes as u32).filter(|_| draws.below(3) > 0).collect();
-            let shape = (rows.len(), classes);
-            let values = Array2::from_shape_simple_fn(shape, || case.values.draw(draws));
-            Self::new(rows, values)
-        })
-    }
-    fn classes(&self) -> usize {
-        self.values.ncols()
-    }
-}
-
-impl Sample for Votes {
-    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
-        let (spoken, classes, voters) =
-            (spoken(case, draws), 1 + draws.below(5), 1 + draws.below(3));
-        each(case, |k| {
-            let shape = (spoken[k].len(), voters);
-            let labels = Array2::from_shape_simple_fn(shape, || draws.below(classes) as u32);
-            Self::new(spoken[k].clone(), labels, classes)
-        })
-    }
-    fn classes(&self) -> usize {
-        Votes::classes(self)
-    }
-}
-
-impl Sample for Counts {
-    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
-        let (spoken, classes) = (spoken(case, draws), 1 + draws.below(5));
-        each(case, |k| {
-            let shape = (spoken[k].len(), classes);
-            let values = Array2::from_shape_simple_fn(shape, || draws.below(30) as f64);
-            let mut counts = Self::new(spoken[k].clone(), values);
-            counts.set_sensitivity(VoteSensitivity {
-                example: Some(1),
-                party: Some(1),
-                from_data: false,
-            });
-            counts
-        })
-    }
-    const ANY: bool = false;
-    fn classes(&self) -> usize {
-        self.values.ncols()
-    }
-}
-
-/// The positions of a client's examples.
-impl Sample for Ids {
-    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
-        each(case, |_| Self((0..1 + draws.below(40) as u32).collect()))
-    }
-}
-
-impl Sample for Scalar {
-    fn samples(case: &Case, draws: &mut Draws) -> Vec<Self> {
-        each(case, |_| Self::new(case.values.draw(draws)))
-    }
-}
-
-fn each<M: Clone>(case: &Case, mut make: impl FnMut(usize) -> M) -> Vec<M> {
-    if case.values == Values::Equal {
-        return vec![make(0); case.clients];
-    }
-    (0..case.clients).map(make).collect()
+/// How many classes a sender of this message can count examples of.
+pub fn classes<M: Message>(message: &M) -> usize {
+    message.class_count().unwrap_or(3)
 }
 
 /// Everything that an inbox is made of, so that it can be made anew with something changed.
@@ -251,13 +129,13 @@ pub(crate) struct Letters<M> {
     pub(crate) counts: Option<Vec<Vec<u32>>>,
 }
 
-impl<M: Sample> Letters<M> {
+impl<M: Message> Letters<M> {
     /// Weights are whole, broken or 0; in every fourth case all are 1. Class counts come if they are needed; some
     /// classes nobody has, some clients have nothing.
     pub(crate) fn new(case: &Case, round: u64, needs: fl_core::Needs) -> Self {
         let mut draws = case.stream("letters").child("round", round).draws();
-        let bodies = M::samples(case, &mut draws);
-        let classes = bodies[0].classes();
+        let bodies: Vec<M> = case.messages(&mut draws);
+        let classes = classes(&bodies[0]);
         let plain = case.number % 4 == 1;
         let mut weights: Vec<f64> = (0..case.clients)
             .map(|_| match draws.below(5) {

@@ -9,9 +9,9 @@ use super::remote::{Functions, Remote};
 use super::selector::LoadedSelector;
 use super::trainer::LoadedTrainer;
 use crate::abi::cross::plain;
-use crate::abi::kinds::{self, Crossing, OnOne, OnPair, OnPool};
+use crate::abi::kinds::{self, Crossing, OnPool};
 use crate::abi::raw::FL_CHECK;
-use crate::message::Message;
+use crate::message::{Message, PairVisitor, Visitor, visit, visit_pair};
 use crate::settings::{Field, Reader, Step, Value, show};
 use crate::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Generator, PartDecl,
@@ -64,16 +64,16 @@ pub(super) fn declare(
 fn boxed(role: Role, signature: &str, remote: Remote, task: &Task) -> Result<Box<dyn Any + Send>> {
     struct Wrap(Remote);
     type Boxed = Result<Box<dyn Any + Send>>;
-    impl OnPair for Wrap {
+    impl PairVisitor for Wrap {
         type Out = Boxed;
-        fn on<I: Message, O: Message>(self) -> Boxed {
+        fn visit<I: Message, O: Message>(self) -> Boxed {
             let part = LoadedAggregator::<I, O>::new(self.0)?;
             Ok(Box::new(Box::new(part) as BoxedAggregator<I, O>))
         }
     }
-    impl OnOne for Wrap {
+    impl Visitor for Wrap {
         type Out = Boxed;
-        fn on<M: Message>(self) -> Boxed {
+        fn visit<M: Message>(self) -> Boxed {
             let part = LoadedMechanism::<M>::new(self.0);
             Ok(Box::new(Box::new(part) as BoxedMechanism<M>))
         }
@@ -86,8 +86,8 @@ fn boxed(role: Role, signature: &str, remote: Remote, task: &Task) -> Result<Box
         }
     }
     let part = match role {
-        Role::Aggregator => kinds::pair(signature, Wrap(remote)),
-        Role::Privacy => kinds::one(signature, Wrap(remote)),
+        Role::Aggregator => visit_pair(signature, Wrap(remote)),
+        Role::Privacy => visit(signature, Wrap(remote)),
         Role::Selector => kinds::pool(signature, Wrap(remote)),
         Role::Accountant => Some(Ok(Box::new(
             Box::new(LoadedAccountant(remote)) as Box<dyn Accountant>

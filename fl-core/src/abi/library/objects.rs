@@ -5,10 +5,10 @@ use super::learners::{OfGenerator, OfTrainer};
 use super::lend::Shelf;
 use crate::abi::cross::content;
 use crate::abi::facts::{CohortText, RoundText, SaidText};
-use crate::abi::kinds::{self, Crossing, OnOne, OnPair, OnPool};
+use crate::abi::kinds::{self, Crossing, OnPool};
 use crate::abi::pools::samples;
 use crate::abi::raw::*;
-use crate::message::{Message, View};
+use crate::message::{Message, PairVisitor, View, Visitor, visit, visit_pair};
 use crate::privacy::{Composition, Ledger};
 use crate::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Examples, Fold, Labels,
@@ -34,9 +34,9 @@ pub(super) fn wrap(
 ) -> Result<Box<dyn Object>> {
     struct Wrap(Box<dyn Any + Send>);
     type Wrapped = Result<Box<dyn Object>>;
-    impl OnPair for Wrap {
+    impl PairVisitor for Wrap {
         type Out = Wrapped;
-        fn on<I: Message, O: Message>(self) -> Wrapped {
+        fn visit<I: Message, O: Message>(self) -> Wrapped {
             Ok(Box::new(OfAggregator::<I, O> {
                 part: unboxed(self.0)?,
                 shelf: Shelf::default(),
@@ -44,9 +44,9 @@ pub(super) fn wrap(
             }))
         }
     }
-    impl OnOne for Wrap {
+    impl Visitor for Wrap {
         type Out = Wrapped;
-        fn on<M: Message>(self) -> Wrapped {
+        fn visit<M: Message>(self) -> Wrapped {
             Ok(Box::new(OfMechanism::<M>(unboxed(self.0)?)))
         }
     }
@@ -57,8 +57,8 @@ pub(super) fn wrap(
         }
     }
     let object = match role {
-        Role::Aggregator => kinds::pair(signature, Wrap(made)),
-        Role::Privacy => kinds::one(signature, Wrap(made)),
+        Role::Aggregator => visit_pair(signature, Wrap(made)),
+        Role::Privacy => visit(signature, Wrap(made)),
         Role::Selector => kinds::pool(signature, Wrap(made)),
         Role::Accountant => Some(unboxed(made).map(|a| Box::new(OfAccountant(a)) as _)),
         Role::Generator => Some(unboxed(made).map(|g| Box::new(OfGenerator(g)) as _)),

@@ -2,7 +2,7 @@
 //! the bundle through the C interface.
 
 use crate::{common, library};
-use fl_conformance::{Case, Sample, Values, check, tasks};
+use fl_conformance::{Case, Values, check, classes, tasks};
 use fl_core::message::{Counts, Logits, Message, Params, Votes, digest};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
@@ -39,7 +39,7 @@ fn make() -> BuildContext {
     }
 }
 
-fn inbox<M: Sample>(number: u64) -> Inbox<M> {
+fn inbox<M: Message>(number: u64) -> Inbox<M> {
     let stream = Stream::root(0).child("inbox", number);
     let mut draws = stream.draws();
     let case = Case {
@@ -51,10 +51,10 @@ fn inbox<M: Sample>(number: u64) -> Inbox<M> {
             Values::Plain
         },
     };
-    let bodies = M::samples(&case, &mut draws);
+    let bodies: Vec<M> = case.messages(&mut draws);
     let mail = bodies.into_iter().enumerate().map(|(k, body)| Mail {
         class_counts: Some(
-            (0..body.classes())
+            (0..classes(&body))
                 .map(|_| 1 + draws.below(20) as u32)
                 .collect(),
         ),
@@ -85,7 +85,7 @@ impl fl_core::Executor for Backwards {
 }
 
 /// The same answers, bit for bit, to `n` inboxes one after the other; with a stop in the middle, and folded.
-fn same_aggregator<I: Sample, O: Message>(
+fn same_aggregator<I: Message, O: Message>(
     linked: &PartDecl,
     loaded: &PartDecl,
     settings: &str,
@@ -135,7 +135,7 @@ fn same_aggregator<I: Sample, O: Message>(
     }
 }
 
-fn same_mechanism<M: Sample>(linked: &PartDecl, loaded: &PartDecl, settings: &str) {
+fn same_mechanism<M: Message>(linked: &PartDecl, loaded: &PartDecl, settings: &str) {
     for number in 0..100 {
         let (mut a, mut b) = (
             build::<BoxedMechanism<M>>(linked, settings, &make()),

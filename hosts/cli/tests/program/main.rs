@@ -10,4 +10,5 @@ mod library;
 mod new;
 mod schema;
 mod specs;
+mod try_part;
 mod voting;

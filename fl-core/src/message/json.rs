@@ -1,0 +1,172 @@
+//! Messages as JSON: an object of nested lists of numbers, by the names of the tensors.
+
+use super::{Column, Dtype, Message, Parcel, Tensor, View, check};
+use crate::Result;
+use anyhow::{Context, bail, ensure};
+use ndarray::{ArrayD, ArrayViewD, IxDyn};
+use serde_json::{Map, Value as Json, json};
+
+/// Reads a message; the types of its tensors are those of [`Message::COLUMNS`], or of its wire form: `levels` and
+/// `packed` are bytes. Floats that JSON cannot write are the texts `nan`, `inf` and `-inf`, which no check lets pass.
+///
+/// ```
+/// use fl_core::message::{from_json, to_json, Counts};
+/// let json = serde_json::json!({ "rows": [4, 9], "values": [[1, 2.5], [0, 3]] });
+/// let counts: Counts = from_json(json.as_object().unwrap()).unwrap();
+/// assert_eq!(counts.winners(), [1, 1]);
+/// assert_eq!(to_json(&counts)["rows"], json["rows"]);
+/// ```
+///
+/// # Errors
+/// Says which tensor is wrong, and how: another shape, a number that its type does not hold, a name that the message
+/// does not have; or what [`check`] finds.
+pub fn from_json<M: Message>(tensors: &Map<String, Json>) -> Result<M> {
+    let read = || -> Result<M> {
+        let one = |(name, value): (&String, &Json)| {
+            let tensor = dtype::<M>(name).and_then(|dtype| tensor(value, dtype));
+            Ok((
+                name.clone(),
+                tensor.with_context(|| format!("tensor `{name}`"))?,
+            ))
+        };
+        let tensors = tensors.iter().map(one).collect::<Result<_>>()?;
+        M::from_tensors(Parcel::new(tensors))
+    };
+    let message = read().with_context(|| format!("a {} message", M::KIND))?;
+    check(&message)?;
+    Ok(message)
+}
+
+/// The tensors of a message; what is packed for the wire is unpacked here.
+pub fn to_json<M: Message>(message: &M) -> Json {
+    let one = |(name, view): (std::borrow::Cow<'_, str>, View<'_>)| {
+        let value = match view {
+            // by its shortest text: 0.1, not 0.10000000149011612
+            View::F32(a) => nested(a, &|x| match x.is_finite() {
+                true => x.to_string().parse().map_or(Json::Null, Json::Number),
+                false => word(f64::from(x)),
+            }),
+            View::F64(a) => nested(a, &|x| match x.is_finite() {
+                true => json!(x),
+                false => word(x),
+            }),
+            View::U32(a) => nested(a, &|x| json!(x)),
+            View::U8(b) => json!(b),
+        };
+        (name.into_owned(), value)
+    };
+    Json::Object(message.tensors().into_iter().map(one).collect())
+}
+
+/// What JSON has no number for.
+fn word(x: f64) -> Json {
+    match x {
+        x if x.is_nan() => json!("nan"),
+        x if x > 0.0 => json!("inf"),
+        _ => json!("-inf"),
+    }
+}
+
+fn nested<T: Copy>(a: ArrayViewD<'_, T>, number: &impl Fn(T) -> Json) -> Json {
+    match a.ndim() {
+        0 => a.first().map_or(Json::Null, |x| number(*x)),
+        _ => a.outer_iter().map(|inner| nested(inner, number)).collect(),
+    }
+}
+
+/// The type of the tensor of this name.
+fn dtype<M: Message>(name: &str) -> Result<Dtype> {
+    // the wire forms of scores and votes
+    const WIRE: [(&str, Dtype); 5] = [
+        ("levels", Dtype::U8),
+        ("packed", Dtype::U8),
+        ("step", Dtype::U32),
+        (".grid", Dtype::U32),
+        (".shape", Dtype::U32),
+    ];
+    let named = |c: &&Column| c.name == name || c.name == "*";
+    let known = M::COLUMNS.iter().find(named).map(|c| c.dtype);
+    let wire = || WIRE.iter().find(|(n, _)| *n == name).map(|(_, d)| *d);
+    known.or_else(wire).with_context(|| {
+        let names: Vec<_> = M::COLUMNS.iter().map(|c| format!("`{}`", c.name)).collect();
+        match names.is_empty() {
+            true => "there are no tensors here".to_string(),
+            false => format!("no tensor is called so; there are {}", names.join(", ")),
+        }
+    })
+}
+
+fn tensor(value: &Json, dtype: Dtype) -> Result<Tensor> {
+    fn of<T>(value: &Json, number: impl Fn(&Json) -> Result<T>) -> Result<ArrayD<T>> {
+        let (mut shape, mut numbers) = (Vec::new(), Vec::new());
+        flatten(value, 0, &mut shape, &mut numbers, &number)?;
+        Ok(ArrayD::from_shape_vec(IxDyn(&shape), numbers)?)
+    }
+    Ok(match dtype {
+        Dtype::F32 => Tensor::F32(of(value, |v| Ok(float(v)? as f32))?),
+        Dtype::F64 => Tensor::F64(of(value, float)?),
+        Dtype::U32 => Tensor::U32(of(value, |v| whole(v, u32::MAX).map(|n| n as u32))?),
+        Dtype::U8 => {
+            let bytes = of(value, |v| whole(v, u32::from(u8::MAX)).map(|n| n as u8))?;
+            ensure!(bytes.ndim() == 1, "bytes are one list");
+            Tensor::U8(bytes.into_raw_vec_and_offset().0)
+        }
+    })
+}
+
+fn flatten<T>(
+    value: &Json,
+    depth: usize,
+    shape: &mut Vec<usize>,
+    out: &mut Vec<T>,
+    number: &impl Fn(&Json) -> Result<T>,
+) -> Result<()> {
+    let Json::Array(items) = value else {
+        ensure!(shape.len() == depth, "numbers and lists stand side by side");
+        out.push(number(value)?);
+        return Ok(());
+    };
+    if shape.len() == depth {
+        ensure!(out.is_empty(), "numbers and lists stand side by side");
+        shape.push(items.len());
+    }
+    ensure!(
+        shape[depth] == items.len(),
+        "its lists differ in length: {} and {}",
+        shape[depth],
+        items.len()
+    );
+    items
+        .iter()
+        .try_for_each(|v| flatten(v, depth + 1, shape, out, number))
+}
+
+fn float(value: &Json) -> Result<f64> {
+    match value {
+        Json::Number(n) => n.as_f64().context("a number beyond 64-bit floats"),
+        Json::String(s) if matches!(s.as_str(), "nan" | "inf" | "-inf") => Ok(s.parse()?),
+        other => bail!("numbers or lists of them are due, found {}", short(other)),
+    }
+}
+
+fn whole(value: &Json, most: u32) -> Result<u64> {
+    // 3.0 is whole too
+    let wide = value.as_u64().or_else(|| {
+        let x = value.as_f64()?;
+        (x.fract() == 0.0 && (0.0..=f64::from(most)).contains(&x)).then_some(x as u64)
+    });
+    wide.filter(|n| *n <= u64::from(most)).with_context(|| {
+        format!(
+            "whole numbers of 0..={most} are due, found {}",
+            short(value)
+        )
+    })
+}
+
+fn short(value: &Json) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(40) {
+        Some((at, _)) => format!("{}..", &text[..at]),
+        None => text,
+    }
+}
