@@ -1,7 +1,8 @@
 //! The parts that a spec can name: found by name, listed, and described.
 
+use crate::choices::fields_json;
 use crate::load::Library;
-use fl_core::settings::{nearest, show, to_json};
+use fl_core::settings::{Field, nearest, show, to_json};
 use fl_core::{Asked, BuildContext, PartDecl, Protocol, Role, Slot, Stream, Task, TaskKind};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
@@ -148,27 +149,7 @@ pub fn inspect(part: &PartDecl) -> String {
         let _ = write!(out, ", {}", about.signature);
     }
     let _ = writeln!(out, ", from {}\n\n{}\n", part.origin, about.doc);
-    let mut rows = vec![["setting", "kind", "default", "range", "meaning"].map(String::from)];
-    rows.extend(about.fields.iter().map(|f| {
-        let default = f
-            .default
-            .as_ref()
-            .map_or("must be given".into(), |d| match d.is_null() {
-                true => "none".into(),
-                false => to_json(d).to_string(),
-            });
-        [
-            f.name.clone(),
-            f.kind.clone(),
-            default,
-            f.range.clone().unwrap_or_default(),
-            f.doc.clone(),
-        ]
-    }));
-    match about.fields.is_empty() {
-        true => out += "It has no settings.\n",
-        false => out += &table(&rows),
-    }
+    out += &settings_table(&about.fields);
     if part.role == Role::Protocol {
         match example(part) {
             None => out += "\nIts slots and questions depend on its settings.\n",
@@ -197,18 +178,42 @@ pub fn inspect(part: &PartDecl) -> String {
     out
 }
 
+/// One row a setting: its name, kind, default, range and meaning.
+pub fn settings_table(fields: &[Field]) -> String {
+    let mut rows = vec![["setting", "kind", "default", "range", "meaning"].map(String::from)];
+    rows.extend(fields.iter().map(|f| {
+        let default = f
+            .default
+            .as_ref()
+            .map_or("must be given".into(), |d| match d.is_null() {
+                true => "none".into(),
+                false => to_json(d).to_string(),
+            });
+        [
+            f.name.clone(),
+            f.kind.clone(),
+            default,
+            f.range.clone().unwrap_or_default(),
+            f.doc.clone(),
+        ]
+    }));
+    match fields.is_empty() {
+        true => "It has no settings.\n".into(),
+        false => table(&rows),
+    }
+}
+
+/// The same as [`settings_table`], for programs.
+pub fn settings_json(fields: &[Field]) -> Json {
+    fields_json(fields)
+}
+
 /// The same as [`inspect`], for programs.
 pub fn inspect_json(part: &PartDecl) -> Json {
     let about = (part.describe)();
-    let settings = about.fields.iter().map(|f| {
-        json!({
-            "name": f.name, "kind": f.kind, "required": f.default.is_none(),
-            "default": f.default.as_ref().map(to_json), "range": f.range, "meaning": f.doc,
-        })
-    });
     let mut out = json!({
         "name": part.name, "role": part.role.name(), "origin": part.origin, "signature": about.signature,
-        "doc": about.doc, "settings": settings.collect::<Vec<_>>(),
+        "doc": about.doc, "settings": fields_json(&about.fields),
     });
     if let Some(protocol) = (part.role == Role::Protocol)
         .then(|| example(part))

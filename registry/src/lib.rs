@@ -10,6 +10,7 @@
 
 mod catalogue;
 mod check;
+mod choices;
 mod elf;
 mod groups;
 mod load;
@@ -26,7 +27,8 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{Catalogue, inspect, inspect_json};
+pub use catalogue::{Catalogue, inspect, inspect_json, settings_json, settings_table};
+pub use choices::Choice;
 pub use load::{Library, Refusal, load, plugins};
 pub use mistakes::{Mistake, Mistakes, Place};
 pub use sections::DataSection;

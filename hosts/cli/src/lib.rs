@@ -19,6 +19,7 @@ mod new;
 mod plan;
 mod run;
 mod show;
+mod topics;
 mod try_part;
 
 use clap::{Args, Parser, Subcommand};
@@ -68,7 +69,7 @@ enum Command {
         #[arg(long, conflicts_with_all = ["json", "role"])]
         markdown: bool,
     },
-    /// Show one part: what it does, its settings, ranges, defaults, signature and origin.
+    /// Show one part, data set, split or network: what it does, its settings, ranges, defaults, signature and origin.
     Inspect {
         /// Its name in specs.
         name: String,
@@ -102,6 +103,18 @@ enum Command {
 enum DataCommand {
     /// List the known sets, where each is looked for, and what is there.
     List {
+        #[command(flatten)]
+        place: DataDir,
+        /// One JSON object instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what each client of a spec gets, as a table and a picture, before a run.
+    Show {
+        /// The spec.
+        spec: PathBuf,
+        #[command(flatten)]
+        set: Overrides,
         #[command(flatten)]
         place: DataDir,
         /// One JSON object instead of a table.
@@ -194,6 +207,15 @@ fn dispatch(cli: Cli, command: &[String]) -> Done {
         Command::Data {
             command: DataCommand::List { place, json },
         } => show::data(&place, json),
+        Command::Data {
+            command:
+                DataCommand::Show {
+                    spec,
+                    set,
+                    place,
+                    json,
+                },
+        } => show::split(&spec, &set, &place, json, &catalogue),
     }
 }
 

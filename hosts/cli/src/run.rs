@@ -74,8 +74,15 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The data of a spec.
+/// The data of a spec; says on stderr what a user should know of them.
 pub fn assemble(spec: &Spec<DataSpec>, dir: &DataDir) -> anyhow::Result<Assembled> {
+    let data = build(spec, dir)?;
+    data.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    Ok(data)
+}
+
+/// The data of a spec.
+pub fn build(spec: &Spec<DataSpec>, dir: &DataDir) -> anyhow::Result<Assembled> {
     let dir = fl_data::data_dir(dir.data_dir.as_deref());
     fl_data::build(&spec.data, &dir, &Stream::root(spec.seed).child("data", 0)).context("data")
 }

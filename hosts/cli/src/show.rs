@@ -1,10 +1,11 @@
-//! `fl check`, `fl list`, `fl inspect`, `fl data list`.
+//! `fl check`, `fl list`, `fl inspect`, `fl data list`, `fl data show`.
 
-use crate::{DataDir, Done, Failure, print, run};
+use crate::{DataDir, Done, Failure, Overrides, print, run, topics};
 use fl_core::Role;
+use fl_data::Overview;
 use fl_registry::{Catalogue, inspect as inspect_text, inspect_json};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogue) -> Done {
     let mut wrong = Vec::new();
@@ -64,26 +65,26 @@ pub fn list(name: Option<&str>, json: bool, catalogue: &Catalogue) -> Done {
 
 pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
     let found = catalogue.named(name);
-    if found.is_empty() {
-        let all: Vec<&str> = catalogue.parts().iter().map(|p| p.name).collect();
-        let near = fl_core::settings::nearest(name, all.iter().copied())
+    let topics = topics::find(name, catalogue);
+    if found.is_empty() && topics.is_empty() {
+        let mut all = topics::names(catalogue);
+        all.extend(catalogue.parts().iter().map(|p| p.name.to_string()));
+        let near = fl_core::settings::nearest(name, all.iter().map(String::as_str))
             .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
         return Err(Failure::usage(format!(
-            "no part is called `{name}`{near}; `fl list` shows all"
+            "no part, data set or choice is called `{name}`{near}; `fl list` and `fl data list` show all"
         )));
     }
     if json {
-        let all: Vec<_> = found.iter().map(|p| inspect_json(p)).collect();
-        return print(json!({ "parts": all }));
+        let parts: Vec<_> = found.iter().map(|p| inspect_json(p)).collect();
+        let others: Vec<_> = topics.iter().map(topics::Topic::json).collect();
+        return print(json!({ "parts": parts, "others": others }));
     }
-    print(
-        found
-            .iter()
-            .map(|p| inspect_text(p))
-            .collect::<Vec<_>>()
-            .join("\n")
-            .trim_end(),
-    )
+    let parts = found.iter().map(|p| inspect_text(p));
+    let all: Vec<String> = parts
+        .chain(topics.iter().map(topics::Topic::text))
+        .collect();
+    print(all.join("\n").trim_end())
 }
 
 pub fn data(place: &DataDir, json: bool) -> Done {
@@ -95,8 +96,8 @@ pub fn data(place: &DataDir, json: bool) -> Done {
             .map(|s| {
                 let files: Vec<_> = s.files.iter().map(|f| json!({ "wanted": f.wanted, "found": f.found })).collect();
                 json!({
-                    "name": s.known.name, "about": s.known.about, "present": s.present(), "train": s.rows.map(|r| r.0),
-                    "test": s.rows.map(|r| r.1), "source": s.known.source, "licence": s.known.licence, "files": files,
+                    "name": s.name, "about": s.doc, "present": s.present(), "train": s.rows.map(|r| r.0),
+                    "test": s.rows.map(|r| r.1), "source": s.facts.source, "licence": s.facts.licence, "files": files,
                 })
             })
             .collect();
@@ -109,13 +110,40 @@ pub fn data(place: &DataDir, json: bool) -> Done {
             (_, true) => "present",
             (_, false) => "missing",
         };
-        out += &format!(
-            "{:<16} {:<11} {} ({}; {})\n",
-            s.known.name, there, s.known.about, s.known.source, s.known.licence
-        );
+        let doc = s
+            .doc
+            .trim_start_matches("Made here: ")
+            .trim_end_matches('.');
+        out += &format!("{:<16} {:<11} {doc}", s.name, there);
+        if !s.files.is_empty() {
+            out += &format!(" ({}; {})", s.facts.source, s.facts.licence);
+        }
+        out.push('\n');
         for file in s.files.iter().filter(|f| f.found.is_none()) {
             out += &format!("{:<28} looked for {}\n", "", file.wanted.display());
         }
     }
+    out += &format!(
+        "{:<16} {:<11} csv, jsonl, npy and more: `fl inspect files`",
+        "files", "your own"
+    );
     print(out.trim_end())
+}
+
+/// What each client gets.
+pub fn split(
+    spec: &Path,
+    set: &Overrides,
+    place: &DataDir,
+    json: bool,
+    catalogue: &Catalogue,
+) -> Done {
+    let spec = run::read(spec, &set.set, catalogue)?;
+    let data = Overview::of(&run::build(&spec, place)?);
+    if json {
+        let mut out = data.json();
+        out["name"] = json!(spec.name);
+        return print(out);
+    }
+    print(format!("{}: {data}", spec.name))
 }

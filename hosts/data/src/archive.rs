@@ -32,11 +32,15 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     read_at_most(path, MAX_BYTES)
 }
 
-fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
+/// As [`read`], with another limit.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = read_start(path, limit.saturating_add(1))?;
     ensure!(
         bytes.len() as u64 <= limit,
-        "{}: holds more than {limit} bytes when decompressed; no data set known here does",
+        "{}: holds more than {limit} bytes when decompressed",
         path.display()
     );
     bytes.shrink_to_fit();

@@ -1,7 +1,7 @@
 //! From a spec to the data of every client.
 
-use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fraction_split};
 use crate::load::{Set, load};
+use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fraction_split};
 use crate::set::{SetSpec, Source};
 use crate::spec::{DataSpec, Public, PublicFrom, Split, check};
 use crate::split::{Groups, by_file, extremes, split};
@@ -25,6 +25,8 @@ pub struct Assembled {
     pub validation: Option<Examples>,
     /// What is to be learned.
     pub task: Task,
+    /// With `split: by-file`, the file of each client; empty otherwise.
+    pub owners: Vec<String>,
     /// Names of the classes, if the files give them.
     pub classes: Vec<String>,
     /// What became of each column of the files: its name, and how it is read.
@@ -112,6 +114,10 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
     }
     .with_context(|| format!("splitting `{name}`"))?;
     notes.extend(extremes(&parts.sizes()));
+    let owners = match spec.split() {
+        Split::ByFile => sources.into_iter().map(|source| source.name).collect(),
+        _ => Vec::new(),
+    };
     let mut clients: Vec<Examples> = parts.clients.iter().map(|rows| train.pick(rows)).collect();
     let mut client_validation = vec![];
     if spec.validation != 0.0 {
@@ -131,6 +137,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         public,
         test,
         validation,
+        owners,
         classes,
         columns,
         notes,

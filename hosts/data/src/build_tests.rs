@@ -1,16 +1,17 @@
 use super::*;
-use crate::made::{blobs::Blobs, findings::MultiLabel, glyphs::Glyphs};
+use crate::sets::{Blobs, Glyphs, MultiLabel};
 use crate::spec::{Dirichlet, Limit, Normalise, Reading, Split};
 use fl_core::{Inputs, TaskKind};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 fn blobs() -> SetSpec {
-    SetSpec::Blobs(Blobs {
+    SetSpec::of(Blobs {
         train: 400,
         test: 101,
         ..Blobs::default()
     })
+    .unwrap()
 }
 
 fn made(spec: &DataSpec) -> Result<Assembled> {
@@ -108,7 +109,7 @@ fn classes_are_numbered_anew_before_anything_is_split() {
     });
     let spec = DataSpec {
         public,
-        split: Split::Classes(1),
+        split: Some(Split::Classes(1)),
         ..DataSpec::iid(blobs(), 4)
     };
     let order = vec![2, 0, 3, 1];
@@ -231,16 +232,18 @@ fn a_table_is_split_in_three_and_queries_count_the_pool() {
 
 #[test]
 fn another_set_must_fit_and_is_normalised_like_the_private_one() {
-    let glyphs = SetSpec::Glyphs(Glyphs {
+    let glyphs = SetSpec::of(Glyphs {
         train: 30,
         test: 10,
         ..Glyphs::default()
-    });
-    let findings = SetSpec::MultiLabel(MultiLabel {
+    })
+    .unwrap();
+    let findings = SetSpec::of(MultiLabel {
         train: 40,
         test: 10,
         ..MultiLabel::default()
-    });
+    })
+    .unwrap();
     let from = |set, size| {
         Some(Public {
             size,
@@ -276,7 +279,7 @@ fn another_set_must_fit_and_is_normalised_like_the_private_one() {
     let mut labelled = of(from(findings, None));
     labelled.public.as_mut().unwrap().labelled = true;
     assert!(error(&labelled).contains(
-        "labels of `findings` are of another task (MultiLabel(5)) than the private ones (Classes(10))"
+        "labels of `multi-label` are of another task (MultiLabel(5)) than the private ones (Classes(10))"
     ));
 }
 
@@ -348,7 +351,7 @@ fn the_same_stream_gives_the_same_data_and_another_does_not() {
     });
     let public = Some(Public::from(PublicFrom::Share(0.2)));
     let spec = DataSpec {
-        split,
+        split: Some(split),
         public,
         validation: 0.1,
         ..DataSpec::iid(blobs(), 5)
@@ -370,10 +373,11 @@ fn the_same_stream_gives_the_same_data_and_another_does_not() {
 #[test]
 fn who_is_public_does_not_decide_how_many_clients_there_can_be() {
     let spec = DataSpec::iid(
-        SetSpec::Blobs(Blobs {
+        SetSpec::of(Blobs {
             train: 5,
             ..Blobs::default()
-        }),
+        })
+        .unwrap(),
         8,
     );
     let got = made(&spec).unwrap();
@@ -382,8 +386,11 @@ fn who_is_public_does_not_decide_how_many_clients_there_can_be() {
         [1, 1, 1, 1, 1, 0, 0, 0]
     );
     assert!(
-        error(&DataSpec { clients: 0, ..spec })
-            .contains("data: clients: must be in 1..=1000000, got 0")
+        error(&DataSpec {
+            clients: Some(0),
+            ..spec
+        })
+        .contains("data: clients: must be in 1..=1000000, got 0")
     );
 }
 
@@ -398,13 +405,14 @@ fn findings_are_built_too() {
         labelled: true,
         ..Public::from(PublicFrom::Share(0.1))
     });
-    let set = SetSpec::MultiLabel(MultiLabel {
+    let set = SetSpec::of(MultiLabel {
         train: 300,
         test: 50,
         ..MultiLabel::default()
-    });
+    })
+    .unwrap();
     let got = made(&DataSpec {
-        split,
+        split: Some(split),
         public,
         ..DataSpec::iid(set, 5)
     })

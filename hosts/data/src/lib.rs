@@ -7,9 +7,11 @@
 
 pub mod archive;
 mod build;
+mod fingerprint;
 mod folder;
 pub mod format;
 mod load;
+mod overview;
 pub mod partition;
 pub mod published;
 pub mod set;
@@ -19,8 +21,10 @@ pub mod split;
 pub mod text;
 
 pub use build::{Assembled, PublicSamples, build};
+pub use fingerprint::fingerprints;
 pub use folder::{Entry, FileEntry, Folder, data_dir, list};
 pub use load::{Set, load};
+pub use overview::{Overview, Share};
 pub use set::{DataSet, Facts, Rows, SetDecl, SetSpec, linked_sets};
 pub use spec::DataSpec;
 

@@ -44,9 +44,7 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
         columns,
         mut notes,
     } = set.rows(dir)?;
-    let task = set
-        .task()
-        .unwrap_or_else(|| task_of(&train.0, &train.1));
+    let task = set.task().unwrap_or_else(|| task_of(&train.0, &train.1));
     if let Some(normalise) = normalise {
         check(normalise)
             .and_then(|()| set.check_normalise(&task, normalise))

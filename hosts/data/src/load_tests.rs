@@ -1,8 +1,11 @@
 use super::*;
-use crate::spec::Normalise;
-use fl_core::settings::read_yaml;
-use fl_core::{Examples, Inputs};
-use std::path::Path;
+use crate::set::linked_sets;
+use crate::{data_dir, list};
+use fl_core::settings::{Setting, read_value, read_yaml};
+
+fn set(yaml: &str) -> SetSpec {
+    read_yaml(yaml).unwrap()
+}
 
 fn write(dir: &Path, name: &str, content: &[u8]) {
     let path = dir.join(name);
@@ -24,30 +27,33 @@ fn error(set: &SetSpec, dir: &Path) -> String {
 }
 
 #[test]
-fn the_table_and_the_enum_agree() {
-    for (set, known) in SetSpec::all().into_iter().zip(&KNOWN) {
-        assert_eq!((set.name(), set.classes()), (known.name, known.classes));
-        assert_eq!(SetSpec::named(known.name).unwrap(), set);
-        assert_eq!(read_yaml::<SetSpec>(known.name).unwrap(), set);
-        assert_eq!(set.task().input, known.shape);
-        assert_eq!(known.files.is_empty(), known.folder.is_empty());
+fn every_set_reads_back_and_knows_its_task() {
+    let mut with_defaults = 0;
+    for decl in linked_sets() {
+        let Ok(set) = SetSpec::named(decl.name) else {
+            continue;
+        };
+        assert_eq!(set.name(), decl.name);
+        assert_eq!(read_value::<SetSpec>(&set.write()).unwrap(), set);
+        assert!(set.task().is_some(), "{}", decl.name);
+        let facts = set.facts();
+        assert_eq!(facts.files.is_empty(), facts.folder.is_empty());
+        with_defaults += 1;
     }
-    let text = SetSpec::named("minst").unwrap_err().to_string();
-    assert!(
-        text.contains("no data set is called `minst`; known: mnist, fashion-mnist, cifar10"),
-        "{text}"
-    );
+    assert_eq!(with_defaults, 13);
+    let text = format!("{:#}", SetSpec::named("minst").unwrap_err());
+    assert!(text.contains("did you mean `mnist`?"), "{text}");
 }
 
 #[test]
 fn a_set_that_is_not_there_says_where_it_should_be_and_how_to_get_it() {
     let dir = tempfile::tempdir().unwrap();
-    for set in SetSpec::all()
-        .iter()
-        .filter(|set| !set.known().files.is_empty())
-    {
-        let text = error(set, dir.path());
-        let known = set.known();
+    let sets = linked_sets()
+        .into_iter()
+        .filter_map(|decl| SetSpec::named(decl.name).ok());
+    for set in sets.filter(|set| !set.facts().files.is_empty()) {
+        let text = error(&set, dir.path());
+        let known = set.facts();
         let wanted = dir.path().join(known.folder).join(known.files[0][0]);
         for part in [
             &wanted.display().to_string(),
@@ -81,19 +87,14 @@ fn images_and_labels_must_agree() {
         &idx(&[1, 28, 28], vec![0; 784]),
     );
     write(dir, "mnist/t10k-labels-idx1-ubyte", &idx(&[1], vec![5]));
-    let set = load(&SetSpec::Mnist, dir, None).unwrap();
+    let loaded = load(&set("mnist"), dir, None).unwrap();
     assert_eq!(set.train.classes().unwrap(), [0, 9, 1]);
     let values = set.train.samples.values();
     assert!(
         (values[[0, 0]] + 0.1307 / 0.3081).abs() < 1e-5
             && (values[[0, 1]] - 0.8693 / 0.3081).abs() < 1e-4
     );
-    let rows = |name| {
-        list(dir)
-            .into_iter()
-            .find(|e| e.known.name == name)
-            .unwrap()
-    };
+    let rows = |name| list(dir).into_iter().find(|e| e.name == name).unwrap();
     assert!(rows("mnist").present() && !rows("fashion-mnist").present() && rows("blobs").present());
     assert_eq!(
         (
@@ -111,11 +112,11 @@ fn images_and_labels_must_agree() {
         &idx(&[1, 2, 1], vec![0, 1]),
     );
     assert!(
-        error(&SetSpec::Mnist, dir)
+        error(&set("mnist"), dir)
             .contains("inputs of shape [1, 2, 1], those of the published files have [1, 28, 28]")
     );
     write(dir, "mnist/train-labels-idx1-ubyte", &idx(&[2], vec![0, 9]));
-    let text = error(&SetSpec::Mnist, dir);
+    let text = error(&set("mnist"), dir);
     assert!(
         text.contains("train-images-idx3-ubyte holds 3 images") && text.contains("2 labels"),
         "{text}"
@@ -125,7 +126,7 @@ fn images_and_labels_must_agree() {
         "mnist/train-labels-idx1-ubyte",
         &idx(&[3], vec![0, 10, 1]),
     );
-    let text = error(&SetSpec::Mnist, dir);
+    let text = error(&set("mnist"), dir);
     assert!(
         text.contains("mnist/train-labels-idx1-ubyte: label 1 is 10"),
         "{text}"
@@ -137,19 +138,12 @@ fn tables_of_numbers_are_scaled_by_their_training_rows() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "cod-rna/cod-rna", b"-1 1:1 2:5\n1 1:3 2:5\n");
     write(dir.path(), "cod-rna/cod-rna.t", b"1 1:5\n");
-    let raw = load(&SetSpec::CodRna(defaults()), dir.path(), None).unwrap();
+    let raw = load(&set("cod-rna"), dir.path(), None).unwrap();
     assert_eq!(
         (raw.test.samples.values()[[0, 0]], raw.normalise),
         (5.0, None)
     );
-    let scaled = load(
-        &SetSpec::CodRna(CodRna {
-            scale: Scale::Standard,
-        }),
-        dir.path(),
-        None,
-    )
-    .unwrap();
+    let scaled = load(&set("{cod-rna: {scale: standard}}"), dir.path(), None).unwrap();
     let (train, test) = (scaled.train.samples.values(), scaled.test.samples.values());
     assert_eq!(
         (train[[0, 0]], train[[1, 0]], train[[0, 1]], test[[0, 0]]),
@@ -162,7 +156,7 @@ fn sparse_rows_are_not_shifted() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "adult/a9a", b"-1 1:1 123:1\n");
     write(dir.path(), "adult/a9a.t", b"+1 122:1\n");
-    let set = load(&SetSpec::Adult, dir.path(), None).unwrap();
+    let set = load(&set("adult"), dir.path(), None).unwrap();
     assert_eq!(
         (set.train.samples.shape(), set.test.samples.shape()),
         (vec![123], vec![123])
@@ -173,12 +167,12 @@ fn sparse_rows_are_not_shifted() {
     };
     let text = format!(
         "{:#}",
-        load(&SetSpec::Adult, dir.path(), Some(&normalise)).unwrap_err()
+        load(&set("adult"), dir.path(), Some(&normalise)).unwrap_err()
     );
     assert!(text.contains("leave `normalise` away"), "{text}");
     write(dir.path(), "adult/a9a", b"-1 1:1 124:1\n");
     assert!(
-        error(&SetSpec::Adult, dir.path())
+        error(&set("adult"), dir.path())
             .contains("adult/a9a: line 1: the index in `124:1` must be in 1..=123")
     );
 }
@@ -186,7 +180,7 @@ fn sparse_rows_are_not_shifted() {
 #[test]
 fn titles_count_where_the_training_rows_have_them() {
     let dir = tempfile::tempdir().unwrap();
-    let words = Words { width: 1 << 16 };
+    let news = set("{ag-news: {width: 65536}}");
     let row = |set: &Set| match &**set.test.samples.inputs() {
         Inputs::Sparse { columns, .. } => columns.len(),
         _ => panic!("words are sparse"),
@@ -197,24 +191,15 @@ fn titles_count_where_the_training_rows_have_them() {
         b"\"4\",\"one two\",\"three\"\n",
     );
     write(dir.path(), "agnews/train-subset.csv", b"\"1\",\"\",\"x\"\n");
-    assert_eq!(
-        row(&load(&SetSpec::AgNews(words.clone()), dir.path(), None).unwrap()),
-        1
-    );
+    assert_eq!(row(&load(&news, dir.path(), None).unwrap()), 1);
     write(dir.path(), "agnews/train.csv", b"\"1\",\"t\",\"x\"\n");
-    assert_eq!(
-        row(&load(&SetSpec::AgNews(words.clone()), dir.path(), None).unwrap()),
-        3
-    );
+    assert_eq!(row(&load(&news, dir.path(), None).unwrap()), 3);
     write(
         dir.path(),
         "agnews/test.csv",
         b"\"5\",\"one two\",\"three\"\n",
     );
-    assert!(
-        error(&SetSpec::AgNews(words.clone()), dir.path())
-            .contains("line 1: the class is `5`; it must be in 1..=4")
-    );
+    assert!(error(&news, dir.path()).contains("line 1: the class is `5`; it must be in 1..=4"));
 }
 
 #[test]
@@ -256,7 +241,7 @@ fn real_files_hold_what_is_published() {
     check("cod-rna", &[39_690, 19_845], 271_617, 8);
     check("sst2", &[29_780, 37_569], 872, 2048);
     let raw = check("adult-raw", &[24_720, 7841], 16_281, 105);
-    let adult = load(&SetSpec::Adult, Path::new(&dir), None).unwrap();
+    let adult = load(&set("adult"), Path::new(&dir), None).unwrap();
     assert_eq!(
         raw.train.classes(),
         adult.train.classes(),
@@ -271,20 +256,15 @@ fn real_files_hold_what_is_published() {
     assert_eq!(news.test.class_counts(), [1900; 4]);
     assert!(per_class(&news.train, 2456, 30_000));
     // the canonical batches hold 1,000 of each class, a stored subset 400
-    let cifar = load(&SetSpec::Cifar10, Path::new(&dir), None).unwrap();
+    let cifar = load(&set("cifar10"), Path::new(&dir), None).unwrap();
     assert!(per_class(&cifar.train, 2000, 5000) && per_class(&cifar.test, 1000, 1000));
     let pneumonia = load(&SetSpec::PneumoniaMnist, Path::new(&dir), None).unwrap();
     assert_eq!(pneumonia.validation.unwrap().class_counts(), [135, 389]);
     for entry in list(Path::new(&dir))
         .iter()
-        .filter(|e| e.known.name.ends_with("mnist"))
+        .filter(|e| e.name.ends_with("mnist"))
     {
-        let set = load(
-            &SetSpec::named(entry.known.name).unwrap(),
-            Path::new(&dir),
-            None,
-        )
-        .unwrap();
+        let set = load(&SetSpec::named(entry.name).unwrap(), Path::new(&dir), None).unwrap();
         assert_eq!(entry.rows, Some((set.train.len(), set.test.len())));
     }
 }

@@ -386,7 +386,9 @@ impl Public {
 /// One file for each client.
 pub(crate) fn check_files(set: &str, files: Option<usize>, clients: usize) -> anyhow::Result<()> {
     let Some(files) = files else {
-        anyhow::bail!("by-file is for sets that are read from a file for each client, and `{set}` is not; take another split");
+        anyhow::bail!(
+            "by-file is for sets that are read from a file for each client, and `{set}` is not; take another split"
+        );
     };
     anyhow::ensure!(
         files == clients,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::sets::KNOWN;
+use crate::set::linked_sets;
 use fl_core::settings::{Settings, read_yaml};
 use fl_registry::DataSection;
 
@@ -10,10 +10,10 @@ fn errors(yaml: &str) -> String {
 #[test]
 fn what_is_written_reads_back() {
     let all = "
-        set: {findings: {findings: 3, train: 100, test: 20}}
+        set: {multi-label: {findings: 3, train: 100, test: 20}}
         clients: 3
         split: {dirichlet: {alpha: 0.5, reading: balanced, min-size: 2}}
-        public: {from: {set: {findings: {findings: 3}}}, labelled: true, size: 50}
+        public: {from: {set: {multi-label: {findings: 3}}}, labelled: true, size: 50}
         normalise: {mean: [0.1], std: [0.2]}
         limit: {train: 60}
         validation: 0.05";
@@ -29,12 +29,13 @@ fn what_is_written_reads_back() {
         "{count: 50}",
         "half-of-test",
         "tabular",
-        "{set: findings}",
+        "{set: multi-label}",
     ];
     let mut specs = vec![all.to_string()];
     specs.extend(splits.map(|split| format!("{{set: cod-rna, clients: 2, split: {split}}}")));
     specs.extend(origins.map(|from| format!("{{set: mnist, public: {{from: {from}}}}}")));
-    specs.extend(KNOWN.iter().map(|known| format!("{{set: {}}}", known.name)));
+    let named = linked_sets().into_iter().filter(|set| set.name != "files");
+    specs.extend(named.map(|set| format!("{{set: {}}}", set.name)));
     specs.push("{set: adult, class-order: [1, 0]}".into());
     specs.push("{set: cifar10, clients: 20, split: {published: {alpha: 0.1}}}".into());
     for yaml in specs {
@@ -106,12 +107,12 @@ fn all_mistakes_come_at_once_with_their_paths() {
         split: dirichlet
         public: {from: {set: minst}, size: 5, queries: 0.1}";
     insta::assert_snapshot!(errors(also), @"
-    set: must be one of mnist, fashion-mnist, cifar10, cifar100, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {findings: ..}; got a list of 1
+    set: must be one of mnist, fashion-mnist, cifar10, cifar100, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {multi-label: ..}; got a list of 1
     split.dirichlet.alpha: is missing (number, in 0.0001..=1000000.0)
-    public.from.set: must be one of mnist, fashion-mnist, cifar10, cifar100, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {findings: ..}; got `minst`; did you mean `mnist`?
+    public.from.set: must be one of mnist, fashion-mnist, cifar10, cifar100, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {multi-label: ..}; got `minst`; did you mean `mnist`?
     ");
     insta::assert_snapshot!(errors("{set: mnits, split: {size: {shares: [1, -1]}}, public: {from: {count: 0}}}"), @"
-    set: must be one of mnist, fashion-mnist, cifar10, cifar100, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {findings: ..}; got `mnits`; did you mean `mnist`?
+    set: must be one of mnist, fashion-mnist, cifar10, cifar100, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {multi-label: ..}; got `mnits`; did you mean `mnist`?
     split.size.shares: must be at least 0.0, got -1.0
     public.from.count: must be at least 1, got 0
     ");
@@ -148,7 +149,7 @@ fn settings_must_go_together() {
             "not all be 0",
         ),
         (
-            "{set: glyphs, public: {from: {set: findings}, labelled: true}}",
+            "{set: glyphs, public: {from: {set: multi-label}, labelled: true}}",
             "are of another task",
         ),
         (
@@ -164,8 +165,8 @@ fn settings_must_go_together() {
             "`class-order`: [1, 0]; it must name each of the classes 0 to 9 of `mnist` once",
         ),
         (
-            "{set: findings, class-order: [1, 0]}",
-            "`class-order`: `findings` has findings, not classes",
+            "{set: multi-label, class-order: [1, 0]}",
+            "`class-order`: `multi-label` has findings, not classes",
         ),
         (
             "{set: cifar10, clients: 20, split: {published: {alpha: 0.1}}, class-order: [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]}",
@@ -179,7 +180,7 @@ fn settings_must_go_together() {
         assert!(errors(yaml).contains(part), "{}", errors(yaml));
     }
     // one group more: those without a finding
-    assert!(read_yaml::<DataSpec>("{set: findings, split: {classes: 6}}").is_ok());
+    assert!(read_yaml::<DataSpec>("{set: multi-label, split: {classes: 6}}").is_ok());
 }
 
 #[test]
@@ -195,7 +196,7 @@ fn the_task_is_known_before_data_are() {
     assert_eq!(of("cifar10"), task(&[3, 32, 32], TaskKind::Classes(10)));
     assert_eq!(of("{sst2: {width: 9}}"), task(&[9], TaskKind::Classes(2)));
     assert_eq!(
-        of("{findings: {findings: 3}}"),
+        of("{multi-label: {findings: 3}}"),
         task(&[1, 28, 28], TaskKind::MultiLabel(3))
     );
     let blobs = of("{blobs: {classes: 3, features: 5}}");

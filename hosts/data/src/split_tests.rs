@@ -286,7 +286,7 @@ fn groups_are_taken_in_proportion() {
 
 #[test]
 fn findings_are_grouped_by_the_rarest() {
-    let [(inputs, labels), _] = crate::made::findings::MultiLabel::default().make().unwrap();
+    let [(inputs, labels), _] = crate::sets::MultiLabel::default().make().unwrap();
     let all = Examples::all(inputs.into(), labels.into()).unwrap();
     let groups = Groups::of(&all);
     assert_eq!((groups.count, groups.of.len()), (6, 4000));
@@ -298,7 +298,7 @@ fn findings_are_grouped_by_the_rarest() {
         &groups,
         &dir(0.1, Reading::Floor, None),
         5,
-        "findings",
+        "multi-label",
         &Stream::root(1),
     )
     .unwrap();

@@ -41,7 +41,9 @@ pub fn bag(text: &str, width: usize) -> impl Iterator<Item = (u32, f32)> {
         .map(|c| (c[0], c.len() as f32))
         .collect();
     let length = counts.iter().map(|(_, n)| n * n).sum::<f32>().sqrt();
-    counts.into_iter().map(move |(column, n)| (column, n / length))
+    counts
+        .into_iter()
+        .map(move |(column, n)| (column, n / length))
 }
 
 fn fnv1a(word: &str) -> u64 {

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 /// The rows of a file, compressed: row `i` is `columns[starts[i]..starts[i + 1]]`. Columns begin at 0 here.
 #[derive(Debug, PartialEq)]
 pub struct Rows {
-    /// 0 for label -1, 1 for label +1.
+    /// The class of each row.
     pub labels: Vec<u32>,
     /// One longer than there are rows.
     pub starts: Vec<usize>,
@@ -15,13 +15,25 @@ pub struct Rows {
     pub values: Vec<f32>,
 }
 
-/// Reads the rows of a two-class file with features `1..=width`. A file may name fewer features than `width`:
-/// the test part of a set often does.
+/// The class of a label of -1 (0) or +1 (1).
 ///
 /// # Errors
-/// If it is empty or not text, or a line has no label of -1 or +1, an index that is 0, above `width` or not above
-/// the one before it, or a value that is not a finite number.
-pub fn rows(bytes: &[u8], width: u32) -> Result<Rows> {
+/// If it is neither.
+pub fn sign(label: &str) -> Result<u32> {
+    match label {
+        "-1" => Ok(0),
+        "1" | "+1" => Ok(1),
+        other => anyhow::bail!("the label is `{other}`; it must be -1 or +1"),
+    }
+}
+
+/// Reads the rows of a file with features `1..=width`; `class` says which class a label is. A file may name fewer features
+/// than `width`: the test part of a set often does.
+///
+/// # Errors
+/// If it is empty or not text, or a line has a label that `class` refuses, an index that is 0, above `width` or not above
+/// the one before it, or a value that is not a finite number; says which line.
+pub fn rows(bytes: &[u8], width: u32, mut class: impl FnMut(&str) -> Result<u32>) -> Result<Rows> {
     let text = super::csv::utf8(bytes)?;
     let mut rows = Rows {
         labels: vec![],
@@ -33,19 +45,20 @@ pub fn rows(bytes: &[u8], width: u32) -> Result<Rows> {
         if line.trim().is_empty() {
             continue;
         }
-        add(line, width, &mut rows).with_context(|| format!("line {}", at + 1))?;
+        add(line, width, &mut class, &mut rows).with_context(|| format!("line {}", at + 1))?;
     }
     ensure!(!rows.labels.is_empty(), "the file holds no rows");
     Ok(rows)
 }
 
-fn add(line: &str, width: u32, rows: &mut Rows) -> Result<()> {
+fn add(
+    line: &str,
+    width: u32,
+    class: &mut impl FnMut(&str) -> Result<u32>,
+    rows: &mut Rows,
+) -> Result<()> {
     let mut fields = line.split_ascii_whitespace();
-    rows.labels.push(match fields.next().unwrap_or_default() {
-        "-1" => 0,
-        "1" | "+1" => 1,
-        other => anyhow::bail!("the label is `{other}`; it must be -1 or +1"),
-    });
+    rows.labels.push(class(fields.next().unwrap_or_default())?);
     let mut last = 0;
     for field in fields {
         let (index, value) = field
@@ -78,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_file_may_name_fewer_features_than_there_are() {
-        let got = rows(b"-1 1:1 3:0.5 \n+1 2:-2e1\n1\n", 123).unwrap();
+        let got = rows(b"-1 1:1 3:0.5 \n+1 2:-2e1\n1\n", 123, sign).unwrap();
         assert_eq!(got.labels, [0, 1, 1]);
         assert_eq!(got.starts, [0, 2, 3, 3]);
         assert_eq!(
@@ -90,7 +103,7 @@ mod tests {
     #[test]
     fn wrong_files_say_which_line_and_why() {
         let wrong = |text: &[u8], part: &str| {
-            let error = format!("{:#}", rows(text, 8).unwrap_err());
+            let error = format!("{:#}", rows(text, 8, sign).unwrap_err());
             assert!(error.contains(part), "{error}");
         };
         wrong(b"", "no rows");

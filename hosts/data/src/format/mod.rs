@@ -5,3 +5,4 @@ pub mod cifar;
 pub mod csv;
 pub mod idx;
 pub mod libsvm;
+pub mod npy;

@@ -34,7 +34,7 @@ impl DataSet for Adult {
 
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {
         let part = |file: &str| -> Result<Part> {
-            let mut rows = folder.read(file, |bytes| libsvm::rows(&bytes, WIDTH))?;
+            let mut rows = folder.read(file, |bytes| libsvm::rows(&bytes, WIDTH, libsvm::sign))?;
             let of = std::mem::take(&mut rows.labels);
             Ok((sparse(rows, WIDTH as usize), classes(of, 2)))
         };

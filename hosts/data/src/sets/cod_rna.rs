@@ -40,7 +40,7 @@ impl DataSet for CodRna {
 
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {
         let part = |file: &str| -> Result<Part> {
-            let rows = folder.read(file, |bytes| libsvm::rows(&bytes, WIDTH))?;
+            let rows = folder.read(file, |bytes| libsvm::rows(&bytes, WIDTH, libsvm::sign))?;
             Ok((dense(&rows, WIDTH as usize), classes(rows.labels, 2)))
         };
         Ok(Rows::new(part("cod-rna")?, part("cod-rna.t")?))

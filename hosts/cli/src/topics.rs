@@ -1,0 +1,116 @@
+//! `fl inspect` of what is no part: data sets, and words such as splits, networks and layers.
+
+use fl_core::settings::Field;
+use fl_data::{DataSpec, SetSpec, linked_sets};
+use fl_registry::{Catalogue, settings_json, settings_table};
+use serde_json::{Value as Json, json};
+
+/// What is known of one name.
+pub struct Topic {
+    name: String,
+    /// `a data set, from fl-data`
+    what: String,
+    doc: String,
+    fields: Vec<Field>,
+    /// Where its data come from, for a data set.
+    facts: Vec<(&'static str, String)>,
+}
+
+impl Topic {
+    pub fn text(&self) -> String {
+        let mut out = format!("{}: {}\n\n{}\n\n", self.name, self.what, self.doc);
+        out += &settings_table(&self.fields);
+        if !self.facts.is_empty() {
+            out.push('\n');
+        }
+        for (key, value) in &self.facts {
+            out += &format!("  {key:<8} {value}\n");
+        }
+        out
+    }
+
+    pub fn json(&self) -> Json {
+        let facts = self
+            .facts
+            .iter()
+            .map(|(key, value)| (key.to_string(), json!(value)));
+        json!({
+            "name": self.name, "role": self.what, "doc": self.doc, "settings": settings_json(&self.fields),
+            "facts": facts.collect::<serde_json::Map<_, _>>(),
+        })
+    }
+}
+
+/// Everything of this name: data sets first, then words in settings.
+pub fn find(name: &str, catalogue: &Catalogue) -> Vec<Topic> {
+    let mut topics = sets(name);
+    for choice in catalogue.choices::<DataSpec>() {
+        // a word of several parts (`sgd`) often means the same everywhere
+        let known = |topic: &&mut Topic| topic.doc == choice.doc && topic.fields == choice.fields;
+        if choice.name != name {
+            continue;
+        }
+        if let Some(topic) = topics.iter_mut().find(known) {
+            topic.what += &format!(", and of {}", choice.of);
+            continue;
+        }
+        topics.push(Topic {
+            name: choice.name,
+            what: format!("a choice of {}", choice.of),
+            doc: choice.doc,
+            fields: choice.fields,
+            facts: Vec::new(),
+        });
+    }
+    topics
+}
+
+/// All names that [`find`] knows.
+pub fn names(catalogue: &Catalogue) -> Vec<String> {
+    let sets = linked_sets().into_iter().map(|set| set.name.to_string());
+    let words = catalogue
+        .choices::<DataSpec>()
+        .into_iter()
+        .map(|choice| choice.name);
+    sets.chain(words).collect()
+}
+
+fn sets(name: &str) -> Vec<Topic> {
+    let of_name = linked_sets().into_iter().filter(|set| set.name == name);
+    let topic = |decl: &fl_data::SetDecl| {
+        let about = (decl.describe)();
+        let mut facts = Vec::new();
+        if let Ok(set) = SetSpec::named(decl.name) {
+            let known = set.facts();
+            if let Some(task) = set.task() {
+                facts.push((
+                    "task",
+                    format!("{:?} -> {} outputs", task.input, task.kind.outputs()),
+                ));
+            }
+            if let Some((train, test)) = known.rows {
+                facts.push((
+                    "rows",
+                    format!("{train} to learn from, {test} to test with"),
+                ));
+            }
+            if !known.files.is_empty() {
+                let files: Vec<&str> = known.files.iter().map(|names| names[0]).collect();
+                facts.push((
+                    "files",
+                    format!("{} in the folder {}", files.join(", "), known.folder),
+                ));
+                facts.push(("terms", known.licence.to_string()));
+            }
+            facts.push(("source", known.source.to_string()));
+        }
+        Topic {
+            name: decl.name.into(),
+            what: format!("a data set, from {}", decl.origin),
+            doc: about.doc,
+            fields: about.fields,
+            facts,
+        }
+    };
+    of_name.map(topic).collect()
+}

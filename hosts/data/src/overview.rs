@@ -1,0 +1,259 @@
+//! What each client gets, before a run.
+
+use crate::build::Assembled;
+use fl_core::{Examples, TaskKind};
+use serde_json::{Value as Json, json};
+use std::fmt::{Display, Formatter, Write};
+
+/// Clients that the text shows one by one; the JSON has all.
+const SHOWN: usize = 50;
+/// Classes that the text gives numbers for.
+const NUMBERED: usize = 10;
+/// Classes that the picture has room for.
+const PICTURED: usize = 120;
+/// Width of the largest client's bar.
+const BAR: usize = 20;
+
+/// What each client gets.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    /// What is learnt: `[1, 28, 28] -> 10 classes`.
+    pub task: String,
+    /// Names of the classes; their numbers if the files give none.
+    pub classes: Vec<String>,
+    /// What became of each column of the files.
+    pub columns: Vec<(String, String)>,
+    /// Every client.
+    pub clients: Vec<Share>,
+    /// Public rows, and whether their labels are public too.
+    pub public: Option<(usize, bool)>,
+    /// Test rows of each class.
+    pub test: Vec<u32>,
+    /// Test rows.
+    pub tested: usize,
+    /// What a user should know.
+    pub notes: Vec<String>,
+}
+
+/// What one client gets.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// The file that its rows come from, with `split: by-file`.
+    pub file: Option<String>,
+    /// Rows to train with.
+    pub rows: usize,
+    /// Rows set aside for validation.
+    pub validation: usize,
+    /// Rows of each class (or with each finding).
+    pub counts: Vec<u32>,
+}
+
+impl Overview {
+    /// Of data that have been split.
+    pub fn of(data: &Assembled) -> Self {
+        let kind = match data.task.kind {
+            TaskKind::Classes(n) => format!("{n} classes"),
+            TaskKind::MultiLabel(n) => format!("{n} findings, of which a row can have several"),
+        };
+        let aside = |k: usize| data.client_validation.get(k).map_or(0, Examples::len);
+        let share = |(k, own): (usize, &Examples)| Share {
+            file: data.owners.get(k).cloned(),
+            rows: own.len(),
+            validation: aside(k),
+            counts: own.class_counts(),
+        };
+        let numbers = (0..data.task.kind.outputs()).map(|class| class.to_string());
+        Self {
+            task: format!("{:?} -> {kind}", data.task.input),
+            classes: match data.classes.is_empty() {
+                true => numbers.collect(),
+                false => data.classes.clone(),
+            },
+            columns: data.columns.clone(),
+            clients: data.clients.iter().enumerate().map(share).collect(),
+            public: data
+                .public
+                .as_ref()
+                .map(|public| (public.samples.len(), public.labelled.is_some())),
+            test: data.test.class_counts(),
+            tested: data.test.len(),
+            notes: data.notes.clone(),
+        }
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Json {
+        let client = |(k, share): (usize, &Share)| {
+            json!({
+                "client": k, "file": share.file, "rows": share.rows, "validation": share.validation, "classes": share.counts,
+            })
+        };
+        let columns = self.columns.iter();
+        json!({
+            "task": self.task, "classes": self.classes,
+            "columns": columns.map(|(name, read)| json!({ "name": name, "read": read })).collect::<Vec<_>>(),
+            "clients": self.clients.iter().enumerate().map(client).collect::<Vec<_>>(),
+            "public": self.public.map(|(rows, labelled)| json!({ "rows": rows, "labelled": labelled })),
+            "test": { "rows": self.tested, "classes": self.test }, "notes": self.notes,
+        })
+    }
+
+    fn rows(&self) -> usize {
+        self.clients.iter().map(|share| share.rows).sum()
+    }
+
+    fn summary(&self, out: &mut String) -> std::fmt::Result {
+        let (clients, rows) = (self.clients.len(), self.rows());
+        writeln!(out, "{}; {rows} rows over {clients} clients", self.task)?;
+        if let Some((rows, labelled)) = self.public {
+            let labels = if labelled { "with" } else { "without" };
+            writeln!(out, "{rows} public rows, {labels} labels")?;
+        }
+        writeln!(out, "{} rows to test with", self.tested)?;
+        if !self.columns.is_empty() {
+            let width = self.columns.iter().map(|(name, _)| name.chars().count());
+            let width = width.max().unwrap_or(0).min(40);
+            writeln!(out, "\ncolumns")?;
+            for (name, read) in self.columns.iter().take(NUMBERED * 10) {
+                writeln!(out, "  {name:width$}  {read}")?;
+            }
+        }
+        let names = self.classes.iter().enumerate();
+        let named = names.clone().any(|(at, name)| *name != at.to_string());
+        if named {
+            let all: Vec<String> = names
+                .take(50)
+                .map(|(at, name)| format!("{at} {name}"))
+                .collect();
+            writeln!(out, "\nclasses: {}", all.join(", "))?;
+        }
+        Ok(())
+    }
+
+    /// A line per client: its rows, a bar of them, and how dark each class is in its row of the picture.
+    fn picture(&self, out: &mut String) -> std::fmt::Result {
+        let classes = self.classes.len();
+        let darkest = self.clients.iter().flat_map(|share| &share.counts);
+        let darkest = darkest.copied().max().unwrap_or(0).max(1);
+        let largest = self.clients.iter().map(|share| share.rows).max();
+        let largest = largest.unwrap_or(0).max(1);
+        let pictured = classes.min(PICTURED);
+        let mut heads = String::new();
+        for class in 0..pictured {
+            heads += &(class % 10).to_string();
+        }
+        write!(out, "\n{:>6} {:>8}  {:BAR$}  {heads}", "client", "rows", "")?;
+        if classes <= NUMBERED {
+            for class in 0..classes {
+                write!(out, " {class:>7}")?;
+            }
+        }
+        out.push('\n');
+        for (k, share) in self.clients.iter().enumerate().take(SHOWN) {
+            let bar = "█".repeat((share.rows * BAR).div_ceil(largest));
+            let shades = share.counts.iter().take(pictured);
+            let shades: String = shades.map(|count| shade(*count, darkest)).collect();
+            write!(out, "{k:>6} {:>8}  {bar:BAR$}  {shades}", share.rows)?;
+            if classes <= NUMBERED {
+                for count in &share.counts {
+                    write!(out, " {count:>7}")?;
+                }
+            }
+            if let Some(file) = &share.file {
+                write!(out, "  {file}")?;
+            }
+            out.push('\n');
+        }
+        if self.clients.len() > SHOWN {
+            writeln!(out, "  .. and {} more", self.clients.len() - SHOWN)?;
+        }
+        let mut sizes: Vec<usize> = self.clients.iter().map(|share| share.rows).collect();
+        sizes.sort_unstable();
+        if let (Some(least), Some(most)) = (sizes.first(), sizes.last()) {
+            let median = sizes[sizes.len() / 2];
+            writeln!(
+                out,
+                "rows of a client: {least} to {most}, median {median}; in the picture a blank is 0 and █ more than {} rows",
+                u64::from(darkest) * 3 / 4
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Darker for more; blank only for none.
+fn shade(count: u32, most: u32) -> char {
+    match (u64::from(count) * 4).div_ceil(u64::from(most)) {
+        0 => ' ',
+        1 => '░',
+        2 => '▒',
+        3 => '▓',
+        _ => '█',
+    }
+}
+
+impl Display for Overview {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let mut out = String::new();
+        self.summary(&mut out)?;
+        self.picture(&mut out)?;
+        for note in &self.notes {
+            writeln!(out, "note: {note}")?;
+        }
+        f.write_str(out.trim_end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::DataSpec;
+    use fl_core::Stream;
+    use fl_core::settings::read_yaml;
+    use std::path::Path;
+
+    fn overview(yaml: &str) -> super::Overview {
+        let spec: DataSpec = read_yaml(yaml).unwrap();
+        super::Overview::of(&crate::build(&spec, Path::new("nowhere"), &Stream::root(1)).unwrap())
+    }
+
+    #[test]
+    fn every_client_has_its_line() {
+        let got =
+            overview("{set: {blobs: {train: 100, test: 8}}, clients: 4, split: {classes: 1}}");
+        insta::assert_snapshot!(got, @"
+        [8] -> 4 classes; 100 rows over 4 clients
+        8 rows to test with
+
+        client     rows                        0123       0       1       2       3
+             0       25  ████████████████████  █         25       0       0       0
+             1       25  ████████████████████   █         0      25       0       0
+             2       25  ████████████████████    █        0       0      25       0
+             3       25  ████████████████████     █       0       0       0      25
+        rows of a client: 25 to 25, median 25; in the picture a blank is 0 and █ more than 18 rows
+        ");
+        assert_eq!(got.json()["clients"][1]["classes"][1], 25);
+    }
+
+    #[test]
+    fn every_split_is_shown_and_extremes_are_noted() {
+        for split in [
+            "iid",
+            "{dirichlet: {alpha: 0.5}}",
+            "{size: {power: 2}}",
+            "{classes: 2}",
+        ] {
+            let got = overview(&format!("{{set: blobs, clients: 8, split: {split}}}"));
+            assert_eq!(got.rows(), 1000, "{split}");
+        }
+        let got = overview(
+            "{set: blobs, clients: 70, split: {dirichlet: {alpha: 0.01}}, public: {from: {share: 0.1}}}",
+        );
+        assert!(got.to_string().contains(".. and 20 more"));
+        assert!(
+            got.notes.iter().any(|note| note.contains("own no sample")),
+            "{:?}",
+            got.notes
+        );
+        assert_eq!(got.public, Some((100, false)));
+    }
+}

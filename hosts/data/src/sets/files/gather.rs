@@ -1,0 +1,422 @@
+//! Reads all files of a spec and puts their rows together.
+
+use super::encode::{Plan, short};
+use super::paths::{Paths, Source};
+use super::{Files, Format, arrays, images, table};
+use crate::set::{Rows, Source as Owner};
+use anyhow::{Context, Result, bail, ensure};
+use fl_core::settings::show;
+use fl_core::{Inputs, Labels, Stream};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// More classes than this are numbers to be predicted, or ids.
+const MAX_CLASSES: usize = 10_000;
+
+/// Rows, and the class of each in the order in which classes were found.
+pub(super) struct Part {
+    pub inputs: Inputs,
+    pub of: Vec<u32>,
+}
+
+/// The classes, as they are found.
+pub(super) struct Classes {
+    index: BTreeMap<String, u32>,
+    /// No class is added any more.
+    closed: bool,
+    given: bool,
+}
+
+impl Classes {
+    fn new(files: &Files) -> Self {
+        let given = files.classes.iter().flatten();
+        Self {
+            index: given
+                .zip(0..)
+                .map(|(word, at)| (word.0.clone(), at))
+                .collect(),
+            closed: files.classes.is_some(),
+            given: files.classes.is_some(),
+        }
+    }
+
+    /// The number of a class.
+    pub fn of(&mut self, name: &str) -> Result<u32> {
+        if let Some(at) = self.index.get(name) {
+            return Ok(*at);
+        }
+        if self.closed {
+            let known: Vec<&str> = self.index.keys().take(20).map(String::as_str).collect();
+            let whose = if self.given {
+                "of the spec"
+            } else {
+                "of the training rows"
+            };
+            bail!(
+                "`{}` is none of the classes {whose}: {}",
+                short(name),
+                known.join(", ")
+            );
+        }
+        ensure!(
+            self.index.len() < MAX_CLASSES,
+            "more than {MAX_CLASSES} classes: only classes can be learnt, not numbers"
+        );
+        let at = self.index.len() as u32;
+        self.index.insert(name.into(), at);
+        Ok(at)
+    }
+
+    /// Names in order (numbers by size, others by letters), and the place of each found class in it.
+    fn finish(&self) -> (Vec<String>, Vec<u32>) {
+        let mut names: Vec<(&String, &u32)> = self.index.iter().collect();
+        let as_number = |name: &str| name.parse::<f64>().ok().filter(|n| n.is_finite());
+        if self.given {
+            names.sort_by_key(|(_, at)| **at);
+        } else if names.iter().all(|(name, _)| as_number(name).is_some()) {
+            names.sort_by(|a, b| {
+                let number = |name: &str| as_number(name).unwrap_or(0.0);
+                number(a.0).total_cmp(&number(b.0)).then(a.0.cmp(b.0))
+            });
+        }
+        let mut place = vec![0; names.len()];
+        for (new, (_, old)) in names.iter().enumerate() {
+            place[**old as usize] = new as u32;
+        }
+        (
+            names.into_iter().map(|(name, _)| name.clone()).collect(),
+            place,
+        )
+    }
+}
+
+/// Training rows source by source, and test rows.
+struct All {
+    train: Vec<(String, Part)>,
+    test: Option<Part>,
+    columns: Vec<(String, String)>,
+    notes: Vec<String>,
+}
+
+pub(super) fn read(files: &Files) -> Result<Rows> {
+    let mut classes = Classes::new(files);
+    let All {
+        train,
+        test,
+        columns,
+        mut notes,
+    } = match files.format.is_table() {
+        true => tables(files, &mut classes)?,
+        false => parts(files, &mut classes)?,
+    };
+    if !classes.given {
+        notes.push(format!(
+            "the {} classes were found in the clients' rows; say them in `classes` where that is private",
+            classes.index.len()
+        ));
+    }
+    ensure!(
+        classes.index.len() >= 2,
+        "all training rows are of one class; there is nothing to learn"
+    );
+    let (names, place) = classes.finish();
+    let (mut own, mut tested) = (Vec::new(), Vec::new());
+    let mut sources = Vec::new();
+    for (at, (name, part)) in train.into_iter().enumerate() {
+        let rows = part.of.len();
+        let (held, kept) = match files.holdout {
+            // the same rows whatever the run's seed, so that runs can be compared
+            Some(share) => {
+                let draws = Stream::root(0).child("holdout", at as u64);
+                let held = (share * rows as f64).round() as usize;
+                let held = draws.draws().choose(rows, held.min(rows));
+                let kept: Vec<usize> = (0..rows)
+                    .filter(|r| held.binary_search(r).is_err())
+                    .collect();
+                (Some(part.pick(&held)), part.pick(&kept))
+            }
+            None => (None, part),
+        };
+        sources.push(Owner {
+            name,
+            rows: kept.of.len(),
+        });
+        own.push(kept);
+        tested.extend(held);
+    }
+    tested.extend(test);
+    let set = |parts: Vec<Part>, what: &str| -> Result<(Inputs, Labels)> {
+        let part = joined(parts).with_context(|| format!("the {what} rows"))?;
+        ensure!(!part.of.is_empty(), "there are no {what} rows");
+        let of = part.of.iter().map(|class| place[*class as usize]).collect();
+        let classes = names.len();
+        Ok((part.inputs, Labels::Classes { of, classes }))
+    };
+    let (train, test) = (set(own, "training")?, set(tested, "test")?);
+    ensure!(
+        train.0.shape() == test.0.shape(),
+        "training rows have shape {:?}, test rows {:?}; they must be equal",
+        train.0.shape(),
+        test.0.shape()
+    );
+    if matches!(files.train, Paths::One(_)) {
+        sources.clear();
+    }
+    Ok(Rows {
+        sources,
+        classes: names,
+        columns,
+        notes,
+        ..Rows::new(train, test)
+    })
+}
+
+fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
+    let mut limit = files.max_bytes;
+    let mut read = |source: &Source| {
+        let paths = source.files(&files.format);
+        paths
+            .iter()
+            .map(|path| table::read(path, files, &mut limit))
+            .collect::<Result<Vec<_>>>()
+    };
+    let (mut all, mut counts) = (Vec::new(), Vec::new());
+    for source in files.train.sources() {
+        let tables = read(source)?;
+        counts.push((source.name().to_string(), tables.len()));
+        all.extend(tables);
+    }
+    let mut test = Vec::new();
+    for source in files.test.iter().flat_map(Paths::sources) {
+        test.extend(read(source)?);
+    }
+    ensure!(!all.is_empty(), "there are no training files");
+    let mut plan = Plan::new(files, &all)?;
+    let mut left = files.max_bytes;
+    let mut encoded = |table: &table::Table, classes: &mut Classes| {
+        let part = plan.encode(table, classes, left)?;
+        left = left.saturating_sub(part.bytes());
+        Ok(part)
+    };
+    let mut tables = all.iter();
+    let mut train = Vec::new();
+    for (name, count) in counts {
+        let parts: Result<Vec<Part>> = tables
+            .by_ref()
+            .take(count)
+            .map(|table| encoded(table, classes))
+            .collect();
+        train.push((name, joined(parts?)?));
+    }
+    classes.closed = true;
+    let test: Result<Vec<Part>> = test.iter().map(|table| encoded(table, classes)).collect();
+    let test = test?;
+    Ok(All {
+        train,
+        test: if test.is_empty() {
+            None
+        } else {
+            Some(joined(test)?)
+        },
+        columns: std::mem::take(&mut plan.described),
+        notes: std::mem::take(&mut plan.notes),
+    })
+}
+
+fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
+    let mut limit = files.max_bytes;
+    let mut read = |source: &Source, classes: &mut Classes| -> Result<Part> {
+        let one = |path: &Path, classes: &mut Classes, limit: &mut u64| match &files.format {
+            Format::Libsvm(_) => arrays::libsvm(path, classes, limit),
+            Format::Npy => arrays::npy_column(path, files, classes, limit),
+            Format::Npz(how) => arrays::npz(path, how, files, classes, limit),
+            _ => bail!(
+                "{}: labels must stand in a file of their own",
+                path.display()
+            ),
+        };
+        match (source, &files.format) {
+            (Source::Pair { inputs, labels }, Format::Idx) => {
+                arrays::idx(inputs.as_ref(), labels.as_ref(), classes, &mut limit)
+            }
+            (Source::Pair { inputs, labels }, _) => {
+                arrays::npy_pair(inputs.as_ref(), labels.as_ref(), classes, &mut limit)
+            }
+            (Source::Path(_), Format::Images) => {
+                images::read(&source.files(&files.format), classes, &mut limit)
+            }
+            (Source::Path(_), _) => {
+                let paths = source.files(&files.format);
+                let parts: Result<Vec<Part>> = paths
+                    .iter()
+                    .map(|path| one(path, classes, &mut limit))
+                    .collect();
+                joined(parts?).with_context(|| source.name().to_string())
+            }
+        }
+    };
+    let mut train = Vec::new();
+    for source in files.train.sources() {
+        train.push((source.name().to_string(), read(source, classes)?));
+    }
+    classes.closed = true;
+    let mut test = Vec::new();
+    for source in files.test.iter().flat_map(Paths::sources) {
+        test.push(read(source, classes)?);
+    }
+    if let Format::Libsvm(how) = &files.format {
+        let all = || train.iter().map(|(_, part)| part).chain(&test);
+        let widest = all().map(|part| part.inputs.width()).max().unwrap_or(1);
+        let width = how.width.map_or(widest, |width| width as usize);
+        ensure!(
+            widest <= width,
+            "an index is {widest}, above the `width` {width} of the spec"
+        );
+        let values: u64 = all().map(|part| part.bytes() / 8).sum();
+        let cells = all().map(|part| part.of.len() as u64).sum::<u64>() * width as u64;
+        // rows that are mostly there are smaller and faster as plain numbers
+        let dense = values * 2 > cells && cells * 4 <= files.max_bytes;
+        for part in train.iter_mut().map(|(_, part)| part).chain(&mut test) {
+            part.inputs =
+                arrays::widened(std::mem::replace(&mut part.inputs, empty()), width, dense);
+        }
+    }
+    let shape = train.first().map(|(_, part)| part.inputs.shape());
+    Ok(All {
+        columns: vec![(
+            "inputs".into(),
+            format!("shape {:?}", shape.unwrap_or_default()),
+        )],
+        train,
+        test: if test.is_empty() {
+            None
+        } else {
+            Some(joined(test)?)
+        },
+        notes: Vec::new(),
+    })
+}
+
+fn empty() -> Inputs {
+    Inputs::Dense {
+        shape: vec![1],
+        data: Vec::new(),
+    }
+}
+
+/// All parts, one after the other.
+fn joined(parts: Vec<Part>) -> Result<Part> {
+    let mut parts = parts.into_iter();
+    let mut all = parts.next().context("there are none")?;
+    for part in parts {
+        all.append(part)?;
+    }
+    Ok(all)
+}
+
+impl Part {
+    /// Memory of the inputs.
+    fn bytes(&self) -> u64 {
+        match &self.inputs {
+            Inputs::Bytes { data, .. } => data.len() as u64,
+            Inputs::Dense { data, .. } => data.len() as u64 * 4,
+            Inputs::Sparse { values, .. } => values.len() as u64 * 8,
+        }
+    }
+
+    fn append(&mut self, other: Self) -> Result<()> {
+        let (own, new) = (self.inputs.shape(), other.inputs.shape());
+        match (&mut self.inputs, other.inputs) {
+            (
+                Inputs::Sparse {
+                    width,
+                    starts,
+                    columns,
+                    values,
+                },
+                Inputs::Sparse {
+                    width: w,
+                    starts: s,
+                    columns: c,
+                    values: v,
+                },
+            ) => {
+                let base = columns.len();
+                *width = (*width).max(w);
+                starts.extend(s[1..].iter().map(|end| base + end));
+                columns.extend(c);
+                values.extend(v);
+            }
+            (Inputs::Dense { data, .. }, Inputs::Dense { data: more, .. }) if own == new => {
+                data.extend(more);
+            }
+            (Inputs::Bytes { data, .. }, Inputs::Bytes { data: more, .. }) if own == new => {
+                data.extend(more);
+            }
+            _ => bail!(
+                "rows of one file have shape {own:?}, those of another {new:?}, or another kind of numbers"
+            ),
+        }
+        self.of.extend(other.of);
+        Ok(())
+    }
+
+    /// Only these rows.
+    fn pick(&self, rows: &[usize]) -> Self {
+        let width = self.inputs.width();
+        let inputs = match &self.inputs {
+            Inputs::Bytes {
+                shape,
+                data,
+                mean,
+                std,
+            } => Inputs::Bytes {
+                shape: *shape,
+                data: of_rows(data, width, rows),
+                mean: mean.clone(),
+                std: std.clone(),
+            },
+            Inputs::Dense { shape, data } => Inputs::Dense {
+                shape: shape.clone(),
+                data: of_rows(data, width, rows),
+            },
+            Inputs::Sparse {
+                starts,
+                columns,
+                values,
+                ..
+            } => {
+                let (mut s, mut c, mut v) = (vec![0], Vec::new(), Vec::new());
+                for row in rows {
+                    let range = starts[*row]..starts[row + 1];
+                    c.extend_from_slice(&columns[range.clone()]);
+                    v.extend_from_slice(&values[range]);
+                    s.push(c.len());
+                }
+                Inputs::Sparse {
+                    width,
+                    starts: s,
+                    columns: c,
+                    values: v,
+                }
+            }
+        };
+        Self {
+            inputs,
+            of: rows.iter().map(|row| self.of[*row]).collect(),
+        }
+    }
+}
+
+fn of_rows<T: Copy>(data: &[T], width: usize, rows: &[usize]) -> Vec<T> {
+    let row = |row: &usize| &data[row * width..(row + 1) * width];
+    rows.iter().flat_map(row).copied().collect()
+}
+
+/// The text of a number as a class: `1` for 1.0.
+pub(super) fn class_name(number: f64) -> String {
+    match number.fract() == 0.0 && number.abs() < 1e15 {
+        true => format!("{}", number as i64),
+        false => show(&number.into()),
+    }
+}

@@ -1,0 +1,125 @@
+//! PNG and JPEG files, a folder per class.
+
+use super::gather::{Classes, Part};
+use crate::archive;
+use crate::sets::shared::bytes;
+use anyhow::{Context, Result, bail, ensure};
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+/// Images wider or higher than this are refused before they are decoded.
+const MAX_SIDE: usize = 4096;
+
+/// Channels, height, width; and bytes, pixel after pixel.
+type Image = ([usize; 3], Vec<u8>);
+
+pub(super) fn read(paths: &[PathBuf], classes: &mut Classes, limit: &mut u64) -> Result<Part> {
+    let (mut of, mut data) = (Vec::new(), Vec::new());
+    let mut first: Option<([usize; 3], &Path)> = None;
+    for path in paths {
+        let name = || path.display().to_string();
+        let class = path.parent().and_then(Path::file_name).unwrap_or_default();
+        of.push(classes.of(&class.to_string_lossy()).with_context(name)?);
+        let file = archive::read_at_most(path, (*limit).min(archive::MAX_BYTES))?;
+        let (shape, pixels) = decoded(&file).with_context(name)?;
+        *limit = limit.checked_sub(pixels.len() as u64).with_context(|| {
+            format!("{}: with it the images need more than `max-bytes`", name())
+        })?;
+        let (wanted, example) = *first.get_or_insert((shape, path));
+        ensure!(
+            shape == wanted,
+            "{}: {}, but {} is {}; all images must be alike",
+            name(),
+            described(shape),
+            example.display(),
+            described(wanted)
+        );
+        let (channels, plane) = (shape[0], shape[1] * shape[2]);
+        let planes = (0..channels).flat_map(|c| (0..plane).map(move |at| at * channels + c));
+        data.extend(planes.map(|at| pixels[at]));
+    }
+    let (shape, _) = first.context("there are no images")?;
+    Ok(Part {
+        inputs: bytes(shape, data),
+        of,
+    })
+}
+
+fn described([channels, height, width]: [usize; 3]) -> String {
+    let colour = if channels == 1 { "grey" } else { "in colour" };
+    format!("{height} x {width} {colour}")
+}
+
+fn decoded(file: &[u8]) -> Result<Image> {
+    match file {
+        [0x89, b'P', b'N', b'G', ..] => png(file),
+        [0xff, 0xd8, ..] => jpeg(file),
+        _ => bail!("neither PNG nor JPEG"),
+    }
+}
+
+fn side(height: usize, width: usize) -> Result<()> {
+    ensure!(
+        (1..=MAX_SIDE).contains(&height) && (1..=MAX_SIDE).contains(&width),
+        "an image of {height} x {width}; sides must be 1 to {MAX_SIDE}"
+    );
+    Ok(())
+}
+
+/// Palettes become colours, 16 bits become 8, transparency is left out.
+fn png(file: &[u8]) -> Result<Image> {
+    let mut decoder = png::Decoder::new(Cursor::new(file));
+    decoder.set_transformations(png::Transformations::normalize_to_color8());
+    let mut reader = decoder.read_info()?;
+    let (height, width) = (reader.info().height as usize, reader.info().width as usize);
+    side(height, width)?;
+    let size = reader.output_buffer_size().context("too large")?;
+    let mut pixels = vec![0; size];
+    let frame = reader.next_frame(&mut pixels)?;
+    let stored = match frame.color_type {
+        png::ColorType::Grayscale => 1,
+        png::ColorType::GrayscaleAlpha => 2,
+        png::ColorType::Rgb => 3,
+        png::ColorType::Rgba => 4,
+        png::ColorType::Indexed => bail!("a palette that cannot be resolved"),
+    };
+    let channels = if stored < 3 { 1 } else { 3 };
+    let pixels = pixels[..height * width * stored].chunks(stored);
+    let pixels = pixels
+        .flat_map(|pixel| &pixel[..channels])
+        .copied()
+        .collect();
+    Ok(([channels, height, width], pixels))
+}
+
+fn jpeg(file: &[u8]) -> Result<Image> {
+    let options = |out| {
+        DecoderOptions::default()
+            .set_max_width(MAX_SIDE)
+            .set_max_height(MAX_SIDE)
+            .jpeg_set_out_colorspace(out)
+    };
+    let mut header = JpegDecoder::new_with_options(ZCursor::new(file), options(ColorSpace::RGB));
+    header.decode_headers()?;
+    let grey = header.input_colorspace() == Some(ColorSpace::Luma);
+    let out = if grey {
+        ColorSpace::Luma
+    } else {
+        ColorSpace::RGB
+    };
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options(out));
+    let pixels = decoder.decode()?;
+    let (width, height) = decoder.dimensions().context("no size")?;
+    side(height, width)?;
+    let channels = if grey { 1 } else { 3 };
+    ensure!(
+        pixels.len() == channels * height * width,
+        "{} bytes for {height} x {width}",
+        pixels.len()
+    );
+    Ok(([channels, height, width], pixels))
+}

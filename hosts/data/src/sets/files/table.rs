@@ -1,0 +1,246 @@
+//! Tables of text: what `csv`, `jsonl` and `parquet` have in common.
+
+use super::{Csv, Files, Format};
+use crate::archive;
+use crate::format::csv::utf8;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value as Json;
+use std::path::{Path, PathBuf};
+
+/// More columns than this are a slip of the pen.
+const MAX_COLUMNS: usize = 100_000;
+
+/// All fields of a file, in one text.
+pub(super) struct Table {
+    pub path: PathBuf,
+    /// Names of the columns.
+    pub names: Vec<String>,
+    text: String,
+    /// Where each field ends in the text, row after row.
+    ends: Vec<u32>,
+    /// Where each row stands in the file, from 1.
+    lines: Vec<u32>,
+}
+
+impl Table {
+    fn new(path: &Path, names: Vec<String>) -> Result<Self> {
+        ensure!(
+            names.len() <= MAX_COLUMNS,
+            "{}: {} columns; at most {MAX_COLUMNS} can be read",
+            path.display(),
+            names.len()
+        );
+        let mut sorted: Vec<&String> = names.iter().collect();
+        sorted.sort();
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            bail!("{}:1: two columns are called `{}`", path.display(), pair[0]);
+        }
+        if let Some(at) = names.iter().position(String::is_empty) {
+            bail!(
+                "{}:1: column {} has no name; every column needs one",
+                path.display(),
+                at + 1
+            );
+        }
+        Ok(Self {
+            path: path.into(),
+            names,
+            text: String::new(),
+            ends: Vec::new(),
+            lines: Vec::new(),
+        })
+    }
+
+    fn field(&mut self, field: &str) {
+        self.text.push_str(field);
+        self.ends.push(self.text.len() as u32);
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub fn cell(&self, row: usize, column: usize) -> &str {
+        let at = row * self.names.len() + column;
+        let from = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.text[from as usize..self.ends[at] as usize]
+    }
+
+    /// `people.csv:17: column `age`: ..`
+    pub fn wrong(&self, row: usize, column: usize, text: impl std::fmt::Display) -> anyhow::Error {
+        let (path, line) = (self.path.display(), self.lines[row]);
+        anyhow::anyhow!("{path}:{line}: column `{}`: {text}", self.names[column])
+    }
+
+    /// The position of a column.
+    pub fn find(&self, name: &str) -> Result<usize> {
+        let at = self.names.iter().position(|known| known == name);
+        at.with_context(|| {
+            let near = fl_core::settings::nearest(name, self.names.iter().map(String::as_str));
+            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let names: Vec<&str> = self.names.iter().take(50).map(String::as_str).collect();
+            format!(
+                "{}: there is no column `{name}`{near} It has: {}",
+                self.path.display(),
+                names.join(", ")
+            )
+        })
+    }
+
+    /// Where each of the columns `names` stands; both must have the same ones.
+    pub fn order(&self, first: &Self) -> Result<Vec<usize>> {
+        let mut missing = first.names.iter().filter(|name| !self.names.contains(name));
+        let mut more = self.names.iter().filter(|name| !first.names.contains(name));
+        let (path, other) = (self.path.display(), first.path.display());
+        match (missing.next(), more.next()) {
+            (Some(name), _) => bail!("{path}:1: there is no column `{name}`, which {other} has"),
+            (_, Some(name)) => bail!("{path}:1: column `{name}` is not in {other}"),
+            _ => first.names.iter().map(|name| self.find(name)).collect(),
+        }
+    }
+}
+
+/// Reads one file, of at most `limit` bytes; takes what it holds away from `limit`.
+pub(super) fn read(path: &Path, files: &Files, limit: &mut u64) -> Result<Table> {
+    let bytes = archive::read_at_most(path, *limit).with_context(|| {
+        format!(
+            "all files together may hold {} bytes (`max-bytes`)",
+            files.max_bytes
+        )
+    })?;
+    *limit -= bytes.len() as u64;
+    let table = match &files.format {
+        Format::Csv(how) => csv(path, &bytes, how),
+        Format::Jsonl => jsonl(path, &bytes),
+        Format::Parquet => parquet(path, bytes, limit),
+        _ => bail!("this format is no table"),
+    }?;
+    ensure!(table.len() > 0, "{}: holds no rows", path.display());
+    Ok(table)
+}
+
+#[cfg(feature = "parquet")]
+use super::parquet::read as parquet;
+
+#[cfg(not(feature = "parquet"))]
+fn parquet(path: &Path, _: Vec<u8>, _: &mut u64) -> Result<Table> {
+    bail!(
+        "{}: this program was built without parquet; build it with `cargo build --release --features parquet`, or write the \
+         table as csv",
+        path.display()
+    )
+}
+
+fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
+    let text = utf8(bytes).with_context(|| path.display().to_string())?;
+    let text = text.trim_start_matches('\u{feff}'); // some programs begin a file with this mark
+    let is_tsv = path.to_string_lossy().contains(".tsv");
+    let own = if is_tsv { b'\t' } else { b',' };
+    let separator = how
+        .separator
+        .as_ref()
+        .map_or(own, |text| text.as_bytes()[0]);
+    let mut reader = ::csv::ReaderBuilder::new()
+        .delimiter(separator)
+        .has_headers(false)
+        .flexible(true)
+        .trim(::csv::Trim::All)
+        .from_reader(text.as_bytes());
+    let mut record = ::csv::StringRecord::new();
+    let mut table: Option<Table> = None;
+    while reader.read_record(&mut record)? {
+        let line = record.position().map_or(0, ::csv::Position::line);
+        let Some(table) = &mut table else {
+            let names = match how.header {
+                true => record.iter().map(str::to_string).collect(),
+                false => (1..=record.len()).map(|at| at.to_string()).collect(),
+            };
+            let new = table.insert(Table::new(path, names)?);
+            if !how.header {
+                new.lines.push(line as u32);
+                record.iter().for_each(|field| new.field(field));
+            }
+            continue;
+        };
+        let (found, wanted) = (record.len(), table.names.len());
+        if found == 1 && record[0].is_empty() {
+            continue; // an empty line
+        }
+        ensure!(
+            found == wanted,
+            "{}:{line}: {found} fields; {} has {wanted} columns",
+            path.display(),
+            if how.header {
+                "the header"
+            } else {
+                "the first row"
+            }
+        );
+        table.lines.push(line as u32);
+        record.iter().for_each(|field| table.field(field));
+    }
+    table.with_context(|| format!("{}: the file is empty", path.display()))
+}
+
+fn jsonl(path: &Path, bytes: &[u8]) -> Result<Table> {
+    let text = utf8(bytes).with_context(|| path.display().to_string())?;
+    let mut table: Option<Table> = None;
+    for (at, line) in text.lines().enumerate() {
+        let number = at as u32 + 1;
+        let wrong = |text: String| anyhow::anyhow!("{}:{number}: {text}", path.display());
+        if line.trim().is_empty() {
+            continue;
+        }
+        let row: Json =
+            serde_json::from_str(line).map_err(|error| wrong(format!("not JSON: {error}")))?;
+        let Json::Object(row) = row else {
+            return Err(wrong("a row must be an object: {\"age\": 39, ..}".into()));
+        };
+        let table = match &mut table {
+            Some(table) => table,
+            none => none.insert(Table::new(path, row.keys().cloned().collect())?),
+        };
+        if let Some(key) = row.keys().find(|key| !table.names.contains(key)) {
+            return Err(wrong(format!("column `{key}` is not in the first row")));
+        }
+        for name in table.names.clone() {
+            let field = match row.get(&name) {
+                None | Some(Json::Null) => String::new(),
+                Some(Json::String(text)) => text.trim().to_string(),
+                Some(value @ (Json::Number(_) | Json::Bool(_))) => value.to_string(),
+                Some(_) => {
+                    let what = "must be a number, a text, true, false or null";
+                    return Err(wrong(format!("column `{name}`: {what}")));
+                }
+            };
+            table.field(&field);
+        }
+        table.lines.push(number);
+    }
+    table.with_context(|| format!("{}: the file is empty", path.display()))
+}
+
+/// For readers of rows that are no lines.
+#[cfg(feature = "parquet")]
+pub(super) fn from_rows(
+    path: &Path,
+    names: Vec<String>,
+    rows: impl Iterator<Item = Result<Vec<String>>>,
+    limit: &mut u64,
+) -> Result<Table> {
+    let mut table = Table::new(path, names)?;
+    for (at, row) in rows.enumerate() {
+        let row = row.with_context(|| format!("{}: row {}", path.display(), at + 1))?;
+        for field in row {
+            // a compressed file may hold far more than its size
+            let size = field.len() as u64 + 4;
+            *limit = limit.checked_sub(size).with_context(|| {
+                format!("{}: holds more than `max-bytes` allows", path.display())
+            })?;
+            table.field(&field);
+        }
+        table.lines.push(at as u32 + 1);
+    }
+    Ok(table)
+}
