@@ -3,7 +3,7 @@ use crate::set::linked_sets;
 use crate::{data_dir, list};
 use fl_core::settings::{Setting, read_value, read_yaml};
 
-fn set(yaml: &str) -> SetSpec {
+fn named(yaml: &str) -> SetSpec {
     read_yaml(yaml).unwrap()
 }
 
@@ -87,7 +87,7 @@ fn images_and_labels_must_agree() {
         &idx(&[1, 28, 28], vec![0; 784]),
     );
     write(dir, "mnist/t10k-labels-idx1-ubyte", &idx(&[1], vec![5]));
-    let loaded = load(&set("mnist"), dir, None).unwrap();
+    let set = load(&named("mnist"), dir, None).unwrap();
     assert_eq!(set.train.classes().unwrap(), [0, 9, 1]);
     let values = set.train.samples.values();
     assert!(
@@ -112,11 +112,11 @@ fn images_and_labels_must_agree() {
         &idx(&[1, 2, 1], vec![0, 1]),
     );
     assert!(
-        error(&set("mnist"), dir)
+        error(&named("mnist"), dir)
             .contains("inputs of shape [1, 2, 1], those of the published files have [1, 28, 28]")
     );
     write(dir, "mnist/train-labels-idx1-ubyte", &idx(&[2], vec![0, 9]));
-    let text = error(&set("mnist"), dir);
+    let text = error(&named("mnist"), dir);
     assert!(
         text.contains("train-images-idx3-ubyte holds 3 images") && text.contains("2 labels"),
         "{text}"
@@ -126,7 +126,7 @@ fn images_and_labels_must_agree() {
         "mnist/train-labels-idx1-ubyte",
         &idx(&[3], vec![0, 10, 1]),
     );
-    let text = error(&set("mnist"), dir);
+    let text = error(&named("mnist"), dir);
     assert!(
         text.contains("mnist/train-labels-idx1-ubyte: label 1 is 10"),
         "{text}"
@@ -138,12 +138,12 @@ fn tables_of_numbers_are_scaled_by_their_training_rows() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "cod-rna/cod-rna", b"-1 1:1 2:5\n1 1:3 2:5\n");
     write(dir.path(), "cod-rna/cod-rna.t", b"1 1:5\n");
-    let raw = load(&set("cod-rna"), dir.path(), None).unwrap();
+    let raw = load(&named("cod-rna"), dir.path(), None).unwrap();
     assert_eq!(
         (raw.test.samples.values()[[0, 0]], raw.normalise),
         (5.0, None)
     );
-    let scaled = load(&set("{cod-rna: {scale: standard}}"), dir.path(), None).unwrap();
+    let scaled = load(&named("{cod-rna: {scale: standard}}"), dir.path(), None).unwrap();
     let (train, test) = (scaled.train.samples.values(), scaled.test.samples.values());
     assert_eq!(
         (train[[0, 0]], train[[1, 0]], train[[0, 1]], test[[0, 0]]),
@@ -156,7 +156,7 @@ fn sparse_rows_are_not_shifted() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "adult/a9a", b"-1 1:1 123:1\n");
     write(dir.path(), "adult/a9a.t", b"+1 122:1\n");
-    let set = load(&set("adult"), dir.path(), None).unwrap();
+    let set = load(&named("adult"), dir.path(), None).unwrap();
     assert_eq!(
         (set.train.samples.shape(), set.test.samples.shape()),
         (vec![123], vec![123])
@@ -167,12 +167,12 @@ fn sparse_rows_are_not_shifted() {
     };
     let text = format!(
         "{:#}",
-        load(&set("adult"), dir.path(), Some(&normalise)).unwrap_err()
+        load(&named("adult"), dir.path(), Some(&normalise)).unwrap_err()
     );
     assert!(text.contains("leave `normalise` away"), "{text}");
     write(dir.path(), "adult/a9a", b"-1 1:1 124:1\n");
     assert!(
-        error(&set("adult"), dir.path())
+        error(&named("adult"), dir.path())
             .contains("adult/a9a: line 1: the index in `124:1` must be in 1..=123")
     );
 }
@@ -180,7 +180,7 @@ fn sparse_rows_are_not_shifted() {
 #[test]
 fn titles_count_where_the_training_rows_have_them() {
     let dir = tempfile::tempdir().unwrap();
-    let news = set("{ag-news: {width: 65536}}");
+    let news = named("{ag-news: {width: 65536}}");
     let row = |set: &Set| match &**set.test.samples.inputs() {
         Inputs::Sparse { columns, .. } => columns.len(),
         _ => panic!("words are sparse"),
@@ -241,7 +241,7 @@ fn real_files_hold_what_is_published() {
     check("cod-rna", &[39_690, 19_845], 271_617, 8);
     check("sst2", &[29_780, 37_569], 872, 2048);
     let raw = check("adult-raw", &[24_720, 7841], 16_281, 105);
-    let adult = load(&set("adult"), Path::new(&dir), None).unwrap();
+    let adult = load(&named("adult"), Path::new(&dir), None).unwrap();
     assert_eq!(
         raw.train.classes(),
         adult.train.classes(),
@@ -256,9 +256,9 @@ fn real_files_hold_what_is_published() {
     assert_eq!(news.test.class_counts(), [1900; 4]);
     assert!(per_class(&news.train, 2456, 30_000));
     // the canonical batches hold 1,000 of each class, a stored subset 400
-    let cifar = load(&set("cifar10"), Path::new(&dir), None).unwrap();
+    let cifar = load(&named("cifar10"), Path::new(&dir), None).unwrap();
     assert!(per_class(&cifar.train, 2000, 5000) && per_class(&cifar.test, 1000, 1000));
-    let pneumonia = load(&SetSpec::PneumoniaMnist, Path::new(&dir), None).unwrap();
+    let pneumonia = load(&named("pneumoniamnist"), Path::new(&dir), None).unwrap();
     assert_eq!(pneumonia.validation.unwrap().class_counts(), [135, 389]);
     for entry in list(Path::new(&dir))
         .iter()
