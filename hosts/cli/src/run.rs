@@ -113,21 +113,14 @@ fn read_again(dir: &Path, catalogue: &Catalogue) -> Result<Spec<DataSpec>, Failu
     })
 }
 
-/// The files that the sets of a spec are read from.
+/// The files that the data of a spec are read from.
 fn data_files(spec: &DataSpec, dir: &DataDir) -> anyhow::Result<Vec<Hashed>> {
-    let public = spec.public.as_ref().map(|public| &public.from);
-    let public = match public {
-        Some(fl_data::spec::PublicFrom::Set(set)) => Some(set),
-        _ => None,
+    let files = fl_data::fingerprints(spec, &fl_data::data_dir(dir.data_dir.as_deref()))?;
+    let hashed = |(path, sha256): (PathBuf, String)| Hashed {
+        path: path.display().to_string(),
+        sha256,
     };
-    let names: Vec<&str> = std::iter::once(&spec.set)
-        .chain(public)
-        .map(|set| set.known().name)
-        .collect();
-    let sets = fl_data::list(&fl_data::data_dir(dir.data_dir.as_deref()));
-    let of_spec = sets.iter().filter(|set| names.contains(&set.known.name));
-    let files = of_spec.flat_map(|set| set.files.iter().filter_map(|file| file.found.as_ref()));
-    files.map(|path| Hashed::of(path)).collect()
+    Ok(files.into_iter().map(hashed).collect())
 }
 
 /// What a run is begun with, or goes on with.
