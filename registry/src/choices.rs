@@ -56,7 +56,7 @@ fn walk(
         match (option["const"].as_str(), keyed) {
             (Some(word), _) => _ = found.entry(word).or_insert((doc, None)),
             (None, Some((word, inner))) => _ = found.insert(word, (doc, Some(inner))),
-            _ => {}
+            _ => walk(option, path, of, all),
         }
     }
     let is_set = path.last() == Some(&Step::Key("set".into()));

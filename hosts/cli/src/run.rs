@@ -113,7 +113,7 @@ fn read_again(dir: &Path, catalogue: &Catalogue) -> Result<Spec<DataSpec>, Failu
     })
 }
 
-/// The files that the sets of a spec are read from.
+/// The files that the data of a spec are read from.
 fn data_files(spec: &DataSpec, dir: &DataDir) -> anyhow::Result<Vec<Hashed>> {
     let files = fl_data::fingerprints(spec, &fl_data::data_dir(dir.data_dir.as_deref()))?;
     let hashed = |(path, sha256): (PathBuf, String)| Hashed {

@@ -8,6 +8,7 @@ mod folders;
 mod hostile;
 mod library;
 mod new;
+mod own_data;
 mod schema;
 mod specs;
 mod try_part;

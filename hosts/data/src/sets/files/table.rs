@@ -5,6 +5,7 @@ use crate::archive;
 use crate::format::csv::utf8;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value as Json;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// More columns than this are a slip of the pen.
@@ -15,6 +16,8 @@ pub(super) struct Table {
     pub path: PathBuf,
     /// Names of the columns.
     pub names: Vec<String>,
+    /// Where each column stands.
+    index: BTreeMap<String, usize>,
     text: String,
     /// Where each field ends in the text, row after row.
     ends: Vec<u32>,
@@ -30,10 +33,13 @@ impl Table {
             path.display(),
             names.len()
         );
-        let mut sorted: Vec<&String> = names.iter().collect();
-        sorted.sort();
-        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            bail!("{}:1: two columns are called `{}`", path.display(), pair[0]);
+        let mut index = BTreeMap::new();
+        for (at, name) in names.iter().enumerate() {
+            ensure!(
+                index.insert(name.clone(), at).is_none(),
+                "{}:1: two columns are called `{name}`",
+                path.display()
+            );
         }
         if let Some(at) = names.iter().position(String::is_empty) {
             bail!(
@@ -45,6 +51,7 @@ impl Table {
         Ok(Self {
             path: path.into(),
             names,
+            index,
             text: String::new(),
             ends: Vec::new(),
             lines: Vec::new(),
@@ -75,8 +82,7 @@ impl Table {
 
     /// The position of a column.
     pub fn find(&self, name: &str) -> Result<usize> {
-        let at = self.names.iter().position(|known| known == name);
-        at.with_context(|| {
+        self.index.get(name).copied().with_context(|| {
             let near = fl_core::settings::nearest(name, self.names.iter().map(String::as_str));
             let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
             let names: Vec<&str> = self.names.iter().take(50).map(String::as_str).collect();
@@ -90,8 +96,14 @@ impl Table {
 
     /// Where each of the columns `names` stands; both must have the same ones.
     pub fn order(&self, first: &Self) -> Result<Vec<usize>> {
-        let mut missing = first.names.iter().filter(|name| !self.names.contains(name));
-        let mut more = self.names.iter().filter(|name| !first.names.contains(name));
+        let mut missing = first
+            .names
+            .iter()
+            .filter(|name| !self.index.contains_key(*name));
+        let mut more = self
+            .names
+            .iter()
+            .filter(|name| !first.index.contains_key(*name));
         let (path, other) = (self.path.display(), first.path.display());
         match (missing.next(), more.next()) {
             (Some(name), _) => bail!("{path}:1: there is no column `{name}`, which {other} has"),
@@ -117,6 +129,11 @@ pub(super) fn read(path: &Path, files: &Files, limit: &mut u64) -> Result<Table>
         _ => bail!("this format is no table"),
     }?;
     ensure!(table.len() > 0, "{}: holds no rows", path.display());
+    ensure!(
+        u32::try_from(table.text.len()).is_ok(),
+        "{}: holds more than 4 GiB of text; read it in several files",
+        path.display()
+    );
     Ok(table)
 }
 
@@ -201,11 +218,12 @@ fn jsonl(path: &Path, bytes: &[u8]) -> Result<Table> {
             Some(table) => table,
             none => none.insert(Table::new(path, row.keys().cloned().collect())?),
         };
-        if let Some(key) = row.keys().find(|key| !table.names.contains(key)) {
-            return Err(wrong(format!("column `{key}` is not in the first row")));
-        }
-        for name in table.names.clone() {
-            let field = match row.get(&name) {
+        let mut known = 0;
+        for at in 0..table.names.len() {
+            let name = &table.names[at];
+            let value = row.get(name);
+            known += usize::from(value.is_some());
+            let field = match value {
                 None | Some(Json::Null) => String::new(),
                 Some(Json::String(text)) => text.trim().to_string(),
                 Some(value @ (Json::Number(_) | Json::Bool(_))) => value.to_string(),
@@ -215,6 +233,11 @@ fn jsonl(path: &Path, bytes: &[u8]) -> Result<Table> {
                 }
             };
             table.field(&field);
+        }
+        if known < row.len() {
+            let mut keys = row.keys().filter(|key| !table.index.contains_key(*key));
+            let key = keys.next().map_or("", String::as_str);
+            return Err(wrong(format!("column `{key}` is not in the first row")));
         }
         table.lines.push(number);
     }

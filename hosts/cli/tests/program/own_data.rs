@@ -1,0 +1,143 @@
+//! A user's own files, from the spec to the run.
+
+use crate::common::{fails, json, out};
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+const SPEC: &str = "name: people
+data:
+  set:
+    files:
+      format: csv
+      train: people.csv
+      holdout: 0.2
+      label: income
+      classes: [low, high]
+      columns: { age: { number: { range: [0, 100] } }, job: { category: { of: [cook, nurse] } } }
+  clients: 5
+protocol: { use: param-rounds, rounds: 2, local: { epochs: 1, batch: 8 } }
+parts: { model: { use: linear }, aggregator: { use: mean } }
+";
+
+fn people(dir: &Path) {
+    let row = |i: usize| {
+        let (age, job) = (20 + i * 7 % 50, ["cook", "nurse"][i % 2]);
+        let income = if age + 20 * (i % 2) > 50 {
+            "high"
+        } else {
+            "low"
+        };
+        format!("{age},{job},{income}\n")
+    };
+    let file = |rows: &mut dyn Iterator<Item = usize>| {
+        rows.fold("age,job,income\n".to_string(), |mut text, i| {
+            let _ = write!(text, "{}", row(i));
+            text
+        })
+    };
+    fs::create_dir(dir.join("towns")).unwrap();
+    fs::write(dir.join("people.csv"), file(&mut (0..200))).unwrap();
+    for k in 0..5 {
+        let rows = file(&mut (k..200).step_by(5));
+        fs::write(dir.join(format!("towns/{k}.csv")), rows).unwrap();
+    }
+    fs::write(dir.join("people.yaml"), SPEC).unwrap();
+}
+
+#[test]
+fn a_table_of_ones_own_runs_as_one_file_and_as_five() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    people(dir);
+    let five = ["--set", "data.set.files.train=towns/*.csv"];
+    let mut digests = Vec::new();
+    for set in [&[][..], &five] {
+        let shown = json(
+            dir,
+            &[&["data", "show", "people.yaml", "--json"], set].concat(),
+        );
+        let clients = shown["clients"].as_array().unwrap();
+        assert!(clients.len() == 5 && clients.iter().all(|client| client["rows"] == 32));
+        assert_eq!(
+            (&shown["test"]["rows"], &shown["classes"]),
+            (&40.into(), &["low", "high"].into())
+        );
+        let run = json(dir, &[&["run", "people.yaml", "--json"], set].concat());
+        digests.push(run["digest"].clone());
+    }
+    assert_ne!(digests[0], digests[1], "others own the rows");
+    // the resolved spec knows where the files are, wherever it is read
+    let again = json(dir, &["run", "runs/people-2/spec.yaml", "--json"]);
+    assert_eq!(again["digest"], digests[1]);
+}
+
+#[test]
+fn mistakes_in_the_files_are_found_by_a_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    people(dir);
+    assert!(out(dir, &["check", "people.yaml"]).contains("fine"));
+    let (code, error) = fails(
+        dir,
+        &[
+            "check",
+            "people.yaml",
+            "--set",
+            "data.set.files.train=[people.csv, nowhere.csv]",
+        ],
+    );
+    assert!(
+        code == 2 && error.contains("data.set.files.train[1]: there is no file"),
+        "{error}"
+    );
+    fs::write(
+        dir.join("wrong.yaml"),
+        SPEC.replace("people.csv", "peeple.csv"),
+    )
+    .unwrap();
+    let (_, error) = fails(dir, &["check", "wrong.yaml"]);
+    assert!(
+        error.starts_with("wrong.yaml:6:14  data.set.files.train: there is no file"),
+        "{error}"
+    );
+    fs::write(
+        dir.join("people.csv"),
+        "age,job,income\n30,cook,low\nabc,cook,high\n",
+    )
+    .unwrap();
+    let (_, error) = fails(dir, &["check", "people.yaml"]);
+    assert!(
+        error.starts_with("people.yaml:5:7  data.set.files: "),
+        "{error}"
+    );
+    assert!(
+        error.contains("people.csv:3: column `age`: `abc` is not a number"),
+        "{error}"
+    );
+}
+
+#[test]
+fn sets_splits_and_networks_can_be_inspected() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, parts) in [
+        (
+            "mnist",
+            ["a data set, from fl-data", "train-images-idx3-ubyte"],
+        ),
+        ("files", ["Your own files", "holdout"]),
+        ("dirichlet", ["a choice of `data.split`", "alpha"]),
+        ("lenet", ["a choice of `net` of trainer `dfdx`", ""]),
+        ("adam", ["`optimiser`", "lr"]),
+    ] {
+        let text = out(dir.path(), &["inspect", name]);
+        assert!(
+            parts.iter().all(|part| text.contains(part)),
+            "{name}: {text}"
+        );
+        let all = json(dir.path(), &["inspect", name, "--json"]);
+        assert_eq!(all["others"][0]["name"], name);
+    }
+    let (_, error) = fails(dir.path(), &["inspect", "minst"]);
+    assert!(error.contains("did you mean `mnist`?"), "{error}");
+}
