@@ -116,8 +116,8 @@ struct Trial<'a> {
 fn inbox<M: Message>(input: Json) -> Result<Inbox<M>> {
     let letters: Letters = serde_json::from_value(input)?;
     let mail = letters.messages.into_iter().map(|l| {
-        let body = from_json::<M>(&l.tensors)
-            .with_context(|| format!("the message from {}", l.from))?;
+        let body =
+            from_json::<M>(&l.tensors).with_context(|| format!("the message from {}", l.from))?;
         Ok(Mail {
             from: l.from,
             weight: l.weight,
@@ -160,10 +160,10 @@ impl PairVisitor for Trial<'_> {
 impl Visitor for Trial<'_> {
     type Out = Result<Json>;
     fn visit<M: Message>(self) -> Result<Json> {
+        let mut part = self.part::<BoxedMechanism<M>>(Role::Privacy)?;
         let release: Release = serde_json::from_value(self.input)?;
         ensure!(release.clients > 0, "`clients` must be at least 1");
         let mut m: M = from_json(&release.tensors)?;
-        let mut part = self.part::<BoxedMechanism<M>>(Role::Privacy)?;
         if let Some(range) = part.range(&m) {
             part.agree(range);
         }
@@ -231,8 +231,8 @@ impl Trial<'_> {
     }
 
     fn account(self) -> Result<Json> {
-        let events: Events = serde_json::from_value(self.input)?;
         let mut accountant = self.part::<Box<dyn Accountant>>(Role::Accountant)?;
+        let events: Events = serde_json::from_value(self.input)?;
         events
             .events
             .iter()
@@ -326,13 +326,8 @@ pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
         .map_err(|e| Failure::usage(format!("{}: {e}", args.input.display())))?;
     let input: Json = serde_json::from_str(&text)
         .map_err(|e| Failure::usage(format!("{}: {e}", args.input.display())))?;
-    let slot = if role == Role::Accountant {
-        "accountant"
-    } else {
-        SLOT
-    };
     let parts = Parts::new(vec![Filled {
-        slot: slot.into(),
+        slot: SLOT.into(),
         clients: None,
         decl,
         settings,

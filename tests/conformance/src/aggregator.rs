@@ -102,7 +102,7 @@ impl<I: Message, O: Message> Bench<'_, I, O> {
             .child("round", number as u64)
             .draws();
         match self.sees {
-            true => round.showing(I::samples(&self.case, &mut draws).swap_remove(0)),
+            true => round.showing(self.case.messages::<I>(&mut draws).swap_remove(0)),
             false => round,
         }
     }
