@@ -116,8 +116,7 @@ struct Trial<'a> {
 fn inbox<M: Message>(input: Json) -> Result<Inbox<M>> {
     let letters: Letters = serde_json::from_value(input)?;
     let mail = letters.messages.into_iter().map(|l| {
-        let body =
-            from_json::<M>(&l.tensors).with_context(|| format!("the message from {}", l.from))?;
+        let body = from_json::<M>(&l.tensors).with_context(|| format!("client {}", l.from))?;
         Ok(Mail {
             from: l.from,
             weight: l.weight,
