@@ -12,7 +12,7 @@ use fl_sim::{Outcome, Setup, run};
 use ndarray::{Array2, ArrayD, IxDyn};
 use std::sync::{Arc, Mutex};
 
-fn part(slot: &str, role: Role, name: &str, settings: &str) -> Filled {
+pub fn part(slot: &str, role: Role, name: &str, settings: &str) -> Filled {
     let decl = linked_parts()
         .into_iter()
         .find(|p| p.role == role && p.name == name)

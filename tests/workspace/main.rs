@@ -3,3 +3,4 @@
 mod door;
 mod mutants;
 mod parts;
+mod walk;

@@ -120,7 +120,9 @@ fn every_linked_part_is_conformant() {
     let mut failures = Vec::new();
     for decl in linked_parts() {
         let special = SPECIAL.iter().any(|(name, _)| *name == decl.name);
-        if matches!(decl.role, Role::Protocol | Role::Generator) || special {
+        // the parts that these tests make themselves are tried where they are made
+        let own = decl.origin == env!("CARGO_PKG_NAME");
+        if own || matches!(decl.role, Role::Protocol | Role::Generator) || special {
             continue;
         }
         let own: Vec<&str> = SETTINGS

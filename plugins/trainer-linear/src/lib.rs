@@ -49,12 +49,22 @@ impl LinearModel {
         Ok(())
     }
 
-    fn step(&mut self, x: &Samples, target: Target<'_>, pass: &Pass<'_>) -> Result<f64> {
+    /// The mean loss over these samples, and its slopes by weight and bias.
+    fn slopes(
+        &self,
+        x: &Samples,
+        target: Target<'_>,
+        loss: Loss,
+    ) -> Result<(f64, Array2<f32>, Array1<f32>)> {
         let x = x.values();
-        let (value, slope) =
-            loss::of_batch(pass.loss, target, (x.dot(&self.weight) + &self.bias).view())?;
-        let mut weight = x.t().dot(&slope) + &self.weight * self.settings.l2 as f32;
-        let mut bias = slope.sum_axis(Axis(0));
+        let scores = x.dot(&self.weight) + &self.bias;
+        let (value, slope) = loss::of_batch(loss, target, scores.view())?;
+        Ok((value, x.t().dot(&slope), slope.sum_axis(Axis(0))))
+    }
+
+    fn step(&mut self, x: &Samples, target: Target<'_>, pass: &Pass<'_>) -> Result<f64> {
+        let (value, mut weight, mut bias) = self.slopes(x, target, pass.loss)?;
+        weight.scaled_add(self.settings.l2 as f32, &self.weight);
         if let Some((mu, anchor)) = pass.pull {
             self.add(anchor, mu, -mu, &mut weight, &mut bias)?;
         }
@@ -150,12 +160,26 @@ impl Trainer for LinearModel {
     }
 }
 
+fn named(weight: &Array2<f32>, bias: &Array1<f32>) -> Params {
+    Params(BTreeMap::from([
+        ("bias".into(), bias.clone().into_dyn()),
+        ("weight".into(), weight.clone().into_dyn()),
+    ]))
+}
+
 impl Parametric for LinearModel {
     fn params(&self) -> Params {
-        Params(BTreeMap::from([
-            ("bias".into(), self.bias.clone().into_dyn()),
-            ("weight".into(), self.weight.clone().into_dyn()),
-        ]))
+        named(&self.weight, &self.bias)
+    }
+
+    fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
+        self.check(x)?;
+        let (_, weight, bias) = self.slopes(x, target, loss)?;
+        Ok(named(&weight, &bias))
+    }
+
+    fn step_size(&self) -> Option<f64> {
+        Some(self.settings.lr)
     }
 
     fn set_params(&mut self, params: &Params) -> Result<()> {

@@ -1,0 +1,403 @@
+//! Parts that remember walk ten rounds: on one thread and on three, through the wire, and stopped after every round and
+//! resumed. Every way must end with the same digest.
+
+use crate::door::part;
+use fl_core::message::Params;
+use fl_core::prelude::*;
+use fl_core::{
+    Examples, Faults, Filled, Inputs, Labels, MeanOfParams, Parts, Problem, Public, Role,
+    RunOptions,
+};
+use fl_plugins as _;
+use fl_sim::{Manifest, Outcome, Paused, RunFolder, Session, Setup, run};
+use ndarray::{Array2, ArrayD, ArrayView2, IxDyn};
+use std::path::Path;
+use std::sync::Arc;
+
+const ROUNDS: usize = 10;
+
+/// Counts its uses, and tells the count by what it does.
+macro_rules! counts {
+    () => {
+        fn save(&self) -> Vec<u8> {
+            self.uses.to_le_bytes().to_vec()
+        }
+        fn load(&mut self, state: &[u8]) -> Result<()> {
+            self.uses = u32::from_le_bytes(state.try_into().context("four bytes")?);
+            Ok(())
+        }
+    };
+}
+
+macro_rules! made_from {
+    ($settings:ty => $part:ident) => {
+        #[derive(Default)]
+        struct $part {
+            uses: u32,
+        }
+        impl From<$settings> for $part {
+            fn from(_: $settings) -> Self {
+                Self::default()
+            }
+        }
+    };
+}
+
+settings! {
+    /// Adds the number of its releases.
+    struct ReleasesSettings {}
+}
+made_from!(ReleasesSettings => Releases);
+
+impl PrivacyMechanism for Releases {
+    type On = Params;
+    fn clip(&self, _: &mut Params) -> Result<()> {
+        Ok(())
+    }
+    fn price(&self, _: &Params, _: &Cohort) -> Result<PrivacyEvent> {
+        let why = "it only counts".into();
+        Ok(PrivacyEvent::Unaccounted { why })
+    }
+    fn perturb(&mut self, message: &mut Params, _: &Cohort, stream: &Stream) -> Result<()> {
+        self.uses += 1;
+        let noise = stream.draws().uniform() as f32;
+        for tensor in message.0.values_mut() {
+            tensor.mapv_inplace(|x| x + self.uses as f32 + noise);
+        }
+        Ok(())
+    }
+    counts!();
+}
+plugin!(privacy "counts-releases" => ReleasesSettings as Releases);
+
+settings! {
+    /// The mean, and the number of rounds so far; it folds.
+    struct RoundsSettings {}
+}
+made_from!(RoundsSettings => Rounds);
+
+impl Aggregator for Rounds {
+    type In = Params;
+    type Out = Params;
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let weights = vec![1.0; inbox.len()];
+        self.update(round, inbox.weighted_mean(&weights, &*round.exec))
+    }
+    fn fold(&self, _: &Round) -> Option<Box<dyn Fold<Params, Params>>> {
+        Some(Box::new(MeanOfParams::default()))
+    }
+    fn update(&mut self, round: &Round, mut mean: Params) -> Result<Params> {
+        self.uses += 1;
+        round.record("uses", f64::from(self.uses));
+        let sent = round.sent::<Params>().context("what was sent")?;
+        mean.add_scaled(0.5, sent)?;
+        mean.scale(f64::from(self.uses));
+        Ok(mean)
+    }
+    fn needs(&self) -> Needs {
+        Needs {
+            sent: true,
+            ..Needs::default()
+        }
+    }
+    counts!();
+}
+plugin!(aggregator "counts-rounds" => RoundsSettings as Rounds);
+
+settings! {
+    /// Those samples whose turn it is.
+    struct TurnsSettings {}
+}
+made_from!(TurnsSettings => Turns);
+
+impl Selector for Turns {
+    type Pool = Samples;
+    fn select(&mut self, _: &Round, pool: &Samples) -> Result<Vec<usize>> {
+        self.uses += 1;
+        Ok((0..pool.len().min(self.uses as usize)).collect())
+    }
+    counts!();
+}
+plugin!(selector "takes-turns" => TurnsSettings as Turns);
+
+settings! {
+    /// Numbers that drift with what it has learnt.
+    struct DriftsSettings {}
+}
+
+struct Drifts {
+    task: Task,
+    at: f32,
+}
+
+impl Drifts {
+    fn new(_: DriftsSettings, context: &BuildContext) -> Result<Self> {
+        let task = context.task.clone();
+        Ok(Self { task, at: 0.0 })
+    }
+}
+
+impl Generator for Drifts {
+    fn sample(&mut self, n: usize, stream: &Stream) -> Result<Samples> {
+        let mut draws = stream.draws();
+        let shape = (n, self.task.width());
+        let values = Array2::from_shape_simple_fn(shape, || draws.normal() as f32 + self.at);
+        Samples::fresh(values, self.task.input.clone())
+    }
+    fn learn(&mut self, _: &Samples, slope: ArrayView2<'_, f32>) -> Result<()> {
+        self.at -= 0.1 * slope.mean().unwrap_or(0.0);
+        Ok(())
+    }
+    fn save(&self) -> Result<Vec<u8>> {
+        Ok(self.at.to_le_bytes().to_vec())
+    }
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        self.at = f32::from_le_bytes(state.try_into().context("four bytes")?);
+        Ok(())
+    }
+}
+plugin!(generator "drifts" => DriftsSettings as Drifts);
+
+/// A protocol in which every role has a part that remembers, at the server and at clients.
+struct Walk {
+    lasting: bool,
+}
+
+const STEP: Ask<Params, Params> = Ask::new("a step");
+const LOSS: Ask<Params, Scalar> = Ask::new("loss");
+
+impl Protocol for Walk {
+    fn slots(&self) -> Vec<Slot> {
+        vec![
+            Slot::trainer("model", "").lasting_if(self.lasting),
+            Slot::aggregator::<Params, Params>("aggregator", ""),
+            Slot::selector::<Roster>("cohort", "").optional(),
+            Slot::selector::<Samples>("turns", "").optional(),
+            Slot::privacy::<Params>("at-client", "").optional(),
+            Slot::privacy::<Params>("at-server", "").optional(),
+            Slot::generator("generator", "")
+                .optional()
+                .with_task(|task| Task {
+                    input: vec![3],
+                    ..task.clone()
+                }),
+        ]
+    }
+
+    fn questions(&self) -> Vec<Asked> {
+        vec![STEP.asked().times(ROUNDS)]
+    }
+
+    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+        let mut global = Params([("w".to_string(), ArrayD::zeros(IxDyn(&[2])))].into());
+        fed.rounds(ROUNDS, &mut global, |fed, global, round| {
+            let cohort = fed.cohort_by_loss("cohort", round, &LOSS, &*global)?;
+            if cohort.is_empty() {
+                return Ok(()); // a Poisson draw of nobody
+            }
+            *global = fed.gather("aggregator", round, &STEP, &cohort, |_| &*global)?;
+            fed.release("at-server", round, global, &cohort)?;
+            // twice in one round: the two must not share their noise
+            fed.release("at-server", round, global, &cohort)?;
+            if fed.has("generator") {
+                let made = fed.generator("generator")?.sample(4, &round.stream)?;
+                assert_eq!(made.shape(), [3], "the slot's own task");
+                let slope = made.values();
+                fed.generator("generator")?.learn(&made, slope.view())?;
+                let sum = made.values().sum();
+                global.0.values_mut().for_each(|w| w.mapv_inplace(|x| x + sum));
+            }
+            // large numbers would hide small ones
+            global.0.values_mut().for_each(|w| w.mapv_inplace(|x| x % 8.0));
+            Ok(())
+        })
+    }
+
+    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+        question
+            .on(&STEP, me, |me, global| {
+                let pass = Training::steps(2, 5).pass(Loss::CrossEntropy);
+                let loss = me.fit_own("model", &pass)?.loss as f32;
+                let public = me.public()?;
+                let chosen = me.with_selector::<Samples, _>("turns", |me, turns| {
+                    turns.select(&me.round("turns"), public.samples())
+                })?;
+                let turns = chosen.map_or(0, |c| c.len()) as f32;
+                let mut out = global.clone();
+                let moved = loss + turns;
+                out.0.values_mut().for_each(|w| w.mapv_inplace(|x| x + moved));
+                me.release("at-client", &mut out)?;
+                Ok(out)
+            })
+            .on(&LOSS, me, |me, global| {
+                let sum: f32 = global.iter().sum();
+                Ok(Scalar::new(sum + me.id() as f32))
+            })
+            .end()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct How<'a> {
+    threads: usize,
+    wire: bool,
+    /// A folder, and the steps after which the run is stopped and goes on.
+    stops: Option<(&'a Path, &'a [usize])>,
+}
+
+const STRAIGHT: How<'_> = How {
+    threads: 1,
+    wire: false,
+    stops: None,
+};
+
+fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
+    let inputs = Arc::new(Inputs::Dense {
+        shape: vec![2],
+        data: (0..120).map(|i| (i % 7) as f32).collect(),
+    });
+    let labels = Arc::new(Labels::Classes {
+        of: (0..60).map(|i| i % 2).collect(),
+        classes: 2,
+    });
+    let all = Examples::all(inputs, labels)?;
+    let own = |k: usize| all.pick(&(10 * k..10 * (k + 1)).collect::<Vec<_>>());
+    let once = |folder: Option<RunFolder>, resumed, stop_after| {
+        run(Setup {
+            name: "walk",
+            protocol_name: "walk",
+            protocol: Arc::new(Walk { lasting }),
+            parts: Arc::new(Parts::new(parts.to_vec())),
+            options: RunOptions {
+                seed: 1,
+                task: all.task(),
+                faults: Faults::default(),
+                budget: None,
+                evaluate_every: 1,
+            },
+            clients: (0..6).map(own).collect(),
+            public: Some(Public::unlabelled(all.samples.clone())),
+            test: all.pick(&[0, 1]),
+            threads: how.threads,
+            folder,
+            resumed,
+            wire: how.wire,
+            stop_after,
+            progress: Box::new(|_, _, _| {}),
+            warn: Box::new(|_| {}),
+        })
+    };
+    let Some((path, stops)) = how.stops else {
+        return once(None, None, None);
+    };
+    let manifest = || Manifest::new(Session::now("0", &[]), 1, "walk", Vec::new(), Vec::new());
+    let mut folder = Some(RunFolder::create(path, "walk", &manifest())?);
+    let mut resumed = None;
+    for stop in stops {
+        let outcome = once(folder.take(), resumed.take(), Some(*stop))?;
+        assert!(outcome.stopped.is_some(), "it stops after {stop}");
+        let again = Paused::open(path)?.go_on(manifest())?;
+        (folder, resumed) = (Some(again.0), Some(again.1));
+    }
+    once(folder, resumed, None)
+}
+
+fn everything() -> Vec<Filled> {
+    vec![
+        part("model", Role::Trainer, "linear", "{}"),
+        part("aggregator", Role::Aggregator, "counts-rounds", "{}"),
+        part("cohort", Role::Selector, "cyclic", "{clients: 4}"),
+        part("turns", Role::Selector, "takes-turns", "{}"),
+        part("at-client", Role::Privacy, "counts-releases", "{}"),
+        part("at-server", Role::Privacy, "counts-releases", "{}"),
+        part("generator", Role::Generator, "drifts", "{}"),
+    ]
+}
+
+#[test]
+fn parts_that_remember_end_the_same_on_every_way() {
+    let folders = tempfile::tempdir().unwrap();
+    let mut parts = everything();
+    for (number, cohort) in ["cyclic", "power-of-choice", "poisson"].into_iter().enumerate() {
+        let settings = match cohort {
+            "cyclic" => "{clients: 4}",
+            "power-of-choice" => "{clients: 2, candidates: 4}",
+            _ => "{rate: 0.7}",
+        };
+        parts[2] = part("cohort", Role::Selector, cohort, settings);
+        let digest = |name: &str, how| {
+            let outcome = walk(true, &parts, how);
+            outcome.unwrap_or_else(|e| panic!("{cohort}, {name}: {e:#}")).digest
+        };
+        let straight = digest("straight", STRAIGHT);
+        let three = How { threads: 3, ..STRAIGHT };
+        let wire = How { wire: true, ..three };
+        assert_eq!(digest("threads", three), straight, "{cohort} on three threads");
+        assert_eq!(digest("wire", wire), straight, "{cohort} through the wire");
+        let all: Vec<usize> = (1..ROUNDS).collect();
+        for (stops, how) in [(&all[..], three), (&all, wire), (&[3, 7], wire)] {
+            let path = folders.path().join(format!("{number}-{}-{}", stops.len(), how.wire));
+            let stops = Some((&*path, stops));
+            let text = format!("{cohort}, stopped and resumed");
+            assert_eq!(digest(&text, How { stops, ..how }), straight, "{text}");
+        }
+    }
+}
+
+#[test]
+fn each_part_that_remembers_changes_what_comes_out() {
+    let all = walk(true, &everything(), STRAIGHT).unwrap();
+    assert_eq!(all.metrics["aggregator.uses"], ROUNDS as f64);
+    for empty in ["cohort", "turns", "at-client", "at-server", "generator"] {
+        let parts: Vec<Filled> = everything().into_iter().filter(|p| p.slot != empty).collect();
+        let outcome = walk(true, &parts, STRAIGHT).unwrap();
+        assert_ne!(outcome.digest, all.digest, "without {empty}");
+    }
+    let forgetful = walk(false, &everything(), STRAIGHT).unwrap();
+    assert_ne!(forgetful.digest, all.digest, "a model that does not last learns anew");
+    let wire = How { wire: true, ..STRAIGHT };
+    let there = walk(false, &everything(), wire).unwrap();
+    assert_eq!(there.digest, forgetful.digest);
+}
+
+#[test]
+fn a_price_that_counts_on_a_draw_is_believed_only_if_clients_were_drawn_like_that() {
+    settings! {
+        /// Claims that few take part.
+        struct Optimist {}
+    }
+    impl PrivacyMechanism for Optimist {
+        type On = Params;
+        fn clip(&self, _: &mut Params) -> Result<()> {
+            Ok(())
+        }
+        fn price(&self, _: &Params, _: &Cohort) -> Result<PrivacyEvent> {
+            Ok(PrivacyEvent::SubsampledGaussian {
+                rate: 0.25,
+                sensitivity: 1.0,
+                sigma: 1.0,
+                unit: fl_core::privacy::Unit::Party,
+            })
+        }
+        fn perturb(&mut self, _: &mut Params, _: &Cohort, _: &Stream) -> Result<()> {
+            Ok(())
+        }
+    }
+    plugin!(privacy "optimist" => Optimist);
+    let mut parts = everything();
+    parts[5] = part("at-server", Role::Privacy, "optimist", "{}");
+    for (cohort, settings, believed) in [
+        ("uniform", "{share: 1.0}", false),
+        ("uniform", "{share: 0.34}", false),
+        ("cyclic", "{clients: 1}", false),
+        ("poisson", "{rate: 0.5}", false),
+        ("poisson", "{rate: 0.25}", true),
+    ] {
+        parts[2] = part("cohort", Role::Selector, cohort, settings);
+        let outcome = walk(true, &parts, STRAIGHT);
+        let refused = outcome.as_ref().is_err_and(|e| {
+            matches!(e.downcast_ref::<Problem>(), Some(Problem::Unpriced(_)))
+        });
+        assert_eq!(refused, !believed, "{cohort} {settings}: {outcome:?}");
+    }
+}
