@@ -449,7 +449,7 @@ fn libsvm_with_any_classes_and_any_width() {
         "",
     );
     assert_eq!(data.task.input, [80]);
-    let error = case.error("{format: {libsvm: {width: 3}}, train: b, test: a}");
+    let error = case.error("{format: {libsvm: {width: 3}}, train: [a, b], test: a}");
     assert!(error.contains("above the `width` 3"), "{error}");
     case.write("a", b"1 1:1\nx 1:1\n");
     assert!(
