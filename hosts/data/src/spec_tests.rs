@@ -54,12 +54,12 @@ fn what_is_not_given_is_resolved() {
     set:
       cod-rna:
         scale: none
-    clients: 10
+    clients: null
     class-order: null
     split:
       dirichlet:
         alpha: 0.0001
-        reading: floor
+        reading: plain
         min-size: null
     public:
       from:
@@ -91,7 +91,7 @@ fn all_mistakes_come_at_once_with_their_paths() {
     set.blobs.spred: no such setting; did you mean `spread`? known: classes, features, train, test, spread, seed
     clients: must be in 1..=1000000, got 0
     split.dirichlet.alpha: must be in 0.0001..=1000000.0, got 0.0
-    split.dirichlet.reading: must be one of floor, balanced, plain; got `round`
+    split.dirichlet.reading: must be one of plain, floor, balanced; got `round`
     split.dirichlet.min-size: must be a whole number, got -1
     public.from.share: must be above 0.0 and below 1.0, got 1.0
     public.labelled: must be true or false, got `perhaps`
@@ -107,12 +107,12 @@ fn all_mistakes_come_at_once_with_their_paths() {
         split: dirichlet
         public: {from: {set: minst}, size: 5, queries: 0.1}";
     insta::assert_snapshot!(errors(also), @"
-    set: must be one of mnist, fashion-mnist, cifar10, cifar100, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {multi-label: ..}; got a list of 1
+    set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {glyphs: ..}, mnist, {multi-label: ..}, pneumoniamnist, {sst2: ..}; got a list of 1
     split.dirichlet.alpha: is missing (number, in 0.0001..=1000000.0)
-    public.from.set: must be one of mnist, fashion-mnist, cifar10, cifar100, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {multi-label: ..}; got `minst`; did you mean `mnist`?
+    public.from.set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {glyphs: ..}, mnist, {multi-label: ..}, pneumoniamnist, {sst2: ..}; got `minst`; did you mean `mnist`?
     ");
     insta::assert_snapshot!(errors("{set: mnits, split: {size: {shares: [1, -1]}}, public: {from: {count: 0}}}"), @"
-    set: must be one of mnist, fashion-mnist, cifar10, cifar100, pneumoniamnist, adult, {adult-raw: ..}, {cod-rna: ..}, {ag-news: ..}, {sst2: ..}, {blobs: ..}, {glyphs: ..}, {multi-label: ..}; got `mnits`; did you mean `mnist`?
+    set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {glyphs: ..}, mnist, {multi-label: ..}, pneumoniamnist, {sst2: ..}; got `mnits`; did you mean `mnist`?
     split.size.shares: must be at least 0.0, got -1.0
     public.from.count: must be at least 1, got 0
     ");

@@ -38,10 +38,11 @@ impl DataSet for PneumoniaMnist {
     }
 
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {
+        let rows = Rows::new(images(folder, "train", 2)?, images(folder, "test", 2)?);
         let (inputs, labels) = images(folder, "val", 2)?;
         Ok(Rows {
             validation: Some((Arc::new(inputs), Arc::new(labels))),
-            ..Rows::new(images(folder, "train", 2)?, images(folder, "test", 2)?)
+            ..rows
         })
     }
 }

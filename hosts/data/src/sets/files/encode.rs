@@ -22,6 +22,8 @@ pub(super) struct Plan<'a> {
     sparse: bool,
     /// For each column: its name, and how it is read.
     pub described: Vec<(String, String)>,
+    /// Columns whose categories the spec does not say.
+    found: Vec<String>,
     pub notes: Vec<String>,
 }
 
@@ -65,6 +67,7 @@ impl<'a> Plan<'a> {
             width: 0,
             sparse: false,
             described: Vec::new(),
+            found: Vec::new(),
             notes: Vec::new(),
         };
         let mut inferred = Vec::new();
@@ -119,6 +122,13 @@ impl<'a> Plan<'a> {
             "{}: no column is left to learn from",
             first.path.display()
         );
+        if !plan.found.is_empty() {
+            plan.notes.push(format!(
+                "categories were found in the clients' rows: {}; list them, as `{{category: {{of: [..]}}}}`, where the rows are \
+                 private",
+                plan.found.join(", ")
+            ));
+        }
         if !inferred.is_empty() {
             plan.notes.push(format!(
                 "kinds of columns were inferred from the clients' rows: {}; say them in `columns` where the rows are private",
@@ -166,11 +176,7 @@ impl<'a> Plan<'a> {
                         self.first.path.display()
                     );
                 }
-                self.notes.push(format!(
-                    "the {} categories of `{name}` were found in the clients' rows; list them in `columns` where that is \
-                     private: {{category: {{of: [..]}}}}",
-                    found.len()
-                ));
+                self.found.push(name.into());
                 found.into_iter().map(str::to_string).collect()
             }
         };

@@ -84,10 +84,13 @@ impl Table {
     pub fn find(&self, name: &str) -> Result<usize> {
         self.index.get(name).copied().with_context(|| {
             let near = fl_core::settings::nearest(name, self.names.iter().map(String::as_str));
-            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let near = match near {
+                Some(near) => format!("; did you mean `{near}`? It has"),
+                None => "; it has".into(),
+            };
             let names: Vec<&str> = self.names.iter().take(50).map(String::as_str).collect();
             format!(
-                "{}: there is no column `{name}`{near} It has: {}",
+                "{}: there is no column `{name}`{near}: {}",
                 self.path.display(),
                 names.join(", ")
             )
