@@ -105,7 +105,7 @@ fn read_again(dir: &Path, catalogue: &Catalogue) -> Result<Spec<DataSpec>, Failu
     let spec = read(&dir.join("spec.yaml"), &[], catalogue);
     spec.map_err(|failure| match failure {
         Failure::Refused(mut refusal) => {
-            let begun = format!("; the run in {} was begun with it", dir.display());
+            let begun = format!("; the run in {} was begun with that one", dir.display());
             refusal.text += &begun;
             Failure::Refused(refusal)
         }
