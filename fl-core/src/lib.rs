@@ -44,11 +44,11 @@ pub mod __private {
 pub mod prelude {
     pub use crate::message::{Ids, Logits, Message, Nothing, Params, Scalar};
     pub use crate::{
-        Accountant, Aggregator, Answer, Ask, Asked, BuildContext, Candidate, Claims, Client,
-        ClientId, Cohort, Draw, Federation, Fold, Generator, Inbox, Loss, Mail, Needs, Pass, Poll,
-        Pool, PrivacyEvent, PrivacyMechanism, Protocol, Question, Result, Roster, Round, Samples,
-        Selector, Slot, Stream, Target, Task, Trainer, Training, Wanted, choices, export_plugins,
-        message, plugin, settings,
+        Ability, Accountant, Aggregator, Answer, Ask, Asked, BuildContext, Candidate, Claims,
+        Client, ClientId, Cohort, Draw, Federation, Fold, Generator, Inbox, Loss, Mail, Needs,
+        Pass, Poll, Pool, PrivacyEvent, PrivacyMechanism, Protocol, Question, Result, Roster,
+        Round, Samples, Selector, Slot, Stream, Target, Task, Trainer, Training, Wanted, choices,
+        export_plugins, message, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

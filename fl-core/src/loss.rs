@@ -135,7 +135,7 @@ pub fn of_sample(
                 Aim::Scores(_) => "scores",
             };
             bail!(Problem::Lacks(format!(
-                "the loss {loss:?} does not go with {aim}: CrossEntropy goes with classes, multi-label targets and soft labels; the others with scores"
+                "the loss {loss} does not go with {aim}: cross-entropy goes with classes, multi-label targets and soft labels; the others with scores"
             )))
         }
     })

@@ -3,8 +3,8 @@
 use crate::message::{Message, SoftLabels};
 use crate::settings::{self, Field, Reader, Value};
 use crate::{
-    Aggregator, Candidate, ClientId, PrivacyMechanism, Protocol, Result, Samples, Selector, Stream,
-    Task,
+    Ability, Aggregator, Candidate, ClientId, PrivacyMechanism, Protocol, Result, Samples,
+    Selector, Stream, Task,
 };
 use anyhow::{Context, anyhow};
 use std::any::Any;
@@ -164,6 +164,16 @@ pub struct Slot {
     pub doc: &'static str,
     /// Does a client keep its part from one question to the next? Anything but a trainer does, if it has a state at all.
     pub lasts: bool,
+    /// What its models must be able to do.
+    pub needs: Vec<Ability>,
+    /// Have all of its models the same parameters, by name and shape?
+    pub alike: bool,
+    /// Has the server a part of it? Then not all may be for some clients only.
+    pub server: bool,
+    /// Is its mechanism asked to clip only, and what it leaves is priced elsewhere?
+    pub only_clips: bool,
+    /// Are the samples that its selector chooses from a model's scores?
+    pub scores: bool,
     /// What a model or generator in it is to learn or make, given what the run's models are to learn.
     pub task: fn(&Task) -> Task,
 }
@@ -177,6 +187,11 @@ impl Slot {
             optional: false,
             doc,
             lasts: role != Role::Trainer,
+            needs: Vec::new(),
+            alike: false,
+            server: false,
+            only_clips: false,
+            scores: false,
             task: Task::clone,
         }
     }
@@ -223,6 +238,31 @@ impl Slot {
     /// As [`Slot::lasting`], if `lasts`.
     pub fn lasting_if(mut self, lasts: bool) -> Self {
         self.lasts = lasts;
+        self
+    }
+    /// Its models must be able to do this too.
+    pub fn needs(mut self, ability: Ability) -> Self {
+        self.needs.push(ability);
+        self
+    }
+    /// The parameters of its models are sent around and combined: they need some, the same for everybody.
+    pub fn averaged(mut self) -> Self {
+        self.alike = true;
+        self.needs(Ability::Parameters)
+    }
+    /// The server has a part of it, maybe besides the clients.
+    pub fn at_server(mut self) -> Self {
+        self.server = true;
+        self
+    }
+    /// Its mechanism only clips: it never releases anything, so it needs no price.
+    pub fn only_clips(mut self) -> Self {
+        self.only_clips = true;
+        self
+    }
+    /// What its selector chooses from are a model's scores, if `scores`.
+    pub fn hands_scores(mut self, scores: bool) -> Self {
+        self.scores = scores;
         self
     }
     /// Its models do not learn the run's task but what `task` makes of it: a discriminator one score, a generator images.

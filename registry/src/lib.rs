@@ -11,9 +11,12 @@
 mod catalogue;
 mod check;
 mod choices;
+mod conflicts;
 mod elf;
+mod fit;
 mod groups;
 mod load;
+mod methods;
 mod mistakes;
 mod overrides;
 mod pages;

@@ -431,6 +431,10 @@ impl fl_registry::DataSection for DataSpec {
         self.public.is_some()
     }
 
+    fn has_public_labels(&self) -> bool {
+        self.public.as_ref().is_some_and(|p| p.labelled)
+    }
+
     fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
         DataSpec::resolve(self, folder)
     }

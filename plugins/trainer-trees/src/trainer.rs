@@ -105,6 +105,10 @@ impl<S: Method> Trees<S> {
 }
 
 impl<S: Method> Trainer for Trees<S> {
+    fn learns(&self, loss: Loss) -> bool {
+        loss == Loss::CrossEntropy
+    }
+
     fn fit(
         &mut self,
         x: &Samples,
