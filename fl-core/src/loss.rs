@@ -288,7 +288,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            error.starts_with("the loss Mae does not go with classes"),
+            error.starts_with("the loss mae does not go with classes"),
             "{error}"
         );
         let error = of_batch(

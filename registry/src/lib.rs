@@ -32,7 +32,7 @@ mod tests;
 
 pub use catalogue::{Catalogue, inspect, inspect_json, settings_json, settings_table};
 pub use choices::Choice;
-pub use load::{Library, Refusal, load, plugins};
+pub use load::{Library, Refusal, load};
 pub use mistakes::{Mistake, Mistakes, Place};
 pub use sections::DataSection;
 pub use spec::{Spec, read};

@@ -374,7 +374,7 @@ impl Public {
         );
         anyhow::ensure!(
             !self.labelled || other.kind == own.kind,
-            "labels of `{}` are of another task ({:?}) than the private ones ({:?}); leave `labelled` away",
+            "labels of `{}` are of another task ({}) than the private ones ({}); leave `labelled` away",
             set.name(),
             other.kind,
             own.kind
