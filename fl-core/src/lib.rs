@@ -16,6 +16,7 @@ mod part;
 pub mod privacy;
 mod roles;
 pub mod settings;
+mod slot;
 mod stream;
 
 pub use data::*;
@@ -29,6 +30,7 @@ pub use message::hex;
 pub use part::*;
 pub use privacy::PrivacyEvent;
 pub use roles::*;
+pub use slot::*;
 pub use stream::*;
 
 /// What the macros of this crate expand to; not for direct use.
