@@ -155,6 +155,15 @@ pub enum TaskKind {
     MultiLabel(usize),
 }
 
+impl std::fmt::Display for TaskKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Classes(n) => write!(f, "{n} classes"),
+            Self::MultiLabel(n) => write!(f, "{n} labels, any number of them at once"),
+        }
+    }
+}
+
 impl TaskKind {
     /// Number of model outputs.
     pub fn outputs(self) -> usize {

@@ -16,6 +16,7 @@ mod part;
 pub mod privacy;
 mod roles;
 pub mod settings;
+mod slot;
 mod stream;
 
 pub use data::*;
@@ -29,6 +30,7 @@ pub use message::hex;
 pub use part::*;
 pub use privacy::PrivacyEvent;
 pub use roles::*;
+pub use slot::*;
 pub use stream::*;
 
 /// What the macros of this crate expand to; not for direct use.
@@ -44,11 +46,11 @@ pub mod __private {
 pub mod prelude {
     pub use crate::message::{Ids, Logits, Message, Nothing, Params, Scalar};
     pub use crate::{
-        Accountant, Aggregator, Answer, Ask, Asked, BuildContext, Candidate, Claims, Client,
-        ClientId, Cohort, Draw, Federation, Fold, Generator, Inbox, Loss, Mail, Needs, Pass, Poll,
-        Pool, PrivacyEvent, PrivacyMechanism, Protocol, Question, Result, Roster, Round, Samples,
-        Selector, Slot, Stream, Target, Task, Trainer, Training, Wanted, choices, export_plugins,
-        message, plugin, settings,
+        Ability, Accountant, Aggregator, Answer, Ask, Asked, BuildContext, Candidate, Claims,
+        Client, ClientId, Cohort, Draw, Federation, Fold, Generator, Inbox, Loss, Mail, Needs,
+        Pass, Poll, Pool, PrivacyEvent, PrivacyMechanism, Protocol, Question, Result, Roster,
+        Round, Samples, Selector, Slot, Stream, Target, Task, Trainer, Training, Wanted, choices,
+        export_plugins, message, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

@@ -135,7 +135,7 @@ pub fn of_sample(
                 Aim::Scores(_) => "scores",
             };
             bail!(Problem::Lacks(format!(
-                "the loss {loss:?} does not go with {aim}: CrossEntropy goes with classes, multi-label targets and soft labels; the others with scores"
+                "the loss {loss} does not go with {aim}: cross-entropy goes with classes, multi-label targets and soft labels; the others with scores"
             )))
         }
     })
@@ -288,7 +288,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            error.starts_with("the loss Mae does not go with classes"),
+            error.starts_with("the loss mae does not go with classes"),
             "{error}"
         );
         let error = of_batch(

@@ -1,10 +1,10 @@
-//! Parts as specs see them: named, described, checked, built; and the slots of a protocol that they fill.
+//! Parts as specs see them: named, described, checked, built, and put into the slots of a protocol.
 
 use crate::message::{Message, SoftLabels};
 use crate::settings::{self, Field, Reader, Value};
 use crate::{
-    Aggregator, Candidate, ClientId, PrivacyMechanism, Protocol, Result, Samples, Selector, Stream,
-    Task,
+    Aggregator, Candidate, ClientId, PrivacyMechanism, Protocol, Result, Samples, Selector, Slot,
+    Stream, Task,
 };
 use anyhow::{Context, anyhow};
 use std::any::Any;
@@ -147,89 +147,6 @@ impl Pool for Samples {
 
 impl Pool for SoftLabels {
     const NAME: &'static str = SoftLabels::KIND;
-}
-
-/// A place in a protocol that a spec fills with a part.
-#[derive(Clone, Debug)]
-pub struct Slot {
-    /// Its key under `parts:`.
-    pub name: &'static str,
-    /// What must stand there.
-    pub role: Role,
-    /// What goes in and out of it; empty if the role says it all.
-    pub signature: String,
-    /// May it be left empty?
-    pub optional: bool,
-    /// What it is for.
-    pub doc: &'static str,
-    /// Does a client keep its part from one question to the next? Anything but a trainer does, if it has a state at all.
-    pub lasts: bool,
-    /// What a model or generator in it is to learn or make, given what the run's models are to learn.
-    pub task: fn(&Task) -> Task,
-}
-
-impl Slot {
-    fn new(name: &'static str, role: Role, signature: String, doc: &'static str) -> Self {
-        Self {
-            name,
-            role,
-            signature,
-            optional: false,
-            doc,
-            lasts: role != Role::Trainer,
-            task: Task::clone,
-        }
-    }
-    /// For an aggregator of these messages.
-    pub fn aggregator<I: Message, O: Message>(name: &'static str, doc: &'static str) -> Self {
-        Self::new(name, Role::Aggregator, aggregator_signature::<I, O>(), doc)
-    }
-    /// For a selector of this pool.
-    pub fn selector<P: Pool + ?Sized>(name: &'static str, doc: &'static str) -> Self {
-        Self::new(name, Role::Selector, P::NAME.into(), doc)
-    }
-    /// For a privacy mechanism on this message.
-    pub fn privacy<M: Message>(name: &'static str, doc: &'static str) -> Self {
-        Self::new(name, Role::Privacy, M::KIND.into(), doc)
-    }
-    /// For a trainer.
-    pub fn trainer(name: &'static str, doc: &'static str) -> Self {
-        Self::new(name, Role::Trainer, String::new(), doc)
-    }
-    /// For a generator.
-    pub fn generator(name: &'static str, doc: &'static str) -> Self {
-        Self::new(name, Role::Generator, String::new(), doc)
-    }
-    /// For an accountant.
-    pub fn accountant() -> Self {
-        Self::new(
-            "accountant",
-            Role::Accountant,
-            String::new(),
-            "Prices every release; a run without one states no guarantee.",
-        )
-        .optional()
-    }
-    /// May be left empty.
-    pub fn optional(mut self) -> Self {
-        self.optional = true;
-        self
-    }
-    /// A client keeps its model from one question to the next; a trainer's slot that does not say so is filled anew for
-    /// every question. What lasts takes memory, or disk, for every client that was ever asked.
-    pub fn lasting(self) -> Self {
-        self.lasting_if(true)
-    }
-    /// As [`Slot::lasting`], if `lasts`.
-    pub fn lasting_if(mut self, lasts: bool) -> Self {
-        self.lasts = lasts;
-        self
-    }
-    /// Its models do not learn the run's task but what `task` makes of it: a discriminator one score, a generator images.
-    pub fn with_task(mut self, task: fn(&Task) -> Task) -> Self {
-        self.task = task;
-        self
-    }
 }
 
 /// `params -> params`

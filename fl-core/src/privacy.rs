@@ -102,6 +102,23 @@ pub enum VoteNoise {
     },
 }
 
+impl Display for VoteNoise {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Laplace { gamma } => write!(f, "Laplace noise of scale 1/{gamma}"),
+            Self::Gaussian { sigma } => write!(f, "Gaussian noise of {sigma}"),
+            Self::Confident {
+                threshold,
+                check,
+                sigma,
+            } => write!(
+                f,
+                "Gaussian noise of {sigma} where the highest count, with noise of {check}, reaches {threshold}"
+            ),
+        }
+    }
+}
+
 /// What the release of the winners of some votes depends on. The counts are those without noise: a ledger that holds
 /// them is as secret as the votes, and so is every epsilon that was computed from them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -164,7 +181,7 @@ impl Display for PrivacyEvent {
                 let with = if *replacement { "with" } else { "without" };
                 write!(f, "a sample of {k} of {n} examples {with} replacement")
             }
-            Self::Votes(v) => write!(f, "{} votes with noise {:?}", v.queries, v.noise),
+            Self::Votes(v) => write!(f, "{} votes with {}", v.queries, v.noise),
             Self::Unaccounted { why } => f.write_str(why),
         }
     }

@@ -1,6 +1,7 @@
 //! Checks a spec and notes every mistake with its place.
 
 use crate::catalogue::{Catalogue, any_make, example, names};
+use crate::methods;
 use crate::mistakes::{Mistake, Mistakes, Place};
 use crate::overrides;
 use crate::sections::DataSection;
@@ -8,7 +9,7 @@ use crate::tree::Node;
 use crate::yaml::{self, Wrong};
 use fl_core::message::{Ids, Message};
 use fl_core::settings::{Reader, Step, Value, nearest, show};
-use fl_core::{Asked, PartDecl, Role, Slot};
+use fl_core::{Asked, PartDecl, Protocol, Role, Slot};
 use std::path::Path;
 
 /// A part that a spec names, with settings that have been checked.
@@ -34,6 +35,8 @@ pub(crate) struct Conversation {
     /// `None` if its settings are wrong.
     pub part: Option<Chosen>,
     pub slots: Vec<Slot>,
+    /// `None` if its settings are wrong.
+    pub protocol: Option<Box<dyn Protocol>>,
     pub asked: Vec<Asked>,
 }
 
@@ -235,7 +238,10 @@ impl<'a> Checker<'a> {
         let decl = match found {
             Ok(decl) => decl,
             Err(text) => {
-                self.note_use(path, text, None);
+                let method = role
+                    .filter(|role| *role == Role::Protocol)
+                    .and_then(|role| methods::hint(name, |p| catalogue.find(role, p).is_ok()));
+                self.note_use(path, method.unwrap_or(text), None);
                 return None;
             }
         };
@@ -263,6 +269,7 @@ impl<'a> Checker<'a> {
                 decl,
                 part: None,
                 slots: protocol.slots(),
+                protocol: None,
                 asked: Vec::new(),
             });
         };
@@ -290,6 +297,7 @@ impl<'a> Checker<'a> {
             decl,
             part: Some(Chosen { decl, settings }),
             slots: protocol.slots(),
+            protocol: Some(protocol),
             asked,
         })
     }

@@ -47,6 +47,14 @@ pub(crate) fn check(
             None => {}
         }
     }
+    let for_some = |share: &Share| matches!(share.1, Some(Some(_)));
+    if slot.server && !at_server && !shares.is_empty() && shares.iter().all(for_some) {
+        let text = format!(
+            "nothing here is for the server, which needs {} too: leave out `clients` in one of the parts",
+            slot.role.with_article()
+        );
+        wrong.push((path.to_vec(), text));
+    }
     if let Some(n) = clients {
         for (_, last, at) in ranges.iter().filter(|r| r.1 as usize >= n) {
             let text = match n {

@@ -11,9 +11,12 @@
 mod catalogue;
 mod check;
 mod choices;
+mod conflicts;
 mod elf;
+mod fit;
 mod groups;
 mod load;
+mod methods;
 mod mistakes;
 mod overrides;
 mod pages;
@@ -29,7 +32,7 @@ mod tests;
 
 pub use catalogue::{Catalogue, inspect, inspect_json, settings_json, settings_table};
 pub use choices::Choice;
-pub use load::{Library, Refusal, load, plugins};
+pub use load::{Library, Refusal, load};
 pub use mistakes::{Mistake, Mistakes, Place};
 pub use sections::DataSection;
 pub use spec::{Spec, read};

@@ -1,11 +1,11 @@
 //! Loads libraries of parts. Nothing is loaded that the command line or the spec does not name, and nothing is unloaded.
 
 use crate::catalogue::Catalogue;
-use crate::check::Checker;
+use crate::check::{Checker, key};
 use crate::sections::Plugin;
 use fl_core::PartDecl;
 use fl_core::abi::{self, raw::FlLibrary};
-use fl_core::settings::{Reader, Setting, Value};
+use fl_core::settings::{Reader, Setting, Step, Value, show_path};
 use sha2::{Digest, Sha256};
 use std::fmt::{Display, Formatter};
 use std::fs::File;
@@ -45,6 +45,8 @@ impl Library {
 /// A library that was not used, and why.
 #[derive(Debug)]
 pub struct Refusal {
+    /// Where it is named, if that is in a spec: `mine.yaml:3:11  plugins[0].path`.
+    pub place: Option<String>,
     /// The library.
     pub path: PathBuf,
     /// The reason.
@@ -53,6 +55,9 @@ pub struct Refusal {
 
 impl Display for Refusal {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
         write!(f, "plugin {}: {}", self.path.display(), self.text)
     }
 }
@@ -87,6 +92,7 @@ impl Catalogue {
                 let twin = |p: &&&PartDecl| (p.role, p.name) == (part.role, part.name);
                 if let Some(other) = all.parts.iter().find(twin) {
                     return Err(Refusal {
+                        place: None,
                         path: library.path.clone(),
                         text: format!(
                             "two parts are called {} `{}`: one from {}, one from {}",
@@ -102,9 +108,26 @@ impl Catalogue {
     }
 }
 
-/// The libraries that a spec names, as far as that part of it can be read; paths are relative to the spec. `file` and `set`
-/// as for [`crate::read`], which reports what is wrong.
-pub fn plugins(file: &str, text: &[u8], set: &[String]) -> Vec<Library> {
+impl Catalogue {
+    /// These parts and those of the libraries that a spec names, as far as that part of it can be read; paths are relative
+    /// to the spec. `file` and `set` as for [`crate::read`], which reports what is wrong with the rest.
+    ///
+    /// # Errors
+    /// As [`Catalogue::with`]; the refusal has its place in the spec.
+    pub fn with_plugins(&self, file: &str, text: &[u8], set: &[String]) -> Result<Self, Refusal> {
+        let mut all = self.clone();
+        for (place, library) in plugins(file, text, set) {
+            all = all.with(&[library]).map_err(|refusal| Refusal {
+                place: Some(place),
+                ..refusal
+            })?;
+        }
+        Ok(all)
+    }
+}
+
+/// The libraries that a spec names, each with the place of its path.
+fn plugins(file: &str, text: &[u8], set: &[String]) -> Vec<(String, Library)> {
     let none = Catalogue::default();
     let Ok(check) = Checker::new(file, text, set, &none) else {
         return Vec::new();
@@ -113,11 +136,16 @@ pub fn plugins(file: &str, text: &[u8], set: &[String]) -> Vec<Library> {
     let named = value.get("plugins").unwrap_or(&Value::Null);
     let named: Vec<Plugin> = Setting::read(named, &mut Reader::default()).unwrap_or_default();
     let folder = Path::new(file).parent().unwrap_or(Path::new(""));
-    let library = |p: Plugin| Library {
-        path: folder.join(p.path),
-        sha256: p.sha256,
+    let library = |(at, p): (usize, Plugin)| {
+        let path = [key("plugins"), Step::Item(at), key("path")];
+        let place = check.root.place(&path, false);
+        let library = Library {
+            path: folder.join(p.path),
+            sha256: p.sha256,
+        };
+        (format!("{file}:{place}  {}", show_path(&path)), library)
     };
-    named.into_iter().map(library).collect()
+    named.into_iter().enumerate().map(library).collect()
 }
 
 /// Loads one library and lists its parts.
@@ -131,6 +159,7 @@ pub fn load(library: &Library) -> Result<Vec<&'static PartDecl>, Refusal> {
 /// Its parts, and the SHA-256 of the file that they are from.
 fn load_hashed(library: &Library) -> Result<(Vec<&'static PartDecl>, String), Refusal> {
     let refused = |text: String| Refusal {
+        place: None,
         path: library.path.clone(),
         text,
     };

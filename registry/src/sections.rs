@@ -14,6 +14,10 @@ pub trait DataSection: Settings {
     fn clients(&self) -> usize;
     /// Is there public data?
     fn has_public(&self) -> bool;
+    /// May a protocol see the labels of public data?
+    fn has_public_labels(&self) -> bool {
+        false
+    }
     /// Settles what depends on where the spec is (`folder`) and on files that the section names. Returns what is wrong, such
     /// as a file that is missing: where below `data`, and the mistake.
     fn resolve(&mut self, _folder: &Path) -> Vec<(Vec<Step>, String)> {

@@ -2,6 +2,7 @@
 
 use crate::catalogue::{names, takes};
 use crate::check::{Checker, Chosen, Conversation, below, key};
+use crate::fit::Fit;
 use crate::groups;
 use crate::sections::{Clients, DataSection};
 use fl_core::settings::{Setting, Step, Value, nearest, show};
@@ -10,10 +11,10 @@ use std::collections::HashSet;
 
 /// A part in a slot.
 pub(crate) struct Fill {
-    slot: String,
-    path: Vec<Step>,
-    clients: Option<Clients>,
-    part: Chosen,
+    pub slot: String,
+    pub path: Vec<Step>,
+    pub clients: Option<Clients>,
+    pub part: Chosen,
 }
 
 impl Checker<'_> {
@@ -178,25 +179,42 @@ impl Checker<'_> {
         self.note_key(&[key("budget")], text);
     }
 
-    /// Makes every part once, to see whether it fits the task.
-    pub fn build(&mut self, filled: &[Fill], task: &Task, seed: u64) {
-        let make = BuildContext {
-            task: task.clone(),
-            stream: Stream::root(seed).child("check", 0),
-        };
+    /// Makes every part once for each slot, to see whether it fits the task and can do what the protocol needs.
+    pub fn build(
+        &mut self,
+        filled: &[Fill],
+        protocol: Option<&Conversation>,
+        task: &Task,
+        seed: u64,
+    ) {
+        let mut fit = Fit::new(protocol);
         let mut made = HashSet::new();
         for fill in filled {
-            if !made.insert((
-                fill.part.decl.role,
-                fill.part.decl.name,
-                &fill.part.settings,
-            )) {
+            let slot = protocol.and_then(|p| p.slots.iter().find(|s| s.name == fill.slot));
+            let decl = fill.part.decl;
+            if !made.insert((&fill.slot, decl.name, &fill.part.settings)) {
                 continue;
             }
-            if let Err(error) = (fill.part.decl.build)(&fill.part.settings, &make) {
-                let text = format!("cannot be made for {}: {error:#}", describe(task));
-                self.note_use(&fill.path, text, Some(fill.part.decl));
+            let own = slot.map_or_else(|| task.clone(), |slot| (slot.task)(task));
+            let make = BuildContext {
+                task: own.clone(),
+                stream: Stream::root(seed).child("check", 0),
+            };
+            match (decl.build)(&fill.part.settings, &make) {
+                Err(error) => {
+                    let text = format!("cannot be made for {}: {error:#}", describe(&own));
+                    self.note_use(&fill.path, text, Some(decl));
+                }
+                Ok(part) => {
+                    let Some(slot) = slot else { continue };
+                    for text in fit.part(slot, fill, part, &own) {
+                        self.note_use(&fill.path, text, Some(decl));
+                    }
+                }
             }
+        }
+        for (fill, text) in fit.prices() {
+            self.note_use(&fill.path, text, Some(fill.part.decl));
         }
     }
 }

@@ -78,8 +78,9 @@ pub fn read<D: DataSection>(
         .and_then(|p| check.protocol(p, data.as_ref()));
     let filled = check.parts(value.get("parts"), protocol.as_ref(), data.as_ref());
     check.budget(&value, protocol.as_ref());
+    check.conflicts(&value, protocol.as_ref(), data.as_ref());
     if let (Some(top), Some(task)) = (&top, data.as_ref().and_then(D::task)) {
-        check.build(&filled, &task, top.seed);
+        check.build(&filled, protocol.as_ref(), &task, top.seed);
     }
     let protocol = protocol.and_then(|p| p.part);
     let all = top.zip(data).zip(protocol);

@@ -24,8 +24,10 @@ pub trait Protocol: Send + Sync {
     /// When this client cannot answer; the spec's fault policy decides what becomes of the run.
     fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer>;
 
-    /// Settings that would have no effect, or none that is meant, in a run where `has` says which slots are filled: for each
-    /// what is wrong and what would be right. They are mistakes in the spec.
+    /// What does not go together, in a run where `has` says which slots are filled, and of `data.public` and
+    /// `data.public.labelled` whether the data have it: settings without effect, or without what they need. For each what
+    /// is wrong and what would be right, beginning with the setting in backticks (`` `filter-on` has no effect ..``), or
+    /// with any other word if no one setting is at fault. They are mistakes in the spec.
     fn conflicts(&self, _has: &dyn Fn(&str) -> bool) -> Vec<String> {
         Vec::new()
     }

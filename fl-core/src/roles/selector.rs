@@ -137,6 +137,12 @@ pub trait Selector: Send {
         Ok(())
     }
 
+    /// Does it choose from samples by a model's scores for them? Then a protocol that hands it anything else, see
+    /// [`Slot::hands_scores`](crate::Slot::hands_scores), cannot use it.
+    fn needs_scores(&self) -> bool {
+        false
+    }
+
     /// What it still wants to know of whom before it chooses: asked again, with the answers in `pool`, until it wants no
     /// more. Only clients can be asked, each once in a round about the same; every question is counted. One whose answer
     /// was dropped stays unknown. What it has learnt it may remember.

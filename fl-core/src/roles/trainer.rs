@@ -4,6 +4,7 @@ use crate::message::Params;
 use crate::{Problem, Result, Samples, Stream, Target};
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
+use std::fmt::{Display, Formatter};
 
 /// How long a pass over data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +32,31 @@ pub enum Loss {
         /// The temperature.
         tau: f64,
     },
+}
+
+impl Display for Loss {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::CrossEntropy => f.write_str("cross-entropy"),
+            Self::Mae => f.write_str("mae"),
+            Self::Mse => f.write_str("mse"),
+            Self::Norm => f.write_str("norm"),
+            Self::Kl { tau } => write!(f, "kl at temperature {tau}"),
+        }
+    }
+}
+
+/// What a protocol may need of a model besides learning classes and predicting; see [`Slot::needs`](crate::Slot::needs).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ability {
+    /// [`Trainer::parametric`]
+    Parameters,
+    /// [`Trainer::learns`]
+    Loss(Loss),
+    /// [`Trainer::features`]
+    Features,
+    /// [`Trainer::differentiable`]
+    InputGradient,
 }
 
 /// One stretch of training.
@@ -161,6 +187,11 @@ pub trait Trainer: Send {
     /// As [`Trainer::load`].
     fn load_state(&mut self, state: &[u8]) -> Result<()> {
         self.load(state)
+    }
+
+    /// Can it minimise this loss? Asked before a run; one that says no is not put where a protocol needs it.
+    fn learns(&self, _loss: Loss) -> bool {
+        true
     }
 
     /// This model as one with parameters that can be averaged.

@@ -56,9 +56,12 @@ macro_rules! choices {
     (@make $name:ident $variant:ident, $word:literal, $inner:ident, $reader:ident) => { Some($name::$variant) };
     (@make $name:ident $variant:ident, $word:literal, $inner:ident, $reader:ident, $ty:ty $(, in $range:expr)?) => {
         $reader.below($crate::settings::Step::Key($word.into()), |r| {
-            let read = <$ty as $crate::settings::Setting>::read($inner.unwrap_or(&$crate::settings::Value::Null), r)?;
-            $(if let Err(text) = $crate::settings::check_range(&read, &$range) { return r.wrong(text); })?
-            Some($name::$variant(read))
+            let read = r.checked::<$ty>(
+                $inner.unwrap_or(&$crate::settings::Value::Null),
+                |read| $crate::settings!(@check read $(, $range)?),
+                $crate::settings!(@range $ty $(, $range)?),
+            );
+            read.map($name::$variant)
         })
     };
     (@pattern $name:ident $variant:ident, $p:ident) => { $name::$variant };

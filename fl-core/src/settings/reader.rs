@@ -152,13 +152,36 @@ impl Reader {
                 })
             });
         };
-        self.below(Step::Key(name.into()), |r| {
-            let read = T::read(value, r)?;
-            match check(&read) {
+        self.below(Step::Key(name.into()), |r| r.checked(value, check, range))
+    }
+
+    /// Reads a value that is to be in `range`, which `check` finds out.
+    pub fn checked<T: Setting>(
+        &mut self,
+        value: &Value,
+        check: impl FnOnce(&T) -> Result<(), String>,
+        range: Option<String>,
+    ) -> Option<T> {
+        let before = self.mistakes.len();
+        if let Some(read) = T::read(value, self) {
+            return match check(&read) {
                 Ok(()) => Some(read),
-                Err(text) => r.wrong(text),
-            }
-        })
+                Err(text) => self.wrong(text),
+            };
+        }
+        // a number that the type cannot hold, such as -1 or 1.5, is told the range all the same
+        if let (Some(range), Some(wrong)) = (range, self.mistakes.get_mut(before))
+            && value.as_f64().is_some_and(f64::is_finite)
+            && wrong.path == self.path
+        {
+            let whole = value.is_i64() || value.is_u64();
+            let what = match T::kind().as_str() {
+                "whole number" if !whole => "a whole number ",
+                _ => "",
+            };
+            wrong.text = format!("must be {what}{range}, got {}", show(value));
+        }
+        None
     }
 }
 

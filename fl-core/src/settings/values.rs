@@ -2,6 +2,19 @@
 
 use super::{Ranged, Reader, Setting, Step, Value};
 use serde_json::json;
+use std::fmt::Display;
+
+/// What would be right where `value` is no number of this kind: its ends, if it is a whole number beyond them.
+fn unfit(value: &Value, low: impl Display, high: impl Display, kind: &str) -> String {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let huge = |text: &str| digits(text) && text.parse::<u64>().is_err();
+    match value {
+        Value::Number(n) if n.is_i64() && n.as_i64() < Some(0) => format!("at least {low}"),
+        Value::Number(n) if n.is_u64() => format!("at most {high}"),
+        Value::String(text) if huge(text) => format!("at most {high}"),
+        _ => format!("a {kind}"),
+    }
+}
 
 macro_rules! numbers {
     ($($t:ty, $kind:literal, $json:literal, $get:ident, $wide:ty;)*) => {$(
@@ -9,7 +22,7 @@ macro_rules! numbers {
             fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
                 match value.$get().and_then(|wide| <$t>::try_from(wide).ok()) {
                     Some(n) => Some(n),
-                    None => reader.unlike(concat!("a ", $kind), value),
+                    None => reader.unlike(&unfit(value, <$t>::MIN, <$t>::MAX, $kind), value),
                 }
             }
             fn write(&self) -> Value { Value::from(*self as $wide) }

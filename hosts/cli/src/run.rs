@@ -54,8 +54,9 @@ pub fn check(
 ) -> Result<Result<Spec<DataSpec>, Mistakes>, Failure> {
     let name = path.display().to_string();
     let text = read_file(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-    let libraries = fl_registry::plugins(&name, &text, set);
-    let catalogue = catalogue.with(&libraries).map_err(Failure::Refused)?;
+    let catalogue = catalogue
+        .with_plugins(&name, &text, set)
+        .map_err(Failure::Refused)?;
     Ok(fl_registry::read(&name, &text, set, &catalogue))
 }
 

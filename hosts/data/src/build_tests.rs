@@ -279,7 +279,7 @@ fn another_set_must_fit_and_is_normalised_like_the_private_one() {
     let mut labelled = of(from(findings, None));
     labelled.public.as_mut().unwrap().labelled = true;
     assert!(error(&labelled).contains(
-        "labels of `multi-label` are of another task (MultiLabel(5)) than the private ones (Classes(10))"
+        "labels of `multi-label` are of another task (5 labels, any number of them at once) than the private ones (10 classes)"
     ));
 }
 

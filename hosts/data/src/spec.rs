@@ -374,7 +374,7 @@ impl Public {
         );
         anyhow::ensure!(
             !self.labelled || other.kind == own.kind,
-            "labels of `{}` are of another task ({:?}) than the private ones ({:?}); leave `labelled` away",
+            "labels of `{}` are of another task ({}) than the private ones ({}); leave `labelled` away",
             set.name(),
             other.kind,
             own.kind
@@ -429,6 +429,10 @@ impl fl_registry::DataSection for DataSpec {
 
     fn has_public(&self) -> bool {
         self.public.is_some()
+    }
+
+    fn has_public_labels(&self) -> bool {
+        self.public.as_ref().is_some_and(|p| p.labelled)
     }
 
     fn resolve(&mut self, folder: &Path) -> Vec<Problem> {

@@ -92,7 +92,7 @@ fn all_mistakes_come_at_once_with_their_paths() {
     clients: must be in 1..=1000000, got 0
     split.dirichlet.alpha: must be in 0.0001..=1000000.0, got 0.0
     split.dirichlet.reading: must be one of plain, floor, balanced; got `round`
-    split.dirichlet.min-size: must be a whole number, got -1
+    split.dirichlet.min-size: must be at least 0, got -1
     public.from.share: must be above 0.0 and below 1.0, got 1.0
     public.labelled: must be true or false, got `perhaps`
     public.queries: must be in 0.0..=1.0, got 1.5

@@ -71,7 +71,13 @@ settings! {
 
 impl Protocol for PublicOnly {
     fn slots(&self) -> Vec<Slot> {
-        vec![Slot::trainer("model", "The model.")]
+        vec![Slot::trainer("model", "The model.").at_server()]
+    }
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let lacks = !has("data.public.labelled");
+        let text =
+            "the server learns from labelled public samples: set `data.public.labelled: true`";
+        lacks.then(|| text.into()).into_iter().collect()
     }
     fn questions(&self) -> Vec<Asked> {
         Vec::new()

@@ -32,12 +32,26 @@ impl CoDistill {
         let sampling = "Draws the examples that a client trains on (FedMD-NFDP).";
         let knows = "Picks the public samples that a client knows enough of to label.";
         let clear = "Picks the labels that are worth learning.";
-        let student = Slot::trainer(
+        let mut student = Slot::trainer(
             "student",
             "The server's model, which learns from the ensemble.",
-        );
+        )
+        .at_server();
+        let mut model =
+            Slot::trainer("model", "A client's model; each client may have another.").lasting();
+        if let Labels::Scores(_) = self.labels {
+            let imitates = Ability::Loss(self.labels.score_loss());
+            student = student.needs(imitates);
+            if self.reply == Reply::Ensemble {
+                model = model.needs(imitates);
+            }
+        }
+        let looks = self.filter_on.clone().unwrap_or(FilterOn::Inputs);
+        if looks == FilterOn::Features {
+            model = model.needs(Ability::Features);
+        }
         vec![
-            Slot::trainer("model", "A client's model; each client may have another.").lasting(),
+            model,
             ensemble,
             privacy.optional(),
             Slot::privacy::<Ids>("sampling", sampling).optional(),
@@ -45,7 +59,8 @@ impl CoDistill {
             // one that is fitted and asked before round 1 only need not be kept
             Slot::selector::<Samples>("client-filter", knows)
                 .optional()
-                .lasting_if(!self.client_filter().once()),
+                .lasting_if(!self.client_filter().once())
+                .hands_scores(looks == FilterOn::Scores),
             Slot::selector::<SoftLabels>("server-filter", clear).optional(),
             match self.teacher {
                 Teacher::Student => student,

@@ -68,7 +68,12 @@ impl Protocol for CoDistill {
         let unread = unread.then(|| {
             "`labels.scores.loss` has no effect with `reply: hard`, since nobody is taught scores: leave it out, or use `reply: ensemble`".to_string()
         });
+        let unlabelled = self.pretrain.is_some() && !has("data.public.labelled");
+        let unlabelled = unlabelled.then(|| {
+            "`pretrain` learns from labelled public samples: set `data.public.labelled: true`, or leave `pretrain` out".to_string()
+        });
         [
+            unlabelled,
             idle(self.filter_on.is_some(), "filter-on", "client-filter"),
             idle(self.student.is_some(), "student", "student"),
             idle(self.resample, "resample", "sampling"),

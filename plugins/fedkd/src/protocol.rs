@@ -192,12 +192,15 @@ impl Protocol for OneShotDistill {
     fn slots(&self) -> Vec<Slot> {
         vec![
             Slot::trainer("teacher", "A client's own model; each may have another.").lasting(),
-            Slot::trainer("student", "The server's model."),
+            Slot::trainer("student", "The server's model.")
+                .at_server()
+                .needs(Ability::Loss(self.loss.loss())),
             Slot::aggregator::<Logits, Logits>("ensemble", "Combines the clients' scores."),
             Slot::privacy::<Logits>(
                 "quantiser",
                 "Bounds a client's scores before they leave it.",
             )
+            .only_clips()
             .optional(),
             Slot::privacy::<Logits>(
                 "privacy",

@@ -28,7 +28,7 @@ impl Protocol for Pate {
     fn slots(&self) -> Vec<Slot> {
         vec![
             Slot::trainer("teacher", "The teachers."),
-            Slot::trainer("student", "The model that learns from their votes."),
+            Slot::trainer("student", "The model that learns from their votes.").at_server(),
             Slot::aggregator::<Votes, Counts>("vote", "Counts the teachers."),
             Slot::privacy::<Counts>("privacy", "Noise on the counts.").optional(),
             Slot::accountant(),

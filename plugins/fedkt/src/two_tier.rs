@@ -216,7 +216,9 @@ impl Protocol for TwoTierVote {
             Slot::trainer("teacher", "A party's teachers; each party may have others."),
             Slot::trainer("student", "A party's students; each party may have others.")
                 .lasting_if(self.evaluate_clients),
-            Slot::trainer("final", "The server's model.").lasting_if(self.deliver),
+            Slot::trainer("final", "The server's model.")
+                .lasting_if(self.deliver)
+                .at_server(),
             Slot::aggregator::<Votes, Counts>("tier1", "Counts a party's teachers."),
             Slot::aggregator::<Votes, Counts>("tier2", "Counts the parties' students."),
             match self.noise {

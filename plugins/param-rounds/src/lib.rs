@@ -47,7 +47,9 @@ impl Protocol for ParamRounds {
                 "model",
                 "The model that everybody trains; it needs parameters.",
             )
-            .lasting_if(!self.fresh),
+            .lasting_if(!self.fresh)
+            .averaged()
+            .at_server(),
             Slot::aggregator::<Params, Params>("aggregator", "Combines the clients' parameters."),
             Slot::selector::<Roster>("cohort", "Picks the clients of a round; everyone if empty.")
                 .optional(),
@@ -58,6 +60,21 @@ impl Protocol for ParamRounds {
             .optional(),
             Slot::accountant(),
         ]
+    }
+
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let fuse = (self.fuse.is_some() && !has("data.public")).then(|| {
+            "`fuse` learns from public samples, and there are none: set `data.public`, or leave `fuse` out".into()
+        });
+        let initial = self.initial.as_ref().and_then(|path| {
+            let why = match std::fs::metadata(path) {
+                Ok(found) if found.is_file() => return None,
+                Ok(_) => "it is no file".into(),
+                Err(error) => error.to_string(),
+            };
+            Some(format!("`initial` names a model that another run kept, a path from the working directory, and {path} cannot be read: {why}"))
+        });
+        fuse.into_iter().chain(initial).collect()
     }
 
     fn questions(&self) -> Vec<Asked> {

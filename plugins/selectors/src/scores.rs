@@ -155,6 +155,7 @@ macro_rules! selector {
         impl Selector for $part {
             type Pool = Samples;
             fn fit(&mut self, own: &Examples, _: &Stream) -> Result<()> { self.0.fit(own) }
+            fn needs_scores(&self) -> bool { true }
             fn select(&mut self, _: &Round, pool: &Samples) -> Result<Vec<usize>> { self.0.select(pool) }
             fn rank(&mut self, pool: &Samples) -> Result<Option<Vec<f64>>> { Ok(Some(self.0.pool(pool)?.0)) }
             fn save(&self) -> Vec<u8> { self.0.save() }

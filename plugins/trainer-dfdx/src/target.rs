@@ -60,7 +60,7 @@ pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Re
         Target::Scores(_) => "scores",
     };
     let text = format!(
-        "{loss:?} cannot fit a {model} model to {found}: a single-label model takes classes, probabilities and scores, \
+        "{loss} cannot fit a {model} model to {found}: a single-label model takes classes, probabilities and scores, \
          a multi-label model takes findings, and scores without kl"
     );
     ensure!(right, Problem::Lacks(text));
@@ -86,7 +86,7 @@ mod tests {
         let refused = |loss, task, target| check(loss, task, &target, 1).unwrap_err().to_string();
         let (ce, kl) = (Loss::CrossEntropy, Loss::Kl { tau: 1.0 });
         let kinds = refused(ce, many, Target::Classes(&[1]));
-        assert!(kinds.starts_with("CrossEntropy cannot fit a multi-label model to classes"));
+        assert!(kinds.starts_with("cross-entropy cannot fit a multi-label model to classes"));
         assert!(refused(ce, one, Target::MultiLabel(findings.view())).contains("single-label"));
         assert!(refused(ce, many, Target::Soft(soft.view())).contains("to probabilities"));
         assert!(refused(kl, many, Target::Scores(soft.view())).contains("to scores"));

@@ -35,7 +35,7 @@ impl Goal {
             Err(Problem::Lacks(format!("{can}, not {what}")).into())
         };
         if loss != Loss::CrossEntropy {
-            return lacks(format!("with the loss {loss:?}"));
+            return lacks(format!("with the loss {loss}"));
         }
         let entries = match target {
             Target::Classes(of) => {

@@ -7,8 +7,8 @@ use crate::settings::{Boosting, Forest, Tree};
 use crate::{boosting, forest};
 use anyhow::ensure;
 use fl_core::{
-    BuildContext, Fitted, Length, Pass, Problem, Result, Samples, Stream, Target, Task, TaskKind,
-    Trainer,
+    BuildContext, Fitted, Length, Loss, Pass, Problem, Result, Samples, Stream, Target, Task,
+    TaskKind, Trainer,
 };
 use ndarray::Array2;
 
@@ -73,7 +73,7 @@ impl<S: Method> Trees<S> {
         let classes = match make.task.kind {
             TaskKind::Classes(n) if n > 0 => n,
             other => {
-                let text = format!("trees learn tasks of classes, not {other:?}");
+                let text = format!("trees learn tasks of classes, not of {other}");
                 return Err(Problem::Lacks(text).into());
             }
         };
@@ -105,6 +105,10 @@ impl<S: Method> Trees<S> {
 }
 
 impl<S: Method> Trainer for Trees<S> {
+    fn learns(&self, loss: Loss) -> bool {
+        loss == Loss::CrossEntropy
+    }
+
     fn fit(
         &mut self,
         x: &Samples,

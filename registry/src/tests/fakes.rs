@@ -3,9 +3,9 @@
 use crate::DataSection;
 use fl_core::message::{Ids, Logits, Nothing, Params};
 use fl_core::prelude::*;
-use fl_core::privacy::{Composition, Guarantee, Ledger};
-use fl_core::{Fitted, Roster, TaskKind};
-use ndarray::Array2;
+use fl_core::privacy::{Composition, Guarantee, Ledger, Unit};
+use fl_core::{Ability, Fitted, Parametric, Problem, TaskKind};
+use ndarray::{Array2, ArrayD};
 
 settings! {
     /// A data section.
@@ -23,6 +23,8 @@ settings! {
     pub struct Public {
         /// How much.
         size: usize, in 1..;
+        /// With labels?
+        labelled: bool = false;
     }
 }
 impl DataSection for Toy {
@@ -37,6 +39,9 @@ impl DataSection for Toy {
     }
     fn has_public(&self) -> bool {
         self.public.is_some()
+    }
+    fn has_public_labels(&self) -> bool {
+        self.public.as_ref().is_some_and(|p| p.labelled)
     }
 }
 
@@ -248,3 +253,174 @@ impl Protocol for Distil {
     }
 }
 plugin!(protocol "distil" => Distil);
+
+settings! {
+    /// A model of one kind or another, which does what it is told.
+    pub struct Able {
+        /// Numbers in its only parameter; none has no parameters.
+        width: Option<usize> = None, in 1..=100;
+        /// Has it a layer of features?
+        features: bool = false;
+        /// Does it learn anything but classes?
+        scores: bool = false;
+    }
+}
+impl Able {
+    fn new(settings: Able, _: &BuildContext) -> Result<Self> {
+        Ok(settings)
+    }
+}
+impl Trainer for Able {
+    fn fit(&mut self, _: &Samples, _: Target<'_>, _: &Pass<'_>, _: &Stream) -> Result<Fitted> {
+        bail!("a fake")
+    }
+    fn predict(&mut self, _: &Samples) -> Result<Array2<f32>> {
+        bail!("a fake")
+    }
+    fn features(&mut self, x: &Samples) -> Result<Option<Array2<f32>>> {
+        Ok(self.features.then(|| Array2::zeros((x.len(), 2))))
+    }
+    fn learns(&self, loss: Loss) -> bool {
+        self.scores || loss == Loss::CrossEntropy
+    }
+    fn parametric(&mut self) -> Option<&mut dyn Parametric> {
+        self.width.is_some().then_some(self)
+    }
+    fn save(&self) -> Result<Vec<u8>> {
+        bail!("a fake")
+    }
+    fn load(&mut self, _: &[u8]) -> Result<()> {
+        bail!("a fake")
+    }
+}
+impl Parametric for Able {
+    fn params(&self) -> Params {
+        let w = ArrayD::zeros(vec![self.width.unwrap_or_default()]);
+        Params([("w".to_string(), w)].into())
+    }
+    fn set_params(&mut self, _: &Params) -> Result<()> {
+        bail!("a fake")
+    }
+}
+plugin!(trainer "able" => Able as Able);
+
+settings! {
+    /// Chooses by scores.
+    pub struct Sure {}
+}
+impl Selector for Sure {
+    type Pool = Samples;
+    fn needs_scores(&self) -> bool {
+        true
+    }
+    fn select(&mut self, _: &Round, _: &Samples) -> Result<Vec<usize>> {
+        bail!("a fake")
+    }
+}
+plugin!(selector "sure" => Sure);
+
+settings! {
+    /// Noise that has a price or not.
+    pub struct Noisy {
+        /// Which event its release is.
+        priced: bool = true;
+    }
+}
+impl PrivacyMechanism for Noisy {
+    type On = Logits;
+    fn clip(&self, _: &mut Logits) -> Result<()> {
+        Ok(())
+    }
+    fn price(&self, _: &Logits, _: &Cohort) -> Result<PrivacyEvent> {
+        Ok(match self.priced {
+            true => PrivacyEvent::Pure {
+                epsilon: 1.0,
+                times: 1,
+                unit: Unit::Party,
+            },
+            false => PrivacyEvent::Unaccounted {
+                why: "nothing bounds the scores; set `clip`".into(),
+            },
+        })
+    }
+    fn perturb(&mut self, _: &mut Logits, _: &Cohort, _: &Stream) -> Result<()> {
+        bail!("a fake")
+    }
+}
+plugin!(privacy "noisy" => Noisy);
+
+settings! {
+    /// Prices what is pure.
+    pub struct Pure {}
+}
+impl Accountant for Pure {
+    fn charge(&mut self, _: &PrivacyEvent) -> Result<()> {
+        bail!("a fake")
+    }
+    fn guarantee(&self, next: Option<&PrivacyEvent>) -> Result<Guarantee> {
+        if let Some(PrivacyEvent::Unaccounted { why }) = next {
+            bail!(Problem::Unpriced(why.clone()));
+        }
+        bail!("a fake")
+    }
+    fn merge(&mut self, _: &[Ledger], _: Composition) -> Result<()> {
+        bail!("a fake")
+    }
+}
+plugin!(accountant "pure" => Pure);
+
+settings! {
+    /// Needs much of its parts.
+    pub struct Picky {
+        /// Which samples the filter sees.
+        filter_on_scores: bool = false;
+        /// Learns from labelled public samples.
+        pretrain: Option<Local> = None;
+    }
+}
+impl Protocol for Picky {
+    fn slots(&self) -> Vec<Slot> {
+        vec![
+            Slot::trainer("model", "Is averaged.")
+                .averaged()
+                .at_server(),
+            Slot::trainer("student", "Imitates.")
+                .at_server()
+                .needs(Ability::Loss(Loss::Mae))
+                .optional(),
+            Slot::trainer("teacher", "Has features.")
+                .needs(Ability::Features)
+                .needs(Ability::InputGradient)
+                .optional(),
+            Slot::selector::<Samples>("filter", "Filters.")
+                .hands_scores(self.filter_on_scores)
+                .optional(),
+            Slot::privacy::<Logits>("privacy", "Noise.").optional(),
+            Slot::accountant(),
+        ]
+    }
+    fn questions(&self) -> Vec<Asked> {
+        const SAID: Ask<Nothing, Logits> = Ask::new("scores");
+        vec![SAID.asked().releases("privacy")]
+    }
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.pretrain.is_some() && !has("data.public.labelled") {
+            all.push("`pretrain.epochs` needs labels".into());
+        }
+        if self.filter_on_scores && !has("filter") {
+            all.push("`filter-on-scores: true` has no effect".into());
+        }
+        if has("student") && !has("data.public") {
+            all.push("a student needs public data".into());
+        }
+        all
+    }
+    fn lead(&self, _: &mut Federation<'_>) -> Result<()> {
+        bail!("a fake")
+    }
+    fn answer(&self, _: &mut Client, q: Question<'_>) -> Result<Answer> {
+        q.end()
+    }
+}
+plugin!(protocol "picky" => Picky);

@@ -1,5 +1,6 @@
 mod behaviour;
 mod fakes;
+mod fits;
 mod hostile;
 mod mistakes;
 

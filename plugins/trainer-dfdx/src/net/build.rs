@@ -24,7 +24,9 @@ pub fn net(layers: &[Layer], task: &Task) -> Result<Net> {
     }
     ensure!(
         task.width() > 0 && outputs > 0,
-        "a task without inputs or outputs: {task:?}"
+        "a task without inputs or outputs: inputs of {:?}, {}",
+        task.input,
+        task.kind
     );
     let mut builder = Builder {
         outputs,

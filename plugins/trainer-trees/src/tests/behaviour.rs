@@ -344,7 +344,7 @@ fn what_trees_cannot_do_is_said() {
     let error = Trees::new(forest(), &make).err().unwrap();
     assert_eq!(
         error.to_string(),
-        "trees learn tasks of classes, not MultiLabel(3)"
+        "trees learn tasks of classes, not of 3 labels, any number of them at once"
     );
     let mut fails =
         |x: &Samples, target: Target<'_>| fit(&mut model, x, target, 0).unwrap_err().to_string();

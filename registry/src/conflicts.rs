@@ -1,0 +1,34 @@
+//! What a protocol says does not go together.
+
+use crate::check::{Checker, Conversation, key};
+use crate::sections::DataSection;
+use fl_core::settings::{Step, Value};
+
+impl Checker<'_> {
+    /// Each at the setting that it begins with, or at the protocol.
+    pub fn conflicts<D: DataSection>(
+        &mut self,
+        spec: &Value,
+        protocol: Option<&Conversation>,
+        data: Option<&D>,
+    ) {
+        let Some(protocol) = protocol.and_then(|p| p.protocol.as_ref()) else {
+            return;
+        };
+        let slots = spec.get("parts").and_then(Value::as_mapping);
+        // what cannot be known is taken to be there: its own mistake is told already
+        let has = |name: &str| match name {
+            "data.public" => data.is_none_or(D::has_public),
+            "data.public.labelled" => data.is_none_or(D::has_public_labels),
+            slot => slots.is_some_and(|slots| slots.contains_key(slot)),
+        };
+        for text in protocol.conflicts(&has) {
+            let setting = text.strip_prefix('`').and_then(|rest| rest.split_once('`'));
+            let steps = setting.into_iter().flat_map(|(name, _)| name.split('.'));
+            // `reply: hard` names a setting and its value
+            let steps = steps.map(|step| step.split(':').next().unwrap_or_default());
+            let path: Vec<Step> = ["protocol"].into_iter().chain(steps).map(key).collect();
+            self.note(&path, text);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Do the parts that were made do what the protocol needs of them?
+
+use crate::check::Conversation;
+use crate::slots::Fill;
+use fl_core::message::{self, Message, Outline, Visitor};
+use fl_core::settings::show_path;
+use fl_core::{
+    Ability, Accountant, BoxedMechanism, BoxedSelector, Cohort, PrivacyEvent, Problem, Role,
+    Samples, Slot, Stream, Task, Trainer,
+};
+use ndarray::Array2;
+use std::any::Any;
+use std::collections::BTreeMap;
+
+/// Parameters by name, each with its shape.
+type Shapes = BTreeMap<String, Vec<usize>>;
+
+/// What is remembered from one part to the next.
+pub(crate) struct Fit<'f> {
+    protocol: Option<&'f Conversation>,
+    /// By slot: the first model whose parameters are to be combined with others, and where it stands.
+    alike: BTreeMap<&'f str, (String, Shapes)>,
+    accountant: Option<(&'static str, Box<dyn Accountant>)>,
+    /// What a small release through each mechanism would be.
+    releases: Vec<(&'f Fill, Result<PrivacyEvent, String>)>,
+}
+
+impl<'f> Fit<'f> {
+    pub fn new(protocol: Option<&'f Conversation>) -> Self {
+        Self {
+            protocol,
+            alike: BTreeMap::new(),
+            accountant: None,
+            releases: Vec::new(),
+        }
+    }
+
+    /// What this part cannot do although its slot needs it.
+    pub fn part(
+        &mut self,
+        slot: &Slot,
+        fill: &'f Fill,
+        part: Box<dyn Any + Send>,
+        task: &Task,
+    ) -> Vec<String> {
+        match slot.role {
+            Role::Trainer => match part.downcast::<Box<dyn Trainer>>() {
+                Ok(model) => self.model(slot, fill, *model, task),
+                Err(_) => Vec::new(),
+            },
+            Role::Selector => match part.downcast::<BoxedSelector<Samples>>() {
+                Ok(selector) if selector.needs_scores() && !slot.scores => vec![
+                    "it chooses by a model's scores for the samples, and this slot, set as the protocol is, hands it the \
+                     samples or their features: set `protocol.filter-on: scores`, or use another selector"
+                        .into(),
+                ],
+                _ => Vec::new(),
+            },
+            Role::Accountant => {
+                if let Ok(accountant) = part.downcast::<Box<dyn Accountant>>() {
+                    self.accountant = Some((fill.part.decl.name, *accountant));
+                }
+                Vec::new()
+            }
+            Role::Privacy if !slot.only_clips && self.is_asked(slot) => {
+                let release = Release { part, task };
+                if let Some(Some(event)) = message::visit(&slot.signature, release) {
+                    self.releases.push((fill, event));
+                }
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Does the protocol, set as it is, release anything through this slot?
+    fn is_asked(&self, slot: &Slot) -> bool {
+        let asked = self.protocol.into_iter().flat_map(|p| &p.asked);
+        asked.into_iter().any(|q| q.releases.contains(&slot.name))
+    }
+
+    fn model(
+        &mut self,
+        slot: &Slot,
+        fill: &'f Fill,
+        mut model: Box<dyn Trainer>,
+        task: &Task,
+    ) -> Vec<String> {
+        let protocol = self.protocol.map_or("", |p| p.decl.name);
+        let lacks = |ability: &Ability| {
+            let (lack, instead) = match ability {
+                Ability::Parameters if model.parametric().is_none() => (
+                    "it has no parameters to combine".to_string(),
+                    "use a neural or linear trainer, or a protocol that sends predictions or votes",
+                ),
+                Ability::InputGradient if model.differentiable().is_none() => (
+                    "it cannot be differentiated by its input".to_string(),
+                    "use a neural or linear trainer",
+                ),
+                Ability::Features if !has_features(&mut *model, task) => (
+                    "it has no layer of features before its scores".to_string(),
+                    "use a neural trainer, or leave features out",
+                ),
+                Ability::Loss(loss) if !model.learns(*loss) => (
+                    format!("it cannot minimise the loss {loss}"),
+                    "use a neural or linear trainer, or another loss if the protocol has one",
+                ),
+                _ => return None,
+            };
+            Some(format!(
+                "{lack}, which protocol `{protocol}`, set as it is, needs of it: {instead}"
+            ))
+        };
+        let mut wrong: Vec<String> = slot.needs.iter().filter_map(lacks).collect();
+        let shapes = model.parametric().filter(|_| slot.alike).map(|m| {
+            let shape =
+                |(name, tensor): (String, ndarray::ArrayD<f32>)| (name, tensor.shape().to_vec());
+            m.params().0.into_iter().map(shape).collect::<Shapes>()
+        });
+        let Some(shapes) = shapes else { return wrong };
+        match self.alike.get(fill.slot.as_str()) {
+            None => {
+                let first = (show_path(&fill.path), shapes);
+                self.alike.insert(&fill.slot, first);
+            }
+            Some((first, due)) => wrong.extend(differ(due, &shapes).map(|how| {
+                format!(
+                    "its parameters are combined with those of {first}, and they differ: {how}; give everybody the same \
+                     network, or use a protocol that sends predictions"
+                )
+            })),
+        }
+        wrong
+    }
+
+    /// Mechanisms whose releases the accountant has no price for.
+    pub fn prices(self) -> Vec<(&'f Fill, String)> {
+        let Some((name, accountant)) = self.accountant else {
+            return Vec::new();
+        };
+        let refused = |(fill, event): (&'f Fill, Result<PrivacyEvent, String>)| {
+            let why = match event {
+                Err(why) => why,
+                Ok(event) => unpriced(&accountant.guarantee(Some(&event)).err()?)?,
+            };
+            let text = format!("its release has no price in accountant `{name}`: {why}");
+            Some((fill, text))
+        };
+        self.releases.into_iter().filter_map(refused).collect()
+    }
+}
+
+/// The reason, if `error` says that there is no price; anything else depends on the data.
+fn unpriced(error: &anyhow::Error) -> Option<String> {
+    match error.downcast_ref() {
+        Some(Problem::Unpriced(why)) => Some(why.clone()),
+        _ => None,
+    }
+}
+
+/// One sample decides; a trainer that cannot look at it is given the benefit of the doubt.
+fn has_features(model: &mut dyn Trainer, task: &Task) -> bool {
+    let width = task.input.iter().product();
+    let one = Samples::fresh(Array2::zeros((1, width)), task.input.clone());
+    one.and_then(|x| model.features(&x))
+        .map_or(true, |features| features.is_some())
+}
+
+/// The first difference.
+fn differ(due: &Shapes, found: &Shapes) -> Option<String> {
+    let show = |shape: &[usize]| {
+        let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
+        match sizes.is_empty() {
+            true => "a single number".into(),
+            false => sizes.join("x"),
+        }
+    };
+    let other = due.iter().find_map(|(name, shape)| match found.get(name) {
+        None => Some(format!("it has no `{name}`")),
+        Some(other) if other != shape => Some(format!(
+            "`{name}` is {} here and {} there",
+            show(other),
+            show(shape)
+        )),
+        Some(_) => None,
+    });
+    let more = || found.keys().find(|name| !due.contains_key(*name));
+    other.or_else(|| more().map(|name| format!("only this one has `{name}`")))
+}
+
+/// What a small release would be; `None` if no message of this kind can be made up.
+struct Release<'a> {
+    part: Box<dyn Any + Send>,
+    task: &'a Task,
+}
+
+impl Visitor for Release<'_> {
+    type Out = Option<Result<PrivacyEvent, String>>;
+
+    fn visit<M: Message>(self) -> Self::Out {
+        let mut mechanism = self.part.downcast::<BoxedMechanism<M>>().ok()?;
+        let mut draws = Stream::root(0).child("check", 0).draws();
+        let number = |draws: &mut fl_core::Draws| draws.normal() as f32;
+        let classes = self.task.kind.outputs();
+        let mut outline = Outline::new(1, &number, &mut draws).fixed(&[0, 1], classes, 1);
+        let mut message = M::sample(&mut outline)?;
+        if let Some(range) = mechanism.range(&message) {
+            mechanism.agree(range);
+        }
+        mechanism.clip(&mut message).ok()?;
+        match mechanism.price(&message, &Cohort::all(1)) {
+            Ok(event) => Some(Ok(event)),
+            Err(error) => unpriced(&error).map(Err),
+        }
+    }
+}
