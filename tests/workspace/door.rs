@@ -151,7 +151,7 @@ fn unusable_answers_fail_the_run_or_are_left_out_as_the_policy_says() {
     }
 }
 
-fn strict() -> Faults {
+pub fn strict() -> Faults {
     fl_core::settings::defaults()
 }
 

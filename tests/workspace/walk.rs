@@ -5,8 +5,7 @@ use crate::door::part;
 use fl_core::message::Params;
 use fl_core::prelude::*;
 use fl_core::{
-    Examples, Faults, Filled, Inputs, Labels, MeanOfParams, Parts, Problem, Public, Role,
-    RunOptions,
+    Examples, Filled, Inputs, Labels, MeanOfParams, Parts, Problem, Public, Role, RunOptions,
 };
 use fl_plugins as _;
 use fl_sim::{Manifest, Outcome, Paused, RunFolder, Session, Setup, run};
@@ -205,10 +204,16 @@ impl Protocol for Walk {
                 let slope = made.values();
                 fed.generator("generator")?.learn(&made, slope.view())?;
                 let sum = made.values().sum();
-                global.0.values_mut().for_each(|w| w.mapv_inplace(|x| x + sum));
+                global
+                    .0
+                    .values_mut()
+                    .for_each(|w| w.mapv_inplace(|x| x + sum));
             }
             // large numbers would hide small ones
-            global.0.values_mut().for_each(|w| w.mapv_inplace(|x| x % 8.0));
+            global
+                .0
+                .values_mut()
+                .for_each(|w| w.mapv_inplace(|x| x % 8.0));
             Ok(())
         })
     }
@@ -225,7 +230,9 @@ impl Protocol for Walk {
                 let turns = chosen.map_or(0, |c| c.len()) as f32;
                 let mut out = global.clone();
                 let moved = loss + turns;
-                out.0.values_mut().for_each(|w| w.mapv_inplace(|x| x + moved));
+                out.0
+                    .values_mut()
+                    .for_each(|w| w.mapv_inplace(|x| x + moved));
                 me.release("at-client", &mut out)?;
                 Ok(out)
             })
@@ -271,7 +278,7 @@ fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
             options: RunOptions {
                 seed: 1,
                 task: all.task(),
-                faults: Faults::default(),
+                faults: crate::door::strict(),
                 budget: None,
                 evaluate_every: 1,
             },
@@ -318,28 +325,48 @@ fn everything() -> Vec<Filled> {
 fn parts_that_remember_end_the_same_on_every_way() {
     let folders = tempfile::tempdir().unwrap();
     let mut parts = everything();
-    for (number, cohort) in ["cyclic", "power-of-choice", "poisson"].into_iter().enumerate() {
+    for (number, cohort) in ["cyclic", "power-of-choice", "poisson"]
+        .into_iter()
+        .enumerate()
+    {
         let settings = match cohort {
             "cyclic" => "{clients: 4}",
             "power-of-choice" => "{clients: 2, candidates: 4}",
             _ => "{rate: 0.7}",
         };
         parts[2] = part("cohort", Role::Selector, cohort, settings);
-        let digest = |name: &str, how| {
+        let digest = |name: &str, how: How<'_>| {
             let outcome = walk(true, &parts, how);
-            outcome.unwrap_or_else(|e| panic!("{cohort}, {name}: {e:#}")).digest
+            outcome
+                .unwrap_or_else(|e| panic!("{cohort}, {name}: {e:#}"))
+                .digest
         };
         let straight = digest("straight", STRAIGHT);
-        let three = How { threads: 3, ..STRAIGHT };
-        let wire = How { wire: true, ..three };
-        assert_eq!(digest("threads", three), straight, "{cohort} on three threads");
+        let three = How {
+            threads: 3,
+            ..STRAIGHT
+        };
+        let wire = How {
+            wire: true,
+            ..three
+        };
+        assert_eq!(
+            digest("threads", three),
+            straight,
+            "{cohort} on three threads"
+        );
         assert_eq!(digest("wire", wire), straight, "{cohort} through the wire");
         let all: Vec<usize> = (1..ROUNDS).collect();
-        for (stops, how) in [(&all[..], three), (&all, wire), (&[3, 7], wire)] {
-            let path = folders.path().join(format!("{number}-{}-{}", stops.len(), how.wire));
-            let stops = Some((&*path, stops));
+        for (stops, way) in [(&all[..], three), (&all, wire), (&[3, 7], wire)] {
+            let folder = folders
+                .path()
+                .join(format!("{number}-{}-{}", stops.len(), way.wire));
+            let how = How {
+                stops: Some((&folder, stops)),
+                ..way
+            };
             let text = format!("{cohort}, stopped and resumed");
-            assert_eq!(digest(&text, How { stops, ..how }), straight, "{text}");
+            assert_eq!(digest(&text, how), straight, "{text}");
         }
     }
 }
@@ -349,13 +376,22 @@ fn each_part_that_remembers_changes_what_comes_out() {
     let all = walk(true, &everything(), STRAIGHT).unwrap();
     assert_eq!(all.metrics["aggregator.uses"], ROUNDS as f64);
     for empty in ["cohort", "turns", "at-client", "at-server", "generator"] {
-        let parts: Vec<Filled> = everything().into_iter().filter(|p| p.slot != empty).collect();
+        let parts: Vec<Filled> = everything()
+            .into_iter()
+            .filter(|p| p.slot != empty)
+            .collect();
         let outcome = walk(true, &parts, STRAIGHT).unwrap();
         assert_ne!(outcome.digest, all.digest, "without {empty}");
     }
     let forgetful = walk(false, &everything(), STRAIGHT).unwrap();
-    assert_ne!(forgetful.digest, all.digest, "a model that does not last learns anew");
-    let wire = How { wire: true, ..STRAIGHT };
+    assert_ne!(
+        forgetful.digest, all.digest,
+        "a model that does not last learns anew"
+    );
+    let wire = How {
+        wire: true,
+        ..STRAIGHT
+    };
     let there = walk(false, &everything(), wire).unwrap();
     assert_eq!(there.digest, forgetful.digest);
 }
@@ -395,9 +431,9 @@ fn a_price_that_counts_on_a_draw_is_believed_only_if_clients_were_drawn_like_tha
     ] {
         parts[2] = part("cohort", Role::Selector, cohort, settings);
         let outcome = walk(true, &parts, STRAIGHT);
-        let refused = outcome.as_ref().is_err_and(|e| {
-            matches!(e.downcast_ref::<Problem>(), Some(Problem::Unpriced(_)))
-        });
+        let refused = outcome
+            .as_ref()
+            .is_err_and(|e| matches!(e.downcast_ref::<Problem>(), Some(Problem::Unpriced(_))));
         assert_eq!(refused, !believed, "{cohort} {settings}: {outcome:?}");
     }
 }

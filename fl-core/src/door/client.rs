@@ -1,13 +1,11 @@
 //! A client as a protocol sees it: its own data, its models and its copies of client-side parts.
 
-use super::release::{Afford, afford};
 use super::store::{States, Store};
-use crate::message::{Ids, Logits, Message};
+use crate::message::Message;
 use crate::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Budget, ClientId, Cohort,
-    Differentiable, Envelope, Examples, Fitted, Generator, Inbox, Loss, Needs, Parametric, Parts,
-    Pass, PrivacyEvent, Problem, Public, Result, Round, Said, Scored, Serial, Stream, Target, Task,
-    Trainer, fit_examples, loss, message, parametric,
+    BoxedAggregator, BoxedSelector, Budget, ClientId, Differentiable, Envelope, Examples,
+    Generator, Inbox, Needs, Parametric, Parts, PrivacyEvent, Problem, Public, Result, Round, Said,
+    Serial, Stream, Task, Trainer, message, parametric,
 };
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -17,20 +15,20 @@ use std::sync::Arc;
 /// One client. Nothing in here leaves it except as an answer.
 pub struct Client {
     id: ClientId,
-    data: Examples,
+    pub(super) data: Examples,
     public: Option<Arc<Public>>,
     home: Stream,
-    now: Stream,
-    store: Store,
+    pub(super) now: Stream,
+    pub(super) store: Store,
     stash: BTreeMap<String, Vec<u8>>,
-    spent: Vec<PrivacyEvent>,
-    notes: Vec<String>,
+    pub(super) spent: Vec<PrivacyEvent>,
+    pub(super) notes: Vec<String>,
     measures: Vec<(String, f64)>,
     /// Everything spent before this question.
-    ledger: Vec<PrivacyEvent>,
-    budget: Option<Budget>,
+    pub(super) ledger: Vec<PrivacyEvent>,
+    pub(super) budget: Option<Budget>,
     /// How many events of the ledger its accountant knows.
-    charged: usize,
+    pub(super) charged: usize,
 }
 
 /// What a client keeps between two questions.
@@ -241,198 +239,6 @@ impl Client {
                 Said::Number(name, value) => self.measures.push((format!("{slot}.{name}"), value)),
             }
         }
-    }
-
-    // ---- learning
-
-    /// Trains a model on its own examples.
-    ///
-    /// # Errors
-    /// When training fails, see [`Trainer::fit`].
-    pub fn fit_own(&mut self, slot: &str, pass: &Pass<'_>) -> Result<Fitted> {
-        let data = self.data.clone();
-        self.fit_examples(slot, &data, pass)
-    }
-
-    /// Trains a model on these labelled examples.
-    ///
-    /// # Errors
-    /// As [`Client::fit_own`].
-    pub fn fit_examples(
-        &mut self,
-        slot: &str,
-        examples: &Examples,
-        pass: &Pass<'_>,
-    ) -> Result<Fitted> {
-        let stream = self.stream(slot);
-        fit_examples(self.model(slot)?, examples, pass, &stream)
-    }
-
-    /// Trains a model to these scores or labels of public samples.
-    ///
-    /// # Errors
-    /// As [`Client::fit_own`].
-    pub fn fit_public(
-        &mut self,
-        slot: &str,
-        ids: &Ids,
-        target: Target<'_>,
-        pass: &Pass<'_>,
-    ) -> Result<Fitted> {
-        let (x, stream) = (
-            self.public()?.pick(ids)?,
-            self.stream(slot).child("public", 0),
-        );
-        self.model(slot)?.fit(&x, target, pass, &stream)
-    }
-
-    /// The mean loss of its model in `slot` on its own examples: cross-entropy.
-    ///
-    /// # Errors
-    /// When the model cannot predict them.
-    pub fn own_loss(&mut self, slot: &str) -> Result<f64> {
-        let data = self.data.clone();
-        let scores = self.model(slot)?.predict(&data.samples)?;
-        let (classes, labels) = (data.classes(), data.multi_label().unwrap_or_default());
-        let target = match &classes {
-            Some(classes) => Target::Classes(classes),
-            None => Target::MultiLabel(labels.view()),
-        };
-        Ok(loss::of_batch(Loss::CrossEntropy, target, scores.view())?.0)
-    }
-
-    /// A model's scores of these public samples.
-    ///
-    /// # Errors
-    /// When there are no such samples.
-    pub fn logits(&mut self, slot: &str, ids: &Ids) -> Result<Logits> {
-        let x = self.public()?.pick(ids)?;
-        Ok(Logits::new(ids.0.clone(), self.model(slot)?.predict(&x)?))
-    }
-
-    /// How good a model is on these examples, and the digest of what it predicts. Measured by a host, never sent.
-    ///
-    /// # Errors
-    /// When the model cannot predict them, or its slot does not last.
-    pub fn score(&mut self, slot: &str, test: &Examples) -> Result<Scored> {
-        if !self.store.parts().lasts(slot) {
-            let why = format!(
-                "parts.{slot} does not last at clients, so there is nothing to evaluate; its slot must say `lasting()`"
-            );
-            return Err(Problem::Lacks(why).into());
-        }
-        Scored::of(self.model(slot)?, test)
-    }
-
-    // ---- what leaves
-
-    /// Says that this answer tells something about the client's data for which nothing can be guaranteed: an accountant
-    /// refuses it.
-    pub fn disclose(&mut self, why: &str) {
-        self.spent
-            .push(PrivacyEvent::Unaccounted { why: why.into() });
-    }
-
-    /// Lets the mechanism in `slot` sample this client's own examples, if it is filled (FedMD-NFDP): the positions of
-    /// those that the run may use.
-    ///
-    /// # Errors
-    /// As [`Client::release`].
-    pub fn sample_own(&mut self, slot: &str) -> Result<Ids> {
-        let mut chosen = Ids((0..self.data.len() as u32).collect());
-        self.release(slot, &mut chosen)?;
-        Ok(chosen)
-    }
-
-    fn mechanism<M: Message>(&mut self, slot: &str) -> Result<Option<&mut BoxedMechanism<M>>> {
-        match self.has(slot) {
-            true => self.store.get(slot).map(Some),
-            false => Ok(None),
-        }
-    }
-
-    /// What the mechanism in `slot` wants all clients to agree on, see [`crate::PrivacyMechanism::range`].
-    ///
-    /// # Errors
-    /// When the slot's part cannot be made.
-    pub fn range<M: Message>(&mut self, slot: &str, m: &M) -> Result<Option<f32>> {
-        Ok(self
-            .mechanism::<M>(slot)?
-            .and_then(|mechanism| mechanism.range(m)))
-    }
-
-    /// Lets the mechanism in `slot` clip a message, if the slot is filled. `agreed` is what all clients agreed on.
-    ///
-    /// # Errors
-    /// When the message cannot be clipped.
-    pub fn clip<M: Message>(&mut self, slot: &str, m: &mut M, agreed: Option<f32>) -> Result<()> {
-        if let Some(mechanism) = self.mechanism::<M>(slot)? {
-            if let Some(agreed) = agreed {
-                mechanism.agree(agreed);
-            }
-            mechanism.clip(m)?;
-        }
-        Ok(())
-    }
-
-    /// Releases a message through the mechanism in `slot`, if it is filled: clip, price, afford, perturb. The cost travels
-    /// in the answer's envelope, and the server charges it. A budget that pays for the first few queries of `m` only
-    /// leaves those.
-    ///
-    /// # Errors
-    /// When the message cannot be clipped, priced or perturbed; [`Problem::Budget`] before anything is spent.
-    pub fn release<M: Message>(&mut self, slot: &str, m: &mut M) -> Result<()> {
-        if !self.has(slot) {
-            return Ok(());
-        }
-        self.account()?;
-        let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
-        let released = self.release_through(slot, &mut mechanism, m);
-        self.store.put(slot, mechanism);
-        released
-    }
-
-    fn release_through<M: Message>(
-        &mut self,
-        slot: &str,
-        mechanism: &mut BoxedMechanism<M>,
-        m: &mut M,
-    ) -> Result<()> {
-        // two releases in one answer must not share their noise
-        let stream = self.stream(slot).child("noise", self.spent.len() as u64);
-        let cohort = Cohort::everyone(vec![self.id]);
-        mechanism.clip(m)?;
-        let accountant = match self.budget.is_some() && self.store.has("accountant") {
-            true => Some(self.store.get::<Box<dyn Accountant>>("accountant")?),
-            false => None,
-        };
-        let accountant = accountant.map(|a| &**a);
-        let Afford { event, note } = afford(
-            mechanism.as_ref(),
-            m,
-            &cohort,
-            accountant,
-            self.budget.as_ref(),
-            self.ledger.len() + self.spent.len(),
-        )?;
-        mechanism.perturb(m, &cohort, &stream)?;
-        self.spent.push(mechanism.actual_cost(event));
-        self.notes
-            .extend(note.map(|note| format!("parts.{slot}: {note}")));
-        message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
-    }
-
-    /// Lets the client's own accountant, if a budget needs one, know everything that was spent.
-    fn account(&mut self) -> Result<()> {
-        if self.budget.is_none() || !self.has("accountant") {
-            return Ok(());
-        }
-        let accountant = self.store.get::<Box<dyn Accountant>>("accountant")?;
-        for event in self.ledger.iter().chain(&self.spent).skip(self.charged) {
-            accountant.charge(event)?;
-            self.charged += 1;
-        }
-        Ok(())
     }
 
     // ---- what lasts

@@ -1,18 +1,15 @@
 //! The server's door: a protocol asks, aggregates, releases and evaluates through a [`Federation`].
 
-use super::release::{Afford, afford};
 use super::store::{States, Store};
-use crate::host::{Budget, Faults, Host, Metric, RunOptions, Totals};
-use crate::message::{self, Ids, Message, hex};
-use crate::privacy::{Composition, Guarantee, Ledger};
+use crate::host::{Budget, Faults, Host, RunOptions, Totals};
+use crate::message::Ids;
 use crate::{
-    Accountant, BoxedMechanism, BoxedSelector, ClientId, Cohort, Examples, Generator, Parametric,
-    Parts, Pass, PrivacyEvent, Public, Result, Round, Said, Samples, Scored, Stream, Target, Task,
-    Trainer, fit_examples, metrics, parametric,
+    Accountant, BoxedSelector, ClientId, Cohort, Examples, Generator, Parametric, Parts, Pass,
+    PrivacyEvent, Public, Result, Round, Said, Samples, Stream, Target, Task, Trainer,
+    fit_examples, parametric,
 };
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,12 +19,12 @@ pub struct Federation<'h> {
     pub(super) store: Store,
     root: Stream,
     pub(super) faults: Faults,
-    budget: Option<Budget>,
-    every: usize,
-    accountant: Option<Box<dyn Accountant>>,
-    own: Vec<PrivacyEvent>,
-    clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
-    chain: [u8; 32],
+    pub(super) budget: Option<Budget>,
+    pub(super) every: usize,
+    pub(super) accountant: Option<Box<dyn Accountant>>,
+    pub(super) own: Vec<PrivacyEvent>,
+    pub(super) clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
+    pub(super) chain: [u8; 32],
     pub(super) totals: Totals,
     steps: usize,
     pub(super) step: Step,
@@ -345,214 +342,5 @@ impl<'h> Federation<'h> {
             Ok(postcard::to_stdvec(&saved)?)
         };
         host.checkpoint(totals.steps, &name, &saved)
-    }
-
-    // ---- privacy
-
-    /// Releases something made from the data of `cohort` through the mechanism in `slot`, if it is filled: clip, price,
-    /// afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
-    ///
-    /// # Errors
-    /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the accountant has no price for
-    /// it, or its price counts on a draw of clients that did not happen.
-    pub fn release<M: Message>(
-        &mut self,
-        slot: &str,
-        round: &Round,
-        m: &mut M,
-        cohort: &Cohort,
-    ) -> Result<()> {
-        if !self.store.has(slot) {
-            return Ok(());
-        }
-        let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
-        let released = self.release_through(slot, round, &mut mechanism, m, cohort);
-        self.store.put(slot, mechanism);
-        released
-    }
-
-    fn release_through<M: Message>(
-        &mut self,
-        slot: &str,
-        round: &Round,
-        mechanism: &mut BoxedMechanism<M>,
-        m: &mut M,
-        cohort: &Cohort,
-    ) -> Result<()> {
-        // two releases in one step must not share their noise
-        let times = self.step.again(format!("release {slot}"));
-        mechanism.clip(m)?;
-        let Afford { event, note } = afford(
-            mechanism.as_ref(),
-            m,
-            cohort,
-            self.accountant.as_deref(),
-            self.budget.as_ref(),
-            self.own.len(),
-        )?;
-        mechanism.perturb(m, cohort, &round.stream.child(slot, times))?;
-        self.charge(vec![mechanism.actual_cost(event)])?;
-        if let Some(note) = note {
-            self.warn(&format!("parts.{slot}: {note}"));
-        }
-        message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
-    }
-
-    fn charge(&mut self, events: Vec<PrivacyEvent>) -> Result<()> {
-        if let Some(accountant) = &mut self.accountant {
-            events.iter().try_for_each(|e| accountant.charge(e))?;
-        }
-        self.own.extend(events);
-        Ok(())
-    }
-
-    pub(super) fn charge_client(&mut self, id: ClientId, events: Vec<PrivacyEvent>) -> Result<()> {
-        if events.is_empty() {
-            return Ok(());
-        }
-        if let Some(accountant) = &mut self.accountant {
-            accountant.merge(
-                &[Ledger {
-                    client: Some(id),
-                    events: events.clone(),
-                }],
-                Composition::Parallel,
-            )?;
-        }
-        self.clients.entry(id).or_default().extend(events);
-        Ok(())
-    }
-
-    /// What is guaranteed so far; `None` without an accountant.
-    ///
-    /// # Errors
-    /// When the accountant cannot say.
-    pub fn guarantee(&self) -> Result<Option<Guarantee>> {
-        self.accountant
-            .as_ref()
-            .map(|a| a.guarantee(None))
-            .transpose()
-    }
-
-    /// Everything released so far, at the server and by clients, that nobody accounts for.
-    pub fn unaccounted(&self) -> Vec<PrivacyEvent> {
-        let all = self.own.iter().chain(self.clients.values().flatten());
-        all.filter(|e| self.accountant.is_none() || matches!(e, PrivacyEvent::Unaccounted { .. }))
-            .cloned()
-            .collect()
-    }
-
-    // ---- results
-
-    fn due(&self, round: &Round) -> bool {
-        round.last || round.number.is_multiple_of(self.every)
-    }
-
-    /// Records how good the server's model in `slot` is on the test examples, if this round is to be evaluated.
-    ///
-    /// # Errors
-    /// When it cannot predict them.
-    pub fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
-        if !self.due(round) {
-            return Ok(());
-        }
-        let test = self.host.test().clone();
-        let scored = Scored::of(self.model(slot)?, &test)?;
-        let name = metrics::score_name(self.store.task().kind);
-        self.link(name, &scored.digest);
-        self.record(round, name, scored.score)
-    }
-
-    /// Records how good the clients' own models in `slot` are on the test examples, if this round is to be evaluated.
-    ///
-    /// # Errors
-    /// When one of them cannot predict them.
-    pub fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
-        if !self.due(round) {
-            return Ok(());
-        }
-        let scored = self.host.score_clients(slot)?;
-        let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
-        for one in &scored {
-            self.link(&name, &one.digest);
-        }
-        self.record_each(round, &name, scored.iter().map(|s| s.score).collect())
-    }
-
-    /// Records a number that each client has, in client order, if this round is to be evaluated: its mean and its
-    /// deviation.
-    pub(super) fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
-        if !self.due(round) {
-            return Ok(());
-        }
-        let (value, std) = metrics::mean_std(&each);
-        self.host.metric(&Metric {
-            step: round.name.clone(),
-            round: round.number,
-            name: name.into(),
-            value,
-            std: Some(std),
-            each,
-        })
-    }
-
-    /// Records a number that the protocol has counted or measured, if this round is to be evaluated.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
-        if !self.due(round) {
-            return Ok(());
-        }
-        self.host.metric(&Metric {
-            step: round.name.clone(),
-            round: round.number,
-            name: name.into(),
-            value,
-            std: None,
-            each: Vec::new(),
-        })
-    }
-
-    /// Keeps the server's model in `slot` as a result of the run.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn keep_model(&mut self, slot: &str) -> Result<()> {
-        let bytes = self.model(slot)?.save()?;
-        self.link(slot, &bytes);
-        self.host.keep_model(slot, &bytes)
-    }
-
-    /// Keeps the clients' own models in `slot` as results of the run.
-    ///
-    /// # Errors
-    /// When one cannot be written.
-    pub fn keep_clients(&mut self, slot: &str) -> Result<()> {
-        self.host.keep_clients(slot)
-    }
-
-    /// Says something that the user should know.
-    pub fn warn(&mut self, text: &str) {
-        self.host.warn(text);
-    }
-
-    pub(super) fn link(&mut self, what: &str, bytes: &[u8]) {
-        let mut hash = Sha256::new();
-        hash.update(self.chain);
-        hash.update((what.len() as u64).to_le_bytes());
-        hash.update(what.as_bytes());
-        hash.update(bytes);
-        self.chain = hash.finalize().into();
-    }
-
-    /// The digest of everything that was sent, answered, measured and kept so far.
-    pub fn digest(&self) -> String {
-        hex(&self.chain)
-    }
-
-    /// Bytes and steps so far.
-    pub fn totals(&self) -> &Totals {
-        &self.totals
     }
 }

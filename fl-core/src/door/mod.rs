@@ -1,14 +1,18 @@
 //! The door between the two sides of a protocol: what the server sees of it, what a client sees of it, the questions that
 //! cross, and what a host must bring.
 
+mod account;
 mod ask;
 mod client;
+mod client_learning;
+mod client_releases;
 mod cohort;
 mod federation;
 pub(crate) mod host;
 mod public;
 pub(crate) mod question;
 mod release;
+mod results;
 mod round;
 mod store;
 

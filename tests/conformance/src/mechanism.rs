@@ -148,7 +148,6 @@ impl<M: Message> Bench<'_, M> {
         must(DRAW, !subsampled, || {
             format!("all clients took part, and the price is {event:?} ({place})")
         })?;
-        self.state(&place, case, &message, &bounded)?;
         let queries = part.queries(&bounded);
         for n in (1..=queries).filter(|n| [1, queries / 2, queries].contains(n)) {
             let mut few = bounded.clone();
@@ -168,6 +167,7 @@ impl<M: Message> Bench<'_, M> {
             SAME,
             difference(&out, &self.perturbed(&place, &message, &bounded, &a)?, 0.0),
         )?;
+        self.state(&place, case, &message, &bounded)?;
         if matches!(event, PrivacyEvent::Unaccounted { .. }) {
             return Ok(());
         }

@@ -1,0 +1,103 @@
+//! What the server releases, and what it has cost.
+
+use super::federation::Federation;
+use super::release::{Afford, afford};
+use crate::message::{self, Message};
+use crate::privacy::{Composition, Guarantee, Ledger};
+use crate::{BoxedMechanism, ClientId, Cohort, PrivacyEvent, Result, Round};
+use anyhow::Context;
+
+impl Federation<'_> {
+    /// Releases something made from the data of `cohort` through the mechanism in `slot`, if it is filled: clip, price,
+    /// afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
+    ///
+    /// # Errors
+    /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the accountant has no price for
+    /// it, or its price counts on a draw of clients that did not happen.
+    pub fn release<M: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        m: &mut M,
+        cohort: &Cohort,
+    ) -> Result<()> {
+        if !self.store.has(slot) {
+            return Ok(());
+        }
+        let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
+        let released = self.release_through(slot, round, &mut mechanism, m, cohort);
+        self.store.put(slot, mechanism);
+        released
+    }
+
+    fn release_through<M: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        mechanism: &mut BoxedMechanism<M>,
+        m: &mut M,
+        cohort: &Cohort,
+    ) -> Result<()> {
+        // two releases in one step must not share their noise
+        let times = self.step.again(format!("release {slot}"));
+        mechanism.clip(m)?;
+        let Afford { event, note } = afford(
+            mechanism.as_ref(),
+            m,
+            cohort,
+            self.accountant.as_deref(),
+            self.budget.as_ref(),
+            self.own.len(),
+        )?;
+        mechanism.perturb(m, cohort, &round.stream.child(slot, times))?;
+        self.charge(vec![mechanism.actual_cost(event)])?;
+        if let Some(note) = note {
+            self.warn(&format!("parts.{slot}: {note}"));
+        }
+        message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
+    }
+
+    pub(super) fn charge(&mut self, events: Vec<PrivacyEvent>) -> Result<()> {
+        if let Some(accountant) = &mut self.accountant {
+            events.iter().try_for_each(|e| accountant.charge(e))?;
+        }
+        self.own.extend(events);
+        Ok(())
+    }
+
+    pub(super) fn charge_client(&mut self, id: ClientId, events: Vec<PrivacyEvent>) -> Result<()> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        if let Some(accountant) = &mut self.accountant {
+            accountant.merge(
+                &[Ledger {
+                    client: Some(id),
+                    events: events.clone(),
+                }],
+                Composition::Parallel,
+            )?;
+        }
+        self.clients.entry(id).or_default().extend(events);
+        Ok(())
+    }
+
+    /// What is guaranteed so far; `None` without an accountant.
+    ///
+    /// # Errors
+    /// When the accountant cannot say.
+    pub fn guarantee(&self) -> Result<Option<Guarantee>> {
+        self.accountant
+            .as_ref()
+            .map(|a| a.guarantee(None))
+            .transpose()
+    }
+
+    /// Everything released so far, at the server and by clients, that nobody accounts for.
+    pub fn unaccounted(&self) -> Vec<PrivacyEvent> {
+        let all = self.own.iter().chain(self.clients.values().flatten());
+        all.filter(|e| self.accountant.is_none() || matches!(e, PrivacyEvent::Unaccounted { .. }))
+            .cloned()
+            .collect()
+    }
+}

@@ -1,0 +1,86 @@
+//! How a client learns.
+
+use super::client::Client;
+use crate::message::{Ids, Logits};
+use crate::{Examples, Fitted, Loss, Pass, Problem, Result, Scored, Target, fit_examples, loss};
+
+impl Client {
+    /// Trains a model on its own examples.
+    ///
+    /// # Errors
+    /// When training fails, see [`Trainer::fit`].
+    pub fn fit_own(&mut self, slot: &str, pass: &Pass<'_>) -> Result<Fitted> {
+        let data = self.data.clone();
+        self.fit_examples(slot, &data, pass)
+    }
+
+    /// Trains a model on these labelled examples.
+    ///
+    /// # Errors
+    /// As [`Client::fit_own`].
+    pub fn fit_examples(
+        &mut self,
+        slot: &str,
+        examples: &Examples,
+        pass: &Pass<'_>,
+    ) -> Result<Fitted> {
+        let stream = self.stream(slot);
+        fit_examples(self.model(slot)?, examples, pass, &stream)
+    }
+
+    /// Trains a model to these scores or labels of public samples.
+    ///
+    /// # Errors
+    /// As [`Client::fit_own`].
+    pub fn fit_public(
+        &mut self,
+        slot: &str,
+        ids: &Ids,
+        target: Target<'_>,
+        pass: &Pass<'_>,
+    ) -> Result<Fitted> {
+        let (x, stream) = (
+            self.public()?.pick(ids)?,
+            self.stream(slot).child("public", 0),
+        );
+        self.model(slot)?.fit(&x, target, pass, &stream)
+    }
+
+    /// The mean loss of its model in `slot` on its own examples: cross-entropy.
+    ///
+    /// # Errors
+    /// When the model cannot predict them.
+    pub fn own_loss(&mut self, slot: &str) -> Result<f64> {
+        let data = self.data.clone();
+        let scores = self.model(slot)?.predict(&data.samples)?;
+        let (classes, labels) = (data.classes(), data.multi_label().unwrap_or_default());
+        let target = match &classes {
+            Some(classes) => Target::Classes(classes),
+            None => Target::MultiLabel(labels.view()),
+        };
+        Ok(loss::of_batch(Loss::CrossEntropy, target, scores.view())?.0)
+    }
+
+    /// A model's scores of these public samples.
+    ///
+    /// # Errors
+    /// When there are no such samples.
+    pub fn logits(&mut self, slot: &str, ids: &Ids) -> Result<Logits> {
+        let x = self.public()?.pick(ids)?;
+        Ok(Logits::new(ids.0.clone(), self.model(slot)?.predict(&x)?))
+    }
+
+    /// How good a model is on these examples, and the digest of what it predicts. Measured by a host, never sent.
+    ///
+    /// # Errors
+    /// When the model cannot predict them, or its slot does not last.
+    pub fn score(&mut self, slot: &str, test: &Examples) -> Result<Scored> {
+        if !self.store.parts().lasts(slot) {
+            let why = format!(
+                "parts.{slot} does not last at clients, so there is nothing to evaluate; its slot must say `lasting()`"
+            );
+            return Err(Problem::Lacks(why).into());
+        }
+        Scored::of(self.model(slot)?, test)
+    }
+}

@@ -1,0 +1,118 @@
+//! What leaves a client, and what it has cost.
+
+use super::client::Client;
+use super::release::{Afford, afford};
+use crate::message::{self, Ids, Message};
+use crate::{Accountant, BoxedMechanism, Cohort, PrivacyEvent, Result};
+use anyhow::Context;
+
+impl Client {
+    /// Says that this answer tells something about the client's data for which nothing can be guaranteed: an accountant
+    /// refuses it.
+    pub fn disclose(&mut self, why: &str) {
+        self.spent
+            .push(PrivacyEvent::Unaccounted { why: why.into() });
+    }
+
+    /// Lets the mechanism in `slot` sample this client's own examples, if it is filled (FedMD-NFDP): the positions of
+    /// those that the run may use.
+    ///
+    /// # Errors
+    /// As [`Client::release`].
+    pub fn sample_own(&mut self, slot: &str) -> Result<Ids> {
+        let mut chosen = Ids((0..self.data.len() as u32).collect());
+        self.release(slot, &mut chosen)?;
+        Ok(chosen)
+    }
+
+    fn mechanism<M: Message>(&mut self, slot: &str) -> Result<Option<&mut BoxedMechanism<M>>> {
+        match self.has(slot) {
+            true => self.store.get(slot).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// What the mechanism in `slot` wants all clients to agree on, see [`crate::PrivacyMechanism::range`].
+    ///
+    /// # Errors
+    /// When the slot's part cannot be made.
+    pub fn range<M: Message>(&mut self, slot: &str, m: &M) -> Result<Option<f32>> {
+        Ok(self
+            .mechanism::<M>(slot)?
+            .and_then(|mechanism| mechanism.range(m)))
+    }
+
+    /// Lets the mechanism in `slot` clip a message, if the slot is filled. `agreed` is what all clients agreed on.
+    ///
+    /// # Errors
+    /// When the message cannot be clipped.
+    pub fn clip<M: Message>(&mut self, slot: &str, m: &mut M, agreed: Option<f32>) -> Result<()> {
+        if let Some(mechanism) = self.mechanism::<M>(slot)? {
+            if let Some(agreed) = agreed {
+                mechanism.agree(agreed);
+            }
+            mechanism.clip(m)?;
+        }
+        Ok(())
+    }
+
+    /// Releases a message through the mechanism in `slot`, if it is filled: clip, price, afford, perturb. The cost travels
+    /// in the answer's envelope, and the server charges it. A budget that pays for the first few queries of `m` only
+    /// leaves those.
+    ///
+    /// # Errors
+    /// When the message cannot be clipped, priced or perturbed; [`Problem::Budget`] before anything is spent.
+    pub fn release<M: Message>(&mut self, slot: &str, m: &mut M) -> Result<()> {
+        if !self.has(slot) {
+            return Ok(());
+        }
+        self.account()?;
+        let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
+        let released = self.release_through(slot, &mut mechanism, m);
+        self.store.put(slot, mechanism);
+        released
+    }
+
+    fn release_through<M: Message>(
+        &mut self,
+        slot: &str,
+        mechanism: &mut BoxedMechanism<M>,
+        m: &mut M,
+    ) -> Result<()> {
+        // two releases in one answer must not share their noise
+        let stream = self.stream(slot).child("noise", self.spent.len() as u64);
+        let cohort = Cohort::everyone(vec![self.id()]);
+        mechanism.clip(m)?;
+        let accountant = match self.budget.is_some() && self.store.has("accountant") {
+            true => Some(self.store.get::<Box<dyn Accountant>>("accountant")?),
+            false => None,
+        };
+        let accountant = accountant.map(|a| &**a);
+        let Afford { event, note } = afford(
+            mechanism.as_ref(),
+            m,
+            &cohort,
+            accountant,
+            self.budget.as_ref(),
+            self.ledger.len() + self.spent.len(),
+        )?;
+        mechanism.perturb(m, &cohort, &stream)?;
+        self.spent.push(mechanism.actual_cost(event));
+        self.notes
+            .extend(note.map(|note| format!("parts.{slot}: {note}")));
+        message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
+    }
+
+    /// Lets the client's own accountant, if a budget needs one, know everything that was spent.
+    fn account(&mut self) -> Result<()> {
+        if self.budget.is_none() || !self.has("accountant") {
+            return Ok(());
+        }
+        let accountant = self.store.get::<Box<dyn Accountant>>("accountant")?;
+        for event in self.ledger.iter().chain(&self.spent).skip(self.charged) {
+            accountant.charge(event)?;
+            self.charged += 1;
+        }
+        Ok(())
+    }
+}

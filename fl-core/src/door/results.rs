@@ -1,0 +1,121 @@
+//! What a run measures, keeps and says.
+
+use super::federation::Federation;
+use crate::host::{Metric, Totals};
+use crate::message::hex;
+use crate::{Result, Round, Scored, metrics};
+use sha2::{Digest as _, Sha256};
+
+impl Federation<'_> {
+    fn due(&self, round: &Round) -> bool {
+        round.last || round.number.is_multiple_of(self.every)
+    }
+
+    /// Records how good the server's model in `slot` is on the test examples, if this round is to be evaluated.
+    ///
+    /// # Errors
+    /// When it cannot predict them.
+    pub fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
+        if !self.due(round) {
+            return Ok(());
+        }
+        let test = self.host.test().clone();
+        let scored = Scored::of(self.model(slot)?, &test)?;
+        let name = metrics::score_name(self.store.task().kind);
+        self.link(name, &scored.digest);
+        self.record(round, name, scored.score)
+    }
+
+    /// Records how good the clients' own models in `slot` are on the test examples, if this round is to be evaluated.
+    ///
+    /// # Errors
+    /// When one of them cannot predict them.
+    pub fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
+        if !self.due(round) {
+            return Ok(());
+        }
+        let scored = self.host.score_clients(slot)?;
+        let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
+        for one in &scored {
+            self.link(&name, &one.digest);
+        }
+        self.record_each(round, &name, scored.iter().map(|s| s.score).collect())
+    }
+
+    /// Records a number that each client has, in client order, if this round is to be evaluated: its mean and its
+    /// deviation.
+    pub(super) fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
+        if !self.due(round) {
+            return Ok(());
+        }
+        let (value, std) = metrics::mean_std(&each);
+        self.host.metric(&Metric {
+            step: round.name.clone(),
+            round: round.number,
+            name: name.into(),
+            value,
+            std: Some(std),
+            each,
+        })
+    }
+
+    /// Records a number that the protocol has counted or measured, if this round is to be evaluated.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
+        if !self.due(round) {
+            return Ok(());
+        }
+        self.host.metric(&Metric {
+            step: round.name.clone(),
+            round: round.number,
+            name: name.into(),
+            value,
+            std: None,
+            each: Vec::new(),
+        })
+    }
+
+    /// Keeps the server's model in `slot` as a result of the run.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_model(&mut self, slot: &str) -> Result<()> {
+        let bytes = self.model(slot)?.save()?;
+        self.link(slot, &bytes);
+        self.host.keep_model(slot, &bytes)
+    }
+
+    /// Keeps the clients' own models in `slot` as results of the run.
+    ///
+    /// # Errors
+    /// When one cannot be written.
+    pub fn keep_clients(&mut self, slot: &str) -> Result<()> {
+        self.host.keep_clients(slot)
+    }
+
+    /// Says something that the user should know.
+    pub fn warn(&mut self, text: &str) {
+        self.host.warn(text);
+    }
+
+    pub(super) fn link(&mut self, what: &str, bytes: &[u8]) {
+        let mut hash = Sha256::new();
+        hash.update(self.chain);
+        hash.update((what.len() as u64).to_le_bytes());
+        hash.update(what.as_bytes());
+        hash.update(bytes);
+        self.chain = hash.finalize().into();
+    }
+
+    /// The digest of everything that was sent, answered, measured and kept so far.
+    pub fn digest(&self) -> String {
+        hex(&self.chain)
+    }
+
+    /// Bytes and steps so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+}
