@@ -163,6 +163,7 @@ impl Builder {
                 };
                 *shape = vec![out, size.out_height(), size.out_width()];
                 volume(shape, 0)?;
+                volume(&[out, channels, kernel, kernel], 0)?;
                 let start = Start::FanIn(size.taps());
                 let weight = self.tensor(
                     name,
