@@ -209,6 +209,12 @@ impl Visitor for Release<'_> {
         }
         mechanism.clip(&mut message).ok()?;
         match mechanism.price(&message, &Cohort::all(1)) {
+            // how many examples there are is not known before data are loaded
+            Ok(PrivacyEvent::Sampled { replacement, .. }) => Some(Ok(PrivacyEvent::Sampled {
+                k: 1,
+                n: 2,
+                replacement,
+            })),
             Ok(event) => Some(Ok(event)),
             Err(error) => unpriced(&error).map(Err),
         }

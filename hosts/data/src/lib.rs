@@ -7,6 +7,7 @@
 
 pub mod archive;
 mod build;
+mod counts;
 mod fingerprint;
 mod folder;
 pub mod format;

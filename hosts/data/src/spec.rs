@@ -260,6 +260,7 @@ impl DataSpec {
             if let Err(text) = self.check() {
                 problems.push((Vec::new(), text));
             }
+            problems.extend(crate::counts::too_many(self));
         }
         problems
     }

@@ -77,7 +77,7 @@ impl Protocol for PublicOnly {
         let lacks = !has("data.public.labelled");
         let text =
             "the server learns from labelled public samples: set `data.public.labelled: true`";
-        lacks.then(|| text.into()).into_iter().collect()
+        lacks.then(|| text.to_string()).into_iter().collect()
     }
     fn questions(&self) -> Vec<Asked> {
         Vec::new()

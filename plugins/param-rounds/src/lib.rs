@@ -64,7 +64,7 @@ impl Protocol for ParamRounds {
 
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
         let fuse = (self.fuse.is_some() && !has("data.public")).then(|| {
-            "`fuse` learns from public samples, and there are none: set `data.public`, or leave `fuse` out".into()
+            "`fuse` learns from public samples, and there are none: set `data.public`, or leave `fuse` out".to_string()
         });
         let initial = self.initial.as_ref().and_then(|path| {
             let why = match std::fs::metadata(path) {

@@ -314,19 +314,24 @@ fn the_catalogue_finds_and_describes() {
     insta::assert_snapshot!(text.join("----\n"), @r#"
     protocol
       distil  Everybody speaks about public samples once.
+      picky   Needs much of its parts.
       rounds  Parameters go round and round.
     aggregator
       mean          params -> params  Averages.
       mean-scores   logits -> logits  Averages.
       trimmed-mean  params -> params  Averages.
     selector
+      sure     samples  Chooses by scores.
       uniform  clients  A part of the clients, each as likely as any other.
     privacy mechanism
       gaussian  params  Clips and adds noise.
+      noisy     logits  Noise that has a price or not.
     trainer
-      net  A network.
+      able  A model of one kind or another, which does what it is told.
+      net   A network.
     accountant
-      rdp  Counts in Renyi divergences.
+      pure  Prices what is pure.
+      rdp   Counts in Renyi divergences.
     ----
     gaussian: a privacy mechanism, params, from fl-registry
 

@@ -7,6 +7,7 @@ mod distillation;
 mod folders;
 mod hostile;
 mod library;
+mod mistakes;
 mod new;
 mod own_data;
 mod schema;

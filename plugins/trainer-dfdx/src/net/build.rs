@@ -59,6 +59,24 @@ pub fn net(layers: &[Layer], task: &Task) -> Result<Net> {
     })
 }
 
+/// Numbers in a model, and values of one sample between two layers: 4 bytes each.
+const MOST: usize = 1 << 28;
+
+/// How many numbers a tensor of this shape has, together with `before`.
+fn volume(shape: &[usize], before: usize) -> Result<usize> {
+    let product = shape
+        .iter()
+        .try_fold(1usize, |n, size| n.checked_mul(*size));
+    let total = product.and_then(|n| n.checked_add(before));
+    total.filter(|n| *n <= MOST).with_context(|| {
+        let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
+        Problem::Shape(format!(
+            "{} numbers more than {before} are too many for one model, which may have {MOST}: make a layer smaller",
+            sizes.join("x")
+        ))
+    })
+}
+
 struct Builder {
     outputs: usize,
     entries: Vec<Entry>,
@@ -100,7 +118,7 @@ impl Builder {
             Layer::Tanh => Op::Activate(Activation::Tanh),
             Layer::Sigmoid => Op::Activate(Activation::Sigmoid),
             Layer::Flatten => {
-                *shape = vec![shape.iter().product()];
+                *shape = vec![volume(shape, 0)?];
                 Op::Flatten
             }
             Layer::Linear(_) | Layer::Outputs => {
@@ -109,7 +127,7 @@ impl Builder {
                 } else {
                     self.outputs
                 };
-                let inputs = shape.iter().product();
+                let inputs = volume(shape, 0)?;
                 *shape = vec![outputs];
                 let weight = self.tensor(
                     name,
@@ -117,12 +135,14 @@ impl Builder {
                     vec![outputs, inputs],
                     Start::FanIn(inputs),
                     true,
-                );
-                let bias = self.tensor(name, "bias", vec![outputs], Start::FanIn(inputs), true);
+                )?;
+                let bias = self.tensor(name, "bias", vec![outputs], Start::FanIn(inputs), true)?;
                 Op::Linear { weight, bias, relu }
             }
             Layer::Conv(conv) => {
                 let [channels, height, width] = image("conv", shape)?;
+                let pad = conv.pad;
+                ensure!(pad <= MOST, "conv: a padding of {pad}; at most {MOST}");
                 let smallest = height.min(width) + 2 * conv.pad;
                 let text = || {
                     format!(
@@ -131,7 +151,7 @@ impl Builder {
                     )
                 };
                 ensure!(conv.kernel <= smallest, Problem::Shape(text()));
-                let (out, kernel, stride, pad) = (conv.out, conv.kernel, conv.stride, conv.pad);
+                let (out, kernel, stride) = (conv.out, conv.kernel, conv.stride);
                 let size = ConvShape {
                     channels,
                     height,
@@ -142,6 +162,8 @@ impl Builder {
                     pad,
                 };
                 *shape = vec![out, size.out_height(), size.out_width()];
+                volume(shape, 0)?;
+                volume(&[out, channels, kernel, kernel], 0)?;
                 let start = Start::FanIn(size.taps());
                 let weight = self.tensor(
                     name,
@@ -149,10 +171,11 @@ impl Builder {
                     vec![out, channels, kernel, kernel],
                     start,
                     true,
-                );
+                )?;
                 let bias = conv
                     .bias
-                    .then(|| self.tensor(name, "bias", vec![out], start, true));
+                    .then(|| self.tensor(name, "bias", vec![out], start, true))
+                    .transpose()?;
                 Op::Conv {
                     shape: size,
                     weight,
@@ -162,10 +185,11 @@ impl Builder {
             }
             Layer::BatchNorm => {
                 let channels = vec![shape[0]];
-                let weight = self.tensor(name, "weight", channels.clone(), Start::Ones, true);
-                let bias = self.tensor(name, "bias", channels.clone(), Start::Zeros, true);
-                let mean = self.tensor(name, "running_mean", channels.clone(), Start::Zeros, false);
-                let variance = self.tensor(name, "running_var", channels, Start::Ones, false);
+                let weight = self.tensor(name, "weight", channels.clone(), Start::Ones, true)?;
+                let bias = self.tensor(name, "bias", channels.clone(), Start::Zeros, true)?;
+                let mean =
+                    self.tensor(name, "running_mean", channels.clone(), Start::Zeros, false)?;
+                let variance = self.tensor(name, "running_var", channels, Start::Ones, false)?;
                 Op::Norm {
                     weight,
                     bias,
@@ -196,7 +220,12 @@ impl Builder {
             }
             Layer::Upsample(factor) => {
                 let [channels, height, width] = image("upsample", shape)?;
-                *shape = vec![channels, height * factor, width * factor];
+                *shape = vec![
+                    channels,
+                    height.saturating_mul(*factor),
+                    width.saturating_mul(*factor),
+                ];
+                volume(shape, 0)?;
                 Op::Upsample(*factor)
             }
             Layer::Residual(block) => {
@@ -223,13 +252,13 @@ impl Builder {
         shape: Vec<usize>,
         start: Start,
         trainable: bool,
-    ) -> Range<usize> {
+    ) -> Result<Range<usize>> {
         let end = if trainable {
             &mut self.weights
         } else {
             &mut self.buffers
         };
-        let range = *end..*end + shape.iter().product::<usize>();
+        let range = *end..volume(&shape, *end)?;
         *end = range.end;
         self.entries.push(Entry {
             name: format!("{layer}.{part}"),
@@ -238,7 +267,7 @@ impl Builder {
             trainable,
             start,
         });
-        range
+        Ok(range)
     }
 }
 

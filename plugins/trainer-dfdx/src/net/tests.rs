@@ -259,3 +259,16 @@ fn a_whole_network_has_the_derivative_that_differences_say() {
     compare("input", &slope(true), &x, &|x| score(x, &start));
     compare("weights", &slope(false), &start, &|w| score(&x, w));
 }
+
+#[test]
+fn a_network_that_is_too_large_is_refused_before_any_memory_is_taken() {
+    for huge in [
+        "[{linear: 1000000000000}, relu, outputs]",
+        "[{upsample: 4000000000}, flatten, outputs]",
+        "[{conv: {out: 18446744073709551615, kernel: 1}}, outputs]",
+        "[{conv: {out: 1, kernel: 18446744073709551615, pad: 18446744073709551614}}, outputs]",
+    ] {
+        let error = error(huge, &[1, 4, 4]);
+        assert!(error.contains("268435456"), "{huge}: {error}");
+    }
+}

@@ -1,0 +1,92 @@
+//! What `fl check` finds before anything is trained, in specs of the methods that come with it.
+
+use crate::common::{fails, root};
+
+/// What is wrong with a quick spec when this is set.
+fn wrong(spec: &str, set: &[&str]) -> String {
+    let spec = format!("specs/quick/{spec}");
+    let mut args = vec!["check", &spec];
+    set.iter().for_each(|set| args.extend(["--set", set]));
+    let (code, said) = fails(&root(), &args);
+    assert_eq!(code, 2, "{said}");
+    said
+}
+
+#[test]
+fn what_cannot_work_is_found_before_the_run() {
+    let forest = |slot: &str| format!("parts.{slot}={{use: forest}}");
+    let data = "data.public={from: {share: 0.3}}";
+    let cases: &[(&str, &[&str], &str)] = &[
+        (
+            "fedkd.yaml",
+            &[&forest("student")],
+            "cannot minimise the loss mae",
+        ),
+        (
+            "fedavg.yaml",
+            &[&forest("model")],
+            "no parameters to combine",
+        ),
+        (
+            "fedavg.yaml",
+            &["parts.model=[{clients: 0-4, use: linear}]"],
+            "nothing here is for the server",
+        ),
+        (
+            "fedavg.yaml",
+            &[
+                "parts.model=[{clients: 0, use: dfdx, net: [{linear: 4}, relu, outputs]}, {use: linear}]",
+            ],
+            "they differ",
+        ),
+        (
+            "fedavg.yaml",
+            &["protocol.fuse={}"],
+            "`fuse` learns from public samples",
+        ),
+        (
+            "fedavg.yaml",
+            &["protocol.initial=nowhere"],
+            "nowhere cannot be read",
+        ),
+        (
+            "selective-fd.yaml",
+            &["parts.client-filter={use: energy}"],
+            "set `protocol.filter-on: scores`",
+        ),
+        (
+            "selective-fd.yaml",
+            &["protocol.pretrain={epochs: 1}", data],
+            "`pretrain` learns from labelled public samples",
+        ),
+        (
+            "selective-fd.yaml",
+            &["protocol.filter-on=features", "parts.model={use: forest}"],
+            "no layer of features",
+        ),
+        (
+            "fedkd.yaml",
+            &["parts.accountant={use: basic}"],
+            "no price in accountant `basic`",
+        ),
+        (
+            "fedavg.yaml",
+            &["protocol={use: fedprox}"],
+            "`fedprox` is `param-rounds` with `mu`",
+        ),
+        (
+            "fedavg.yaml",
+            &["protocol.rounds=-1"],
+            "must be in 1..=1000000, got -1",
+        ),
+        (
+            "fedkd.yaml",
+            &["data.public={from: {count: 4001}}"],
+            "4001 of 4000 training rows",
+        ),
+    ];
+    for (spec, set, says) in cases {
+        let said = wrong(spec, set);
+        assert!(said.contains(says), "{spec} {set:?}: {said}");
+    }
+}
