@@ -76,7 +76,10 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     let asked = protocol.questions().into_iter();
     let asked = asked.filter(|asked| {
         let filled = |slot: Option<&str>| slot.is_none_or(|slot| parts.has(slot));
-        filled(asked.needs) && filled(asked.asked_by)
+        filled(asked.needs)
+            && asked
+                .asked_by
+                .is_none_or(|slot| asks(parts, slot, &pool, &make))
     });
     let rows: Vec<Row> = asked
         .map(|asked| {
@@ -172,6 +175,15 @@ fn line(row: &Row, everyone: usize) -> String {
         asked.label, asked.times
     );
     format!("{}\n", text.trim_end())
+}
+
+/// Does the selector in `slot` want to know something of clients before it chooses?
+fn asks(parts: &Parts, slot: &str, pool: &Roster, make: &BuildContext) -> bool {
+    let selector = parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, make);
+    selector.is_ok_and(|mut s| {
+        s.poll(&Round::first(), pool)
+            .is_ok_and(|poll| poll.is_some())
+    })
 }
 
 /// How many clients the selector in `slot` picks: its cohorts are drawn as in a run.

@@ -6,8 +6,10 @@ mod manifest;
 mod paused;
 mod pool;
 mod report;
+mod setup;
 
 pub use folder::{Resumed, RunFolder};
-pub use host::{Outcome, Privacy, Setup, Spent, run};
+pub use host::run;
 pub use manifest::{Hashed, Manifest, Session};
 pub use paused::Paused;
+pub use setup::{Outcome, Privacy, Setup, Spent};

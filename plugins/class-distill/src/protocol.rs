@@ -54,7 +54,8 @@ impl Protocol for ClassDistill {
                 }
             };
             fed.evaluate_clients(round, "model")
-        })
+        })?;
+        fed.keep_clients("model")
     }
 
     fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {

@@ -35,6 +35,7 @@ impl Protocol for CoDistill {
             self.evaluate(fed, round)
         })?;
         state.warn(fed, self.rounds);
+        fed.keep_clients("model")?;
         match fed.has("student") {
             true => fed.keep_model("student"),
             false => Ok(()),

@@ -2,7 +2,8 @@
 use fl_core::prelude::*;
 
 settings! {
-    /// The next clients in order, round after round, from the first again after the last (cyclic participation, round robin).
+    /// The next clients in order, round after round, from the first again after the last (cyclic participation, round
+    /// robin; Cho et al. 2023).
     pub struct CyclicSettings {
         /// How many clients take part in a round; everybody if there are not so many.
         clients: usize = 1, in 1..;

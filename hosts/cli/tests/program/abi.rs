@@ -324,7 +324,8 @@ fn exact_every_part_of_the_bundle_is_the_same_through_the_c_interface() {
     #[allow(unsafe_code, reason = "a table is a pointer")]
     let here = unsafe { abi::import(abi::library(), "here") };
     // protocols cannot cross, and this program has some
-    assert!(here.err().unwrap().to_string().contains("must be linked"));
+    let why = here.err().unwrap().to_string();
+    assert!(why.contains("must be linked"), "{why}");
     let whole = library::beside("fl_hostile");
     assert_eq!(load(&Library::at(whole)).unwrap().len(), 1);
     let imported = abi::import_linked("here");

@@ -355,7 +355,7 @@ fn mistakes_are_explained() {
     assert!(said.contains("score-loss: no such setting"), "{said}");
     let path = spec(dir, "  pretrain: { epochs: 1, batch: 10 }", MEAN);
     let (code, said) = fails(dir, &["run", &path, "--out", "unlabelled"]);
-    assert_eq!(code, 1);
+    assert_eq!(code, 2, "{said}");
     assert!(said.contains("set `data.public.labelled: true`"), "{said}");
     let parts = format!("{MEAN}\n  client-filter: {{ use: confidence }}");
     let path = spec(dir, "", &parts);

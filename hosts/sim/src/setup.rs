@@ -1,0 +1,92 @@
+//! What a run needs, and what it comes to.
+
+use crate::folder::{Resumed, RunFolder};
+use fl_core::privacy::Guarantee;
+use fl_core::{Examples, Parts, Protocol, Public, RunOptions};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Told of each step: its name, its number, how many there are.
+pub type Progress<'a> = Box<dyn FnMut(&str, usize, usize) + 'a>;
+
+/// Told what the user should know.
+pub type Warn<'a> = Box<dyn FnMut(&str) + 'a>;
+
+/// Everything that a run needs.
+pub struct Setup<'a> {
+    /// The run's name.
+    pub name: &'a str,
+    /// Name of the protocol.
+    pub protocol_name: &'a str,
+    /// The method.
+    pub protocol: Arc<dyn Protocol>,
+    /// Its parts.
+    pub parts: Arc<Parts>,
+    /// Seed, task, policies.
+    pub options: RunOptions,
+    /// What each client owns; those who own nothing take no part.
+    pub clients: Vec<Examples>,
+    /// What everybody has.
+    pub public: Option<Public>,
+    /// What models are tested on.
+    pub test: Examples,
+    /// Clients served at the same time.
+    pub threads: usize,
+    /// Where results go.
+    pub folder: Option<RunFolder>,
+    /// Where a stopped run goes on.
+    pub resumed: Option<Resumed>,
+    /// Send every message through its wire form, as between processes: the results are the same.
+    pub wire: bool,
+    /// Stop after this many steps, so that the run can go on later.
+    pub stop_after: Option<usize>,
+    /// Told of each step: name, number, how many there are.
+    pub progress: Progress<'a>,
+    /// Told what the user should know.
+    pub warn: Warn<'a>,
+}
+
+/// Bytes that crossed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Spent {
+    /// From clients to the server.
+    pub up: u64,
+    /// From the server to clients.
+    pub down: u64,
+}
+
+/// What a run guarantees.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Privacy {
+    /// Epsilon, delta, unit, data dependence, noise source.
+    #[serde(flatten)]
+    pub guarantee: Guarantee,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The run's name.
+    pub name: String,
+    /// The seed.
+    pub seed: u64,
+    /// Name of the protocol.
+    pub protocol: String,
+    /// Steps done.
+    pub rounds: usize,
+    /// The last measurement of each kind; deviations over clients end in `.std`.
+    pub metrics: BTreeMap<String, f64>,
+    /// Bytes that crossed.
+    pub bytes: Spent,
+    /// The guarantee, if somebody accounts.
+    pub privacy: Option<Privacy>,
+    /// Digest of everything that was sent, answered, measured and kept.
+    pub digest: String,
+    /// Wall-clock seconds; a run that was stopped counts both parts.
+    pub seconds: f64,
+    /// The run folder.
+    pub out: Option<String>,
+    /// The step after which the run stopped, if it can go on.
+    pub stopped: Option<String>,
+}
