@@ -313,7 +313,7 @@ fn everything() -> Vec<Filled> {
     vec![
         part("model", Role::Trainer, "linear", "{}"),
         part("aggregator", Role::Aggregator, "counts-rounds", "{}"),
-        part("cohort", Role::Selector, "cyclic", "{clients: 4}"),
+        part("cohort", Role::Selector, "cyclic", "{size: 4}"),
         part("turns", Role::Selector, "takes-turns", "{}"),
         part("at-client", Role::Privacy, "counts-releases", "{}"),
         part("at-server", Role::Privacy, "counts-releases", "{}"),
@@ -330,8 +330,8 @@ fn parts_that_remember_end_the_same_on_every_way() {
         .enumerate()
     {
         let settings = match cohort {
-            "cyclic" => "{clients: 4}",
-            "power-of-choice" => "{clients: 2, candidates: 4}",
+            "cyclic" => "{size: 4}",
+            "power-of-choice" => "{size: 2, candidates: 4}",
             _ => "{rate: 0.7}",
         };
         parts[2] = part("cohort", Role::Selector, cohort, settings);
@@ -425,7 +425,7 @@ fn a_price_that_counts_on_a_draw_is_believed_only_if_clients_were_drawn_like_tha
     for (cohort, settings, believed) in [
         ("uniform", "{share: 1.0}", false),
         ("uniform", "{share: 0.34}", false),
-        ("cyclic", "{clients: 1}", false),
+        ("cyclic", "{size: 1}", false),
         ("poisson", "{rate: 0.5}", false),
         ("poisson", "{rate: 0.25}", true),
     ] {

@@ -12,6 +12,9 @@ use std::collections::BTreeSet;
 /// How many examples a client has; any protocol's clients answer it ([`crate::answer`]).
 pub(crate) const SAMPLES: Ask<Nothing, Nothing> = Ask::new("number of examples");
 
+/// Asks these clients for their loss.
+type Losses<'a, F> = &'a mut dyn FnMut(&mut F, &[ClientId]) -> Result<Inbox<Scalar>>;
+
 impl Federation<'_> {
     /// The clients that the selector in `slot` picks for this round; everyone if the slot is empty. A selector may ask how
     /// many examples clients have.
@@ -44,12 +47,7 @@ impl Federation<'_> {
         })
     }
 
-    fn choose(
-        &mut self,
-        slot: &str,
-        round: &Round,
-        losses: &mut dyn FnMut(&mut Self, &[ClientId]) -> Result<Inbox<Scalar>>,
-    ) -> Result<Cohort> {
+    fn choose(&mut self, slot: &str, round: &Round, losses: Losses<'_, Self>) -> Result<Cohort> {
         let everyone = self.everyone();
         if !self.has(slot) {
             return Ok(everyone);
@@ -82,7 +80,7 @@ impl Federation<'_> {
         round: &Round,
         selector: &mut BoxedSelector<Roster>,
         everyone: &Cohort,
-        losses: &mut dyn FnMut(&mut Self, &[ClientId]) -> Result<Inbox<Scalar>>,
+        losses: Losses<'_, Self>,
     ) -> Result<Vec<usize>> {
         let mut pool: Vec<Candidate> = everyone.iter().map(|id| Candidate::new(*id)).collect();
         let mut asked = BTreeSet::new();

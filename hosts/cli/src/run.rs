@@ -78,7 +78,9 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
 /// The data of a spec; says on stderr what a user should know of them.
 pub fn assemble(spec: &Spec<DataSpec>, dir: &DataDir) -> anyhow::Result<Assembled> {
     let data = build(spec, dir)?;
-    data.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    for note in &data.notes {
+        crate::say(format!("note: {note}"));
+    }
     Ok(data)
 }
 

@@ -6,20 +6,20 @@ settings! {
     /// robin; Cho et al. 2023).
     pub struct CyclicSettings {
         /// How many clients take part in a round; everybody if there are not so many.
-        clients: usize = 1, in 1..;
+        size: usize = 1, in 1..;
     }
 }
 
 /// The selector: what it keeps is the client whose turn is next.
 pub struct Cyclic {
-    clients: usize,
+    size: usize,
     next: ClientId,
 }
 
 impl From<CyclicSettings> for Cyclic {
     fn from(settings: CyclicSettings) -> Self {
         Self {
-            clients: settings.clients,
+            size: settings.size,
             next: 0,
         }
     }
@@ -29,7 +29,7 @@ impl Selector for Cyclic {
     type Pool = Roster;
 
     fn select(&mut self, _: &Round, pool: &Roster) -> Result<Vec<usize>> {
-        let (n, wanted) = (pool.len(), self.clients.min(pool.len()));
+        let (n, wanted) = (pool.len(), self.size.min(pool.len()));
         let first = pool.iter().position(|c| c.id >= self.next).unwrap_or(0);
         let mut chosen: Vec<usize> = (first..first + wanted).map(|at| at % n).collect();
         self.next = chosen.last().map_or(0, |last| pool[*last].id + 1);
@@ -55,13 +55,13 @@ mod tests {
 
     #[test]
     fn it_is_a_selector() {
-        fl_conformance::selector(|| Cyclic::from(CyclicSettings { clients: 3 }));
+        fl_conformance::selector(|| Cyclic::from(CyclicSettings { size: 3 }));
     }
 
     #[test]
     fn exact_everybody_has_a_turn() {
         let pool: Vec<Candidate> = [2, 3, 5, 7, 11].map(Candidate::new).to_vec();
-        let mut cyclic = Cyclic::from(CyclicSettings { clients: 2 });
+        let mut cyclic = Cyclic::from(CyclicSettings { size: 2 });
         let turns: Vec<_> = (0..5)
             .map(|_| cyclic.select(&Round::first(), &pool).unwrap())
             .collect();

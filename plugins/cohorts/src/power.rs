@@ -6,7 +6,7 @@ settings! {
     #[check(PowerOfChoiceSettings::enough)]
     pub struct PowerOfChoiceSettings {
         /// How many clients take part in a round.
-        clients: usize = 1, in 1..;
+        size: usize = 1, in 1..;
         /// How many clients are asked for their loss (the paper's `d`), drawn in proportion to their examples.
         candidates: usize = 2, in 1..;
     }
@@ -14,11 +14,11 @@ settings! {
 
 impl PowerOfChoiceSettings {
     fn enough(&self) -> Result<(), String> {
-        match self.candidates >= self.clients {
+        match self.candidates >= self.size {
             true => Ok(()),
             false => Err(format!(
-                "`candidates` must be at least `clients`, which is {}",
-                self.clients
+                "`candidates` must be at least `size`, which is {}",
+                self.size
             )),
         }
     }
@@ -95,7 +95,7 @@ impl Selector for PowerOfChoice {
             .collect();
         ensure!(!by_loss.is_empty(), "no candidate has told its loss");
         by_loss.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        by_loss.truncate(self.settings.clients);
+        by_loss.truncate(self.settings.size);
         let mut chosen: Vec<usize> = by_loss.into_iter().map(|(at, _)| at).collect();
         chosen.sort_unstable();
         Ok(chosen)
@@ -124,11 +124,8 @@ plugin!(selector "power-of-choice" => PowerOfChoiceSettings as PowerOfChoice);
 mod tests {
     use super::*;
 
-    fn part(clients: usize, candidates: usize) -> PowerOfChoice {
-        PowerOfChoice::from(PowerOfChoiceSettings {
-            clients,
-            candidates,
-        })
+    fn part(size: usize, candidates: usize) -> PowerOfChoice {
+        PowerOfChoice::from(PowerOfChoiceSettings { size, candidates })
     }
 
     /// Clients whose loss is their number, asked as a server asks.

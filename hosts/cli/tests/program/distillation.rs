@@ -360,7 +360,7 @@ fn mistakes_are_explained() {
     let parts = format!("{MEAN}\n  client-filter: {{ use: confidence }}");
     let path = spec(dir, "", &parts);
     let (code, said) = fails(dir, &["run", &path, "--out", "inputs"]);
-    assert_eq!(code, 1);
+    assert_eq!(code, 2, "{said}");
     assert!(said.contains("set `protocol.filter-on: scores`"), "{said}");
     assert!(!root().join("unlabelled").exists());
 }
