@@ -20,11 +20,11 @@ pub enum Role {
     Selector,
     /// [`PrivacyMechanism`]
     Privacy,
-    /// [`Generator`]
+    /// [`crate::Generator`]
     Generator,
-    /// [`Trainer`]
+    /// [`crate::Trainer`]
     Trainer,
-    /// [`Accountant`]
+    /// [`crate::Accountant`]
     Accountant,
     /// [`Protocol`]
     Protocol,

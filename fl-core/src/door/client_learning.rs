@@ -8,7 +8,7 @@ impl Client {
     /// Trains a model on its own examples.
     ///
     /// # Errors
-    /// When training fails, see [`Trainer::fit`].
+    /// When training fails, see [`crate::Trainer::fit`].
     pub fn fit_own(&mut self, slot: &str, pass: &Pass<'_>) -> Result<Fitted> {
         let data = self.data.clone();
         self.fit_examples(slot, &data, pass)

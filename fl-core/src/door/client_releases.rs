@@ -61,7 +61,7 @@ impl Client {
     /// leaves those.
     ///
     /// # Errors
-    /// When the message cannot be clipped, priced or perturbed; [`Problem::Budget`] before anything is spent.
+    /// When the message cannot be clipped, priced or perturbed; [`crate::Problem::Budget`] before anything is spent.
     pub fn release<M: Message>(&mut self, slot: &str, m: &mut M) -> Result<()> {
         if !self.has(slot) {
             return Ok(());

@@ -130,7 +130,7 @@ pub type Named<'a> = Vec<(Cow<'a, str>, View<'a>)>;
 pub struct Parcel(Vec<(String, Tensor)>);
 
 impl Parcel {
-    /// From tensors in the order of [`Message::tensors`].
+    /// From tensors in the order of [`crate::message::Message::tensors`].
     pub fn new(tensors: Vec<(String, Tensor)>) -> Self {
         Self(tensors)
     }
