@@ -174,7 +174,8 @@ fn same_selector(linked: &PartDecl, loaded: &PartDecl) {
         let pool: Vec<_> = (0..1 + draws.below(30) as u32)
             .map(|id| Candidate {
                 samples: Some(draws.below(500) as u64),
-                ..Candidate::new(id)
+                loss: Some(draws.uniform()),
+                id,
             })
             .collect();
         let chosen = [linked, loaded].map(|decl| {
