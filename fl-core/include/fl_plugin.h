@@ -47,8 +47,8 @@ extern "C" {
  * checks settings by the `settings` of the description. */
 #define FL_CHECK 1u
 /* Optional. Gives a text: aggregators `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
- * `class_counts` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; trainers
- * `{"parametric": false, "differentiable": false}`. */
+ * `class_counts`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; selectors of clients
+ * `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers `{"parametric": false, "differentiable": false}`. */
 #define FL_DESCRIBE 2u
 /* Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no state. */
 #define FL_SAVE 3u
@@ -56,21 +56,34 @@ extern "C" {
 #define FL_LOAD 4u
 
 /* Aggregator. The messages of an inbox, in client order, finite and alike; text
- * `{"number": 1, "last": false, "name": "round 1"}`. Gives the tensors of the result. */
+ * `{"number": 1, "last": false, "name": "round 1"}`. Gives the tensors of the result, and optionally a text
+ * `{"notes": ["for the user"], "numbers": [["left-out", 2.0]]}`. */
 #define FL_AGGREGATE 10u
-/* Aggregator, optional: gives a new part that takes `FL_FOLD_ADD` for each message and then one `FL_FOLD_FINISH`. */
+/* Aggregator, optional: gives a new part that takes `FL_FOLD_ADD` for each message and then one
+ * `FL_FOLD_FINISH`. Text as `FL_AGGREGATE`. */
 #define FL_FOLD 11u
 /* Takes one message in. */
 #define FL_FOLD_ADD 12u
 /* Gives the tensors of the result. */
 #define FL_FOLD_FINISH 13u
+/* Aggregator that needs `sent`. What the clients were sent in this round, one message, before `FL_AGGREGATE` or
+ * `FL_FOLD`. */
+#define FL_SENT 14u
+/* Aggregator, optional: what becomes of a fold's result. One message, text as `FL_AGGREGATE`; gives the tensors of the
+ * result. */
+#define FL_UPDATE 15u
 
 /* Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`), and `classes` (numbers)
  * or `multi-label` (floats: 1, 0, -1 for unknown); text `{"classes": 10}`. */
 #define FL_FIT 20u
-/* Selector. One message: the tensors `clients` (numbers) and `sizes` (doubles), or `values` of samples. Gives the tensor
- * `positions` (numbers), ascending. */
+/* Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where nobody has asked), or
+ * `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions` (numbers), ascending, and optionally a text as
+ * `FL_AGGREGATE`. */
 #define FL_SELECT 21u
+/* Selector of clients, optional. As `FL_SELECT`; gives the text of what it wants to know before it selects,
+ * `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`, or `null`. It is asked again with
+ * what was told. */
+#define FL_POLL 22u
 
 /* Mechanism. One message in, the bounded message out. */
 #define FL_CLIP 30u
@@ -78,9 +91,10 @@ extern "C" {
 #define FL_RANGE 31u
 /* Mechanism, optional. Text: the largest range of all clients. */
 #define FL_AGREE 32u
-/* Mechanism. One message in, text `{"clients": 10}`; gives the text of a privacy event. */
+/* Mechanism. One message in, text `{"clients": 10, "of": 20, "draw": "everyone"}`, where a draw is `everyone`,
+ * `{"poisson": {"rate": 0.1}}`, `fixed-size` or `unknown`; gives the text of a privacy event. */
 #define FL_PRICE 33u
-/* Mechanism. One message in, text `{"clients": 10}`; gives the message with noise. */
+/* Mechanism. One message in, text as `FL_PRICE`; gives the message with noise. */
 #define FL_PERTURB 34u
 /* Mechanism, optional. One message in; gives the text of a whole number. */
 #define FL_QUERIES 35u
@@ -120,6 +134,11 @@ extern "C" {
 #define FL_SET_PARAMS 66u
 /* Differentiable trainer. One message with `values` and `slope`; gives the tensor `slopes`, `samples x width`. */
 #define FL_VJP 67u
+/* Parametric trainer, optional. One message with `values` and `target`, text `{"loss": "CrossEntropy", "target": "classes"}`;
+ * gives the gradient of the mean loss, one tensor of floats for each parameter. */
+#define FL_GRADIENT 68u
+/* Parametric trainer, optional. Gives the text of the present step size, or `null`. */
+#define FL_STEP_SIZE 69u
 
 /* UTF-8, not ended by a zero. Borrowed for the call, unless something else is said. */
 typedef struct FlText {

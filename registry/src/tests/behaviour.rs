@@ -74,6 +74,7 @@ fn the_resolved_spec_reads_back_as_itself() {
       classes: 3
       public:
         size: 5
+        labelled: false
     protocol:
       use: rounds
       rounds: 50
