@@ -2,7 +2,6 @@
 
 use super::Mutant;
 use fl_conformance::check;
-use fl_core::message::{decode, encode};
 use fl_core::prelude::*;
 use ndarray::ArrayD;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,46 +40,6 @@ impl Aggregator for Counts {
     fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         self.0 += 1.0;
         Ok(sum(inbox, |_| f64::from(self.0)))
-    }
-}
-
-/// The mean and half of the last one; its fold knows nothing of that, unless `updates`.
-struct Halves {
-    last: Option<Params>,
-    updates: bool,
-}
-
-impl Aggregator for Halves {
-    type In = Params;
-    type Out = Params;
-    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
-        self.remember(mean(inbox))
-    }
-    fn fold(&self, _: &Round) -> Option<BoxedFold> {
-        Some(collects(|mail| Ok(mean(&Inbox::new(mail)?))))
-    }
-    fn update(&mut self, _: &Round, folded: Params) -> Result<Params> {
-        match self.updates {
-            true => self.remember(folded),
-            false => Ok(folded),
-        }
-    }
-    fn save(&self) -> Vec<u8> {
-        self.last.as_ref().map(encode).unwrap_or_default()
-    }
-    fn load(&mut self, state: &[u8]) -> Result<()> {
-        self.last = (!state.is_empty()).then(|| decode(state)).transpose()?;
-        Ok(())
-    }
-}
-
-impl Halves {
-    fn remember(&mut self, mut mean: Params) -> Result<Params> {
-        if let Some(last) = self.last.take() {
-            mean.add_scaled(0.5, &last)?;
-        }
-        self.last = Some(mean.clone());
-        Ok(mean)
     }
 }
 
@@ -201,41 +160,6 @@ pub fn all() -> Vec<Mutant> {
             "a counter in no state",
             Some("state survives save and load"),
             check::aggregator(&|| Box::<Counts>::default()),
-        ),
-        (
-            "a state that a fold respects",
-            None,
-            check::aggregator(&|| {
-                Box::new(Halves {
-                    last: None,
-                    updates: true,
-                })
-            }),
-        ),
-        (
-            "a momentum that folds as a plain mean",
-            Some("folds to the same bits, round after round"),
-            check::aggregator(&|| {
-                Box::new(Halves {
-                    last: None,
-                    updates: false,
-                })
-            }),
-        ),
-        (
-            "a result of other names",
-            Some("gives what it was sent, in names and shapes"),
-            kit(made(
-                |inbox| {
-                    let renamed = mean(inbox).0.into_iter();
-                    Params(
-                        renamed
-                            .map(|(name, w)| (format!("mean.{name}"), w))
-                            .collect(),
-                    )
-                },
-                none,
-            )),
         ),
         (
             "a counter of the process",

@@ -21,7 +21,6 @@ enum Flaw {
     HalfReach,
     Shrinks,
     KeepsMore,
-    Optimist,
 }
 
 struct Noise(Flaw, u64);
@@ -41,14 +40,6 @@ impl PrivacyMechanism for Noise {
     fn price(&self, z: &Logits, _: &Cohort) -> Result<PrivacyEvent> {
         let reach = if self.0 == Flaw::HalfReach { 1.0 } else { 2.0 };
         let sensitivity = reach * f64::from(CLIP) * z.values.len() as f64;
-        if self.0 == Flaw::Optimist {
-            return Ok(PrivacyEvent::SubsampledGaussian {
-                rate: 0.01,
-                sensitivity,
-                sigma: SCALE,
-                unit: Unit::Party,
-            });
-        }
         Ok(PrivacyEvent::Laplace {
             sensitivity,
             scale: SCALE,
@@ -99,11 +90,6 @@ pub fn all() -> Vec<Mutant> {
             "a fifth too little noise",
             Some("noise is what the price says"),
             Quiet,
-        ),
-        (
-            "a price for few, while everybody takes part",
-            Some("counts on no draw that did not happen"),
-            Optimist,
         ),
         ("no noise", Some("noise is what the price says"), Silent),
         (

@@ -29,25 +29,10 @@ impl Selector for Turns {
     }
 }
 
-/// A draw that claims to be another.
-struct Claims(Draw, fn(usize, &Stream) -> Vec<usize>);
-
-impl Selector for Claims {
-    type Pool = Roster;
-    fn select(&mut self, round: &Round, pool: &Roster) -> Result<Vec<usize>> {
-        Ok((self.1)(pool.len(), &round.stream))
-    }
-    fn draw(&self) -> Draw {
-        self.0
-    }
-}
-
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 pub fn all() -> Vec<Mutant> {
     let kit = |select| check::selector::<Roster>(&move || Box::new(Made(select)), true);
-    let claims =
-        |draw, select| check::selector::<Roster>(&move || Box::new(Claims(draw, select)), true);
     vec![
         (
             "without a flaw",
@@ -87,33 +72,6 @@ pub fn all() -> Vec<Mutant> {
             "randomness of the process",
             Some("same stream, same choice"),
             kit(|pool, _| vec![CALLS.fetch_add(1, Ordering::Relaxed) % pool.len()]),
-        ),
-        (
-            "a fixed number that passes as Poisson",
-            Some("draws as it says"),
-            claims(Draw::Poisson { rate: 0.5 }, |n, s| {
-                s.draws().choose(n, n.div_ceil(2))
-            }),
-        ),
-        (
-            "more often than it says",
-            Some("draws as it says"),
-            claims(Draw::Poisson { rate: 0.1 }, |n, s| {
-                let mut draws = s.draws();
-                (0..n).filter(|_| draws.uniform() < 0.15).collect()
-            }),
-        ),
-        (
-            "all or nobody",
-            Some("draws as it says"),
-            claims(Draw::Poisson { rate: 0.5 }, |n, s| {
-                (0..n).filter(|_| s.draws().uniform() < 0.5).collect()
-            }),
-        ),
-        (
-            "half, called everybody",
-            Some("draws as it says"),
-            claims(Draw::Everyone, |n, s| s.draws().choose(n, n.div_ceil(2))),
         ),
         (
             "turns in no state",
