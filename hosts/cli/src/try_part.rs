@@ -32,7 +32,7 @@ pub struct TryArgs {
     settings: String,
     /// A JSON file; tensors are nested lists of numbers, called as fl-core/MESSAGES.md says. Aggregator: `{"messages":
     /// [{"from": 0, "weight": 10, "class_counts": [4, 6], "tensors": {"w": [1, 2]}}]}`; privacy: `{"tensors": {..},
-    /// "clients": 10}`; selector of clients: `{"clients": [[0, 100], [1, 50]]}` (number, examples), of samples:
+    /// "clients": 10}`; selector of clients: `{"clients": [{"id": 0, "samples": 100, "loss": 0.5}]}`, of samples:
     /// `{"samples": [[..], ..]}`, of soft labels: `{"tensors": {..}}`, both also with a client's own examples: `"own":
     /// {"samples": [[..], ..], "classes": [0, 1, ..]}`; accountant: `{"events": [{"Laplace": {"sensitivity": 1, "scale": 2,
     /// "unit": "party"}}]}`.
@@ -66,7 +66,16 @@ struct Letters {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Clients {
-    clients: Vec<(ClientId, u64)>,
+    clients: Vec<Client>,
+}
+
+/// A client, and what it has told of itself.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Client {
+    id: ClientId,
+    samples: Option<u64>,
+    loss: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -204,9 +213,10 @@ impl Trial<'_> {
         let choose = || match pool {
             Roster::NAME => {
                 let clients: Clients = serde_json::from_value(self.input.clone())?;
-                let known = |(id, n): &(ClientId, u64)| Candidate {
-                    samples: Some(*n),
-                    ..Candidate::new(*id)
+                let known = |c: &Client| Candidate {
+                    id: c.id,
+                    samples: c.samples,
+                    loss: c.loss,
                 };
                 let pool: Vec<Candidate> = clients.clients.iter().map(known).collect();
                 self.selector::<Roster>()?.select(&round, &pool)

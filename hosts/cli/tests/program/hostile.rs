@@ -110,7 +110,7 @@ const ROLES: &[(&str, &str, &str, &[&str])] = &[
     (
         "selector",
         "clients",
-        r#"{"clients": [[0, 100], [1, 50], [2, 7]]}"#,
+        r#"{"clients": [{"id": 0, "samples": 100}, {"id": 1, "samples": 50}, {"id": 2, "samples": 7}]}"#,
         &[
             "no-positions",
             "positions-as-floats",

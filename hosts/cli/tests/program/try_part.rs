@@ -53,7 +53,10 @@ fn input(role: Role, signature: &str) -> Json {
             json!({"messages": letters(kind)})
         }
         (Role::Privacy, kind) => json!({"tensors": letters(kind)[0]["tensors"], "clients": 10}),
-        (_, "clients") => json!({"clients": [[0, 100], [4, 50], [7, 1]]}),
+        (_, "clients") => {
+            let told = |id, samples, loss| json!({"id": id, "samples": samples, "loss": loss});
+            json!({"clients": [told(0, 100, 0.5), told(4, 50, 0.1), told(7, 1, 2.0)]})
+        }
         (_, "samples") => json!({"samples": rows, "own": own}),
         (_, "soft-labels") => json!({"tensors": {"rows": [0, 1, 2, 3], "values": rows}}),
         (role, signature) => panic!("{role} `{signature}` has no input here"),
@@ -234,7 +237,7 @@ fn what_cannot_be_is_an_error_and_never_a_panic() {
             "selector",
             "uniform",
             "{}",
-            json!({"clients": [[0, -1]]}),
+            json!({"clients": [{"id": 0, "samples": -1}]}),
             "invalid value",
         ),
         (

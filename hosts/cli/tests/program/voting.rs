@@ -137,7 +137,7 @@ fn the_other_mechanisms_and_accountants_fit() {
         dir.path(),
         &with(&spec, "wrong", &["parts.accountant={use: rdp}"]),
     );
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(
         said.contains("for votes use `pate-moments` or `pate-gnmax`"),
         "{said}"
