@@ -94,6 +94,7 @@ fn peak(clients: usize) -> f64 {
         resumed: None,
         wire: false,
         stop_after: None,
+        client_cache: None,
         progress: Box::new(|_, _, _| {}),
         warn: Box::new(|_| {}),
     })

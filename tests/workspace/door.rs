@@ -65,6 +65,7 @@ fn federation(
         resumed: None,
         wire: false,
         stop_after: None,
+        client_cache: None,
         progress: Box::new(|_, _, _| {}),
         warn: Box::new(|_| {}),
     })

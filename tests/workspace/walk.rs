@@ -248,6 +248,8 @@ impl Protocol for Walk {
 struct How<'a> {
     threads: usize,
     wire: bool,
+    /// Bytes of clients' states that stay in memory.
+    cache: Option<u64>,
     /// A folder, and the steps after which the run is stopped and goes on.
     stops: Option<(&'a Path, &'a [usize])>,
 }
@@ -255,6 +257,7 @@ struct How<'a> {
 const STRAIGHT: How<'_> = How {
     threads: 1,
     wire: false,
+    cache: None,
     stops: None,
 };
 
@@ -269,7 +272,7 @@ fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
     });
     let all = Examples::all(inputs, labels)?;
     let own = |k: usize| all.pick(&(10 * k..10 * (k + 1)).collect::<Vec<_>>());
-    let once = |folder: Option<RunFolder>, resumed, stop_after| {
+    let once = |folder: Option<RunFolder>, resumed, stop_after, cache| {
         run(Setup {
             name: "walk",
             protocol_name: "walk",
@@ -290,23 +293,36 @@ fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
             resumed,
             wire: how.wire,
             stop_after,
+            client_cache: cache,
             progress: Box::new(|_, _, _| {}),
             warn: Box::new(|_| {}),
         })
     };
     let Some((path, stops)) = how.stops else {
-        return once(None, None, None);
+        return once(None, None, None, how.cache);
     };
     let manifest = || Manifest::new(Session::now("0", &[]), 1, "walk", Vec::new(), Vec::new());
     let mut folder = Some(RunFolder::create(path, "walk", &manifest())?);
     let mut resumed = None;
     for stop in stops {
-        let outcome = once(folder.take(), resumed.take(), Some(*stop))?;
+        // what stays in memory may be another from one time to the next
+        let cache = how.cache.filter(|_| stop % 2 == 0);
+        let outcome = once(folder.take(), resumed.take(), Some(*stop), cache)?;
         assert!(outcome.stopped.is_some(), "it stops after {stop}");
         let again = Paused::open(path)?.go_on(manifest())?;
         (folder, resumed) = (Some(again.0), Some(again.1));
     }
-    once(folder, resumed, None)
+    let outcome = once(folder, resumed, None, how.cache)?;
+    let left: Vec<_> = std::fs::read_dir(path)?
+        .map(|entry| Ok(entry?.file_name()))
+        .collect::<Result<_>>()?;
+    let states = |name: &&std::ffi::OsString| name.to_string_lossy().starts_with("clients-");
+    assert_eq!(
+        left.iter().find(states),
+        None,
+        "a run that is done keeps no states"
+    );
+    Ok(outcome)
 }
 
 fn everything() -> Vec<Filled> {
@@ -356,11 +372,23 @@ fn parts_that_remember_end_the_same_on_every_way() {
             "{cohort} on three threads"
         );
         assert_eq!(digest("wire", wire), straight, "{cohort} through the wire");
+        let kept = |cache| How {
+            cache: Some(cache),
+            ..three
+        };
+        for cache in [0, 200, 1 << 30] {
+            let text = format!("{cohort}, with {cache} bytes of states in memory");
+            assert_eq!(digest(&text, kept(cache)), straight, "{text}");
+        }
         let all: Vec<usize> = (1..ROUNDS).collect();
-        for (stops, way) in [(&all[..], three), (&all, wire), (&[3, 7], wire)] {
-            let folder = folders
-                .path()
-                .join(format!("{number}-{}-{}", stops.len(), way.wire));
+        let ways = [
+            (&all[..], three),
+            (&all, wire),
+            (&all, kept(0)),
+            (&[3, 7], kept(200)),
+        ];
+        for (at, (stops, way)) in ways.into_iter().enumerate() {
+            let folder = folders.path().join(format!("{number}-{at}"));
             let how = How {
                 stops: Some((&folder, stops)),
                 ..way

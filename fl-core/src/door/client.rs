@@ -271,16 +271,21 @@ impl Client {
     /// # Errors
     /// As [`Client::save`] and [`Client::load`].
     pub fn again(&self) -> Result<Self> {
-        let mut again = Self::new(
+        let mut again = self.blank();
+        again.load(&self.save()?)?;
+        Ok(again)
+    }
+
+    /// The same client without anything that lasts.
+    pub fn blank(&self) -> Self {
+        Self::new(
             self.id,
             self.data.clone(),
             self.public.clone(),
             self.store.parts().clone(),
             self.home.clone(),
         )
-        .with_budget(self.budget.clone());
-        again.load(&self.save()?)?;
-        Ok(again)
+        .with_budget(self.budget.clone())
     }
 
     /// Is there nothing that lasts? Then there is no need to save it.

@@ -2,6 +2,9 @@
 
 use crate::Draws;
 
+/// A multiple of however many forms a message may have, so that each form comes equally often.
+const FORMS: usize = 60;
+
 /// What the answers to one question have in common, for [`Message::sample`](super::Message::sample): which samples they
 /// are about, how many classes and voters there are. What a message does not ask for is not drawn.
 pub struct Outline<'a> {
@@ -42,6 +45,14 @@ impl<'a> Outline<'a> {
         self
     }
 
+    /// With classes, voters and form from `draws`, so that the messages of several rounds are alike in them.
+    pub fn shaped(mut self, draws: &mut Draws) -> Self {
+        self.classes = Some(1 + draws.below(5));
+        self.voters = Some(1 + draws.below(3));
+        self.variant = Some(draws.below(FORMS));
+        self
+    }
+
     /// Goes on with client `k`, who comes as number `k` and not by id.
     pub fn client(&mut self, k: usize) {
         self.client = k.min(self.clients.saturating_sub(1));
@@ -75,7 +86,10 @@ impl<'a> Outline<'a> {
     /// Which of `n` forms the messages of this question have.
     pub fn variant(&mut self, n: usize) -> usize {
         let draws = &mut *self.draws;
-        *self.variant.get_or_insert_with(|| draws.below(n))
+        self.variant
+            .get_or_insert_with(|| draws.below(FORMS))
+            .checked_rem(n)
+            .unwrap_or(0)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{DataDir, Done, Failure, Overrides, print, say};
 use anyhow::Context;
+use bytesize::ByteSize;
 use clap::Args;
 use fl_core::{BuildContext, Public, RunOptions, Stream};
 use fl_data::{Assembled, DataSpec};
@@ -34,6 +35,10 @@ pub struct RunArgs {
     /// Clients that are served at the same time; otherwise one per processor. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     threads: Option<usize>,
+    /// How much of what clients keep between two questions (models, control variates) stays in memory, such as `2GiB`; what is
+    /// beyond goes to the run folder, and comes back when it is needed. Otherwise all stays. Results do not depend on it.
+    #[arg(long, value_name = "SIZE")]
+    client_cache: Option<ByteSize>,
     #[command(flatten)]
     data: DataDir,
     /// One JSON object on stdout.
@@ -206,6 +211,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
             Some(n) => n,
             None => std::thread::available_parallelism().map_or(1, usize::from),
         },
+        client_cache: args.client_cache.map(|size| size.0),
         folder: Some(folder),
         resumed,
         wire: args.wire,

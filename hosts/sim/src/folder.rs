@@ -2,11 +2,11 @@
 
 use crate::disk::{Lock, write};
 use crate::manifest::{self, Manifest};
+use crate::shelf::{Index, Shelf};
 use anyhow::{Context, bail};
-use fl_core::{ClientId, Entry, Metric, Result};
+use fl_core::{Entry, Metric, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub(crate) struct Checkpoint {
     /// Bytes of `metrics.jsonl`.
     pub metrics: u64,
     pub server: Vec<u8>,
-    pub clients: BTreeMap<ClientId, Vec<u8>>,
+    pub clients: Index,
     pub seconds: f64,
 }
 
@@ -50,7 +50,7 @@ pub struct Resumed {
     /// The server's state.
     pub server: Vec<u8>,
     /// Every client's state.
-    pub clients: BTreeMap<ClientId, Vec<u8>>,
+    pub(crate) clients: Shelf,
     /// Time already spent.
     pub seconds: f64,
     /// The last step that is complete.
@@ -181,7 +181,7 @@ impl RunFolder {
         done: usize,
         step: &str,
         server: Vec<u8>,
-        clients: BTreeMap<ClientId, Vec<u8>>,
+        clients: Index,
         seconds: f64,
     ) -> Result<()> {
         for file in [&self.journal, &self.metrics] {

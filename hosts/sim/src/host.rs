@@ -1,23 +1,25 @@
 //! The host: data and clients, threads, the run folder, and what a run adds up to.
 
+use crate::clients::Clients;
 use crate::folder::RunFolder;
 use crate::pool::{Threads, for_clients};
 use crate::report;
 use crate::setup::{Outcome, Privacy, Progress, Setup, Spent, Warn};
+use crate::shelf::Shelf;
 use anyhow::{Context, ensure};
 use fl_core::{
     Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Payload, Problem,
     Protocol, Public, Question, Result, Scored, SharedExecutor, Stream, TaskKind, Totals,
 };
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Checkpoints are at least this far apart, unless the run stops: writing them must not become the work.
 const BETWEEN_CHECKPOINTS: Duration = Duration::from_secs(20);
 
 struct Sim<'a> {
-    clients: BTreeMap<ClientId, Mutex<Client>>,
+    clients: Clients,
     roster: Vec<(ClientId, usize)>,
     protocol: Arc<dyn Protocol>,
     public: Option<Arc<Public>>,
@@ -128,10 +130,9 @@ impl Host for Sim<'_> {
         let Some(folder) = &self.folder else {
             return Ok(());
         };
-        for (id, client) in &self.clients {
-            let mut client = client.lock().unwrap_or_else(PoisonError::into_inner);
-            let model = client.model(slot)?.save()?;
-            folder.model(&format!("{slot}-{id}"), &model)?;
+        for id in self.clients.ids() {
+            let model = self.clients.with(id, |client| client.model(slot)?.save())?;
+            folder.model(&format!("{slot}-{id}"), &model?)?;
         }
         Ok(())
     }
@@ -153,14 +154,9 @@ impl Host for Sim<'_> {
             .as_ref()
             .filter(|_| stop || self.saved.elapsed() >= BETWEEN_CHECKPOINTS)
         {
-            let mut clients = BTreeMap::new();
-            for (id, client) in &self.clients {
-                let client = client.lock().unwrap_or_else(PoisonError::into_inner);
-                if !client.is_blank() {
-                    clients.insert(*id, client.save()?);
-                }
-            }
+            let clients = self.clients.checkpoint()?;
             folder.checkpoint(done, step, server()?, clients, self.seconds())?;
+            self.clients.tidy()?;
             self.saved = Instant::now();
         }
         ensure!(!stop, Problem::Stopped { after: step.into() });
@@ -190,7 +186,7 @@ fn elsewhere(
 ///
 /// # Errors
 /// When the run fails; the run folder then keeps its last checkpoint.
-pub fn run(setup: Setup<'_>) -> Result<Outcome> {
+pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let began = Instant::now();
     let root = Stream::root(setup.options.seed);
     let public = setup.public.map(Arc::new);
@@ -224,24 +220,15 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
     let notes = one_class(&owners, setup.options.task.kind);
     let client = |(id, data): (ClientId, Examples)| {
         let home = root.child("client", u64::from(id));
-        (
-            id,
-            Mutex::new(
-                Client::new(id, data, public.clone(), parts.clone(), home)
-                    .with_budget(setup.options.budget.clone()),
-            ),
-        )
+        Client::new(id, data, public.clone(), parts.clone(), home)
+            .with_budget(setup.options.budget.clone())
     };
-    let clients: BTreeMap<ClientId, Mutex<Client>> = owners.into_iter().map(client).collect();
-    for (id, state) in setup.resumed.iter().flat_map(|r| &r.clients) {
-        let client = clients
-            .get(id)
-            .with_context(|| format!("the checkpoint knows client {id}, the data do not"))?;
-        client
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .load(state)?;
-    }
+    let shelf = setup
+        .resumed
+        .as_mut()
+        .map(|r| std::mem::take(&mut r.clients));
+    let shelf = shelf.unwrap_or_else(|| Shelf::new(setup.folder.as_ref().map(|f| f.path().into())));
+    let clients = Clients::new(owners.into_iter().map(client), setup.client_cache, shelf)?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(setup.threads.max(1))
         .build()
@@ -281,6 +268,8 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
             _ => {
                 let nothing = sim.entries.is_empty() && sim.metrics.is_empty();
                 if let Some(folder) = sim.folder.take().filter(|_| nothing && !resumed) {
+                    // what cannot be removed stays; the run's own error is what matters
+                    let _ = sim.clients.discard();
                     folder.discard();
                 }
                 return Err(error);
@@ -314,23 +303,16 @@ pub fn run(setup: Setup<'_>) -> Result<Outcome> {
         (sim.warn)(&report::unaccounted(&unaccounted));
     }
     if let Some(folder) = sim.folder.take().filter(|_| outcome.stopped.is_none()) {
-        let clients = sim.clients.iter().map(|(id, c)| {
-            (
-                *id,
-                c.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .own()
-                    .class_counts(),
-            )
-        });
+        let clients = sim.clients.each(|client| client.own().class_counts());
         folder.finish(&report::write(
             &outcome,
             &sim.entries,
             &sim.metrics,
-            &clients.collect(),
+            &clients,
             &unaccounted,
             &sim.notes,
         ))?;
+        sim.clients.discard()?;
     }
     Ok(outcome)
 }

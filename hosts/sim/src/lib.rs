@@ -1,4 +1,5 @@
 //! A federation in one process: every client is served by one thread at a time, several clients at once.
+mod clients;
 mod disk;
 mod folder;
 mod host;
@@ -7,6 +8,7 @@ mod paused;
 mod pool;
 mod report;
 mod setup;
+mod shelf;
 
 pub use folder::{Resumed, RunFolder};
 pub use host::run;

@@ -3,6 +3,7 @@
 use crate::disk::{self, Lock};
 use crate::folder::{Checkpoint, JOURNAL, METRICS, REPORT, Resumed, RunFolder, SPEC, STATE};
 use crate::manifest::Manifest;
+use crate::shelf::Shelf;
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use sha2::{Digest, Sha256};
@@ -16,6 +17,7 @@ pub struct Paused {
     lock: Lock,
     manifest: Manifest,
     saved: Checkpoint,
+    clients: Shelf,
     journal: File,
     metrics: File,
 }
@@ -49,6 +51,7 @@ impl Paused {
                 .with_context(|| format!("what the run in {here} was begun with is not known"))?,
             journal: lines(&path.join(JOURNAL), saved.journal)?,
             metrics: lines(&path.join(METRICS), saved.metrics)?,
+            clients: Shelf::open(path, saved.clients.clone())?,
             path: path.into(),
             lock,
             saved,
@@ -75,6 +78,7 @@ impl Paused {
             file.set_len(length)
                 .context("taking back the lines of the unfinished step")?;
         }
+        self.clients.go_on()?;
         disk::tidy(&self.path)?;
         disk::tidy(&self.path.join("models"))?;
         self.manifest.resumed.push(now.begun);
@@ -83,14 +87,13 @@ impl Paused {
             spec,
             step,
             server,
-            clients,
             seconds,
             ..
         } = self.saved;
         let folder = RunFolder::of(self.path, spec, self.journal, self.metrics, self.lock);
         let resumed = Resumed {
             server,
-            clients,
+            clients: self.clients,
             seconds,
             step,
         };

@@ -1,9 +1,9 @@
 //! Work on clients: many at once, answers in order, few of them held at a time.
 
+use crate::clients::Clients;
 use fl_core::{Client, ClientId, Executor, Result};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// How far workers may run ahead of the answer that is due, per thread: enough that a slow client does not stop the
@@ -14,10 +14,14 @@ const AHEAD: usize = 4;
 /// either.
 const WAITING: u64 = 32 << 20;
 
+/// A client's result, if its state could be read and kept.
+type Answered<T> = Result<Result<T>>;
+
 /// Calls `work` for each of `ids` on up to `threads` threads, and `each` with the results in the order of `ids`, on this
-/// thread. A panic in `work` is that client's error. `size` is what a result takes in memory, in bytes.
+/// thread; when a client's state cannot be read or kept, that is an error of its own. `size` is what a result takes in
+/// memory, in bytes.
 pub(crate) fn for_clients<T: Send>(
-    clients: &BTreeMap<ClientId, Mutex<Client>>,
+    clients: &Clients,
     ids: &[ClientId],
     threads: usize,
     work: &(dyn Fn(&mut Client) -> Result<T> + Sync),
@@ -27,29 +31,17 @@ pub(crate) fn for_clients<T: Send>(
     struct State<T> {
         next: usize,
         due: usize,
-        done: BTreeMap<usize, Result<T>>,
+        done: BTreeMap<usize, Answered<T>>,
         waiting: u64,
     }
-    let size = |result: &Result<T>| result.as_ref().map_or(0, size);
-    let one = |id: ClientId| -> Result<T> {
-        let client = clients
-            .get(&id)
-            .ok_or_else(|| anyhow::anyhow!("there is no client {id}"))?;
-        let mut client = client.lock().unwrap_or_else(PoisonError::into_inner);
-        catch_unwind(AssertUnwindSafe(|| work(&mut client))).unwrap_or_else(|panic| {
-            let text = panic
-                .downcast_ref::<&str>()
-                .map(ToString::to_string)
-                .or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(anyhow::anyhow!(
-                "a part panicked: {}",
-                text.unwrap_or_default()
-            ))
-        })
+    let size = |result: &Answered<T>| match result {
+        Ok(Ok(answer)) => size(answer),
+        _ => 0,
     };
+    let one = |id: ClientId| clients.with(id, work);
     let threads = threads.clamp(1, ids.len().max(1));
     if threads == 1 {
-        return ids.iter().try_for_each(|id| each(*id, one(*id)));
+        return ids.iter().try_for_each(|id| each(*id, one(*id)?));
     }
     let state = Mutex::new(State {
         next: 0,
@@ -99,7 +91,7 @@ pub(crate) fn for_clients<T: Send>(
                 s.due = at + 1;
                 drop(s);
                 changed.notify_all();
-                each(*id, result)?;
+                each(*id, result?)?;
             }
             Ok(())
         };

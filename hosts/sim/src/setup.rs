@@ -33,6 +33,9 @@ pub struct Setup<'a> {
     pub test: Examples,
     /// Clients served at the same time.
     pub threads: usize,
+    /// How many bytes of what clients keep between two questions stay in memory; what is beyond goes to the disk, and comes
+    /// back when it is needed. `None`: all stays.
+    pub client_cache: Option<u64>,
     /// Where results go.
     pub folder: Option<RunFolder>,
     /// Where a stopped run goes on.

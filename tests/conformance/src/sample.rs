@@ -92,14 +92,16 @@ impl Case {
 
 impl Case {
     /// One message for each client, legal and alike: of tensors of odd shapes, and, for messages that are keyed by rows,
-    /// about different samples. Made by [`Message::sample`].
+    /// about different samples. Whatever `draws` gives, the tensors of one case are alike, as in the rounds of a run. Made by
+    /// [`Message::sample`].
     ///
     /// # Panics
     /// When the message does not say how to make one up.
     pub fn messages<M: Message>(&self, draws: &mut Draws) -> Vec<M> {
         let values = self.values;
         let number = move |draws: &mut Draws| values.draw(draws);
-        let mut outline = Outline::new(self.clients, &number, draws);
+        let mut shape = self.stream("shape").draws();
+        let mut outline = Outline::new(self.clients, &number, draws).shaped(&mut shape);
         let mut one = |k| {
             outline.client(k);
             M::sample(&mut outline).unwrap_or_else(|| {

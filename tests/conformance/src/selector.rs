@@ -160,6 +160,9 @@ fn draw<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>) -> Held {
     must(DRAW, rate.is_some() || same_size, || {
         format!("it says {draw:?}, and chose {} and {}", sizes[0], sizes[1])
     })?;
+    if let Some(rate) = rate {
+        spread(&sizes, rate)?;
+    }
     let n = DRAWS as f64;
     let share = rate.unwrap_or(sizes[0] as f64 / POOL as f64);
     // of two clients together: by themselves, or as two of a set
@@ -178,6 +181,23 @@ fn draw<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>) -> Held {
         })?;
     }
     Ok(())
+}
+
+/// Do the sizes of the chosen sets vary as they do when each client is drawn by itself? At a rate of a half, sets of one size
+/// have nearly the same pairs. Five standard deviations of the variance are allowed.
+fn spread(sizes: &[usize], rate: f64) -> Held {
+    let (n, of) = (sizes.len() as f64, POOL as f64);
+    let due = of * rate * (1.0 - rate);
+    let squares = sizes.iter().map(|size| (*size as f64 - of * rate).powi(2));
+    let found = squares.sum::<f64>() / n;
+    // the fourth central moment of a binomial variable, less the variance's square
+    let slack = 5.0 * ((due * (1.0 + (3.0 - 6.0 / of) * due) - due * due) / n).sqrt() + 1e-9;
+    must(DRAW, (found - due).abs() <= slack, || {
+        format!(
+            "it says that each is drawn by itself at {rate}: the number of the chosen should have a variance of {due:.3}, and has \
+             {found:.3}"
+        )
+    })
 }
 
 /// A client's own examples, of the shape that invented samples have: as many values as classes, so that they may be scores

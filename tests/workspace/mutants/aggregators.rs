@@ -43,6 +43,41 @@ impl Aggregator for Counts {
     }
 }
 
+/// The mean times the number of the round; whether what is folded counts too is its flaw.
+struct Grows {
+    rounds: u32,
+    updates: bool,
+}
+
+impl Grows {
+    fn next(&mut self, mut mean: Params) -> Params {
+        self.rounds += 1;
+        mean.scale(f64::from(self.rounds));
+        mean
+    }
+}
+
+impl Aggregator for Grows {
+    type In = Params;
+    type Out = Params;
+    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        Ok(self.next(mean(inbox)))
+    }
+    fn fold(&self, _: &Round) -> Option<BoxedFold> {
+        Some(collects(|mail| Ok(mean(&Inbox::new(mail)?))))
+    }
+    fn update(&mut self, _: &Round, mean: Params) -> Result<Params> {
+        Ok(if self.updates { self.next(mean) } else { mean })
+    }
+    fn save(&self) -> Vec<u8> {
+        self.rounds.to_le_bytes().to_vec()
+    }
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        self.rounds = u32::from_le_bytes(state.try_into().context("four bytes")?);
+        Ok(())
+    }
+}
+
 fn sum(inbox: &Inbox<Params>, weight: impl Fn(&Mail<Params>) -> f64) -> Params {
     let first = &inbox.iter().next().expect("an inbox is never empty").body;
     let tensors = first.0.iter().map(|(name, tensor)| {
@@ -225,6 +260,37 @@ pub fn all() -> Vec<Mutant> {
                     sum.context("no mail")?
                 })
             })),
+        ),
+        (
+            "a fold that counts",
+            None,
+            check::aggregator(&|| {
+                Box::new(Grows {
+                    rounds: 0,
+                    updates: true,
+                })
+            }),
+        ),
+        (
+            "a fold that counts no rounds",
+            Some("folds to the same bits, round after round"),
+            check::aggregator(&|| {
+                Box::new(Grows {
+                    rounds: 0,
+                    updates: false,
+                })
+            }),
+        ),
+        (
+            "another name for what it was sent",
+            Some("gives what it was sent, in names and shapes"),
+            kit(made(
+                |inbox| {
+                    let named = |(name, tensor)| (format!("mean.{name}"), tensor);
+                    Params(mean(inbox).0.into_iter().map(named).collect())
+                },
+                none,
+            )),
         ),
         (
             "a fold in the wrong order",

@@ -21,6 +21,8 @@ enum Flaw {
     HalfReach,
     Shrinks,
     KeepsMore,
+    Subsampled,
+    Grows,
 }
 
 struct Noise(Flaw, u64);
@@ -38,6 +40,14 @@ impl PrivacyMechanism for Noise {
     }
 
     fn price(&self, z: &Logits, _: &Cohort) -> Result<PrivacyEvent> {
+        if self.0 == Flaw::Subsampled {
+            return Ok(PrivacyEvent::SubsampledGaussian {
+                rate: 0.01,
+                sensitivity: 2.0 * f64::from(CLIP) * (z.values.len() as f64).sqrt(),
+                sigma: SCALE,
+                unit: Unit::Party,
+            });
+        }
         let reach = if self.0 == Flaw::HalfReach { 1.0 } else { 2.0 };
         let sensitivity = reach * f64::from(CLIP) * z.values.len() as f64;
         Ok(PrivacyEvent::Laplace {
@@ -55,7 +65,10 @@ impl PrivacyMechanism for Noise {
             stream.draws()
         };
         let first = draws.laplace(SCALE);
+        self.1 += u64::from(self.0 == Flaw::Grows);
+        let more = 1.0 + self.1 as f64;
         let mut noise = |_: &f32| match self.0 {
+            Flaw::Grows => more * draws.laplace(SCALE),
             Flaw::Quiet => draws.laplace(0.8 * SCALE),
             Flaw::Silent => 0.0,
             Flaw::OneDraw => first,
@@ -131,6 +144,16 @@ pub fn all() -> Vec<Mutant> {
             "one query too many",
             Some("keeps the first queries"),
             KeepsMore,
+        ),
+        (
+            "a price for a hundredth of the clients",
+            Some("counts on no draw that did not happen"),
+            Subsampled,
+        ),
+        (
+            "a count of releases in no state",
+            Some("state survives save and load"),
+            Grows,
         ),
     ];
     let counter = std::sync::atomic::AtomicU64::new(0);

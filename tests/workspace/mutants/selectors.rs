@@ -29,10 +29,38 @@ impl Selector for Turns {
     }
 }
 
+/// Draws as the function does, and says something of it.
+#[derive(Clone, Copy)]
+struct Says(fn(&Roster, &Stream) -> Vec<usize>, Draw);
+
+impl Selector for Says {
+    type Pool = Roster;
+    fn select(&mut self, round: &Round, pool: &Roster) -> Result<Vec<usize>> {
+        Ok((self.0)(pool, &round.stream))
+    }
+    fn draw(&self) -> Draw {
+        self.1
+    }
+}
+
+fn half(pool: &Roster, stream: &Stream) -> Vec<usize> {
+    stream.draws().choose(pool.len(), pool.len() / 2)
+}
+
+fn each_at_half(pool: &Roster, stream: &Stream) -> Vec<usize> {
+    let mut draws = stream.draws();
+    let positions = (0..pool.len()).filter(|_| draws.uniform() < 0.5);
+    positions.collect()
+}
+
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 pub fn all() -> Vec<Mutant> {
     let kit = |select| check::selector::<Roster>(&move || Box::new(Made(select)), true);
+    let says =
+        |select, draw| check::selector::<Roster>(&move || Box::new(Says(select, draw)), true);
+    let poisson = |rate| Draw::Poisson { rate };
+    let claims = Some("draws as it says");
     vec![
         (
             "without a flaw",
@@ -78,5 +106,37 @@ pub fn all() -> Vec<Mutant> {
             Some("state survives save and load"),
             check::selector(&|| Box::<Turns>::default(), false),
         ),
+        ("each at half", None, says(each_at_half, poisson(0.5))),
+        (
+            "half of them sold as each at half",
+            claims,
+            says(half, poisson(0.5)),
+        ),
+        (
+            "each at half sold as each at 0.45",
+            claims,
+            says(each_at_half, poisson(0.45)),
+        ),
+        (
+            "each at half sold as half of them",
+            claims,
+            says(each_at_half, Draw::FixedSize),
+        ),
+        (
+            "the first half sold as a draw",
+            claims,
+            says(
+                |pool, s| {
+                    let first = (0..pool.len() / 2).collect();
+                    if s.draws().uniform() < 0.9 {
+                        first
+                    } else {
+                        half(pool, s)
+                    }
+                },
+                Draw::FixedSize,
+            ),
+        ),
+        ("half sold as everybody", claims, says(half, Draw::Everyone)),
     ]
 }
