@@ -95,6 +95,8 @@ fn peak(clients: usize) -> f64 {
         wire: false,
         stop_after: None,
         client_cache: None,
+        watch: None,
+        exposed: Vec::new(),
         progress: Box::new(|_, _, _| {}),
         warn: Box::new(|_| {}),
     })

@@ -1,10 +1,10 @@
 //! Parts as specs see them: named, described, checked, built, and put into the slots of a protocol.
 
-use crate::message::{Message, SoftLabels};
+use crate::message::{self, Message, Outline, SoftLabels, Visitor};
 use crate::settings::{self, Field, Reader, Value};
 use crate::{
-    Aggregator, Candidate, ClientId, PrivacyMechanism, Protocol, Result, Samples, Selector, Slot,
-    Stream, Task,
+    Aggregator, Asked, Candidate, ClientId, PrivacyMechanism, Protocol, Result, Round, Samples,
+    Selector, Slot, Stream, Task,
 };
 use anyhow::{Context, anyhow};
 use std::any::Any;
@@ -181,6 +181,20 @@ pub type BoxedSelector<P> = Box<dyn Selector<Pool = P>>;
 /// A privacy mechanism on `M`.
 pub type BoxedMechanism<M> = Box<dyn PrivacyMechanism<On = M>>;
 
+struct WantsRange<'a> {
+    parts: &'a Parts,
+    slot: &'a str,
+    context: &'a BuildContext,
+}
+
+impl Visitor for WantsRange<'_> {
+    type Out = bool;
+    fn visit<M: Message>(self) -> bool {
+        let wants = self.parts.wants_range::<M>(self.slot, self.context);
+        wants.unwrap_or(true)
+    }
+}
+
 impl Parts {
     /// From parts whose settings and signatures have been checked.
     pub fn new(filled: Vec<Filled>) -> Self {
@@ -221,6 +235,61 @@ impl Parts {
     pub fn task(&self, slot: &str, task: &Task) -> Task {
         self.slot(slot)
             .map_or_else(|| task.clone(), |s| (s.task)(task))
+    }
+
+    /// Does a mechanism in `slot`, anybody's, want all clients to agree on a range ([`crate::PrivacyMechanism::range`])? It is
+    /// asked about a made-up message.
+    ///
+    /// # Errors
+    /// When a part cannot be made.
+    pub fn wants_range<M: Message>(&self, slot: &str, context: &BuildContext) -> Result<bool> {
+        let mut draws = context.stream.child("range", 0).draws();
+        let number = |draws: &mut crate::Draws| draws.normal() as f32;
+        let classes = context.task.kind.outputs();
+        let mut outline = Outline::new(1, &number, &mut draws).fixed(&[0, 1], classes, 1);
+        let Some(message) = M::sample(&mut outline) else {
+            return Ok(self.has(slot));
+        };
+        for filled in self.filled.iter().filter(|f| f.slot == slot) {
+            let client = filled.clients.iter().flatten().next();
+            let client = client.map(|range| *range.start());
+            let part: BoxedMechanism<M> = self.build(Role::Privacy, slot, client, context)?;
+            if part.range(&message).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Will this question be asked? One that only some parts want to know is, if the part in its slot is such a one. The
+    /// slots must be known ([`Parts::in_slots`]).
+    pub fn asks(&self, asked: &Asked, context: &BuildContext) -> bool {
+        let filled = |slot: Option<&str>| slot.is_none_or(|slot| self.has(slot));
+        filled(asked.needs) && asked.asked_by.is_none_or(|slot| self.wants(slot, context))
+    }
+
+    fn wants(&self, name: &str, context: &BuildContext) -> bool {
+        let Some(slot) = self.slot(name).filter(|_| self.has(name)) else {
+            return false;
+        };
+        match slot.role {
+            Role::Privacy => {
+                let wants = WantsRange {
+                    parts: self,
+                    slot: name,
+                    context,
+                };
+                // of a message that is not in the list nothing is known
+                message::visit(&slot.signature, wants).unwrap_or(true)
+            }
+            Role::Selector => {
+                let pool = [Candidate::new(0), Candidate::new(1)];
+                let selector = self.build::<BoxedSelector<Roster>>(slot.role, name, None, context);
+                selector
+                    .is_ok_and(|mut s| s.poll(&Round::first(), &pool).is_ok_and(|p| p.is_some()))
+            }
+            _ => true,
+        }
     }
 
     fn find(&self, slot: &str, client: Option<ClientId>) -> Result<&Filled> {

@@ -26,6 +26,10 @@ pub struct Slot {
     pub server: bool,
     /// Is its mechanism asked to clip only, and what it leaves is priced elsewhere?
     pub only_clips: bool,
+    /// Do the results show what the clients' models in it have learnt: their scores, or themselves?
+    pub shown: bool,
+    /// The slots of mechanisms that let through all that its models learn of a client's own data.
+    pub through: Vec<&'static str>,
     /// Are the samples that its selector chooses from a model's scores?
     pub scores: bool,
     /// What a model or generator in it is to learn or make, given what the run's models are to learn.
@@ -45,6 +49,8 @@ impl Slot {
             alike: false,
             server: false,
             only_clips: false,
+            shown: false,
+            through: Vec::new(),
             scores: false,
             task: Task::clone,
         }
@@ -112,6 +118,16 @@ impl Slot {
     /// Its mechanism only clips: it never releases anything, so it needs no price.
     pub fn only_clips(mut self) -> Self {
         self.only_clips = true;
+        self
+    }
+    /// The clients' models in it are evaluated or kept, if `shown`.
+    pub fn shown_if(mut self, shown: bool) -> Self {
+        self.shown = shown;
+        self
+    }
+    /// What its models learn of a client's own data comes only through the mechanism in `slot`.
+    pub fn through(mut self, slot: &'static str) -> Self {
+        self.through.push(slot);
         self
     }
     /// What its selector chooses from are a model's scores, if `scores`.

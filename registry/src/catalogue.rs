@@ -15,6 +15,11 @@ pub struct Catalogue {
     pub(crate) libraries: Vec<Library>,
 }
 
+/// The slots that a question's answers are released through.
+fn releases(asked: &Asked) -> Vec<&'static str> {
+    asked.flow.slots().collect()
+}
+
 impl Catalogue {
     /// Every part that is linked into this program.
     ///
@@ -167,7 +172,7 @@ pub fn inspect(part: &PartDecl) -> String {
                         q.label.into(),
                         format!("{} -> {}", q.down, q.up),
                         q.times.to_string(),
-                        q.releases.join(", "),
+                        releases(q).join(", "),
                     ]
                 }));
                 out += "\n";
@@ -226,7 +231,7 @@ pub fn inspect_json(part: &PartDecl) -> Json {
         };
         let question = |q: &Asked| {
             json!({
-                "label": q.label, "down": q.down, "up": q.up, "times": q.times, "releases": q.releases
+                "label": q.label, "down": q.down, "up": q.up, "times": q.times, "releases": releases(q)
             })
         };
         out["slots"] = protocol.slots().iter().map(slot).collect();

@@ -13,6 +13,7 @@ use fl_core::{Asked, PartDecl, Protocol, Role, Slot};
 use std::path::Path;
 
 /// A part that a spec names, with settings that have been checked.
+#[derive(Clone)]
 pub(crate) struct Chosen {
     pub decl: &'static PartDecl,
     /// Every default filled in.

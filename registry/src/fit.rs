@@ -62,6 +62,15 @@ impl<'f> Fit<'f> {
                 }
                 Vec::new()
             }
+            Role::Privacy if slot.only_clips => {
+                let release = Release { part, task };
+                match message::visit(&slot.signature, release) {
+                    Some(Some(Ok(event))) if !matches!(event, PrivacyEvent::Unaccounted { .. }) => vec![format!(
+                        "it hides what it releases ({event}), and this slot only bounds: no noise would ever be drawn; put it into a slot that releases"
+                    )],
+                    _ => Vec::new(),
+                }
+            }
             Role::Privacy if !slot.only_clips && self.is_asked(slot) => {
                 let release = Release { part, task };
                 if let Some(Some(event)) = message::visit(&slot.signature, release) {
@@ -76,7 +85,9 @@ impl<'f> Fit<'f> {
     /// Does the protocol, set as it is, release anything through this slot?
     fn is_asked(&self, slot: &Slot) -> bool {
         let asked = self.protocol.into_iter().flat_map(|p| &p.asked);
-        asked.into_iter().any(|q| q.releases.contains(&slot.name))
+        asked
+            .into_iter()
+            .any(|q| q.flow.slots().any(|s| s == slot.name))
     }
 
     fn model(

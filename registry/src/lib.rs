@@ -20,6 +20,7 @@ mod methods;
 mod mistakes;
 mod overrides;
 mod pages;
+mod promise;
 mod schema;
 mod sections;
 mod slots;

@@ -10,6 +10,7 @@ use fl_core::{Asked, BuildContext, Filled, Role, Slot, Stream, Task, TaskKind};
 use std::collections::HashSet;
 
 /// A part in a slot.
+#[derive(Clone)]
 pub(crate) struct Fill {
     pub slot: String,
     pub path: Vec<Step>,
@@ -66,7 +67,7 @@ impl Checker<'_> {
                 );
                 self.note(&path, text);
             }
-            let released = |q: &Asked| q.releases.contains(&slot.name);
+            let released = |q: &Asked| q.flow.slots().any(|s| s == slot.name);
             if map.contains_key(slot.name)
                 && slot.role == Role::Privacy
                 && protocol.part.is_some()

@@ -81,6 +81,14 @@ pub fn read<D: DataSection>(
     check.conflicts(&value, protocol.as_ref(), data.as_ref());
     if let (Some(top), Some(task)) = (&top, data.as_ref().and_then(D::task)) {
         check.build(&filled, protocol.as_ref(), &task, top.seed);
+        if let (Some(protocol), Some(budget)) = (&protocol, &top.budget) {
+            check.kept(
+                budget,
+                protocol,
+                &Parts::new(in_order(filled.clone())),
+                &task,
+            );
+        }
     }
     let protocol = protocol.and_then(|p| p.part);
     let all = top.zip(data).zip(protocol);

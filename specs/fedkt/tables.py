@@ -232,7 +232,7 @@ LEARNERS = {"Adult": [f"parts.student={FOREST}", f"parts.final={FOREST}"], "cod-
 def noisy(runs, title, table, shared, unit, where, seeds):
     def body(name, how, gammas):
         spec, split = SPEC[name], ["data.split=iid"] if how == "homogeneous" else []
-        base = [*split, "protocol.partitions=1", *LEARNERS[name], *shared]
+        base = [*split, "protocol.partitions=1", "protocol.evaluate-clients=false", *LEARNERS[name], *shared]
         clean = runs.accuracy(spec, base, seeds)
         yield ["none", "all", spread(clean), "", "", "", ""]
         for gamma, shares in gammas.items():
@@ -241,7 +241,7 @@ def noisy(runs, title, table, shared, unit, where, seeds):
                 noise = [f"protocol.noise={where}", f"protocol.{where}-queries={queries}", f"parts.privacy={{use: laplace-votes, gamma: {gamma}}}"]
                 priced = lambda orders: f"parts.accountant={{use: pate-moments, delta: 1e-5, unit: {unit}, orders: {orders}}}"
                 values = runs.accuracy(spec, base + noise + [priced("standard")], seeds)
-                spent = [answer["privacy"]["epsilon"] for answer in runs.many(spec, base + noise + [priced("standard")], seeds)]
+                spent = [answer["privacy"]["readers"]["epsilon"] for answer in runs.many(spec, base + noise + [priced("standard")], seeds)]
                 # what holds for any votes, l = 1..32, or one by one
                 eps0 = 2 * gamma
                 bound = min([queries * eps0] + [(queries * min(eps0 * l, eps0**2 * l * (l + 1) / 2) - math.log(1e-5)) / l for l in range(1, 33)])

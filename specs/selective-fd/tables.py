@@ -267,7 +267,7 @@ def nfdp(runs):
     def body():
         for at, label in enumerate(cases):
             of = answers[6 * at:6 * at + 6]
-            cost = of[0]["privacy"]
+            cost = (of[0]["privacy"] or {}).get("readers")
             guarantee = [f"{cost['epsilon']:.4f}", f"{cost['delta']:.4g}"] if cost else ["", ""]
             yield [label, *guarantee, *(spread([percent(a) for a in half]) for half in (of[:3], of[3:]))]
         yield ["centralised, pooled private examples", "", "", spread([percent(a) for a in answers[-3:]]), ""]

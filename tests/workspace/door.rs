@@ -2,6 +2,7 @@
 
 use fl_core::message::{Logits, Nothing, Params};
 use fl_core::prelude::*;
+use fl_core::privacy::Observer;
 use fl_core::settings::{Value, read_yaml};
 use fl_core::{
     Budget, Examples, Fault, Faults, Filled, Inputs, Labels, Parts, Problem, Role, RunOptions,
@@ -16,7 +17,7 @@ pub fn part(slot: &str, role: Role, name: &str, settings: &str) -> Filled {
     let decl = linked_parts()
         .into_iter()
         .find(|p| p.role == role && p.name == name)
-        .expect("linked");
+        .unwrap_or_else(|| panic!("{role} `{name}` is not linked"));
     let settings: Value = serde_yaml::from_str(settings).expect("YAML");
     Filled {
         slot: slot.into(),
@@ -66,6 +67,8 @@ fn federation(
         wire: false,
         stop_after: None,
         client_cache: None,
+        watch: None,
+        exposed: Vec::new(),
         progress: Box::new(|_, _, _| {}),
         warn: Box::new(|_| {}),
     })
@@ -210,7 +213,11 @@ impl Protocol for Releases {
         vec![Slot::privacy::<Logits>("privacy", ""), Slot::accountant()]
     }
     fn questions(&self) -> Vec<Asked> {
-        vec![SCORES.asked().times(self.rounds).releases("privacy")]
+        let scores = SCORES.asked().times(self.rounds);
+        vec![match self.at_clients {
+            true => scores.releases("privacy"),
+            false => scores.releases_at_server("privacy"),
+        }]
     }
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
         fed.rounds(self.rounds, &mut (), |fed, (), round| {
@@ -255,13 +262,10 @@ fn noisy(accountant: bool) -> Vec<Filled> {
     parts
 }
 
-fn epsilon(outcome: &Outcome) -> f64 {
-    outcome
-        .privacy
-        .as_ref()
-        .expect("somebody accounts")
-        .guarantee
-        .epsilon
+/// Epsilon against an observer; `None`: nothing is guaranteed.
+fn epsilon(outcome: &Outcome, against: Observer) -> Option<f64> {
+    let all = outcome.privacy.as_ref().expect("somebody accounts");
+    all[&against].guarantee().map(|g| g.epsilon)
 }
 
 #[test]
@@ -274,16 +278,16 @@ fn server_releases_add_up_and_disjoint_clients_do_not() {
         });
         federation(protocol, noisy(accountant), strict(), None).unwrap()
     };
-    assert_eq!(
-        epsilon(&releases(false, true)),
-        6.0,
-        "three releases of everybody's data"
-    );
-    assert_eq!(
-        epsilon(&releases(true, true)),
-        6.0,
-        "each of six clients released three times, of its own data"
-    );
+    let (at_server, at_clients) = (releases(false, true), releases(true, true));
+    for observer in [Observer::Clients, Observer::Readers] {
+        let all = "three releases of everybody's data";
+        assert_eq!(epsilon(&at_server, observer), Some(6.0), "{all}");
+        let own = "each of six clients released three times, of its own data";
+        assert_eq!(epsilon(&at_clients, observer), Some(6.0), "{own}");
+    }
+    let all = "the server has seen everything";
+    assert_eq!(epsilon(&at_server, Observer::Server), None, "{all}");
+    assert_eq!(epsilon(&at_clients, Observer::Server), Some(6.0));
     assert_eq!(
         releases(false, false).privacy,
         None,

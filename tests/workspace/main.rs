@@ -1,6 +1,7 @@
 //! What several crates promise together: the federation's door over the host, and every linked part under the conformance kit.
 
 mod door;
+mod flows;
 mod mutants;
 mod parts;
 mod walk;

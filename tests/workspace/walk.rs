@@ -294,6 +294,8 @@ fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
             wire: how.wire,
             stop_after,
             client_cache: cache,
+            watch: None,
+            exposed: Vec::new(),
             progress: Box::new(|_, _, _| {}),
             warn: Box::new(|_| {}),
         })

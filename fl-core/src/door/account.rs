@@ -3,7 +3,7 @@
 use super::federation::Federation;
 use super::release::{Afford, afford};
 use crate::message::{self, Message};
-use crate::privacy::{Composition, Guarantee, Ledger};
+use crate::privacy::{Composition, Ledger};
 use crate::{BoxedMechanism, ClientId, Cohort, PrivacyEvent, Result, Round};
 use anyhow::Context;
 
@@ -57,6 +57,16 @@ impl Federation<'_> {
         message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
     }
 
+    /// Does the mechanism in `slot` want all clients to agree on a range ([`crate::PrivacyMechanism::range`])?
+    ///
+    /// # Errors
+    /// When the slot's part cannot be made.
+    pub fn wants_range<M: Message>(&self, slot: &str) -> Result<bool> {
+        self.store
+            .parts()
+            .wants_range::<M>(slot, &self.store.context(slot, 0))
+    }
+
     pub(super) fn charge(&mut self, events: Vec<PrivacyEvent>) -> Result<()> {
         if let Some(accountant) = &mut self.accountant {
             events.iter().try_for_each(|e| accountant.charge(e))?;
@@ -69,28 +79,15 @@ impl Federation<'_> {
         if events.is_empty() {
             return Ok(());
         }
-        if let Some(accountant) = &mut self.accountant {
-            accountant.merge(
-                &[Ledger {
-                    client: Some(id),
-                    events: events.clone(),
-                }],
-                Composition::Parallel,
-            )?;
+        let ledger = [Ledger {
+            client: Some(id),
+            events: events.clone(),
+        }];
+        for accountant in self.accountant.iter_mut().chain(&mut self.of_clients) {
+            accountant.merge(&ledger, Composition::Parallel)?;
         }
         self.clients.entry(id).or_default().extend(events);
         Ok(())
-    }
-
-    /// What is guaranteed so far; `None` without an accountant.
-    ///
-    /// # Errors
-    /// When the accountant cannot say.
-    pub fn guarantee(&self) -> Result<Option<Guarantee>> {
-        self.accountant
-            .as_ref()
-            .map(|a| a.guarantee(None))
-            .transpose()
     }
 
     /// Everything released so far, at the server and by clients, that nobody accounts for.

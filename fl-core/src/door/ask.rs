@@ -3,6 +3,7 @@
 use super::federation::Federation;
 use crate::host::{Entry, Fault, Faults};
 use crate::message::{self, Bytes, Ids, Message, hex};
+use crate::privacy::{Observer, Protection, Protections};
 use crate::{
     Answer, Ask, BoxedAggregator, ClientId, Inbox, Mail, Needs, Payload, PrivacyEvent, Problem,
     Question, Result, Role, Round, Trainer,
@@ -208,6 +209,7 @@ impl Federation<'_> {
         needs: Needs,
         sink: &mut dyn FnMut(Mail<U>) -> Result<()>,
     ) -> Result<()> {
+        self.expose_answers(ask, needs)?;
         let mut exchange = Exchange::new(round, ask, to.len(), needs, self.faults.clone());
         for id in to {
             exchange.send(down(*id), &mut self.step.asked_about);
@@ -271,7 +273,7 @@ impl<U: Message> Exchange<U> {
                 bytes_up: Bytes::default(),
                 bytes_envelope: 0,
                 digest: String::new(),
-                epsilon: None,
+                privacy: None,
             },
             chain: Sha256::new(),
             needs,
@@ -373,7 +375,19 @@ impl<U: Message> Exchange<U> {
         }
         let digest: [u8; 32] = self.chain.finalize().into();
         self.entry.digest = hex(&digest);
-        self.entry.epsilon = fed.guarantee()?.map(|g| g.epsilon);
+        if let [(id, _), ..] = &self.entry.dropped[..] {
+            let what = format!(
+                "client {id}'s answer to `{}` was left out, and whether it is may depend on its data",
+                ask.label()
+            );
+            fed.expose(&Observer::ALL, &what)?;
+        }
+        let epsilons = |all: Protections| {
+            let one =
+                |(against, p): (Observer, Protection)| (against, p.guarantee().map(|g| g.epsilon));
+            all.into_iter().map(one).collect()
+        };
+        self.entry.privacy = fed.protections()?.map(epsilons);
         fed.totals.up += self.entry.bytes_up.total() + self.entry.bytes_envelope;
         fed.totals.down += self.entry.bytes_down.total();
         fed.link(ask.label(), &digest);

@@ -1,16 +1,19 @@
 //! A client as a protocol sees it: its own data, its models and its copies of client-side parts.
 
 use super::store::{States, Store};
-use crate::message::Message;
+use crate::message::{Ids, Message};
 use crate::{
     BoxedAggregator, BoxedSelector, Budget, ClientId, Differentiable, Envelope, Examples,
     Generator, Inbox, Needs, Parametric, Parts, PrivacyEvent, Problem, Public, Result, Round, Said,
     Serial, Stream, Task, Trainer, message, parametric,
 };
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Where a client stashes which of its own examples are its private sample.
+const PRIVATE: &str = "private sample";
 
 /// One client. Nothing in here leaves it except as an answer.
 pub struct Client {
@@ -108,6 +111,42 @@ impl Client {
         self.store.has(slot)
     }
 
+    /// The examples that the run may use: all of its own, or those of the private sample that the mechanism in `slot` has
+    /// drawn ([`Client::draw_private`]; FedMD-NFDP).
+    ///
+    /// # Errors
+    /// When the slot is filled and nothing has been drawn: a client whose draw was lost must not fall back on all that it
+    /// has.
+    pub fn private(&self, slot: &str) -> Result<Examples> {
+        let Some(sample) = self.private_sample()? else {
+            ensure!(
+                !self.has(slot),
+                "it has drawn no private sample through parts.{slot}"
+            );
+            return Ok(self.data.clone());
+        };
+        Ok(sample)
+    }
+
+    fn private_sample(&self) -> Result<Option<Examples>> {
+        let positions = |Ids(all): Ids| all.iter().map(|at| *at as usize).collect::<Vec<_>>();
+        let chosen = self.stashed::<Ids>(PRIVATE)?.map(positions);
+        Ok(chosen.map(|chosen| self.data.pick(&chosen)))
+    }
+
+    /// Draws the private sample anew, if `slot` is filled. From then on it is all that the client's envelopes count.
+    ///
+    /// # Errors
+    /// As [`Client::release`].
+    pub fn draw_private(&mut self, slot: &str) -> Result<()> {
+        if self.has(slot) {
+            let mut chosen = Ids((0..self.data.len() as u32).collect());
+            self.release(slot, &mut chosen)?;
+            self.stash(PRIVATE, &chosen);
+        }
+        Ok(())
+    }
+
     // ---- an answer
 
     pub(crate) fn begin(&mut self, stream: Stream) {
@@ -118,15 +157,20 @@ impl Client {
         self.ledger.append(&mut self.spent);
     }
 
-    pub(crate) fn envelope(&mut self, needs: Needs) -> Envelope {
+    pub(crate) fn envelope(&mut self, needs: Needs) -> Result<Envelope> {
         self.ledger.extend(self.spent.iter().cloned());
-        Envelope {
+        let counted = match needs.samples || needs.class_counts {
+            true => self.private_sample()?,
+            false => None,
+        };
+        let counted = counted.as_ref().unwrap_or(&self.data);
+        Ok(Envelope {
+            samples: needs.samples.then_some(counted.len() as u64),
+            class_counts: needs.class_counts.then(|| counted.class_counts()),
             notes: std::mem::take(&mut self.notes),
             measures: std::mem::take(&mut self.measures),
-            samples: needs.samples.then_some(self.data.len() as u64),
-            class_counts: needs.class_counts.then(|| self.data.class_counts()),
             spent: std::mem::take(&mut self.spent),
-        }
+        })
     }
 
     /// After an answer: what does not last is gone.
@@ -134,15 +178,20 @@ impl Client {
         self.store.forget();
     }
 
-    /// Tells the user something about this answer.
+    /// Tells the user something about this answer. Where somebody accounts it stays with the client: it may depend on the
+    /// client's own data, and nothing prices it.
     pub fn note(&mut self, text: impl Into<String>) {
-        self.notes.push(text.into());
+        if !self.has("accountant") {
+            self.notes.push(text.into());
+        }
     }
 
     /// Reports a number for the metrics: their mean and deviation over clients are recorded, and no part of the method
-    /// sees them.
+    /// sees them. Where somebody accounts it stays with the client, as a [note](Client::note) does.
     pub fn measure(&mut self, name: &str, value: f64) {
-        self.measures.push((name.into(), value));
+        if !self.has("accountant") {
+            self.measures.push((name.into(), value));
+        }
     }
 
     // ---- its parts
@@ -235,8 +284,8 @@ impl Client {
     pub fn hear(&mut self, slot: &str, round: &Round) {
         for said in round.said() {
             match said {
-                Said::Note(text) => self.notes.push(format!("parts.{slot}: {text}")),
-                Said::Number(name, value) => self.measures.push((format!("{slot}.{name}"), value)),
+                Said::Note(text) => self.note(format!("parts.{slot}: {text}")),
+                Said::Number(name, value) => self.measure(&format!("{slot}.{name}"), value),
             }
         }
     }

@@ -2,29 +2,11 @@
 
 use super::client::Client;
 use super::release::{Afford, afford};
-use crate::message::{self, Ids, Message};
-use crate::{Accountant, BoxedMechanism, Cohort, PrivacyEvent, Result};
+use crate::message::{self, Message};
+use crate::{Accountant, BoxedMechanism, Cohort, Result};
 use anyhow::Context;
 
 impl Client {
-    /// Says that this answer tells something about the client's data for which nothing can be guaranteed: an accountant
-    /// refuses it.
-    pub fn disclose(&mut self, why: &str) {
-        self.spent
-            .push(PrivacyEvent::Unaccounted { why: why.into() });
-    }
-
-    /// Lets the mechanism in `slot` sample this client's own examples, if it is filled (FedMD-NFDP): the positions of
-    /// those that the run may use.
-    ///
-    /// # Errors
-    /// As [`Client::release`].
-    pub fn sample_own(&mut self, slot: &str) -> Result<Ids> {
-        let mut chosen = Ids((0..self.data.len() as u32).collect());
-        self.release(slot, &mut chosen)?;
-        Ok(chosen)
-    }
-
     fn mechanism<M: Message>(&mut self, slot: &str) -> Result<Option<&mut BoxedMechanism<M>>> {
         match self.has(slot) {
             true => self.store.get(slot).map(Some),

@@ -1,11 +1,13 @@
 //! The server's door: a protocol asks, aggregates, releases and evaluates through a [`Federation`].
 
+use super::observed::Observed;
 use super::store::{States, Store};
 use crate::host::{Budget, Faults, Host, RunOptions, Totals};
 use crate::message::Ids;
+use crate::privacy::Exposed;
 use crate::{
     Accountant, BoxedSelector, ClientId, Cohort, Examples, Generator, Parametric, Parts, Pass,
-    PrivacyEvent, Public, Result, Round, Said, Samples, Stream, Target, Task, Trainer,
+    PrivacyEvent, Protocol, Public, Result, Round, Said, Samples, Stream, Target, Task, Trainer,
     fit_examples, parametric,
 };
 use anyhow::{Context, bail, ensure};
@@ -22,6 +24,9 @@ pub struct Federation<'h> {
     pub(super) budget: Option<Budget>,
     pub(super) every: usize,
     pub(super) accountant: Option<Box<dyn Accountant>>,
+    /// Of what clients released themselves only: that is what the server sees.
+    pub(super) of_clients: Option<Box<dyn Accountant>>,
+    pub(super) observed: Observed,
     pub(super) own: Vec<PrivacyEvent>,
     pub(super) clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
     pub(super) chain: [u8; 32],
@@ -63,6 +68,7 @@ struct Saved {
     parts: States,
     own: Vec<PrivacyEvent>,
     clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
+    exposed: Exposed,
     chain: [u8; 32],
     totals: Totals,
 }
@@ -75,15 +81,18 @@ impl<'h> Federation<'h> {
     pub fn new(
         host: &'h mut dyn Host,
         parts: Arc<Parts>,
+        protocol: &dyn Protocol,
         options: &RunOptions,
         state: Option<&[u8]>,
     ) -> Result<Self> {
         let root = Stream::root(options.seed);
         let store = Store::new(parts, None, options.task.clone(), root.child("server", 0));
-        let accountant = match store.has("accountant") {
-            true => Some(store.make::<Box<dyn Accountant>>("accountant", 0)?),
-            false => None,
+        let accounts = store.has("accountant");
+        let accountant = || {
+            let accountant = || store.make::<Box<dyn Accountant>>("accountant", 0);
+            accounts.then(accountant).transpose()
         };
+        let (accountant, of_clients) = (accountant()?, accountant()?);
         if options.budget.is_some() && accountant.is_none() {
             bail!("a privacy budget needs an accountant: fill parts.accountant");
         }
@@ -95,6 +104,8 @@ impl<'h> Federation<'h> {
             budget: options.budget.clone(),
             every: options.evaluate_every.max(1),
             accountant,
+            of_clients,
+            observed: Observed::new(protocol),
             own: Vec::new(),
             clients: BTreeMap::new(),
             chain: [0; 32],
@@ -111,6 +122,7 @@ impl<'h> Federation<'h> {
             for (id, events) in saved.clients {
                 fed.charge_client(id, events)?;
             }
+            fed.observed.exposed = saved.exposed;
             fed.store.load(saved.parts);
             fed.resumed = Some(Resumed {
                 done: saved.done,
@@ -175,7 +187,9 @@ impl<'h> Federation<'h> {
 
     /// Passes on what a part has said.
     pub(super) fn hear(&mut self, slot: &str, round: &Round) -> Result<()> {
-        for said in round.said() {
+        // what parts say at the server may be of what no one else is to see
+        let withheld = self.accountant.is_some();
+        for said in round.said().into_iter().filter(|_| !withheld) {
             match said {
                 Said::Note(text) => self.warn(&format!("{}: parts.{slot}: {text}", round.name)),
                 Said::Number(name, value) => {
@@ -324,6 +338,7 @@ impl<'h> Federation<'h> {
             store,
             own,
             clients,
+            observed,
             chain,
             totals,
             ..
@@ -336,6 +351,7 @@ impl<'h> Federation<'h> {
                 parts: store.save()?,
                 own: own.clone(),
                 clients: clients.clone(),
+                exposed: observed.exposed.clone(),
                 chain: *chain,
                 totals: totals.clone(),
             };

@@ -1,10 +1,12 @@
 //! What a host is: where clients live, and everything that has to do with data, threads, clocks and files.
 
 use crate::message::Bytes;
+use crate::privacy::Observer;
 use crate::{
     Answer, ClientId, Examples, Problem, Public, Question, Result, Scored, SharedExecutor, Task,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 crate::choices! {
@@ -69,8 +71,8 @@ pub struct Entry {
     pub bytes_envelope: u64,
     /// Digest of all that was sent and answered, in client order.
     pub digest: String,
-    /// Epsilon after this question, if somebody accounts.
-    pub epsilon: Option<f64>,
+    /// Epsilon after this question against each observer, `None` where nothing is guaranteed; if somebody accounts.
+    pub privacy: Option<BTreeMap<Observer, Option<f64>>>,
 }
 
 /// One measured number.
@@ -165,11 +167,35 @@ pub trait Host {
     ) -> Result<()>;
 }
 
+crate::choices! {
+    /// Whom a budget is kept against.
+    pub enum Against {
+        /// Whoever runs the server.
+        Server = "server",
+        /// The other clients.
+        Clients = "clients",
+        /// Whoever reads the results: kept models, measurements, the report.
+        Readers = "readers",
+    }
+}
+
+impl From<&Against> for Observer {
+    fn from(against: &Against) -> Self {
+        match against {
+            Against::Server => Self::Server,
+            Against::Clients => Self::Clients,
+            Against::Readers => Self::Readers,
+        }
+    }
+}
+
 crate::settings! {
     /// What a run may spend; it stops before it would spend more.
     pub struct Budget {
         /// The largest epsilon.
         epsilon: f64, in crate::settings::above(0.0);
+        /// Whom the budget is kept against.
+        against: Against = Against::Readers;
         /// The delta that it holds at: an accountant with a larger one is refused. If not given, the accountant's own.
         delta: Option<f64> = None, in crate::settings::between(0.0, 1.0);
     }

@@ -2,6 +2,7 @@
 
 use super::cohort::SAMPLES;
 use crate::message::{self, Facts, Message, Nothing};
+use crate::privacy::Flow;
 use crate::{Client, Needs, PrivacyEvent, Protocol, Result, Stream};
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -46,7 +47,11 @@ impl<D: Message, U: Message> Ask<D, U> {
             rows: 0,
             voices: 1,
             model: "model",
-            releases: Vec::new(),
+            flow: Flow {
+                // an empty message says nothing
+                public: U::KIND == Nothing::KIND,
+                ..Flow::default()
+            },
             cohort: None,
             needs: None,
             asked_by: None,
@@ -75,8 +80,8 @@ pub struct Asked {
     pub voices: usize,
     /// The slot of the model whose parameters travel, if parameters do.
     pub model: &'static str,
-    /// The privacy slots that its answer, or what is made of it, is released through.
-    pub releases: Vec<&'static str>,
+    /// How its answer depends on a client's own data.
+    pub flow: Flow,
     /// The slot of the selector that picks whom to ask; everyone is asked if it is empty, or `None`.
     pub cohort: Option<&'static str>,
     /// It is asked only if this slot is filled.
@@ -115,9 +120,39 @@ impl Asked {
         self.asked_by = Some(slot);
         self
     }
-    /// Released through the privacy mechanism in `slot`.
+    /// The answer is released through the privacy mechanism in `slot`, at the client.
     pub fn releases(mut self, slot: &'static str) -> Self {
-        self.releases.push(slot);
+        self.flow.releases.push(slot);
+        self
+    }
+    /// The answer depends on the client's own data only through what the mechanism in `slot` lets through, here or before.
+    pub fn through(mut self, slot: &'static str) -> Self {
+        self.flow.through.push(slot);
+        self
+    }
+    /// If `slot` is filled, something of the answer goes beside the mechanism that it is released through.
+    pub fn beside(mut self, slot: &'static str) -> Self {
+        self.flow.beside.push(slot);
+        self
+    }
+    /// Only a part of the answer goes through the mechanism that it is released through.
+    pub fn partly(mut self) -> Self {
+        self.flow.partly = true;
+        self
+    }
+    /// What the server makes of the answers is released through the mechanism in `slot` before anybody else sees it.
+    pub fn releases_at_server(mut self, slot: &'static str) -> Self {
+        self.flow.at_server.push(slot);
+        self
+    }
+    /// Clients are sent something of the answers before that.
+    pub fn echoed(mut self) -> Self {
+        self.flow.echoed = true;
+        self
+    }
+    /// The answer does not depend on the client's own data.
+    pub fn public(mut self) -> Self {
+        self.flow.public = true;
         self
     }
     /// The selector of clients in `slot` picks whom to ask.
@@ -263,6 +298,19 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Everything that the server sees of it: the message in its wire form, and the envelope.
+    ///
+    /// # Errors
+    /// When the envelope cannot be written down.
+    pub fn seen(&self) -> Result<Vec<u8>> {
+        let mut seen = match &self.body {
+            Body::Here(message) => message.encode(),
+            Body::Wire(bytes) => bytes.clone(),
+        };
+        seen.extend(postcard::to_stdvec(&self.envelope)?);
+        Ok(seen)
+    }
+
     /// The same answer after message and envelope have been written down and read again.
     ///
     /// # Errors
@@ -342,7 +390,7 @@ impl<'q> Question<'q> {
         };
         Ok(Answer {
             body: Body::Here(Box::new(body)),
-            envelope: me.envelope(self.needs),
+            envelope: me.envelope(self.needs)?,
         })
     }
 

@@ -160,6 +160,7 @@ mod tests {
                 epsilon: self.0 + next,
                 delta: 0.0,
                 unit: Unit::Party,
+                neighbours: crate::privacy::Neighbours::Replaced,
                 data_dependent: true,
                 noise: Noise::Seeded,
             })
@@ -174,6 +175,7 @@ mod tests {
         let mut counts = Counts::new(rows, Array2::zeros((queries as usize, 2)));
         let budget = Budget {
             epsilon: budget,
+            against: crate::Against::Readers,
             delta: None,
         };
         let one = Cohort::everyone(vec![0]);

@@ -34,6 +34,7 @@ impl Federation<'_> {
         if !self.due(round) {
             return Ok(());
         }
+        self.expose_models(slot)?;
         let scored = self.host.score_clients(slot)?;
         let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
         for one in &scored {
@@ -92,6 +93,7 @@ impl Federation<'_> {
     /// # Errors
     /// When one cannot be written.
     pub fn keep_clients(&mut self, slot: &str) -> Result<()> {
+        self.expose_models(slot)?;
         self.host.keep_clients(slot)
     }
 

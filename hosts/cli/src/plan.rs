@@ -3,11 +3,13 @@
 use crate::{DataDir, Done, Overrides, print, run};
 use clap::Args;
 use fl_core::message::Facts;
+use fl_core::privacy::Observer;
 use fl_core::{
-    Asked, BoxedSelector, BuildContext, Candidate, ClientId, Parts, Role, Roster, Round, Stream,
-    Trainer,
+    Asked, BoxedSelector, BuildContext, Candidate, ClientId, Parts, Protocol, Role, Roster, Round,
+    Stream, Trainer,
 };
-use fl_registry::Catalogue;
+use fl_data::DataSpec;
+use fl_registry::{Catalogue, Spec};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -72,15 +74,9 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     let pool: Vec<Candidate> = roster.iter().map(|(id, _)| Candidate::new(*id)).collect();
     let public = data.public.as_ref().map_or(0, |p| p.samples.len());
     let outputs = data.task.kind.outputs();
-    let parts = &spec.parts;
+    let parts = &spec.parts.in_slots(protocol.slots());
     let asked = protocol.questions().into_iter();
-    let asked = asked.filter(|asked| {
-        let filled = |slot: Option<&str>| slot.is_none_or(|slot| parts.has(slot));
-        filled(asked.needs)
-            && asked
-                .asked_by
-                .is_none_or(|slot| asks(parts, slot, &pool, &make))
-    });
+    let asked = asked.filter(|asked| parts.asks(asked, &make));
     let rows: Vec<Row> = asked
         .map(|asked| {
             let (params, model) = sizes(parts, asked.model, &make);
@@ -105,13 +101,14 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
                 },
                 down: (asked.down_bytes)(&facts),
                 up: (asked.up_bytes)(&facts).map(each),
-                releases: (asked.releases.iter().copied())
+                releases: (asked.flow.slots())
                     .filter(|slot| parts.has(slot))
                     .collect(),
                 asked,
             }
         })
         .collect();
+    let seen = seen(&spec, protocol.as_ref(), &rows, &data.inferred);
     let sum = |bytes: fn(&Row) -> Option<u64>| {
         rows.iter().try_fold(0_u64, |sum, row| {
             let times = (row.asked.times as u64).saturating_mul(row.clients as u64);
@@ -129,7 +126,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             })
             .collect();
         return print(
-            json!({ "name": spec.name, "protocol": spec.protocol.name, "questions": questions, "bytes": { "up": up, "down": down } }),
+            json!({ "without-price": seen, "name": spec.name, "protocol": spec.protocol.name, "questions": questions, "bytes": { "up": up, "down": down } }),
         );
     }
     let mut out = format!(
@@ -143,11 +140,35 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     for row in &rows {
         out += &line(row, everyone);
     }
+    for (observer, what) in &seen {
+        out += &match what[..] {
+            [] => format!("all that {observer} will see has a price\n"),
+            _ => format!("{observer} will see without a price: {}\n", what.join("; ")),
+        };
+    }
     print(format!(
         "{out}at most {} bytes up and {} down in all, envelopes (sample and class counts) apart",
         bytes(up),
         bytes(down)
     ))
+}
+
+/// What each observer will see that nothing prices, where somebody accounts.
+fn seen(
+    spec: &Spec<DataSpec>,
+    protocol: &dyn Protocol,
+    rows: &[Row],
+    inferred: &[String],
+) -> Vec<(Observer, Vec<String>)> {
+    if !spec.parts.has("accountant") {
+        return Vec::new();
+    }
+    let asked = |q: &Asked| rows.iter().any(|row| row.asked.label == q.label);
+    let mut exposed = fl_core::exposed(protocol, &|slot| spec.parts.has(slot), &asked);
+    for what in inferred {
+        exposed.add(&Observer::ALL, what);
+    }
+    Observer::ALL.map(|o| (o, exposed.to(o))).into()
 }
 
 fn bytes(known: Option<u64>) -> String {
@@ -175,15 +196,6 @@ fn line(row: &Row, everyone: usize) -> String {
         asked.label, asked.times
     );
     format!("{}\n", text.trim_end())
-}
-
-/// Does the selector in `slot` want to know something of clients before it chooses?
-fn asks(parts: &Parts, slot: &str, pool: &Roster, make: &BuildContext) -> bool {
-    let selector = parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, make);
-    selector.is_ok_and(|mut s| {
-        s.poll(&Round::first(), pool)
-            .is_ok_and(|poll| poll.is_some())
-    })
 }
 
 /// How many clients the selector in `slot` picks: its cohorts are drawn as in a run.

@@ -165,6 +165,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         public,
         test,
         task,
+        inferred,
         ..
     } = assemble(&spec, &args.data)?;
     let yaml = spec.yaml()?;
@@ -223,6 +224,8 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
             });
             step.tick();
         }),
+        watch: None,
+        exposed: inferred,
         warn: Box::new(move |text| note.suspend(|| say(format_args!("note: {text}")))),
     });
     bar.finish_and_clear();
@@ -264,7 +267,10 @@ fn text(o: &Outcome) -> String {
         "bytes", o.bytes.up, o.bytes.down
     );
     let _ = match &o.privacy {
-        Some(p) => writeln!(out, "  {:<20} {}", "privacy", p.guarantee),
+        Some(all) => all.iter().try_for_each(|(observer, protection)| {
+            let against = format!("against {observer}");
+            writeln!(out, "  {:<20} {against}: {protection}", "privacy")
+        }),
         None => writeln!(out, "  {:<20} nothing is guaranteed", "privacy"),
     };
     let _ = writeln!(out, "  {:<20} {}", "digest", o.digest);

@@ -33,6 +33,9 @@ pub struct Assembled {
     pub columns: Vec<(String, String)>,
     /// What a user should know before a run: what was inferred from the rows, what is missing, an extreme split.
     pub notes: Vec<String>,
+    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories, classes, means. Whoever sees
+    /// a run sees something of it.
+    pub inferred: Vec<String>,
 }
 
 /// The public samples.
@@ -74,6 +77,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         mut classes,
         columns,
         mut notes,
+        inferred,
     } = load(&spec.set, dir, spec.normalise.as_ref()).and_then(numbered)?;
     if let Some(order) = spec.class_order.as_ref().filter(|_| !classes.is_empty()) {
         classes = order.iter().map(|old| classes[*old].clone()).collect();
@@ -141,6 +145,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         classes,
         columns,
         notes,
+        inferred,
     })
 }
 

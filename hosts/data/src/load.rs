@@ -26,6 +26,9 @@ pub struct Set {
     pub columns: Vec<(String, String)>,
     /// What a user should know.
     pub notes: Vec<String>,
+    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories, classes, means. Whoever sees
+    /// a run sees something of it.
+    pub inferred: Vec<String>,
 }
 
 /// Reads the set from its folder in `dir`, or makes it, with `normalise` instead of its own normalisation.
@@ -43,6 +46,7 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
         classes,
         columns,
         mut notes,
+        mut inferred,
     } = set.rows(dir)?;
     let task = set.task().unwrap_or_else(|| task_of(&train.0, &train.1));
     if let Some(normalise) = normalise {
@@ -58,7 +62,14 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
             })
             .context("normalise")?;
     }
-    let normalise = normalise.cloned().or_else(|| set.scale(&train.0));
+    let found = match normalise {
+        Some(_) => None,
+        None => set.scale(&train.0),
+    };
+    if found.is_some() && set.facts().statistics.is_none() {
+        inferred.push("columns are scaled by the means and deviations of all clients' rows".into());
+    }
+    let normalise = normalise.cloned().or(found);
     for (inputs, _) in [&mut train, &mut test].into_iter().chain(&mut validation) {
         ensure!(
             inputs.shape() == task.input,
@@ -82,6 +93,7 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
         classes,
         columns,
         notes,
+        inferred,
     })
 }
 

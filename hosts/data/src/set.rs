@@ -141,6 +141,9 @@ pub struct Rows {
     pub columns: Vec<(String, String)>,
     /// What a user should know: what was inferred, what is missing.
     pub notes: Vec<String>,
+    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories, classes, means. Whoever sees
+    /// a run sees something of it.
+    pub inferred: Vec<String>,
 }
 
 /// A file or folder with training rows.
@@ -164,6 +167,7 @@ impl Rows {
             classes: Vec::new(),
             columns: Vec::new(),
             notes: Vec::new(),
+            inferred: Vec::new(),
         }
     }
 }

@@ -4,9 +4,10 @@ use crate::clients::Clients;
 use crate::folder::RunFolder;
 use crate::pool::{Threads, for_clients};
 use crate::report;
-use crate::setup::{Outcome, Privacy, Progress, Setup, Spent, Warn};
+use crate::setup::{Outcome, Progress, Setup, Spent, Warn, Watch};
 use crate::shelf::Shelf;
 use anyhow::{Context, ensure};
+use fl_core::privacy::Observer;
 use fl_core::{
     Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Payload, Problem,
     Protocol, Public, Question, Result, Scored, SharedExecutor, Stream, TaskKind, Totals,
@@ -31,6 +32,7 @@ struct Sim<'a> {
     wire: bool,
     progress: Progress<'a>,
     warn: Warn<'a>,
+    watch: Option<Watch<'a>>,
     /// What was said through `warn`, and what only the report says.
     notes: Vec<String>,
     entries: Vec<Entry>,
@@ -41,6 +43,17 @@ struct Sim<'a> {
 }
 
 impl Sim<'_> {
+    /// Shows readers of the results something, if somebody watches.
+    fn show(&mut self, what: &str, bytes: impl FnOnce(&Self) -> Result<Vec<u8>>) -> Result<()> {
+        if self.watch.is_some() {
+            let bytes = bytes(self)?;
+            if let Some(watch) = &mut self.watch {
+                watch(Observer::Readers, what, &bytes);
+            }
+        }
+        Ok(())
+    }
+
     fn seconds(&self) -> f64 {
         self.before + self.began.elapsed().as_secs_f64()
     }
@@ -66,6 +79,25 @@ impl Host for Sim<'_> {
             fl_core::answer(protocol.as_ref(), client, question)
         };
         let size = |answer: &Answer| answer.body.size();
+        let Some(watch) = &mut self.watch else {
+            return for_clients(&self.clients, to, self.threads, &work, &size, each);
+        };
+        for id in to {
+            let question = question(*id);
+            watch(
+                Observer::Clients,
+                question.label,
+                &question.payload.encode(),
+            );
+        }
+        let each = &mut |id: ClientId, answer: Result<Answer>| {
+            let seen = match &answer {
+                Ok(answer) => answer.seen()?,
+                Err(error) => format!("{error:#}").into_bytes(),
+            };
+            watch(Observer::Server, &format!("answer of client {id}"), &seen);
+            each(id, answer)
+        };
         for_clients(&self.clients, to, self.threads, &work, &size, each)
     }
 
@@ -113,6 +145,7 @@ impl Host for Sim<'_> {
     }
 
     fn metric(&mut self, metric: &Metric) -> Result<()> {
+        self.show(&metric.name, |_| Ok(serde_json::to_vec(metric)?))?;
         if let Some(folder) = &mut self.folder {
             folder.metric(metric)?;
         }
@@ -121,23 +154,27 @@ impl Host for Sim<'_> {
     }
 
     fn keep_model(&mut self, name: &str, model: &[u8]) -> Result<()> {
+        self.show(name, |_| Ok(model.to_vec()))?;
         self.folder
             .as_ref()
             .map_or(Ok(()), |folder| folder.model(name, model))
     }
 
     fn keep_clients(&mut self, slot: &str) -> Result<()> {
-        let Some(folder) = &self.folder else {
+        if self.folder.is_none() && self.watch.is_none() {
             return Ok(());
-        };
+        }
         for id in self.clients.ids() {
             let model = self.clients.with(id, |client| client.model(slot)?.save())?;
-            folder.model(&format!("{slot}-{id}"), &model?)?;
+            self.keep_model(&format!("{slot}-{id}"), &model?)?;
         }
         Ok(())
     }
 
     fn warn(&mut self, text: &str) {
+        if let Some(watch) = &mut self.watch {
+            watch(Observer::Readers, "note", text.as_bytes());
+        }
         (self.warn)(text);
         self.notes.push(text.into());
     }
@@ -217,7 +254,9 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     }
     ensure!(!owners.is_empty(), "no client has any examples");
     let roster = owners.iter().map(|(id, data)| (*id, data.len())).collect();
-    let notes = one_class(&owners, setup.options.task.kind);
+    // what each client holds is nobody's business where somebody accounts
+    let accounts = parts.has("accountant");
+    let notes = one_class(&owners, setup.options.task.kind).filter(|_| !accounts);
     let client = |(id, data): (ClientId, Examples)| {
         let home = root.child("client", u64::from(id));
         Client::new(id, data, public.clone(), parts.clone(), home)
@@ -250,6 +289,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         stop_after: setup.stop_after,
         progress: setup.progress,
         warn,
+        watch: setup.watch,
         notes: notes.into_iter().collect(),
         entries,
         metrics,
@@ -259,7 +299,11 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     };
     let state = setup.resumed.as_ref().map(|r| &r.server[..]);
     let resumed = state.is_some();
-    let mut fed = Federation::new(&mut sim, parts.clone(), &setup.options, state)?;
+    let protocol = setup.protocol.as_ref();
+    let mut fed = Federation::new(&mut sim, parts.clone(), protocol, &setup.options, state)?;
+    for what in &setup.exposed {
+        fed.expose(&Observer::ALL, what)?;
+    }
     let led = setup.protocol.lead(&mut fed);
     let stopped = match led {
         Ok(()) => None,
@@ -276,7 +320,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
             }
         },
     };
-    let (digest, totals, guarantee) = (fed.digest(), fed.totals().clone(), fed.guarantee()?);
+    let (digest, totals, privacy) = (fed.digest(), fed.totals().clone(), fed.protections()?);
     let unaccounted = fed.unaccounted();
     let Totals { up, down, steps } = totals;
     let mut last = BTreeMap::new();
@@ -293,7 +337,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         rounds: steps,
         metrics: last,
         bytes: Spent { up, down },
-        privacy: guarantee.map(|guarantee| Privacy { guarantee }),
+        privacy,
         digest,
         seconds: sim.seconds(),
         out: sim.folder.as_ref().map(|f| f.path().display().to_string()),
@@ -303,7 +347,8 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         (sim.warn)(&report::unaccounted(&unaccounted));
     }
     if let Some(folder) = sim.folder.take().filter(|_| outcome.stopped.is_none()) {
-        let clients = sim.clients.each(|client| client.own().class_counts());
+        let held = sim.clients.each(|client| client.own().class_counts());
+        let clients = if accounts { BTreeMap::new() } else { held };
         folder.finish(&report::write(
             &outcome,
             &sim.entries,

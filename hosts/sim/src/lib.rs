@@ -14,4 +14,4 @@ pub use folder::{Resumed, RunFolder};
 pub use host::run;
 pub use manifest::{Hashed, Manifest, Session};
 pub use paused::Paused;
-pub use setup::{Outcome, Privacy, Setup, Spent};
+pub use setup::{Outcome, Setup, Spent, Watch};

@@ -123,7 +123,11 @@ fn fill(
 
     writeln!(out, "\n## Privacy\n")?;
     match (&outcome.privacy, open) {
-        (Some(p), _) => writeln!(out, "{}.", p.guarantee)?,
+        (Some(all), _) => {
+            for (observer, protection) in all {
+                writeln!(out, "* against {observer}: {protection}")?;
+            }
+        }
         (None, []) => writeln!(
             out,
             "Nothing was released through a privacy mechanism, and nothing is guaranteed."
@@ -133,6 +137,13 @@ fn fill(
 
     if !notes.is_empty() {
         writeln!(out, "\n## Notes\n\n* {}", notes.join("\n* "))?;
+    }
+    if clients.is_empty() {
+        return writeln!(
+            out,
+            "\nWhat each client holds is not told where somebody accounts for privacy.\n\nDigest `{}`.",
+            outcome.digest
+        );
     }
     writeln!(
         out,

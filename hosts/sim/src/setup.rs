@@ -1,7 +1,7 @@
 //! What a run needs, and what it comes to.
 
 use crate::folder::{Resumed, RunFolder};
-use fl_core::privacy::Guarantee;
+use fl_core::privacy::{Observer, Protections};
 use fl_core::{Examples, Parts, Protocol, Public, RunOptions};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -12,6 +12,9 @@ pub type Progress<'a> = Box<dyn FnMut(&str, usize, usize) + 'a>;
 
 /// Told what the user should know.
 pub type Warn<'a> = Box<dyn FnMut(&str) + 'a>;
+
+/// Shown what an observer sees.
+pub type Watch<'a> = Box<dyn FnMut(Observer, &str, &[u8]) + 'a>;
 
 /// Everything that a run needs.
 pub struct Setup<'a> {
@@ -33,6 +36,9 @@ pub struct Setup<'a> {
     pub test: Examples,
     /// Clients served at the same time.
     pub threads: usize,
+    /// What the data have been made with of clients' own rows, such as means to standardise by: whoever sees a run sees
+    /// something of it, and nothing prices it.
+    pub exposed: Vec<String>,
     /// How many bytes of what clients keep between two questions stay in memory; what is beyond goes to the disk, and comes
     /// back when it is needed. `None`: all stays.
     pub client_cache: Option<u64>,
@@ -48,6 +54,8 @@ pub struct Setup<'a> {
     pub progress: Progress<'a>,
     /// Told what the user should know.
     pub warn: Warn<'a>,
+    /// Shown everything that an observer sees, in the order in which it does: what it is, and its bytes.
+    pub watch: Option<Watch<'a>>,
 }
 
 /// Bytes that crossed.
@@ -57,14 +65,6 @@ pub struct Spent {
     pub up: u64,
     /// From the server to clients.
     pub down: u64,
-}
-
-/// What a run guarantees.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Privacy {
-    /// Epsilon, delta, unit, data dependence, noise source.
-    #[serde(flatten)]
-    pub guarantee: Guarantee,
 }
 
 /// What a run came to.
@@ -82,8 +82,8 @@ pub struct Outcome {
     pub metrics: BTreeMap<String, f64>,
     /// Bytes that crossed.
     pub bytes: Spent,
-    /// The guarantee, if somebody accounts.
-    pub privacy: Option<Privacy>,
+    /// What is guaranteed against each observer, if somebody accounts.
+    pub privacy: Option<Protections>,
     /// Digest of everything that was sent, answered, measured and kept.
     pub digest: String,
     /// Wall-clock seconds; a run that was stopped counts both parts.

@@ -115,7 +115,10 @@ impl Pricing for PateGnmax {
                         _ => cost(votes, counts, f64::from(changed), &orders),
                     },
                     unit,
-                    data_dependent: from_data || counts.is_some(),
+                    // which queries were answered depends on the votes, and how many were is what it costs
+                    data_dependent: from_data
+                        || counts.is_some()
+                        || matches!(votes.noise, VoteNoise::Confident { .. }),
                 })
             }
             _ => unpriced("pate-gnmax", "Gaussian noise", event),

@@ -1,7 +1,7 @@
 //! The ledger that all accountants share.
 
 use fl_core::prelude::*;
-use fl_core::privacy::{Composition, Guarantee, Ledger, Noise, Unit};
+use fl_core::privacy::{Composition, Guarantee, Ledger, Neighbours, Noise, Unit};
 use fl_core::{ClientId, Problem};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -65,6 +65,7 @@ pub struct PricedLedger<P: Pricing> {
     server: P::Cost,
     clients: BTreeMap<ClientId, P::Cost>,
     unit: Option<Unit>,
+    neighbours: Neighbours,
     data_dependent: bool,
     /// The event that was priced last: it is asked about before it is charged, and often comes again.
     last: Mutex<Option<(PrivacyEvent, Price<P::Cost>)>>,
@@ -77,6 +78,7 @@ impl<P: Pricing> From<P> for PricedLedger<P> {
             server: P::Cost::default(),
             clients: BTreeMap::new(),
             unit: None,
+            neighbours: Neighbours::Replaced,
             data_dependent: false,
             last: Mutex::new(None),
         }
@@ -107,8 +109,9 @@ impl<P: Pricing> PricedLedger<P> {
         Ok(price)
     }
 
-    fn enter(&mut self, client: Option<ClientId>, price: &Price<P::Cost>) {
+    fn enter(&mut self, client: Option<ClientId>, event: &PrivacyEvent, price: &Price<P::Cost>) {
         self.unit = Some(price.unit);
+        self.neighbours = weaker(self.neighbours, Some(event));
         self.data_dependent |= price.data_dependent;
         let sum = match client {
             Some(id) => self.clients.entry(id).or_default(),
@@ -121,11 +124,12 @@ impl<P: Pricing> PricedLedger<P> {
 impl<P: Pricing> Accountant for PricedLedger<P> {
     fn charge(&mut self, event: &PrivacyEvent) -> Result<()> {
         let price = self.quote(event, self.unit)?;
-        self.enter(None, &price);
+        self.enter(None, event, &price);
         Ok(())
     }
 
     fn guarantee(&self, next: Option<&PrivacyEvent>) -> Result<Guarantee> {
+        let neighbours = weaker(self.neighbours, next);
         let next = next.map(|e| self.quote(e, self.unit)).transpose()?;
         let mut server = self.server.clone();
         if let Some(next) = &next {
@@ -146,6 +150,7 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
             epsilon,
             delta,
             unit: unit.unwrap_or(Unit::Example),
+            neighbours,
             data_dependent: self.data_dependent || next.is_some_and(|n| n.data_dependent),
             noise: Noise::Seeded,
         })
@@ -159,14 +164,21 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
             for event in &ledger.events {
                 let price = self.quote(event, unit)?;
                 unit = Some(price.unit);
-                prices.push((client, price));
+                prices.push((client, event, price));
             }
         }
         prices
             .iter()
-            .for_each(|(client, price)| self.enter(*client, price));
+            .for_each(|(client, event, price)| self.enter(*client, event, price));
         Ok(())
     }
+}
+
+/// Of guarantees about several kinds of neighbours, the weaker holds for all: what hides that one unit is another hides that
+/// it is there.
+fn weaker(so_far: Neighbours, next: Option<&PrivacyEvent>) -> Neighbours {
+    let next = next.and_then(PrivacyEvent::neighbours);
+    next.map_or(so_far, |next| so_far.min(next))
 }
 
 /// As people say it.

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 mod means;
-mod own;
 mod protocol;
 
 pub use means::{MeanOfClasses, Which, agrees, mean_of_classes};

@@ -1,5 +1,4 @@
 //! Federated distillation by class means: the server's side in `lead`, a client's in `means` and `learn`.
-use crate::own::{draw, own};
 use fl_core::Examples;
 use fl_core::message::{ClassMeans, softmax};
 use fl_core::prelude::*;
@@ -74,7 +73,10 @@ impl Protocol for ClassDistill {
 
     fn slots(&self) -> Vec<Slot> {
         vec![
-            Slot::trainer("model", "A client's model; each client may have another.").lasting(),
+            Slot::trainer("model", "A client's model; each client may have another.")
+                .lasting()
+                .shown_if(true)
+                .through("sampling"),
             Slot::aggregator::<ClassMeans, ClassMeans>(
                 "ensemble",
                 "Combines what the clients say of each class.",
@@ -90,13 +92,11 @@ impl Protocol for ClassDistill {
     }
 
     fn questions(&self) -> Vec<Asked> {
+        // noise on the means does not hide of which classes a client has any
         let said = MEANS.asked().times(self.rounds).releases("privacy");
         vec![
-            WARM_UP.asked().releases("sampling"),
-            match self.resample {
-                true => said.releases("sampling"),
-                false => said,
-            },
+            WARM_UP.asked().through("sampling"),
+            said.partly().through("sampling"),
             LEARN.asked().times(self.rounds),
         ]
     }
@@ -124,9 +124,9 @@ fn means_of_others(
 
 impl ClassDistill {
     fn warm_up(&self, me: &mut Client) -> Result<Nothing> {
-        draw(me)?;
+        me.draw_private("sampling")?;
         if let Some(warm_up) = &self.warm_up {
-            let (own, pass) = (own(me)?, warm_up.pass(Loss::CrossEntropy));
+            let (own, pass) = (me.private("sampling")?, warm_up.pass(Loss::CrossEntropy));
             me.fit_examples("model", &own, &pass)?;
         }
         Ok(Nothing)
@@ -135,9 +135,9 @@ impl ClassDistill {
     /// The mean output of a client's model over its examples of each class.
     fn means(&self, me: &mut Client) -> Result<ClassMeans> {
         if self.resample {
-            draw(me)?;
+            me.draw_private("sampling")?;
         }
-        let own = own(me)?;
+        let own = me.private("sampling")?;
         let outputs = softmax(me.model("model")?.predict(&own.samples)?.view(), 1.0);
         let mut means = ClassMeans::of(outputs.view(), &classes(&own)?)?;
         me.release("privacy", &mut means)?;
@@ -147,7 +147,7 @@ impl ClassDistill {
     /// Cross-entropy to the label, and `weight` times that to the mean of the label's class: one cross-entropy, to the sum
     /// of the two targets. A class that nobody has pulls at nothing.
     fn learn(&self, me: &mut Client, means: &ClassMeans) -> Result<Nothing> {
-        let own = own(me)?;
+        let own = me.private("sampling")?;
         let labels = classes(&own)?;
         let mut target = Array2::<f32>::zeros((labels.len(), own.labels().classes()));
         for (mut row, label) in target.rows_mut().into_iter().zip(&labels) {

@@ -39,6 +39,7 @@ impl CoDistill {
         .at_server();
         let mut model =
             Slot::trainer("model", "A client's model; each client may have another.").lasting();
+        model = model.shown_if(true).through("sampling");
         if let Labels::Scores(_) = self.labels {
             let imitates = Ability::Loss(self.labels.score_loss());
             student = student.needs(imitates);
@@ -71,9 +72,10 @@ impl CoDistill {
 
     /// Every question, how often it is asked and about how many samples.
     pub(crate) fn asked(&self) -> Vec<Asked> {
-        let mut all = vec![WARM_UP.asked().releases("sampling")];
+        let mut all = vec![WARM_UP.asked().through("sampling")];
         if self.filter_on != Some(FilterOn::Scores) {
-            all.push(KNOWN.asked().all_public());
+            let known = KNOWN.asked().all_public().needs("client-filter");
+            all.push(known.through("sampling"));
         }
         let said = match self.labels {
             Labels::Soft => SOFT.asked(),
@@ -86,11 +88,9 @@ impl CoDistill {
             (Reply::Ensemble, _) => LEARN_SOFT.asked(),
         };
         let every_round = |asked: Asked| asked.times(self.rounds).rows(self.batch());
-        let said = every_round(said).releases("privacy");
-        all.push(match self.resample {
-            true => said.releases("sampling"),
-            false => said,
-        });
+        let said = every_round(said).through("sampling");
+        // noise on labels does not hide which samples they are about
+        all.push(said.releases("privacy").beside("client-filter"));
         all.push(every_round(learnt));
         all
     }

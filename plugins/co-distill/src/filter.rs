@@ -1,7 +1,6 @@
 //! The selector at a client: which public samples it knows enough of to label.
 use crate::conversation::KNOWN;
 use crate::judge::judge;
-use crate::own::own;
 use crate::settings::{CoDistill, FilterOn};
 use fl_core::message::Mask;
 use fl_core::prelude::*;
@@ -67,10 +66,7 @@ impl ClientFilter {
         if !me.has("client-filter") {
             return Ok((0..ids.0.len()).collect());
         }
-        if me.has("privacy") {
-            me.disclose("a client's filter says which public samples it knows, without noise; leave out `client-filter`");
-        }
-        let (own, x) = (own(me)?, me.public()?.pick(ids)?);
+        let (own, x) = (me.private("sampling")?, me.public()?.pick(ids)?);
         let pool = self.seen(me, &x)?;
         let fitted = self.seen_examples(me, &own)?;
         let truth = me.public()?.truth();

@@ -7,7 +7,6 @@ mod labels;
 mod mean;
 mod noise;
 mod order;
-mod own;
 mod protocol;
 mod robust;
 mod rows;

@@ -1,6 +1,5 @@
 //! In which order a client learns from its own examples and from what the others say.
 use crate::labels::Lesson;
-use crate::own::own;
 use crate::settings::{CoDistill, Order};
 use fl_core::prelude::*;
 use fl_core::{Length, fit_examples};
@@ -8,7 +7,7 @@ use fl_core::{Length, fit_examples};
 impl CoDistill {
     /// A client's training on its own examples in one round.
     pub(crate) fn learn_own(&self, me: &mut Client) -> Result<()> {
-        let (own, pass) = (own(me)?, self.local.pass(Loss::CrossEntropy));
+        let (own, pass) = (me.private("sampling")?, self.local.pass(Loss::CrossEntropy));
         me.fit_examples("model", &own, &pass).map(|_| ())
     }
 
@@ -41,7 +40,11 @@ impl CoDistill {
     /// One mini-batch at a time; the fewer of the two kinds are spread evenly among the others.
     fn learn_in_turns(&self, me: &mut Client, lesson: &impl Lesson) -> Result<()> {
         let ids = Ids(lesson.rows().to_vec());
-        let (own, x, home) = (own(me)?, me.public()?.pick(&ids)?, me.stream("turns"));
+        let (own, x, home) = (
+            me.private("sampling")?,
+            me.public()?.pick(&ids)?,
+            me.stream("turns"),
+        );
         let local = self.local.pass(Loss::CrossEntropy);
         let distil = self.distil.pass(lesson.loss(&self.labels));
         let one = |pass: &Pass<'_>| {

@@ -3,7 +3,6 @@
 //! ([`crate::Order`]).
 use crate::conversation::*;
 use crate::labels::{Lesson, Taught, hard, soft};
-use crate::own::{draw, own};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
@@ -195,13 +194,13 @@ impl CoDistill {
 /// A client's side.
 impl CoDistill {
     fn warm_up(&self, me: &mut Client) -> Result<Nothing> {
-        draw(me)?;
+        me.draw_private("sampling")?;
         if let Some(pretrain) = &self.pretrain {
             let (public, pass) = (me.public()?, pretrain.pass(Loss::CrossEntropy));
             me.fit_examples("model", public.examples()?, &pass)?;
         }
         if let Some(warm_up) = &self.warm_up {
-            let (own, pass) = (own(me)?, warm_up.pass(Loss::CrossEntropy));
+            let (own, pass) = (me.private("sampling")?, warm_up.pass(Loss::CrossEntropy));
             me.fit_examples("model", &own, &pass)?;
         }
         Ok(Nothing)
@@ -210,7 +209,7 @@ impl CoDistill {
     /// What a client says of its model's scores of those of these samples that it knows.
     fn label<M: Message>(&self, me: &mut Client, ids: &Ids, say: fn(Logits) -> M) -> Result<M> {
         if self.resample {
-            draw(me)?;
+            me.draw_private("sampling")?;
         }
         if self.order == Order::OwnBeforeLabels {
             self.learn_own(me)?;

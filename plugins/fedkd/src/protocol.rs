@@ -191,7 +191,9 @@ impl OneShotDistill {
 impl Protocol for OneShotDistill {
     fn slots(&self) -> Vec<Slot> {
         vec![
-            Slot::trainer("teacher", "A client's own model; each may have another.").lasting(),
+            Slot::trainer("teacher", "A client's own model; each may have another.")
+                .lasting()
+                .shown_if(self.evaluate_clients),
             Slot::trainer("student", "The server's model.")
                 .at_server()
                 .needs(Ability::Loss(self.loss.loss())),
@@ -212,8 +214,9 @@ impl Protocol for OneShotDistill {
     }
 
     fn questions(&self) -> Vec<Asked> {
-        let peak = PEAK.asked().needs("quantiser").times(self.passes);
-        let peak = peak.releases("quantiser");
+        // it goes down again, and into all that the server makes of the scores
+        let peak = PEAK.asked().if_asked_by("quantiser").times(self.passes);
+        let peak = peak.releases_at_server("privacy").echoed();
         vec![
             TRAIN.asked(),
             peak,
@@ -222,7 +225,7 @@ impl Protocol for OneShotDistill {
                 .times(self.passes)
                 .all_public()
                 .releases("quantiser")
-                .releases("privacy"),
+                .releases_at_server("privacy"),
         ]
     }
 
@@ -238,7 +241,7 @@ impl Protocol for OneShotDistill {
         })?;
         fed.rounds(self.passes, &mut targets, |fed, targets, round| {
             let mut look = Look::new(self.passes, round);
-            if fed.has("quantiser") {
+            if fed.wants_range::<Logits>("quantiser")? {
                 let peaks = fed.ask(round, &PEAK, &all, |_| &look)?;
                 look.z_max =
                     Array1::from_elem(1, peaks.iter().map(|m| m.body.value()).fold(0.0, f32::max));

@@ -37,7 +37,7 @@ impl Protocol for Pate {
 
     fn questions(&self) -> Vec<Asked> {
         let asked = VOTES.asked().all_public().voices(self.teachers);
-        vec![asked.releases("privacy")]
+        vec![asked.releases_at_server("privacy")]
     }
 
     fn pools_data(&self) -> bool {
@@ -49,9 +49,10 @@ impl Protocol for Pate {
         let (all, mut s) = (fed.everyone(), State::default());
         fed.once("teachers", &mut s, |fed, s, round| {
             let mut counts: Counts = fed.gather("vote", round, &VOTES, &all, |_| &Nothing)?;
-            // an example is in one part: it can change one teacher's vote
+            // an example is in one part: it can change one teacher's vote, and those that count together with it
+            let together = counts.block() as u32;
             counts.set_sensitivity(VoteSensitivity {
-                example: Some(1),
+                example: Some(together),
                 party: None,
                 from_data: false,
             });

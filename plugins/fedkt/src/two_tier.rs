@@ -97,7 +97,11 @@ impl TwoTierVote {
             .roster()
             .iter()
             .filter(|(_, n)| !has_enough(*n))
-            .map(|(id, n)| format!("client {id} has {n}"))
+            // who takes part is public, how much it has is not
+            .map(|(id, n)| match fed.has("accountant") {
+                true => format!("client {id}"),
+                false => format!("client {id} has {n}"),
+            })
             .collect();
         let enough = fed.roster().iter().filter(|(_, n)| has_enough(*n));
         let enough: Vec<ClientId> = enough.map(|(id, _)| *id).collect();
@@ -135,9 +139,10 @@ impl TwoTierVote {
             let mut counts: Counts = me.aggregate("tier1", &Inbox::new(mail)?)?;
             gaps.push(counts.gaps());
             // an example is in one subset of each partition: it can change one teacher's vote
+            let together = counts.block();
             counts.set_sensitivity(VoteSensitivity {
-                example: Some(1),
-                party: Some(self.subsets as u32),
+                example: Some(together as u32),
+                party: Some(self.subsets.max(together) as u32),
                 from_data: false,
             });
             if self.noise == NoiseAt::Party {
@@ -198,9 +203,9 @@ impl TwoTierVote {
 
     /// How many votes of the server's count one example and one party can change (theorems 3 and 9).
     fn sensitivity(&self, block: usize, close: Option<u32>) -> VoteSensitivity {
-        let students = Some(self.partitions as u32);
         // if votes count only together, one student takes those of the others with it
         let together = block > 1;
+        let students = Some(self.partitions.max(block) as u32);
         VoteSensitivity {
             example: if together { students } else { close },
             party: students,
@@ -211,11 +216,16 @@ impl TwoTierVote {
 
 impl Protocol for TwoTierVote {
     fn slots(&self) -> Vec<Slot> {
+        let student = Slot::trainer("student", "A party's students; each party may have others.")
+            .lasting_if(self.evaluate_clients)
+            .shown_if(self.evaluate_clients);
         let noise = Slot::privacy::<Counts>("privacy", "Noise on counts, where `noise` says.");
         vec![
             Slot::trainer("teacher", "A party's teachers; each party may have others."),
-            Slot::trainer("student", "A party's students; each party may have others.")
-                .lasting_if(self.evaluate_clients),
+            match self.noise {
+                NoiseAt::Party => student.through("privacy"),
+                _ => student,
+            },
             Slot::trainer("final", "The server's model.")
                 .lasting_if(self.deliver)
                 .at_server(),
@@ -237,12 +247,15 @@ impl Protocol for TwoTierVote {
                 .rows(self.server_queries.unwrap_or(usize::MAX)),
         };
         let mut asked = asked.voices(self.partitions);
-        if self.noise != NoiseAt::None {
-            asked = asked.releases("privacy");
-        }
+        asked = match self.noise {
+            NoiseAt::None => asked,
+            NoiseAt::Server => asked.releases_at_server("privacy"),
+            NoiseAt::Party => asked.releases("privacy"),
+        };
         let mut all = vec![asked];
         if self.noise == NoiseAt::Server {
-            all.push(CLOSE.asked());
+            // it is a part of the price, which says that it depends on the data
+            all.push(CLOSE.asked().releases_at_server("privacy"));
         }
         if self.deliver {
             all.push(FINAL.asked().model("final"));

@@ -135,8 +135,13 @@ impl Aggregator for ConsistentVote {
                 }
             }
         }
-        let voters = inbox.iter().map(|mail| mail.body.voters()).max();
-        Ok(counts.in_blocks(voters.unwrap_or(1)))
+        let voters = inbox.iter().map(|mail| mail.body.voters());
+        let together = match self.nobody_consistent {
+            NobodyConsistent::Class0 => voters.max(),
+            // one party that begins to agree with itself takes the votes of all others away: [20, 10] becomes [0, 3]
+            NobodyConsistent::Plain => Some(voters.sum()),
+        };
+        Ok(counts.in_blocks(together.unwrap_or(1)))
     }
 
     fn claims(&self) -> Claims {
@@ -192,6 +197,7 @@ mod tests {
             .aggregate(&round, &votes)
             .unwrap();
         assert_eq!(counts.values, array![[2.0, 0.0, 2.0], [2.0, 2.0, 2.0]]);
+        assert_eq!(counts.block(), 6, "any one party decides over all votes");
     }
 
     #[test]

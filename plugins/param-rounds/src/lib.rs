@@ -143,7 +143,6 @@ impl Protocol for ParamRounds {
             })
             .on(&LOSS, me, |me, global| {
                 me.parametric("model")?.set_params(global)?;
-                me.disclose("the loss on a client's own examples is told as it is");
                 me.own_loss("model").map(|loss| Scalar::new(loss as f32))
             })
             .end()

@@ -84,6 +84,7 @@ impl Accountant for Adds {
             epsilon: asked,
             delta: 0.0,
             unit: self.unit,
+            neighbours: fl_core::privacy::Neighbours::Replaced,
             data_dependent: false,
             noise: Noise::Seeded,
         })

@@ -2,7 +2,7 @@
 
 use super::remote::Remote;
 use crate::abi::raw::*;
-use crate::privacy::{Composition, Guarantee, Ledger, Noise, Unit};
+use crate::privacy::{Composition, Guarantee, Ledger, Neighbours, Noise, Unit};
 use crate::{Accountant, PrivacyEvent, Problem, Result};
 use anyhow::{bail, ensure};
 use serde::Deserialize;
@@ -15,8 +15,14 @@ struct GuaranteeText {
     epsilon: Option<f64>,
     delta: f64,
     unit: Unit,
+    #[serde(default = "replaced")]
+    neighbours: Neighbours,
     data_dependent: bool,
     noise: Noise,
+}
+
+fn replaced() -> Neighbours {
+    Neighbours::Replaced
 }
 
 /// Events as JSON, which knows no NaN and no infinity: what has such a number has no price.
@@ -55,6 +61,7 @@ impl Accountant for LoadedAccountant {
             epsilon,
             delta: g.delta,
             unit: g.unit,
+            neighbours: g.neighbours,
             data_dependent: g.data_dependent,
             noise: g.noise,
         })

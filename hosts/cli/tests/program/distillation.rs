@@ -218,22 +218,22 @@ fn every_order_and_every_kind_of_label_learns_from_the_others() {
 }
 
 #[test]
-fn what_cannot_be_guaranteed_is_refused_and_a_budget_is_kept() {
+fn what_cannot_be_guaranteed_is_said_and_a_budget_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let noise = "  privacy: { use: laplace-labels, scale: 10.0 }\n  accountant: { use: basic }";
     let answer = run(dir, "", &format!("{MEAN}\n{noise}"));
     // three rounds of 50 labels, 2 / 10 each
-    let epsilon = answer["privacy"]["epsilon"].as_f64().unwrap();
+    let epsilon = answer["privacy"]["clients"]["epsilon"].as_f64().unwrap();
     assert!((epsilon - 30.0).abs() < 1e-9, "{answer}");
-    assert_eq!(answer["privacy"]["unit"], "party");
+    assert_eq!(answer["privacy"]["clients"]["unit"], "party");
     let path = spec(dir, "", &format!("{MEAN}\n{noise}"));
     let args = [
         "run",
         &path,
         "--json",
         "--set",
-        "budget.epsilon=22",
+        "budget={epsilon: 22, against: clients}",
         "--out",
         "cut",
     ];
@@ -249,10 +249,21 @@ fn what_cannot_be_guaranteed_is_refused_and_a_budget_is_kept() {
     assert!(said.contains("10 of 50 queries were released"), "{said}");
 
     let filter = "  client-filter: { use: density-ratio, width: 2.0, uniform: 30, share: 0.3 }";
-    let path = spec(dir, "", &format!("{MEAN}\n{noise}\n{filter}"));
-    let (code, said) = fails(dir, &["run", &path, "--out", "refused"]);
-    assert_eq!(code, 1);
-    assert!(said.contains("no guarantee can be given: a client's filter says which public samples it knows, without noise"), "{said}");
+    let answer = run(dir, "", &format!("{MEAN}\n{noise}\n{filter}"));
+    for observer in ["server", "clients", "readers"] {
+        let why = answer["privacy"][observer]["nothing"][0].as_str();
+        assert!(
+            why.is_some_and(|why| why.contains("without noise") || why.contains("own models")),
+            "{answer}"
+        );
+    }
+    // readers are shown the clients' own models, which no noise has touched
+    let path = spec(dir, "", &format!("{MEAN}\n{noise}"));
+    let set = ["check", &path, "--set", "budget.epsilon=22"];
+    let (code, said) = fails(dir, &set);
+    assert_eq!(code, 2);
+    let who = "cannot be kept against readers of the results, who will see what nothing prices: results show the clients' own models (`model`)";
+    assert!(said.contains(who), "{said}");
 }
 
 #[test]
@@ -266,14 +277,14 @@ fn exact_a_private_sample_costs_what_the_paper_says_and_every_draw_again() {
     };
     let once = run(dir, "", &sampling("k: 20"));
     let again = run(dir, "  resample: true", &sampling("k: 20"));
-    let get = |answer: &Value, key: &str| answer["privacy"][key].as_f64().unwrap();
+    let get = |answer: &Value, key: &str| answer["privacy"]["readers"][key].as_f64().unwrap();
     // 1,000 rows, of which 100 are public; a quarter of the rest each
     let n = fl_core::privacy::sampled(20, 225, false);
     assert!(
         (get(&once, "epsilon") - n.0).abs() < 1e-12 && (get(&once, "delta") - n.1).abs() < 1e-12,
         "{once}"
     );
-    assert_eq!(once["privacy"]["unit"], "example");
+    assert_eq!(once["privacy"]["readers"]["unit"], "example");
     // once before the first round and once in each of three
     assert!(
         (get(&again, "epsilon") - 4.0 * n.0).abs() < 1e-12,

@@ -32,7 +32,7 @@ fn bounded_students_of_voting_teachers_learn_without_and_with_noise() {
     );
     assert!(plain["privacy"].is_null());
     let server = json(dir.path(), &with(&spec, "server", &[]));
-    let privacy = &server["privacy"];
+    let privacy = &server["privacy"]["readers"];
     assert!(privacy["epsilon"].as_f64().unwrap() > 0.0, "{server}");
     assert_eq!(
         (&privacy["unit"], &privacy["data_dependent"]),
@@ -40,7 +40,7 @@ fn bounded_students_of_voting_teachers_learn_without_and_with_noise() {
     );
     let party = ["protocol.noise=party", "parts.accountant.unit=example"];
     let party = json(dir.path(), &with(&spec, "party", &party));
-    assert_eq!(party["privacy"]["unit"], "example", "{party}");
+    assert_eq!(party["privacy"]["readers"]["unit"], "example", "{party}");
     assert!(dir.path().join("party/models/final").exists());
 }
 
@@ -82,7 +82,7 @@ fn a_budget_pays_for_the_first_queries_only_and_says_so() {
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
         assert!(run.status.success(), "{said}");
         let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
-        let epsilon = answer["privacy"]["epsilon"].as_f64().unwrap();
+        let epsilon = answer["privacy"]["readers"]["epsilon"].as_f64().unwrap();
         assert!(epsilon > 3.0 && epsilon <= 6.0, "{answer}");
         assert!(
             said.contains("queries were released; one more would bring epsilon to"),
@@ -128,10 +128,13 @@ fn the_other_mechanisms_and_accountants_fit() {
     ] {
         let answer = json(dir.path(), &with(&spec, out, &[privacy, accountant]));
         assert!(
-            answer["privacy"]["epsilon"].as_f64().unwrap() > 0.0,
+            answer["privacy"]["readers"]["epsilon"].as_f64().unwrap() > 0.0,
             "{answer}"
         );
-        assert_eq!(answer["privacy"]["data_dependent"], out != "advanced");
+        assert_eq!(
+            answer["privacy"]["readers"]["data_dependent"],
+            out != "advanced"
+        );
     }
     let (code, said) = fails(
         dir.path(),
@@ -152,9 +155,9 @@ fn plain_voting_asks_how_many_students_one_example_can_change() {
         "parts.accountant.unit=example",
     ];
     let answer = json(dir.path(), &with(&spec, "plain", &set));
-    assert_eq!(answer["privacy"]["unit"], "example", "{answer}");
+    assert_eq!(answer["privacy"]["readers"]["unit"], "example", "{answer}");
     let consistent = json(dir.path(), &with(&spec, "consistent", &set[1..]));
-    let epsilon = |a: &serde_json::Value| a["privacy"]["epsilon"].as_f64().unwrap();
+    let epsilon = |a: &serde_json::Value| a["privacy"]["readers"]["epsilon"].as_f64().unwrap();
     assert!(epsilon(&answer) <= epsilon(&consistent));
 }
 
@@ -253,7 +256,7 @@ fn each_tier_may_be_asked_about_the_first_samples_only() {
     let epsilon = |out: &str, set: &[&str]| {
         let answer = json(dir.path(), &with(&spec, out, &[&one[..], set].concat()));
         (
-            answer["privacy"]["epsilon"].as_f64().unwrap(),
+            answer["privacy"]["readers"]["epsilon"].as_f64().unwrap(),
             answer["bytes"]["up"].as_u64().unwrap(),
         )
     };
@@ -319,7 +322,7 @@ parts: { teacher: {use: linear}, student: {use: linear}, vote: {use: majority-vo
         answer["metrics"]["accuracy"].as_f64().unwrap() > 0.75,
         "{answer}"
     );
-    assert_eq!(answer["privacy"]["unit"], "example");
+    assert_eq!(answer["privacy"]["readers"]["unit"], "example");
     let (_, said) = fails(
         dir.path(),
         &with("pate.yaml", "many", &["protocol.teachers=99999"]),

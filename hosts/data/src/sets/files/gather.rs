@@ -166,6 +166,8 @@ pub(super) fn read(files: &Files) -> Result<Rows> {
         sources,
         classes: names,
         columns,
+        // whatever there is to say here was found in the rows
+        inferred: notes.clone(),
         notes,
         ..Rows::new(train, test)
     })

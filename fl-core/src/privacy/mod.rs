@@ -1,5 +1,9 @@
 //! What a release costs, and what is guaranteed after all of them.
 
+mod flow;
+
+pub use flow::{Exposed, Flow, Observer, Protection, Protections};
+
 use crate::ClientId;
 use crate::message::VoteSensitivity;
 use serde::{Deserialize, Serialize};
@@ -13,6 +17,16 @@ pub enum Unit {
     Example,
     /// A whole client (party).
     Party,
+}
+
+/// Which two data sets a guarantee says are hard to tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Neighbours {
+    /// One unit is added or removed.
+    Removed,
+    /// One unit is replaced by another.
+    Replaced,
 }
 
 /// What one release of data costs.
@@ -148,6 +162,18 @@ impl VoteRelease {
     }
 }
 
+impl PrivacyEvent {
+    /// Which data sets its price is about; `None` if it has none. Amplification by Poisson subsampling (Mironov et al. 2019)
+    /// and by sampling alone (Sun and Lyu 2020) are about units that come or go, all else about units that become others.
+    pub fn neighbours(&self) -> Option<Neighbours> {
+        match self {
+            Self::SubsampledGaussian { .. } | Self::Sampled { .. } => Some(Neighbours::Removed),
+            Self::Unaccounted { .. } => None,
+            _ => Some(Neighbours::Replaced),
+        }
+    }
+}
+
 impl Display for PrivacyEvent {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -214,6 +240,8 @@ pub struct Guarantee {
     pub delta: f64,
     /// Whose presence is hidden.
     pub unit: Unit,
+    /// Which two data sets cannot be told apart.
+    pub neighbours: Neighbours,
     /// Does epsilon itself depend on the data, so that publishing it tells something?
     pub data_dependent: bool,
     /// Where the noise came from.
@@ -226,11 +254,16 @@ impl Display for Guarantee {
             Unit::Example => "example",
             Unit::Party => "party",
         };
-        write!(
-            f,
-            "epsilon {:.4} at delta {:e} for each {unit}, ",
-            self.epsilon, self.delta
-        )?;
+        // a small epsilon is not 0
+        match self.epsilon {
+            e if e == 0.0 || e >= 0.001 => write!(f, "epsilon {e:.4}")?,
+            e => write!(f, "epsilon {e:.2e}")?,
+        }
+        write!(f, " at delta {:e} for each {unit}", self.delta)?;
+        match self.neighbours {
+            Neighbours::Replaced => write!(f, " (replaced by another), ")?,
+            Neighbours::Removed => write!(f, " (added or removed), ")?,
+        }
         write!(
             f,
             "{}; noise {}",

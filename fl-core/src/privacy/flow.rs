@@ -1,0 +1,162 @@
+//! Who sees what of a run, and what of it nobody has priced.
+
+use super::Guarantee;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{Display, Formatter};
+
+/// Somebody who sees something of a run. Every guarantee is one against somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Observer {
+    /// Whoever runs the server: every answer and its envelope.
+    Server,
+    /// Any client: everything that the server sends.
+    Clients,
+    /// Whoever reads the results: kept models, measurements, the journal, the report.
+    Readers,
+}
+
+impl Observer {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Server, Self::Clients, Self::Readers];
+}
+
+impl Display for Observer {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Server => "the server",
+            Self::Clients => "the other clients",
+            Self::Readers => "readers of the results",
+        })
+    }
+}
+
+/// How a client's answer depends on its own data, as the protocol says. One of whom nothing is said tells everybody
+/// everything: what the server sends and keeps is made of the answers.
+#[derive(Clone, Debug, Default)]
+pub struct Flow {
+    /// It does not depend on the client's own data.
+    pub public: bool,
+    /// It depends on them only through what the mechanism in one of these slots has let through before, such as a private
+    /// sample.
+    pub through: Vec<&'static str>,
+    /// It is released through the mechanisms in these slots, at the client.
+    pub releases: Vec<&'static str>,
+    /// If one of these slots is filled, something of the answer goes beside those mechanisms.
+    pub beside: Vec<&'static str>,
+    /// Only a part of the answer is released through them.
+    pub partly: bool,
+    /// What the server makes of it is released through the mechanism in one of these slots, before anybody else sees it.
+    pub at_server: Vec<&'static str>,
+    /// Clients are sent something of it before that.
+    pub echoed: bool,
+}
+
+impl Flow {
+    /// Who sees something of the answer that has no price, where `filled` says which slots have a mechanism that is asked
+    /// for one. `envelope`: of the counts that travel with it.
+    pub fn open(&self, filled: &dyn Fn(&str) -> bool, envelope: bool) -> Vec<Observer> {
+        let any = |slots: &[&'static str]| slots.iter().any(|slot| filled(slot));
+        let released = any(&self.releases) && !any(&self.beside) && !self.partly;
+        if any(&self.through) || (!envelope && (self.public || released)) {
+            return Vec::new();
+        }
+        let mut open = vec![Observer::Server];
+        let at_server = any(&self.at_server);
+        open.extend((self.echoed || !at_server).then_some(Observer::Clients));
+        open.extend((!at_server).then_some(Observer::Readers));
+        open
+    }
+
+    /// All slots that it is released through, at the client or at the server.
+    pub fn slots(&self) -> impl Iterator<Item = &'static str> {
+        let all = self.through.iter().chain(&self.releases);
+        all.chain(&self.at_server).copied()
+    }
+}
+
+/// What each observer has seen, or will see, that has no price.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exposed(BTreeMap<Observer, BTreeSet<String>>);
+
+impl Exposed {
+    /// These see `what`.
+    pub fn add(&mut self, to: &[Observer], what: &str) {
+        for observer in to {
+            self.0.entry(*observer).or_default().insert(what.into());
+        }
+    }
+
+    /// What this one sees.
+    pub fn to(&self, observer: Observer) -> Vec<String> {
+        let seen = self.0.get(&observer);
+        seen.into_iter().flatten().cloned().collect()
+    }
+}
+
+/// What is guaranteed against one observer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Protection {
+    /// Something is, for all that it has seen.
+    Holds(Guarantee),
+    /// Nothing is.
+    Nothing {
+        /// What it has seen without a price.
+        nothing: Vec<String>,
+    },
+}
+
+impl Protection {
+    /// The guarantee, if there is one.
+    pub fn guarantee(&self) -> Option<&Guarantee> {
+        match self {
+            Self::Holds(guarantee) => Some(guarantee),
+            Self::Nothing { .. } => None,
+        }
+    }
+}
+
+impl Display for Protection {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Holds(guarantee) => guarantee.fmt(f),
+            Self::Nothing { nothing } => write!(f, "nothing: {}", nothing.join("; ")),
+        }
+    }
+}
+
+/// What is guaranteed, by observer.
+pub type Protections = BTreeMap<Observer, Protection>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_speaks_of_is_seen_by_everybody() {
+        let seen = |flow: &Flow, filled: &[&str]| flow.open(&|slot| filled.contains(&slot), false);
+        assert_eq!(seen(&Flow::default(), &["privacy"]), Observer::ALL);
+        let flow = Flow {
+            releases: vec!["privacy"],
+            beside: vec!["filter"],
+            ..Flow::default()
+        };
+        assert_eq!(seen(&flow, &[]), Observer::ALL);
+        assert_eq!(seen(&flow, &["privacy"]), []);
+        assert_eq!(seen(&flow, &["privacy", "filter"]), Observer::ALL);
+        assert_eq!(flow.open(&|slot| slot == "privacy", true), Observer::ALL);
+        let flow = Flow {
+            at_server: vec!["privacy"],
+            ..Flow::default()
+        };
+        assert_eq!(seen(&flow, &["privacy"]), [Observer::Server]);
+        let flow = Flow {
+            echoed: true,
+            ..flow
+        };
+        let both = [Observer::Server, Observer::Clients];
+        assert_eq!(seen(&flow, &["privacy"]), both);
+    }
+}

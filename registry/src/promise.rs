@@ -1,0 +1,29 @@
+//! Can a budget be kept at all?
+
+use crate::check::{Checker, Conversation, key};
+use fl_core::privacy::Observer;
+use fl_core::{Budget, BuildContext, Parts, Stream, Task, exposed};
+
+impl Checker<'_> {
+    /// A budget against somebody who sees what nothing prices is a mistake.
+    pub fn kept(&mut self, budget: &Budget, of: &Conversation, parts: &Parts, task: &Task) {
+        let Some(protocol) = &of.protocol else {
+            return;
+        };
+        let context = BuildContext {
+            task: task.clone(),
+            stream: Stream::root(0),
+        };
+        let parts = parts.in_slots(protocol.slots());
+        let asked = |asked: &fl_core::Asked| parts.asks(asked, &context);
+        let observer = Observer::from(&budget.against);
+        let seen = exposed(protocol.as_ref(), &|slot| parts.has(slot), &asked).to(observer);
+        if !seen.is_empty() {
+            let text = format!(
+                "cannot be kept against {observer}, who will see what nothing prices: {}; `fl plan` says what everybody sees",
+                seen.join("; ")
+            );
+            self.note(&[key("budget")], text);
+        }
+    }
+}
