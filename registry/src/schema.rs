@@ -1,25 +1,38 @@
 //! JSON Schema of a spec, for editors.
 
 use crate::catalogue::Catalogue;
+use crate::pages::table::{choices, explain, single};
 use crate::sections::{Clients, DataSection, Top};
-use fl_core::settings::{Setting, Settings};
-use fl_core::{PartDecl, Role};
+use fl_core::settings::{Setting, Settings, Value};
+use fl_core::{BuildContext, PartDecl, Role, Stream, Task, TaskKind};
 use serde_json::{Map, Value as Json, json};
+use serde_yaml::Mapping;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Catalogue {
-    /// JSON Schema (draft 2020-12) of a spec with every known part in it, keys sorted.
+    /// JSON Schema (draft 2020-12) of a spec with every known part in it, keys sorted: for each protocol its slots with the
+    /// parts that fit, and for each setting what it is for, its range and its default.
     pub fn schema<D: DataSection>(&self) -> Json {
+        let mut schema = self.plain_schema::<D>();
+        hovers(&mut schema);
+        schema
+    }
+
+    /// As [`Catalogue::schema`], with what each setting is for only.
+    pub(crate) fn plain_schema<D: DataSection>(&self) -> Json {
         let mut defs = Map::new();
-        let (mut protocols, mut parts) = (Vec::new(), Vec::new());
+        let (mut protocols, mut parts, mut slots_of) = (Vec::new(), Vec::new(), Vec::new());
         for part in self.parts() {
-            let name = format!("{}.{}", part.role.name().replace(' ', "-"), part.name);
+            let name = def_name(part);
             let to = json!({ "$ref": format!("#/$defs/{name}") });
+            let defined = definition(part);
             if part.role == Role::Protocol {
                 protocols.push(to);
+                slots_of.extend(self.slots_of(part, &defined));
             } else {
                 parts.push(to);
             }
-            defs.insert(name, definition(part));
+            defs.insert(name, defined);
         }
         let one = json!({ "type": "object", "required": ["use"], "anyOf": parts });
         defs.insert("part".into(), one);
@@ -45,8 +58,97 @@ impl Catalogue {
         }
         schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
         schema["title"] = json!("A federated-learning run");
+        schema["allOf"] = slots_of.into();
         schema["$defs"] = Json::Object(defs);
         sorted(schema)
+    }
+
+    /// If a spec names this protocol: the slots that it has, and in each only the parts that fit, as the protocol's settings
+    /// may be.
+    fn slots_of(&self, protocol: &'static PartDecl, schema: &Json) -> Option<Json> {
+        let mut slots: BTreeMap<&str, (bool, BTreeSet<String>)> = BTreeMap::new();
+        for settings in variants(schema) {
+            let context = BuildContext {
+                task: Task {
+                    kind: TaskKind::Classes(2),
+                    input: vec![1],
+                },
+                stream: Stream::root(0),
+            };
+            let Ok(made) = fl_core::protocol(protocol, &settings, &context) else {
+                continue;
+            };
+            for slot in made.slots() {
+                let fit = self.fitting(&slot).into_iter().map(def_name);
+                let (optional, parts) = slots.entry(slot.name).or_insert((true, BTreeSet::new()));
+                *optional &= slot.optional;
+                parts.extend(fit);
+            }
+        }
+        if slots.is_empty() {
+            return None;
+        }
+        let slot = |(name, (_, parts)): (&&str, &(bool, BTreeSet<String>))| {
+            let refs = parts
+                .iter()
+                .map(|name| json!({ "$ref": format!("#/$defs/{name}") }));
+            let one =
+                json!({ "type": "object", "required": ["use"], "oneOf": refs.collect::<Vec<_>>() });
+            let many = json!({ "type": "array", "items": one, "minItems": 1 });
+            (name.to_string(), json!({ "anyOf": [one, many] }))
+        };
+        let properties: Map<String, Json> = slots.iter().map(slot).collect();
+        let parts = json!({ "type": ["object", "null"], "properties": properties, "additionalProperties": false });
+        let named =
+            json!({ "properties": { "use": { "const": protocol.name } }, "required": ["use"] });
+        Some(json!({
+            "if": { "properties": { "protocol": named }, "required": ["protocol"] },
+            "then": { "properties": { "parts": parts } },
+        }))
+    }
+}
+
+fn def_name(part: &PartDecl) -> String {
+    format!("{}.{}", part.role.name().replace(' ', "-"), part.name)
+}
+
+/// The settings of a protocol that may decide about its slots: all as they are by default, and each choice once.
+fn variants(schema: &Json) -> Vec<Value> {
+    let mut all = vec![Value::Mapping(Mapping::new())];
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let words = choices(field).filter_map(|choice| match single(choice) {
+            Some((word, _)) => Some(word.as_str()),
+            None => choice["const"].as_str(),
+        });
+        let flags = (field["type"] == json!("boolean")).then_some([true, false]);
+        let values = words
+            .map(Value::from)
+            .chain(flags.into_iter().flatten().map(Value::from));
+        all.extend(values.map(|value| {
+            Value::Mapping([(Value::from(name.as_str()), value)].into_iter().collect())
+        }));
+    }
+    all
+}
+
+/// What an editor shows of a field: what it is for, its range and its default.
+fn hovers(schema: &mut Json) {
+    match schema {
+        Json::Object(map) => {
+            if let Some(Json::Object(fields)) = map.get_mut("properties") {
+                for field in fields.values_mut() {
+                    let known = explain(field);
+                    if let (Some(Json::String(text)), false) =
+                        (field.get_mut("description"), known.is_empty())
+                    {
+                        *text += &format!("\n\n{known}.");
+                    }
+                }
+            }
+            map.values_mut().for_each(hovers);
+        }
+        Json::Array(items) => items.iter_mut().for_each(hovers),
+        _ => {}
     }
 }
 

@@ -16,8 +16,10 @@ mod overview;
 pub mod partition;
 pub mod published;
 pub mod set;
+mod set_spec;
 pub mod sets;
 pub mod spec;
+mod spec_checks;
 pub mod split;
 pub mod text;
 
@@ -26,7 +28,8 @@ pub use fingerprint::fingerprints;
 pub use folder::{Entry, FileEntry, Folder, data_dir, list};
 pub use load::{Set, load};
 pub use overview::{Overview, Share};
-pub use set::{DataSet, Facts, Rows, SetDecl, SetSpec, linked_sets};
+pub use set::{DataSet, Facts, Rows, SetDecl, linked_sets};
+pub use set_spec::SetSpec;
 pub use spec::DataSpec;
 
 /// Used by [`data_set!`].

@@ -7,10 +7,12 @@
 //! assert!(matches!(spec.split(), Split::Dirichlet(_)));
 //! ```
 
+pub(crate) use crate::spec_checks::{check, check_files, check_shares};
+
 use crate::partition::check_covering;
 use crate::published;
 use crate::set::{Problem, SetSpec};
-use fl_core::settings::{Setting, Step, above, between, read_value};
+use fl_core::settings::{Step, above, between};
 use fl_core::{Task, TaskKind};
 use std::path::{Path, PathBuf};
 
@@ -381,63 +383,6 @@ impl Public {
             own.kind
         );
         Ok(())
-    }
-}
-
-/// One file for each client.
-pub(crate) fn check_files(set: &str, files: Option<usize>, clients: usize) -> anyhow::Result<()> {
-    let Some(files) = files else {
-        anyhow::bail!(
-            "by-file is for sets that are read from a file for each client, and `{set}` is not; take another split"
-        );
-    };
-    anyhow::ensure!(
-        files == clients,
-        "by-file gives each client a file of its own, and there are {files} training files for {clients} clients; leave \
-         `clients` away"
-    );
-    Ok(())
-}
-
-/// One share for each client, not all 0.
-pub(crate) fn check_shares(shares: &[f64], clients: usize) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        shares.len() == clients,
-        "{} shares for {clients} clients; there must be one for each",
-        shares.len()
-    );
-    let sum: f64 = shares.iter().sum();
-    anyhow::ensure!(
-        sum > 0.0 && sum.is_finite(),
-        "the shares sum to {sum}; they must not all be 0"
-    );
-    Ok(())
-}
-
-/// Are settings that a program wrote in their ranges, as those that were read are?
-pub(crate) fn check<T: Setting>(settings: &T) -> anyhow::Result<()> {
-    read_value::<T>(&settings.write()).map(drop)
-}
-
-impl fl_registry::DataSection for DataSpec {
-    fn task(&self) -> Option<Task> {
-        self.set.task()
-    }
-
-    fn clients(&self) -> usize {
-        DataSpec::clients(self)
-    }
-
-    fn has_public(&self) -> bool {
-        self.public.is_some()
-    }
-
-    fn has_public_labels(&self) -> bool {
-        self.public.as_ref().is_some_and(|p| p.labelled)
-    }
-
-    fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
-        DataSpec::resolve(self, folder)
     }
 }
 

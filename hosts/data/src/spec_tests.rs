@@ -1,6 +1,6 @@
 use super::*;
 use crate::set::linked_sets;
-use fl_core::settings::{Settings, read_yaml};
+use fl_core::settings::{Setting, Settings, read_value, read_yaml};
 use fl_registry::DataSection;
 
 fn errors(yaml: &str) -> String {

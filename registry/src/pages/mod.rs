@@ -1,7 +1,7 @@
 //! Pages made from what the parts and the schema say: every field of a spec, and an index of all parts.
 
 mod papers;
-mod table;
+pub(crate) mod table;
 
 use crate::catalogue::{Catalogue, example, takes};
 use crate::sections::DataSection;
@@ -33,7 +33,7 @@ Made by `fl list --markdown`; a test holds it to the program. `fl inspect NAME` 
 impl Catalogue {
     /// Every field of a spec, in Markdown: the page that stands at `specs/README.md`.
     pub fn spec_page<D: DataSection>(&self) -> String {
-        let schema = self.schema::<D>();
+        let schema = self.plain_schema::<D>();
         let mut out = SPEC.to_string();
         let mut top = schema.clone();
         for elsewhere in ["data", "protocol", "parts"] {

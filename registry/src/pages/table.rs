@@ -1,5 +1,6 @@
 //! A JSON Schema as a table for people.
 
+use super::capital;
 use serde_json::Value as Json;
 use std::fmt::Write;
 
@@ -111,14 +112,23 @@ impl Table {
     }
 }
 
+/// The range and the default of a field, in words; nothing if it has neither.
+pub(crate) fn explain(field: &Json) -> String {
+    let range = Some(range(field)).filter(|range| !range.is_empty());
+    let default = field.get("default").filter(|default| !default.is_null());
+    let default = default.map(|default| format!("default: {}", yaml(default)));
+    let both: Vec<String> = range.into_iter().chain(default).collect();
+    capital(&both.join("; "))
+}
+
 /// The alternatives of a schema.
-fn choices(schema: &Json) -> impl Iterator<Item = &Json> {
+pub(crate) fn choices(schema: &Json) -> impl Iterator<Item = &Json> {
     let listed = |key: &str| schema[key].as_array().into_iter().flatten();
     listed("oneOf").chain(listed("anyOf"))
 }
 
 /// The name and value of an alternative such as `{ dirichlet: .. }`.
-fn single(choice: &Json) -> Option<(&String, &Json)> {
+pub(crate) fn single(choice: &Json) -> Option<(&String, &Json)> {
     let properties = choice["properties"].as_object()?;
     let required = choice["required"].as_array()?;
     match (properties.len(), required.len()) {

@@ -123,9 +123,26 @@ fn every_spec_fulfils_the_schema_and_a_wrong_one_does_not() {
             assert!(errors.is_empty(), "{}: {errors:#?}", spec.display());
         }
     }
-    let wrong: Value = serde_yaml::from_str(
-        "{name: x, data: {set: blobs}, protocol: {use: param-rounds, rounds: 0}, parts: {}}",
-    )
-    .unwrap();
-    assert!(!schema.is_valid(&wrong));
+    let valid = |protocol: &str, parts: &str| {
+        let text =
+            format!("{{name: x, data: {{set: blobs}}, protocol: {protocol}, parts: {parts}}}");
+        schema.is_valid(&serde_yaml::from_str::<Value>(&text).unwrap())
+    };
+    let (rounds, distil) = ("{use: param-rounds}", "{use: co-distill, labels: hard}");
+    assert!(!valid("{use: param-rounds, rounds: 0}", "{}"));
+    assert!(valid(
+        rounds,
+        "{model: {use: linear}, aggregator: {use: mean}}"
+    ));
+    assert!(valid(
+        distil,
+        "{privacy: {use: randomised-response, epsilon: 1}}"
+    ));
+    // a slot that the protocol has not, and a part that fits none of its messages
+    assert!(!valid(
+        rounds,
+        "{model: {use: linear}, ensemble: {use: mean}}"
+    ));
+    assert!(!valid(rounds, "{aggregator: {use: mean-logits}}"));
+    assert!(!valid(distil, "{privacy: {use: laplace-votes, gamma: 1}}"));
 }

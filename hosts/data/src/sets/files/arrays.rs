@@ -1,6 +1,7 @@
 //! Files of numbers: `libsvm`, `npy`, `npz` and `idx`.
 
-use super::gather::{Classes, Part, class_name};
+use super::gather::{Classes, class_name};
+use super::rows::Part;
 use super::{Files, MAX_WIDTH, Npz};
 use crate::archive;
 use crate::format::{idx, libsvm as lines, npy};

@@ -1,7 +1,8 @@
 //! From a table of text to rows of numbers.
 
 use super::columns::{Column, Number};
-use super::gather::{Classes, Part};
+use super::gather::Classes;
+use super::rows::Part;
 use super::table::Table;
 use super::{Files, Word};
 use anyhow::{Result, bail, ensure};

@@ -2,6 +2,7 @@
 
 use super::encode::{Plan, short};
 use super::paths::{Paths, Source};
+use super::rows::{Part, joined};
 use super::{Files, Format, arrays, images, table};
 use crate::set::{Rows, Source as Owner};
 use anyhow::{Context, Result, bail, ensure};
@@ -12,12 +13,6 @@ use std::path::Path;
 
 /// More classes than this are numbers to be predicted, or ids.
 const MAX_CLASSES: usize = 10_000;
-
-/// Rows, and the class of each in the order in which classes were found.
-pub(super) struct Part {
-    pub inputs: Inputs,
-    pub of: Vec<u32>,
-}
 
 /// The classes, as they are found.
 pub(super) struct Classes {
@@ -304,115 +299,6 @@ fn empty() -> Inputs {
         shape: vec![1],
         data: Vec::new(),
     }
-}
-
-/// All parts, one after the other.
-fn joined(parts: Vec<Part>) -> Result<Part> {
-    let mut parts = parts.into_iter();
-    let mut all = parts.next().context("there are none")?;
-    for part in parts {
-        all.append(part)?;
-    }
-    Ok(all)
-}
-
-impl Part {
-    /// Memory of the inputs.
-    fn bytes(&self) -> u64 {
-        match &self.inputs {
-            Inputs::Bytes { data, .. } => data.len() as u64,
-            Inputs::Dense { data, .. } => data.len() as u64 * 4,
-            Inputs::Sparse { values, .. } => values.len() as u64 * 8,
-        }
-    }
-
-    fn append(&mut self, other: Self) -> Result<()> {
-        let (own, new) = (self.inputs.shape(), other.inputs.shape());
-        match (&mut self.inputs, other.inputs) {
-            (
-                Inputs::Sparse {
-                    width,
-                    starts,
-                    columns,
-                    values,
-                },
-                Inputs::Sparse {
-                    width: w,
-                    starts: s,
-                    columns: c,
-                    values: v,
-                },
-            ) => {
-                let base = columns.len();
-                *width = (*width).max(w);
-                starts.extend(s[1..].iter().map(|end| base + end));
-                columns.extend(c);
-                values.extend(v);
-            }
-            (Inputs::Dense { data, .. }, Inputs::Dense { data: more, .. }) if own == new => {
-                data.extend(more);
-            }
-            (Inputs::Bytes { data, .. }, Inputs::Bytes { data: more, .. }) if own == new => {
-                data.extend(more);
-            }
-            _ => bail!(
-                "rows of one file have shape {own:?}, those of another {new:?}, or another kind of numbers"
-            ),
-        }
-        self.of.extend(other.of);
-        Ok(())
-    }
-
-    /// Only these rows.
-    fn pick(&self, rows: &[usize]) -> Self {
-        let width = self.inputs.width();
-        let inputs = match &self.inputs {
-            Inputs::Bytes {
-                shape,
-                data,
-                mean,
-                std,
-            } => Inputs::Bytes {
-                shape: *shape,
-                data: of_rows(data, width, rows),
-                mean: mean.clone(),
-                std: std.clone(),
-            },
-            Inputs::Dense { shape, data } => Inputs::Dense {
-                shape: shape.clone(),
-                data: of_rows(data, width, rows),
-            },
-            Inputs::Sparse {
-                starts,
-                columns,
-                values,
-                ..
-            } => {
-                let (mut s, mut c, mut v) = (vec![0], Vec::new(), Vec::new());
-                for row in rows {
-                    let range = starts[*row]..starts[row + 1];
-                    c.extend_from_slice(&columns[range.clone()]);
-                    v.extend_from_slice(&values[range]);
-                    s.push(c.len());
-                }
-                Inputs::Sparse {
-                    width,
-                    starts: s,
-                    columns: c,
-                    values: v,
-                }
-            }
-        };
-        Self {
-            inputs,
-            of: rows.iter().map(|row| self.of[*row]).collect(),
-        }
-    }
-}
-
-fn of_rows<T: Copy>(data: &[T], width: usize, rows: &[usize]) -> Vec<T> {
-    let row = |row: &usize| &data[row * width..(row + 1) * width];
-    rows.iter().flat_map(row).copied().collect()
 }
 
 /// The text of a number as a class: `1` for 1.0.

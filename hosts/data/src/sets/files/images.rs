@@ -1,6 +1,7 @@
 //! PNG and JPEG files, a folder per class.
 
-use super::gather::{Classes, Part};
+use super::gather::Classes;
+use super::rows::Part;
 use crate::archive;
 use crate::sets::shared::bytes;
 use anyhow::{Context, Result, bail, ensure};

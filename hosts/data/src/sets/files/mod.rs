@@ -6,6 +6,7 @@ mod encode;
 mod gather;
 mod images;
 mod paths;
+mod rows;
 mod table;
 mod word;
 

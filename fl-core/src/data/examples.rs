@@ -1,0 +1,236 @@
+//! Views of a data set by position.
+
+use super::{Inputs, Labels, Task, TaskKind};
+use crate::{Problem, Result};
+use anyhow::ensure;
+use ndarray::{Array2, Axis};
+use std::sync::Arc;
+
+/// Some rows of some inputs: shared storage and the ids of the rows. Cloning copies neither values nor bytes.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    inputs: Arc<Inputs>,
+    ids: Arc<[u32]>,
+}
+
+impl Samples {
+    /// All rows.
+    pub fn all(inputs: Arc<Inputs>) -> Self {
+        let ids = (0..inputs.len() as u32).collect();
+        Self { inputs, ids }
+    }
+
+    /// The rows with these ids, in this order.
+    ///
+    /// # Errors
+    /// If an id is not below the number of rows.
+    pub fn of(inputs: Arc<Inputs>, ids: Vec<u32>) -> Result<Self> {
+        let rows = inputs.len();
+        if let Some(id) = ids.iter().find(|id| **id as usize >= rows) {
+            return Err(Problem::Shape(format!("row {id} of a set of {rows} rows")).into());
+        }
+        Ok(Self {
+            inputs,
+            ids: ids.into(),
+        })
+    }
+
+    /// Fresh inputs, such as a generator's: `values` is `rows x product(shape)`.
+    ///
+    /// # Errors
+    /// If the width of `values` is not the product of `shape`.
+    pub fn fresh(values: Array2<f32>, shape: Vec<usize>) -> Result<Self> {
+        let width: usize = shape.iter().product();
+        ensure!(
+            values.ncols() == width,
+            Problem::Shape(format!(
+                "{} values a row for inputs of shape {shape:?}",
+                values.ncols()
+            ))
+        );
+        let data = values.as_standard_layout().iter().copied().collect();
+        Ok(Self::all(Arc::new(Inputs::Dense { shape, data })))
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Are there no rows?
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// The id of each row in its set.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// The shared storage.
+    pub fn inputs(&self) -> &Arc<Inputs> {
+        &self.inputs
+    }
+
+    /// Shape of one row.
+    pub fn shape(&self) -> Vec<usize> {
+        self.inputs.shape()
+    }
+
+    /// Values in one row.
+    pub fn width(&self) -> usize {
+        self.inputs.width()
+    }
+
+    /// Only the rows at these positions of this view.
+    pub fn pick(&self, positions: &[usize]) -> Self {
+        Self {
+            inputs: self.inputs.clone(),
+            ids: positions.iter().map(|p| self.ids[*p]).collect(),
+        }
+    }
+
+    /// Writes the rows at `positions`, one after the other, into `out` (`positions.len() * width` long).
+    pub fn write(&self, positions: &[usize], out: &mut [f32]) {
+        for (p, row) in positions.iter().zip(out.chunks_mut(self.width().max(1))) {
+            self.inputs.write_row(self.ids[*p] as usize, row);
+        }
+    }
+
+    /// All rows as numbers, `rows x width`.
+    pub fn values(&self) -> Array2<f32> {
+        let mut values = Array2::zeros((self.len(), self.width()));
+        for (id, mut row) in self.ids.iter().zip(values.rows_mut()) {
+            self.inputs.write_row(
+                *id as usize,
+                row.as_slice_mut().expect("a fresh array is contiguous"),
+            );
+        }
+        values
+    }
+}
+
+/// Samples and what is known about them.
+#[derive(Clone, Debug)]
+pub struct Examples {
+    /// The inputs.
+    pub samples: Samples,
+    labels: Arc<Labels>,
+}
+
+impl Examples {
+    /// All rows of a set.
+    ///
+    /// # Errors
+    /// If there is not one label per row.
+    pub fn all(inputs: Arc<Inputs>, labels: Arc<Labels>) -> Result<Self> {
+        ensure!(
+            inputs.len() == labels.len(),
+            Problem::Shape(format!("{} labels for {} rows", labels.len(), inputs.len()))
+        );
+        Ok(Self {
+            samples: Samples::all(inputs),
+            labels,
+        })
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Are there no rows?
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    /// Only the rows at these positions of this view.
+    pub fn pick(&self, positions: &[usize]) -> Self {
+        Self {
+            samples: self.samples.pick(positions),
+            labels: self.labels.clone(),
+        }
+    }
+
+    /// These rows and then those of `other`.
+    ///
+    /// # Errors
+    /// When the two are not views of one set.
+    pub fn join(&self, other: &Self) -> Result<Self> {
+        let same = Arc::ptr_eq(&self.samples.inputs, &other.samples.inputs)
+            && Arc::ptr_eq(&self.labels, &other.labels);
+        ensure!(same, Problem::Shape("only examples of one set can be joined; take the public data from the clients' own set".into()));
+        let ids = self
+            .samples
+            .ids
+            .iter()
+            .chain(other.samples.ids.iter())
+            .copied()
+            .collect();
+        Ok(Self {
+            samples: Samples {
+                inputs: self.samples.inputs.clone(),
+                ids,
+            },
+            labels: self.labels.clone(),
+        })
+    }
+
+    /// The labels of the whole set; a row's label stands at its id.
+    pub fn labels(&self) -> &Arc<Labels> {
+        &self.labels
+    }
+
+    /// The class of each row of this view; `None` for a multi-label set.
+    pub fn classes(&self) -> Option<Vec<u32>> {
+        match &*self.labels {
+            Labels::Classes { of, .. } => Some(
+                self.samples
+                    .ids()
+                    .iter()
+                    .map(|id| of[*id as usize])
+                    .collect(),
+            ),
+            Labels::Multi(_) => None,
+        }
+    }
+
+    /// The labels of each row of this view; `None` for a single-label set.
+    pub fn multi_label(&self) -> Option<Array2<i8>> {
+        match &*self.labels {
+            Labels::Classes { .. } => None,
+            Labels::Multi(of) => {
+                let ids: Vec<usize> = self.samples.ids().iter().map(|id| *id as usize).collect();
+                Some(of.select(Axis(0), &ids))
+            }
+        }
+    }
+
+    /// Samples per class; for labels, samples in which the label is present (FedKD: -1 and 0 do not count).
+    pub fn class_counts(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.labels.classes()];
+        for id in self.samples.ids() {
+            match &*self.labels {
+                Labels::Classes { of, .. } => counts[of[*id as usize] as usize] += 1,
+                Labels::Multi(of) => {
+                    for (count, label) in counts.iter_mut().zip(of.row(*id as usize)) {
+                        *count += u32::from(*label == 1);
+                    }
+                }
+            }
+        }
+        counts
+    }
+
+    /// What a model for these examples is to learn.
+    pub fn task(&self) -> Task {
+        let kind = match &*self.labels {
+            Labels::Classes { classes, .. } => TaskKind::Classes(*classes),
+            Labels::Multi(of) => TaskKind::MultiLabel(of.ncols()),
+        };
+        Task {
+            input: self.samples.shape(),
+            kind,
+        }
+    }
+}

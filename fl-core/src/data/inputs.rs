@@ -1,0 +1,144 @@
+//! What a data set holds: inputs in their compact form, and labels.
+
+use ndarray::Array2;
+
+/// The inputs of a data set in their compact form; a batch becomes `f32` when it is drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Inputs {
+    /// Images: `rows x channels x height x width` bytes. A value is `(byte / 255 - mean[c]) / std[c]`.
+    Bytes {
+        /// Channels, height, width.
+        shape: [usize; 3],
+        /// All rows, one after the other.
+        data: Vec<u8>,
+        /// Mean of each channel, on the scale 0 to 1.
+        mean: Vec<f32>,
+        /// Standard deviation of each channel, on the scale 0 to 1.
+        std: Vec<f32>,
+    },
+    /// Numbers: `rows x product(shape)`.
+    Dense {
+        /// Shape of one row.
+        shape: Vec<usize>,
+        /// All rows, one after the other.
+        data: Vec<f32>,
+    },
+    /// Rows of which most values are 0 (compressed sparse rows).
+    Sparse {
+        /// Values in a row.
+        width: usize,
+        /// Row `i` is `columns[starts[i]..starts[i + 1]]`; one longer than there are rows.
+        starts: Vec<usize>,
+        /// Ascending within a row.
+        columns: Vec<u32>,
+        /// One for each column named.
+        values: Vec<f32>,
+    },
+}
+
+impl Inputs {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes { data, .. } => data.len() / self.width().max(1),
+            Self::Dense { data, .. } => data.len() / self.width().max(1),
+            Self::Sparse { starts, .. } => starts.len() - 1,
+        }
+    }
+
+    /// Are there no rows?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Shape of one row: `[channels, height, width]` for images.
+    pub fn shape(&self) -> Vec<usize> {
+        match self {
+            Self::Bytes { shape, .. } => shape.to_vec(),
+            Self::Dense { shape, .. } => shape.clone(),
+            Self::Sparse { width, .. } => vec![*width],
+        }
+    }
+
+    /// Values in one row.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Bytes { shape, .. } => shape.iter().product(),
+            Self::Dense { shape, .. } => shape.iter().product(),
+            Self::Sparse { width, .. } => *width,
+        }
+    }
+
+    /// Writes row `row` as `f32` into `out`, which is [`Inputs::width`] long.
+    pub fn write_row(&self, row: usize, out: &mut [f32]) {
+        let width = self.width();
+        match self {
+            Self::Bytes {
+                shape,
+                data,
+                mean,
+                std,
+            } => {
+                let plane = shape[1] * shape[2];
+                let bytes = &data[row * width..(row + 1) * width];
+                for (c, (out, bytes)) in out.chunks_mut(plane).zip(bytes.chunks(plane)).enumerate()
+                {
+                    let (factor, shift) = (1.0 / (255.0 * std[c]), mean[c] / std[c]);
+                    for (o, b) in out.iter_mut().zip(bytes) {
+                        *o = f32::from(*b) * factor - shift;
+                    }
+                }
+            }
+            Self::Dense { data, .. } => out.copy_from_slice(&data[row * width..(row + 1) * width]),
+            Self::Sparse {
+                starts,
+                columns,
+                values,
+                ..
+            } => {
+                out.fill(0.0);
+                let range = starts[row]..starts[row + 1];
+                for (c, v) in columns[range.clone()].iter().zip(&values[range]) {
+                    out[*c as usize] = *v;
+                }
+            }
+        }
+    }
+}
+
+/// What is known about each row of a data set.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Labels {
+    /// One class per row.
+    Classes {
+        /// The class of each row, below `classes`.
+        of: Vec<u32>,
+        /// How many classes there are.
+        classes: usize,
+    },
+    /// Several yes/no labels per row: 1 yes, 0 no, -1 unknown; `rows x labels`.
+    Multi(Array2<i8>),
+}
+
+impl Labels {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Classes { of, .. } => of.len(),
+            Self::Multi(of) => of.nrows(),
+        }
+    }
+
+    /// Are there no rows?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many classes or labels there are.
+    pub fn classes(&self) -> usize {
+        match self {
+            Self::Classes { classes, .. } => *classes,
+            Self::Multi(of) => of.ncols(),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Data as it is shared: one read-only set, and views of it by position.
+
+mod examples;
+mod inputs;
+mod target;
+mod task;
+
+pub use examples::*;
+pub use inputs::*;
+pub use target::*;
+pub use task::*;

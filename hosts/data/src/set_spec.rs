@@ -1,0 +1,253 @@
+//! A data set as a spec names it, whatever its type.
+
+use crate::folder::Folder;
+use crate::set::{DataSet, Facts, Problem, Rows, SetDecl, linked_sets};
+use crate::spec::Normalise;
+use anyhow::{Context, Result, ensure};
+use fl_core::settings::{
+    Reader, Setting, Step, Value, choice, choice_schema, choice_words, keyed, no_such_choice,
+};
+use fl_core::{Inputs, Labels, Task};
+use std::any::TypeId;
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// [`DataSet`] without what only a type can say.
+#[doc(hidden)]
+pub trait AnySet: Debug + Send + Sync {
+    fn facts(&self) -> Facts;
+    fn task(&self) -> Option<Task>;
+    fn rows(&self, folder: &Folder<'_>) -> Result<Rows>;
+    fn scale(&self, train: &Inputs) -> Option<Normalise>;
+    fn located(&self, folder: &Path) -> (Arc<dyn AnySet>, Vec<Problem>);
+    fn sources(&self) -> Option<usize>;
+    fn paths(&self, folder: &Folder<'_>) -> Vec<PathBuf>;
+    fn settings(&self) -> Value;
+}
+
+impl<S: DataSet> AnySet for S {
+    fn facts(&self) -> Facts {
+        DataSet::facts(self)
+    }
+    fn task(&self) -> Option<Task> {
+        DataSet::task(self)
+    }
+    fn rows(&self, folder: &Folder<'_>) -> Result<Rows> {
+        DataSet::load(self, folder)
+    }
+    fn scale(&self, train: &Inputs) -> Option<Normalise> {
+        DataSet::scale(self, train)
+    }
+    fn located(&self, folder: &Path) -> (Arc<dyn AnySet>, Vec<Problem>) {
+        let mut set = self.clone();
+        let problems = set.locate(folder);
+        (Arc::new(set), problems)
+    }
+    fn sources(&self) -> Option<usize> {
+        DataSet::sources(self)
+    }
+    fn paths(&self, folder: &Folder<'_>) -> Vec<PathBuf> {
+        DataSet::paths(self, folder)
+    }
+    fn settings(&self) -> Value {
+        self.write()
+    }
+}
+
+/// A set and its settings, as a spec names them: its name alone stands for its defaults.
+#[derive(Clone, Debug)]
+pub struct SetSpec {
+    decl: &'static SetDecl,
+    set: Arc<dyn AnySet>,
+    /// The rows of a set whose task only its files say: a check reads them, and the run that follows need not again.
+    rows: Arc<OnceLock<Result<Rows, String>>>,
+}
+
+impl PartialEq for SetSpec {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name() && self.set.settings() == other.set.settings()
+    }
+}
+
+impl SetSpec {
+    fn new(decl: &'static SetDecl, set: Arc<dyn AnySet>) -> Self {
+        Self {
+            decl,
+            set,
+            rows: Arc::default(),
+        }
+    }
+
+    /// A registered set with these settings.
+    ///
+    /// # Errors
+    /// If no [`data_set!`](crate::data_set!) names its type.
+    pub fn of<S: DataSet>(set: S) -> Result<Self> {
+        let decl = linked_sets()
+            .into_iter()
+            .find(|decl| (decl.type_id)() == TypeId::of::<S>());
+        let decl = decl.with_context(|| {
+            format!(
+                "no `data_set!` names the type {}",
+                std::any::type_name::<S>()
+            )
+        })?;
+        Ok(Self::new(decl, Arc::new(set)))
+    }
+
+    /// The set of this name with its default settings.
+    ///
+    /// # Errors
+    /// If no set has this name (says which there are), or some of its settings must be given.
+    pub fn named(name: &str) -> Result<Self> {
+        fl_core::settings::read_value(&name.into()).with_context(|| format!("data set `{name}`"))
+    }
+
+    /// Its name in a spec.
+    pub fn name(&self) -> &'static str {
+        self.decl.name
+    }
+
+    /// What is known of it before any file is opened.
+    pub fn facts(&self) -> Facts {
+        self.set.facts()
+    }
+
+    /// What is to be learnt from it, if that is known without its files, or these have been read; [`crate::load()`] refuses
+    /// files with inputs of another shape.
+    pub fn task(&self) -> Option<Task> {
+        let read = || {
+            let rows = self.rows.get()?.as_ref().ok()?;
+            Some(task_of(&rows.train.0, &rows.train.1))
+        };
+        self.set.task().or_else(read)
+    }
+
+    /// How many files with training rows it names, for `split: by-file`.
+    pub fn sources(&self) -> Option<usize> {
+        self.set.sources()
+    }
+
+    /// The files that it reads, as far as they are there.
+    pub fn paths(&self, dir: &Path) -> Vec<PathBuf> {
+        self.set.paths(&self.folder(dir))
+    }
+
+    /// What is taken from each value unless the spec says otherwise.
+    pub(crate) fn scale(&self, train: &Inputs) -> Option<Normalise> {
+        self.set.scale(train)
+    }
+
+    pub(crate) fn folder<'a>(&self, dir: &'a Path) -> Folder<'a> {
+        Folder::new(self.name(), self.facts(), dir)
+    }
+
+    /// See [`DataSet::locate`]; also reads a set of which only the files say what is to be learnt.
+    pub(crate) fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
+        let (set, mut problems) = self.set.located(folder);
+        *self = Self::new(self.decl, set);
+        if problems.is_empty()
+            && self.set.task().is_none()
+            && let Err(error) = self.rows(Path::new(""))
+        {
+            problems.push((Vec::new(), format!("{error:#}")));
+        }
+        let below = |(path, text): Problem| {
+            let path = [Step::Key(self.name().into())].into_iter().chain(path);
+            (path.collect(), text)
+        };
+        problems.into_iter().map(below).collect()
+    }
+
+    /// Its rows, not scaled.
+    pub(crate) fn rows(&self, dir: &Path) -> Result<Rows> {
+        let read = || self.set.rows(&self.folder(dir));
+        if self.set.task().is_some() {
+            return read();
+        }
+        let rows = self
+            .rows
+            .get_or_init(|| read().map_err(|error| format!("{error:#}")));
+        rows.clone().map_err(anyhow::Error::msg)
+    }
+
+    /// Do this many means and standard deviations fit the set?
+    pub(crate) fn check_normalise(
+        &self,
+        own: &Task,
+        Normalise { mean, std }: &Normalise,
+    ) -> Result<()> {
+        ensure!(
+            !self.facts().sparse,
+            "the rows of `{}` are mostly 0 and stay so; leave `normalise` away",
+            self.name()
+        );
+        let wanted = own.input[0];
+        ensure!(
+            mean.len() == wanted && std.len() == wanted,
+            "{} means and {} standard deviations; there must be {wanted} of each, one per channel or column",
+            mean.len(),
+            std.len()
+        );
+        Ok(())
+    }
+}
+
+/// What a model for these rows is to learn.
+pub(crate) fn task_of(inputs: &Inputs, labels: &Labels) -> Task {
+    let kind = match labels {
+        Labels::Classes { classes, .. } => fl_core::TaskKind::Classes(*classes),
+        Labels::Multi(of) => fl_core::TaskKind::MultiLabel(of.ncols()),
+    };
+    Task {
+        input: inputs.shape(),
+        kind,
+    }
+}
+
+/// The names of all sets, and whether each has settings.
+fn words() -> Vec<(&'static str, bool)> {
+    linked_sets()
+        .into_iter()
+        .map(|decl| (decl.name, !(decl.describe)().fields.is_empty()))
+        .collect()
+}
+
+impl Setting for SetSpec {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        let (word, inner) = choice(value);
+        let fits = |decl: &&SetDecl| {
+            Some(decl.name) == word && (inner.is_none() || !(decl.describe)().fields.is_empty())
+        };
+        let Some(decl) = linked_sets().into_iter().find(fits) else {
+            return no_such_choice(value, reader, &words());
+        };
+        let settings = inner.unwrap_or(&Value::Null);
+        let set = reader.below(Step::Key(decl.name.into()), |r| (decl.read)(settings, r))?;
+        Some(Self::new(decl, set))
+    }
+
+    fn write(&self) -> Value {
+        match self.set.settings() {
+            Value::Mapping(map) if map.is_empty() => self.name().into(),
+            settings => keyed(self.name(), settings),
+        }
+    }
+
+    fn schema() -> serde_json::Value {
+        let all = linked_sets().into_iter().map(|decl| {
+            let about = (decl.describe)();
+            let inner = (!about.fields.is_empty()).then_some(about.schema);
+            (decl.name, about.doc, inner)
+        });
+        choice_schema(
+            &["A set and its settings; its name alone stands for its defaults."],
+            all.collect(),
+        )
+    }
+
+    fn kind() -> String {
+        choice_words(&words())
+    }
+}
