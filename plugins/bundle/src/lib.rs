@@ -18,8 +18,12 @@ use fl_plugin_fedkt as _;
 use fl_plugin_means as _;
 #[cfg(feature = "param-rounds")]
 use fl_plugin_param_rounds as _;
+#[cfg(feature = "robust")]
+use fl_plugin_robust as _;
 #[cfg(feature = "selectors")]
 use fl_plugin_selectors as _;
+#[cfg(feature = "server-optimisers")]
+use fl_plugin_server_optimisers as _;
 #[cfg(feature = "trainer-dfdx")]
 use fl_plugin_trainer_dfdx as _;
 #[cfg(feature = "trainer-linear")]
