@@ -125,6 +125,15 @@ impl Optimiser {
         }
     }
 
+    /// The rate of the next batch, if it is the first of its pass.
+    pub fn rate(&self) -> f64 {
+        let lr = match &self.rule {
+            Rule::Sgd(s) => s.lr,
+            Rule::Adam(a) => a.lr,
+        };
+        self.schedule.rate(lr, self.state.done, 0, 1)
+    }
+
     /// Moves `weights` after batch `at` of `of` of this pass.
     pub fn step(&mut self, weights: &mut [f32], gradient: &[f32], at: usize, of: usize) {
         let State {
