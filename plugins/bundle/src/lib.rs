@@ -2,6 +2,8 @@
 
 #[cfg(feature = "accounting")]
 use fl_plugin_accounting as _;
+#[cfg(feature = "attacks")]
+use fl_plugin_attacks as _;
 #[cfg(feature = "baselines")]
 use fl_plugin_baselines as _;
 #[cfg(feature = "class-distill")]
