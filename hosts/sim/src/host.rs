@@ -25,6 +25,7 @@ struct Sim<'a> {
     protocol: Arc<dyn Protocol>,
     public: Option<Arc<Public>>,
     test: Examples,
+    client_tests: Vec<Examples>,
     threads: usize,
     exec: SharedExecutor,
     folder: Option<RunFolder>,
@@ -110,7 +111,7 @@ impl Host for Sim<'_> {
             &self.clients,
             &ids,
             self.threads,
-            &|client| client.score(slot, &self.test),
+            &|client| client.score(slot, self.test_of(client.id())),
             &|_| 0,
             &mut |id, score| {
                 scores.push(score.with_context(|| format!("evaluating client {id}"))?);
@@ -126,6 +127,10 @@ impl Host for Sim<'_> {
 
     fn test(&self) -> &Examples {
         &self.test
+    }
+
+    fn test_of(&self, client: ClientId) -> &Examples {
+        self.client_tests.get(client as usize).unwrap_or(&self.test)
     }
 
     fn executor(&self) -> SharedExecutor {
@@ -282,6 +287,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         protocol: setup.protocol.clone(),
         public,
         test: setup.test,
+        client_tests: setup.client_tests,
         threads: setup.threads.max(1),
         exec: Arc::new(Threads(pool)),
         folder: setup.folder,
