@@ -46,7 +46,7 @@ impl Federation<'_> {
     }
 
     /// Records how good models of the server's are for the clients, each on the test examples of those that `of` gives it
-    /// to, if this round is to be evaluated. They take the place of the model in `slot` one after the other.
+    /// to, if this round is to be evaluated, and gives the scores in client order; none if it is not. They take the place of the model in `slot` one after the other.
     ///
     /// # Errors
     /// When one of them does not fit the slot's, or cannot predict.
@@ -56,9 +56,9 @@ impl Federation<'_> {
         slot: &str,
         models: &[Params],
         of: impl Fn(ClientId) -> usize,
-    ) -> Result<()> {
+    ) -> Result<Vec<f64>> {
         if !self.due(round) {
-            return Ok(());
+            return Ok(Vec::new());
         }
         // clients of one model and one test set have one score
         let mut groups: Vec<(usize, Examples, Vec<usize>)> = Vec::new();
@@ -86,7 +86,8 @@ impl Federation<'_> {
             self.link(&name, &scored.digest);
             members.into_iter().for_each(|at| each[at] = scored.score);
         }
-        self.record_each(round, &name, each)
+        self.record_each(round, &name, each.clone())?;
+        Ok(each)
     }
 
     /// Records a number that each client has, in client order, if this round is to be evaluated: its mean and its
@@ -132,9 +133,17 @@ impl Federation<'_> {
     /// # Errors
     /// When it cannot be written.
     pub fn keep_model(&mut self, slot: &str) -> Result<()> {
+        self.keep_model_as(slot, slot)
+    }
+
+    /// As [`Federation::keep_model`], under another name than the slot's.
+    ///
+    /// # Errors
+    /// As [`Federation::keep_model`].
+    pub fn keep_model_as(&mut self, slot: &str, name: &str) -> Result<()> {
         let bytes = self.model(slot)?.save()?;
-        self.link(slot, &bytes);
-        self.host.keep_model(slot, &bytes)
+        self.link(name, &bytes);
+        self.host.keep_model(name, &bytes)
     }
 
     /// Keeps the clients' own models in `slot` as results of the run.

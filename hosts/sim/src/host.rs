@@ -103,6 +103,7 @@ impl Host for Sim<'_> {
     }
 
     fn score_clients(&mut self, slot: &str) -> Result<Vec<Scored>> {
+        let (test, own) = (&self.test, &self.client_tests);
         let (ids, mut scores) = (
             self.roster.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
             Vec::new(),
@@ -111,7 +112,10 @@ impl Host for Sim<'_> {
             &self.clients,
             &ids,
             self.threads,
-            &|client| client.score(slot, self.test_of(client.id())),
+            &|client| {
+                let own = own.get(client.id() as usize);
+                client.score(slot, own.unwrap_or(test))
+            },
             &|_| 0,
             &mut |id, score| {
                 scores.push(score.with_context(|| format!("evaluating client {id}"))?);

@@ -8,6 +8,8 @@ use fl_plugin_attacks as _;
 use fl_plugin_baselines as _;
 #[cfg(feature = "class-distill")]
 use fl_plugin_class_distill as _;
+#[cfg(feature = "clustered-rounds")]
+use fl_plugin_clustered_rounds as _;
 #[cfg(feature = "co-distill")]
 use fl_plugin_co_distill as _;
 #[cfg(feature = "cohorts")]

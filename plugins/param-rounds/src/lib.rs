@@ -7,7 +7,7 @@ mod train;
 
 pub use fuse::{Fuse, TeacherOf, teacher};
 pub use nova::{Normalised, Nova};
-pub use scaffold::{Control, Controlled, Scaffold};
+pub use scaffold::{Control, Controlled, Scaffold, ServerControl};
 
 use fl_core::message::Votes;
 use fl_core::prelude::*;

@@ -15,6 +15,16 @@ choices! {
     }
 }
 
+choices! {
+    /// What the server's next control variate is.
+    pub enum ServerControl {
+        /// Moved by the mean change of the clients' own, times the share of clients that took part (the paper).
+        Changes = "changes",
+        /// The mean of the clients' own, weighed as their parameters are (FedKT's code), where everyone takes part in every round.
+        Mean = "mean",
+    }
+}
+
 settings! {
     /// Control variates at the server and at every client.
     pub struct Scaffold {
@@ -22,6 +32,8 @@ settings! {
         server_lr: f64 = 1.0, in above(0.0);
         /// What a client's next control variate is.
         control: Control = Control::Steps;
+        /// What the server's next control variate is.
+        server_control: ServerControl = ServerControl::Changes;
     }
 }
 
@@ -32,7 +44,7 @@ message! {
 
 /// SCAFFOLD's question.
 pub(crate) const TRAIN: Ask<Controlled, Controlled> =
-    Ask::new("parameters after corrected training, and the change of the control variate");
+    Ask::new("parameters after corrected training, and what became of the control variate");
 
 /// Option II for one number: the mean gradient of a client's steps, from its correction `c - c_k` and the way `x - y` that it went.
 pub fn control_of_steps(correction: f64, way: f64, steps: f64, lr: f64) -> f64 {
@@ -68,22 +80,30 @@ impl Scaffold {
             control: control.take().unwrap_or_else(|| x.zeros_like()),
             model: x.clone(),
         };
-        let (mut changes, mut answered) = (Box::<MeanOfParams>::default(), 0);
+        let (mut controls, mut answered) = (Box::<MeanOfParams>::default(), 0);
         let shown = round.showing(x.clone());
         let y: Params =
             fed.gather_mail("aggregator", &shown, &TRAIN, cohort, |_| &sent, |mail| {
                 let from = mail.from;
+                let weight = match self.server_control {
+                    ServerControl::Changes => 1.0,
+                    ServerControl::Mean => mail.weight,
+                };
                 mail.try_map(|answer: Controlled| {
                     answered += 1;
-                    changes.add(Mail::new(from, 1.0, answer.control))?;
+                    controls.add(Mail::new(from, weight, answer.control))?;
                     Ok(answer.model)
                 })
             })?;
         let clients = fed.everyone().len();
         *x = zip(x, &y, |x, y| next_model(x, y, self.server_lr))?;
-        *control = Some(zip(&sent.control, &changes.finish()?, |c, change| {
-            next_control(c, change, answered, clients)
-        })?);
+        let mean = controls.finish()?;
+        *control = Some(match self.server_control {
+            ServerControl::Changes => zip(&sent.control, &mean, |c, change| {
+                next_control(c, change, answered, clients)
+            })?,
+            ServerControl::Mean => mean,
+        });
         Ok(())
     }
 
@@ -115,11 +135,14 @@ impl Scaffold {
                 }
             }
         };
-        let change = zip(&next, &own, |next, own| next - own)?;
+        let told = match self.server_control {
+            ServerControl::Changes => zip(&next, &own, |next, own| next - own)?,
+            ServerControl::Mean => next.clone(),
+        };
         me.stash("control", &next);
         Ok(Controlled {
             model: method.answered(me, &sent.model, Some(&correction), trained.params)?,
-            control: change,
+            control: told,
         })
     }
 }

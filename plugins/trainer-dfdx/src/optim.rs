@@ -1,6 +1,7 @@
 //! Optimisers and schedules on flat buffers, with the semantics of PyTorch's.
 
 use crate::simd::{sum2, vectorised};
+use fl_core::pulled;
 use fl_core::settings::above;
 use fl_core::{choices, settings};
 use std::f64::consts::PI;
@@ -218,7 +219,7 @@ pub fn pull(gradient: &mut [f32], weights: &[f32], anchor: &[f32], factor: f32) 
     let all = gradient.iter_mut().zip(weights).zip(anchor);
     vectorised(
         #[inline(always)]
-        || all.for_each(|((g, w), a)| *g += factor * (w - a)),
+        || all.for_each(|((g, w), a)| *g = pulled(*g, *w, *a, factor)),
     );
 }
 
