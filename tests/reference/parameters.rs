@@ -83,22 +83,33 @@ fn fedavg(i: &Inputs<'_>) -> Result<Value> {
 /// The rule in 64 bits meets the case, and the aggregator, which is sent what it gave, walks beside it.
 fn fedavgm(i: &Inputs<'_>) -> Result<Value> {
     let (mut w, rounds): (Vec<f64>, Vec<Value>) = (i.get("w0")?, i.get("rounds")?);
-    let settings = format!("{{beta: {}, lr: {}}}", i.get::<f64>("beta")?, i.get::<f64>("server_lr")?);
+    let settings = format!(
+        "{{beta: {}, lr: {}}}",
+        i.get::<f64>("beta")?,
+        i.get::<f64>("server_lr")?
+    );
     let rule: FedAvgM = read_yaml(&settings)?;
     let mut part = ServerOptimiser::from(read_yaml::<FedAvgM>(&settings)?);
     let mut kept = vec![rule.start(); w.len()];
     let (mut walked, mut speeds, mut at) = (Vec::new(), Vec::new(), params(&w)?);
     for round in &rounds {
         let round = Inputs(round);
-        let (sent, samples): (Vec<Vec<f64>>, Vec<f64>) = (round.get("client_weights")?, round.get("n_samples")?);
+        let (sent, samples): (Vec<Vec<f64>>, Vec<f64>) =
+            (round.get("client_weights")?, round.get("n_samples")?);
         let mean = mean(&sent, &samples);
         for ((w, mean), kept) in w.iter_mut().zip(&mean).zip(&mut kept) {
             *w = rule.step(*w, *mean, kept);
         }
         let mail = sent.iter().zip(&samples).enumerate();
         let mail = mail.map(|(k, (w, n))| Ok(Mail::new(k as u32, *n, params(w)?)));
-        at = part.aggregate(&Round::first().showing(at), &Inbox::new(mail.collect::<Result<_>>()?)?)?;
-        let beside = at.iter().zip(&w).all(|(a, w)| (f64::from(*a) - w).abs() < 1e-5);
+        at = part.aggregate(
+            &Round::first().showing(at),
+            &Inbox::new(mail.collect::<Result<_>>()?)?,
+        )?;
+        let beside = at
+            .iter()
+            .zip(&w)
+            .all(|(a, w)| (f64::from(*a) - w).abs() < 1e-5);
         ensure!(beside, "the aggregator is at {at:?}, its rule at {w:?}");
         walked.push(w.clone());
         speeds.push(kept.iter().map(|[v, _]| *v).collect());
@@ -113,13 +124,20 @@ fn step(w: f64, gradient: f64, lr: f64) -> f64 {
 
 /// Runs do not compute the term's loss, so it is computed here.
 fn fedprox(i: &Inputs<'_>) -> Result<Value> {
-    let (w, anchor, task): (Vec<f64>, Vec<f64>, Vec<f64>) = (i.get("w")?, i.get("w_global")?, i.get("task_gradient")?);
+    let (w, anchor, task): (Vec<f64>, Vec<f64>, Vec<f64>) =
+        (i.get("w")?, i.get("w_global")?, i.get("task_gradient")?);
     let (mu, lr): (f64, f64) = (i.get("mu")?, i.get("lr")?);
     let all = w.iter().zip(&anchor).zip(&task);
     let gradient: Vec<f64> = all.map(|((w, a), g)| pulled(*g, *w, *a, mu)).collect();
     let apart: f64 = w.iter().zip(&anchor).map(|(w, a)| (w - a) * (w - a)).sum();
-    let after: Vec<f64> = w.iter().zip(&gradient).map(|(w, g)| step(*w, *g, lr)).collect();
-    Ok(json!({ "prox_loss": number(mu / 2.0 * apart), "gradient": numbers(&gradient), "w_after_sgd_step": numbers(&after) }))
+    let after: Vec<f64> = w
+        .iter()
+        .zip(&gradient)
+        .map(|(w, g)| step(*w, *g, lr))
+        .collect();
+    Ok(
+        json!({ "prox_loss": number(mu / 2.0 * apart), "gradient": numbers(&gradient), "w_after_sgd_step": numbers(&after) }),
+    )
 }
 
 /// Of the loss `a/2 (w - b)^2`.
@@ -128,7 +146,8 @@ fn slope(a: f64, b: f64, w: f64) -> f64 {
 }
 
 fn fedprox_trajectory(i: &Inputs<'_>) -> Result<Value> {
-    let (anchor, a, b): (Vec<f64>, Vec<f64>, Vec<f64>) = (i.get("w_global")?, i.get("a")?, i.get("b")?);
+    let (anchor, a, b): (Vec<f64>, Vec<f64>, Vec<f64>) =
+        (i.get("w_global")?, i.get("a")?, i.get("b")?);
     let (mu, lr, steps): (f64, f64, usize) = (i.get("mu")?, i.get("lr")?, i.get("steps")?);
     let (mut w, mut walked) = (anchor.clone(), Vec::new());
     for _ in 0..steps {
@@ -143,10 +162,13 @@ fn fedprox_trajectory(i: &Inputs<'_>) -> Result<Value> {
 /// Option II: what clients and server do to each number, by the protocol's own functions.
 fn scaffold_round(i: &Inputs<'_>) -> Result<Value> {
     let (x, c): (Vec<f64>, Vec<f64>) = (i.get("x")?, i.get("c")?);
-    let (own, a, b): (Vec<Vec<f64>>, Vec<Vec<f64>>, Vec<Vec<f64>>) = (i.get("c_i")?, i.get("a")?, i.get("b")?);
+    let (own, a, b): (Vec<Vec<f64>>, Vec<Vec<f64>>, Vec<Vec<f64>>) =
+        (i.get("c_i")?, i.get("a")?, i.get("b")?);
     let (steps, sampled): (Vec<usize>, Vec<usize>) = (i.get("steps")?, i.get("sampled")?);
-    let (lr, server_lr, clients): (f64, f64, usize) = (i.get("local_lr")?, i.get("server_lr")?, i.get("n_clients")?);
-    let (mut paths, mut last, mut next, mut changes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (lr, server_lr, clients): (f64, f64, usize) =
+        (i.get("local_lr")?, i.get("server_lr")?, i.get("n_clients")?);
+    let (mut paths, mut last, mut next, mut changes) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for k in &sampled {
         let correction: Vec<f64> = c.iter().zip(&own[*k]).map(|(c, own)| c - own).collect();
         let (mut y, mut path) = (x.clone(), Vec::new());
@@ -157,9 +179,16 @@ fn scaffold_round(i: &Inputs<'_>) -> Result<Value> {
             path.push(y.clone());
         }
         let control = correction.iter().zip(x.iter().zip(&y));
-        let control = control.map(|(c, (x, y))| scaffold::control_of_steps(*c, x - y, steps[*k] as f64, lr));
+        let control =
+            control.map(|(c, (x, y))| scaffold::control_of_steps(*c, x - y, steps[*k] as f64, lr));
         let control: Vec<f64> = control.collect();
-        changes.push(control.iter().zip(&own[*k]).map(|(next, own)| next - own).collect::<Vec<f64>>());
+        changes.push(
+            control
+                .iter()
+                .zip(&own[*k])
+                .map(|(next, own)| next - own)
+                .collect::<Vec<f64>>(),
+        );
         paths.push(lists(&path));
         last.push(y);
         next.push(control);
@@ -168,11 +197,13 @@ fn scaffold_round(i: &Inputs<'_>) -> Result<Value> {
     let model = |weights: &[f64]| -> Vec<f64> {
         let combined = mean(&last, weights);
         let both = x.iter().zip(combined);
-        both.map(|(x, y)| scaffold::next_model(*x, y, server_lr)).collect()
+        both.map(|(x, y)| scaffold::next_model(*x, y, server_lr))
+            .collect()
     };
     let change = mean(&changes, &equal);
     let control = c.iter().zip(change);
-    let control = control.map(|(c, change)| scaffold::next_control(*c, change, sampled.len(), clients));
+    let control =
+        control.map(|(c, change)| scaffold::next_control(*c, change, sampled.len(), clients));
     let mut out = json!({
         "y": paths,
         "c_i_plus": lists(&next),
@@ -209,7 +240,10 @@ fn fesem_em(i: &Inputs<'_>) -> Result<Value> {
     let before = em::objective(&points, &views(&centres), &of);
     let empty: Vec<bool> = (0..centres.len()).map(|j| !of.contains(&j)).collect();
     maximise(&of, &mut centres)?;
-    let (new, after) = (centres.clone(), em::objective(&points, &views(&centres), &of));
+    let (new, after) = (
+        centres.clone(),
+        em::objective(&points, &views(&centres), &of),
+    );
     let (mut converged, mut history) = (of.clone(), vec![after]);
     loop {
         let next = em::assign(&points, &views(&centres));

@@ -16,7 +16,10 @@ const LR: f64 = 0.2;
 /// Row `i` and its class; what the clients own differs.
 fn row(i: usize) -> ([f64; 2], usize) {
     let (k, j) = (i / OWN, i % OWN);
-    let x = [(j as f64 - 2.5) / 2.0 + k as f64 / 3.0, ((3 * j + k) % 5) as f64 / 2.0 - 1.0];
+    let x = [
+        (j as f64 - 2.5) / 2.0 + k as f64 / 3.0,
+        ((3 * j + k) % 5) as f64 / 2.0 - 1.0,
+    ];
     (x, usize::from(j + k > 4))
 }
 
@@ -135,8 +138,14 @@ fn scaffold(rounds: usize, steps: usize, server_lr: f64, option_one: bool) -> W 
 
 #[track_caller]
 fn close(found: &[f32], wanted: &[f64]) {
-    let near = found.iter().zip(wanted).all(|(f, w)| (f64::from(*f) - w).abs() < 2e-5);
-    assert!(near && found.len() == wanted.len(), "{found:?}, by the box {wanted:?}");
+    let near = found
+        .iter()
+        .zip(wanted)
+        .all(|(f, w)| (f64::from(*f) - w).abs() < 2e-5);
+    assert!(
+        near && found.len() == wanted.len(),
+        "{found:?}, by the box {wanted:?}"
+    );
 }
 
 #[test]
@@ -154,7 +163,8 @@ fn close_scaffold_is_the_papers_box() {
 #[test]
 fn close_fednova_of_equal_lengths_is_fedavg() {
     let with = |correction: &str| {
-        let protocol = format!("{{rounds: 3, local: {{steps: 4, batch: 2}}, correction: {correction}}}");
+        let protocol =
+            format!("{{rounds: 3, local: {{steps: 4, batch: 100}}, correction: {correction}}}");
         ends_with(&protocol, "{size: 4}", "{}")
     };
     let plain: Vec<f64> = with("none").into_iter().map(f64::from).collect();

@@ -45,12 +45,18 @@ impl Domains {
     }
 
     /// All test rows in every domain, one domain after the other, and those of each client's domain.
-    pub(crate) fn test(&self, test: &Examples, clients: usize) -> Result<(Examples, Vec<Examples>)> {
+    pub(crate) fn test(
+        &self,
+        test: &Examples,
+        clients: usize,
+    ) -> Result<(Examples, Vec<Examples>)> {
         let n = test.len();
         let rows: Vec<usize> = test.samples.ids().iter().map(|id| *id as usize).collect();
         let (mut inputs, mut labels) = (Vec::new(), Vec::new());
         for degrees in &self.turned {
-            inputs.push(Samples::all(Arc::new(turn(test.samples.inputs(), degrees / 90)?)).pick(&rows));
+            inputs.push(
+                Samples::all(Arc::new(turn(test.samples.inputs(), degrees / 90)?)).pick(&rows),
+            );
             labels.extend(rows.iter().copied());
         }
         let labels = match &**test.labels() {
@@ -78,13 +84,16 @@ fn turn(inputs: &Inputs, quarters: u32) -> Result<Inputs> {
     ensure!(side == across, "only square images can be turned");
     // where the number at (y, x) of the turned image stands in the one before
     let from: Vec<usize> = (0..side * side)
-        .map(|at| {
-            (0..quarters).fold((at / side, at % side), |(y, x), _| (x, side - 1 - y))
-        })
+        .map(|at| (0..quarters).fold((at / side, at % side), |(y, x), _| (x, side - 1 - y)))
         .map(|(y, x)| y * side + x)
         .collect();
     Ok(match inputs {
-        Inputs::Bytes { shape, data, mean, std } => Inputs::Bytes {
+        Inputs::Bytes {
+            shape,
+            data,
+            mean,
+            std,
+        } => Inputs::Bytes {
             shape: *shape,
             data: planes(data, &from),
             mean: mean.clone(),
@@ -100,16 +109,25 @@ fn turn(inputs: &Inputs, quarters: u32) -> Result<Inputs> {
 
 fn planes<T: Copy>(data: &[T], from: &[usize]) -> Vec<T> {
     let planes = data.chunks(from.len());
-    planes.flat_map(|plane| from.iter().map(|at| plane[*at])).collect()
+    planes
+        .flat_map(|plane| from.iter().map(|at| plane[*at]))
+        .collect()
 }
 
 /// These rows one after the other, of inputs that differ in their numbers only.
 fn joined(parts: &[Samples]) -> Result<Inputs> {
-    let all = |width: usize| parts.iter().flat_map(move |p| p.ids().iter().map(move |id| (p, *id as usize * width)));
+    let all = |width: usize| {
+        parts
+            .iter()
+            .flat_map(move |p| p.ids().iter().map(move |id| (p, *id as usize * width)))
+    };
     Ok(match &**parts[0].inputs() {
-        Inputs::Bytes { shape, mean, std, .. } => {
+        Inputs::Bytes {
+            shape, mean, std, ..
+        } => {
             let width = shape.iter().product();
-            let mut data = Vec::with_capacity(width * parts.iter().map(Samples::len).sum::<usize>());
+            let mut data =
+                Vec::with_capacity(width * parts.iter().map(Samples::len).sum::<usize>());
             for (part, start) in all(width) {
                 let Inputs::Bytes { data: from, .. } = &**part.inputs() else {
                     anyhow::bail!("images of two kinds");
@@ -157,7 +175,10 @@ mod tests {
             "{set: {glyphs: {train: 60, test: 20}}, clients: 5, domains: {turned: [0, 180]}}",
         )
         .unwrap();
-        let plain = crate::DataSpec { domains: None, ..spec.clone() };
+        let plain = crate::DataSpec {
+            domains: None,
+            ..spec.clone()
+        };
         let stream = fl_core::Stream::root(1);
         let [some, none] = [&spec, &plain]
             .map(|spec| crate::build(spec, std::path::Path::new("."), &stream).unwrap());
@@ -169,7 +190,10 @@ mod tests {
         assert_eq!(first(&some.clients[3]), backwards(&none.clients[3]));
         assert_eq!(first(&some.client_tests[3]), backwards(&none.test));
         assert_eq!(some.client_tests[3].classes(), none.test.classes());
-        let rows = spec.fits(&Task { input: vec![8], kind: some.task.kind });
+        let rows = spec.fits(&Task {
+            input: vec![8],
+            kind: some.task.kind,
+        });
         assert!(rows.unwrap_err().contains("only square images"));
     }
 }

@@ -4,7 +4,9 @@ mod labels;
 mod parameters;
 
 pub use labels::{Flip, LabelFlip, Pair};
-pub use parameters::{Attacker, Forge, Gaussian, InnerProduct, LittleIsEnough, Replacement, SignFlip};
+pub use parameters::{
+    Attacker, Forge, Gaussian, InnerProduct, LittleIsEnough, Replacement, SignFlip,
+};
 
 #[cfg(test)]
 mod tests;

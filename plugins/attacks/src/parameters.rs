@@ -46,7 +46,9 @@ impl<A: Forge> Aggregator for Attacker<A> {
         let trained: Vec<&Params> = inbox.iter().map(|mail| &mail.body).collect();
         alike(sent, trained[0]).context("what was sent and what was trained")?;
         if self.0.compares() && trained.len() < 2 {
-            round.note("one training has no deviation, so this attack is none: set `protocol.looks`");
+            round.note(
+                "one training has no deviation, so this attack is none: set `protocol.looks`",
+            );
         }
         let mut forged = sent.clone();
         let (mut each, n) = (Vec::new(), trained.len() as f64);
@@ -54,9 +56,18 @@ impl<A: Forge> Aggregator for Attacker<A> {
         let mut draws = round.stream.child("attack", 0).draws();
         for number in forged.0.values_mut().flatten() {
             each.clear();
-            each.extend(numbers.iter_mut().filter_map(|it| it.next()).map(|x| f64::from(*x)));
+            each.extend(
+                numbers
+                    .iter_mut()
+                    .filter_map(|it| it.next())
+                    .map(|x| f64::from(*x)),
+            );
             let honest = each.iter().sum::<f64>() / n;
-            let square = each.iter().map(|x| (x - honest) * (x - honest)).sum::<f64>() / n;
+            let square = each
+                .iter()
+                .map(|x| (x - honest) * (x - honest))
+                .sum::<f64>()
+                / n;
             *number = self.0.forge(&Known {
                 sent: f64::from(*number),
                 honest,

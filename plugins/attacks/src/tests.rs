@@ -42,7 +42,13 @@ fn exact_what_is_answered_instead() {
 
 #[test]
 fn exact_labels_are_flipped() {
-    let mail = |labels| Inbox::new(vec![Mail::new(0, 1.0, Votes::new(vec![7, 8, 9], labels, 3))]);
+    let mail = |labels| {
+        Inbox::new(vec![Mail::new(
+            0,
+            1.0,
+            Votes::new(vec![7, 8, 9], labels, 3),
+        )])
+    };
     let inbox = mail(arr2(&[[0], [1], [2]])).unwrap();
     let flipped = |settings: &str| {
         let votes = part::<LabelFlip>(settings).aggregate(&Round::first(), &inbox)?;
@@ -50,7 +56,13 @@ fn exact_labels_are_flipped() {
     };
     assert_eq!(flipped("{}").unwrap(), [2, 1, 0]);
     assert_eq!(flipped("{flip: next}").unwrap(), [1, 2, 0]);
-    assert_eq!(flipped("{flip: {pair: {from: 1, to: 0}}}").unwrap(), [0, 0, 2]);
+    assert_eq!(
+        flipped("{flip: {pair: {from: 1, to: 0}}}").unwrap(),
+        [0, 0, 2]
+    );
     let error = flipped("{flip: {pair: {from: 1, to: 3}}}").unwrap_err();
-    assert_eq!(error.to_string(), "flip: there is no class 3; there are 3, from 0");
+    assert_eq!(
+        error.to_string(),
+        "flip: there is no class 3; there are 3, from 0"
+    );
 }

@@ -55,6 +55,9 @@ settings! {
         clusters: usize = 4, in 1..=100_000;
         /// Which centre a client belongs to.
         assign: Assign = Assign::Distance(Distance::default());
+        /// First centres are what distinct random clients have trained, drawn so many times: the draw from which clients end up nearest to
+        /// their centres is taken. With 1, chance decides.
+        starts: usize = 1, in 1..=10_000;
         /// Rounds with one centre before there are several.
         warm_up: usize = 0, in 0..=1_000_000;
         /// A client's training in one round.
@@ -86,15 +89,19 @@ impl State {
 
 const TRAIN: Ask<Params, Params> = Ask::new("parameters after local training");
 const CHOOSE: Ask<Centres, Scalar> = Ask::new("the centre with the least loss");
-const TRAIN_CHOSEN: Ask<Nothing, Params> = Ask::new("parameters after training from the chosen centre");
+const TRAIN_CHOSEN: Ask<Nothing, Params> =
+    Ask::new("parameters after training from the chosen centre");
 
 impl Protocol for ClusteredRounds {
     fn slots(&self) -> Vec<Slot> {
         vec![
-            Slot::trainer("model", "The model that everybody trains; it needs parameters.")
-                .lasting_if(!self.fresh)
-                .averaged()
-                .at_server(),
+            Slot::trainer(
+                "model",
+                "The model that everybody trains; it needs parameters.",
+            )
+            .lasting_if(!self.fresh)
+            .averaged()
+            .at_server(),
             Slot::aggregator::<Params, Params>(
                 "aggregator",
                 "Combines the parameters of the clients of one centre. One that remembers would mix up the centres.",
@@ -107,7 +114,10 @@ impl Protocol for ClusteredRounds {
     fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<String> {
         let late = self.clusters > 1 && self.warm_up >= self.rounds;
         let late = late.then(|| {
-            format!("`warm-up` of {} rounds leaves none with {} centres: it must be below `rounds`", self.warm_up, self.clusters)
+            format!(
+                "`warm-up` of {} rounds leaves none with {} centres: it must be below `rounds`",
+                self.warm_up, self.clusters
+            )
         });
         late.into_iter().collect()
     }
@@ -121,7 +131,13 @@ impl Protocol for ClusteredRounds {
         let mut all = vec![TRAIN.asked().times(alone).cohort("cohort")];
         if alone < self.rounds {
             let times = self.rounds - alone;
-            all.push(CHOOSE.asked().times(times).cohort("cohort").copies(self.clusters));
+            all.push(
+                CHOOSE
+                    .asked()
+                    .times(times)
+                    .cohort("cohort")
+                    .copies(self.clusters),
+            );
             all.push(TRAIN_CHOSEN.asked().times(times).cohort("cohort"));
         }
         all
@@ -156,13 +172,17 @@ impl Protocol for ClusteredRounds {
                     me.parametric("model")?.set_params(centre)?;
                     losses.push(me.own_loss("model")?);
                 }
-                me.disclose("which centre has the least loss on a client's own examples is told as it is");
+                me.disclose(
+                    "which centre has the least loss on a client's own examples is told as it is",
+                );
                 let chosen = em::least(&losses);
                 me.stash("chosen", &centres.0[chosen]);
                 Ok(Scalar::new(chosen as f32))
             })
             .on(&TRAIN_CHOSEN, me, |me, _| {
-                let centre: Params = me.unstash("chosen")?.context("no centre was chosen before")?;
+                let centre: Params = me
+                    .unstash("chosen")?
+                    .context("no centre was chosen before")?;
                 self.train(me, &centre)
             })
             .end()
@@ -205,7 +225,9 @@ impl ClusteredRounds {
                     of.insert(mail.from, at as usize);
                 }
                 let those: Vec<ClientId> = of.keys().copied().collect();
-                fed.ask_for::<_, _, Params>("aggregator", round, &TRAIN_CHOSEN, &those, |_| &Nothing)?
+                fed.ask_for::<_, _, Params>("aggregator", round, &TRAIN_CHOSEN, &those, |_| {
+                    &Nothing
+                })?
             }
             _ => {
                 let sent = |id| &state.centres[state.centre_of(id)];
@@ -213,17 +235,26 @@ impl ClusteredRounds {
             }
         };
         let first = !several && self.clusters > 1 && round.number > self.warm_up;
-        if first {
-            state.centres = first_centres(round, &trained, self.clusters)?;
-        }
         match &self.assign {
-            Assign::Distance(how) if state.centres.len() > 1 => {
-                self.expect_and_maximise(fed, round, &trained, state, how, first)?;
+            Assign::Distance(how) if first => {
+                let (layers, passes) = (&how.layers[..], how.first_passes);
+                let (centres, of) = self.first_centres(fed, round, &trained, layers, passes)?;
+                state.centres = centres;
+                maximise(fed, round, &trained, &of, &mut state.centres)?;
+                remember(fed, round, &trained, &of, state)?;
             }
-            // IFCA's first centres are as they were chosen: clients choose in the next round
-            _ if first => {}
+            Assign::Distance(how) if several => {
+                self.expect_and_maximise(fed, round, &trained, state, how)?;
+            }
+            // clients choose among them in the next round
+            Assign::Loss if first => {
+                state.centres = self.first_centres(fed, round, &trained, &[], 1)?.0;
+            }
             _ => {
-                let of: Vec<usize> = trained.iter().map(|m| of.get(&m.from).copied().unwrap_or(0)).collect();
+                let of: Vec<usize> = trained
+                    .iter()
+                    .map(|m| of.get(&m.from).copied().unwrap_or(0))
+                    .collect();
                 maximise(fed, round, &trained, &of, &mut state.centres)?;
                 if several {
                     remember(fed, round, &trained, &of, state)?;
@@ -240,28 +271,18 @@ impl ClusteredRounds {
         trained: &Inbox<Params>,
         state: &mut State,
         how: &Distance,
-        first: bool,
     ) -> Result<()> {
-        let due = (round.number - self.warm_up - 1).is_multiple_of(how.every);
-        let passes = match (first, due) {
-            (true, _) => how.first_passes,
-            (false, true) => how.passes,
-            (false, false) => {
-                let of: Vec<usize> = trained.iter().map(|m| state.centre_of(m.from)).collect();
-                maximise(fed, round, trained, &of, &mut state.centres)?;
-                return remember(fed, round, trained, &of, state);
-            }
-        };
-        let points = trained
-            .iter()
-            .map(|mail| counted(&mail.body, &how.layers))
-            .collect::<Result<Vec<_>>>()?;
-        let points: Vec<&[f32]> = points.iter().map(Vec::as_slice).collect();
-        let mut of = Vec::new();
-        for _ in 0..passes {
+        let mut of: Vec<usize> = trained.iter().map(|m| state.centre_of(m.from)).collect();
+        if !(round.number - self.warm_up - 1).is_multiple_of(how.every) {
+            maximise(fed, round, trained, &of, &mut state.centres)?;
+            return remember(fed, round, trained, &of, state);
+        }
+        let points = points(trained, &how.layers)?;
+        let points = views(&points);
+        for _ in 0..how.passes {
             let centres = state.centres.iter().map(|c| counted(c, &how.layers));
             let centres = centres.collect::<Result<Vec<_>>>()?;
-            let centres: Vec<&[f32]> = centres.iter().map(Vec::as_slice).collect();
+            let centres = views(&centres);
             of = em::assign(&points, &centres);
             let objective = em::objective(&points, &centres, &of);
             fed.record(round, "cluster.distance", objective.sqrt())?;
@@ -270,11 +291,51 @@ impl ClusteredRounds {
         remember(fed, round, trained, &of, state)
     }
 
+    /// What distinct random clients have trained, and who is nearest to which after `passes` E steps with a plain M step between two; of
+    /// several draws that with the least objective.
+    fn first_centres(
+        &self,
+        fed: &mut Federation<'_>,
+        round: &Round,
+        trained: &Inbox<Params>,
+        layers: &[String],
+        passes: usize,
+    ) -> Result<(Vec<Params>, Vec<usize>)> {
+        let k = self.clusters;
+        ensure!(
+            trained.len() >= k,
+            "{k} centres need the parameters of as many clients, and {} have answered",
+            trained.len()
+        );
+        let points = points(trained, layers)?;
+        let points = views(&points);
+        let mut best: Option<(f64, Vec<usize>, Vec<usize>)> = None;
+        for start in 0..self.starts {
+            let stream = round.stream.child("centres", start as u64);
+            let chosen = stream.draws().choose(trained.len(), k);
+            let mut centres: Vec<Vec<f32>> = chosen.iter().map(|at| points[*at].to_vec()).collect();
+            for _ in 1..passes {
+                let of = em::assign(&points, &views(&centres));
+                em::recentre(&of, &mut centres, |members, _| {
+                    Ok::<_, std::convert::Infallible>(em::mean(&points, members))
+                })?;
+            }
+            let of = em::assign(&points, &views(&centres));
+            let objective = em::objective(&points, &views(&centres), &of);
+            if best.as_ref().is_none_or(|(least, ..)| objective < *least) {
+                best = Some((objective, chosen, of));
+            }
+        }
+        let (objective, chosen, of) = best.context("no draw of first centres")?;
+        fed.record(round, "cluster.distance", objective.sqrt())?;
+        let all: Vec<&Params> = trained.iter().map(|mail| &mail.body).collect();
+        Ok((chosen.into_iter().map(|at| all[at].clone()).collect(), of))
+    }
+
     /// How good each client's centre is for it, who belongs where, and how each cluster does.
     fn report(&self, fed: &mut Federation<'_>, round: &Round, state: &State) -> Result<()> {
-        let scores = fed.evaluate_for_clients(round, "model", &state.centres, |id| {
-            state.centre_of(id)
-        })?;
+        let scores =
+            fed.evaluate_for_clients(round, "model", &state.centres, |id| state.centre_of(id))?;
         let everyone = fed.everyone();
         let of: Vec<usize> = everyone.iter().map(|id| state.centre_of(*id)).collect();
         if self.clusters == 1 || scores.is_empty() {
@@ -294,17 +355,16 @@ impl ClusteredRounds {
     }
 }
 
-/// The parameters of distinct random clients.
-fn first_centres(round: &Round, trained: &Inbox<Params>, clusters: usize) -> Result<Vec<Params>> {
-    ensure!(
-        trained.len() >= clusters,
-        "{clusters} centres need the parameters of as many clients, and {} have answered",
-        trained.len()
-    );
-    let stream = round.stream.child("centres", 0);
-    let chosen = stream.draws().choose(trained.len(), clusters);
-    let all: Vec<&Params> = trained.iter().map(|mail| &mail.body).collect();
-    Ok(chosen.into_iter().map(|at| all[at].clone()).collect())
+/// The numbers that count, of everybody.
+fn points(trained: &Inbox<Params>, layers: &[String]) -> Result<Vec<Vec<f32>>> {
+    trained
+        .iter()
+        .map(|mail| counted(&mail.body, layers))
+        .collect()
+}
+
+fn views(all: &[Vec<f32>]) -> Vec<&[f32]> {
+    all.iter().map(Vec::as_slice).collect()
 }
 
 /// The numbers that count for the distance.
@@ -320,8 +380,13 @@ fn counted(params: &Params, layers: &[String]) -> Result<Vec<f32>> {
             names.join(", ")
         );
     }
-    let of_layers = params.0.iter().filter(|(name, _)| layers.iter().any(|l| name.starts_with(l)));
-    Ok(of_layers.flat_map(|(_, tensor)| tensor.iter().copied()).collect())
+    let of_layers = params
+        .0
+        .iter()
+        .filter(|(name, _)| layers.iter().any(|l| name.starts_with(l)));
+    Ok(of_layers
+        .flat_map(|(_, tensor)| tensor.iter().copied())
+        .collect())
 }
 
 /// The M step, by the part in the slot `aggregator`.
@@ -353,7 +418,12 @@ fn remember(
 ) -> Result<()> {
     let mut moved = 0;
     for (mail, at) in trained.iter().zip(of) {
-        moved += usize::from(state.of.insert(mail.from, *at).is_some_and(|old| old != *at));
+        moved += usize::from(
+            state
+                .of
+                .insert(mail.from, *at)
+                .is_some_and(|old| old != *at),
+        );
     }
     fed.record(round, "cluster.moved", moved as f64)
 }

@@ -126,7 +126,8 @@ impl Protocol for ParamRounds {
             _ => None,
         };
         let looks = (self.looks > 1 && !has("attack")).then(|| {
-            "`looks` has no effect without an attacker: fill `parts.attack`, or leave it out".to_string()
+            "`looks` has no effect without an attacker: fill `parts.attack`, or leave it out"
+                .to_string()
         });
         let all = [fuse, initial, both, pulled, looks];
         all.into_iter().flatten().collect()
@@ -164,7 +165,9 @@ impl Protocol for ParamRounds {
                 return fed.evaluate(round, "model"); // a Poisson draw of nobody
             }
             match (&self.correction, &self.fuse) {
-                (Correction::Scaffold(scaffold), _) => scaffold.round(fed, round, &cohort, state)?,
+                (Correction::Scaffold(scaffold), _) => {
+                    scaffold.round(fed, round, &cohort, state)?
+                }
                 (Correction::Nova(nova), _) => nova.round(fed, round, &cohort, state)?,
                 (Correction::None, None) => {
                     state.model =

@@ -49,15 +49,21 @@ impl Nova {
     ) -> Result<()> {
         let x = &mut state.model;
         let (sent, mut lengths, mut weights) = (&*x, 0.0, 0.0);
-        let combined: Params =
-            fed.gather_mail("aggregator", round, &TRAIN, cohort, |_| sent, |mail| {
+        let combined: Params = fed.gather_mail(
+            "aggregator",
+            round,
+            &TRAIN,
+            cohort,
+            |_| sent,
+            |mail| {
                 let weight = mail.weight;
                 mail.try_map(|answer: Normalised| {
                     lengths += weight * f64::from(answer.length.value());
                     weights += weight;
                     zip(sent, &answer.change, |x, change| x + change)
                 })
-            })?;
+            },
+        )?;
         let mean = lengths / weights;
         fed.record(round, "nova.length", mean)?;
         *x = zip(x, &combined, |x, combined| next_model(x, combined, mean))?;

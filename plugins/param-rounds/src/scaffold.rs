@@ -1,8 +1,8 @@
 //! Control variates (SCAFFOLD, Karimireddy et al. 2020, Algorithm 1).
 use crate::{ParamRounds, State};
+use fl_core::MeanOfParams;
 use fl_core::prelude::*;
 use fl_core::settings::above;
-use fl_core::MeanOfParams;
 
 choices! {
     /// What a client's next control variate is.
@@ -82,8 +82,13 @@ impl Scaffold {
         };
         let (mut controls, mut answered) = (Box::<MeanOfParams>::default(), 0);
         let shown = round.showing(x.clone());
-        let y: Params =
-            fed.gather_mail("aggregator", &shown, &TRAIN, cohort, |_| &sent, |mail| {
+        let y: Params = fed.gather_mail(
+            "aggregator",
+            &shown,
+            &TRAIN,
+            cohort,
+            |_| &sent,
+            |mail| {
                 let from = mail.from;
                 let weight = match self.server_control {
                     ServerControl::Changes => 1.0,
@@ -94,7 +99,8 @@ impl Scaffold {
                     controls.add(Mail::new(from, weight, answer.control))?;
                     Ok(answer.model)
                 })
-            })?;
+            },
+        )?;
         let clients = fed.everyone().len();
         *x = zip(x, &y, |x, y| next_model(x, y, self.server_lr))?;
         let mean = controls.finish()?;
@@ -128,10 +134,15 @@ impl Scaffold {
                 let lr = me.parametric("model")?.step_size().context(
                     "parts.model: SCAFFOLD divides by the learning rate, and this trainer has none; use plain gradient descent, or `control: gradient`",
                 )?;
-                let (steps, way) = (trained.steps as f64, zip(&sent.model, &trained.params, |x, y| x - y)?);
+                let (steps, way) = (
+                    trained.steps as f64,
+                    zip(&sent.model, &trained.params, |x, y| x - y)?,
+                );
                 match trained.steps {
                     0 => own.clone(), // nothing was learnt of its gradient
-                    _ => zip(&correction, &way, |c, way| control_of_steps(c, way, steps, lr))?,
+                    _ => zip(&correction, &way, |c, way| {
+                        control_of_steps(c, way, steps, lr)
+                    })?,
                 }
             }
         };

@@ -84,8 +84,7 @@ impl ParamRounds {
         }
         let honest = looks[0].clone();
         let mail = (0..).zip(looks).map(|(at, look)| Mail::new(at, 1.0, look));
-        let forged: Params =
-            me.aggregate_seeing("attack", global, &Inbox::new(mail.collect())?)?;
+        let forged: Params = me.aggregate_seeing("attack", global, &Inbox::new(mail.collect())?)?;
         me.measure("attack.shift", forged.zip(&honest, |f, h| f - h)?.norm());
         Ok(forged)
     }
@@ -104,7 +103,8 @@ fn learnt(me: &mut Client) -> Result<Examples> {
     let ids = own.samples.ids();
     let column = Array2::from_shape_fn((ids.len(), 1), |(row, _)| of[ids[row] as usize]);
     let votes = Votes::new(ids.to_vec(), column, *classes);
-    let given: Votes = me.aggregate("labels", &Inbox::new(vec![Mail::new(me.id(), 1.0, votes)])?)?;
+    let given: Votes =
+        me.aggregate("labels", &Inbox::new(vec![Mail::new(me.id(), 1.0, votes)])?)?;
     ensure!(
         given.rows == ids && given.voters() == 1 && given.classes() == *classes,
         "parts.labels: gave other examples, classes or voters than it got"

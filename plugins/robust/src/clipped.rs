@@ -70,7 +70,8 @@ impl ClippedMean {
 
     fn result(mut self) -> Result<Params> {
         ensure!(self.total > 0.0, "every weight is 0");
-        self.round.record("shortened", self.seen[1] as f64 / self.seen[0] as f64);
+        self.round
+            .record("shortened", self.seen[1] as f64 / self.seen[0] as f64);
         for (number, sum) in self.centre.0.values_mut().flatten().zip(&self.sums) {
             *number = (f64::from(*number) + sum / self.total) as f32;
         }
@@ -147,7 +148,11 @@ impl Clipping {
     fn clipped(&self, round: &Round) -> Result<ClippedMean> {
         let mut centre = sent(round)?.clone();
         // a change of another model than this says nothing
-        if let Some(last) = self.last.as_ref().filter(|last| alike(*last, &centre).is_ok()) {
+        if let Some(last) = self
+            .last
+            .as_ref()
+            .filter(|last| alike(*last, &centre).is_ok())
+        {
             centre.add_scaled(1.0, last)?;
         }
         Ok(ClippedMean::new(centre, self.settings.radius, round))
@@ -194,7 +199,10 @@ impl Aggregator for Clipping {
         }
     }
     fn save(&self) -> Vec<u8> {
-        self.last.as_ref().map(fl_core::message::encode).unwrap_or_default()
+        self.last
+            .as_ref()
+            .map(fl_core::message::encode)
+            .unwrap_or_default()
     }
     fn load(&mut self, state: &[u8]) -> Result<()> {
         self.last = match state {

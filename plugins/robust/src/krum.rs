@@ -171,7 +171,13 @@ impl Aggregator for Bulyan {
         }
         let some = inbox.iter().enumerate();
         let some = some.filter(|(at, _)| chosen.contains(at));
-        let some = Inbox::new(some.map(|(_, mail)| fl_core::Mail { weight: 1.0, ..mail.clone() }).collect())?;
+        let some = Inbox::new(
+            some.map(|(_, mail)| fl_core::Mail {
+                weight: 1.0,
+                ..mail.clone()
+            })
+            .collect(),
+        )?;
         // `bad` is below a quarter, so something is always left
         let keep = chosen.len() - 2 * f;
         Ok(some.per_coordinate(|values| around_median(values, keep)))

@@ -28,12 +28,22 @@ fn they_keep_their_claims() {
 fn made<A: Aggregator<In = Params, Out = Params>>(mut part: A, clients: &[&[f32]]) -> String {
     let sent = fl_conformance::params(&[&vec![0.0; clients[0].len()]]);
     let round = Round::first().showing(sent.iter().next().unwrap().body.clone());
-    fl_conformance::show(&part.aggregate(&round, &fl_conformance::params(clients)).unwrap())
+    fl_conformance::show(
+        &part
+            .aggregate(&round, &fl_conformance::params(clients))
+            .unwrap(),
+    )
 }
 
 #[test]
 fn exact_one_wild_client() {
-    let sent: [&[f32]; 5] = [&[1.0, 2.0], &[2.0, 2.0], &[3.0, 2.0], &[2.0, 3.0], &[1e9, -1e9]];
+    let sent: [&[f32]; 5] = [
+        &[1.0, 2.0],
+        &[2.0, 2.0],
+        &[3.0, 2.0],
+        &[2.0, 3.0],
+        &[1e9, -1e9],
+    ];
     insta::assert_snapshot!(made(part::<Krum>("{bad: 0.2}"), &sent), @"w [2] 2 2");
     insta::assert_snapshot!(made(part::<MultiKrum>("{bad: 0.2}"), &sent), @"w [2] 2 2.25");
     insta::assert_snapshot!(made(part::<Bulyan>("{bad: 0.2}"), &sent), @"w [2] 2 2");
@@ -44,7 +54,14 @@ fn exact_one_wild_client() {
 
 #[test]
 fn the_geometric_median_minimises_the_sum_of_distances() {
-    let sent: [&[f32]; 6] = [&[0.0, 0.0], &[4.0, 1.0], &[1.0, 3.0], &[2.0, -1.0], &[5.0, 5.0], &[900.0, 0.0]];
+    let sent: [&[f32]; 6] = [
+        &[0.0, 0.0],
+        &[4.0, 1.0],
+        &[1.0, 3.0],
+        &[2.0, -1.0],
+        &[5.0, 5.0],
+        &[900.0, 0.0],
+    ];
     let inbox = fl_conformance::params(&sent);
     let median = |passes: &str| {
         let mut part = part::<GeometricMedian>(&format!("{{passes: {passes}}}"));
@@ -53,7 +70,10 @@ fn the_geometric_median_minimises_the_sum_of_distances() {
     let cost = |at: &[f32]| -> f64 { sent.iter().map(|s| squared_distance(s, at).sqrt()).sum() };
     let found = median("200");
     for (dx, dy) in [(0.01, 0.0), (-0.01, 0.0), (0.0, 0.01), (0.0, -0.01)] {
-        assert!(cost(&found) < cost(&[found[0] + dx, found[1] + dy]), "{found:?}");
+        assert!(
+            cost(&found) < cost(&[found[0] + dx, found[1] + dy]),
+            "{found:?}"
+        );
     }
     assert!(cost(&median("1")) > cost(&median("8")));
 }
@@ -64,6 +84,12 @@ fn the_centre_follows_the_model() {
     let mut part = Clipping::from(part::<CentredClipping>("{radius: 0.5}"));
     let params = |x: f32| fl_conformance::params(&[&[x], &[x]]);
     let sent = |x: f32| Round::first().showing(params(x).iter().next().unwrap().body.clone());
-    assert_eq!(part.aggregate(&sent(0.0), &params(1.0)).unwrap().flat(), [0.5]);
-    assert_eq!(part.aggregate(&sent(0.5), &params(1.5)).unwrap().flat(), [1.5]);
+    assert_eq!(
+        part.aggregate(&sent(0.0), &params(1.0)).unwrap().flat(),
+        [0.5]
+    );
+    assert_eq!(
+        part.aggregate(&sent(0.5), &params(1.5)).unwrap().flat(),
+        [1.5]
+    );
 }

@@ -16,12 +16,21 @@ fn they_keep_their_claims() {
 
 /// What comes of a model of one number, sent as it was left the round before, if the clients' mean is `towards` away.
 fn walk<R: Rule>(mut part: ServerOptimiser<R>, towards: &[f32]) -> Vec<String> {
-    let params = |x: f32| fl_conformance::params(&[&[x]]).iter().next().unwrap().body.clone();
+    let params = |x: f32| {
+        fl_conformance::params(&[&[x]])
+            .iter()
+            .next()
+            .unwrap()
+            .body
+            .clone()
+    };
     let mut w = params(0.0);
     let mut step = |d: &f32| {
         let at = w.flat()[0];
         let inbox = fl_conformance::params(&[&[at + d - 1.0], &[at + d + 1.0]]);
-        w = part.aggregate(&Round::first().showing(w.clone()), &inbox).unwrap();
+        w = part
+            .aggregate(&Round::first().showing(w.clone()), &inbox)
+            .unwrap();
         format!("{:.4}", w.flat()[0])
     };
     towards.iter().map(&mut step).collect()
@@ -50,7 +59,10 @@ fn close_the_papers_steps() {
 
 #[test]
 fn exact_without_momentum_it_is_the_mean_and_with_it_goes_on() {
-    assert_eq!(walk(part::<FedAvgM>("{beta: 0}"), &[1.0, 0.5]), ["1.0000", "1.5000"]);
+    assert_eq!(
+        walk(part::<FedAvgM>("{beta: 0}"), &[1.0, 0.5]),
+        ["1.0000", "1.5000"]
+    );
     assert_eq!(
         walk(part::<FedAvgM>("{beta: 0.5}"), &[1.0, 0.0, 0.0]),
         ["1.0000", "1.5000", "1.7500"]
@@ -67,8 +79,14 @@ fn what_does_not_fit_is_refused() {
     let mut adam = part::<FedAdam>("{}");
     let error = adam.aggregate(&Round::first(), &inbox(&[1.0])).unwrap_err();
     assert!(error.to_string().contains("sees none"), "{error}");
-    let error = adam.aggregate(&round(&[0.0, 0.0]), &inbox(&[1.0])).unwrap_err();
+    let error = adam
+        .aggregate(&round(&[0.0, 0.0]), &inbox(&[1.0]))
+        .unwrap_err();
     assert!(format!("{error:#}").contains("what was sent and what came back"));
     let error = adam.load(&[0; 24]).unwrap_err();
-    assert!(error.to_string().starts_with("a state of 24 bytes is cut short"));
+    assert!(
+        error
+            .to_string()
+            .starts_with("a state of 24 bytes is cut short")
+    );
 }

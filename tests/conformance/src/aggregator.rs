@@ -111,7 +111,12 @@ impl<I: Message, O: Message> Bench<'_, I, O> {
         };
         let alike = |sent: &I| message::alike(answer, sent).is_ok();
         match self.sees {
-            true => round.showing((0..ATTEMPTS).map(sent).find(alike).unwrap_or(answer.clone())),
+            true => round.showing(
+                (0..ATTEMPTS)
+                    .map(sent)
+                    .find(alike)
+                    .unwrap_or(answer.clone()),
+            ),
             false => round,
         }
     }

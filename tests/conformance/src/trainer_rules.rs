@@ -164,7 +164,9 @@ impl Bench<'_> {
             })?;
             self.toy.loss(GRADIENT, &self.place, model.as_mut())
         };
-        let scale = gradient.iter().fold(0.0, |m: f64, g| m.max(f64::from(g.abs())));
+        let scale = gradient
+            .iter()
+            .fold(0.0, |m: f64, g| m.max(f64::from(g.abs())));
         self.must(GRADIENT, scale > 0.0, || "it is 0 everywhere".into())?;
         let tolerance = 0.02 * scale + 1e-4;
         let live = |t: &&ArrayD<f32>| t.iter().any(|g| *g != 0.0);
@@ -178,17 +180,24 @@ impl Bench<'_> {
                 let (coarse, fine) = (along(0.01)?, along(0.005)?);
                 let smooth = (coarse - fine).abs() <= tolerance / 4.0;
                 let slope = f64::from(*slope);
-                self.must(GRADIENT, !smooth || (slope - fine).abs() <= tolerance, || {
-                    format!(
-                        "number {at} of `{name}` has {} and {} by differences",
-                        digits(slope),
-                        digits(fine)
-                    )
-                })?;
+                self.must(
+                    GRADIENT,
+                    !smooth || (slope - fine).abs() <= tolerance,
+                    || {
+                        format!(
+                            "number {at} of `{name}` has {} and {} by differences",
+                            digits(slope),
+                            digits(fine)
+                        )
+                    },
+                )?;
             }
         }
         run(GRADIENT, &self.place, || {
-            model.parametric().map(|able| able.set_params(&params)).transpose()
+            model
+                .parametric()
+                .map(|able| able.set_params(&params))
+                .transpose()
         })?;
         Ok(())
     }

@@ -7,9 +7,7 @@ use crate::tape::{Key, Record, Weights};
 use crate::target;
 use anyhow::ensure;
 use fl_core::message::Params;
-use fl_core::{
-    Differentiable, Loss, Parametric, Problem, Result, Samples, Target, Trainer, loss,
-};
+use fl_core::{Differentiable, Loss, Parametric, Problem, Result, Samples, Target, Trainer, loss};
 use ndarray::{Array2, ArrayD, ArrayView2, IxDyn, s};
 
 impl Parametric for Dfdx {
