@@ -172,9 +172,6 @@ impl Protocol for ClusteredRounds {
                     me.parametric("model")?.set_params(centre)?;
                     losses.push(me.own_loss("model")?);
                 }
-                me.disclose(
-                    "which centre has the least loss on a client's own examples is told as it is",
-                );
                 let chosen = em::least(&losses);
                 me.stash("chosen", &centres.0[chosen]);
                 Ok(Scalar::new(chosen as f32))

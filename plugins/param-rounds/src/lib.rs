@@ -129,7 +129,10 @@ impl Protocol for ParamRounds {
             "`looks` has no effect without an attacker: fill `parts.attack`, or leave it out"
                 .to_string()
         });
-        let all = [fuse, initial, both, pulled, looks];
+        let bare = (self.looks > 1 && has("attack") && has("privacy")).then(|| {
+            "`looks` lets an attack see trainings that `parts.privacy` has not released: leave it at 1, or leave `parts.privacy` out".to_string()
+        });
+        let all = [fuse, initial, both, pulled, looks, bare];
         all.into_iter().flatten().collect()
     }
 
