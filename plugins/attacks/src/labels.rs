@@ -25,7 +25,7 @@ choices! {
 }
 
 settings! {
-    /// Attack: learns from wrong labels.
+    /// Attack: learns from wrong labels (label flipping; Fang et al. 2020).
     pub struct LabelFlip {
         /// Which class becomes which.
         flip: Flip = Flip::Opposite;

@@ -87,7 +87,7 @@ impl<A: Forge> Aggregator for Attacker<A> {
 }
 
 settings! {
-    /// Attack: goes as far into the opposite direction, `sent - scale (honest - sent)`.
+    /// Attack: goes as far into the opposite direction, `sent - scale (honest - sent)` (sign flipping; Li et al. 2019).
     pub struct SignFlip {
         /// How many times as far.
         scale: f64 = 1.0, in above(0.0);
