@@ -89,6 +89,7 @@ fn peak(clients: usize) -> f64 {
         clients: (0..clients).map(|k| all.pick(&[k])).collect(),
         public: None,
         test: all.pick(&[0]),
+        client_tests: Vec::new(),
         threads: 2,
         folder: None,
         resumed: None,

@@ -63,12 +63,6 @@ const NOT_YET: &[&str] = &[
     "image_similarity",
     "instances",
     "segmentation",
-    // parameter_fl.json
-    "fedavgm",
-    "fedprox",
-    "fedprox_trajectory",
-    "fesem_em",
-    "scaffold_round",
 ];
 
 fn folders() -> Vec<PathBuf> {

@@ -34,7 +34,10 @@ impl<M> Mail<M> {
     }
 
     /// The same mail with another body.
-    pub(crate) fn try_map<N>(self, f: impl FnOnce(M) -> Result<N>) -> Result<Mail<N>> {
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn try_map<N>(self, f: impl FnOnce(M) -> Result<N>) -> Result<Mail<N>> {
         Ok(Mail {
             from: self.from,
             weight: self.weight,

@@ -222,6 +222,30 @@ impl Parts {
         self.filled.iter().any(|f| f.slot == slot)
     }
 
+    /// Is there anything in this slot for this client?
+    pub fn has_for(&self, slot: &str, client: ClientId) -> bool {
+        self.find(slot, Some(client)).is_ok()
+    }
+
+    /// For whom there is something in this slot, such as `sign-flip for clients 0-1`.
+    pub fn who(&self, slot: &str) -> Vec<String> {
+        let of_slot = self.filled.iter().filter(|f| f.slot == slot);
+        let named = of_slot.map(|f| {
+            let group = |r: &RangeInclusive<ClientId>| match r.start() == r.end() {
+                true => r.start().to_string(),
+                false => format!("{}-{}", r.start(), r.end()),
+            };
+            match &f.clients {
+                Some(groups) => {
+                    let groups: Vec<String> = groups.iter().map(group).collect();
+                    format!("`{}` for clients {}", f.decl.name, groups.join(", "))
+                }
+                None => format!("`{}` for all clients", f.decl.name),
+            }
+        });
+        named.collect()
+    }
+
     fn slot(&self, name: &str) -> Option<&Slot> {
         self.slots.iter().find(|s| s.name == name)
     }

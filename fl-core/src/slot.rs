@@ -24,6 +24,8 @@ pub struct Slot {
     pub alike: bool,
     /// Has the server a part of it? Then not all may be for some clients only.
     pub server: bool,
+    /// May its parts be for some clients only, so that the others have none?
+    pub for_some: bool,
     /// Is its mechanism asked to clip only, and what it leaves is priced elsewhere?
     pub only_clips: bool,
     /// Do the results show what the clients' models in it have learnt: their scores, or themselves?
@@ -48,6 +50,7 @@ impl Slot {
             needs: Vec::new(),
             alike: false,
             server: false,
+            for_some: false,
             only_clips: false,
             shown: false,
             through: Vec::new(),
@@ -89,6 +92,11 @@ impl Slot {
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
+    }
+    /// Clients have parts of it, of whatever role, and a spec may name who: the others have none ([`crate::Client::has`]).
+    pub fn for_some(mut self) -> Self {
+        self.for_some = true;
+        self.optional()
     }
     /// A client keeps its model from one question to the next; a trainer's slot that does not say so is filled anew for
     /// every question. What lasts takes memory, or disk, for every client that was ever asked.

@@ -16,10 +16,11 @@ pub(crate) fn check(
 ) -> Vec<(Vec<Step>, String)> {
     let mut wrong = Vec::new();
     let at_clients = |path: &[Step]| [path, &[Step::Key("clients".into())]].concat();
-    let at_server = matches!(
-        slot.role,
-        Role::Aggregator | Role::Generator | Role::Accountant
-    );
+    let at_server = !slot.for_some
+        && matches!(
+            slot.role,
+            Role::Aggregator | Role::Generator | Role::Accountant
+        );
     let mut for_all: Option<&[Step]> = None;
     let mut ranges: Vec<(ClientId, ClientId, usize)> = Vec::new();
     for (at, (path, share)) in shares.iter().enumerate() {
@@ -100,7 +101,7 @@ pub(crate) fn check(
     let last = clients.and_then(|n| ClientId::try_from(n).ok()?.checked_sub(1));
     gaps.retain(|(from, _)| last.is_some_and(|last| *from <= last));
     let readable = shares.iter().all(|(_, share)| share.is_some());
-    if for_all.is_none() && readable && !gaps.is_empty() {
+    if for_all.is_none() && readable && !gaps.is_empty() && !slot.for_some {
         let gaps: Vec<String> = gaps
             .iter()
             .take(5)

@@ -61,6 +61,7 @@ fn federation(
         clients,
         public: None,
         test: all.pick(&[0, 1]),
+        client_tests: Vec::new(),
         threads: 2,
         folder: None,
         resumed: None,

@@ -142,6 +142,7 @@ fn world(protocol: Arc<dyn Protocol>, parts: &[Filled], other: bool) -> Result<(
         clients: (0..3).map(|k| all.pick(&own(k, other))).collect(),
         public: Some(Public::labelled(public)),
         test: all.pick(&(80..92).collect::<Vec<_>>()),
+        client_tests: Vec::new(),
         threads: 1,
         folder: None,
         resumed: None,

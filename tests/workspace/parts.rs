@@ -91,6 +91,9 @@ fn tried(decl: &PartDecl, settings: &Value) -> Option<Result<(), Broken>> {
         (Role::Aggregator, "votes -> counts") => {
             check::aggregator(&|| part::<BoxedAggregator<Votes, Counts>>(decl, settings))
         }
+        (Role::Aggregator, "votes -> votes") => {
+            check::aggregator(&|| part::<BoxedAggregator<Votes, Votes>>(decl, settings))
+        }
         (Role::Selector, "clients") => {
             check::selector(&|| part::<BoxedSelector<Roster>>(decl, settings), false)
         }

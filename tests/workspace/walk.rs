@@ -288,6 +288,7 @@ fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
             clients: (0..6).map(own).collect(),
             public: Some(Public::unlabelled(all.samples.clone())),
             test: all.pick(&[0, 1]),
+            client_tests: Vec::new(),
             threads: how.threads,
             folder,
             resumed,

@@ -156,6 +156,23 @@ impl Federation<'_> {
         down: impl Fn(ClientId) -> &'d D + Sync,
         form: impl Fn(U) -> Result<V>,
     ) -> Result<O> {
+        self.gather_mail(slot, round, ask, to, down, |mail| mail.try_map(&form))
+    }
+
+    /// As [`Federation::gather_as`], for a protocol that makes more of an answer than what its aggregator combines: `form`
+    /// sees the mail as it comes, in client order, with the weight that the aggregator asks for.
+    ///
+    /// # Errors
+    /// As [`Federation::gather`].
+    pub fn gather_mail<'d, D: Message, U: Message, V: Message, O: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        ask: &Ask<D, U>,
+        to: &[ClientId],
+        down: impl Fn(ClientId) -> &'d D + Sync,
+        form: impl FnMut(Mail<U>) -> Result<Mail<V>>,
+    ) -> Result<O> {
         // taken out for the time of the question, so that it can take in one answer after the other
         let mut aggregator = self.store.take::<BoxedAggregator<V, O>>(slot)?;
         let gathered = self.gather_into(&mut aggregator, round, ask, to, &down, form);
@@ -171,7 +188,7 @@ impl Federation<'_> {
         ask: &Ask<D, U>,
         to: &[ClientId],
         down: &(impl Fn(ClientId) -> &'d D + Sync),
-        form: impl Fn(U) -> Result<V>,
+        mut form: impl FnMut(Mail<U>) -> Result<Mail<V>>,
     ) -> Result<(Round, O)> {
         let needs = aggregator.needs();
         let mut round = round.with_stream(round.stream.clone());
@@ -183,15 +200,14 @@ impl Federation<'_> {
             );
             round = round.showing(sent.clone());
         }
-        let formed = |mail: Mail<U>| mail.try_map(&form);
         let out = match aggregator.fold(&round) {
             Some(mut fold) => {
-                self.exchange(&round, ask, to, down, needs, &mut |m| fold.add(formed(m)?))?;
+                self.exchange(&round, ask, to, down, needs, &mut |m| fold.add(form(m)?))?;
                 let folded = fold.finish().with_context(|| ask.label())?;
                 aggregator.update(&round, folded)?
             }
             None => {
-                let inbox = self.collect(&round, ask, to, down, needs, formed)?;
+                let inbox = self.collect(&round, ask, to, down, needs, form)?;
                 aggregator.aggregate(&round, &inbox)?
             }
         };

@@ -106,7 +106,7 @@ impl Client {
             .context("this protocol needs public data; add `data.public` to the spec")
     }
 
-    /// Is there anything in this slot?
+    /// Is there anything in this slot, for this client?
     pub fn has(&self, slot: &str) -> bool {
         self.store.has(slot)
     }
@@ -248,7 +248,30 @@ impl Client {
     /// # Errors
     /// When the slot's part cannot be made, or cannot combine them.
     pub fn aggregate<I: Message, O: Message>(&mut self, slot: &str, inbox: &Inbox<I>) -> Result<O> {
-        let round = Round::new(slot, 0, false, self.stream(slot), Arc::new(Serial));
+        let round = self.round(slot);
+        self.aggregate_in(slot, round, inbox)
+    }
+
+    /// As [`Client::aggregate`], for an aggregator that may want to see what this client was sent ([`Needs::sent`]).
+    ///
+    /// # Errors
+    /// As [`Client::aggregate`].
+    pub fn aggregate_seeing<D: Message, I: Message, O: Message>(
+        &mut self,
+        slot: &str,
+        sent: &D,
+        inbox: &Inbox<I>,
+    ) -> Result<O> {
+        let round = self.round(slot).showing(sent.clone());
+        self.aggregate_in(slot, round, inbox)
+    }
+
+    fn aggregate_in<I: Message, O: Message>(
+        &mut self,
+        slot: &str,
+        round: Round,
+        inbox: &Inbox<I>,
+    ) -> Result<O> {
         let part = self.store.get::<BoxedAggregator<I, O>>(slot)?;
         let out = part.aggregate(&round, inbox)?;
         message::check(&out)

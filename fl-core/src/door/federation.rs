@@ -139,6 +139,11 @@ impl<'h> Federation<'h> {
         self.store.has(slot)
     }
 
+    /// For whom there is something in this slot, such as `sign-flip for clients 0-1`.
+    pub fn who(&self, slot: &str) -> Vec<String> {
+        self.store.parts().who(slot)
+    }
+
     /// What models are to learn.
     pub fn task(&self) -> &Task {
         self.store.task()

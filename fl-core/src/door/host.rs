@@ -122,6 +122,11 @@ pub trait Host {
     /// The test examples.
     fn test(&self) -> &Examples;
 
+    /// What this client's own model is tested on.
+    fn test_of(&self, _client: ClientId) -> &Examples {
+        self.test()
+    }
+
     /// What runs work in chunks.
     fn executor(&self) -> SharedExecutor;
 

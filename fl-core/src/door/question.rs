@@ -46,6 +46,7 @@ impl<D: Message, U: Message> Ask<D, U> {
             times: 1,
             rows: 0,
             voices: 1,
+            copies: 1,
             model: "model",
             flow: Flow {
                 // an empty message says nothing
@@ -78,6 +79,8 @@ pub struct Asked {
     pub rows: usize,
     /// How many models or voters speak in one answer.
     pub voices: usize,
+    /// How many of what is expected travel to a client in one message.
+    pub copies: usize,
     /// The slot of the model whose parameters travel, if parameters do.
     pub model: &'static str,
     /// How its answer depends on a client's own data.
@@ -104,6 +107,11 @@ impl Asked {
     /// So many models or voters speak in one answer.
     pub fn voices(mut self, voices: usize) -> Self {
         self.voices = voices;
+        self
+    }
+    /// So many of what is expected travel to a client in one message, such as models.
+    pub fn copies(mut self, copies: usize) -> Self {
+        self.copies = copies;
         self
     }
     /// About all public samples.

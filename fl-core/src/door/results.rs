@@ -2,9 +2,11 @@
 
 use super::federation::Federation;
 use crate::host::{Metric, Totals};
-use crate::message::hex;
-use crate::{Result, Round, Scored, metrics};
+use crate::message::{Params, hex};
+use crate::{ClientId, Examples, Result, Round, Scored, metrics};
+use anyhow::Context;
 use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
 
 impl Federation<'_> {
     fn due(&self, round: &Round) -> bool {
@@ -43,9 +45,57 @@ impl Federation<'_> {
         self.record_each(round, &name, scored.iter().map(|s| s.score).collect())
     }
 
+    /// Records how good models of the server's are for the clients, each on the test examples of those that `of` gives it
+    /// to, if this round is to be evaluated, and gives the scores in client order; none if it is not. They take the place of the model in `slot` one after the other.
+    ///
+    /// # Errors
+    /// When one of them does not fit the slot's, or cannot predict.
+    pub fn evaluate_for_clients(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        models: &[Params],
+        of: impl Fn(ClientId) -> usize,
+    ) -> Result<Vec<f64>> {
+        if !self.due(round) {
+            return Ok(Vec::new());
+        }
+        // clients of one model and one test set have one score
+        let mut groups: Vec<(usize, Examples, Vec<usize>)> = Vec::new();
+        let clients = self.everyone();
+        for (at, id) in clients.iter().enumerate() {
+            let (model, test) = (of(*id), self.host.test_of(*id));
+            let same = |g: &&mut (usize, Examples, Vec<usize>)| {
+                g.0 == model
+                    && Arc::ptr_eq(g.1.samples.inputs(), test.samples.inputs())
+                    && g.1.samples.ids() == test.samples.ids()
+            };
+            match groups.iter_mut().find(same) {
+                Some(group) => group.2.push(at),
+                None => groups.push((model, test.clone(), vec![at])),
+            }
+        }
+        let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
+        let mut each = vec![0.0; clients.len()];
+        for (model, test, members) in groups {
+            let model = models
+                .get(model)
+                .with_context(|| format!("there is no model {model} of {}", models.len()))?;
+            self.parametric(slot)?.set_params(model)?;
+            let scored = Scored::of(self.model(slot)?, &test)?;
+            self.link(&name, &scored.digest);
+            members.into_iter().for_each(|at| each[at] = scored.score);
+        }
+        self.record_each(round, &name, each.clone())?;
+        Ok(each)
+    }
+
     /// Records a number that each client has, in client order, if this round is to be evaluated: its mean and its
     /// deviation.
-    pub(super) fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
         if !self.due(round) {
             return Ok(());
         }
@@ -83,9 +133,17 @@ impl Federation<'_> {
     /// # Errors
     /// When it cannot be written.
     pub fn keep_model(&mut self, slot: &str) -> Result<()> {
+        self.keep_model_as(slot, slot)
+    }
+
+    /// As [`Federation::keep_model`], under another name than the slot's.
+    ///
+    /// # Errors
+    /// As [`Federation::keep_model`].
+    pub fn keep_model_as(&mut self, slot: &str, name: &str) -> Result<()> {
         let bytes = self.model(slot)?.save()?;
-        self.link(slot, &bytes);
-        self.host.keep_model(slot, &bytes)
+        self.link(name, &bytes);
+        self.host.keep_model(name, &bytes)
     }
 
     /// Keeps the clients' own models in `slot` as results of the run.

@@ -140,7 +140,10 @@ impl Store {
 
     /// Is there anything in this slot, for anybody?
     pub fn has(&self, slot: &str) -> bool {
-        self.parts.has(slot)
+        match self.whose {
+            Some(client) => self.parts.has_for(slot, client),
+            None => self.parts.has(slot),
+        }
     }
 
     /// A new part for this slot, the `index`-th of its kind; it does not stay.

@@ -5,6 +5,7 @@ use crate::{Problem, Result, Samples, Stream, Target};
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
+use std::ops::{Add, Mul, Sub};
 
 /// How long a pass over data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,6 +120,15 @@ impl Pass<'_> {
             Length::Epochs(epochs) => epochs * n.div_ceil(self.batch.max(1)),
         }
     }
+}
+
+/// FedProx's gradient of one number, `g + mu (w - anchor)`: what [`Pass::pull`] makes of the loss's own `g`.
+#[inline(always)]
+pub fn pulled<T>(g: T, w: T, anchor: T, mu: T) -> T
+where
+    T: Copy + Add<Output = T> + Sub<Output = T> + Mul<Output = T>,
+{
+    g + mu * (w - anchor)
 }
 
 /// What a pass did.

@@ -93,13 +93,14 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             // of several voters' messages that travel in one
             let voices = asked.voices as u64;
             let each = |bytes: u64| bytes.saturating_mul(voices);
+            let copies = |bytes: u64| bytes.saturating_mul(asked.copies as u64);
             Row {
                 cohort,
                 clients: match cohort {
                     Cohort::Fixed(n) => n,
                     _ => everyone,
                 },
-                down: (asked.down_bytes)(&facts),
+                down: (asked.down_bytes)(&facts).map(copies),
                 up: (asked.up_bytes)(&facts).map(each),
                 releases: (asked.flow.slots())
                     .filter(|slot| parts.has(slot))

@@ -161,6 +161,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
     };
     // the folder comes last: a run that cannot begin leaves nothing behind
     let Assembled {
+        client_tests,
         clients,
         public,
         test,
@@ -208,6 +209,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
             None => Public::unlabelled(p.samples).with_truth(p.truth),
         }),
         test,
+        client_tests,
         threads: match args.threads {
             Some(n) => n,
             None => std::thread::available_parallelism().map_or(1, usize::from),

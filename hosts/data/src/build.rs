@@ -21,6 +21,8 @@ pub struct Assembled {
     pub public: Option<PublicSamples>,
     /// What everybody is tested with.
     pub test: Examples,
+    /// What each client's own model is tested with, if clients belong to domains: one per client, or empty.
+    pub client_tests: Vec<Examples>,
     /// The set's own validation rows, if it has any.
     pub validation: Option<Examples>,
     /// What is to be learned.
@@ -134,9 +136,16 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
             client_validation.push(cut(own, &rows));
         }
     }
+    let mut client_tests = Vec::new();
+    if let Some(domains) = &spec.domains {
+        domains.turn_all(&mut clients)?;
+        domains.turn_all(&mut client_validation)?;
+        (test, client_tests) = domains.test(&test, clients.len())?;
+    }
     Ok(Assembled {
         task: train.task(),
         clients,
+        client_tests,
         client_validation,
         public,
         test,

@@ -8,6 +8,7 @@
 pub mod archive;
 mod build;
 mod counts;
+mod domains;
 mod fingerprint;
 mod folder;
 pub mod format;
@@ -24,6 +25,7 @@ pub mod split;
 pub mod text;
 
 pub use build::{Assembled, PublicSamples, build};
+pub use domains::Domains;
 pub use fingerprint::fingerprints;
 pub use folder::{Entry, FileEntry, Folder, data_dir, list};
 pub use load::{Set, load};

@@ -9,6 +9,7 @@
 
 pub(crate) use crate::spec_checks::{check, check_files, check_shares};
 
+use crate::domains::Domains;
 use crate::partition::check_covering;
 use crate::published;
 use crate::set::{Problem, SetSpec};
@@ -45,6 +46,8 @@ fl_core::settings! {
         /// Share of each client's samples that the client sets aside for validation: `floor(share * samples)` of them,
         /// drawn at random. Selective-FD uses 0.05.
         validation: f64 = 0.0, in 0.0..1.0;
+        /// Clients whose images look different, such as turned ones; if not given, all look alike.
+        domains: Option<Domains> = None;
     }
 }
 
@@ -220,6 +223,7 @@ impl DataSpec {
             normalise: None,
             limit: Limit::default(),
             validation: 0.0,
+            domains: None,
         }
     }
 
@@ -319,11 +323,16 @@ impl DataSpec {
             Some(public) => public.fits(own),
             None => Ok(()),
         };
+        let domains = match &self.domains {
+            Some(domains) => domains.check(own).map_err(anyhow::Error::msg),
+            None => Ok(()),
+        };
         let wrong: Vec<String> = [
             ("class-order", order),
             ("split", split),
             ("normalise", normalise),
             ("public", public),
+            ("domains", domains),
         ]
         .into_iter()
         .filter_map(|(key, found)| Some(format!("`{key}`: {}", found.err()?)))

@@ -25,6 +25,7 @@ struct Sim<'a> {
     protocol: Arc<dyn Protocol>,
     public: Option<Arc<Public>>,
     test: Examples,
+    client_tests: Vec<Examples>,
     threads: usize,
     exec: SharedExecutor,
     folder: Option<RunFolder>,
@@ -102,6 +103,7 @@ impl Host for Sim<'_> {
     }
 
     fn score_clients(&mut self, slot: &str) -> Result<Vec<Scored>> {
+        let (test, own) = (&self.test, &self.client_tests);
         let (ids, mut scores) = (
             self.roster.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
             Vec::new(),
@@ -110,7 +112,10 @@ impl Host for Sim<'_> {
             &self.clients,
             &ids,
             self.threads,
-            &|client| client.score(slot, &self.test),
+            &|client| {
+                let own = own.get(client.id() as usize);
+                client.score(slot, own.unwrap_or(test))
+            },
             &|_| 0,
             &mut |id, score| {
                 scores.push(score.with_context(|| format!("evaluating client {id}"))?);
@@ -126,6 +131,10 @@ impl Host for Sim<'_> {
 
     fn test(&self) -> &Examples {
         &self.test
+    }
+
+    fn test_of(&self, client: ClientId) -> &Examples {
+        self.client_tests.get(client as usize).unwrap_or(&self.test)
     }
 
     fn executor(&self) -> SharedExecutor {
@@ -282,6 +291,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         protocol: setup.protocol.clone(),
         public,
         test: setup.test,
+        client_tests: setup.client_tests,
         threads: setup.threads.max(1),
         exec: Arc::new(Threads(pool)),
         folder: setup.folder,

@@ -34,6 +34,8 @@ pub struct Setup<'a> {
     pub public: Option<Public>,
     /// What models are tested on.
     pub test: Examples,
+    /// What each client's own model is tested on, if not on `test`: one per client, or empty.
+    pub client_tests: Vec<Examples>,
     /// Clients served at the same time.
     pub threads: usize,
     /// What the data have been made with of clients' own rows, such as means to standardise by: whoever sees a run sees

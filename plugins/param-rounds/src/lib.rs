@@ -1,14 +1,33 @@
 #![doc = include_str!("../README.md")]
 
 mod fuse;
+pub mod nova;
+pub mod scaffold;
+mod train;
 
 pub use fuse::{Fuse, TeacherOf, teacher};
+pub use nova::{Normalised, Nova};
+pub use scaffold::{Control, Controlled, Scaffold, ServerControl};
 
+use fl_core::message::Votes;
 use fl_core::prelude::*;
+use serde::{Deserialize, Serialize};
+
+choices! {
+    /// What is done about clients that drift apart.
+    pub enum Correction {
+        /// Nothing (FedAvg); FedProx's `mu` holds them back.
+        None = "none",
+        /// Control variates at the server and at every client correct each step (SCAFFOLD, Karimireddy et al. 2020).
+        Scaffold(Scaffold) = "scaffold",
+        /// Those who took more steps count no more for it (FedNova, Wang et al. 2020).
+        Nova(Nova) = "nova",
+    }
+}
 
 settings! {
     /// Clients train from the server's parameters, the server combines theirs, and again (FedAvg, McMahan et al. 2017; FedProx
-    /// with `mu`, Li et al. 2020; FedDF with `fuse`, Lin et al. 2020).
+    /// with `mu`, Li et al. 2020; SCAFFOLD and FedNova with `correction`; FedDF with `fuse`, Lin et al. 2020).
     pub struct ParamRounds {
         /// Rounds.
         rounds: usize = 50, in 1..=1_000_000;
@@ -16,6 +35,11 @@ settings! {
         local: Training = Training::epochs(10, 32);
         /// FedProx: adds `mu / 2 * |w - w_server|^2` to the local loss; 0 is FedAvg. FedKT's comparison uses 0.1.
         mu: f64 = 0.0, in 0.0..=1e6;
+        /// What is done about clients that drift apart.
+        correction: Correction = Correction::None;
+        /// With `parts.attack`: an attacker trains so many times from the same parameters, each time on a random half of its examples, so
+        /// that its attack knows how far honest answers differ. 1: once, on all of them.
+        looks: usize = 1, in 1..=1000;
         /// Start every round's training with a fresh optimiser.
         fresh: bool = true;
         /// Start from this model, which another run kept, instead of a new one: a path from the working directory, such as
@@ -34,6 +58,14 @@ fn load_initial(fed: &mut Federation<'_>, path: &str) -> Result<Params> {
         .load(&bytes)
         .with_context(|| format!("protocol.initial: {path} does not fit parts.model"))?;
     Ok(fed.parametric("model")?.params())
+}
+
+/// What the server keeps from round to round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub model: Params,
+    /// SCAFFOLD's, from its first round on.
+    pub control: Option<Params>,
 }
 
 const TRAIN: Ask<Params, Params> = Ask::new("parameters after local training");
@@ -58,6 +90,16 @@ impl Protocol for ParamRounds {
                 "Bounds and hides what a client's training has changed, before it leaves the client.",
             )
             .optional(),
+            Slot::aggregator::<Params, Params>(
+                "attack",
+                "What attackers answer in place of what they have trained; name them with `clients`.",
+            )
+            .for_some(),
+            Slot::aggregator::<Votes, Votes>(
+                "labels",
+                "What attackers make of their own labels before they learn them; name them with `clients`.",
+            )
+            .for_some(),
             Slot::accountant(),
         ]
     }
@@ -74,47 +116,78 @@ impl Protocol for ParamRounds {
             };
             Some(format!("`initial` names a model that another run kept, a path from the working directory, and {path} cannot be read: {why}"))
         });
-        fuse.into_iter().chain(initial).collect()
+        let corrected = self.correction != Correction::None;
+        let both = (self.fuse.is_some() && corrected).then(|| {
+            "`fuse` learns from the clients' parameters as they are: leave out `correction`, or `fuse`".to_string()
+        });
+        let pulled = match &self.correction {
+            Correction::Scaffold(_) if self.mu > 0.0 => Some("`mu` would be in every control variate: set it to 0 with `correction: scaffold`".to_string()),
+            Correction::Nova(nova) if self.mu > 0.0 && nova.momentum > 0.0 => Some("`mu` and momentum together give a way of unknown length: set one of them to 0 with `correction: nova`".to_string()),
+            _ => None,
+        };
+        let looks = (self.looks > 1 && !has("attack")).then(|| {
+            "`looks` has no effect without an attacker: fill `parts.attack`, or leave it out"
+                .to_string()
+        });
+        let bare = (self.looks > 1 && has("attack") && has("privacy")).then(|| {
+            "`looks` lets an attack see trainings that `parts.privacy` has not released: leave it at 1, or leave `parts.privacy` out".to_string()
+        });
+        let all = [fuse, initial, both, pulled, looks, bare];
+        all.into_iter().flatten().collect()
     }
 
     fn questions(&self) -> Vec<Asked> {
+        let train = match &self.correction {
+            Correction::None => TRAIN.asked().releases("privacy"),
+            Correction::Scaffold(_) => scaffold::TRAIN.asked(),
+            Correction::Nova(_) => nova::TRAIN.asked(),
+        };
         vec![
             LOSS.asked().times(self.rounds).if_asked_by("cohort"),
-            TRAIN
-                .asked()
-                .times(self.rounds)
-                .cohort("cohort")
-                .releases("privacy"),
+            train.times(self.rounds).cohort("cohort"),
         ]
     }
 
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
-        let mut global = fed.parametric("model")?.params();
+        for who in [fed.who("attack"), fed.who("labels")].concat() {
+            fed.warn(&format!("attackers: {who}"));
+        }
+        let mut state = State {
+            model: fed.parametric("model")?.params(),
+            control: None,
+        };
         if let Some(path) = &self.initial {
-            fed.once("initial model", &mut global, |fed, global, _| {
-                *global = load_initial(fed, path)?;
+            fed.once("initial model", &mut state, |fed, state, _| {
+                state.model = load_initial(fed, path)?;
                 Ok(())
             })?;
         }
-        fed.rounds(self.rounds, &mut global, |fed, global, round| {
-            let cohort = fed.cohort_by_loss("cohort", round, &LOSS, &*global)?;
+        fed.rounds(self.rounds, &mut state, |fed, state, round| {
+            let cohort = fed.cohort_by_loss("cohort", round, &LOSS, &state.model)?;
             if cohort.is_empty() {
                 return fed.evaluate(round, "model"); // a Poisson draw of nobody
             }
-            match &self.fuse {
-                None => {
-                    *global = fed.gather("aggregator", round, &TRAIN, &cohort, |_| &*global)?;
-                    fed.parametric("model")?.set_params(global)?;
+            match (&self.correction, &self.fuse) {
+                (Correction::Scaffold(scaffold), _) => {
+                    scaffold.round(fed, round, &cohort, state)?
                 }
-                Some(fuse) => {
+                (Correction::Nova(nova), _) => nova.round(fed, round, &cohort, state)?,
+                (Correction::None, None) => {
+                    state.model =
+                        fed.gather("aggregator", round, &TRAIN, &cohort, |_| &state.model)?;
+                }
+                (Correction::None, Some(fuse)) => {
+                    let global = &state.model;
                     let sent =
                         fed.ask_for::<_, _, Params>("aggregator", round, &TRAIN, &cohort, |_| {
-                            &*global
+                            global
                         })?;
-                    let mean = fed.aggregate("aggregator", round, &sent)?;
-                    *global = fuse.distil(fed, round, &sent, &mean)?;
+                    let shown = round.showing(global.clone());
+                    let mean = fed.aggregate("aggregator", &shown, &sent)?;
+                    state.model = fuse.distil(fed, round, &sent, &mean)?;
                 }
             }
+            fed.parametric("model")?.set_params(&state.model)?;
             fed.evaluate(round, "model")
         })?;
         fed.keep_model("model")
@@ -123,23 +196,21 @@ impl Protocol for ParamRounds {
     fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
         question
             .on(&TRAIN, me, |me, global| {
-                me.parametric("model")?.set_params(global)?;
-                let pull = (self.mu > 0.0).then_some((self.mu as f32, global));
-                me.fit_own(
-                    "model",
-                    &Pass {
-                        fresh: self.fresh,
-                        pull,
-                        ..self.local.pass(Loss::CrossEntropy)
-                    },
-                )?;
-                let mut trained = me.parametric("model")?.params();
+                let mut trained = self.train(me, global, None)?.params;
                 if me.has("privacy") {
                     let mut update = trained.zip(global, |w, g| w - g)?;
                     me.release("privacy", &mut update)?;
                     trained = global.zip(&update, |g, u| g + u)?;
                 }
-                Ok(trained)
+                self.answered(me, global, None, trained)
+            })
+            .on(&scaffold::TRAIN, me, |me, sent| match &self.correction {
+                Correction::Scaffold(scaffold) => scaffold.answer(self, me, sent),
+                _ => bail!("this run does not correct by control variates"),
+            })
+            .on(&nova::TRAIN, me, |me, global| match &self.correction {
+                Correction::Nova(nova) => nova.answer(self, me, global),
+                _ => bail!("this run does not divide changes by their lengths"),
             })
             .on(&LOSS, me, |me, global| {
                 me.parametric("model")?.set_params(global)?;

@@ -1,6 +1,7 @@
 //! Optimisers and schedules on flat buffers, with the semantics of PyTorch's.
 
 use crate::simd::{sum2, vectorised};
+use fl_core::pulled;
 use fl_core::settings::above;
 use fl_core::{choices, settings};
 use std::f64::consts::PI;
@@ -125,6 +126,15 @@ impl Optimiser {
         }
     }
 
+    /// The rate of the next batch, if it is the first of its pass.
+    pub fn rate(&self) -> f64 {
+        let lr = match &self.rule {
+            Rule::Sgd(s) => s.lr,
+            Rule::Adam(a) => a.lr,
+        };
+        self.schedule.rate(lr, self.state.done, 0, 1)
+    }
+
     /// Moves `weights` after batch `at` of `of` of this pass.
     pub fn step(&mut self, weights: &mut [f32], gradient: &[f32], at: usize, of: usize) {
         let State {
@@ -209,7 +219,7 @@ pub fn pull(gradient: &mut [f32], weights: &[f32], anchor: &[f32], factor: f32) 
     let all = gradient.iter_mut().zip(weights).zip(anchor);
     vectorised(
         #[inline(always)]
-        || all.for_each(|((g, w), a)| *g += factor * (w - a)),
+        || all.for_each(|((g, w), a)| *g = pulled(*g, *w, *a, factor)),
     );
 }
 

@@ -1,5 +1,7 @@
 //! The trainer: one network, its numbers, its optimiser.
 
+mod slopes;
+
 use crate::buffer::{self, Buffer};
 use crate::net::{Entry, Mode, Net, batch};
 use crate::optim::{self, Optimiser};
@@ -15,7 +17,7 @@ use fl_core::{
     BuildContext, Differentiable, Fitted, Parametric, Pass, Problem, Result, Samples, Stream,
     Target, Task, Trainer,
 };
-use ndarray::{Array2, ArrayD, ArrayView2, IxDyn, s};
+use ndarray::{Array2, ArrayD, ArrayView2};
 use std::sync::Arc;
 
 /// Names of the optimiser's tensors in a state; no layer has such a name.
@@ -367,62 +369,5 @@ impl Trainer for Dfdx {
 
     fn differentiable(&mut self) -> Option<&mut dyn Differentiable> {
         Some(self)
-    }
-}
-
-impl Parametric for Dfdx {
-    fn params(&self) -> Params {
-        let array = |(shape, values): (Vec<usize>, Vec<f32>)| {
-            ArrayD::from_shape_vec(IxDyn(&shape), values)
-                .expect("a tensor has as many numbers as its shape")
-        };
-        Params(
-            self.tensors()
-                .into_iter()
-                .map(|(name, tensor)| (name, array(tensor)))
-                .collect(),
-        )
-    }
-
-    fn set_params(&mut self, params: &Params) -> Result<()> {
-        let tensor = |(name, a): (&String, &ArrayD<f32>)| {
-            (
-                name.clone(),
-                (a.shape().to_vec(), a.iter().copied().collect()),
-            )
-        };
-        self.set_tensors(params.0.iter().map(tensor).collect())
-    }
-}
-
-impl Differentiable for Dfdx {
-    fn vjp(&mut self, x: &Samples, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
-        self.checked(x)?;
-        let wanted = (x.len(), self.task.kind.outputs());
-        let text = || format!("a slope of {:?} for scores of {wanted:?}", slope.dim());
-        ensure!(slope.dim() == wanted, Problem::Shape(text()));
-        let weights = self.frozen();
-        let _pass = buffer::Pass;
-        let mut out = Vec::with_capacity(x.len() * x.width());
-        for first in (0..x.len()).step_by(self.predict_batch) {
-            let some: Vec<usize> = (first..x.len().min(first + self.predict_batch)).collect();
-            let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
-            x.write(&some, &mut inputs);
-            let (key, mut record) = (Key::new(), Record::on());
-            let inputs = batch(inputs, &self.task.input, Some(key.clone()))?;
-            let scores = self.net.forward(
-                &mut record,
-                inputs,
-                &weights,
-                &mut Mode::Evaluate(&self.buffers),
-            )?;
-            let slope = slope
-                .slice(s![first..first + some.len(), ..])
-                .iter()
-                .copied()
-                .collect();
-            out.extend(record.backward(&scores, slope, &key, Vec::new())?);
-        }
-        Ok(Array2::from_shape_vec((x.len(), x.width()), out)?)
     }
 }

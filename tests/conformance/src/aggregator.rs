@@ -21,6 +21,9 @@ const SCALE: &str = "claims weight_scale_free";
 const WEIGHT: &str = "claims weight_free";
 const HULL: &str = "claims within_hull";
 
+/// Messages that are made up before one must have the names and shapes of another.
+const ATTEMPTS: u64 = 64;
+
 /// See [`crate::aggregator`].
 ///
 /// # Errors
@@ -86,7 +89,8 @@ impl<I: Message, O: Message> Bench<'_, I, O> {
         self.claims(&out)
     }
 
-    /// A round of this number, in which clients were sent something like what they send.
+    /// A round of this number, in which clients were sent what has the names and shapes of their answers, as a model and
+    /// what training makes of it have.
     fn round(&self, number: usize) -> Round {
         let stream = Stream::root(0).child("round", number as u64);
         let round = Round::new(
@@ -96,13 +100,23 @@ impl<I: Message, O: Message> Bench<'_, I, O> {
             stream,
             Arc::new(Serial),
         );
-        let mut draws = self
-            .case
-            .stream("sent")
-            .child("round", number as u64)
-            .draws();
+        let answer = match number {
+            1 => &self.first.bodies[0],
+            n => &self.later[n - 2].bodies[0],
+        };
+        let stream = self.case.stream("sent").child("round", number as u64);
+        let sent = |attempt: u64| {
+            let mut draws = stream.child("attempt", attempt).draws();
+            self.case.messages::<I>(&mut draws).swap_remove(0)
+        };
+        let alike = |sent: &I| message::alike(answer, sent).is_ok();
         match self.sees {
-            true => round.showing(self.case.messages::<I>(&mut draws).swap_remove(0)),
+            true => round.showing(
+                (0..ATTEMPTS)
+                    .map(sent)
+                    .find(alike)
+                    .unwrap_or(answer.clone()),
+            ),
             false => round,
         }
     }

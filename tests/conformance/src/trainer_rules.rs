@@ -3,11 +3,13 @@
 use crate::broken::{Held, attempt, run};
 use crate::compare::{difference, digits};
 use crate::trainer::{Bench, Model, ROUND_TRIP, short};
-use fl_core::message::Params;
-use fl_core::{Pass, Result, Samples, Target};
+use anyhow::Context;
+use fl_core::message::{self, Params};
+use fl_core::{Loss, Pass, Problem, Result, Samples, Target};
 use ndarray::{Array2, ArrayD, IxDyn};
 
 const SLOPES: &str = "vjp is the slope of its predictions";
+const GRADIENT: &str = "gradient is the slope of its mean loss";
 const REFUSES: &str = "what does not fit is an error";
 const UNCHANGED: &str = "an error changes nothing";
 const WHOLE: &str = "set_params takes all or nothing";
@@ -22,6 +24,7 @@ impl Bench<'_> {
         self.fit(REFUSES, &mut model, &short(), 0)?;
         self.empty(&mut model)?;
         self.slopes(&mut model)?;
+        self.gradient(&mut model)?;
         self.refuses(&mut model)?;
         self.whole(&mut model)
     }
@@ -128,6 +131,75 @@ impl Bench<'_> {
                     )
                 })
             })
+    }
+
+    /// Compares some numbers of the gradient with central differences, as [`Bench::slopes`] does. Tensors of which it says
+    /// that nothing depends on them, such as running statistics, are taken at its word.
+    fn gradient(&self, model: &mut Model) -> Held {
+        let (x, target) = (&self.toy.x, self.toy.target());
+        let before = self.predict(GRADIENT, model)?;
+        let found = run(GRADIENT, &self.place, || {
+            let Some(able) = model.parametric() else {
+                return Ok(None);
+            };
+            let gradient = able.gradient(x, target, Loss::CrossEntropy);
+            match gradient {
+                Err(e) if matches!(e.downcast_ref(), Some(Problem::Lacks(_))) => Ok(None),
+                other => other.map(|gradient| Some((gradient, able.params()))),
+            }
+        })?;
+        let Some((gradient, params)) = found else {
+            return Ok(());
+        };
+        self.equal(GRADIENT, &before, &self.predict(GRADIENT, model)?, 0.0)?;
+        let alike = message::alike(&params, &gradient);
+        self.must(GRADIENT, alike.is_ok(), || format!("{alike:?}"))?;
+        let mut cost = |name: &str, at: usize, step: f32| -> Held<f64> {
+            let mut moved = params.clone();
+            let number = moved.0.get_mut(name).and_then(|t| t.iter_mut().nth(at));
+            number.into_iter().for_each(|x| *x += step);
+            run(GRADIENT, &self.place, || {
+                let able = model.parametric().context("it had parameters before")?;
+                able.set_params(&moved)
+            })?;
+            self.toy.loss(GRADIENT, &self.place, model.as_mut())
+        };
+        let scale = gradient
+            .iter()
+            .fold(0.0, |m: f64, g| m.max(f64::from(g.abs())));
+        self.must(GRADIENT, scale > 0.0, || "it is 0 everywhere".into())?;
+        let tolerance = 0.02 * scale + 1e-4;
+        let live = |t: &&ArrayD<f32>| t.iter().any(|g| *g != 0.0);
+        for (name, tensor) in gradient.0.iter().filter(|(_, t)| live(t)) {
+            let every = tensor.len().div_ceil(12);
+            for (at, slope) in tensor.iter().enumerate().step_by(every) {
+                let mut along = |step: f32| -> Held<f64> {
+                    let (up, down) = (cost(name, at, step)?, cost(name, at, -step)?);
+                    Ok((up - down) / (2.0 * f64::from(step)))
+                };
+                let (coarse, fine) = (along(0.01)?, along(0.005)?);
+                let smooth = (coarse - fine).abs() <= tolerance / 4.0;
+                let slope = f64::from(*slope);
+                self.must(
+                    GRADIENT,
+                    !smooth || (slope - fine).abs() <= tolerance,
+                    || {
+                        format!(
+                            "number {at} of `{name}` has {} and {} by differences",
+                            digits(slope),
+                            digits(fine)
+                        )
+                    },
+                )?;
+            }
+        }
+        run(GRADIENT, &self.place, || {
+            model
+                .parametric()
+                .map(|able| able.set_params(&params))
+                .transpose()
+        })?;
+        Ok(())
     }
 
     fn refuses(&self, model: &mut Model) -> Held {

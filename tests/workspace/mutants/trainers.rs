@@ -19,6 +19,7 @@ enum Flaw {
     LoadsWrong,
     LoadsHalf,
     SlopeTooLarge,
+    GradientTooLarge,
     SetsHalf,
     PullsAway,
     IgnoresDrift,
@@ -65,6 +66,17 @@ impl Model {
             Axis(1),
             &[x.values().view(), Array2::ones((x.len(), 1)).view()],
         )?)
+    }
+
+    fn named(&self, table: &Array2<f32>) -> Params {
+        let (weight, bias) = table.view().split_at(Axis(0), self.width);
+        Params(
+            [
+                ("bias".into(), bias.to_owned().into_dyn()),
+                ("weight".into(), weight.to_owned().into_dyn()),
+            ]
+            .into(),
+        )
     }
 
     fn table(&self, params: &Params) -> Result<Array2<f32>> {
@@ -204,14 +216,17 @@ impl Trainer for Model {
 
 impl Parametric for Model {
     fn params(&self) -> Params {
-        let (weight, bias) = self.weight.view().split_at(Axis(0), self.width);
-        Params(
-            [
-                ("bias".into(), bias.to_owned().into_dyn()),
-                ("weight".into(), weight.to_owned().into_dyn()),
-            ]
-            .into(),
-        )
+        self.named(&self.weight)
+    }
+
+    fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
+        let (inputs, scores) = (self.inputs(x)?, self.predict(x)?);
+        let slope = loss::of_batch(loss, target, scores.view())?.1;
+        let mut gradient = inputs.t().dot(&slope);
+        if self.flaw == Flaw::GradientTooLarge {
+            gradient *= 1.1;
+        }
+        Ok(self.named(&gradient))
     }
 
     fn set_params(&mut self, params: &Params) -> Result<()> {
@@ -296,6 +311,11 @@ pub fn all() -> Vec<Mutant> {
             "a slope a tenth too large",
             Some("vjp is the slope of its predictions"),
             SlopeTooLarge,
+        ),
+        (
+            "a gradient a tenth too large",
+            Some("gradient is the slope of its mean loss"),
+            GradientTooLarge,
         ),
         (
             "takes the bias before it looks at the weight",

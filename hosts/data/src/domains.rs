@@ -1,0 +1,199 @@
+//! Clients whose images look different: each belongs to a domain, and is tested in its own.
+
+use anyhow::{Result, ensure};
+use fl_core::{Examples, Inputs, Labels, Samples, Task};
+use std::sync::Arc;
+
+fl_core::settings! {
+    /// Clients belong to domains in turn: client `k` to domain `k mod n` of `n`. Its examples look like that, and so do those that its
+    /// own model is tested with; the test set has every test row once in each domain.
+    pub struct Domains {
+        /// Square images are turned to the left by so many degrees: 0, 90, 180 or 270, one for each domain.
+        turned: Vec<u32>, in 0..=270;
+    }
+}
+
+impl Domains {
+    pub(crate) fn check(&self, task: &Task) -> Result<(), String> {
+        if self.turned.is_empty() || self.turned.iter().any(|d| d % 90 != 0) {
+            return Err("`turned` must name at least one of 0, 90, 180 and 270".into());
+        }
+        match task.input[..] {
+            [_, height, width] if height == width => Ok(()),
+            _ => Err(format!(
+                "only square images can be turned, and these inputs are {:?}",
+                task.input
+            )),
+        }
+    }
+
+    /// Every client's examples as its domain has them.
+    pub(crate) fn turn_all(&self, clients: &mut [Examples]) -> Result<()> {
+        for (domain, degrees) in self.turned.iter().enumerate() {
+            let mut turned: Option<Arc<Inputs>> = None;
+            for own in clients.iter_mut().skip(domain).step_by(self.turned.len()) {
+                let rows: Vec<usize> = own.samples.ids().iter().map(|id| *id as usize).collect();
+                let inputs = match &turned {
+                    Some(inputs) => inputs.clone(),
+                    None => Arc::new(turn(own.samples.inputs(), degrees / 90)?),
+                };
+                turned = Some(inputs.clone());
+                *own = Examples::all(inputs, own.labels().clone())?.pick(&rows);
+            }
+        }
+        Ok(())
+    }
+
+    /// All test rows in every domain, one domain after the other, and those of each client's domain.
+    pub(crate) fn test(
+        &self,
+        test: &Examples,
+        clients: usize,
+    ) -> Result<(Examples, Vec<Examples>)> {
+        let n = test.len();
+        let rows: Vec<usize> = test.samples.ids().iter().map(|id| *id as usize).collect();
+        let (mut inputs, mut labels) = (Vec::new(), Vec::new());
+        for degrees in &self.turned {
+            inputs.push(
+                Samples::all(Arc::new(turn(test.samples.inputs(), degrees / 90)?)).pick(&rows),
+            );
+            labels.extend(rows.iter().copied());
+        }
+        let labels = match &**test.labels() {
+            Labels::Classes { of, classes } => Labels::Classes {
+                of: labels.iter().map(|row| of[*row]).collect(),
+                classes: *classes,
+            },
+            Labels::Multi(of) => Labels::Multi(of.select(ndarray::Axis(0), &labels)),
+        };
+        let all = Examples::all(Arc::new(joined(&inputs)?), Arc::new(labels))?;
+        let domains: Vec<Examples> = (0..self.turned.len())
+            .map(|d| all.pick(&(d * n..(d + 1) * n).collect::<Vec<_>>()))
+            .collect();
+        let own = (0..clients).map(|k| domains[k % domains.len()].clone());
+        Ok((all, own.collect()))
+    }
+}
+
+/// Square images, turned to the left by so many quarters.
+fn turn(inputs: &Inputs, quarters: u32) -> Result<Inputs> {
+    let shape = inputs.shape();
+    let [_, side, across] = shape[..] else {
+        anyhow::bail!("only images can be turned, and these inputs are {shape:?}");
+    };
+    ensure!(side == across, "only square images can be turned");
+    // where the number at (y, x) of the turned image stands in the one before
+    let from: Vec<usize> = (0..side * side)
+        .map(|at| (0..quarters).fold((at / side, at % side), |(y, x), _| (x, side - 1 - y)))
+        .map(|(y, x)| y * side + x)
+        .collect();
+    Ok(match inputs {
+        Inputs::Bytes {
+            shape,
+            data,
+            mean,
+            std,
+        } => Inputs::Bytes {
+            shape: *shape,
+            data: planes(data, &from),
+            mean: mean.clone(),
+            std: std.clone(),
+        },
+        Inputs::Dense { shape, data } => Inputs::Dense {
+            shape: shape.clone(),
+            data: planes(data, &from),
+        },
+        Inputs::Sparse { .. } => anyhow::bail!("sparse rows are no images"),
+    })
+}
+
+fn planes<T: Copy>(data: &[T], from: &[usize]) -> Vec<T> {
+    let planes = data.chunks(from.len());
+    planes
+        .flat_map(|plane| from.iter().map(|at| plane[*at]))
+        .collect()
+}
+
+/// These rows one after the other, of inputs that differ in their numbers only.
+fn joined(parts: &[Samples]) -> Result<Inputs> {
+    let all = |width: usize| {
+        parts
+            .iter()
+            .flat_map(move |p| p.ids().iter().map(move |id| (p, *id as usize * width)))
+    };
+    Ok(match &**parts[0].inputs() {
+        Inputs::Bytes {
+            shape, mean, std, ..
+        } => {
+            let width = shape.iter().product();
+            let mut data =
+                Vec::with_capacity(width * parts.iter().map(Samples::len).sum::<usize>());
+            for (part, start) in all(width) {
+                let Inputs::Bytes { data: from, .. } = &**part.inputs() else {
+                    anyhow::bail!("images of two kinds");
+                };
+                data.extend_from_slice(&from[start..start + width]);
+            }
+            Inputs::Bytes {
+                shape: *shape,
+                data,
+                mean: mean.clone(),
+                std: std.clone(),
+            }
+        }
+        Inputs::Dense { shape, .. } => Inputs::Dense {
+            shape: shape.clone(),
+            data: parts.iter().flat_map(|part| part.values()).collect(),
+        },
+        Inputs::Sparse { .. } => anyhow::bail!("sparse rows are no images"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_images_turn_to_the_left() {
+        let image = Inputs::Dense {
+            shape: vec![1, 2, 2],
+            data: vec![1.0, 2.0, 3.0, 4.0],
+        };
+        let turned = |quarters| match turn(&image, quarters).unwrap() {
+            Inputs::Dense { data, .. } => data,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(turned(0), [1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(turned(1), [2.0, 4.0, 1.0, 3.0]);
+        assert_eq!(turned(2), [4.0, 3.0, 2.0, 1.0]);
+        assert_eq!(turned(3), [3.0, 1.0, 4.0, 2.0]);
+    }
+
+    #[test]
+    fn every_client_is_tested_in_its_domain() {
+        let spec: crate::DataSpec = fl_core::settings::read_yaml(
+            "{set: {glyphs: {train: 60, test: 20}}, clients: 5, domains: {turned: [0, 180]}}",
+        )
+        .unwrap();
+        let plain = crate::DataSpec {
+            domains: None,
+            ..spec.clone()
+        };
+        let stream = fl_core::Stream::root(1);
+        let [some, none] = [&spec, &plain]
+            .map(|spec| crate::build(spec, std::path::Path::new("."), &stream).unwrap());
+        assert_eq!((some.test.len(), some.client_tests.len()), (40, 5));
+        assert!(none.client_tests.is_empty());
+        let first = |e: &Examples| e.samples.pick(&[0]).values().into_raw_vec_and_offset().0;
+        let backwards = |e: &Examples| first(e).into_iter().rev().collect::<Vec<_>>();
+        assert_eq!(first(&some.clients[2]), first(&none.clients[2]));
+        assert_eq!(first(&some.clients[3]), backwards(&none.clients[3]));
+        assert_eq!(first(&some.client_tests[3]), backwards(&none.test));
+        assert_eq!(some.client_tests[3].classes(), none.test.classes());
+        let rows = spec.fits(&Task {
+            input: vec![8],
+            kind: some.task.kind,
+        });
+        assert!(rows.unwrap_err().contains("only square images"));
+    }
+}

@@ -1,0 +1,66 @@
+//! Attacks on what is learnt.
+use fl_core::message::Votes;
+use fl_core::prelude::*;
+
+settings! {
+    /// Two classes.
+    pub struct Pair {
+        /// Examples of this class ..
+        from: u32, in 0..;
+        /// .. are said to be of that one.
+        to: u32, in 0..;
+    }
+}
+
+choices! {
+    /// Which class becomes which.
+    pub enum Flip {
+        /// Class `c` of `C` becomes `C - 1 - c` (Fang et al. 2020).
+        Opposite = "opposite",
+        /// Every class becomes the next one, the last the first.
+        Next = "next",
+        /// One class becomes another (Tolpegin et al. 2020).
+        Pair(Pair) = "pair",
+    }
+}
+
+settings! {
+    /// Attack: learns from wrong labels (label flipping; Fang et al. 2020).
+    pub struct LabelFlip {
+        /// Which class becomes which.
+        flip: Flip = Flip::Opposite;
+    }
+}
+
+impl Aggregator for LabelFlip {
+    type In = Votes;
+    type Out = Votes;
+
+    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Votes>) -> Result<Votes> {
+        let own = inbox.iter().next().context("an inbox is never empty")?;
+        let (mut votes, classes) = (own.body.clone(), own.body.classes() as u32);
+        if let Flip::Pair(pair) = &self.flip {
+            let most = pair.from.max(pair.to);
+            ensure!(
+                most < classes,
+                "flip: there is no class {most}; there are {classes}, from 0"
+            );
+        }
+        votes.labels.mapv_inplace(|c| match &self.flip {
+            Flip::Opposite => classes - 1 - c,
+            Flip::Next => (c + 1) % classes,
+            Flip::Pair(pair) if c == pair.from => pair.to,
+            Flip::Pair(_) => c,
+        });
+        Ok(votes)
+    }
+
+    fn claims(&self) -> Claims {
+        Claims {
+            weight_free: true,
+            weight_scale_free: true,
+            ..Claims::default()
+        }
+    }
+}
+plugin!(aggregator "label-flip" => LabelFlip);

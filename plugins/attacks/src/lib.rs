@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+
+mod labels;
+mod parameters;
+
+pub use labels::{Flip, LabelFlip, Pair};
+pub use parameters::{
+    Attacker, Forge, Gaussian, InnerProduct, LittleIsEnough, Replacement, SignFlip,
+};
+
+#[cfg(test)]
+mod tests;

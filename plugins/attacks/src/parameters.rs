@@ -1,0 +1,163 @@
+//! Attacks on what is answered.
+use fl_core::message::alike;
+use fl_core::prelude::*;
+use fl_core::settings::above;
+
+/// What an attacker knows of one number of the model.
+pub struct Known {
+    /// What the server sent.
+    pub sent: f64,
+    /// What honest training made of it; of several trainings, their mean.
+    pub honest: f64,
+    /// The deviation between several honest trainings, 0 for one.
+    pub deviation: f64,
+    /// A draw from the standard normal distribution.
+    pub noise: f64,
+}
+
+/// An attack, for one number of the model.
+pub trait Forge: Send {
+    /// What is answered instead.
+    fn forge(&self, known: &Known) -> f64;
+
+    /// Does it need several honest trainings?
+    fn compares(&self) -> bool {
+        false
+    }
+}
+
+/// A [`Forge`] as a part: an aggregator of what honest training has given, which makes an attack of it.
+pub struct Attacker<A>(A);
+
+impl<A: Forge> From<A> for Attacker<A> {
+    fn from(attack: A) -> Self {
+        Self(attack)
+    }
+}
+
+impl<A: Forge> Aggregator for Attacker<A> {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let sent: &Params = round
+            .sent()
+            .context("an attack changes what it was sent, and sees nothing")?;
+        let trained: Vec<&Params> = inbox.iter().map(|mail| &mail.body).collect();
+        alike(sent, trained[0]).context("what was sent and what was trained")?;
+        if self.0.compares() && trained.len() < 2 {
+            round.note(
+                "one training has no deviation, so this attack is none: set `protocol.looks`",
+            );
+        }
+        let mut forged = sent.clone();
+        let (mut each, n) = (Vec::new(), trained.len() as f64);
+        let mut numbers: Vec<_> = trained.iter().map(|params| params.iter()).collect();
+        let mut draws = round.stream.child("attack", 0).draws();
+        for number in forged.0.values_mut().flatten() {
+            each.clear();
+            each.extend(
+                numbers
+                    .iter_mut()
+                    .filter_map(|it| it.next())
+                    .map(|x| f64::from(*x)),
+            );
+            let honest = each.iter().sum::<f64>() / n;
+            let square = each
+                .iter()
+                .map(|x| (x - honest) * (x - honest))
+                .sum::<f64>()
+                / n;
+            *number = self.0.forge(&Known {
+                sent: f64::from(*number),
+                honest,
+                deviation: square.sqrt(),
+                noise: draws.normal(),
+            }) as f32;
+        }
+        Ok(forged)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            sent: true,
+            ..Needs::default()
+        }
+    }
+}
+
+settings! {
+    /// Attack: goes as far into the opposite direction, `sent - scale (honest - sent)` (sign flipping; Li et al. 2019).
+    pub struct SignFlip {
+        /// How many times as far.
+        scale: f64 = 1.0, in above(0.0);
+    }
+}
+impl Forge for SignFlip {
+    fn forge(&self, k: &Known) -> f64 {
+        k.sent - self.scale * (k.honest - k.sent)
+    }
+}
+plugin!(aggregator "sign-flip" => SignFlip as Attacker<SignFlip>);
+
+settings! {
+    /// Attack: normal noise on what was sent, and nothing learnt (Blanchard et al. 2017).
+    pub struct Gaussian {
+        /// Its standard deviation on every number.
+        std: f64 = 1.0, in above(0.0);
+    }
+}
+impl Forge for Gaussian {
+    fn forge(&self, k: &Known) -> f64 {
+        k.sent + self.std * k.noise
+    }
+}
+plugin!(aggregator "gaussian" => Gaussian as Attacker<Gaussian>);
+
+settings! {
+    /// Attack: a little off in every number, within what honest clients differ by (A Little Is Enough; Baruch et al. 2019):
+    /// `honest + z deviation`, of several trainings of the attacker's own.
+    pub struct LittleIsEnough {
+        /// How many deviations.
+        z: f64 = 1.5, in above(0.0);
+    }
+}
+impl Forge for LittleIsEnough {
+    fn forge(&self, k: &Known) -> f64 {
+        k.honest + self.z * k.deviation
+    }
+    fn compares(&self) -> bool {
+        true
+    }
+}
+plugin!(aggregator "little-is-enough" => LittleIsEnough as Attacker<LittleIsEnough>);
+
+settings! {
+    /// Attack: a little into the opposite direction (inner-product manipulation; Xie et al. 2020), `sent - epsilon (honest - sent)`:
+    /// so little that it lies among the honest, and yet the inner product with their mean is negative.
+    pub struct InnerProduct {
+        /// How far.
+        epsilon: f64 = 0.1, in above(0.0);
+    }
+}
+impl Forge for InnerProduct {
+    fn forge(&self, k: &Known) -> f64 {
+        k.sent - self.epsilon * (k.honest - k.sent)
+    }
+}
+plugin!(aggregator "inner-product" => InnerProduct as Attacker<InnerProduct>);
+
+settings! {
+    /// Attack: the attacker's own model in place of everybody's (model replacement; Bagdasaryan et al. 2020), `sent + scale (own -
+    /// sent)`. Together with `label-flip`, a model that has learnt wrong labels.
+    pub struct Replacement {
+        /// How many clients it outweighs: the number of clients, divided by that of attackers, replaces a plain mean.
+        scale: f64 = 10.0, in above(0.0);
+    }
+}
+impl Forge for Replacement {
+    fn forge(&self, k: &Known) -> f64 {
+        k.sent + self.scale * (k.honest - k.sent)
+    }
+}
+plugin!(aggregator "replacement" => Replacement as Attacker<Replacement>);

@@ -1,0 +1,68 @@
+use super::*;
+use fl_core::Mail;
+use fl_core::message::Votes;
+use fl_core::prelude::*;
+use fl_core::settings::{Settings, read_yaml};
+use ndarray::arr2;
+
+fn part<S: Settings>(settings: &str) -> S {
+    read_yaml(settings).unwrap()
+}
+
+fn attacker<A: Forge + Settings>(settings: &str) -> Attacker<A> {
+    part::<A>(settings).into()
+}
+
+#[test]
+fn they_are_aggregators() {
+    fl_conformance::aggregator(|| attacker::<SignFlip>("{}"));
+    fl_conformance::aggregator(|| attacker::<Gaussian>("{}"));
+    fl_conformance::aggregator(|| attacker::<LittleIsEnough>("{}"));
+    fl_conformance::aggregator(|| attacker::<InnerProduct>("{}"));
+    fl_conformance::aggregator(|| attacker::<Replacement>("{}"));
+    fl_conformance::aggregator(|| part::<LabelFlip>("{}"));
+    fl_conformance::aggregator(|| part::<LabelFlip>("{flip: next}"));
+}
+
+#[test]
+fn exact_what_is_answered_instead() {
+    let sent = fl_conformance::params(&[&[1.0, 1.0]]);
+    let round = Round::first().showing(sent.iter().next().unwrap().body.clone());
+    // honest training went to (2, 1), give or take (0.5, 0)
+    let trained = fl_conformance::params(&[&[1.5, 1.0], &[2.5, 1.0]]);
+    let shown = |attack: &mut dyn Aggregator<In = Params, Out = Params>| {
+        fl_conformance::show(&attack.aggregate(&round, &trained).unwrap())
+    };
+    insta::assert_snapshot!(shown(&mut attacker::<SignFlip>("{scale: 3}")), @"w [2] -2 1");
+    insta::assert_snapshot!(shown(&mut attacker::<LittleIsEnough>("{z: 2}")), @"w [2] 3 1");
+    insta::assert_snapshot!(shown(&mut attacker::<InnerProduct>("{epsilon: 0.5}")), @"w [2] 0.5 1");
+    insta::assert_snapshot!(shown(&mut attacker::<Replacement>("{scale: 4}")), @"w [2] 5 1");
+    assert_ne!(shown(&mut attacker::<Gaussian>("{}")), "w [2] 1 1");
+}
+
+#[test]
+fn exact_labels_are_flipped() {
+    let mail = |labels| {
+        Inbox::new(vec![Mail::new(
+            0,
+            1.0,
+            Votes::new(vec![7, 8, 9], labels, 3),
+        )])
+    };
+    let inbox = mail(arr2(&[[0], [1], [2]])).unwrap();
+    let flipped = |settings: &str| {
+        let votes = part::<LabelFlip>(settings).aggregate(&Round::first(), &inbox)?;
+        Ok::<_, anyhow::Error>(votes.labels.into_iter().collect::<Vec<_>>())
+    };
+    assert_eq!(flipped("{}").unwrap(), [2, 1, 0]);
+    assert_eq!(flipped("{flip: next}").unwrap(), [1, 2, 0]);
+    assert_eq!(
+        flipped("{flip: {pair: {from: 1, to: 0}}}").unwrap(),
+        [0, 0, 2]
+    );
+    let error = flipped("{flip: {pair: {from: 1, to: 3}}}").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "flip: there is no class 3; there are 3, from 0"
+    );
+}

@@ -1,0 +1,215 @@
+//! Means that nobody can move further than a radius allows.
+use fl_core::message::alike;
+use fl_core::prelude::*;
+use fl_core::settings::above;
+use fl_core::{Mail, Weigh};
+
+settings! {
+    /// The mean of the clients' changes, each shortened to a Euclidean norm (norm bounding; Sun et al. 2019): a client that sends
+    /// something far away counts no more than others. Takes one answer at a time.
+    pub struct NormBounding {
+        /// The largest norm of a client's change, `answer - sent`.
+        bound: f64 = 1.0, in above(0.0);
+        /// How much a client counts.
+        weigh: Weigh = Weigh::Samples;
+    }
+}
+
+settings! {
+    /// The mean of what clients sent, each shortened to a radius around where the last round was going (centred clipping; Karimireddy
+    /// et al. 2021). With one pass takes one answer at a time, with more needs all at once.
+    pub struct CentredClipping {
+        /// The radius.
+        radius: f64 = 1.0, in above(0.0);
+        /// How often the mean is taken for the next centre.
+        passes: usize = 1, in 1..=1000;
+    }
+}
+
+/// `centre + mean over clients of (x - centre) min(1, radius / |x - centre|)`, one answer at a time, in 64 bits.
+struct ClippedMean {
+    centre: Params,
+    radius: f64,
+    sums: Vec<f64>,
+    total: f64,
+    /// Answers, and those of them that were shortened.
+    seen: [usize; 2],
+    round: Round,
+}
+
+impl ClippedMean {
+    fn new(centre: Params, radius: f64, round: &Round) -> Self {
+        Self {
+            sums: vec![0.0; centre.count()],
+            centre,
+            radius,
+            total: 0.0,
+            seen: [0; 2],
+            round: round.clone(),
+        }
+    }
+
+    fn take(&mut self, mail: &Mail<Params>) -> Result<()> {
+        alike(&self.centre, &mail.body).context("what was sent and what came back")?;
+        let away = |(x, c): (&f32, &f32)| f64::from(*x) - f64::from(*c);
+        let both = || mail.body.iter().zip(self.centre.iter());
+        let norm = both().map(away).map(|d| d * d).sum::<f64>().sqrt();
+        let factor = match norm > self.radius {
+            true => self.radius / norm,
+            false => 1.0,
+        };
+        let (weight, sums) = (mail.weight * factor, &mut self.sums);
+        let both = mail.body.iter().zip(self.centre.iter());
+        for (sum, d) in sums.iter_mut().zip(both.map(away)) {
+            *sum += weight * d;
+        }
+        self.total += mail.weight;
+        self.seen = [self.seen[0] + 1, self.seen[1] + usize::from(factor < 1.0)];
+        Ok(())
+    }
+
+    fn result(mut self) -> Result<Params> {
+        ensure!(self.total > 0.0, "every weight is 0");
+        self.round
+            .record("shortened", self.seen[1] as f64 / self.seen[0] as f64);
+        for (number, sum) in self.centre.0.values_mut().flatten().zip(&self.sums) {
+            *number = (f64::from(*number) + sum / self.total) as f32;
+        }
+        Ok(self.centre)
+    }
+}
+
+impl Fold<Params, Params> for ClippedMean {
+    fn add(&mut self, mail: Mail<Params>) -> Result<()> {
+        self.take(&mail)
+    }
+    fn finish(self: Box<Self>) -> Result<Params> {
+        self.result()
+    }
+}
+
+fn sent(round: &Round) -> Result<&Params> {
+    round
+        .sent()
+        .context("it measures changes of the parameters that were sent, and sees none")
+}
+
+impl NormBounding {
+    fn clipped(&self, round: &Round) -> Result<ClippedMean> {
+        Ok(ClippedMean::new(sent(round)?.clone(), self.bound, round))
+    }
+}
+
+impl Aggregator for NormBounding {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let mut mean = self.clipped(round)?;
+        inbox.iter().try_for_each(|mail| mean.take(mail))?;
+        mean.result()
+    }
+    fn fold(&self, round: &Round) -> Option<Box<dyn Fold<Params, Params>>> {
+        Some(Box::new(self.clipped(round).ok()?))
+    }
+    fn needs(&self) -> Needs {
+        Needs {
+            sent: true,
+            ..self.weigh.needs()
+        }
+    }
+    fn claims(&self) -> Claims {
+        Claims {
+            order_free: true,
+            weight_scale_free: true,
+            ..Claims::default()
+        }
+    }
+}
+plugin!(aggregator "norm-bounding" => NormBounding);
+
+/// [`CentredClipping`] at work: it remembers by how much the last round moved the model.
+pub struct Clipping {
+    settings: CentredClipping,
+    last: Option<Params>,
+}
+
+impl From<CentredClipping> for Clipping {
+    fn from(settings: CentredClipping) -> Self {
+        Self {
+            settings,
+            last: None,
+        }
+    }
+}
+
+impl Clipping {
+    /// Around where the last round's change, made once more, would lead.
+    fn clipped(&self, round: &Round) -> Result<ClippedMean> {
+        let mut centre = sent(round)?.clone();
+        // a change of another model than this says nothing
+        if let Some(last) = self
+            .last
+            .as_ref()
+            .filter(|last| alike(*last, &centre).is_ok())
+        {
+            centre.add_scaled(1.0, last)?;
+        }
+        Ok(ClippedMean::new(centre, self.settings.radius, round))
+    }
+}
+
+impl Aggregator for Clipping {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let mut mean = self.clipped(round)?;
+        for pass in 1..=self.settings.passes {
+            inbox.iter().try_for_each(|mail| mean.take(mail))?;
+            let centre = mean.result()?;
+            if pass == self.settings.passes {
+                return self.update(round, centre);
+            }
+            mean = ClippedMean::new(centre, self.settings.radius, round);
+        }
+        bail!("it takes at least one pass")
+    }
+    fn fold(&self, round: &Round) -> Option<Box<dyn Fold<Params, Params>>> {
+        match self.settings.passes {
+            1 => Some(Box::new(self.clipped(round).ok()?)),
+            _ => None,
+        }
+    }
+    fn update(&mut self, round: &Round, folded: Params) -> Result<Params> {
+        self.last = Some(folded.zip(sent(round)?, |new, old| new - old)?);
+        Ok(folded)
+    }
+    fn needs(&self) -> Needs {
+        Needs {
+            sent: true,
+            ..Needs::default()
+        }
+    }
+    fn claims(&self) -> Claims {
+        Claims {
+            order_free: true,
+            weight_scale_free: true,
+            ..Claims::default()
+        }
+    }
+    fn save(&self) -> Vec<u8> {
+        self.last
+            .as_ref()
+            .map(fl_core::message::encode)
+            .unwrap_or_default()
+    }
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        self.last = match state {
+            [] => None,
+            state => Some(fl_core::message::decode(state)?),
+        };
+        Ok(())
+    }
+}
+plugin!(aggregator "centred-clipping" => CentredClipping as Clipping);

@@ -1,0 +1,52 @@
+//! The point nearest to all.
+use crate::squared_distance;
+use fl_core::Weigh;
+use fl_core::prelude::*;
+use fl_core::settings::above;
+
+settings! {
+    /// The geometric median: the point with the least sum of distances to what the clients sent, by smoothed Weiszfeld steps
+    /// (RFA; Pillutla et al. 2022). Robust to fewer than half of the clients being bad; needs all answers at once.
+    pub struct GeometricMedian {
+        /// Weiszfeld steps.
+        passes: usize = 8, in 1..=1000;
+        /// A distance below this counts as this, so that nothing is divided by 0.
+        smoothing: f64 = 1e-6, in above(0.0);
+        /// How much a client counts. By examples as in the paper, a client could lie about them.
+        weigh: Weigh = Weigh::Uniform;
+    }
+}
+
+impl Aggregator for GeometricMedian {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let own: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
+        let sent = crate::flat(inbox);
+        let mut at = inbox.weighted_mean(&own, &*round.exec);
+        for _ in 0..self.passes {
+            let here = at.flat();
+            let near = |(sent, own): (&Vec<f32>, &f64)| {
+                own / squared_distance(sent, &here).sqrt().max(self.smoothing)
+            };
+            let weights: Vec<f64> = sent.iter().zip(&own).map(near).collect();
+            at = inbox.weighted_mean(&weights, &*round.exec);
+        }
+        Ok(at)
+    }
+
+    fn needs(&self) -> Needs {
+        self.weigh.needs()
+    }
+
+    fn claims(&self) -> Claims {
+        Claims {
+            order_free: true,
+            weight_scale_free: true,
+            within_hull: true,
+            ..Claims::default()
+        }
+    }
+}
+plugin!(aggregator "geometric-median" => GeometricMedian);

@@ -1,0 +1,189 @@
+//! Rules that believe those who lie close together: Krum, Multi-Krum, Bulyan.
+use crate::squared_distance;
+use fl_core::prelude::*;
+use std::cmp::Ordering;
+
+settings! {
+    /// What that client sent whose nearest neighbours are nearest (Krum; Blanchard et al. 2017). With `n` clients it withstands `f`
+    /// bad ones if `n >= 2 f + 3`; needs all answers at once.
+    pub struct Krum {
+        /// Share of the clients that may be bad: `f = floor(bad n)`.
+        bad: f64 = 0.2, in 0.0..0.5;
+    }
+}
+
+settings! {
+    /// The mean of those clients whose nearest neighbours are nearest (Multi-Krum; Blanchard et al. 2017). As `krum`; needs all answers
+    /// at once.
+    pub struct MultiKrum {
+        /// Share of the clients that may be bad: `f = floor(bad n)`.
+        bad: f64 = 0.2, in 0.0..0.5;
+        /// How many clients go into the mean; all but `f` if not given.
+        keep: Option<usize> = None, in 1..;
+    }
+}
+
+settings! {
+    /// Of those whom Krum would choose one after the other, for each number the mean of the values nearest to their median (Bulyan;
+    /// El Mhamdi et al. 2018). With `n` clients it withstands `f` bad ones if `n >= 4 f + 3`; needs all answers at once.
+    pub struct Bulyan {
+        /// Share of the clients that may be bad: `f = floor(bad n)`.
+        bad: f64 = 0.1, in 0.0..0.25;
+    }
+}
+
+/// What all sent, and how far apart.
+struct Points {
+    sent: Vec<Vec<f32>>,
+    /// Squared, `n x n`.
+    apart: Vec<Vec<f64>>,
+}
+
+impl Points {
+    fn new(inbox: &Inbox<Params>) -> Self {
+        let sent = crate::flat(inbox);
+        let mut apart = vec![vec![0.0; sent.len()]; sent.len()];
+        for i in 0..sent.len() {
+            for j in 0..i {
+                let distance = squared_distance(&sent[i], &sent[j]);
+                (apart[i][j], apart[j][i]) = (distance, distance);
+            }
+        }
+        Self { sent, apart }
+    }
+
+    /// The sum of the squared distances to the nearest `near` others among `all`.
+    fn score(&self, of: usize, all: &[usize], near: usize) -> f64 {
+        let others = all.iter().filter(|other| **other != of);
+        let mut apart: Vec<f64> = others.map(|other| self.apart[of][*other]).collect();
+        apart.sort_by(f64::total_cmp);
+        apart.iter().take(near).sum()
+    }
+
+    /// `all`, those first whose `all.len() - f - 2` nearest neighbours (at least one) are nearest. Of equally near ones the
+    /// smaller numbers come first, so that it does not matter who is who.
+    fn ranked(&self, all: &[usize], f: usize) -> Vec<usize> {
+        let near = all.len().saturating_sub(f + 2).max(1);
+        let score = |of: &usize| (self.score(*of, all, near), *of);
+        let mut ranked: Vec<(f64, usize)> = all.iter().map(score).collect();
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| self.by_numbers(a.1, b.1)));
+        ranked.into_iter().map(|(_, of)| of).collect()
+    }
+
+    fn by_numbers(&self, a: usize, b: usize) -> Ordering {
+        let both = self.sent[a].iter().zip(&self.sent[b]);
+        both.map(|(a, b)| a.total_cmp(b))
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
+    }
+
+    fn everyone(&self) -> Vec<usize> {
+        (0..self.sent.len()).collect()
+    }
+}
+
+/// `floor(share n)`, and a word if so few answers promise nothing against so many.
+fn bad(share: f64, n: usize, needed: impl Fn(usize) -> usize, round: &Round) -> usize {
+    let f = (share * n as f64) as usize;
+    if f > 0 && n < needed(f) {
+        let needed = needed(f);
+        round.note(format!(
+            "nothing is promised against {f} bad clients of {n}: it takes {needed} clients"
+        ));
+    }
+    f
+}
+
+/// The mean of what these sent; whom it leaves out is counted.
+fn mean_of(kept: &[usize], inbox: &Inbox<Params>, round: &Round) -> Params {
+    round.record("left-out", (inbox.len() - kept.len()) as f64);
+    let weights: Vec<f64> = (0..inbox.len())
+        .map(|at| f64::from(u8::from(kept.contains(&at))))
+        .collect();
+    inbox.weighted_mean(&weights, &*round.exec)
+}
+
+const CLAIMS: Claims = Claims {
+    order_free: true,
+    weight_free: true,
+    weight_scale_free: true,
+    within_hull: true,
+};
+
+impl Aggregator for Krum {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let points = Points::new(inbox);
+        let f = bad(self.bad, inbox.len(), |f| 2 * f + 3, round);
+        let first = &points.ranked(&points.everyone(), f)[..1];
+        Ok(mean_of(first, inbox, round))
+    }
+    fn claims(&self) -> Claims {
+        CLAIMS
+    }
+}
+plugin!(aggregator "krum" => Krum);
+
+impl Aggregator for MultiKrum {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let points = Points::new(inbox);
+        let f = bad(self.bad, inbox.len(), |f| 2 * f + 3, round);
+        let mut kept = points.ranked(&points.everyone(), f);
+        kept.truncate(self.keep.unwrap_or(inbox.len() - f));
+        Ok(mean_of(&kept, inbox, round))
+    }
+    fn claims(&self) -> Claims {
+        CLAIMS
+    }
+}
+plugin!(aggregator "multi-krum" => MultiKrum);
+
+/// The mean of the `keep` values nearest to the median; of equally near ones the smaller.
+fn around_median(values: &mut [f32], keep: usize) -> f32 {
+    values.sort_by(f32::total_cmp);
+    let mid = values.len() / 2;
+    let median = match values.len() % 2 {
+        1 => f64::from(values[mid]),
+        _ => (f64::from(values[mid - 1]) + f64::from(values[mid])) / 2.0,
+    };
+    let away = |v: &f32| (f64::from(*v) - median).abs();
+    values.sort_by(|a, b| away(a).total_cmp(&away(b)));
+    (values[..keep].iter().map(|v| f64::from(*v)).sum::<f64>() / keep as f64) as f32
+}
+
+impl Aggregator for Bulyan {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let points = Points::new(inbox);
+        let f = bad(self.bad, inbox.len(), |f| 4 * f + 3, round);
+        let (mut left, mut chosen) = (points.everyone(), Vec::new());
+        while chosen.len() < inbox.len() - 2 * f {
+            let next = points.ranked(&left, f)[0];
+            left.retain(|at| *at != next);
+            chosen.push(next);
+        }
+        let some = inbox.iter().enumerate();
+        let some = some.filter(|(at, _)| chosen.contains(at));
+        let some = Inbox::new(
+            some.map(|(_, mail)| fl_core::Mail {
+                weight: 1.0,
+                ..mail.clone()
+            })
+            .collect(),
+        )?;
+        // `bad` is below a quarter, so something is always left
+        let keep = chosen.len() - 2 * f;
+        Ok(some.per_coordinate(|values| around_median(values, keep)))
+    }
+    fn claims(&self) -> Claims {
+        CLAIMS
+    }
+}
+plugin!(aggregator "bulyan" => Bulyan);

@@ -1,0 +1,95 @@
+use super::*;
+use fl_core::settings::{Settings, read_yaml};
+
+fn part<S: Settings>(settings: &str) -> S {
+    read_yaml(settings).unwrap()
+}
+
+#[test]
+fn they_keep_their_claims() {
+    for settings in ["{}", "{weigh: samples, passes: 2}"] {
+        fl_conformance::aggregator(|| part::<GeometricMedian>(settings));
+    }
+    for settings in ["{}", "{bad: 0.49}", "{bad: 0}"] {
+        fl_conformance::aggregator(|| part::<Krum>(settings));
+        fl_conformance::aggregator(|| part::<MultiKrum>(settings));
+    }
+    fl_conformance::aggregator(|| part::<MultiKrum>("{keep: 2}"));
+    for settings in ["{}", "{bad: 0.24}", "{bad: 0}"] {
+        fl_conformance::aggregator(|| part::<Bulyan>(settings));
+    }
+    fl_conformance::aggregator(|| part::<NormBounding>("{}"));
+    fl_conformance::aggregator(|| part::<NormBounding>("{bound: 100, weigh: uniform}"));
+    for settings in ["{}", "{passes: 3}", "{radius: 50}"] {
+        fl_conformance::aggregator(|| Clipping::from(part::<CentredClipping>(settings)));
+    }
+}
+
+fn made<A: Aggregator<In = Params, Out = Params>>(mut part: A, clients: &[&[f32]]) -> String {
+    let sent = fl_conformance::params(&[&vec![0.0; clients[0].len()]]);
+    let round = Round::first().showing(sent.iter().next().unwrap().body.clone());
+    fl_conformance::show(
+        &part
+            .aggregate(&round, &fl_conformance::params(clients))
+            .unwrap(),
+    )
+}
+
+#[test]
+fn exact_one_wild_client() {
+    let sent: [&[f32]; 5] = [
+        &[1.0, 2.0],
+        &[2.0, 2.0],
+        &[3.0, 2.0],
+        &[2.0, 3.0],
+        &[1e9, -1e9],
+    ];
+    insta::assert_snapshot!(made(part::<Krum>("{bad: 0.2}"), &sent), @"w [2] 2 2");
+    insta::assert_snapshot!(made(part::<MultiKrum>("{bad: 0.2}"), &sent), @"w [2] 2 2.25");
+    insta::assert_snapshot!(made(part::<Bulyan>("{bad: 0.2}"), &sent), @"w [2] 2 2");
+    // changes of norms sqrt(5), sqrt(8), sqrt(13) ..: none is longer than 1 afterwards
+    insta::assert_snapshot!(made(part::<NormBounding>("{weigh: uniform}"), &sent), @"w [2] 0.649636 0.456236");
+    insta::assert_snapshot!(made(Clipping::from(part::<CentredClipping>("{}")), &sent), @"w [2] 0.649636 0.456236");
+}
+
+#[test]
+fn the_geometric_median_minimises_the_sum_of_distances() {
+    let sent: [&[f32]; 6] = [
+        &[0.0, 0.0],
+        &[4.0, 1.0],
+        &[1.0, 3.0],
+        &[2.0, -1.0],
+        &[5.0, 5.0],
+        &[900.0, 0.0],
+    ];
+    let inbox = fl_conformance::params(&sent);
+    let median = |passes: &str| {
+        let mut part = part::<GeometricMedian>(&format!("{{passes: {passes}}}"));
+        part.aggregate(&Round::first(), &inbox).unwrap().flat()
+    };
+    let cost = |at: &[f32]| -> f64 { sent.iter().map(|s| squared_distance(s, at).sqrt()).sum() };
+    let found = median("200");
+    for (dx, dy) in [(0.01, 0.0), (-0.01, 0.0), (0.0, 0.01), (0.0, -0.01)] {
+        assert!(
+            cost(&found) < cost(&[found[0] + dx, found[1] + dy]),
+            "{found:?}"
+        );
+    }
+    assert!(cost(&median("1")) > cost(&median("8")));
+}
+
+#[test]
+fn the_centre_follows_the_model() {
+    // every round all clients go one further; the second round's centre is already there
+    let mut part = Clipping::from(part::<CentredClipping>("{radius: 0.5}"));
+    let params = |x: f32| fl_conformance::params(&[&[x], &[x]]);
+    let sent = |x: f32| Round::first().showing(params(x).iter().next().unwrap().body.clone());
+    assert_eq!(
+        part.aggregate(&sent(0.0), &params(1.0)).unwrap().flat(),
+        [0.5]
+    );
+    assert_eq!(
+        part.aggregate(&sent(0.5), &params(1.5)).unwrap().flat(),
+        [1.5]
+    );
+}

@@ -1,0 +1,112 @@
+#![doc = include_str!("../README.md")]
+
+mod adaptive;
+mod momentum;
+
+pub use adaptive::{FedAdagrad, FedAdam, FedYogi};
+pub use momentum::FedAvgM;
+
+use fl_core::message::alike;
+use fl_core::prelude::*;
+use fl_core::{MeanOfParams, Weigh};
+
+/// What an optimiser keeps for one number of the model from round to round.
+pub type Moments = [f64; 2];
+
+/// A server optimiser, for one number of the model.
+pub trait Rule: Send {
+    /// How much a client counts in the mean.
+    fn weigh(&self) -> &Weigh;
+
+    /// What is kept before the first round.
+    fn start(&self) -> Moments;
+
+    /// The new value of a number that was sent as `sent` and came back as `mean`.
+    fn step(&self, sent: f64, mean: f64, kept: &mut Moments) -> f64;
+}
+
+/// An aggregator that moves the model that was sent by what a [`Rule`] makes of the clients' mean.
+pub struct ServerOptimiser<R> {
+    rule: R,
+    /// One for each number of the model, in the order of [`Params::iter`]; none before the first round.
+    kept: Vec<Moments>,
+}
+
+impl<R: Rule> From<R> for ServerOptimiser<R> {
+    fn from(rule: R) -> Self {
+        Self {
+            rule,
+            kept: Vec::new(),
+        }
+    }
+}
+
+impl<R: Rule> Aggregator for ServerOptimiser<R> {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let weights: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
+        self.update(round, inbox.weighted_mean(&weights, &*round.exec))
+    }
+
+    fn fold(&self, _: &Round) -> Option<Box<dyn Fold<Params, Params>>> {
+        Some(Box::<MeanOfParams>::default())
+    }
+
+    fn update(&mut self, round: &Round, mut mean: Params) -> Result<Params> {
+        let sent: &Params = round
+            .sent()
+            .context("a server optimiser moves the parameters that were sent, and sees none")?;
+        alike(sent, &mean).context("what was sent and what came back")?;
+        let numbers = mean.count();
+        if self.kept.len() != numbers {
+            // the first round, or another model than before, of which nothing is known
+            self.kept = vec![self.rule.start(); numbers];
+        }
+        let all = mean.0.values_mut().flatten().zip(sent.iter());
+        for ((number, sent), kept) in all.zip(&mut self.kept) {
+            *number = self.rule.step((*sent).into(), (*number).into(), kept) as f32;
+        }
+        Ok(mean)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            sent: true,
+            ..self.rule.weigh().needs()
+        }
+    }
+
+    fn claims(&self) -> Claims {
+        Claims {
+            order_free: true,
+            weight_scale_free: true,
+            ..Claims::default()
+        }
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.kept
+            .iter()
+            .flatten()
+            .flat_map(|x| x.to_le_bytes())
+            .collect()
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        let (numbers, rest) = state.as_chunks::<8>();
+        let (pairs, odd) = numbers.as_chunks::<2>();
+        ensure!(
+            rest.is_empty() && odd.is_empty(),
+            "a state of {} bytes is cut short: 16 are due for each number of the model",
+            state.len()
+        );
+        let pair = |pair: &[[u8; 8]; 2]| pair.map(f64::from_le_bytes);
+        self.kept = pairs.iter().map(pair).collect();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

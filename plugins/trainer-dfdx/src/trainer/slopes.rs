@@ -1,0 +1,123 @@
+//! A network's parameters, and its slopes by them and by its inputs.
+
+use super::Dfdx;
+use crate::buffer::{self, Buffer};
+use crate::net::{Entry, Mode, batch};
+use crate::tape::{Key, Record, Weights};
+use crate::target;
+use anyhow::ensure;
+use fl_core::message::Params;
+use fl_core::{Differentiable, Loss, Parametric, Problem, Result, Samples, Target, Trainer, loss};
+use ndarray::{Array2, ArrayD, ArrayView2, IxDyn, s};
+
+impl Parametric for Dfdx {
+    fn params(&self) -> Params {
+        let array = |(shape, values): (Vec<usize>, Vec<f32>)| {
+            ArrayD::from_shape_vec(IxDyn(&shape), values)
+                .expect("a tensor has as many numbers as its shape")
+        };
+        Params(
+            self.tensors()
+                .into_iter()
+                .map(|(name, tensor)| (name, array(tensor)))
+                .collect(),
+        )
+    }
+
+    fn set_params(&mut self, params: &Params) -> Result<()> {
+        let tensor = |(name, a): (&String, &ArrayD<f32>)| {
+            (
+                name.clone(),
+                (a.shape().to_vec(), a.iter().copied().collect()),
+            )
+        };
+        self.set_tensors(params.0.iter().map(tensor).collect())
+    }
+
+    fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
+        target::check(loss, self.task.kind, &target, x.len())?;
+        let (value, slope) = loss::of_batch(loss, target, self.predict(x)?.view())?;
+        ensure!(value.is_finite(), "the loss is {value}");
+        let mut sum = vec![0.0f64; self.weights.len()];
+        self.backwards(x, slope.view(), Of::Weights, |some| {
+            sum.iter_mut()
+                .zip(some)
+                .for_each(|(s, g)| *s += f64::from(g));
+        })?;
+        let entry = |e: &Entry| {
+            let values = match e.trainable {
+                true => sum[e.range.clone()].iter().map(|g| *g as f32).collect(),
+                false => vec![0.0; e.range.len()],
+            };
+            let tensor = ArrayD::from_shape_vec(IxDyn(&e.shape), values)?;
+            Ok((e.name.clone(), tensor))
+        };
+        let all: Result<_> = self.net.entries().iter().map(entry).collect();
+        all.map(Params)
+    }
+
+    fn step_size(&self) -> Option<f64> {
+        Some(self.optimiser.rate())
+    }
+}
+
+impl Differentiable for Dfdx {
+    fn vjp(&mut self, x: &Samples, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
+        let mut out = Vec::with_capacity(x.len() * x.width());
+        self.backwards(x, slope, Of::Inputs, |some| out.extend(some))?;
+        Ok(Array2::from_shape_vec((x.len(), x.width()), out)?)
+    }
+}
+
+/// By what scores are differentiated.
+#[derive(Clone, Copy, PartialEq)]
+enum Of {
+    Inputs,
+    Weights,
+}
+
+impl Dfdx {
+    /// The derivative of `sum(slope * scores)`, some samples at a time, with running statistics: `take` gets it.
+    fn backwards(
+        &self,
+        x: &Samples,
+        slope: ArrayView2<'_, f32>,
+        of: Of,
+        mut take: impl FnMut(Vec<f32>),
+    ) -> Result<()> {
+        self.checked(x)?;
+        let wanted = (x.len(), self.task.kind.outputs());
+        let text = || format!("a slope of {:?} for scores of {wanted:?}", slope.dim());
+        ensure!(slope.dim() == wanted, Problem::Shape(text()));
+        let _pass = buffer::Pass;
+        for first in (0..x.len()).step_by(self.predict_batch) {
+            let some: Vec<usize> = (first..x.len().min(first + self.predict_batch)).collect();
+            let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
+            x.write(&some, &mut inputs);
+            let (key, mut record) = (Key::new(), Record::on());
+            let only = |one: Of| (of == one).then(|| key.clone());
+            let inputs = batch(inputs, &self.task.input, only(Of::Inputs))?;
+            let weights = Weights {
+                key: only(Of::Weights),
+                ..self.frozen()
+            };
+            let scores = self.net.forward(
+                &mut record,
+                inputs,
+                &weights,
+                &mut Mode::Evaluate(&self.buffers),
+            )?;
+            let slope = slope
+                .slice(s![first..first + some.len(), ..])
+                .iter()
+                .copied()
+                .collect();
+            let room = match of {
+                Of::Inputs => Vec::new(),
+                Of::Weights => vec![0.0; self.weights.len()],
+            };
+            take(record.backward(&scores, slope, &key, room)?);
+        }
+        Ok(())
+    }
+}
