@@ -18,9 +18,13 @@ choices! {
         Flatten = "flatten",
         /// Two-dimensional convolution.
         Conv(Conv) = "conv",
+        /// The transpose of a convolution (`ConvTranspose2d`): `(n - 1) stride - 2 pad + kernel` rows out of `n`.
+        TransposedConv(Conv) = "transposed-conv",
+        /// A row of numbers as an image of so many channels, rows and columns.
+        Unflatten(Vec<usize>) = "unflatten",
         /// Fully connected, with this many outputs. The last layer of a list must have the outputs of the task.
         Linear(usize) = "linear",
-        /// Fully connected, with the outputs of the task.
+        /// Fully connected, with the outputs of the task; in a generator, with the numbers of an input.
         Outputs = "outputs",
         /// The largest number of each window of so many rows and columns; windows do not overlap.
         Pool(usize) = "pool",
@@ -159,8 +163,11 @@ pub(super) fn in_range(layer: &Layer) -> Result<(), String> {
         Layer::Pool(0) => not("pool", "at least 1".into(), &0),
         Layer::AveragePool(0) => not("average-pool", "at least 1".into(), &0),
         Layer::Upsample(0) => not("upsample", "at least 1".into(), &0),
-        Layer::Conv(c) if c.pad >= c.kernel => not(
-            "conv.pad",
+        Layer::Conv(c) | Layer::TransposedConv(c) if c.pad >= c.kernel => not(
+            match layer {
+                Layer::Conv(_) => "conv.pad",
+                _ => "transposed-conv.pad",
+            },
             format!("less than kernel ({})", c.kernel),
             &c.pad,
         ),
