@@ -18,11 +18,11 @@ fn ln_mean_exp(of: impl Iterator<Item = f64> + Clone, n: usize) -> f64 {
 
 /// Log-odds of "generated" for one input, whose parts have these scores: those of the mean of their probabilities. One
 /// part: its score. Second, how they change with each score.
-fn of_parts(scores: ArrayView1<'_, f32>) -> (f64, Vec<f64>) {
+fn of_parts<T: Copy + Into<f64>>(scores: ArrayView1<'_, T>) -> (f64, Vec<f64>) {
     if scores.len() == 1 {
-        return (f64::from(scores[0]), vec![1.0]);
+        return (scores[0].into(), vec![1.0]);
     }
-    let (n, each) = (scores.len(), scores.iter().map(|s| f64::from(*s)));
+    let (n, each) = (scores.len(), scores.iter().map(|s| (*s).into()));
     let (yes, no) = (
         ln_mean_exp(each.clone().map(ln_sigmoid), n),
         ln_mean_exp(each.clone().map(|s| ln_sigmoid(-s)), n),
@@ -32,7 +32,7 @@ fn of_parts(scores: ArrayView1<'_, f32>) -> (f64, Vec<f64>) {
 }
 
 /// Log-odds of "generated" for inputs whose parts have these scores, `inputs x parts`.
-pub fn odds(scores: ArrayView2<'_, f32>) -> Array1<f64> {
+pub fn odds<T: Copy + Into<f64>>(scores: ArrayView2<'_, T>) -> Array1<f64> {
     scores
         .rows()
         .into_iter()

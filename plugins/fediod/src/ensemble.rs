@@ -3,9 +3,11 @@ use crate::settings::{Classes, Weights};
 use fl_core::loss::sigmoid;
 use ndarray::{Array1, Array2, Axis};
 
-/// What each client says about a class before anything is seen, `P_k(c)`: one row for each client.
+/// `P_k(c) / P(c)` of Eq. 8, one row for each client. The probability of a class at a client is relative to that at all of
+/// them: the mean of their proportions, or the sum of their counts. It cancels when weights are made to add up to 1. 0 for a
+/// class that nobody has.
 pub fn shares(counts: &[Vec<u32>], classes: &Classes) -> Vec<Array1<f64>> {
-    let of = |counts: &Vec<u32>| {
+    let own = |counts: &Vec<u32>| {
         let counts: Array1<f64> = counts.iter().map(|n| f64::from(*n)).collect();
         let total = counts.sum();
         match classes {
@@ -13,10 +15,19 @@ pub fn shares(counts: &[Vec<u32>], classes: &Classes) -> Vec<Array1<f64>> {
             _ => counts,
         }
     };
-    counts.iter().map(of).collect()
+    let mut own: Vec<_> = counts.iter().map(own).collect();
+    let n = match classes {
+        Classes::Proportions => own.len() as f64,
+        Classes::Counts => 1.0,
+    };
+    let all = own.iter().skip(1).fold(own[0].clone(), |sum, p| sum + p) / n;
+    for own in &mut own {
+        own.zip_mut_with(&all, |p, all| *p = if *all > 0.0 { *p / all } else { 0.0 });
+    }
+    own
 }
 
-/// Eq. 8: `P_k(c) D_k(x) / mean D_k(real)`, and the same divided by its sum over clients; a class that no client knows
+/// Eq. 8: `P_k(c) / P(c) * D_k(x) / mean D_k(real)`, and the same divided by its sum over clients; a class that no client knows
 /// anything of counts alike for all. `d` is `D_k(x)` for each input.
 pub fn importance(
     prior: &[Array1<f64>],
@@ -51,7 +62,7 @@ pub struct Ensemble {
 }
 
 impl Ensemble {
-    /// Of clients with these priors `P_k(c)`, numbers of examples, log-odds of each input and mean `D_k` of real ones.
+    /// Of clients with these [`shares`], shares of all examples, log-odds of each input and mean `D_k` of real ones.
     pub fn new(
         how: &Weights,
         prior: &[Array1<f64>],

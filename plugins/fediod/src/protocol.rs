@@ -3,7 +3,7 @@ use crate::adversary::{by_patch, inputs, odds, real};
 use crate::measure::Inception;
 use crate::messages::{Answers, ClassCounts, InputValues, SlopesWanted};
 use crate::objective::{Objective, Outcome, Said, Wanted};
-use crate::settings::{Game, GenerateAndDistill, Mimic, Weights};
+use crate::settings::{Game, GenerateAndDistill, Mimic};
 use crate::terms::probabilities;
 use fl_core::loss::sigmoid;
 use fl_core::prelude::*;
@@ -24,10 +24,17 @@ impl Protocol for GenerateAndDistill {
         let mut counts = BTreeMap::new();
         fed.once("teachers", &mut counts, |fed, counts, round| {
             let told = fed.ask(round, &TRAIN, &everyone, |_| &Nothing)?;
-            *counts = told
-                .iter()
-                .map(|m| (m.from, m.body.counts.to_vec()))
-                .collect();
+            let due = if self.weighs_classes() {
+                fed.task().kind.outputs()
+            } else {
+                0
+            };
+            for mail in told.iter() {
+                let (from, found) = (mail.from, mail.body.counts.len());
+                let text = || format!("client {from} counted {found} classes where {due} were due");
+                ensure!(found == due, Problem::Shape(text()));
+                counts.insert(from, mail.body.counts.to_vec());
+            }
             match self.evaluate_clients {
                 true => fed.evaluate_clients(round, "teacher"),
                 false => Ok(()),
@@ -78,8 +85,7 @@ impl Protocol for GenerateAndDistill {
         question
             .on(&TRAIN, me, |me, _| {
                 me.fit_own("teacher", &self.local.pass(Loss::CrossEntropy))?;
-                let wanted = matches!(self.weights, Weights::Importance(_));
-                let counts = if wanted {
+                let counts = if self.weighs_classes() {
                     me.own().class_counts()
                 } else {
                     Vec::new()

@@ -199,6 +199,11 @@ impl GenerateAndDistill {
         Ok(())
     }
 
+    /// Does the ensemble ask how many examples of each class a client has?
+    pub(crate) fn weighs_classes(&self) -> bool {
+        matches!(self.weights, Weights::Importance(_))
+    }
+
     /// Does the method look at discriminators at all?
     pub(crate) fn discriminates(&self) -> bool {
         let weighs = matches!(&self.weights, Weights::Importance(i) if i.discriminator);

@@ -68,7 +68,7 @@ fn upsampling(input: &[usize], [wide, narrow]: [usize; 2]) -> Result<Vec<Layer>>
         ],
         doubled(wide),
         doubled(narrow),
-        vec![conv(channels), Layer::Tanh, norm.clone()],
+        vec![conv(channels), Layer::Tanh, Layer::Standardise],
     ]
     .concat())
 }

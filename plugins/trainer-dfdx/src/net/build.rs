@@ -201,18 +201,23 @@ impl Builder {
                     relu,
                 }
             }
-            Layer::BatchNorm => {
+            Layer::BatchNorm | Layer::Standardise => {
                 let channels = vec![shape[0]];
-                let weight = self.tensor(name, "weight", channels.clone(), Start::Ones, true)?;
-                let bias = self.tensor(name, "bias", channels.clone(), Start::Zeros, true)?;
-                let mean =
-                    self.tensor(name, "running_mean", channels.clone(), Start::Zeros, false)?;
-                let variance = self.tensor(name, "running_var", channels, Start::Ones, false)?;
+                let mut tensor = |part, start, trainable| {
+                    self.tensor(name, part, channels.clone(), start, trainable)
+                };
+                let affine = (*layer == Layer::BatchNorm)
+                    .then(|| {
+                        Ok::<_, anyhow::Error>([
+                            tensor("weight", Start::Ones, true)?,
+                            tensor("bias", Start::Zeros, true)?,
+                        ])
+                    })
+                    .transpose()?;
                 Op::Norm {
-                    weight,
-                    bias,
-                    mean,
-                    variance,
+                    affine,
+                    mean: tensor("running_mean", Start::Zeros, false)?,
+                    variance: tensor("running_var", Start::Ones, false)?,
                     relu,
                 }
             }

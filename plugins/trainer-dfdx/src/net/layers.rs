@@ -36,6 +36,8 @@ choices! {
         GlobalPool = "global-pool",
         /// Batch normalisation of each channel, with PyTorch's constants: epsilon 1e-5, momentum 0.1.
         BatchNorm = "batch-norm",
+        /// Batch normalisation without a learnt scale and shift (`affine=False`).
+        Standardise = "standardise",
         /// Sets numbers to 0 with this probability (at least 0, below 1) while training, and divides the rest by what is left.
         Dropout(f64) = "dropout",
         /// Repeats every row and column so often.

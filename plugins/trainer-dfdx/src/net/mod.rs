@@ -57,8 +57,7 @@ enum Op {
         relu: bool,
     },
     Norm {
-        weight: Range<usize>,
-        bias: Range<usize>,
+        affine: Option<[Range<usize>; 2]>,
         mean: Range<usize>,
         variance: Range<usize>,
         relu: bool,
@@ -289,8 +288,7 @@ fn run(
                 *relu,
             ),
             Op::Norm {
-                weight,
-                bias,
+                affine,
                 mean,
                 variance,
                 relu,
@@ -309,15 +307,7 @@ fn run(
                         }
                     }
                 };
-                ops::batch_norm(
-                    record,
-                    &x,
-                    weights,
-                    weight.clone(),
-                    bias.clone(),
-                    statistics,
-                    *relu,
-                )?
+                ops::batch_norm(record, &x, weights, affine.clone(), statistics, *relu)?
             }
             Op::Activate(f) => ops::activate(record, &x, *f),
             Op::Flatten => ops::flatten(&x),

@@ -203,7 +203,7 @@ fn a_whole_network_has_the_derivative_that_differences_say() {
     use crate::tape::Key;
     let yaml = "[{conv: {out: 3, kernel: 3, pad: 1, bias: false}}, batch-norm, tanh, \
                 {residual: {body: [{conv: {out: 4, kernel: 3, stride: 2, pad: 1}}, tanh], shortcut: [{conv: {out: 4, kernel: 1, stride: 2}}]}}, \
-                {upsample: 2}, {average-pool: 2}, {leaky-relu: 0.1}, linear: 8, sigmoid, {unflatten: [2, 2, 2]}, \
+                {upsample: 2}, {average-pool: 2}, {leaky-relu: 0.1}, standardise, linear: 8, sigmoid, {unflatten: [2, 2, 2]}, \
                 {transposed-conv: {out: 2, kernel: 3, stride: 2, pad: 1}}, outputs]";
     let net = net(yaml, &[2, 6, 6], 3).unwrap();
     let (start, buffers) = net.start(&Stream::root(4));
