@@ -305,10 +305,10 @@ impl GenerateAndDistill {
             let of_real = odds(judge.predict(&real)?.view()).mapv(sigmoid);
             mean = Array1::from_elem(1, of_real.mean().unwrap_or_default() as f32);
         }
+        if self.discriminates() && me.has("accountant") {
+            me.disclose("what a discriminator says of real inputs is told as it is; leave `discriminator` out of `weights`, and set `terms.gan: 0`");
+        }
         if me.has("answers-privacy") {
-            if self.discriminates() {
-                me.disclose("what a discriminator says of real inputs is told as it is; use `weights: sizes`, or `importance` with `discriminator: false`, and `terms.gan: 0`");
-            }
             let column = said.view().insert_axis(Axis(1));
             let all = match said.is_empty() {
                 true => scores,
