@@ -129,7 +129,7 @@ fn losses(i: &Inputs<'_>) -> Result<Value> {
         tables(i, "client_logits")?,
         i.table::<f64>("student_logits")?,
     );
-    let (sizes, tau): (Vec<usize>, f64) = (i.get("n_samples")?, i.get("tau")?);
+    let (sizes, tau): (Vec<u32>, f64) = (i.get("n_samples")?, i.get("tau")?);
     let (real, made) = (lists(i, "d_real")?, lists(i, "d_fake")?);
     let all = |yaml: &str| {
         read_yaml::<GenerateAndDistill>(&format!("{{tau: {tau}, weights: sizes, {yaml}}}"))
@@ -144,13 +144,16 @@ fn losses(i: &Inputs<'_>) -> Result<Value> {
     };
     let told = |yaml: &str| -> Result<_> {
         let of = all(yaml)?;
-        let objective = Objective::new(&of, &sizes, &[vec![1], vec![1], vec![1]]);
+        let objective = Objective::new(&of, &sizes.iter().map(|n| vec![*n]).collect::<Vec<_>>());
         let wanted = objective.wanted(&said);
         let value = mimic(&of.mimic, &student, &wanted.target).0;
         Ok((value, objective.of(&said, &wanted, &student, false).value))
     };
-    let total: usize = sizes.iter().sum();
-    let pi: Vec<f64> = sizes.iter().map(|n| *n as f64 / total as f64).collect();
+    let total: u32 = sizes.iter().sum();
+    let pi: Vec<f64> = sizes
+        .iter()
+        .map(|n| f64::from(*n) / f64::from(total))
+        .collect();
     let pairs = real.iter().zip(&made).zip(&pi);
     let gans: Vec<f64> = pairs
         .map(|((r, m), pi)| gan(r.view(), m.view(), *pi))

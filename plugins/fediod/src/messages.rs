@@ -112,10 +112,10 @@ impl Message for SlopesWanted {
     }
 }
 
-/// How many examples of each class a client has; empty if the ensemble does not ask.
+/// How much a client has: its examples of each class, or all together; empty if nothing that the server does depends on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassCounts {
-    /// One number for each class.
+    /// One number for each class, or one, or none.
     pub counts: Array1<u32>,
 }
 

@@ -49,18 +49,24 @@ pub struct Wanted {
 }
 
 impl<'a> Objective<'a> {
-    /// For clients with so many examples, and so many of each class.
-    pub fn new(of: &'a GenerateAndDistill, sizes: &[usize], counts: &[Vec<u32>]) -> Self {
-        let total: usize = sizes.iter().sum();
+    /// For clients with so many examples of each class, or, where classes do not count, with so many in all (one number) or
+    /// unknown how many (none: all alike).
+    pub fn new(of: &'a GenerateAndDistill, counts: &[Vec<u32>]) -> Self {
         let classes = match &of.weights {
             Weights::Importance(importance) => &importance.classes,
             _ => &Classes::Proportions,
         };
+        let sizes: Vec<f64> = counts
+            .iter()
+            .map(|of| of.iter().map(|n| f64::from(*n)).sum())
+            .collect();
+        let total: f64 = sizes.iter().sum();
+        let even = 1.0 / counts.len() as f64;
         Self {
             of,
             pi: sizes
                 .iter()
-                .map(|n| *n as f64 / total.max(1) as f64)
+                .map(|n| if total > 0.0 { n / total } else { even })
                 .collect(),
             prior: shares(counts, classes),
         }
@@ -237,10 +243,7 @@ mod tests {
             real: vec![0.3, 0.5, 0.7],
         };
         let student = table(4, 3);
-        let (sizes, counts) = (
-            [50, 40, 90],
-            [vec![40, 10, 0], vec![10, 10, 20], vec![0, 60, 30]],
-        );
+        let counts = [vec![40, 10, 0], vec![10, 10, 20], vec![0, 60, 30]];
         for yaml in [
             "{}",
             "{terms: {balance: 10.0, unique: 0.5}, divergence: published, tau: 2.0, discriminators: sizes}",
@@ -250,7 +253,7 @@ mod tests {
             "{weights: {importance: {classes: counts, discriminator: false}}, mimic: kl}",
         ] {
             let of: GenerateAndDistill = read_yaml(yaml).unwrap();
-            let objective = Objective::new(&of, &sizes, &counts);
+            let objective = Objective::new(&of, &counts);
             let value = |said: &Said, student: &Array2<f64>| {
                 objective
                     .of(said, &objective.wanted(said), student, false)

@@ -3,7 +3,7 @@ use crate::adversary::{by_patch, inputs, odds, real};
 use crate::measure::Inception;
 use crate::messages::{Answers, ClassCounts, InputValues, SlopesWanted};
 use crate::objective::{Objective, Outcome, Said, Wanted};
-use crate::settings::{Game, GenerateAndDistill, Mimic};
+use crate::settings::{Counted, Game, GenerateAndDistill, Mimic};
 use crate::terms::probabilities;
 use fl_core::loss::sigmoid;
 use fl_core::prelude::*;
@@ -24,14 +24,10 @@ impl Protocol for GenerateAndDistill {
         let mut counts = BTreeMap::new();
         fed.once("teachers", &mut counts, |fed, counts, round| {
             let told = fed.ask(round, &TRAIN, &everyone, |_| &Nothing)?;
-            let due = if self.weighs_classes() {
-                fed.task().kind.outputs()
-            } else {
-                0
-            };
+            let due = self.counted().numbers(fed.task());
             for mail in told.iter() {
                 let (from, found) = (mail.from, mail.body.counts.len());
-                let text = || format!("client {from} counted {found} classes where {due} were due");
+                let text = || format!("client {from} sent {found} counts where {due} were due");
                 ensure!(found == due, Problem::Shape(text()));
                 counts.insert(from, mail.body.counts.to_vec());
             }
@@ -85,10 +81,10 @@ impl Protocol for GenerateAndDistill {
         question
             .on(&TRAIN, me, |me, _| {
                 me.fit_own("teacher", &self.local.pass(Loss::CrossEntropy))?;
-                let counts = if self.weighs_classes() {
-                    me.own().class_counts()
-                } else {
-                    Vec::new()
+                let counts = match self.counted() {
+                    Counted::Classes => me.own().class_counts(),
+                    Counted::Examples => vec![me.own().len() as u32],
+                    Counted::Nothing => Vec::new(),
                 };
                 Ok(ClassCounts {
                     counts: counts.into(),
@@ -109,6 +105,7 @@ impl Protocol for GenerateAndDistill {
         let mut slots = vec![
             Slot::trainer("teacher", "A client's own model, which does not change any more once it is trained; each may have another.")
                 .lasting()
+                .shown_if(self.evaluate_clients)
                 .needs(Ability::InputGradient),
             student,
             Slot::generator("generator", "Makes the inputs, at the server.").at_server(),
@@ -145,18 +142,24 @@ impl Protocol for GenerateAndDistill {
     fn questions(&self) -> Vec<Asked> {
         let steps = self.rounds * self.steps;
         let warming = self.warm_up * self.steps;
+        let trained = match self.counted() {
+            Counted::Nothing => TRAIN.asked().public(),
+            _ => TRAIN.asked(),
+        };
+        let answered = ANSWER
+            .asked()
+            .times(warming + steps * self.student_steps)
+            .made(self.batch)
+            .releases("answers-privacy");
+        let differentiated = SLOPES.asked().times(warming + steps).made(self.batch);
         vec![
-            TRAIN.asked(),
-            ANSWER
-                .asked()
-                .times(warming + steps * self.student_steps)
-                .made(self.batch)
-                .releases("answers-privacy"),
-            SLOPES
-                .asked()
-                .times(warming + steps)
-                .made(self.batch)
-                .releases("slopes-privacy"),
+            trained,
+            match self.discriminates() {
+                // what the discriminator makes of real inputs goes beside the mechanism
+                true => answered.partly(),
+                false => answered,
+            },
+            differentiated.releases("slopes-privacy"),
         ]
     }
 }
@@ -210,10 +213,8 @@ impl GenerateAndDistill {
                 said.real.push(f64::from(real));
             }
         }
-        let sizes: BTreeMap<_, _> = fed.roster().iter().copied().collect();
-        let sizes: Vec<usize> = by.iter().map(|id| sizes[id]).collect();
         let counts: Vec<_> = by.iter().map(|id| counts[id].clone()).collect();
-        let objective = Objective::new(self, &sizes, &counts);
+        let objective = Objective::new(self, &counts);
         let wanted = objective.wanted(&said);
         Ok(Shown {
             made,
@@ -304,9 +305,6 @@ impl GenerateAndDistill {
             said = odds(judge.predict(&x)?.view()).mapv(|o| o as f32);
             let of_real = odds(judge.predict(&real)?.view()).mapv(sigmoid);
             mean = Array1::from_elem(1, of_real.mean().unwrap_or_default() as f32);
-        }
-        if self.discriminates() && me.has("accountant") {
-            me.disclose("what a discriminator says of real inputs is told as it is; leave `discriminator` out of `weights`, and set `terms.gan: 0`");
         }
         if me.has("answers-privacy") {
             let column = said.view().insert_axis(Axis(1));

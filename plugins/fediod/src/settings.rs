@@ -199,14 +199,51 @@ impl GenerateAndDistill {
         Ok(())
     }
 
-    /// Does the ensemble ask how many examples of each class a client has?
-    pub(crate) fn weighs_classes(&self) -> bool {
-        matches!(self.weights, Weights::Importance(_))
+    /// What the server must know of how much a client has.
+    pub(crate) fn counted(&self) -> Counted {
+        let Terms {
+            conf,
+            unique,
+            balance,
+            ..
+        } = self.terms;
+        let shares = conf + balance > 0.0
+            || (unique > 0.0 && self.divergence == Divergence::JensenShannon)
+            || self.weights == Weights::Sizes
+            || (self.discriminates()
+                && (self.discriminators == Discriminators::Sizes || self.game == Game::Linear));
+        match self.weights {
+            Weights::Importance(_) => Counted::Classes,
+            _ if shares => Counted::Examples,
+            _ => Counted::Nothing,
+        }
     }
 
     /// Does the method look at discriminators at all?
     pub(crate) fn discriminates(&self) -> bool {
         let weighs = matches!(&self.weights, Weights::Importance(i) if i.discriminator);
         self.terms.gan > 0.0 || weighs
+    }
+}
+
+/// What a client says of how much it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Its examples of each class.
+    Classes,
+    /// Its examples.
+    Examples,
+    /// Nothing.
+    Nothing,
+}
+
+impl Counted {
+    /// How many numbers that takes.
+    pub(crate) fn numbers(self, task: &Task) -> usize {
+        match self {
+            Self::Classes => task.kind.outputs(),
+            Self::Examples => 1,
+            Self::Nothing => 0,
+        }
     }
 }

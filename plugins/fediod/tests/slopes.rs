@@ -80,7 +80,7 @@ fn slopes_through_frozen_models_match_finite_differences() {
     ] {
         let of: GenerateAndDistill = read_yaml(yaml).unwrap();
         let counts = [vec![30, 10, 0], vec![5, 25, 30]];
-        let objective = Objective::new(&of, &[40, 60], &counts);
+        let objective = Objective::new(&of, &counts);
         let mut world = World {
             teachers: (0..2)
                 .map(|k| network(smooth, TaskKind::Classes(3), k))

@@ -226,10 +226,28 @@ fn mistakes_say_what_would_be_right() {
         said.contains("the task has 1 outputs, but the last layer has 16"),
         "{said}"
     );
-    // what the discriminators say of private inputs has no price
-    let said = refused("", &format!("{both}\n  accountant: {{ use: basic }}"));
+}
+
+/// A budget holds only where everything that leaves a client goes through a mechanism.
+#[test]
+fn a_budget_needs_both_mechanisms_and_no_discriminator() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let priced = |protocol: &str, parts: &str| {
+        let path = spec(dir, 400, protocol, parts);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{text}\nbudget: {{ epsilon: 1 }}\n")).unwrap();
+        fails(dir, &["run", &path, "--out", "priced"]).1
+    };
+    let noise = "  answers-privacy: { use: laplace-logits, gamma: 1, clip: 2 }\n  accountant: { use: basic }";
+    let said = priced("", &format!("{TEACHER}\n{JUDGE}\n{noise}"));
     assert!(
-        said.contains("what a discriminator says of real inputs"),
-        "{said}"
+        said.contains("`training`"),
+        "class counts are told as they are: {said}"
     );
+    let said = priced(
+        "  terms: { gan: 0, conf: 0, unique: 0 }\n  weights: uniform\n  evaluate-clients: false",
+        &format!("{TEACHER}\n{noise}"),
+    );
+    assert!(said.contains("`slopes by made inputs`"), "{said}");
 }
