@@ -23,6 +23,11 @@ const METHODS: &[(&str, &str, &str)] = &[
         "`quantiser` and `privacy`; see specs/fedkd",
     ),
     (
+        "fediod",
+        "generate-and-distill",
+        "a generator, and discriminators at the clients; see specs/fediod",
+    ),
+    (
         "fedkt",
         "two-tier-vote",
         "a teacher, a student and a final model; see specs/fedkt",

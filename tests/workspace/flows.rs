@@ -341,6 +341,34 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         ],
         vec![("privacy", P, "constant-counts", "{}")],
     ));
+    // what the server must know of a client's numbers of examples has no mechanism: only the first can promise anything
+    let few = "rounds: 2, steps: 2, batch: 4";
+    for (how, judge) in [
+        (
+            "terms: {gan: 0, conf: 0, unique: 0}, weights: uniform, evaluate-clients: false",
+            false,
+        ),
+        ("terms: {gan: 0}, weights: sizes", false),
+        ("warm-up: 1", true),
+    ] {
+        let net = |slot| (slot, Role::Trainer, "dfdx", "{net: logistic}");
+        let generator = "{net: affine, noise: 2}";
+        let mut fixed = vec![
+            net("teacher"),
+            net("student"),
+            ("generator", Role::Generator, "noise-to-input", generator),
+        ];
+        fixed.extend(judge.then(|| net("discriminator")));
+        cases.push((
+            "generate-and-distill",
+            format!("{{local: {short}, {few}, {how}}}"),
+            fixed,
+            vec![
+                ("answers-privacy", P, "constant-logits", "{}"),
+                ("slopes-privacy", P, "constant-params", "{}"),
+            ],
+        ));
+    }
     let (mut red, mut promises) = (Vec::new(), BTreeMap::<&str, usize>::new());
     for (name, settings, fixed, optional) in &cases {
         for parts in every(fixed, optional) {

@@ -45,6 +45,7 @@ impl<D: Message, U: Message> Ask<D, U> {
             up_bytes: U::expected,
             times: 1,
             rows: 0,
+            made: false,
             voices: 1,
             copies: 1,
             model: "model",
@@ -77,6 +78,8 @@ pub struct Asked {
     pub times: usize,
     /// How many samples it is about, at most; `usize::MAX` for all public ones.
     pub rows: usize,
+    /// The samples are made during the run, not public ones.
+    pub made: bool,
     /// How many models or voters speak in one answer.
     pub voices: usize,
     /// How many of what is expected travel to a client in one message.
@@ -103,6 +106,11 @@ impl Asked {
     pub fn rows(mut self, rows: usize) -> Self {
         self.rows = rows;
         self
+    }
+    /// About so many samples that are made during the run, whatever the public data.
+    pub fn made(mut self, rows: usize) -> Self {
+        self.made = true;
+        self.rows(rows)
     }
     /// So many models or voters speak in one answer.
     pub fn voices(mut self, voices: usize) -> Self {

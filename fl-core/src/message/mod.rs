@@ -59,6 +59,8 @@ pub struct Facts {
     pub params: usize,
     /// Samples that the question is about.
     pub rows: usize,
+    /// Numbers of one input.
+    pub inputs: usize,
     /// Model outputs.
     pub outputs: usize,
     /// Bytes of that model in its own format, if training does not change them.

@@ -82,7 +82,11 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             let (params, model) = sizes(parts, asked.model, &make);
             let facts = Facts {
                 params,
-                rows: asked.rows.min(public),
+                rows: match asked.made {
+                    true => asked.rows,
+                    false => asked.rows.min(public),
+                },
+                inputs: data.task.width(),
                 outputs,
                 model,
             };

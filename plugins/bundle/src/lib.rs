@@ -14,10 +14,14 @@ use fl_plugin_clustered_rounds as _;
 use fl_plugin_co_distill as _;
 #[cfg(feature = "cohorts")]
 use fl_plugin_cohorts as _;
+#[cfg(feature = "fediod")]
+use fl_plugin_fediod as _;
 #[cfg(feature = "fedkd")]
 use fl_plugin_fedkd as _;
 #[cfg(feature = "fedkt")]
 use fl_plugin_fedkt as _;
+#[cfg(feature = "generators")]
+use fl_plugin_generators as _;
 #[cfg(feature = "means")]
 use fl_plugin_means as _;
 #[cfg(feature = "param-rounds")]

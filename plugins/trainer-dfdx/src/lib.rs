@@ -2,6 +2,7 @@
 
 mod buffer;
 mod net;
+mod network;
 mod ops;
 mod optim;
 mod settings;
@@ -13,6 +14,7 @@ mod trainer;
 
 pub use net::presets::NAMES as NETWORKS;
 pub use net::{Conv, Layer, Layers, NetSpec, Residual, Window};
+pub use network::Network;
 pub use optim::{Adam, Cosine, Rule, Schedule, Sgd, Steps};
 pub use settings::DfdxSettings;
 pub use trainer::Dfdx;

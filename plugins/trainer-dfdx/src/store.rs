@@ -1,5 +1,6 @@
 //! Models and states as safetensors files (<https://huggingface.co/docs/safetensors>).
 
+use crate::optim::State;
 use anyhow::{Context, ensure};
 use fl_core::{Problem, Result};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
@@ -7,6 +8,10 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Tensors by name: shape and numbers.
 pub type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
+
+/// Names of the optimiser's tensors in a state; no layer has such a name.
+const FIRST: &str = "optimiser.first";
+const SECOND: &str = "optimiser.second";
 
 /// The counter's name among the notes of a file.
 const BATCHES: &str = "batches";
@@ -60,4 +65,41 @@ pub fn read(bytes: &[u8]) -> Result<(Tensors, Option<u64>)> {
         .and_then(|notes| notes.get(BATCHES))
         .map(|n| n.parse());
     Ok((all, note.transpose().context("the number of batches")?))
+}
+
+/// Writes a network and what its optimiser remembers.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_state(mut tensors: Tensors, optimiser: &State) -> Result<Vec<u8>> {
+    for (name, values) in [(FIRST, &optimiser.first), (SECOND, &optimiser.second)] {
+        tensors.insert(name.into(), (vec![values.len()], values.clone()));
+    }
+    write(&tensors, Some(optimiser.done))
+}
+
+/// Reads what [`write_state`] wrote for a network of so many weights.
+///
+/// # Errors
+/// When `bytes` is no such state, or that of another network.
+pub fn read_state(bytes: &[u8], weights: usize) -> Result<(Tensors, State)> {
+    let (mut all, done) = read(bytes)?;
+    let mut take = |name: &str| {
+        all.remove(name)
+            .map(|(_, v)| v)
+            .with_context(|| format!("`{name}` is missing: a model, not a state"))
+    };
+    let (first, second) = (take(FIRST)?, take(SECOND)?);
+    let fits = |values: &[f32]| values.is_empty() || values.len() == weights;
+    ensure!(
+        fits(&first) && fits(&second),
+        Problem::Shape("the state of another model".into())
+    );
+    let done = done.context("the number of batches is missing: a model, not a state")?;
+    let optimiser = State {
+        done,
+        first,
+        second,
+    };
+    Ok((all, optimiser))
 }

@@ -9,7 +9,7 @@ use crate::settings::DfdxSettings;
 use crate::store::{self, Tensors};
 use crate::tape::{Key, Record, Value, Weights};
 use crate::target;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use fl_core::augment::Augmenter;
 use fl_core::loss;
 use fl_core::message::Params;
@@ -19,10 +19,6 @@ use fl_core::{
 };
 use ndarray::{Array2, ArrayD, ArrayView2};
 use std::sync::Arc;
-
-/// Names of the optimiser's tensors in a state; no layer has such a name.
-const FIRST: &str = "optimiser.first";
-const SECOND: &str = "optimiser.second";
 
 /// A network that learns.
 ///
@@ -186,45 +182,11 @@ impl Dfdx {
     }
 
     fn tensors(&self) -> Tensors {
-        let entry = |e: &Entry| {
-            let all = if e.trainable {
-                &self.weights[..]
-            } else {
-                &self.buffers
-            };
-            (
-                e.name.clone(),
-                (e.shape.clone(), all[e.range.clone()].to_vec()),
-            )
-        };
-        self.net.entries().iter().map(entry).collect()
+        self.net.tensors(&self.weights, &self.buffers)
     }
 
-    fn set_tensors(&mut self, mut tensors: Tensors) -> Result<()> {
-        let (mut weights, mut buffers) =
-            (vec![0.0; self.net.weights()], vec![0.0; self.net.buffers()]);
-        for entry in self.net.entries() {
-            let lacks = || Problem::Shape(format!("`{}` is missing", entry.name));
-            let (shape, values) = tensors.remove(&entry.name).with_context(lacks)?;
-            let text = || {
-                format!(
-                    "`{}` is {shape:?}, the model has {:?}",
-                    entry.name, entry.shape
-                )
-            };
-            ensure!(shape == entry.shape, Problem::Shape(text()));
-            let all = if entry.trainable {
-                &mut weights
-            } else {
-                &mut buffers
-            };
-            all[entry.range.clone()].copy_from_slice(&values);
-        }
-        if let Some(name) = tensors.keys().next() {
-            bail!(Problem::Shape(format!(
-                "`{name}` is no tensor of the model"
-            )));
-        }
+    fn set_tensors(&mut self, tensors: Tensors) -> Result<()> {
+        let (weights, buffers) = self.net.arrange(tensors)?;
         (self.weights, self.buffers) = (Arc::new(weights), buffers);
         Ok(())
     }
@@ -328,38 +290,13 @@ impl Trainer for Dfdx {
     }
 
     fn save_state(&self) -> Result<Vec<u8>> {
-        let optim::State {
-            done,
-            first,
-            second,
-        } = &self.optimiser.state;
-        let mut all = self.tensors();
-        for (name, values) in [(FIRST, first), (SECOND, second)] {
-            all.insert(name.into(), (vec![values.len()], values.clone()));
-        }
-        store::write(&all, Some(*done))
+        store::write_state(self.tensors(), &self.optimiser.state)
     }
 
     fn load_state(&mut self, state: &[u8]) -> Result<()> {
-        let (mut all, done) = store::read(state)?;
-        let mut take = |name: &str| {
-            all.remove(name)
-                .map(|(_, v)| v)
-                .with_context(|| format!("`{name}` is missing: a model, not a state"))
-        };
-        let (first, second) = (take(FIRST)?, take(SECOND)?);
-        let fits = |values: &[f32]| values.is_empty() || values.len() == self.net.weights();
-        ensure!(
-            fits(&first) && fits(&second),
-            Problem::Shape("the state of another model".into())
-        );
-        let done = done.context("the number of batches is missing: a model, not a state")?;
-        self.set_tensors(all)?;
-        self.optimiser.state = optim::State {
-            done,
-            first,
-            second,
-        };
+        let (tensors, optimiser) = store::read_state(state, self.net.weights())?;
+        self.set_tensors(tensors)?;
+        self.optimiser.state = optimiser;
         Ok(())
     }
 

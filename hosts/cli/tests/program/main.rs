@@ -5,6 +5,7 @@ mod commands;
 mod common;
 mod distillation;
 mod folders;
+mod generators;
 mod hostile;
 mod library;
 mod mistakes;

@@ -1,33 +1,41 @@
 //! From layers to operations: shapes are followed through the list, and each layer says what it wants.
 
-use super::layers::{Layer, in_range};
+use super::layers::{Conv, Layer, in_range};
 use super::{Entry, Net, Op, Start};
 use crate::ops::{Activation, ConvShape, PoolShape};
 use anyhow::{Context, bail, ensure};
-use fl_core::{Problem, Result, Task};
+use fl_core::{Problem, Result};
 use std::ops::Range;
 
-/// Builds a network.
-pub fn net(layers: &[Layer], task: &Task) -> Result<Net> {
-    let outputs = task.kind.outputs();
+/// How a network must end.
+#[derive(Clone, Copy)]
+pub enum End<'a> {
+    /// With one number for each output of a task, straight from a linear layer or a convolution.
+    Scores(usize),
+    /// With as many numbers as an input of this shape.
+    Inputs(&'a [usize]),
+}
+
+/// Builds a network for inputs of shape `from`.
+pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
     let last = layers
         .len()
         .checked_sub(1)
         .context("a network needs at least one layer, such as `outputs`")?;
-    match &layers[last] {
-        Layer::Outputs => {}
-        Layer::Linear(n) if *n == outputs => {}
-        Layer::Linear(n) => bail!(
-            "layer {last} (linear): the task has {outputs} outputs, but the last layer has {n}"
-        ),
-        _ => bail!("layer {last}: the last layer must be `outputs` or `linear: {outputs}`"),
+    let outputs = match end {
+        End::Scores(outputs) => outputs,
+        End::Inputs(shape) => volume(shape, 0)?,
+    };
+    if let End::Scores(outputs) = end {
+        match &layers[last] {
+            Layer::Outputs | Layer::Conv(_) => {}
+            Layer::Linear(n) if *n == outputs => {}
+            Layer::Linear(n) => bail!(
+                "layer {last} (linear): the task has {outputs} outputs, but the last layer has {n}"
+            ),
+            _ => bail!("layer {last}: the last layer must be `outputs` or `linear: {outputs}`"),
+        }
     }
-    ensure!(
-        task.width() > 0 && outputs > 0,
-        "a task without inputs or outputs: inputs of {:?}, {}",
-        task.input,
-        task.kind
-    );
     let mut builder = Builder {
         outputs,
         entries: Vec::new(),
@@ -35,12 +43,22 @@ pub fn net(layers: &[Layer], task: &Task) -> Result<Net> {
         buffers: 0,
         dropouts: 0,
     };
-    let mut shape = task.input.clone();
-    let ops = builder.list("", layers, &mut shape)?;
-    let features = match ops.last() {
-        Some(Op::Linear { weight, .. }) => weight.len() / outputs,
-        _ => bail!("layer {last}: the last operation is no linear layer"),
+    let mut shape = from.to_vec();
+    let mut ops = builder.list("", &layers[..last], &mut shape)?;
+    let features = volume(&shape, 0)?;
+    let op = builder.layer(&last.to_string(), &layers[last], &mut shape, false);
+    ops.push(op.with_context(|| format!("layer {last}"))?);
+    let found = volume(&shape, 0)?;
+    let wanted = match end {
+        End::Scores(n) => format!("the task has {n} outputs"),
+        End::Inputs(to) => format!("inputs of {to:?} have {outputs}"),
     };
+    ensure!(
+        found == outputs,
+        Problem::Shape(format!(
+            "layer {last}: the last layer gives {shape:?}, {found} numbers, and {wanted}"
+        ))
+    );
     let norms = builder.buffers > 0;
     let Builder {
         entries,
@@ -183,18 +201,23 @@ impl Builder {
                     relu,
                 }
             }
-            Layer::BatchNorm => {
+            Layer::BatchNorm | Layer::Standardise => {
                 let channels = vec![shape[0]];
-                let weight = self.tensor(name, "weight", channels.clone(), Start::Ones, true)?;
-                let bias = self.tensor(name, "bias", channels.clone(), Start::Zeros, true)?;
-                let mean =
-                    self.tensor(name, "running_mean", channels.clone(), Start::Zeros, false)?;
-                let variance = self.tensor(name, "running_var", channels, Start::Ones, false)?;
+                let mut tensor = |part, start, trainable| {
+                    self.tensor(name, part, channels.clone(), start, trainable)
+                };
+                let affine = (*layer == Layer::BatchNorm)
+                    .then(|| {
+                        Ok::<_, anyhow::Error>([
+                            tensor("weight", Start::Ones, true)?,
+                            tensor("bias", Start::Zeros, true)?,
+                        ])
+                    })
+                    .transpose()?;
                 Op::Norm {
-                    weight,
-                    bias,
-                    mean,
-                    variance,
+                    affine,
+                    mean: tensor("running_mean", Start::Zeros, false)?,
+                    variance: tensor("running_var", Start::Ones, false)?,
                     relu,
                 }
             }
@@ -228,6 +251,15 @@ impl Builder {
                 volume(shape, 0)?;
                 Op::Upsample(*factor)
             }
+            Layer::Unflatten(to) => {
+                let (found, wanted) = (volume(shape, 0)?, volume(to, 0)?);
+                let text = || format!("unflatten: {found} numbers do not fill {to:?}");
+                ensure!(found == wanted, Problem::Shape(text()));
+                image("unflatten", to)?;
+                shape.clone_from(to);
+                Op::Reshape(to.clone())
+            }
+            Layer::TransposedConv(conv) => self.transposed(name, conv, shape)?,
             Layer::Residual(block) => {
                 let (mut inside, mut beside) = (shape.clone(), shape.clone());
                 let body = self.list(&format!("{name}.body."), &block.body.0, &mut inside)?;
@@ -243,6 +275,31 @@ impl Builder {
                 Op::Residual { body, shortcut }
             }
         })
+    }
+
+    /// Zeros between the pixels, then a convolution: the transpose of the convolution with this stride and padding. Its
+    /// kernel is PyTorch's turned by half a circle, `out x in x kernel x kernel`.
+    fn transposed(&mut self, name: &str, conv: &Conv, shape: &mut Vec<usize>) -> Result<Op> {
+        let [channels, height, width] = image("transposed-conv", shape)?;
+        let spread = |n: usize| (n - 1).saturating_mul(conv.stride).saturating_add(1);
+        *shape = vec![channels, spread(height), spread(width)];
+        volume(shape, 0)?;
+        let inner = Conv {
+            stride: 1,
+            pad: conv.kernel - 1 - conv.pad,
+            ..conv.clone()
+        };
+        let op = self.layer(name, &Layer::Conv(inner), shape, false)?;
+        // PyTorch counts what one input reaches, not what one output reads
+        for entry in self
+            .entries
+            .iter_mut()
+            .rev()
+            .take(1 + usize::from(conv.bias))
+        {
+            entry.start = Start::FanIn(conv.out * conv.kernel * conv.kernel);
+        }
+        Ok(Op::Chain(vec![Op::Spread(conv.stride), op]))
     }
 
     fn tensor(

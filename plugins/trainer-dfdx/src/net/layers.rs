@@ -18,9 +18,13 @@ choices! {
         Flatten = "flatten",
         /// Two-dimensional convolution.
         Conv(Conv) = "conv",
+        /// The transpose of a convolution (`ConvTranspose2d`): `(n - 1) stride - 2 pad + kernel` rows out of `n`.
+        TransposedConv(Conv) = "transposed-conv",
+        /// A row of numbers as an image of so many channels, rows and columns.
+        Unflatten(Vec<usize>) = "unflatten",
         /// Fully connected, with this many outputs. The last layer of a list must have the outputs of the task.
         Linear(usize) = "linear",
-        /// Fully connected, with the outputs of the task.
+        /// Fully connected, with the outputs of the task; in a generator, with the numbers of an input.
         Outputs = "outputs",
         /// The largest number of each window of so many rows and columns; windows do not overlap.
         Pool(usize) = "pool",
@@ -32,6 +36,8 @@ choices! {
         GlobalPool = "global-pool",
         /// Batch normalisation of each channel, with PyTorch's constants: epsilon 1e-5, momentum 0.1.
         BatchNorm = "batch-norm",
+        /// Batch normalisation without a learnt scale and shift (`affine=False`).
+        Standardise = "standardise",
         /// Sets numbers to 0 with this probability (at least 0, below 1) while training, and divides the rest by what is left.
         Dropout(f64) = "dropout",
         /// Repeats every row and column so often.
@@ -159,8 +165,11 @@ pub(super) fn in_range(layer: &Layer) -> Result<(), String> {
         Layer::Pool(0) => not("pool", "at least 1".into(), &0),
         Layer::AveragePool(0) => not("average-pool", "at least 1".into(), &0),
         Layer::Upsample(0) => not("upsample", "at least 1".into(), &0),
-        Layer::Conv(c) if c.pad >= c.kernel => not(
-            "conv.pad",
+        Layer::Conv(c) | Layer::TransposedConv(c) if c.pad >= c.kernel => not(
+            match layer {
+                Layer::Conv(_) => "conv.pad",
+                _ => "transposed-conv.pad",
+            },
             format!("less than kernel ({})", c.kernel),
             &c.pad,
         ),

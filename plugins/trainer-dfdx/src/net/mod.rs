@@ -10,8 +10,10 @@ pub use layers::{Conv, Layer, Layers, NetSpec, Residual, Window};
 
 use crate::buffer::Buffer;
 use crate::ops::{self, Activation, ConvShape, PoolShape, Statistics};
+use crate::store::Tensors;
 use crate::tape::{Record, Value, Weights};
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
+use build::End;
 use fl_core::{Problem, Result, Stream, Task};
 use std::ops::Range;
 use std::sync::Arc;
@@ -55,8 +57,7 @@ enum Op {
         relu: bool,
     },
     Norm {
-        weight: Range<usize>,
-        bias: Range<usize>,
+        affine: Option<[Range<usize>; 2]>,
         mean: Range<usize>,
         variance: Range<usize>,
         relu: bool,
@@ -70,6 +71,10 @@ enum Op {
         place: u64,
     },
     Upsample(usize),
+    /// Zeros between the pixels.
+    Spread(usize),
+    Reshape(Vec<usize>),
+    Chain(Vec<Op>),
     Residual {
         body: Vec<Op>,
         shortcut: Vec<Op>,
@@ -103,13 +108,72 @@ impl Net {
     /// # Errors
     /// When a layer cannot take what comes in, naming the layer; when the last layer does not have the task's outputs.
     pub fn new(spec: &NetSpec, task: &Task) -> Result<Self> {
+        let outputs = task.kind.outputs();
+        ensure!(
+            task.width() > 0 && outputs > 0,
+            "a task without inputs or outputs: inputs of {:?}, {}",
+            task.input,
+            task.kind
+        );
+        let built = |layers: &[Layer]| build::net(layers, &task.input, End::Scores(outputs));
         match spec {
-            NetSpec::Layers(layers) => build::net(layers, task).context("net"),
+            NetSpec::Layers(layers) => built(layers).context("net"),
             NetSpec::Named(name) => {
                 let layers = presets::layers(name)
                     .with_context(|| format!("no network is called `{name}`"))?;
-                build::net(&layers, task).with_context(|| format!("net `{name}`"))
+                built(&layers).with_context(|| format!("net `{name}`"))
             }
+        }
+    }
+
+    /// Builds a network that makes inputs of shape `to` of rows of `from` numbers.
+    ///
+    /// # Errors
+    /// When a layer cannot take what comes in, naming the layer, or the last does not give what is wanted.
+    pub fn maker(layers: &[Layer], from: usize, to: &[usize]) -> Result<Self> {
+        build::net(layers, &[from], End::Inputs(to)).context("net")
+    }
+
+    /// All tensors by name, from weights and buffers laid out as [`Entry::range`] says.
+    pub fn tensors(&self, weights: &[f32], buffers: &[f32]) -> Tensors {
+        let entry = |e: &Entry| {
+            let all = if e.trainable { weights } else { buffers };
+            (
+                e.name.clone(),
+                (e.shape.clone(), all[e.range.clone()].to_vec()),
+            )
+        };
+        self.entries.iter().map(entry).collect()
+    }
+
+    /// The inverse of [`Net::tensors`]: weights and buffers.
+    ///
+    /// # Errors
+    /// When a tensor is missing, has another shape, or is none of this network.
+    pub fn arrange(&self, mut tensors: Tensors) -> Result<(Vec<f32>, Vec<f32>)> {
+        let (mut weights, mut buffers) = (vec![0.0; self.weights], vec![0.0; self.buffers]);
+        for entry in &self.entries {
+            let lacks = || Problem::Shape(format!("`{}` is missing", entry.name));
+            let (shape, values) = tensors.remove(&entry.name).with_context(lacks)?;
+            let text = || {
+                format!(
+                    "`{}` is {shape:?}, the model has {:?}",
+                    entry.name, entry.shape
+                )
+            };
+            ensure!(shape == entry.shape, Problem::Shape(text()));
+            let all = if entry.trainable {
+                &mut weights
+            } else {
+                &mut buffers
+            };
+            all[entry.range.clone()].copy_from_slice(&values);
+        }
+        match tensors.keys().next() {
+            Some(name) => bail!(Problem::Shape(format!(
+                "`{name}` is no tensor of the model"
+            ))),
+            None => Ok((weights, buffers)),
         }
     }
 
@@ -121,11 +185,6 @@ impl Net {
     /// Number of trainable numbers.
     pub fn weights(&self) -> usize {
         self.weights
-    }
-
-    /// Number of other numbers.
-    pub fn buffers(&self) -> usize {
-        self.buffers
     }
 
     /// Numbers that the last layer is given for one sample.
@@ -229,8 +288,7 @@ fn run(
                 *relu,
             ),
             Op::Norm {
-                weight,
-                bias,
+                affine,
                 mean,
                 variance,
                 relu,
@@ -249,15 +307,7 @@ fn run(
                         }
                     }
                 };
-                ops::batch_norm(
-                    record,
-                    &x,
-                    weights,
-                    weight.clone(),
-                    bias.clone(),
-                    statistics,
-                    *relu,
-                )?
+                ops::batch_norm(record, &x, weights, affine.clone(), statistics, *relu)?
             }
             Op::Activate(f) => ops::activate(record, &x, *f),
             Op::Flatten => ops::flatten(&x),
@@ -270,6 +320,12 @@ fn run(
                 Mode::Evaluate(_) => x,
             },
             Op::Upsample(factor) => ops::upsample(record, &x, *factor),
+            Op::Spread(stride) => ops::spread(record, &x, *stride),
+            Op::Reshape(shape) => Value {
+                shape: shape.clone(),
+                ..x
+            },
+            Op::Chain(ops) => run(ops, record, x, weights, mode)?,
             Op::Residual { body, shortcut } => {
                 let inside = run(body, record, x.clone(), weights, mode)?;
                 let beside = run(shortcut, record, x, weights, mode)?;

@@ -203,7 +203,8 @@ fn a_whole_network_has_the_derivative_that_differences_say() {
     use crate::tape::Key;
     let yaml = "[{conv: {out: 3, kernel: 3, pad: 1, bias: false}}, batch-norm, tanh, \
                 {residual: {body: [{conv: {out: 4, kernel: 3, stride: 2, pad: 1}}, tanh], shortcut: [{conv: {out: 4, kernel: 1, stride: 2}}]}}, \
-                {upsample: 2}, {average-pool: 2}, {leaky-relu: 0.1}, linear: 5, sigmoid, outputs]";
+                {upsample: 2}, {average-pool: 2}, {leaky-relu: 0.1}, standardise, linear: 8, sigmoid, {unflatten: [2, 2, 2]}, \
+                {transposed-conv: {out: 2, kernel: 3, stride: 2, pad: 1}}, outputs]";
     let net = net(yaml, &[2, 6, 6], 3).unwrap();
     let (start, buffers) = net.start(&Stream::root(4));
     let mut draws = Stream::root(9).draws();
@@ -258,6 +259,64 @@ fn a_whole_network_has_the_derivative_that_differences_say() {
     };
     compare("input", &slope(true), &x, &|x| score(x, &start));
     compare("weights", &slope(false), &start, &|w| score(&x, w));
+}
+
+/// By the definition: every input pixel adds the kernel, times itself, to what it reaches.
+#[test]
+fn a_transposed_convolution_is_pytorchs() {
+    let net = net(
+        "[{transposed-conv: {out: 2, kernel: 4, stride: 2, pad: 1}}]",
+        &[3, 3, 4],
+        2 * 6 * 8,
+    );
+    // such an end is a generator's
+    assert!(net.unwrap_err().to_string().contains("net"));
+    let list: Vec<Layer> = read_yaml(
+        "[{unflatten: [3, 3, 4]}, {transposed-conv: {out: 2, kernel: 4, stride: 2, pad: 1}}]",
+    )
+    .unwrap();
+    let net = Net::maker(&list, 36, &[2, 6, 8]).unwrap();
+    let names: Vec<&str> = net.entries().iter().map(|e| &*e.name).collect();
+    assert_eq!(names, ["1.weight", "1.bias"]);
+    let (weights, buffers) = net.start(&Stream::root(3));
+    let mut draws = Stream::root(4).draws();
+    let x: Vec<f32> = (0..36).map(|_| draws.normal() as f32).collect();
+    let frozen = Weights {
+        data: Arc::new(weights.clone()),
+        key: None,
+    };
+    let input = batch(x.clone().into(), &[36], None).unwrap();
+    let mut mode = Mode::Evaluate(&buffers);
+    let made = net.forward(&mut Record::off(), input, &frozen, &mut mode);
+    let mut wanted = vec![0.0f32; 96];
+    for (o, plane) in wanted.chunks_mut(48).enumerate() {
+        plane.fill(weights[2 * 3 * 16 + o]);
+        for (i, y, at) in (0..36).map(|n| (n / 12, n / 4 % 3, n % 4)) {
+            for (ky, kx) in (0..16).map(|k| (k / 4, k % 4)) {
+                let (row, column) = (2 * y + ky, 2 * at + kx);
+                if (1..7).contains(&row) && (1..9).contains(&column) {
+                    let turned = weights[((o * 3 + i) * 4 + 3 - ky) * 4 + 3 - kx];
+                    plane[(row - 1) * 8 + column - 1] += turned * x[(i * 3 + y) * 4 + at];
+                }
+            }
+        }
+    }
+    for (a, b) in made.unwrap().data.iter().zip(&wanted) {
+        assert!((a - b).abs() < 1e-5, "{a}, by definition {b}");
+    }
+}
+
+/// One score for each patch: the scores are a convolution's.
+#[test]
+fn a_network_may_end_in_a_convolution() {
+    let patches = "[{conv: {out: 4, kernel: 4, stride: 2, pad: 1}}, {leaky-relu: 0.2}, {conv: {out: 1, kernel: 3, pad: 1}}]";
+    let found = net(patches, &[1, 8, 8], 16).unwrap();
+    assert_eq!(found.features_width(), 64);
+    let wrong = format!("{:#}", net(patches, &[1, 8, 8], 10).unwrap_err());
+    assert_eq!(
+        wrong,
+        "net: layer 2: the last layer gives [1, 4, 4], 16 numbers, and the task has 10 outputs"
+    );
 }
 
 #[test]

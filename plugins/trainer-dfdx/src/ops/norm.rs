@@ -33,7 +33,8 @@ pub enum Statistics<'a> {
     },
 }
 
-/// `relu?((x - mean) / sqrt(variance + epsilon) * weight + bias)`, channel by channel.
+/// `relu?((x - mean) / sqrt(variance + epsilon) * weight + bias)`, channel by channel; `affine` says where weight and bias stand,
+/// without it they are 1 and 0.
 ///
 /// # Errors
 /// When a batch has a single number per channel: it has no variance.
@@ -41,12 +42,11 @@ pub fn batch_norm(
     record: &mut Record,
     x: &Value,
     weights: &Weights,
-    weight: Range<usize>,
-    bias: Range<usize>,
+    affine: Option<[Range<usize>; 2]>,
     statistics: Statistics<'_>,
     relu: bool,
 ) -> Result<Value> {
-    let channels = weight.len();
+    let channels = x.shape[0];
     let run = x.width() / channels;
     let count = x.rows * run;
     let from_batch = matches!(statistics, Statistics::Batch { .. });
@@ -86,11 +86,8 @@ pub fn batch_norm(
         .enumerate()
     {
         let c = i % channels;
-        let (mean, factor, shift) = (
-            means[c],
-            scales[c] * weights.data[weight.start + c],
-            weights.data[bias.start + c],
-        );
+        let (weight, shift) = of_channel(&affine, weights, c);
+        let (mean, factor) = (means[c], scales[c] * weight);
         vectorised(
             #[inline(always)]
             || {
@@ -102,7 +99,7 @@ pub fn batch_norm(
     }
     let data = Arc::new(data);
 
-    let wanted = x.key.is_some() || weights.key.is_some();
+    let wanted = x.key.is_some() || (weights.key.is_some() && affine.is_some());
     let (out, rows, shape) = (data.clone(), x.rows, x.shape.clone());
     let (x, weights) = (x.clone(), weights.clone());
     let key = record.note(wanted, move |mut slope, grads| {
@@ -133,7 +130,7 @@ pub fn batch_norm(
                 .enumerate()
             {
                 let c = i % channels;
-                let (mean, factor) = (means[c], scales[c] * weights.data[weight.start + c]);
+                let (mean, factor) = (means[c], scales[c] * of_channel(&affine, &weights, c).0);
                 // the mean and the variance of the batch depend on every number in it; running ones do not
                 let n = if from_batch {
                     count as f32
@@ -151,7 +148,7 @@ pub fn batch_norm(
                 );
             }
         }
-        if let Some(key) = &weights.key {
+        if let (Some(key), Some([weight, bias])) = (&weights.key, affine) {
             let all = grads.weights(key)?;
             all[weight].copy_from_slice(&by_weight);
             all[bias].copy_from_slice(&by_bias);
@@ -164,6 +161,14 @@ pub fn batch_norm(
         shape,
         key,
     })
+}
+
+/// Weight and bias of a channel.
+fn of_channel(affine: &Option<[Range<usize>; 2]>, weights: &Weights, c: usize) -> (f32, f32) {
+    match affine {
+        Some([weight, bias]) => (weights.data[weight.start + c], weights.data[bias.start + c]),
+        None => (1.0, 0.0),
+    }
 }
 
 /// Mean and biased variance of one channel. Two passes: the difference of two large sums would lose the variance.

@@ -180,3 +180,31 @@ pub fn upsample(record: &mut Record, x: &Value, factor: usize) -> Value {
         key,
     }
 }
+
+/// Puts `stride - 1` zeros between rows and between columns: what a transposed convolution slides over.
+pub fn spread(record: &mut Record, x: &Value, stride: usize) -> Value {
+    let (planes, height, width) = (x.rows * x.shape[0], x.shape[1], x.shape[2]);
+    let (out_height, out_width) = ((height - 1) * stride + 1, (width - 1) * stride + 1);
+    // where the row `row` of all planes together starts
+    let to_row = move |row: usize| (row / height * out_height + row % height * stride) * out_width;
+    let mut data = Buffer::filled(planes * out_height * out_width, 0.0);
+    for (row, from) in x.data.chunks_exact(width).enumerate() {
+        let to = data[to_row(row)..].iter_mut().step_by(stride);
+        to.zip(from).for_each(|(t, f)| *t = *f);
+    }
+    let (to, len) = (x.key.clone(), x.data.len());
+    let key = record.note(to.is_some(), move |slope, grads| {
+        let mut back = Buffer::filled(len, 0.0);
+        for (row, to) in back.chunks_exact_mut(width).enumerate() {
+            let from = slope[to_row(row)..].iter().step_by(stride);
+            to.iter_mut().zip(from).for_each(|(t, f)| *t = *f);
+        }
+        to.map_or(Ok(()), |to| grads.give(&to, back))
+    });
+    Value {
+        data: Arc::new(data),
+        rows: x.rows,
+        shape: vec![x.shape[0], out_height, out_width],
+        key,
+    }
+}

@@ -337,8 +337,7 @@ fn batch_norm_is_the_formula_and_its_derivative_the_difference() {
                     r,
                     x,
                     w,
-                    0..channels,
-                    channels..2 * channels,
+                    Some([0..channels, channels..2 * channels]),
                     statistics,
                     false,
                 )
@@ -386,8 +385,7 @@ fn batch_norm_is_the_formula_and_its_derivative_the_difference() {
                 r,
                 x,
                 w,
-                0..channels,
-                channels..2 * channels,
+                Some([0..channels, channels..2 * channels]),
                 statistics,
                 false,
             )
@@ -410,8 +408,7 @@ fn batch_norm_refuses_a_single_number() {
         &mut Record::off(),
         &value(vec![3.0], &[1]),
         &weights,
-        0..1,
-        1..2,
+        Some([0..1, 1..2]),
         statistics,
         false,
     );

@@ -1,0 +1,253 @@
+//! Distillation on made inputs as a user runs it: bytes, what crosses, terms that are switched off, and mistakes said clearly.
+
+use crate::common::{fails, json};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+const TEACHER: &str = "  teacher: { use: dfdx, net: [{ linear: 8 }, relu, outputs], optimiser: { adam: { lr: 0.01 } } }";
+const JUDGE: &str = "  discriminator: { use: dfdx, net: [{ linear: 8 }, relu, outputs], optimiser: { adam: { lr: 0.01 } } }";
+
+/// Four clients, blobs of 8 numbers in 4 classes, batches of 16; `protocol` and `parts` are added to.
+fn spec(dir: &Path, train: usize, protocol: &str, parts: &str) -> String {
+    let text = format!(
+        "name: made
+seed: 1
+data:
+  set: {{ blobs: {{ classes: 4, features: 8, train: {train} }} }}
+  clients: 4
+  split: {{ dirichlet: {{ alpha: 1.0, reading: floor }} }}
+protocol:
+  use: generate-and-distill
+  local: {{ epochs: 4, batch: 16 }}
+  rounds: 2
+  steps: 3
+  batch: 16
+{protocol}
+parts:
+  student: {{ use: dfdx, net: [{{ linear: 8 }}, relu, outputs], optimiser: {{ adam: {{ lr: 0.01 }} }} }}
+  generator: {{ use: noise-to-input, net: affine, noise: 4 }}
+{parts}
+"
+    );
+    let path = dir.join("spec.yaml");
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+fn run(dir: &Path, train: usize, protocol: &str, parts: &str) -> Value {
+    let spec = spec(dir, train, protocol, parts);
+    let _ = fs::remove_dir_all(dir.join("out"));
+    json(dir, &["run", &spec, "--json", "--out", "out"])
+}
+
+fn journal(dir: &Path) -> Vec<Value> {
+    let journal = fs::read_to_string(dir.join("out/journal.jsonl")).unwrap();
+    let lines = journal.lines().map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().unwrap()
+}
+
+/// Bytes of all answers, and of all that was sent, to one question in one step of the generator.
+fn bytes(dir: &Path, question: &str) -> (u64, u64) {
+    let of = |entry: &Value, way: &str| entry[way]["values"].as_u64().unwrap();
+    let journal = journal(dir);
+    let entry = journal.iter().rfind(|entry| entry["question"] == question);
+    let entry = entry.unwrap();
+    (of(entry, "bytes_up"), of(entry, "bytes_down"))
+}
+
+const CLIENTS: u64 = 4;
+const BATCH: u64 = 16;
+const INPUT: u64 = 8;
+const CLASSES: u64 = 4;
+
+#[test]
+fn exact_bytes_are_those_of_the_paper() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let parts = format!("{TEACHER}\n{JUDGE}");
+    run(dir, 400, "", &parts);
+    let (answers, shown) = bytes(dir, "scores of made inputs");
+    let (slopes, wanted) = bytes(dir, "slopes by made inputs");
+    // METHODS: down the batch, up its scores and the slope by each of its numbers
+    let (up, down) = (BATCH * (CLASSES + INPUT) * 4, BATCH * INPUT * 4);
+    // the two discriminator's numbers of Eq. 8 come on top, and the slopes by what was said go down
+    let odds = BATCH * 4;
+    assert_eq!(answers + slopes, CLIENTS * (up + odds + 4));
+    assert_eq!(
+        shown + wanted,
+        CLIENTS * (down + BATCH * CLASSES * 4 + odds)
+    );
+    // without discriminators nothing comes on top of what goes up
+    run(dir, 400, "  terms: { gan: 0 }\n  weights: sizes", TEACHER);
+    let (answers, shown) = bytes(dir, "scores of made inputs");
+    let (slopes, wanted) = bytes(dir, "slopes by made inputs");
+    assert_eq!(answers + slopes, CLIENTS * up);
+    assert_eq!(shown + wanted, CLIENTS * (down + BATCH * CLASSES * 4));
+    // a plan knows as much beforehand
+    let spec = spec(dir, 400, "", &parts);
+    let plan = json(dir, &["plan", &spec, "--json"]);
+    let of = |at: usize, way: &str| plan["questions"][at][way]["bytes"].as_u64().unwrap();
+    assert_eq!(
+        CLIENTS * (of(1, "up") + of(2, "up")),
+        CLIENTS * (up + odds + 4)
+    );
+    assert_eq!(CLIENTS * of(1, "down"), CLIENTS * down);
+}
+
+/// No message grows with a model or with what a client owns, and there are no others than these.
+#[test]
+fn exact_no_model_and_no_private_input_crosses() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let sizes = |train: usize, width: usize| {
+        let wide = |part: &str| part.replace("linear: 8", &format!("linear: {width}"));
+        run(
+            dir,
+            train,
+            "",
+            &format!("{}\n{}", wide(TEACHER), wide(JUDGE)),
+        );
+        let line = |entry: &Value| {
+            let kinds = format!("{} -> {}", entry["down"], entry["up"]);
+            (
+                kinds,
+                entry["bytes_up"].to_string(),
+                entry["bytes_down"].to_string(),
+            )
+        };
+        journal(dir).iter().map(line).collect::<BTreeSet<_>>()
+    };
+    let small = sizes(200, 4);
+    assert_eq!(small, sizes(200, 40), "larger models");
+    assert_eq!(small, sizes(900, 4), "more private inputs");
+    let kinds: Vec<String> = small
+        .into_iter()
+        .map(|(kinds, ..)| kinds.replace('"', ""))
+        .collect();
+    let all = [
+        "input-values -> answers-on-made-inputs",
+        "nothing -> class-counts",
+        "slopes-by-answers -> input-values",
+    ];
+    assert_eq!(kinds, all);
+}
+
+#[test]
+fn exact_what_is_switched_off_is_not_measured_and_needs_no_part() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let both = format!("{TEACHER}\n{JUDGE}");
+    for (protocol, parts, terms) in [
+        ("", &both, &["gan", "conf", "unique", "mimic"][..]),
+        ("  terms: { gan: 0, conf: 0 }", &both, &["unique", "mimic"]),
+        (
+            "  terms: { gan: 0, mimic: 0, balance: 10 }\n  weights: uniform",
+            &TEACHER.to_string(),
+            &["conf", "unique", "balance"],
+        ),
+    ] {
+        let answer = run(dir, 400, protocol, parts);
+        let measured: BTreeSet<&str> = answer["metrics"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter_map(|k| k.strip_prefix("generator."))
+            .collect();
+        let wanted: BTreeSet<&str> = terms.iter().copied().chain(["inception"]).collect();
+        assert_eq!(measured, wanted, "{protocol}");
+    }
+    // nobody would ask it
+    let spec = spec(dir, 400, "  terms: { gan: 0 }\n  weights: uniform", &both);
+    let (code, said) = fails(dir, &["check", &spec]);
+    assert!(code == 2 && said.contains("discriminator"), "{code} {said}");
+}
+
+#[test]
+fn bounded_every_reading_runs_and_the_student_learns() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let parts = format!("{TEACHER}\n{JUDGE}");
+    let answer = run(
+        dir,
+        600,
+        "  student-steps: 3",
+        &parts.replace("lr: 0.01", "lr: 0.02").replace(
+            "net: [{ linear: 8 }, relu, outputs]",
+            "net: [{ linear: 8 }, relu, outputs]",
+        ),
+    );
+    let first = answer["metrics"]["accuracy"].as_f64().unwrap();
+    assert!(first > 0.3, "6 steps: {first}, and 0.25 is chance");
+    for protocol in [
+        "  mimic: kl\n  tau: 2.0\n  game: linear\n  discriminators: mean",
+        "  mimic: absolute\n  divergence: published\n  weights: { importance: { classes: counts, discriminator: false } }",
+        "  warm-up: 1\n  discriminator-steps: 2\n  discriminators: sizes\n  weights: sizes",
+    ] {
+        let accuracy = run(dir, 400, protocol, &parts)["metrics"]["accuracy"]
+            .as_f64()
+            .unwrap();
+        assert!((0.0..=1.0).contains(&accuracy), "{protocol}");
+    }
+}
+
+#[test]
+fn mistakes_say_what_would_be_right() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let refused = |protocol: &str, parts: &str| {
+        let spec = spec(dir, 400, protocol, parts);
+        let (code, said) = fails(dir, &["run", &spec, "--out", "wrong"]);
+        assert_ne!(code, 0);
+        said
+    };
+    let both = format!("{TEACHER}\n{JUDGE}");
+    let said = refused("  terms: { gan: 0, conf: 0, unique: 0, mimic: 0 }", &both);
+    assert!(said.contains("at least one must be above 0"), "{said}");
+    let said = refused(
+        "",
+        &both.replacen(
+            "use: dfdx, net: [{ linear: 8 }, relu, outputs], optimiser: { adam: { lr: 0.01 } }",
+            "use: forest",
+            1,
+        ),
+    );
+    assert!(said.contains("teacher"), "{said}");
+    // one judgement of the whole is due, and it gives one for each of 16 parts
+    let said = refused(
+        "",
+        &both.replace(
+            "discriminator: { use: dfdx, net: [{ linear: 8 }, relu, outputs]",
+            "discriminator: { use: dfdx, net: [{ linear: 16 }]",
+        ),
+    );
+    assert!(
+        said.contains("the task has 1 outputs, but the last layer has 16"),
+        "{said}"
+    );
+}
+
+/// A budget holds only where everything that leaves a client goes through a mechanism.
+#[test]
+fn a_budget_needs_both_mechanisms_and_no_discriminator() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let priced = |protocol: &str, parts: &str| {
+        let path = spec(dir, 400, protocol, parts);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{text}\nbudget: {{ epsilon: 1 }}\n")).unwrap();
+        fails(dir, &["run", &path, "--out", "priced"]).1
+    };
+    let noise = "  answers-privacy: { use: laplace-logits, gamma: 1, clip: 2 }\n  accountant: { use: basic }";
+    let said = priced("", &format!("{TEACHER}\n{JUDGE}\n{noise}"));
+    assert!(
+        said.contains("`training`"),
+        "class counts are told as they are: {said}"
+    );
+    let said = priced(
+        "  terms: { gan: 0, conf: 0, unique: 0 }\n  weights: uniform\n  evaluate-clients: false",
+        &format!("{TEACHER}\n{noise}"),
+    );
+    assert!(said.contains("`slopes by made inputs`"), "{said}");
+}

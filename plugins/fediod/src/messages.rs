@@ -1,0 +1,135 @@
+//! What crosses. No message holds a model or a private input.
+use fl_core::Problem;
+use fl_core::message::{Facts, Message, Named, Parcel, View};
+use fl_core::prelude::*;
+use ndarray::{Array1, Array2};
+
+/// A number for each number of some inputs: down, inputs that were made; up, the slope of a loss by them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputValues {
+    /// `batch x width`.
+    pub values: Array2<f32>,
+}
+
+impl Message for InputValues {
+    const KIND: &'static str = "input-values";
+    const DOC: &'static str =
+        "A number for each number of some inputs that were made: the inputs, or slopes by them.";
+    fn expected(facts: &Facts) -> Option<u64> {
+        Some(4 * (facts.rows * facts.inputs) as u64)
+    }
+    fn tensors(&self) -> Named<'_> {
+        vec![("values".into(), View::F32(self.values.view().into_dyn()))]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        Ok(Self {
+            values: parcel.table("values")?,
+        })
+    }
+}
+
+/// What a client says of inputs that were made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answers {
+    /// Its teacher's scores, `batch x classes`.
+    pub scores: Array2<f32>,
+    /// Its discriminator's log-odds of "generated"; empty without one.
+    pub odds: Array1<f32>,
+    /// The mean probability of "generated" that its discriminator gives real inputs; one number, or none.
+    pub real: Array1<f32>,
+}
+
+impl Message for Answers {
+    const KIND: &'static str = "answers-on-made-inputs";
+    fn expected(facts: &Facts) -> Option<u64> {
+        // at most: without a discriminator the last two are not there
+        Some(4 * (facts.rows * (facts.outputs + 1) + 1) as u64)
+    }
+    fn tensors(&self) -> Named<'_> {
+        vec![
+            ("scores".into(), View::F32(self.scores.view().into_dyn())),
+            ("odds".into(), View::F32(self.odds.view().into_dyn())),
+            ("real".into(), View::F32(self.real.view().into_dyn())),
+        ]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        Ok(Self {
+            scores: parcel.table("scores")?,
+            odds: parcel.f32("odds")?.into_dimensionality()?,
+            real: parcel.f32("real")?.into_dimensionality()?,
+        })
+    }
+    fn check(&self) -> Result<()> {
+        let (n, odds, real) = (self.scores.nrows(), self.odds.len(), self.real.len());
+        let right = (odds, real) == (0, 0) || (odds, real) == (n, 1);
+        let text = || {
+            format!(
+                "scores of {n} inputs with {odds} odds and {real} means: all or none must have them"
+            )
+        };
+        ensure!(right, Problem::Shape(text()));
+        let share = self.real.iter().all(|p| (0.0..=1.0).contains(p));
+        ensure!(
+            share,
+            Problem::Shape("a mean probability that is none".into())
+        );
+        Ok(())
+    }
+    fn class_count(&self) -> Option<usize> {
+        Some(self.scores.ncols())
+    }
+}
+
+/// The slopes of the server's loss by what one client said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SlopesWanted {
+    /// By its scores, `batch x classes`.
+    pub scores: Array2<f32>,
+    /// By its log-odds; empty without a discriminator.
+    pub odds: Array1<f32>,
+    /// Its share of all examples; one number if its discriminator learns by Eq. 2, else none.
+    pub share: Array1<f32>,
+}
+
+impl Message for SlopesWanted {
+    const KIND: &'static str = "slopes-by-answers";
+    fn expected(facts: &Facts) -> Option<u64> {
+        Some(4 * (facts.rows * (facts.outputs + 1) + 1) as u64)
+    }
+    fn tensors(&self) -> Named<'_> {
+        vec![
+            ("scores".into(), View::F32(self.scores.view().into_dyn())),
+            ("odds".into(), View::F32(self.odds.view().into_dyn())),
+            ("share".into(), View::F32(self.share.view().into_dyn())),
+        ]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        Ok(Self {
+            scores: parcel.table("scores")?,
+            odds: parcel.f32("odds")?.into_dimensionality()?,
+            share: parcel.f32("share")?.into_dimensionality()?,
+        })
+    }
+}
+
+/// How much a client has: its examples of each class, or all together; empty if nothing that the server does depends on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassCounts {
+    /// One number for each class, or one, or none.
+    pub counts: Array1<u32>,
+}
+
+impl Message for ClassCounts {
+    const KIND: &'static str = "class-counts";
+    fn expected(facts: &Facts) -> Option<u64> {
+        Some(4 * facts.outputs as u64)
+    }
+    fn tensors(&self) -> Named<'_> {
+        vec![("counts".into(), View::U32(self.counts.view().into_dyn()))]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        Ok(Self {
+            counts: parcel.list("counts")?.into(),
+        })
+    }
+}

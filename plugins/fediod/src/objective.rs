@@ -1,0 +1,305 @@
+//! The server's loss on one batch, with its slopes by everything that was said.
+use crate::ensemble::{Ensemble, shares};
+use crate::settings::{Classes, Discriminators, Divergence, GenerateAndDistill, Mimic, Weights};
+use crate::terms::{self, Term};
+use ndarray::{Array1, Array2};
+
+/// What was said of one batch: one entry for each client that answered.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    /// Teachers' scores, `batch x classes`.
+    pub scores: Vec<Array2<f64>>,
+    /// Discriminators' log-odds of "generated"; empty if there are none.
+    pub odds: Vec<Array1<f64>>,
+    /// The mean probability of "generated" of real inputs; empty if there are no discriminators.
+    pub real: Vec<f64>,
+}
+
+/// The generator's loss and how clients are weighted in it.
+pub struct Objective<'a> {
+    of: &'a GenerateAndDistill,
+    /// Share of each client of all examples.
+    pi: Vec<f64>,
+    prior: Vec<Array1<f64>>,
+}
+
+/// The loss on one batch.
+pub struct Outcome {
+    /// `gan`, `conf`, `unique`, `mimic` and `balance`, each before its weight; 0 for one that is left out.
+    pub terms: [f64; 5],
+    /// What the generator makes small: the weighted sum, `mimic` with a minus.
+    pub value: f64,
+    /// Its slopes by each client's scores.
+    pub by_scores: Vec<Array2<f64>>,
+    /// Its slopes by each client's log-odds; empty without discriminators.
+    pub by_odds: Vec<Array1<f64>>,
+    /// Its slope by the student's scores.
+    pub by_student: Array2<f64>,
+}
+
+/// What the ensemble says.
+pub struct Wanted {
+    ensemble: Ensemble,
+    /// The teachers' scores or probabilities.
+    values: Vec<Array2<f64>>,
+    /// Their weighted sum.
+    sum: Array2<f64>,
+    /// What the student is to imitate: the sum, for probabilities divided by what each row adds up to.
+    pub target: Array2<f64>,
+}
+
+impl<'a> Objective<'a> {
+    /// For clients with so many examples of each class, or, where classes do not count, with so many in all (one number) or
+    /// unknown how many (none: all alike).
+    pub fn new(of: &'a GenerateAndDistill, counts: &[Vec<u32>]) -> Self {
+        let classes = match &of.weights {
+            Weights::Importance(importance) => &importance.classes,
+            _ => &Classes::Proportions,
+        };
+        let sizes: Vec<f64> = counts
+            .iter()
+            .map(|of| of.iter().map(|n| f64::from(*n)).sum())
+            .collect();
+        let total: f64 = sizes.iter().sum();
+        let even = 1.0 / counts.len() as f64;
+        Self {
+            of,
+            pi: sizes
+                .iter()
+                .map(|n| if total > 0.0 { n / total } else { even })
+                .collect(),
+            prior: shares(counts, classes),
+        }
+    }
+
+    /// Client `k`'s share of all examples.
+    pub fn share(&self, k: usize) -> f64 {
+        self.pi[k]
+    }
+
+    /// What the ensemble says of a batch (Eq. 8 to 10).
+    pub fn wanted(&self, said: &Said) -> Wanted {
+        let about = (&said.odds[..], &said.real[..]);
+        let ensemble = Ensemble::new(
+            &self.of.weights,
+            &self.prior,
+            &self.pi,
+            about,
+            said.scores[0].dim(),
+        );
+        let values: Vec<_> = match self.of.mimic {
+            Mimic::Kl => said
+                .scores
+                .iter()
+                .map(|z| terms::probabilities(z.view(), self.of.tau))
+                .collect(),
+            _ => said.scores.clone(),
+        };
+        let sum = ensemble.of(&values);
+        let mut target = sum.clone();
+        if self.of.mimic == Mimic::Kl {
+            for mut row in target.rows_mut() {
+                let total = row.sum();
+                row /= total;
+            }
+        }
+        Wanted {
+            ensemble,
+            values,
+            sum,
+            target,
+        }
+    }
+
+    /// How much the discriminator of each client counts.
+    fn rho(&self) -> Vec<f64> {
+        let n = self.pi.len();
+        match self.of.discriminators {
+            Discriminators::Sum => vec![1.0; n],
+            Discriminators::Sizes => self.pi.clone(),
+            Discriminators::Mean => vec![1.0 / n as f64; n],
+        }
+    }
+
+    /// The generator's loss. `student`: its scores, if `terms.mimic` counts. Only `gan` counts if `warming`.
+    pub fn of(
+        &self,
+        said: &Said,
+        wanted: &Wanted,
+        student: &Array2<f64>,
+        warming: bool,
+    ) -> Outcome {
+        let (terms, tau, pi) = (&self.of.terms, self.of.tau, &self.pi);
+        let zeros = || {
+            said.scores
+                .iter()
+                .map(|z| Array2::zeros(z.dim()))
+                .collect::<Vec<_>>()
+        };
+        let mut out = Outcome {
+            terms: [0.0; 5],
+            value: 0.0,
+            by_scores: zeros(),
+            by_odds: said.odds.iter().map(|o| Array1::zeros(o.len())).collect(),
+            by_student: Array2::zeros(said.scores[0].dim()),
+        };
+        if terms.gan > 0.0 {
+            let (value, slopes) = terms::generated(&said.odds, &self.rho(), &self.of.game);
+            out.count(0, terms.gan, value);
+            out.add_odds(terms.gan, &slopes);
+        }
+        if warming {
+            return out;
+        }
+        let unique = || match self.of.divergence {
+            Divergence::JensenShannon => terms::unique(&said.scores, pi, tau),
+            Divergence::Published => terms::published(&said.scores, tau),
+        };
+        let conf = || terms::confidence(&said.scores, pi, tau);
+        let balance = || terms::balance(&said.scores, pi, tau);
+        let by_scores: [(usize, f64, &dyn Fn() -> Term); 3] = [
+            (1, terms.conf, &conf),
+            (2, terms.unique, &unique),
+            (4, terms.balance, &balance),
+        ];
+        for (at, weight, term) in by_scores {
+            if weight > 0.0 {
+                let (value, slopes) = term();
+                out.count(at, weight, value);
+                out.add_scores(weight, &slopes);
+            }
+        }
+        if terms.mimic > 0.0 {
+            let (value, by_student, by_wanted) =
+                terms::mimic(&self.of.mimic, student, &wanted.target);
+            let (by_scores, by_odds) = wanted.back(&by_wanted, tau, &self.of.mimic);
+            out.count(3, -terms.mimic, value);
+            out.by_student.scaled_add(-terms.mimic, &by_student);
+            out.add_scores(-terms.mimic, &by_scores);
+            out.add_odds(-terms.mimic, &by_odds);
+        }
+        out
+    }
+}
+
+impl Wanted {
+    /// From the slope by [`Wanted::target`] to those by scores and log-odds.
+    fn back(
+        &self,
+        slope: &Array2<f64>,
+        tau: f64,
+        how: &Mimic,
+    ) -> (Vec<Array2<f64>>, Vec<Array1<f64>>) {
+        let mut slope = slope.clone();
+        if *how != Mimic::Kl {
+            return self.ensemble.back(&self.values, &self.sum, &slope);
+        }
+        // through the division of each row by its sum
+        for ((mut g, p), sum) in slope
+            .rows_mut()
+            .into_iter()
+            .zip(self.target.rows())
+            .zip(self.sum.rows())
+        {
+            let (mean, total) = (g.dot(&p), sum.sum());
+            g.mapv_inplace(|g| (g - mean) / total);
+        }
+        let (by_p, by_odds) = self.ensemble.back(&self.values, &self.sum, &slope);
+        let by_scores = by_p.into_iter().zip(&self.values);
+        let by_scores = by_scores.map(|(by, p)| terms::through_softmax(p, by, tau));
+        (by_scores.collect(), by_odds)
+    }
+}
+
+impl Outcome {
+    fn count(&mut self, at: usize, weight: f64, value: f64) {
+        self.terms[at] = value;
+        self.value += weight * value;
+    }
+    fn add_scores(&mut self, weight: f64, slopes: &[Array2<f64>]) {
+        let both = self.by_scores.iter_mut().zip(slopes);
+        both.for_each(|(all, more)| all.scaled_add(weight, more));
+    }
+    fn add_odds(&mut self, weight: f64, slopes: &[Array1<f64>]) {
+        let both = self.by_odds.iter_mut().zip(slopes);
+        both.for_each(|(all, more)| all.scaled_add(weight, more));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::Stream;
+    use fl_core::settings::read_yaml;
+
+    /// Every slope of the whole loss, for every reading, by central differences.
+    #[test]
+    fn slopes_are_those_of_the_loss() {
+        let mut draws = Stream::root(5).draws();
+        let mut table = |n, c| Array2::from_shape_simple_fn((n, c), || draws.normal());
+        let said = Said {
+            scores: (0..3).map(|_| table(4, 3)).collect(),
+            odds: (0..3).map(|_| table(1, 4).row(0).to_owned()).collect(),
+            real: vec![0.3, 0.5, 0.7],
+        };
+        let student = table(4, 3);
+        let counts = [vec![40, 10, 0], vec![10, 10, 20], vec![0, 60, 30]];
+        for yaml in [
+            "{}",
+            "{terms: {balance: 10.0, unique: 0.5}, divergence: published, tau: 2.0, discriminators: sizes}",
+            "{mimic: kl, tau: 1.5, game: linear, discriminators: mean}",
+            "{mimic: absolute, weights: sizes}",
+            "{weights: uniform, terms: {gan: 0.0, mimic: 3.0}}",
+            "{weights: {importance: {classes: counts, discriminator: false}}, mimic: kl}",
+        ] {
+            let of: GenerateAndDistill = read_yaml(yaml).unwrap();
+            let objective = Objective::new(&of, &counts);
+            let value = |said: &Said, student: &Array2<f64>| {
+                objective
+                    .of(said, &objective.wanted(said), student, false)
+                    .value
+            };
+            let exact = objective.of(&said, &objective.wanted(&said), &student, false);
+            let same = |exact: f64, n: f64, what: &str| {
+                assert!(
+                    (exact - n).abs() < 1e-7,
+                    "{yaml} {what}: {exact}, differences {n}"
+                );
+            };
+            for k in 0..3 {
+                for place in ndarray::indices((4, 3)) {
+                    let at = |d: f64| {
+                        let mut said = said.clone();
+                        said.scores[k][place] += d;
+                        value(&said, &student)
+                    };
+                    same(
+                        exact.by_scores[k][place],
+                        (at(1e-5) - at(-1e-5)) / 2e-5,
+                        "scores",
+                    );
+                }
+                for i in 0..4 {
+                    let at = |d: f64| {
+                        let mut said = said.clone();
+                        said.odds[k][i] += d;
+                        value(&said, &student)
+                    };
+                    same(exact.by_odds[k][i], (at(1e-5) - at(-1e-5)) / 2e-5, "odds");
+                }
+            }
+            for place in ndarray::indices((4, 3)) {
+                let at = |d: f64| {
+                    let mut student = student.clone();
+                    student[place] += d;
+                    value(&said, &student)
+                };
+                same(
+                    exact.by_student[place],
+                    (at(1e-5) - at(-1e-5)) / 2e-5,
+                    "student",
+                );
+            }
+        }
+    }
+}

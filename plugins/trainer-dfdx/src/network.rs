@@ -1,0 +1,161 @@
+//! A network by itself, for parts that say on their own what it is to learn: generators.
+
+use crate::buffer::{self, Buffer};
+use crate::net::{Layer, Mode, Net, batch};
+use crate::optim::{Optimiser, Rule, Schedule};
+use crate::store;
+use crate::tape::{Key, Record, Weights};
+use anyhow::ensure;
+use fl_core::{Problem, Result, Stream};
+use ndarray::{Array2, ArrayView2};
+use std::sync::Arc;
+
+/// A network that makes inputs, with its numbers and its optimiser. It learns from slopes of what it made.
+pub struct Network {
+    net: Net,
+    from: usize,
+    to: usize,
+    weights: Arc<Vec<f32>>,
+    buffers: Vec<f32>,
+    optimiser: Optimiser,
+    /// Room for the gradient, kept from step to step.
+    gradient: Vec<f32>,
+}
+
+impl Network {
+    /// A network that makes inputs of shape `to` of rows of `from` numbers, with first weights from `stream`.
+    ///
+    /// # Errors
+    /// When a layer cannot take what comes in, the last does not give what is wanted, or the schedule has no end.
+    pub fn new(
+        layers: &[Layer],
+        (from, to): (usize, &[usize]),
+        (rule, schedule): (Rule, Schedule),
+        stream: &Stream,
+    ) -> Result<Self> {
+        if let Schedule::Cosine(cosine) = &schedule {
+            ensure!(
+                cosine.steps.is_some(),
+                "schedule: cosine: it has no passes, so say after how many `steps` the rate is at its end"
+            );
+        }
+        let net = Net::maker(layers, from, to)?;
+        let (weights, buffers) = net.start(stream);
+        Ok(Self {
+            from,
+            to: to.iter().product(),
+            gradient: vec![0.0; weights.len()],
+            weights: Arc::new(weights),
+            buffers,
+            optimiser: Optimiser::new(rule, schedule),
+            net,
+        })
+    }
+
+    /// Number of trainable parameters.
+    pub fn parameters(&self) -> usize {
+        self.net.weights()
+    }
+
+    /// What it makes of `x`, `rows x from`. Several rows are normalised by their own statistics, as when it learns; one row
+    /// by the running ones. Changes nothing. Dropout, if there is any, draws from `stream`.
+    ///
+    /// # Errors
+    /// When `x` is of another width, or what is made is not finite.
+    pub fn run(&self, x: ArrayView2<'_, f32>, stream: &Stream) -> Result<Array2<f32>> {
+        if x.nrows() == 0 {
+            return Ok(Array2::zeros((0, self.to)));
+        }
+        let _pass = buffer::Pass;
+        let mut buffers = self.buffers.clone();
+        let mut mode = Self::mode(x.nrows(), &mut buffers, stream);
+        let weights = Weights {
+            data: self.weights.clone(),
+            key: None,
+        };
+        let made = self
+            .net
+            .forward(&mut Record::off(), self.input(x)?, &weights, &mut mode)?;
+        Ok(Array2::from_shape_vec(
+            (made.rows, made.width()),
+            made.data.to_vec(),
+        )?)
+    }
+
+    /// One step against the slope of what it makes of `x`: `slope` is shown what that is and gives a number for each of its
+    /// numbers. Running statistics move.
+    ///
+    /// # Errors
+    /// As [`Network::run`], those of `slope`, and when that gives another shape. Nothing has changed then.
+    pub fn learn(
+        &mut self,
+        x: ArrayView2<'_, f32>,
+        stream: &Stream,
+        slope: impl FnOnce(ArrayView2<'_, f32>) -> Result<Array2<f32>>,
+    ) -> Result<()> {
+        if x.nrows() == 0 {
+            return slope(Array2::zeros((0, self.to)).view()).map(|_| ());
+        }
+        let _pass = buffer::Pass;
+        let weights = Weights {
+            data: self.weights.clone(),
+            key: Some(Key::new()),
+        };
+        let (mut buffers, mut record) = (self.buffers.clone(), Record::on());
+        let mut mode = Self::mode(x.nrows(), &mut buffers, stream);
+        let made = self
+            .net
+            .forward(&mut record, self.input(x)?, &weights, &mut mode)?;
+        let view = ArrayView2::from_shape((made.rows, made.width()), &made.data)?;
+        let slope = slope(view)?;
+        let text = || format!("a slope of {:?} for {:?} numbers", slope.dim(), view.dim());
+        ensure!(slope.dim() == view.dim(), Problem::Shape(text()));
+        let key = weights.key.clone().unwrap_or_default();
+        let slope = slope.as_standard_layout().iter().copied().collect();
+        self.gradient.resize(self.weights.len(), 0.0);
+        let room = std::mem::take(&mut self.gradient);
+        self.gradient = record.backward(&made, slope, &key, room)?;
+        // the tape held the weights; it is gone, so they are moved in place
+        drop((weights, made));
+        self.buffers = buffers;
+        let weights: &mut Vec<f32> = Arc::make_mut(&mut self.weights);
+        self.optimiser.step(weights, &self.gradient, 0, 1);
+        Ok(())
+    }
+
+    /// One row has no statistics of its own.
+    fn mode<'a>(rows: usize, buffers: &'a mut [f32], stream: &'a Stream) -> Mode<'a> {
+        match rows {
+            1 => Mode::Evaluate(buffers),
+            _ => Mode::Train(buffers, stream),
+        }
+    }
+
+    fn input(&self, x: ArrayView2<'_, f32>) -> Result<crate::tape::Value> {
+        let text = || format!("rows of {} numbers, and it takes {}", x.ncols(), self.from);
+        ensure!(x.ncols() == self.from, Problem::Shape(text()));
+        let numbers = Buffer::collect(x.as_standard_layout().iter().copied());
+        batch(numbers, &[self.from], None)
+    }
+
+    /// Weights, running statistics and what the optimiser remembers.
+    ///
+    /// # Errors
+    /// When they cannot be written down.
+    pub fn save_state(&self) -> Result<Vec<u8>> {
+        let tensors = self.net.tensors(&self.weights, &self.buffers);
+        store::write_state(tensors, &self.optimiser.state)
+    }
+
+    /// Takes back what [`Network::save_state`] gave.
+    ///
+    /// # Errors
+    /// When `state` is not a state of this network.
+    pub fn load_state(&mut self, state: &[u8]) -> Result<()> {
+        let (tensors, optimiser) = store::read_state(state, self.net.weights())?;
+        let (weights, buffers) = self.net.arrange(tensors)?;
+        (self.weights, self.buffers) = (Arc::new(weights), buffers);
+        self.optimiser.state = optimiser;
+        Ok(())
+    }
+}
