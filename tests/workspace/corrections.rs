@@ -2,7 +2,6 @@
 
 use crate::door::{part, strict};
 use fl_core::message::{Params, decode};
-use fl_core::prelude::*;
 use fl_core::settings::read_yaml;
 use fl_core::{Examples, Inputs, Labels, Parts, Role, RunOptions};
 use fl_plugin_param_rounds::ParamRounds;
@@ -65,6 +64,9 @@ fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
         resumed: None,
         wire: true,
         stop_after: None,
+        client_cache: None,
+        watch: None,
+        exposed: Vec::new(),
         progress: Box::new(|_, _, _| {}),
         warn: Box::new(|_| {}),
     })

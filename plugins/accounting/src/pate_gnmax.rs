@@ -210,6 +210,7 @@ mod tests {
         let guarantee = books.guarantee(None).unwrap();
         // the same vector: 0.5177 for any votes
         assert!((0.48..0.5178).contains(&guarantee.epsilon), "{guarantee}");
-        assert!(!guarantee.data_dependent && guarantee.unit == Unit::Example);
+        // how many were answered, and so epsilon, depends on the votes
+        assert!(guarantee.data_dependent && guarantee.unit == Unit::Example);
     }
 }

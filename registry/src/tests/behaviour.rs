@@ -118,6 +118,7 @@ fn the_resolved_spec_reads_back_as_itself() {
         delta: 0.00001
     budget:
       epsilon: 8.0
+      against: readers
       delta: null
     evaluate:
       every: 10
