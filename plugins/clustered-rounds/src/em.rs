@@ -51,17 +51,45 @@ pub fn recentre<C: Clone, E>(
     Ok(())
 }
 
-/// The plain mean of the points at these positions, in 64 bits, rounded once.
-pub fn mean(points: &[&[f32]], members: &[usize]) -> Vec<f32> {
-    let mut sums = vec![0.0f64; points.first().map_or(0, |p| p.len())];
-    for at in members {
-        sums.iter_mut()
-            .zip(points[*at])
-            .for_each(|(s, x)| *s += f64::from(*x));
+/// The squared distance of every two points.
+pub fn pairwise<T: Copy + Into<f64>>(points: &[&[T]]) -> Vec<Vec<f64>> {
+    let from = |a: &&[T]| points.iter().map(|b| squared_distance(a, b)).collect();
+    points.iter().map(from).collect()
+}
+
+/// `passes` E steps with plain M steps in between, from centres at the `first` points, by nothing but how far every two points are
+/// `apart`: who belongs where, and the objective. The squared distance from the mean of some points is the mean squared distance from
+/// them, less half the mean squared distance between them.
+pub fn among_points(apart: &[Vec<f64>], first: &[usize], passes: usize) -> (Vec<usize>, f64) {
+    let mut clusters: Vec<Vec<usize>> = first.iter().map(|at| vec![*at]).collect();
+    let (mut of, mut objective) = (Vec::new(), 0.0);
+    for _ in 0..passes {
+        let mean = |from: usize, to: &[usize]| {
+            to.iter().map(|at| apart[from][*at]).sum::<f64>() / to.len() as f64
+        };
+        let spread: Vec<f64> = clusters
+            .iter()
+            .map(|c| c.iter().map(|at| mean(*at, c)).sum::<f64>() / c.len() as f64 / 2.0)
+            .collect();
+        let mut sum = 0.0;
+        of = (0..apart.len())
+            .map(|point| {
+                let both = clusters.iter().zip(&spread);
+                let distances: Vec<f64> = both.map(|(c, s)| mean(point, c) - s).collect();
+                let at = least(&distances);
+                sum += distances[at];
+                at
+            })
+            .collect();
+        objective = sum / apart.len().max(1) as f64;
+        for (j, cluster) in clusters.iter_mut().enumerate() {
+            let members: Vec<usize> = (0..of.len()).filter(|at| of[*at] == j).collect();
+            if !members.is_empty() {
+                *cluster = members;
+            }
+        }
     }
-    sums.iter()
-        .map(|s| (s / members.len() as f64) as f32)
-        .collect()
+    (of, objective)
 }
 
 #[cfg(test)]
@@ -87,13 +115,24 @@ mod tests {
         };
         let points: Vec<Vec<f32>> = (0..40).map(&mut point).collect();
         let points: Vec<&[f32]> = points.iter().map(Vec::as_slice).collect();
+        let mean = |members: &[usize]| -> Vec<f32> {
+            let sum = |c: usize| members.iter().map(|at| points[*at][c]).sum::<f32>();
+            (0..3).map(|c| sum(c) / members.len() as f32).collect()
+        };
         let mut centres: Vec<Vec<f32>> = points[..4].iter().map(|p| p.to_vec()).collect();
-        let mut of = Vec::new();
+        let (mut of, mut objectives) = (Vec::new(), Vec::new());
         for _ in 0..3 {
             let views: Vec<&[f32]> = centres.iter().map(Vec::as_slice).collect();
             of = assign(&points, &views);
-            let done: Result<(), ()> = recentre(&of, &mut centres, |m, _| Ok(mean(&points, m)));
+            objectives.push(objective(&points, &views, &of));
+            let done: Result<(), ()> = recentre(&of, &mut centres, |m, _| Ok(mean(m)));
             done.unwrap();
+        }
+        for passes in 1..=3 {
+            let (found, objective) = among_points(&pairwise(&points), &[0, 1, 2, 3], passes);
+            assert_eq!(found, of);
+            let wanted = objectives[passes - 1];
+            assert!((objective - wanted).abs() < 1e-5, "{objective}, {wanted}");
         }
         assert_eq!(of, (0..40).map(|i| i % 4).collect::<Vec<_>>());
         for (found, wanted) in centres.iter().zip(truth) {
@@ -111,7 +150,7 @@ mod tests {
         let points: [&[f32]; 2] = [&[1.0], &[2.5]];
         let of = assign(&points, &[&[0.0], &[9.0], &[2.0]]);
         assert_eq!(of, [0, 2]);
-        let done: Result<(), ()> = recentre(&of, &mut centres, |m, _| Ok(mean(&points, m)));
+        let done: Result<(), ()> = recentre(&of, &mut centres, |m, _| Ok(points[m[0]].to_vec()));
         done.unwrap();
         assert_eq!(centres, [vec![1.0], vec![9.0], vec![2.5]]);
         assert_eq!(least(&[3.0, 1.0, 1.0]), 1);

@@ -304,21 +304,12 @@ impl ClusteredRounds {
             "{k} centres need the parameters of as many clients, and {} have answered",
             trained.len()
         );
-        let points = points(trained, layers)?;
-        let points = views(&points);
+        let apart = em::pairwise(&views(&points(trained, layers)?));
         let mut best: Option<(f64, Vec<usize>, Vec<usize>)> = None;
         for start in 0..self.starts {
             let stream = round.stream.child("centres", start as u64);
             let chosen = stream.draws().choose(trained.len(), k);
-            let mut centres: Vec<Vec<f32>> = chosen.iter().map(|at| points[*at].to_vec()).collect();
-            for _ in 1..passes {
-                let of = em::assign(&points, &views(&centres));
-                em::recentre(&of, &mut centres, |members, _| {
-                    Ok::<_, std::convert::Infallible>(em::mean(&points, members))
-                })?;
-            }
-            let of = em::assign(&points, &views(&centres));
-            let objective = em::objective(&points, &views(&centres), &of);
+            let (of, objective) = em::among_points(&apart, &chosen, passes);
             if best.as_ref().is_none_or(|(least, ..)| objective < *least) {
                 best = Some((objective, chosen, of));
             }
