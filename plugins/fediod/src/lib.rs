@@ -6,6 +6,7 @@ mod measure;
 mod messages;
 mod objective;
 mod protocol;
+mod report;
 mod settings;
 mod terms;
 

@@ -1,10 +1,9 @@
 //! Algorithm 1 of FedIOD (Gong et al. 2023).
 use crate::adversary::{by_patch, inputs, odds, real};
-use crate::measure::Inception;
 use crate::messages::{Answers, ClassCounts, InputValues, SlopesWanted};
 use crate::objective::{Objective, Outcome, Said, Wanted};
+use crate::report::Report;
 use crate::settings::{Counted, Game, GenerateAndDistill, Mimic};
-use crate::terms::probabilities;
 use fl_core::loss::sigmoid;
 use fl_core::prelude::*;
 use fl_core::{Length, Problem, TaskKind};
@@ -361,54 +360,5 @@ impl GenerateAndDistill {
             slope = all.into_dimensionality::<Ix2>()?;
         }
         Ok(InputValues { values: slope })
-    }
-}
-
-/// What is measured in one round.
-#[derive(Default)]
-struct Report {
-    steps: usize,
-    terms: [f64; 5],
-    /// Of each client.
-    inception: Vec<Inception>,
-}
-
-impl Report {
-    fn add(&mut self, said: &Said, loss: &Outcome) {
-        self.steps += 1;
-        self.terms
-            .iter_mut()
-            .zip(loss.terms)
-            .for_each(|(sum, term)| *sum += term);
-        self.inception
-            .resize(said.scores.len(), Inception::default());
-        for (score, z) in self.inception.iter_mut().zip(&said.scores) {
-            score.add(probabilities(z.view(), 1.0).view());
-        }
-    }
-
-    fn record(
-        &self,
-        fed: &mut Federation<'_>,
-        round: &Round,
-        of: &GenerateAndDistill,
-    ) -> Result<()> {
-        let terms = &of.terms;
-        let weights = [
-            terms.gan,
-            terms.conf,
-            terms.unique,
-            terms.mimic,
-            terms.balance,
-        ];
-        let names = ["gan", "conf", "unique", "mimic", "balance"];
-        for ((name, weight), sum) in names.iter().zip(weights).zip(self.terms) {
-            if weight > 0.0 {
-                fed.record(round, &format!("generator.{name}"), sum / self.steps as f64)?;
-            }
-        }
-        let scores = self.inception.iter().map(Inception::score);
-        let n = self.inception.len().max(1) as f64;
-        fed.record(round, "generator.inception", scores.sum::<f64>() / n)
     }
 }

@@ -1,0 +1,55 @@
+//! What a round of the protocol measures.
+use crate::measure::Inception;
+use crate::objective::{Outcome, Said};
+use crate::settings::GenerateAndDistill;
+use crate::terms::probabilities;
+use fl_core::prelude::*;
+
+/// What is measured in one round.
+#[derive(Default)]
+pub(crate) struct Report {
+    steps: usize,
+    terms: [f64; 5],
+    /// Of each client.
+    inception: Vec<Inception>,
+}
+
+impl Report {
+    pub fn add(&mut self, said: &Said, loss: &Outcome) {
+        self.steps += 1;
+        self.terms
+            .iter_mut()
+            .zip(loss.terms)
+            .for_each(|(sum, term)| *sum += term);
+        self.inception
+            .resize(said.scores.len(), Inception::default());
+        for (score, z) in self.inception.iter_mut().zip(&said.scores) {
+            score.add(probabilities(z.view(), 1.0).view());
+        }
+    }
+
+    pub fn record(
+        &self,
+        fed: &mut Federation<'_>,
+        round: &Round,
+        of: &GenerateAndDistill,
+    ) -> Result<()> {
+        let terms = &of.terms;
+        let weights = [
+            terms.gan,
+            terms.conf,
+            terms.unique,
+            terms.mimic,
+            terms.balance,
+        ];
+        let names = ["gan", "conf", "unique", "mimic", "balance"];
+        for ((name, weight), sum) in names.iter().zip(weights).zip(self.terms) {
+            if weight > 0.0 {
+                fed.record(round, &format!("generator.{name}"), sum / self.steps as f64)?;
+            }
+        }
+        let scores = self.inception.iter().map(Inception::score);
+        let n = self.inception.len().max(1) as f64;
+        fed.record(round, "generator.inception", scores.sum::<f64>() / n)
+    }
+}
