@@ -162,8 +162,8 @@ fn fedprox_trajectory(i: &Inputs<'_>) -> Result<Value> {
 /// Option II: what clients and server do to each number, by the protocol's own functions.
 fn scaffold_round(i: &Inputs<'_>) -> Result<Value> {
     let (x, c): (Vec<f64>, Vec<f64>) = (i.get("x")?, i.get("c")?);
-    let (own, a, b): (Vec<Vec<f64>>, Vec<Vec<f64>>, Vec<Vec<f64>>) =
-        (i.get("c_i")?, i.get("a")?, i.get("b")?);
+    let own: Vec<Vec<f64>> = i.get("c_i")?;
+    let (a, b): (Vec<Vec<f64>>, Vec<Vec<f64>>) = (i.get("a")?, i.get("b")?);
     let (steps, sampled): (Vec<usize>, Vec<usize>) = (i.get("steps")?, i.get("sampled")?);
     let (lr, server_lr, clients): (f64, f64, usize) =
         (i.get("local_lr")?, i.get("server_lr")?, i.get("n_clients")?);
