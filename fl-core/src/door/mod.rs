@@ -3,10 +3,12 @@
 
 mod account;
 mod ask;
+mod asked;
 mod client;
 mod client_learning;
 mod client_releases;
 mod cohort;
+mod exchange;
 mod federation;
 pub(crate) mod host;
 mod observed;
@@ -17,6 +19,7 @@ mod results;
 mod round;
 mod store;
 
+pub use asked::*;
 pub use client::Client;
 pub use federation::Federation;
 pub use host::*;

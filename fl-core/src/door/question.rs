@@ -1,187 +1,12 @@
 //! Typed, named questions: the only way in which the two sides of a protocol speak.
 
+use super::asked::Ask;
 use super::cohort::SAMPLES;
-use crate::message::{self, Facts, Message, Nothing};
-use crate::privacy::Flow;
+use crate::message::{self, Message, Nothing};
 use crate::{Client, Needs, PrivacyEvent, Protocol, Result, Stream};
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
-use std::marker::PhantomData;
-
-/// A question: its label, what is sent with it (`D`), and what comes back (`U`).
-///
-/// ```
-/// use fl_core::{Ask, message::{Ids, Logits}};
-/// const LOGITS: Ask<Ids, Logits> = Ask::new("logits of the public samples");
-/// ```
-#[derive(Debug)]
-pub struct Ask<D, U> {
-    label: &'static str,
-    types: PhantomData<fn(&D) -> U>,
-}
-
-impl<D: Message, U: Message> Ask<D, U> {
-    /// A question called `label`, which must be unique in its protocol.
-    pub const fn new(label: &'static str) -> Self {
-        Self {
-            label,
-            types: PhantomData,
-        }
-    }
-
-    /// Its name in the journal.
-    pub fn label(&self) -> &'static str {
-        self.label
-    }
-
-    /// A row of [`crate::Protocol::questions`].
-    pub fn asked(&self) -> Asked {
-        Asked {
-            label: self.label,
-            down: D::KIND,
-            up: U::KIND,
-            down_bytes: D::expected,
-            up_bytes: U::expected,
-            times: 1,
-            rows: 0,
-            made: false,
-            voices: 1,
-            copies: 1,
-            model: "model",
-            flow: Flow {
-                // an empty message says nothing
-                public: U::KIND == Nothing::KIND,
-                ..Flow::default()
-            },
-            cohort: None,
-            needs: None,
-            asked_by: None,
-        }
-    }
-}
-
-/// What is known of a question before anything runs.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    /// Its label.
-    pub label: &'static str,
-    /// Kind of the message to the clients.
-    pub down: &'static str,
-    /// Kind of the answer.
-    pub up: &'static str,
-    /// Bytes of the message to one client, at most.
-    pub down_bytes: fn(&Facts) -> Option<u64>,
-    /// Bytes of one answer, at most.
-    pub up_bytes: fn(&Facts) -> Option<u64>,
-    /// How many times it is asked.
-    pub times: usize,
-    /// How many samples it is about, at most; `usize::MAX` for all public ones.
-    pub rows: usize,
-    /// The samples are made during the run, not public ones.
-    pub made: bool,
-    /// How many models or voters speak in one answer.
-    pub voices: usize,
-    /// How many of what is expected travel to a client in one message.
-    pub copies: usize,
-    /// The slot of the model whose parameters travel, if parameters do.
-    pub model: &'static str,
-    /// How its answer depends on a client's own data.
-    pub flow: Flow,
-    /// The slot of the selector that picks whom to ask; everyone is asked if it is empty, or `None`.
-    pub cohort: Option<&'static str>,
-    /// It is asked only if this slot is filled.
-    pub needs: Option<&'static str>,
-    /// It is asked only if the part in this slot wants to know it.
-    pub asked_by: Option<&'static str>,
-}
-
-impl Asked {
-    /// Asked so many times.
-    pub fn times(mut self, times: usize) -> Self {
-        self.times = times;
-        self
-    }
-    /// About so many samples.
-    pub fn rows(mut self, rows: usize) -> Self {
-        self.rows = rows;
-        self
-    }
-    /// About so many samples that are made during the run, whatever the public data.
-    pub fn made(mut self, rows: usize) -> Self {
-        self.made = true;
-        self.rows(rows)
-    }
-    /// So many models or voters speak in one answer.
-    pub fn voices(mut self, voices: usize) -> Self {
-        self.voices = voices;
-        self
-    }
-    /// So many of what is expected travel to a client in one message, such as models.
-    pub fn copies(mut self, copies: usize) -> Self {
-        self.copies = copies;
-        self
-    }
-    /// About all public samples.
-    pub fn all_public(self) -> Self {
-        self.rows(usize::MAX)
-    }
-    /// Parameters are those of the model in `slot`.
-    pub fn model(mut self, slot: &'static str) -> Self {
-        self.model = slot;
-        self
-    }
-    /// Asked only if the part in `slot` wants to know it, such as a selector that picks clients by their loss.
-    pub fn if_asked_by(mut self, slot: &'static str) -> Self {
-        self.asked_by = Some(slot);
-        self
-    }
-    /// The answer is released through the privacy mechanism in `slot`, at the client.
-    pub fn releases(mut self, slot: &'static str) -> Self {
-        self.flow.releases.push(slot);
-        self
-    }
-    /// The answer depends on the client's own data only through what the mechanism in `slot` lets through, here or before.
-    pub fn through(mut self, slot: &'static str) -> Self {
-        self.flow.through.push(slot);
-        self
-    }
-    /// If `slot` is filled, something of the answer goes beside the mechanism that it is released through.
-    pub fn beside(mut self, slot: &'static str) -> Self {
-        self.flow.beside.push(slot);
-        self
-    }
-    /// Only a part of the answer goes through the mechanism that it is released through.
-    pub fn partly(mut self) -> Self {
-        self.flow.partly = true;
-        self
-    }
-    /// What the server makes of the answers is released through the mechanism in `slot` before anybody else sees it.
-    pub fn releases_at_server(mut self, slot: &'static str) -> Self {
-        self.flow.at_server.push(slot);
-        self
-    }
-    /// Clients are sent something of the answers before that.
-    pub fn echoed(mut self) -> Self {
-        self.flow.echoed = true;
-        self
-    }
-    /// The answer does not depend on the client's own data.
-    pub fn public(mut self) -> Self {
-        self.flow.public = true;
-        self
-    }
-    /// The selector of clients in `slot` picks whom to ask.
-    pub fn cohort(mut self, slot: &'static str) -> Self {
-        self.cohort = Some(slot);
-        self
-    }
-    /// Asked only if `slot` is filled.
-    pub fn needs(mut self, slot: &'static str) -> Self {
-        self.needs = Some(slot);
-        self
-    }
-}
 
 /// A message whose type is known only to the two sides of a protocol.
 pub trait AnyMessage: Any + Send + Sync {
@@ -374,7 +199,7 @@ impl<'q> Question<'q> {
         me: &mut Client,
         f: impl FnOnce(&mut Client, &D) -> Result<U>,
     ) -> Self {
-        if self.label == ask.label && self.answer.is_none() {
+        if self.label == ask.label() && self.answer.is_none() {
             self.answer = Some(self.answer_with(ask, me, f));
         }
         self
@@ -395,7 +220,7 @@ impl<'q> Question<'q> {
                     sent.with_context(|| {
                         format!(
                             "`{}` comes with {}, not with {}",
-                            ask.label,
+                            ask.label(),
                             D::KIND,
                             message.kind()
                         )

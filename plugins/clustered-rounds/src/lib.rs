@@ -1,9 +1,12 @@
 #![doc = include_str!("../README.md")]
 
 mod centres;
+mod distance;
 pub mod em;
 
 pub use centres::Centres;
+
+use distance::{counted, points, views};
 
 use fl_core::message::Params;
 use fl_core::prelude::*;
@@ -341,40 +344,6 @@ impl ClusteredRounds {
         }
         Ok(())
     }
-}
-
-/// The numbers that count, of everybody.
-fn points(trained: &Inbox<Params>, layers: &[String]) -> Result<Vec<Vec<f32>>> {
-    trained
-        .iter()
-        .map(|mail| counted(&mail.body, layers))
-        .collect()
-}
-
-fn views(all: &[Vec<f32>]) -> Vec<&[f32]> {
-    all.iter().map(Vec::as_slice).collect()
-}
-
-/// The numbers that count for the distance.
-fn counted(params: &Params, layers: &[String]) -> Result<Vec<f32>> {
-    if layers.is_empty() {
-        return Ok(params.flat());
-    }
-    let unknown = |layer: &&String| !params.0.keys().any(|name| name.starts_with(*layer));
-    if let Some(layer) = layers.iter().find(unknown) {
-        let names: Vec<&str> = params.0.keys().map(String::as_str).collect();
-        bail!(
-            "protocol.assign.distance.layers: no parameter's name begins with `{layer}`; there are {}",
-            names.join(", ")
-        );
-    }
-    let of_layers = params
-        .0
-        .iter()
-        .filter(|(name, _)| layers.iter().any(|l| name.starts_with(l)));
-    Ok(of_layers
-        .flat_map(|(_, tensor)| tensor.iter().copied())
-        .collect())
 }
 
 /// The M step, by the part in the slot `aggregator`.

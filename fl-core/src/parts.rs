@@ -1,0 +1,218 @@
+//! What fills the slots of a run, and how it is made.
+
+use crate::message::{self, Message, Outline, Visitor};
+use crate::part::{BuildContext, PartDecl, Role, Roster};
+use crate::settings::Value;
+use crate::{
+    Aggregator, Asked, Candidate, ClientId, PrivacyMechanism, Result, Round, Selector, Slot, Task,
+};
+use anyhow::{Context, anyhow};
+use std::ops::RangeInclusive;
+
+/// One part of a spec: what fills a slot, for all clients or for some.
+#[derive(Clone)]
+pub struct Filled {
+    /// The slot.
+    pub slot: String,
+    /// For these clients only.
+    pub clients: Option<Vec<RangeInclusive<ClientId>>>,
+    /// The part.
+    pub decl: &'static PartDecl,
+    /// Its settings, already checked.
+    pub settings: Value,
+}
+
+/// What fills the slots of a run.
+#[derive(Clone, Default)]
+pub struct Parts {
+    filled: Vec<Filled>,
+    slots: Vec<Slot>,
+}
+
+/// An aggregator of `I` to `O`.
+pub type BoxedAggregator<I, O> = Box<dyn Aggregator<In = I, Out = O>>;
+/// A selector of `P`.
+pub type BoxedSelector<P> = Box<dyn Selector<Pool = P>>;
+/// A privacy mechanism on `M`.
+pub type BoxedMechanism<M> = Box<dyn PrivacyMechanism<On = M>>;
+
+struct WantsRange<'a> {
+    parts: &'a Parts,
+    slot: &'a str,
+    context: &'a BuildContext,
+}
+
+impl Visitor for WantsRange<'_> {
+    type Out = bool;
+    fn visit<M: Message>(self) -> bool {
+        let wants = self.parts.wants_range::<M>(self.slot, self.context);
+        wants.unwrap_or(true)
+    }
+}
+
+impl Parts {
+    /// From parts whose settings and signatures have been checked.
+    pub fn new(filled: Vec<Filled>) -> Self {
+        Self {
+            filled,
+            slots: Vec::new(),
+        }
+    }
+
+    /// The same parts, in the slots of a protocol, which say what lasts and what each is to learn. Used by hosts.
+    pub fn in_slots(&self, slots: Vec<Slot>) -> Self {
+        Self {
+            filled: self.filled.clone(),
+            slots,
+        }
+    }
+
+    /// Every part, in the order of the spec.
+    pub fn iter(&self) -> std::slice::Iter<'_, Filled> {
+        self.filled.iter()
+    }
+
+    /// Is there anything in this slot?
+    pub fn has(&self, slot: &str) -> bool {
+        self.filled.iter().any(|f| f.slot == slot)
+    }
+
+    /// Is there anything in this slot for this client?
+    pub fn has_for(&self, slot: &str, client: ClientId) -> bool {
+        self.find(slot, Some(client)).is_ok()
+    }
+
+    /// For whom there is something in this slot, such as `sign-flip for clients 0-1`.
+    pub fn who(&self, slot: &str) -> Vec<String> {
+        let of_slot = self.filled.iter().filter(|f| f.slot == slot);
+        let named = of_slot.map(|f| {
+            let group = |r: &RangeInclusive<ClientId>| match r.start() == r.end() {
+                true => r.start().to_string(),
+                false => format!("{}-{}", r.start(), r.end()),
+            };
+            match &f.clients {
+                Some(groups) => {
+                    let groups: Vec<String> = groups.iter().map(group).collect();
+                    format!("`{}` for clients {}", f.decl.name, groups.join(", "))
+                }
+                None => format!("`{}` for all clients", f.decl.name),
+            }
+        });
+        named.collect()
+    }
+
+    fn slot(&self, name: &str) -> Option<&Slot> {
+        self.slots.iter().find(|s| s.name == name)
+    }
+
+    /// Does a client keep what is in this slot from one question to the next? See [`Slot::lasting`].
+    pub fn lasts(&self, slot: &str) -> bool {
+        self.slot(slot).is_none_or(|s| s.lasts)
+    }
+
+    /// What a part of this slot is to learn in a run with this task.
+    pub fn task(&self, slot: &str, task: &Task) -> Task {
+        self.slot(slot)
+            .map_or_else(|| task.clone(), |s| (s.task)(task))
+    }
+
+    /// Does a mechanism in `slot`, anybody's, want all clients to agree on a range ([`crate::PrivacyMechanism::range`])? It is
+    /// asked about a made-up message.
+    ///
+    /// # Errors
+    /// When a part cannot be made.
+    pub fn wants_range<M: Message>(&self, slot: &str, context: &BuildContext) -> Result<bool> {
+        let mut draws = context.stream.child("range", 0).draws();
+        let number = |draws: &mut crate::Draws| draws.normal() as f32;
+        let classes = context.task.kind.outputs();
+        let mut outline = Outline::new(1, &number, &mut draws).fixed(&[0, 1], classes, 1);
+        let Some(message) = M::sample(&mut outline) else {
+            return Ok(self.has(slot));
+        };
+        for filled in self.filled.iter().filter(|f| f.slot == slot) {
+            let client = filled.clients.iter().flatten().next();
+            let client = client.map(|range| *range.start());
+            let part: BoxedMechanism<M> = self.build(Role::Privacy, slot, client, context)?;
+            if part.range(&message).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Will this question be asked? One that only some parts want to know is, if the part in its slot is such a one. The
+    /// slots must be known ([`Parts::in_slots`]).
+    pub fn asks(&self, asked: &Asked, context: &BuildContext) -> bool {
+        let filled = |slot: Option<&str>| slot.is_none_or(|slot| self.has(slot));
+        filled(asked.needs) && asked.asked_by.is_none_or(|slot| self.wants(slot, context))
+    }
+
+    fn wants(&self, name: &str, context: &BuildContext) -> bool {
+        let Some(slot) = self.slot(name).filter(|_| self.has(name)) else {
+            return false;
+        };
+        match slot.role {
+            Role::Privacy => {
+                let wants = WantsRange {
+                    parts: self,
+                    slot: name,
+                    context,
+                };
+                // of a message that is not in the list nothing is known
+                message::visit(&slot.signature, wants).unwrap_or(true)
+            }
+            Role::Selector => {
+                let pool = [Candidate::new(0), Candidate::new(1)];
+                let selector = self.build::<BoxedSelector<Roster>>(slot.role, name, None, context);
+                selector
+                    .is_ok_and(|mut s| s.poll(&Round::first(), &pool).is_ok_and(|p| p.is_some()))
+            }
+            _ => true,
+        }
+    }
+
+    fn find(&self, slot: &str, client: Option<ClientId>) -> Result<&Filled> {
+        let mut of_slot = self.filled.iter().filter(|f| f.slot == slot);
+        let fits = |f: &&Filled| match (&f.clients, client) {
+            (Some(groups), Some(id)) => groups.iter().any(|g| g.contains(&id)),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        of_slot.find(fits).with_context(|| match client {
+            Some(id) => format!("parts.{slot} has nothing for client {id}"),
+            None => format!(
+                "parts.{slot} has nothing for the server; leave out `clients` in one of its parts"
+            ),
+        })
+    }
+
+    /// Makes the part in `slot`, for the server or for a client: a boxed trait object of `role`, such as
+    /// [`BoxedSelector`].
+    ///
+    /// # Errors
+    /// When the slot is empty, its part is of another kind, or cannot be made.
+    pub fn build<B: 'static>(
+        &self,
+        role: Role,
+        slot: &str,
+        client: Option<ClientId>,
+        context: &BuildContext,
+    ) -> Result<B> {
+        let filled = self.find(slot, client)?;
+        let what = || format!("parts.{slot} ({} `{}`)", filled.decl.role, filled.decl.name);
+        let part = (filled.decl.build)(&filled.settings, context).with_context(what)?;
+        let part = part
+            .downcast::<B>()
+            .map_err(|_| match filled.decl.role == role {
+                true => anyhow!(
+                    "does not fit this slot: it is {}",
+                    (filled.decl.describe)().signature
+                ),
+                false => anyhow!(
+                    "does not fit this slot, which wants {}",
+                    role.with_article()
+                ),
+            });
+        Ok(*part.with_context(what)?)
+    }
+}
