@@ -92,8 +92,11 @@ impl Catalogue {
             let refs = parts
                 .iter()
                 .map(|name| json!({ "$ref": format!("#/$defs/{name}") }));
-            let one =
-                json!({ "type": "object", "required": ["use"], "oneOf": refs.collect::<Vec<_>>() });
+            let mut one = json!({ "type": "object", "required": ["use"] });
+            // a library may bring the first that fits
+            if !parts.is_empty() {
+                one["oneOf"] = refs.collect();
+            }
             let many = json!({ "type": "array", "items": one, "minItems": 1 });
             (name.to_string(), json!({ "anyOf": [one, many] }))
         };

@@ -79,12 +79,18 @@ impl ClippedMean {
     }
 }
 
-impl Fold<Params, Params> for ClippedMean {
+/// One answer at a time; what was wrong from the first is said when an answer comes.
+struct Folding(Result<ClippedMean>);
+
+impl Fold<Params, Params> for Folding {
     fn add(&mut self, mail: Mail<Params>) -> Result<()> {
-        self.take(&mail)
+        match &mut self.0 {
+            Ok(mean) => mean.take(&mail),
+            Err(error) => bail!("{error:#}"),
+        }
     }
     fn finish(self: Box<Self>) -> Result<Params> {
-        self.result()
+        self.0?.result()
     }
 }
 
@@ -110,7 +116,7 @@ impl Aggregator for NormBounding {
         mean.result()
     }
     fn fold(&self, round: &Round) -> Option<Box<dyn Fold<Params, Params>>> {
-        Some(Box::new(self.clipped(round).ok()?))
+        Some(Box::new(Folding(self.clipped(round))))
     }
     fn needs(&self) -> Needs {
         Needs {
@@ -177,7 +183,7 @@ impl Aggregator for Clipping {
     }
     fn fold(&self, round: &Round) -> Option<Box<dyn Fold<Params, Params>>> {
         match self.settings.passes {
-            1 => Some(Box::new(self.clipped(round).ok()?)),
+            1 => Some(Box::new(Folding(self.clipped(round)))),
             _ => None,
         }
     }

@@ -50,7 +50,8 @@ fn input(role: Role, signature: &str) -> Json {
     match (role, signature) {
         (Role::Aggregator, _) => {
             let (kind, _) = signature.split_once(" -> ").unwrap();
-            json!({"messages": letters(kind)})
+            let all = letters(kind);
+            json!({"messages": all, "sent": all[0]["tensors"]})
         }
         (Role::Privacy, kind) => json!({"tensors": letters(kind)[0]["tensors"], "clients": 10}),
         (_, "clients") => {
