@@ -10,11 +10,11 @@ use std::fmt::{Display, Formatter};
 /// What a part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// [`Aggregator`]
+    /// [`crate::Aggregator`]
     Aggregator,
-    /// [`Selector`]
+    /// [`crate::Selector`]
     Selector,
-    /// [`PrivacyMechanism`]
+    /// [`crate::PrivacyMechanism`]
     Privacy,
     /// [`crate::Generator`]
     Generator,
