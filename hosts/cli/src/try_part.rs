@@ -31,7 +31,8 @@ pub struct TryArgs {
     #[arg(long, default_value = "{}")]
     settings: String,
     /// A JSON file; tensors are nested lists of numbers, called as fl-core/MESSAGES.md says. Aggregator: `{"messages":
-    /// [{"from": 0, "weight": 10, "class_counts": [4, 6], "tensors": {"w": [1, 2]}}]}`; privacy: `{"tensors": {..},
+    /// [{"from": 0, "weight": 10, "class_counts": [4, 6], "tensors": {"w": [1, 2]}}]}`, with `"sent": {"w": [0, 0]}` for one that
+    /// wants to see what clients were sent; privacy: `{"tensors": {..},
     /// "clients": 10}`; selector of clients: `{"clients": [{"id": 0, "samples": 100, "loss": 0.5}]}`, of samples:
     /// `{"samples": [[..], ..]}`, of soft labels: `{"tensors": {..}}`, both also with a client's own examples: `"own":
     /// {"samples": [[..], ..], "classes": [0, 1, ..]}`; accountant: `{"events": [{"Laplace": {"sensitivity": 1, "scale": 2,
@@ -61,6 +62,8 @@ fn one() -> f64 {
 #[serde(deny_unknown_fields)]
 struct Letters {
     messages: Vec<Letter>,
+    /// What the clients were sent, for parts that want to see it.
+    sent: Option<Map<String, Json>>,
 }
 
 #[derive(Deserialize)]
@@ -122,9 +125,8 @@ struct Trial<'a> {
     input: Json,
 }
 
-fn inbox<M: Message>(input: Json) -> Result<Inbox<M>> {
-    let letters: Letters = serde_json::from_value(input)?;
-    let mail = letters.messages.into_iter().map(|l| {
+fn inbox<M: Message>(messages: Vec<Letter>) -> Result<Inbox<M>> {
+    let mail = messages.into_iter().map(|l| {
         let body = from_json::<M>(&l.tensors).with_context(|| format!("client {}", l.from))?;
         Ok(Mail {
             from: l.from,
@@ -147,14 +149,15 @@ impl PairVisitor for Trial<'_> {
     fn visit<I: Message, O: Message>(self) -> Result<Json> {
         let round = Round::first().with_stream(self.make.stream.clone());
         let mut part = self.part::<BoxedAggregator<I, O>>(Role::Aggregator)?;
-        let round = match self.input.get("sent").and_then(Json::as_object) {
-            Some(sent) => round.showing(from_json::<I>(sent).context("`sent`")?),
+        let Letters { messages, sent } = serde_json::from_value(self.input)?;
+        let round = match sent {
+            Some(sent) => round.showing(from_json::<I>(&sent).context("`sent`")?),
             None if part.needs().sent => {
                 bail!("it wants to see what the clients were sent: add `sent`, the tensors of that")
             }
             None => round,
         };
-        let mut out = shown(&part.aggregate(&round, &inbox(self.input)?)?)?;
+        let mut out = shown(&part.aggregate(&round, &inbox(messages)?)?)?;
         for said in round.said() {
             match said {
                 Said::Note(text) => out["note"] = json!(text),
