@@ -81,6 +81,7 @@ fn peak(clients: usize) -> f64 {
         parts: Arc::new(Parts::new(vec![ensemble])),
         options: RunOptions {
             seed: 1,
+            noise: Default::default(),
             task: all.task(),
             faults: fl_core::settings::read_yaml::<Faults>("{}").unwrap(),
             budget: None,

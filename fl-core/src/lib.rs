@@ -47,6 +47,7 @@ pub mod __private {
 /// Everything that a part's author needs.
 pub mod prelude {
     pub use crate::message::{Ids, Logits, Message, Nothing, Params, Scalar};
+    pub use crate::privacy::ReleaseNoise;
     pub use crate::{
         Ability, Accountant, Aggregator, Answer, Ask, Asked, BuildContext, Candidate, Claims,
         Client, ClientId, Cohort, Draw, Federation, Fold, Generator, Inbox, Loss, Mail, Needs,

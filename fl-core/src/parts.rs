@@ -110,6 +110,16 @@ impl Parts {
         self.slot(slot).is_none_or(|s| s.lasts)
     }
 
+    /// Does the mechanism in this slot, if there is one, release anything? See [`Slot::only_clips`].
+    pub fn releases(&self, slot: &str) -> bool {
+        self.has(slot) && self.slot(slot).is_none_or(|s| !s.only_clips)
+    }
+
+    /// The slots of the protocol ([`Parts::in_slots`]).
+    pub(crate) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
     /// What a part of this slot is to learn in a run with this task.
     pub fn task(&self, slot: &str, task: &Task) -> Task {
         self.slot(slot)

@@ -20,7 +20,7 @@ impl Checker<'_> {
         }
         let asked = |asked: &fl_core::Asked| parts.asks(asked, &context);
         let observer = Observer::from(&budget.against);
-        let seen = exposed(protocol.as_ref(), &|slot| parts.has(slot), &asked).to(observer);
+        let seen = exposed(protocol.as_ref(), &parts, &asked).to(observer);
         if !seen.is_empty() {
             let text = format!(
                 "cannot be kept against {observer}, who will see what nothing prices: {}; `fl plan` says what everybody sees",

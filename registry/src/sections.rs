@@ -1,5 +1,6 @@
 //! The sections of a spec that do not belong to a part or to the host.
 
+use fl_core::privacy::Noise;
 use fl_core::settings::{Reader, Setting, Settings, Step, Value};
 use fl_core::{Budget, ClientId, Faults, Task};
 use serde_json::json;
@@ -45,8 +46,30 @@ fl_core::settings! {
         evaluate: Evaluate = Evaluate { every: 1 };
         /// What to do with answers that cannot be used.
         faults: Faults = fl_core::settings::defaults();
+        /// Where the noise of releases comes from.
+        noise: NoiseFrom = NoiseFrom::Seeded;
         /// What the run may spend; it stops before it would spend more. Needs an accountant.
         budget: Option<Budget> = None;
+    }
+}
+
+fl_core::choices! {
+    /// Where noise comes from.
+    pub(crate) enum NoiseFrom {
+        /// The seed, so that the run can be repeated. Whoever has the spec can take the noise off again: for experiments.
+        Seeded = "seeded",
+        /// A key of the operating system that is forgotten with the run; exact samplers on a grid (Canonne, Kamath and Steinke
+        /// 2020). The run cannot be repeated bit for bit, and its digest leaves out what depends on the noise.
+        System = "system",
+    }
+}
+
+impl From<NoiseFrom> for Noise {
+    fn from(from: NoiseFrom) -> Self {
+        match from {
+            NoiseFrom::Seeded => Self::Seeded,
+            NoiseFrom::System => Self::System,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::load::Library;
 use crate::mistakes::Mistakes;
 use crate::sections::{DataSection, Top};
 use crate::slots::{in_order, written};
+use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{Budget, BuildContext, Faults, PartDecl, Parts, Protocol, Result};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct Spec<D> {
     pub faults: Faults,
     /// What may be spent.
     pub budget: Option<Budget>,
+    /// Where the noise of releases comes from.
+    pub noise: Noise,
     /// The libraries that were loaded for it, each with its hash.
     pub libraries: Vec<Library>,
     /// The whole spec with every default filled in; it reads back as the same spec.
@@ -118,6 +121,7 @@ pub fn read<D: DataSection>(
         evaluate_every: top.evaluate.every,
         faults: top.faults,
         budget: top.budget,
+        noise: top.noise.into(),
         libraries: catalogue.libraries.clone(),
         resolved,
     })

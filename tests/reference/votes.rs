@@ -28,11 +28,10 @@ pub const OPS: &[Op] = &[
         let (clean, noise): (Array2<f64>, Array2<f64>) =
             (i.table("counts")?, i.table("argmax_noise")?);
         let at_threshold: Vec<f64> = i.get("threshold_noise")?;
-        let said = confident(
-            &counts(clean.clone()),
-            i.get("threshold")?,
-            at_threshold.into_iter(),
-        );
+        let mut at_threshold = at_threshold.into_iter();
+        let said = confident(&counts(clean.clone()), i.get("threshold")?, |highest| {
+            highest + at_threshold.next().expect("one for each row")
+        });
         let winners = counts(clean + noise).winners();
         let labels = said.iter().zip(winners).map(|(said, w)| said.then_some(w));
         Ok(json!({ "label": labels.collect::<Vec<_>>(), "answered": said }))

@@ -50,6 +50,7 @@ fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
         ])),
         options: RunOptions {
             seed: 1,
+            noise: Default::default(),
             task: all.task(),
             faults: strict(),
             budget: None,

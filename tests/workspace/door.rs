@@ -53,6 +53,7 @@ fn federation(
         parts: Arc::new(Parts::new(parts)),
         options: RunOptions {
             seed: 1,
+            noise: Default::default(),
             task: all.task(),
             faults,
             budget,

@@ -40,7 +40,7 @@ macro_rules! constant {
                     unit: Unit::Party,
                 })
             }
-            fn perturb(&mut self, m: &mut $on, _: &Cohort, _: &Stream) -> Result<()> {
+            fn perturb(&mut self, m: &mut $on, _: &Cohort, _: &ReleaseNoise) -> Result<()> {
                 let perturb: fn(&mut $on) = $perturb;
                 perturb(m);
                 Ok(())
@@ -134,6 +134,7 @@ fn world(protocol: Arc<dyn Protocol>, parts: &[Filled], other: bool) -> Result<(
         parts: Arc::new(Parts::new(parts.to_vec())),
         options: RunOptions {
             seed: 1,
+            noise: Default::default(),
             task: all.task(),
             faults: crate::door::strict(),
             budget: None,

@@ -1,5 +1,6 @@
 //! What several crates promise together: the federation's door over the host, and every linked part under the conformance kit.
 
+mod audit;
 mod corrections;
 mod door;
 mod flows;

@@ -57,9 +57,9 @@ impl PrivacyMechanism for Releases {
         let why = "it only counts".into();
         Ok(PrivacyEvent::Unaccounted { why })
     }
-    fn perturb(&mut self, message: &mut Params, _: &Cohort, stream: &Stream) -> Result<()> {
+    fn perturb(&mut self, message: &mut Params, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
         self.uses += 1;
-        let noise = stream.draws().uniform() as f32;
+        let noise = noise.draws().laplace(0.0, 1.0) as f32;
         for tensor in message.0.values_mut() {
             tensor.mapv_inplace(|x| x + self.uses as f32 + noise);
         }
@@ -280,6 +280,7 @@ fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
             parts: Arc::new(Parts::new(parts.to_vec())),
             options: RunOptions {
                 seed: 1,
+                noise: Default::default(),
                 task: all.task(),
                 faults: crate::door::strict(),
                 budget: None,
@@ -446,7 +447,7 @@ fn a_price_that_counts_on_a_draw_is_believed_only_if_clients_were_drawn_like_tha
                 unit: fl_core::privacy::Unit::Party,
             })
         }
-        fn perturb(&mut self, _: &mut Params, _: &Cohort, _: &Stream) -> Result<()> {
+        fn perturb(&mut self, _: &mut Params, _: &Cohort, _: &ReleaseNoise) -> Result<()> {
             Ok(())
         }
     }

@@ -22,6 +22,11 @@ pub const FL_SHAPE: i32 = 5;
 /// The part does not have an ability that was asked for.
 pub const FL_LACKS: i32 = 6;
 
+/// Noise follows the run's seed.
+pub const FL_SEEDED: u32 = 0;
+/// Noise follows a key of the operating system, and is exact.
+pub const FL_SYSTEM: u32 = 1;
+
 /// Tensors of `float`.
 pub const FL_F32: u32 = 0;
 /// Tensors of `double`.
@@ -83,7 +88,8 @@ pub const FL_AGREE: u32 = 32;
 /// Mechanism. One message in, text `{"clients": 10, "of": 20, "draw": "everyone"}`, where a draw is `everyone`,
 /// `{"poisson": {"rate": 0.1}}`, `fixed-size` or `unknown`; gives the text of a privacy event.
 pub const FL_PRICE: u32 = 33;
-/// Mechanism. One message in, text as `FL_PRICE`; gives the message with noise.
+/// Mechanism. One message in, text as `FL_PRICE`; gives the message with noise, drawn with `add_laplace`, `add_gaussian` or,
+/// for choices between labels, `fill_uniform`.
 pub const FL_PERTURB: u32 = 34;
 /// Mechanism, optional. One message in; gives the text of a whole number.
 pub const FL_QUERIES: u32 = 35;
@@ -223,7 +229,7 @@ pub struct FlHost {
     pub part: Option<unsafe extern "C" fn(context: *mut c_void, part: *mut c_void)>,
     /// The next numbers of the call's stream, uniform in `[0, 1)`.
     pub fill_uniform: Option<unsafe extern "C" fn(context: *mut c_void, out: *mut f64, n: usize)>,
-    /// The next numbers of the call's stream, standard normal.
+    /// The next numbers of the call's stream, standard normal. Not for `FL_PERTURB` where `noise` is FL_SYSTEM.
     pub fill_normal: Option<unsafe extern "C" fn(context: *mut c_void, out: *mut f64, n: usize)>,
     /// Calls `work(argument, i, chunk, length)` for every chunk of `size` of the `n` numbers at `data`, on the host's
     /// threads, in any order; returns when all is done. Results must not depend on how the work is cut.
@@ -244,6 +250,15 @@ pub struct FlHost {
             argument: *mut c_void,
         ),
     >,
+    /// Where the noise of `FL_PERTURB` comes from: FL_SEEDED or FL_SYSTEM.
+    pub noise: u32,
+    /// Adds Laplace noise of this scale to each of the `n` numbers at `values`. Noise of the system is drawn on a grid, to
+    /// which the numbers are moved first, towards 0.
+    pub add_laplace:
+        Option<unsafe extern "C" fn(context: *mut c_void, values: *mut f64, n: usize, scale: f64)>,
+    /// As `add_laplace`, with normal noise of this standard deviation.
+    pub add_gaussian:
+        Option<unsafe extern "C" fn(context: *mut c_void, values: *mut f64, n: usize, sigma: f64)>,
 }
 
 /// What a library exports, under the name `fl_plugin`. Every function is needed.

@@ -49,7 +49,8 @@ impl Federation<'_> {
             self.budget.as_ref(),
             self.own.len(),
         )?;
-        mechanism.perturb(m, cohort, &round.stream.child(slot, times))?;
+        let noise = self.noise.at(&round.stream.child(slot, times));
+        mechanism.perturb(m, cohort, &noise)?;
         self.charge(vec![mechanism.actual_cost(event)])?;
         if let Some(note) = note {
             self.warn(&format!("parts.{slot}: {note}"));

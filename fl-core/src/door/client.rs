@@ -2,6 +2,7 @@
 
 use super::store::{States, Store};
 use crate::message::{Ids, Message};
+use crate::privacy::NoiseSource;
 use crate::{
     BoxedAggregator, BoxedSelector, Budget, ClientId, Differentiable, Envelope, Examples,
     Generator, Inbox, Needs, Parametric, Parts, PrivacyEvent, Problem, Public, Result, Round, Said,
@@ -30,6 +31,7 @@ pub struct Client {
     /// Everything spent before this question.
     pub(super) ledger: Vec<PrivacyEvent>,
     pub(super) budget: Option<Budget>,
+    pub(super) noise: NoiseSource,
     /// How many events of the ledger its accountant knows.
     pub(super) charged: usize,
 }
@@ -64,6 +66,7 @@ impl Client {
             measures: Vec::new(),
             ledger: Vec::new(),
             budget: None,
+            noise: NoiseSource::Seeded,
             charged: 0,
         }
     }
@@ -71,6 +74,12 @@ impl Client {
     /// The same client, which releases nothing beyond this budget. Used by hosts.
     pub fn with_budget(mut self, budget: Option<Budget>) -> Self {
         self.budget = budget;
+        self
+    }
+
+    /// The same client, whose releases get their noise from here. Used by hosts.
+    pub fn with_noise(mut self, noise: NoiseSource) -> Self {
+        self.noise = noise;
         self
     }
 
@@ -358,6 +367,7 @@ impl Client {
             self.home.clone(),
         )
         .with_budget(self.budget.clone())
+        .with_noise(self.noise.clone())
     }
 
     /// Is there nothing that lasts? Then there is no need to save it.

@@ -78,7 +78,7 @@ impl Client {
             self.budget.as_ref(),
             self.ledger.len() + self.spent.len(),
         )?;
-        mechanism.perturb(m, &cohort, &stream)?;
+        mechanism.perturb(m, &cohort, &self.noise.at(&stream))?;
         self.spent.push(mechanism.actual_cost(event));
         self.notes
             .extend(note.map(|note| format!("parts.{slot}: {note}")));

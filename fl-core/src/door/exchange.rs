@@ -158,7 +158,9 @@ impl<U: Message> Exchange<U> {
             fed.charge_client(id, events)?;
         }
         let digest: [u8; 32] = self.chain.finalize().into();
-        self.entry.digest = hex(&digest);
+        if !fed.unrepeatable() {
+            self.entry.digest = hex(&digest);
+        }
         if let [(id, _), ..] = &self.entry.dropped[..] {
             let what = format!(
                 "client {id}'s answer to `{}` was left out, and whether it is may depend on its data",

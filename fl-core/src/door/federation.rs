@@ -4,7 +4,7 @@ use super::observed::Observed;
 use super::store::{States, Store};
 use crate::host::{Budget, Faults, Host, RunOptions, Totals};
 use crate::message::Ids;
-use crate::privacy::Exposed;
+use crate::privacy::{Exposed, NoiseSource};
 use crate::{
     Accountant, BoxedSelector, ClientId, Cohort, Examples, Generator, Parametric, Parts, Pass,
     PrivacyEvent, Protocol, Public, Result, Round, Said, Samples, Stream, Target, Task, Trainer,
@@ -22,6 +22,7 @@ pub struct Federation<'h> {
     root: Stream,
     pub(super) faults: Faults,
     pub(super) budget: Option<Budget>,
+    pub(super) noise: NoiseSource,
     pub(super) every: usize,
     pub(super) accountant: Option<Box<dyn Accountant>>,
     /// Of what clients released themselves only: that is what the server sees.
@@ -102,6 +103,7 @@ impl<'h> Federation<'h> {
             root,
             faults: options.faults.clone(),
             budget: options.budget.clone(),
+            noise: options.noise.clone(),
             every: options.evaluate_every.max(1),
             accountant,
             of_clients,

@@ -1,7 +1,7 @@
 //! What a host is: where clients live, and everything that has to do with data, threads, clocks and files.
 
 use crate::message::Bytes;
-use crate::privacy::Observer;
+use crate::privacy::{NoiseSource, Observer};
 use crate::{
     Answer, ClientId, Examples, Problem, Public, Question, Result, Scored, SharedExecutor, Task,
 };
@@ -69,7 +69,7 @@ pub struct Entry {
     pub bytes_up: Bytes,
     /// Bytes of the envelopes: sample and class counts.
     pub bytes_envelope: u64,
-    /// Digest of all that was sent and answered, in client order.
+    /// Digest of all that was sent and answered, in client order. Empty where that depends on noise of the system.
     pub digest: String,
     /// Epsilon after this question against each observer, `None` where nothing is guaranteed; if somebody accounts.
     pub privacy: Option<BTreeMap<Observer, Option<f64>>>,
@@ -211,6 +211,8 @@ crate::settings! {
 pub struct RunOptions {
     /// The seed.
     pub seed: u64,
+    /// Where the noise of releases comes from.
+    pub noise: NoiseSource,
     /// What models are to learn.
     pub task: Task,
     /// The policy for unusable answers.

@@ -3,13 +3,12 @@
 use super::federation::Federation;
 use crate::message::Message;
 use crate::privacy::{Exposed, Flow, Guarantee, Observer, Protection, Protections};
-use crate::{Accountant, Ask, Asked, Needs, Parts, Problem, Protocol, Result, Slot};
+use crate::{Accountant, Ask, Asked, Needs, Parts, Problem, Protocol, Result};
 use anyhow::bail;
 
-/// What the protocol says of its questions and slots, and what was seen so far.
+/// What the protocol says of its questions, and what was seen so far.
 pub(crate) struct Observed {
     flows: Vec<(&'static str, Flow)>,
-    slots: Vec<Slot>,
     pub exposed: Exposed,
 }
 
@@ -18,7 +17,6 @@ impl Observed {
         let asked = protocol.questions().into_iter();
         Self {
             flows: asked.map(|asked| (asked.label, asked.flow)).collect(),
-            slots: protocol.slots(),
             exposed: Exposed::default(),
         }
     }
@@ -28,29 +26,17 @@ impl Observed {
         let listed = self.flows.iter().find(|(label, _)| *label == ask.label());
         listed.map_or_else(|| ask.asked().flow, |(_, flow)| flow.clone())
     }
-
-    /// Does the mechanism in `slot` release anything?
-    fn releases(&self, parts: &Parts, slot: &str) -> bool {
-        let only_clips = |s: &Slot| s.name == slot && s.only_clips;
-        parts.has(slot) && !self.slots.iter().any(only_clips)
-    }
 }
 
-/// What observers of a run of this protocol will see without a price, as far as it says so before anything runs; `has` says
-/// which slots are filled, `asked` whether a question will be asked.
-pub fn exposed(
-    protocol: &dyn Protocol,
-    has: &dyn Fn(&str) -> bool,
-    asked: &dyn Fn(&Asked) -> bool,
-) -> Exposed {
-    let slots = protocol.slots();
-    let clips = |slot: &str| slots.iter().any(|s| s.name == slot && s.only_clips);
-    let releases = |slot: &str| has(slot) && !clips(slot);
+/// What observers of a run of this protocol will see without a price, as far as it says so before anything runs. `parts` are
+/// in its slots ([`Parts::in_slots`]); `asked` says whether a question will be asked.
+pub fn exposed(protocol: &dyn Protocol, parts: &Parts, asked: &dyn Fn(&Asked) -> bool) -> Exposed {
+    let releases = |slot: &str| parts.releases(slot);
     let mut all = Exposed::default();
     for question in protocol.questions().iter().filter(|q| asked(q)) {
         all.add(&question.flow.open(&releases, false), &told(question.label));
     }
-    for slot in slots.iter().filter(|slot| slot.shown) {
+    for slot in parts.slots().iter().filter(|slot| slot.shown) {
         if !slot.through.iter().any(|through| releases(through)) {
             all.add(&[Observer::Readers], &shown(slot.name));
         }
@@ -92,7 +78,7 @@ impl Federation<'_> {
         needs: Needs,
     ) -> Result<()> {
         let flow = self.observed.flow(ask);
-        let releases = |slot: &str| self.observed.releases(self.store.parts(), slot);
+        let releases = |slot: &str| self.store.parts().releases(slot);
         let body = flow.open(&releases, false);
         let envelope = match needs.samples || needs.class_counts {
             true => flow.open(&releases, true),
@@ -109,10 +95,9 @@ impl Federation<'_> {
 
     /// Results show the clients' models in `slot`.
     pub(super) fn expose_models(&mut self, slot: &str) -> Result<()> {
-        let own = self.observed.slots.iter().find(|s| s.name == slot);
-        let through = own.map(|s| s.through.clone()).unwrap_or_default();
-        let priced = |slot: &&str| self.observed.releases(self.store.parts(), slot);
-        match through.iter().any(priced) {
+        let parts = self.store.parts();
+        let own = parts.slots().iter().find(|s| s.name == slot);
+        match own.is_some_and(|s| s.through.iter().any(|t| parts.releases(t))) {
             true => Ok(()),
             false => self.expose(&[Observer::Readers], &shown(slot)),
         }
@@ -126,19 +111,26 @@ impl Federation<'_> {
         let (Some(all), Some(of_clients)) = (&self.accountant, &self.of_clients) else {
             return Ok(None);
         };
-        let against = |observer| {
+        let noise = self.noise.kind();
+        let of = |accountant: &dyn Accountant| -> Result<_> {
+            let guarantee = accountant.guarantee(None)?;
+            Ok(Protection::Holds(Guarantee { noise, ..guarantee }))
+        };
+        // clients and readers are shown what the server lets go, so one answer serves both
+        let mut shown = None;
+        let mut against = |observer| {
             let nothing = self.observed.exposed.to(observer);
             if !nothing.is_empty() {
                 return Ok((observer, Protection::Nothing { nothing }));
             }
-            let seen: &dyn Accountant = match observer {
-                Observer::Server => of_clients.as_ref(),
-                Observer::Clients | Observer::Readers => all.as_ref(),
+            let holds = match (observer, &shown) {
+                (Observer::Server, _) => of(of_clients.as_ref())?,
+                (_, Some(holds)) => Protection::clone(holds),
+                _ => shown.insert(of(all.as_ref())?).clone(),
             };
-            let guarantee: Guarantee = seen.guarantee(None)?;
-            Ok((observer, Protection::Holds(guarantee)))
+            Ok((observer, holds))
         };
-        let all: Result<Protections> = Observer::ALL.into_iter().map(against).collect();
+        let all: Result<Protections> = Observer::ALL.into_iter().map(&mut against).collect();
         all.map(Some)
     }
 }

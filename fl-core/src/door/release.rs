@@ -14,20 +14,35 @@ pub(crate) struct Afford {
 
 /// A price that counts on a random draw holds only if the clients were drawn like that.
 fn believe(event: PrivacyEvent, cohort: &Cohort) -> Result<PrivacyEvent> {
-    let PrivacyEvent::SubsampledGaussian { rate: claimed, .. } = event else {
-        return Ok(event);
-    };
     let (n, of) = (cohort.len(), cohort.of);
-    let drawn = match cohort.draw {
+    let claimed = match &event {
+        PrivacyEvent::SubsampledGaussian { rate, .. } => {
+            format!("every client taking part with probability {rate} by itself (Poisson sampling)")
+        }
+        PrivacyEvent::FixedSizeGaussian { k, of, .. } => {
+            format!("{k} of {of} clients taking part, a number that was fixed before")
+        }
+        _ => return Ok(event),
+    };
+    let drawn = match (cohort.draw, &event) {
         // the rate is written down twice, so it may differ in its last bits
-        Draw::Poisson { rate } if rate <= claimed * (1.0 + 1e-12) => return Ok(event),
-        Draw::Poisson { rate } => format!("each of {of} took part with probability {rate}"),
-        Draw::Everyone => format!("all {of} took part"),
-        Draw::FixedSize => format!("{n} of {of} took part, a number that was fixed before"),
-        Draw::Unknown => format!("nobody says how the {n} of {of} were drawn"),
+        (Draw::Poisson { rate }, PrivacyEvent::SubsampledGaussian { rate: said, .. })
+            if rate <= said * (1.0 + 1e-12) =>
+        {
+            return Ok(event);
+        }
+        (Draw::FixedSize, PrivacyEvent::FixedSizeGaussian { k, of: all, .. })
+            if n <= *k && of >= *all =>
+        {
+            return Ok(event);
+        }
+        (Draw::Poisson { rate }, _) => format!("each of {of} took part with probability {rate}"),
+        (Draw::Everyone, _) => format!("all {of} took part"),
+        (Draw::FixedSize, _) => format!("{n} of {of} took part, a number that was fixed before"),
+        (Draw::Unknown, _) => format!("nobody says how the {n} of {of} were drawn"),
     };
     bail!(Problem::Unpriced(format!(
-        "the mechanism's price counts on every client taking part with probability {claimed} by itself (Poisson sampling), but {drawn}"
+        "the mechanism's price counts on {claimed}, but {drawn}"
     )))
 }
 
@@ -113,9 +128,8 @@ pub(crate) fn afford<M: Message>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Stream;
     use crate::message::Counts;
-    use crate::privacy::{Composition, Guarantee, Ledger, Noise, Unit};
+    use crate::privacy::{Composition, Guarantee, Ledger, Noise, ReleaseNoise, Unit};
     use ndarray::Array2;
 
     /// A row costs 1.
@@ -134,7 +148,7 @@ mod tests {
                 unit: Unit::Party,
             })
         }
-        fn perturb(&mut self, _: &mut Counts, _: &Cohort, _: &Stream) -> Result<()> {
+        fn perturb(&mut self, _: &mut Counts, _: &Cohort, _: &ReleaseNoise) -> Result<()> {
             Ok(())
         }
         fn queries(&self, counts: &Counts) -> usize {

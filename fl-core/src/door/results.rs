@@ -3,6 +3,7 @@
 use super::federation::Federation;
 use crate::host::{Metric, Totals};
 use crate::message::{Params, hex};
+use crate::privacy::Noise;
 use crate::{ClientId, Examples, Result, Round, Scored, metrics};
 use anyhow::Context;
 use sha2::{Digest as _, Sha256};
@@ -160,7 +161,15 @@ impl Federation<'_> {
         self.host.warn(text);
     }
 
+    /// Has noise been drawn that cannot be drawn again? Nothing after it need come out the same in another run.
+    pub(super) fn unrepeatable(&self) -> bool {
+        let released = !self.own.is_empty() || !self.clients.is_empty();
+        released && self.noise.kind() == Noise::System
+    }
+
+    /// Carries the digest on. Of what follows noise that cannot be repeated only the name goes in.
     pub(super) fn link(&mut self, what: &str, bytes: &[u8]) {
+        let bytes = if self.unrepeatable() { &[] } else { bytes };
         let mut hash = Sha256::new();
         hash.update(self.chain);
         hash.update((what.len() as u64).to_le_bytes());
@@ -169,7 +178,8 @@ impl Federation<'_> {
         self.chain = hash.finalize().into();
     }
 
-    /// The digest of everything that was sent, answered, measured and kept so far.
+    /// The digest of everything that was sent, answered, measured and kept so far; of what follows noise of the system, in
+    /// which order it was.
     pub fn digest(&self) -> String {
         hex(&self.chain)
     }

@@ -1,8 +1,11 @@
 //! What a release costs, and what is guaranteed after all of them.
 
+mod discrete;
 mod flow;
+mod noise;
 
 pub use flow::{Exposed, Flow, Observer, Protection, Protections};
+pub use noise::{Noise, NoiseDraws, NoiseSource, ReleaseNoise, at_most, grid};
 
 use crate::ClientId;
 use crate::message::VoteSensitivity;
@@ -56,6 +59,19 @@ pub enum PrivacyEvent {
     SubsampledGaussian {
         /// Probability that a unit takes part, in `[0, 1]`.
         rate: f64,
+        /// L2 sensitivity.
+        sensitivity: f64,
+        /// Standard deviation of the noise.
+        sigma: f64,
+        /// Whose presence moves the numbers.
+        unit: Unit,
+    },
+    /// As [`PrivacyEvent::Gaussian`], on `k` of the `of` units, drawn without replacement.
+    FixedSizeGaussian {
+        /// How many units take part.
+        k: usize,
+        /// How many there are.
+        of: usize,
         /// L2 sensitivity.
         sensitivity: f64,
         /// Standard deviation of the noise.
@@ -200,8 +216,21 @@ impl Display for PrivacyEvent {
                     "Gaussian noise of {sigma} for an L2 sensitivity of {sensitivity}, each unit with probability {rate}"
                 )
             }
+            Self::FixedSizeGaussian {
+                k,
+                of,
+                sigma,
+                sensitivity,
+                ..
+            } => {
+                write!(
+                    f,
+                    "Gaussian noise of {sigma} for an L2 sensitivity of {sensitivity}, on {k} of {of} units"
+                )
+            }
             Self::Pure { epsilon, times, .. } => {
-                write!(f, "{times} answers of pure epsilon {epsilon}")
+                let s = if *times == 1 { "" } else { "s" };
+                write!(f, "{times} answer{s} of pure epsilon {epsilon}")
             }
             Self::Sampled { k, n, replacement } => {
                 let with = if *replacement { "with" } else { "without" };
@@ -209,24 +238,6 @@ impl Display for PrivacyEvent {
             }
             Self::Votes(v) => write!(f, "{} votes with {}", v.queries, v.noise),
             Self::Unaccounted { why } => f.write_str(why),
-        }
-    }
-}
-
-/// Where a mechanism's noise came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Noise {
-    /// The run's seed, so that a run can be repeated. Whoever knows the seed can take the noise off.
-    Seeded,
-}
-
-impl Display for Noise {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Seeded => {
-                f.write_str("from the run's seed (reproducible, for research: not a guarantee)")
-            }
         }
     }
 }

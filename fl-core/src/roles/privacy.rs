@@ -1,7 +1,8 @@
 //! Bounds, prices, hides.
 
 use crate::message::Message;
-use crate::{Cohort, PrivacyEvent, Result, Stream};
+use crate::privacy::ReleaseNoise;
+use crate::{Cohort, PrivacyEvent, Result};
 
 /// Bounds what one client can change, says what a release costs, then hides the rest with noise.
 pub trait PrivacyMechanism: Send {
@@ -24,17 +25,24 @@ pub trait PrivacyMechanism: Send {
     fn agree(&mut self, _largest: f32) {}
 
     /// What releasing `message`, made from the data of `cohort`, would cost; asked before it is done. A price that counts on
-    /// a random draw of clients ([`PrivacyEvent::SubsampledGaussian`]) is believed only if the cohort was drawn like that.
+    /// a random draw of clients ([`PrivacyEvent::SubsampledGaussian`], [`PrivacyEvent::FixedSizeGaussian`]) is believed only
+    /// if the cohort was drawn like that.
     ///
     /// # Errors
     /// When there is no honest answer for this message.
     fn price(&self, message: &Self::On, cohort: &Cohort) -> Result<PrivacyEvent>;
 
-    /// Adds the noise. Does nothing for a mechanism that only bounds.
+    /// Adds the noise, all of it through `noise`: with noise of the system ([`crate::privacy::Noise::System`]) it is exact.
+    /// Does nothing for a mechanism that only bounds.
     ///
     /// # Errors
     /// When the message cannot be perturbed.
-    fn perturb(&mut self, message: &mut Self::On, cohort: &Cohort, stream: &Stream) -> Result<()>;
+    fn perturb(
+        &mut self,
+        message: &mut Self::On,
+        cohort: &Cohort,
+        noise: &ReleaseNoise,
+    ) -> Result<()>;
 
     /// How many queries `message` answers one by one, such as the rows of vote counts; a budget may then pay for the
     /// first few only.

@@ -87,7 +87,7 @@ enum Command {
     New(new::NewArgs),
     /// Give one part numbers, and see its answer alone.
     Try(try_part::TryArgs),
-    /// Say what releases cost, from files, without a run.
+    /// Say what releases cost without a run, or how much noise an epsilon needs.
     Account {
         #[command(subcommand)]
         command: account::AccountCommand,
@@ -201,9 +201,7 @@ fn dispatch(cli: Cli, command: &[String]) -> Done {
         )?),
         Command::New(args) => new::new(&args, &catalogue),
         Command::Try(args) => try_part::try_part(&args, &catalogue),
-        Command::Account {
-            command: account::AccountCommand::Pate(args),
-        } => account::pate(&args, &catalogue),
+        Command::Account { command } => account::account(&command, &catalogue),
         Command::Data {
             command: DataCommand::List { place, json },
         } => show::data(&place, json),

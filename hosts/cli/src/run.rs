@@ -4,6 +4,7 @@ use crate::{DataDir, Done, Failure, Overrides, print, say};
 use anyhow::Context;
 use bytesize::ByteSize;
 use clap::Args;
+use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{BuildContext, Public, RunOptions, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Mistakes, Spec};
@@ -198,6 +199,10 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         parts: spec.parts.clone(),
         options: RunOptions {
             seed: spec.seed,
+            noise: match spec.noise {
+                Noise::Seeded => NoiseSource::Seeded,
+                Noise::System => NoiseSource::system()?,
+            },
             task,
             faults: spec.faults.clone(),
             budget: spec.budget.clone(),

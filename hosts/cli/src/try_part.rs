@@ -7,6 +7,7 @@ use fl_core::message::{
     self, Ids, Message, PairVisitor, Params, SoftLabels, Visitor, from_json, to_json, visit,
     visit_pair,
 };
+use fl_core::privacy::ReleaseNoise;
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Candidate, ClientId,
@@ -183,7 +184,7 @@ impl Visitor for Trial<'_> {
         let bounded = to_json(&m);
         let cohort = Cohort::all(release.clients);
         let event = part.price(&m, &cohort)?;
-        part.perturb(&mut m, &cohort, &self.make.stream)?;
+        part.perturb(&mut m, &cohort, &ReleaseNoise::seeded(&self.make.stream))?;
         let event = part.actual_cost(event);
         let mut out = shown(&m)?;
         out["bounded"] = bounded;

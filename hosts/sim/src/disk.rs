@@ -15,6 +15,16 @@ const LOCK: &str = "lock";
 
 /// Writes a file so that a crash leaves the old one or the new one. Who may read it is what the umask says.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_for(path, bytes, 0o666)
+}
+
+/// As [`write`], for nobody else's eyes.
+pub(crate) fn write_secret(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_for(path, bytes, 0o600)
+}
+
+#[cfg_attr(not(unix), expect(unused_variables, reason = "modes are Unix's"))]
+fn write_for(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let folder = path.parent().context("a file stands in a folder")?;
     let what = || format!("writing {}", path.display());
     let mut unfinished = tempfile::Builder::new();
@@ -22,7 +32,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        unfinished.permissions(fs::Permissions::from_mode(0o666));
+        unfinished.permissions(fs::Permissions::from_mode(mode));
     }
     let mut file = unfinished.tempfile_in(folder).with_context(what)?;
     file.write_all(bytes)

@@ -1,10 +1,10 @@
 //! The run folder. Every file appears whole or not at all: written beside its place, synced, then renamed.
 
-use crate::disk::{Lock, write};
+use crate::disk::{Lock, write, write_secret};
 use crate::manifest::{self, Manifest};
 use crate::shelf::{Index, Shelf};
 use anyhow::{Context, bail};
-use fl_core::{Entry, Metric, Result};
+use fl_core::{Entry, Metric, Result, Stream};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions};
@@ -17,6 +17,8 @@ pub(crate) const METRICS: &str = "metrics.jsonl";
 pub(crate) const REPORT: &str = "report.md";
 /// The last checkpoint, as long as the run is not done.
 pub(crate) const STATE: &str = "state";
+/// The key of a run's noise, if it is the system's, as long as the run is not done: whoever has it can take the noise off.
+const NOISE: &str = "noise-key";
 const MODELS: &str = "models";
 
 /// What a run leaves behind: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`, `report.md`, `models/`, and `state` and
@@ -133,7 +135,7 @@ impl RunFolder {
     /// Takes away what [`RunFolder::create`] made: a run that failed before it did anything leaves nothing behind.
     pub(crate) fn discard(self) {
         // what cannot be removed stays; the run's own error is what matters
-        for name in [SPEC, JOURNAL, METRICS, manifest::FILE] {
+        for name in [SPEC, JOURNAL, METRICS, NOISE, manifest::FILE] {
             let _ = fs::remove_file(self.path.join(name));
         }
         let _ = fs::remove_dir(self.path.join(MODELS));
@@ -208,14 +210,35 @@ impl RunFolder {
         write(&self.path.join(STATE), &bytes)
     }
 
+    /// The key of this run's noise: that of its beginning, which is `new` in a run that begins. What is released again after
+    /// a stop has the same noise: two draws on the same numbers would cost twice.
+    pub(crate) fn noise_key(&self, new: &Stream) -> Result<Stream> {
+        let path = self.path.join(NOISE);
+        match fs::read(&path) {
+            Ok(key) => {
+                let key = key.try_into().ok();
+                let key = key.with_context(|| format!("{} is no key", path.display()))?;
+                Ok(Stream::from_key(key))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                write_secret(&path, &new.key())?;
+                Ok(new.clone())
+            }
+            Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+        }
+    }
+
     /// The run is complete: writes the report, and the state is no longer needed.
     pub(crate) fn finish(self, report: &str) -> Result<()> {
         write(&self.path.join(REPORT), report.as_bytes())?;
-        match fs::remove_file(self.path.join(STATE)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(error).context("removing the checkpoint of a run that is done");
+        for name in [STATE, NOISE] {
+            match fs::remove_file(self.path.join(name)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error)
+                        .with_context(|| format!("removing {name} of a run that is done"));
+                }
+                _ => {}
             }
-            _ => {}
         }
         self.lock.remove();
         Ok(())

@@ -7,7 +7,7 @@ use crate::report;
 use crate::setup::{Outcome, Progress, Setup, Spent, Warn, Watch};
 use crate::shelf::Shelf;
 use anyhow::{Context, ensure};
-use fl_core::privacy::Observer;
+use fl_core::privacy::{NoiseSource, Observer};
 use fl_core::{
     Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Payload, Problem,
     Protocol, Public, Question, Result, Scored, SharedExecutor, Stream, TaskKind, Totals,
@@ -235,6 +235,9 @@ fn elsewhere(
 pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let began = Instant::now();
     let root = Stream::root(setup.options.seed);
+    if let (NoiseSource::System(key), Some(folder)) = (&mut setup.options.noise, &setup.folder) {
+        *key = folder.noise_key(key)?;
+    }
     let public = setup.public.map(Arc::new);
     let parts = Arc::new(setup.parts.in_slots(setup.protocol.slots()));
     let mut owners: Vec<(ClientId, Examples)> = setup
@@ -270,6 +273,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         let home = root.child("client", u64::from(id));
         Client::new(id, data, public.clone(), parts.clone(), home)
             .with_budget(setup.options.budget.clone())
+            .with_noise(setup.options.noise.clone())
     };
     let shelf = setup
         .resumed

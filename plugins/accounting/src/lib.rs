@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod advanced;
+mod analytic;
 mod basic;
 pub mod gnmax;
 mod nfdp;
@@ -12,6 +13,7 @@ mod rdp;
 pub mod renyi;
 
 pub use advanced::AdvancedComposition;
+pub use analytic::AnalyticGaussian;
 pub use basic::Basic;
 pub use nfdp::Nfdp;
 pub use pate_gnmax::PateGnmax;

@@ -26,7 +26,7 @@ impl Conversion {
 
 settings! {
     /// Renyi accounting (Mironov 2017) of Gaussian noise, on all data or on a Poisson sample of them (Mironov, Talwar and
-    /// Zhang 2019), of Laplace noise, and of randomised response.
+    /// Zhang 2019) or of fixed size (Wang, Balle and Kasiviswanathan 2019), of Laplace noise, and of randomised response.
     pub struct Rdp {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
@@ -66,6 +66,24 @@ impl Pricing for Rdp {
                     at(&|_| 0.0)
                 };
                 Ok(Price::fixed(cost, *unit))
+            }
+            PrivacyEvent::FixedSizeGaussian {
+                k,
+                of,
+                sensitivity,
+                sigma,
+                unit,
+            } => {
+                ensure!(
+                    *of > 0 && k <= of,
+                    Problem::Unpriced(format!("{event}: no more can be drawn than there are"))
+                );
+                let (rate, sigma) = (
+                    *k as f64 / *of as f64,
+                    1.0 / ratio(event, *sensitivity, *sigma)?,
+                );
+                let cost = |a| renyi::fixed_size_gaussian(rate, sigma, a);
+                Ok(Price::fixed(at(&cost), *unit))
             }
             PrivacyEvent::Laplace {
                 sensitivity,
@@ -112,6 +130,50 @@ plugin!(accountant "rdp" => Rdp as PricedLedger<Rdp>);
 mod tests {
     use super::*;
     use fl_core::privacy::Unit;
+
+    #[test]
+    fn a_sample_of_fixed_size_costs_more_than_poisson_sampling_and_less_than_all() {
+        let epsilon = |event: &PrivacyEvent| {
+            let mut books = PricedLedger::from(Rdp {
+                delta: 1e-5,
+                conversion: Conversion::Improved,
+            });
+            (0..100).for_each(|_| books.charge(event).unwrap());
+            books.guarantee(None).unwrap().epsilon
+        };
+        let (sigma, unit) = (4.0, Unit::Party);
+        let fixed = |k, of| {
+            epsilon(&PrivacyEvent::FixedSizeGaussian {
+                k,
+                of,
+                sensitivity: 2.0,
+                sigma,
+                unit,
+            })
+        };
+        let poisson = epsilon(&PrivacyEvent::SubsampledGaussian {
+            rate: 0.01,
+            sensitivity: 1.0,
+            sigma,
+            unit,
+        });
+        let all = epsilon(&PrivacyEvent::Gaussian {
+            sensitivity: 2.0,
+            sigma,
+            unit,
+        });
+        assert!(poisson < fixed(10, 1000) && fixed(10, 1000) < fixed(100, 1000));
+        assert!(fixed(100, 1000) < all && fixed(1000, 1000) == all);
+        assert_eq!(fixed(0, 1000), 0.0);
+    }
+
+    #[test]
+    fn the_bound_of_order_two_by_hand() {
+        // gamma = 1/10, sigma = 2: cost(2) = 1/4; 1 + gamma^2 C(2,2) min(4 (e^(1/4) - 1), 2 e^(1/4)) = 1 + 0.01 * 1.1361
+        let by_hand = (0.04 * 0.25f64.exp_m1()).ln_1p();
+        let found = renyi::fixed_size_gaussian(0.1, 2.0, 2.0);
+        assert!((found - by_hand).abs() < 1e-14, "{found} {by_hand}");
+    }
 
     #[test]
     fn it_is_an_accountant() {

@@ -137,6 +137,56 @@ pub fn gaussian_delta(sigma: f64, epsilon: f64) -> f64 {
     (phi(side - middle) - epsilon.exp() * phi(-side - middle)).max(0.0)
 }
 
+/// The least epsilon whose [`gaussian_delta`] is at most `delta`, to the last digits and never below it; 0 for an infinite
+/// `sigma`.
+pub fn gaussian_epsilon(sigma: f64, delta: f64) -> f64 {
+    // 1 / sigma^2 / 2 + sqrt(2 ln(1 / delta)) / sigma holds for any noise (Bun and Steinke 2016, proposition 1.3)
+    let most = 0.5 / sigma / sigma + (-2.0 * delta.ln()).sqrt() / sigma;
+    if most.is_nan() || most > 700.0 {
+        return most; // e^epsilon is too large to hold, and so is epsilon for any use
+    }
+    let (mut least, mut most) = (0.0, most);
+    if gaussian_delta(sigma, 0.0) <= delta {
+        return 0.0;
+    }
+    for _ in 0..100 {
+        let middle = f64::midpoint(least, most);
+        match gaussian_delta(sigma, middle) <= delta {
+            true => most = middle,
+            false => least = middle,
+        }
+    }
+    most
+}
+
+/// The Gaussian mechanism on a sample of fixed size, drawn without replacement, of which a unit is part with probability `q`:
+/// a bound for neighbours of which one unit was replaced (Wang, Balle and Kasiviswanathan 2019, theorem 9, with
+/// `epsilon(infinity)` infinite), for whole orders; the cost grows with the order, so a fraction costs what the next whole
+/// order does.
+pub fn fixed_size_gaussian(q: f64, sigma: f64, a: f64) -> f64 {
+    let whole = a.ceil().max(2.0);
+    let all = gaussian(sigma, a);
+    if q == 0.0 || all == 0.0 {
+        return 0.0;
+    }
+    let cost = |order: f64| gaussian(sigma, order);
+    // ln of 4 (e^cost(2) - 1), or 2 e^cost(2) where that is less
+    let second = (4.0 * cost(2.0).exp_m1()).ln().min(2f64.ln() + cost(2.0));
+    let (mut ln_choose, mut sum) = (whole.ln(), f64::NEG_INFINITY);
+    for j in 2..=whole as usize {
+        let j = j as f64;
+        ln_choose += ((whole - j + 1.0) / j).ln();
+        let term = if j == 2.0 {
+            second
+        } else {
+            2f64.ln() + (j - 1.0) * cost(j)
+        };
+        sum = ln_add(sum, ln_choose + j * q.ln() + term);
+    }
+    // a sample tells no more than everything does
+    (ln_add(0.0, sum) / (whole - 1.0)).min(all)
+}
+
 /// Adds costs order by order; an empty list is nothing.
 pub(crate) fn add(sum: &mut Vec<f64>, more: &[f64]) {
     if sum.is_empty() {

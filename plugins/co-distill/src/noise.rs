@@ -1,7 +1,7 @@
 //! Noise on what a client says, before it says it.
 use fl_core::message::{SoftLabels, Votes};
 use fl_core::prelude::*;
-use fl_core::privacy::Unit;
+use fl_core::privacy::{NoiseDraws, Unit};
 use fl_core::settings::above;
 
 /// A client's data can move a row of probabilities from any corner of the simplex to any other: by 2 in the L1 norm, by
@@ -9,7 +9,7 @@ use fl_core::settings::above;
 const L1: f64 = 2.0;
 
 macro_rules! labels_are_noised {
-    ($t:ty, $price:expr, $draw:expr) => {
+    ($t:ty, $price:expr, $hide:expr) => {
         impl PrivacyMechanism for $t {
             type On = SoftLabels;
 
@@ -26,11 +26,11 @@ macro_rules! labels_are_noised {
                 &mut self,
                 labels: &mut SoftLabels,
                 _: &Cohort,
-                stream: &Stream,
+                noise: &ReleaseNoise,
             ) -> Result<()> {
-                let mut draws = stream.draws();
-                let draw = |p: f32| (f64::from(p) + $draw(&*self, &mut draws)) as f32;
-                labels.values.mapv_inplace(draw);
+                let mut draws = noise.draws();
+                let hide = |p: f32| $hide(&*self, &mut draws, f64::from(p)) as f32;
+                labels.values.mapv_inplace(hide);
                 Ok(())
             }
 
@@ -59,7 +59,7 @@ labels_are_noised!(
         scale: this.scale,
         unit: Unit::Party
     },
-    |this: &LaplaceLabels, draws: &mut fl_core::Draws| draws.laplace(this.scale)
+    |this: &LaplaceLabels, draws: &mut NoiseDraws, p| draws.laplace(p, this.scale)
 );
 plugin!(privacy "laplace-labels" => LaplaceLabels);
 
@@ -77,7 +77,7 @@ labels_are_noised!(
         sigma: this.sigma,
         unit: Unit::Party
     },
-    |this: &GaussianLabels, draws: &mut fl_core::Draws| this.sigma * draws.normal()
+    |this: &GaussianLabels, draws: &mut NoiseDraws, p| draws.gaussian(p, this.sigma)
 );
 plugin!(privacy "gaussian-labels" => GaussianLabels);
 
@@ -105,17 +105,10 @@ impl PrivacyMechanism for RandomisedResponse {
         })
     }
 
-    fn perturb(&mut self, votes: &mut Votes, _: &Cohort, stream: &Stream) -> Result<()> {
-        let (mut draws, classes) = (stream.draws(), votes.classes());
-        // divided by e^epsilon, which may be too large to hold
-        let keep = 1.0 / (1.0 + (classes - 1) as f64 * (-self.epsilon).exp());
-        votes.labels.mapv_inplace(|label| {
-            if classes == 1 || draws.uniform() < keep {
-                return label;
-            }
-            let other = draws.below(classes - 1) as u32;
-            other + u32::from(other >= label)
-        });
+    fn perturb(&mut self, votes: &mut Votes, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+        let (mut draws, classes) = (noise.draws(), votes.classes());
+        let hide = |label| draws.randomised_response(label, classes, self.epsilon);
+        votes.labels.mapv_inplace(hide);
         Ok(())
     }
 
@@ -148,8 +141,12 @@ mod tests {
         let labels = Array2::from_elem((n, 1), 2);
         let mut votes = Votes::new((0..n as u32).collect(), labels, classes);
         let mut part = RandomisedResponse { epsilon };
-        part.perturb(&mut votes, &Cohort::all(1), &Stream::root(5))
-            .unwrap();
+        part.perturb(
+            &mut votes,
+            &Cohort::all(1),
+            &ReleaseNoise::seeded(&Stream::root(5)),
+        )
+        .unwrap();
         let share = |c: u32| votes.labels.iter().filter(|l| **l == c).count() as f64 / n as f64;
         let keep = epsilon.exp() / (epsilon.exp() + 3.0);
         // four standard deviations of a share: the stream is fixed, so this either holds or does not

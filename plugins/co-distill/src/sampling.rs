@@ -76,8 +76,8 @@ impl PrivacyMechanism for SampleExamples {
         })
     }
 
-    fn perturb(&mut self, own: &mut Ids, _: &Cohort, stream: &Stream) -> Result<()> {
-        let (n, mut draws) = (own.0.len(), stream.draws());
+    fn perturb(&mut self, own: &mut Ids, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+        let (n, mut draws) = (own.0.len(), noise.stream().draws());
         let k = self.size(n)?;
         let chosen: Vec<usize> = match self.replacement {
             true => (0..k).map(|_| draws.below(n)).collect(),
@@ -127,8 +127,12 @@ mod tests {
                 panic!("a sample is priced as one");
             };
             assert_eq!((priced, n), (k, 1000));
-            part.perturb(&mut own, &Cohort::all(1), &Stream::root(3))
-                .unwrap();
+            part.perturb(
+                &mut own,
+                &Cohort::all(1),
+                &ReleaseNoise::seeded(&Stream::root(3)),
+            )
+            .unwrap();
             assert_eq!(own.0.len(), k);
             let mut different = own.0.clone();
             different.sort_unstable();

@@ -37,10 +37,10 @@ impl PrivacyMechanism for LaplaceParams {
         })
     }
 
-    fn perturb(&mut self, message: &mut Params, _: &Cohort, stream: &Stream) -> Result<()> {
-        let mut draws = stream.draws();
+    fn perturb(&mut self, message: &mut Params, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+        let mut draws = noise.draws();
         for tensor in message.0.values_mut() {
-            tensor.mapv_inplace(|x| (f64::from(x) + draws.laplace(self.scale)) as f32);
+            tensor.mapv_inplace(|x| draws.laplace(f64::from(x), self.scale) as f32);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Eq. 2: Laplace noise on the ensemble's scores.
 use fl_core::prelude::*;
-use fl_core::privacy::Unit;
+use fl_core::privacy::{Unit, at_most};
 use fl_core::settings::above;
 
 settings! {
@@ -19,8 +19,8 @@ impl PrivacyMechanism for LaplaceLogits {
 
     fn clip(&self, z: &mut Logits) -> Result<()> {
         if let Some(clip) = self.clip {
-            z.values
-                .mapv_inplace(|v| v.clamp(-clip as f32, clip as f32));
+            let most = at_most(clip);
+            z.values.mapv_inplace(|v| v.clamp(-most, most));
         }
         Ok(())
     }
@@ -33,10 +33,10 @@ impl PrivacyMechanism for LaplaceLogits {
         })
     }
 
-    fn perturb(&mut self, z: &mut Logits, _: &Cohort, stream: &Stream) -> Result<()> {
-        let mut draws = stream.draws();
-        z.values
-            .mapv_inplace(|v| (f64::from(v) + draws.laplace(1.0 / self.gamma)) as f32);
+    fn perturb(&mut self, z: &mut Logits, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+        let mut draws = noise.draws();
+        let hide = |v| draws.laplace(f64::from(v), 1.0 / self.gamma) as f32;
+        z.values.mapv_inplace(hide);
         Ok(())
     }
 }

@@ -141,7 +141,7 @@ impl PrivacyMechanism for Quantiser {
         })
     }
 
-    fn perturb(&mut self, _: &mut Logits, _: &Cohort, _: &Stream) -> Result<()> {
+    fn perturb(&mut self, _: &mut Logits, _: &Cohort, _: &ReleaseNoise) -> Result<()> {
         Ok(())
     }
 }

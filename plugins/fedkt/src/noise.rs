@@ -1,7 +1,7 @@
 //! Noise on counts, before the highest wins.
 use fl_core::message::Counts;
 use fl_core::prelude::*;
-use fl_core::privacy::{VoteNoise, VoteRelease};
+use fl_core::privacy::{NoiseDraws, VoteNoise, VoteRelease};
 use fl_core::settings::above;
 
 /// What releasing the winners of these counts costs. `tell`: may the ledger hold the counts?
@@ -28,7 +28,7 @@ fn truncate(counts: &mut Counts, n: usize) {
 }
 
 macro_rules! votes_are_noised {
-    ($t:ty, $noise:expr, $draw:expr) => {
+    ($t:ty, $noise:expr, $hide:expr) => {
         impl PrivacyMechanism for $t {
             type On = Counts;
 
@@ -40,11 +40,15 @@ macro_rules! votes_are_noised {
                 Ok(price(counts, $noise(self), self.data_dependent))
             }
 
-            fn perturb(&mut self, counts: &mut Counts, _: &Cohort, stream: &Stream) -> Result<()> {
-                let mut draws = stream.draws();
-                counts
-                    .values
-                    .mapv_inplace(|n| n + $draw(&*self, &mut draws));
+            fn perturb(
+                &mut self,
+                counts: &mut Counts,
+                _: &Cohort,
+                noise: &ReleaseNoise,
+            ) -> Result<()> {
+                let mut draws = noise.draws();
+                let hide = |n| $hide(&*self, &mut draws, n);
+                counts.values.mapv_inplace(hide);
                 Ok(())
             }
 
@@ -73,7 +77,7 @@ settings! {
 votes_are_noised!(
     LaplaceVotes,
     |this: &LaplaceVotes| VoteNoise::Laplace { gamma: this.gamma },
-    |this: &LaplaceVotes, draws: &mut fl_core::Draws| draws.laplace(1.0 / this.gamma)
+    |this: &LaplaceVotes, draws: &mut NoiseDraws, n| draws.laplace(n, 1.0 / this.gamma)
 );
 plugin!(privacy "laplace-votes" => LaplaceVotes);
 
@@ -90,7 +94,7 @@ settings! {
 votes_are_noised!(
     GaussianVotes,
     |this: &GaussianVotes| VoteNoise::Gaussian { sigma: this.sigma },
-    |this: &GaussianVotes, draws: &mut fl_core::Draws| draws.normal() * this.sigma
+    |this: &GaussianVotes, draws: &mut NoiseDraws, n| draws.gaussian(n, this.sigma)
 );
 plugin!(privacy "gaussian-votes" => GaussianVotes);
 
@@ -127,12 +131,11 @@ impl From<ConfidentVotes> for Confident {
     }
 }
 
-/// Confident-GNMax: which rows' highest counts reach `threshold` with `noise`, one number for each row.
-pub fn confident(counts: &Counts, threshold: f64, noise: impl Iterator<Item = f64>) -> Vec<bool> {
+/// Confident-GNMax: which rows' highest counts reach `threshold` once `hide` has put noise on them, row by row.
+pub fn confident(counts: &Counts, threshold: f64, mut hide: impl FnMut(f64) -> f64) -> Vec<bool> {
     let highest = |row: ndarray::ArrayView1<'_, f64>| row.iter().copied().fold(0.0, f64::max);
-    let rows = counts.values.rows().into_iter().map(highest).zip(noise);
-    rows.map(|(highest, noise)| highest + noise >= threshold)
-        .collect()
+    let rows = counts.values.rows().into_iter().map(highest);
+    rows.map(|highest| hide(highest) >= threshold).collect()
 }
 
 impl PrivacyMechanism for Confident {
@@ -157,15 +160,14 @@ impl PrivacyMechanism for Confident {
         Ok(price(counts, noise, data_dependent))
     }
 
-    fn perturb(&mut self, counts: &mut Counts, _: &Cohort, stream: &Stream) -> Result<()> {
-        let mut draws = stream.child("check", 0).draws();
-        let noise = std::iter::repeat_with(|| draws.normal() * self.settings.check);
-        self.answered = confident(counts, self.settings.threshold, noise);
+    fn perturb(&mut self, counts: &mut Counts, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+        let mut draws = noise.child("check", 0).draws();
+        let check = |highest| draws.gaussian(highest, self.settings.check);
+        self.answered = confident(counts, self.settings.threshold, check);
         let said = self.answered.iter().enumerate().filter(|(_, said)| **said);
         counts.retain_rows(&said.map(|(row, _)| row).collect::<Vec<_>>());
-        let mut draws = stream.child("counts", 0).draws();
-        let sigma = self.settings.sigma;
-        counts.values.mapv_inplace(|n| n + draws.normal() * sigma);
+        let (mut draws, sigma) = (noise.child("counts", 0).draws(), self.settings.sigma);
+        counts.values.mapv_inplace(|n| draws.gaussian(n, sigma));
         Ok(())
     }
 
@@ -224,7 +226,11 @@ mod tests {
         let spread = |mechanism: &mut dyn PrivacyMechanism<On = Counts>| {
             let mut many = Counts::new((0..20_000).collect(), Array2::zeros((20_000, 2)));
             mechanism
-                .perturb(&mut many, &Cohort::all(1), &Stream::root(3))
+                .perturb(
+                    &mut many,
+                    &Cohort::all(1),
+                    &ReleaseNoise::seeded(&Stream::root(3)),
+                )
                 .unwrap();
             let mean = many.values.mean().unwrap();
             (
@@ -272,7 +278,11 @@ mod tests {
         assert_eq!(kept.counts, None);
         let mut noisy = counts();
         laplace(true)
-            .perturb(&mut noisy, &Cohort::all(1), &Stream::root(1))
+            .perturb(
+                &mut noisy,
+                &Cohort::all(1),
+                &ReleaseNoise::seeded(&Stream::root(1)),
+            )
             .unwrap();
         let again = laplace(true).price(&noisy, &Cohort::all(1)).unwrap();
         assert!(
@@ -295,7 +305,11 @@ mod tests {
             mechanism.price(&counts(), &Cohort::all(1)).unwrap(),
         );
         mechanism
-            .perturb(&mut answered, &Cohort::all(1), &Stream::root(1))
+            .perturb(
+                &mut answered,
+                &Cohort::all(1),
+                &ReleaseNoise::seeded(&Stream::root(1)),
+            )
             .unwrap();
         assert_eq!(
             (&answered.rows[..], answered.winners()),

@@ -100,7 +100,7 @@ impl PrivacyMechanism for Gaussian {
     fn price(&self, _: &Params, _: &Cohort) -> Result<PrivacyEvent> {
         bail!("a fake")
     }
-    fn perturb(&mut self, _: &mut Params, _: &Cohort, _: &Stream) -> Result<()> {
+    fn perturb(&mut self, _: &mut Params, _: &Cohort, _: &ReleaseNoise) -> Result<()> {
         bail!("a fake")
     }
 }
@@ -343,7 +343,7 @@ impl PrivacyMechanism for Noisy {
             },
         })
     }
-    fn perturb(&mut self, _: &mut Logits, _: &Cohort, _: &Stream) -> Result<()> {
+    fn perturb(&mut self, _: &mut Logits, _: &Cohort, _: &ReleaseNoise) -> Result<()> {
         bail!("a fake")
     }
 }

@@ -22,13 +22,20 @@ type Make<'a> = &'a dyn Fn() -> Box<dyn Accountant>;
 /// An event of one kind, by its sensitivity and the scale of its noise.
 type Kind = fn(f64, f64) -> PrivacyEvent;
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     |sensitivity, scale| laplace(sensitivity, scale, Unit::Example),
     |sensitivity, scale| laplace(sensitivity, scale, Unit::Party),
     |sensitivity, sigma| gaussian(sensitivity, sigma, Unit::Example),
     |sensitivity, sigma| gaussian(sensitivity, sigma, Unit::Party),
     |sensitivity, sigma| PrivacyEvent::SubsampledGaussian {
         rate: 0.1,
+        sensitivity,
+        sigma,
+        unit: Unit::Example,
+    },
+    |sensitivity, sigma| PrivacyEvent::FixedSizeGaussian {
+        k: 10,
+        of: 100,
         sensitivity,
         sigma,
         unit: Unit::Example,
@@ -97,6 +104,7 @@ fn unit(event: &PrivacyEvent) -> Option<Unit> {
         PrivacyEvent::Laplace { unit, .. }
         | PrivacyEvent::Gaussian { unit, .. }
         | PrivacyEvent::SubsampledGaussian { unit, .. }
+        | PrivacyEvent::FixedSizeGaussian { unit, .. }
         | PrivacyEvent::Pure { unit, .. } => Some(*unit),
         PrivacyEvent::Sampled { .. } => Some(Unit::Example),
         _ => None,

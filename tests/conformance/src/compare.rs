@@ -47,6 +47,18 @@ pub(crate) fn floats<M: Message>(message: &M) -> Vec<f64> {
     floats.flat_map(|(_, v)| numbers(v)).collect()
 }
 
+/// The numbers of all tensors of whole numbers.
+pub(crate) fn whole<M: Message>(message: &M) -> Vec<u32> {
+    let tensors = message.tensors();
+    let whole = tensors
+        .iter()
+        .filter(|(_, v)| matches!(v, View::U32(_) | View::U8(_)));
+    whole
+        .flat_map(|(_, v)| numbers(v))
+        .map(|x| x as u32)
+        .collect()
+}
+
 /// Says where two messages differ by more than `tolerance`; 0 asks for the same bits.
 pub(crate) fn difference<M: Message>(one: &M, other: &M, tolerance: f64) -> Option<String> {
     let (a, b) = (one.tensors(), other.tensors());

@@ -30,6 +30,7 @@
 
 mod accountant;
 mod aggregator;
+mod audit;
 mod broken;
 mod compare;
 mod generator;
@@ -42,6 +43,7 @@ mod toy;
 mod trainer;
 mod trainer_rules;
 
+pub use audit::{Audit, audit};
 pub use broken::Broken;
 pub use helpers::{close, logits, params, show, weigh};
 pub use mechanism::Neighbours;

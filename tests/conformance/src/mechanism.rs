@@ -5,7 +5,7 @@ use crate::compare::{difference, digits, floats, map};
 use crate::sample::{CASES, Case, Values};
 use crate::statistics::{ERROR_RATE, kolmogorov_smirnov, laplace_below, normal_below, same_sides};
 use fl_core::message::{self, Counts, Message};
-use fl_core::privacy::VoteNoise;
+use fl_core::privacy::{Noise, ReleaseNoise, VoteNoise, grid};
 use fl_core::{BoxedMechanism, Cohort, PrivacyEvent, Stream};
 
 const BOUND: &str = "bounds any legal message";
@@ -19,6 +19,7 @@ const OTHER: &str = "other stream, other noise";
 const FIRST: &str = "keeps the first queries";
 const DRAW: &str = "counts on no draw that did not happen";
 const STATE: &str = "state survives save and load";
+const GRID: &str = "noise of the system lies on its grid";
 const HONEST: &str = "noise is what the price says";
 const SENSITIVITY: &str = "sensitivity is what the price says";
 
@@ -57,9 +58,9 @@ pub fn check<M: Message>(
             ..Case::new(number)
         })
     })?;
-    [1, 10]
+    [(1, Noise::Seeded), (10, Noise::Seeded), (1, Noise::System)]
         .into_iter()
-        .try_for_each(|clients| bench.distribution(clients))
+        .try_for_each(|(clients, kind)| bench.distribution(clients, kind))
 }
 
 struct Bench<'a, M> {
@@ -118,7 +119,7 @@ impl<M: Message> Bench<'_, M> {
     fn perturbed(&self, place: &str, message: &M, bounded: &M, stream: &Stream) -> Held<M> {
         let (mut part, mut out) = (self.agreed(&[message]), bounded.clone());
         run(PERTURB, place, || {
-            part.perturb(&mut out, &Cohort::all(1), stream)
+            part.perturb(&mut out, &Cohort::all(1), &ReleaseNoise::seeded(stream))
         })?;
         Ok(out)
     }
@@ -144,7 +145,10 @@ impl<M: Message> Bench<'_, M> {
         must(PRICE, event == again, || {
             format!("{event:?} once and {again:?} the other time ({place})")
         })?;
-        let subsampled = matches!(event, PrivacyEvent::SubsampledGaussian { .. });
+        let subsampled = matches!(
+            event,
+            PrivacyEvent::SubsampledGaussian { .. } | PrivacyEvent::FixedSizeGaussian { .. }
+        );
         must(DRAW, !subsampled, || {
             format!("all clients took part, and the price is {event:?} ({place})")
         })?;
@@ -185,7 +189,7 @@ impl<M: Message> Bench<'_, M> {
         let silent = difference(&out, &other, 0.0).is_none() && !floats(&bounded).is_empty();
         must(OTHER, !silent, || {
             format!(
-                "two streams, the same bits ({place}); draw from the stream that `perturb` is given"
+                "two streams, the same bits ({place}); draw from the noise that `perturb` is given"
             )
         })
     }
@@ -196,12 +200,13 @@ impl<M: Message> Bench<'_, M> {
         let (mut first, mut second, mut other) =
             (bounded.clone(), bounded.clone(), bounded.clone());
         run(STATE, place, || {
-            kept.perturb(&mut first, &Cohort::all(1), &case.stream("a"))?;
+            let noise = |name| ReleaseNoise::seeded(&case.stream(name));
+            kept.perturb(&mut first, &Cohort::all(1), &noise("a"))?;
             let state = kept.save();
-            kept.perturb(&mut second, &Cohort::all(1), &case.stream("b"))?;
+            kept.perturb(&mut second, &Cohort::all(1), &noise("b"))?;
             let mut remade = self.agreed(&[message]);
             remade.load(&state)?;
-            remade.perturb(&mut other, &Cohort::all(1), &case.stream("b"))
+            remade.perturb(&mut other, &Cohort::all(1), &noise("b"))
         })?;
         match difference(&second, &other, 0.0) {
             Some(found) => Err(Broken::new(STATE, format!("{found} ({place})"))),
@@ -275,8 +280,12 @@ impl<M: Message> Bench<'_, M> {
     }
 
     /// The noise of many small messages, over the scale that the price declares.
-    fn distribution(&self, n: usize) -> Held {
-        let place = format!("{n} client{}", if n == 1 { "" } else { "s" });
+    fn distribution(&self, n: usize, kind: Noise) -> Held {
+        let kind_of = match kind {
+            Noise::Seeded => "",
+            Noise::System => ", noise of the system",
+        };
+        let place = format!("{n} client{}{kind_of}", if n == 1 { "" } else { "s" });
         let (mut noise, mut cdf) = (Vec::with_capacity(NOISE), None);
         for number in 0..NOISE as u64 {
             let case = Case {
@@ -297,7 +306,20 @@ impl<M: Message> Bench<'_, M> {
             cdf = Some((below, event));
             let mut out = bounded.clone();
             run(PERTURB, &place, || {
-                part.perturb(&mut out, &Cohort::all(n), &case.stream("noise"))
+                let noise = ReleaseNoise::of(case.stream("noise"), kind);
+                part.perturb(&mut out, &Cohort::all(n), &noise)
+            })?;
+            let off = |y: &f64| (y / grid(scale)).fract() != 0.0;
+            let beside = floats(&out)
+                .into_iter()
+                .find(off)
+                .filter(|_| kind == Noise::System);
+            must(GRID, beside.is_none(), || {
+                format!(
+                    "{} is no multiple of {:e}; draw through the noise that `perturb` is given ({place})",
+                    digits(beside.unwrap_or_default()),
+                    grid(scale)
+                )
             })?;
             noise.extend(
                 floats(&out)

@@ -23,6 +23,8 @@ enum Flaw {
     KeepsMore,
     Subsampled,
     Grows,
+    Bare,
+    Beside,
 }
 
 struct Noise(Flaw, u64);
@@ -57,26 +59,28 @@ impl PrivacyMechanism for Noise {
         })
     }
 
-    fn perturb(&mut self, z: &mut Logits, _: &Cohort, stream: &Stream) -> Result<()> {
+    fn perturb(&mut self, z: &mut Logits, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
         let fixed = Stream::root(9).child("noise", self.1);
-        let mut draws = if matches!(self.0, Flaw::FixedSeed | Flaw::Process) {
-            fixed.draws()
-        } else {
-            stream.draws()
+        let mut bare = noise.stream().draws();
+        let mut draws = match self.0 {
+            Flaw::FixedSeed | Flaw::Process => ReleaseNoise::of(fixed, noise.kind()).draws(),
+            _ => noise.draws(),
         };
-        let first = draws.laplace(SCALE);
+        let first = draws.laplace(0.0, SCALE);
         self.1 += u64::from(self.0 == Flaw::Grows);
         let more = 1.0 + self.1 as f64;
-        let mut noise = |_: &f32| match self.0 {
-            Flaw::Grows => more * draws.laplace(SCALE),
-            Flaw::Quiet => draws.laplace(0.8 * SCALE),
-            Flaw::Silent => 0.0,
-            Flaw::OneDraw => first,
+        let mut hide = |v: f64| match self.0 {
+            Flaw::Grows => draws.laplace(v, more * SCALE),
+            Flaw::Quiet => draws.laplace(v, 0.8 * SCALE),
+            Flaw::Bare => v + bare.laplace(SCALE),
+            Flaw::Beside => v + draws.laplace(0.0, SCALE),
+            Flaw::Silent => v,
+            Flaw::OneDraw => v + first,
             // the same variance as the Laplace noise that it is sold as
-            Flaw::Normal => draws.normal() * SCALE * 2f64.sqrt(),
-            _ => draws.laplace(SCALE),
+            Flaw::Normal => draws.gaussian(v, SCALE * 2f64.sqrt()),
+            _ => draws.laplace(v, SCALE),
         };
-        z.values.map_inplace(|v| *v += noise(v) as f32);
+        z.values.mapv_inplace(|v| hide(f64::from(v)) as f32);
         Ok(())
     }
 
@@ -154,6 +158,16 @@ pub fn all() -> Vec<Mutant> {
             "a count of releases in no state",
             Some("state survives save and load"),
             Grows,
+        ),
+        (
+            "noise from the bare numbers of the stream",
+            Some("noise of the system lies on its grid"),
+            Bare,
+        ),
+        (
+            "noise on the grid beside numbers that are not",
+            Some("noise of the system lies on its grid"),
+            Beside,
         ),
     ];
     let counter = std::sync::atomic::AtomicU64::new(0);

@@ -1,8 +1,9 @@
 //! The host's side of a call: what a library may ask for, and what it answers.
 
 use crate::abi::cross::{plain, slice};
-use crate::abi::raw::{FL_F32, FL_F64, FL_U8, FL_U32, FlHost, FlText};
+use crate::abi::raw::{FL_F32, FL_F64, FL_SEEDED, FL_SYSTEM, FL_U8, FL_U32, FlHost, FlText};
 use crate::message::Tensor;
+use crate::privacy::{Noise, NoiseDraws, ReleaseNoise};
 use crate::{Draws, Executor, Stream};
 use ndarray::{ArrayD, IxDyn};
 use std::alloc::{Layout, alloc_zeroed};
@@ -58,6 +59,7 @@ struct State {
     names: BTreeSet<String>,
     bytes: usize,
     draws: Option<Draws>,
+    noise: Option<NoiseDraws>,
 }
 
 /// One call.
@@ -65,6 +67,7 @@ pub(super) struct Call<'a> {
     who: &'a str,
     key: Option<[u8; 32]>,
     exec: Option<&'a dyn Executor>,
+    noise: Noise,
     state: Mutex<State>,
 }
 
@@ -74,8 +77,14 @@ impl<'a> Call<'a> {
             who,
             key: stream.map(Stream::key),
             exec,
+            noise: Noise::Seeded,
             state: Mutex::default(),
         }
+    }
+
+    /// The same call, with noise of this kind.
+    pub fn with_noise(self, noise: Noise) -> Self {
+        Self { noise, ..self }
     }
 
     /// Runs `f` with what a library sees of this call.
@@ -92,6 +101,12 @@ impl<'a> Call<'a> {
             fill_uniform: Some(fill_uniform),
             fill_normal: Some(fill_normal),
             parallel_for: Some(parallel_for),
+            noise: match self.noise {
+                Noise::Seeded => FL_SEEDED,
+                Noise::System => FL_SYSTEM,
+            },
+            add_laplace: Some(add_laplace),
+            add_gaussian: Some(add_gaussian),
         };
         let code = f(&host);
         let state = self.state.into_inner();
@@ -179,7 +194,29 @@ impl<'a> Call<'a> {
             .get_or_insert_with(|| Stream::from_key(key).draws());
         out.fill_with(|| one(draws));
     }
+
+    fn hide(&self, what: &str, values: &mut [f64], scale: f64, one: Hide) {
+        let Some(key) = self.key else {
+            self.misuse("it asked for noise where nothing is random".into());
+            return;
+        };
+        if !(scale > 0.0 && scale.is_finite()) {
+            self.misuse(format!(
+                "`{what}`: a scale must be finite and above 0, got {scale}"
+            ));
+            return;
+        }
+        let mut state = self.state();
+        let noise = || ReleaseNoise::of(Stream::from_key(key), self.noise).draws();
+        let draws = state.noise.get_or_insert_with(noise);
+        for x in values {
+            *x = one(draws, *x, scale);
+        }
+    }
 }
+
+/// Adds noise of a scale to a number.
+type Hide = fn(&mut NoiseDraws, f64, f64) -> f64;
 
 /// A number of which all bytes may be 0.
 trait Zero: Copy {}
@@ -332,8 +369,52 @@ unsafe extern "C" fn fill_normal(context: *mut c_void, out: *mut f64, n: usize) 
     // SAFETY: as `fill_uniform`.
     unsafe {
         serve(context, (), |call| {
-            if n > 0 && !out.is_null() {
+            if call.noise == Noise::System {
+                let what =
+                    "it drew normal numbers; noise of the system is added with `add_gaussian`";
+                call.misuse(what.into());
+            } else if n > 0 && !out.is_null() {
                 call.draw(std::slice::from_raw_parts_mut(out, n), Draws::normal);
+            }
+        });
+    }
+}
+
+unsafe extern "C" fn add_laplace(context: *mut c_void, values: *mut f64, n: usize, scale: f64) {
+    // SAFETY: as `fill_uniform`, of `values`.
+    unsafe {
+        add(
+            context,
+            "add_laplace",
+            (values, n),
+            scale,
+            NoiseDraws::laplace,
+        )
+    }
+}
+
+unsafe extern "C" fn add_gaussian(context: *mut c_void, values: *mut f64, n: usize, sigma: f64) {
+    // SAFETY: as `fill_uniform`, of `values`.
+    unsafe {
+        add(
+            context,
+            "add_gaussian",
+            (values, n),
+            sigma,
+            NoiseDraws::gaussian,
+        )
+    }
+}
+
+/// # Safety
+/// As [`serve`]; at `values` are as many numbers as it says, and nobody else looks at them.
+unsafe fn add(context: *mut c_void, what: &str, values: (*mut f64, usize), scale: f64, one: Hide) {
+    let (data, n) = values;
+    // SAFETY: as the caller says.
+    unsafe {
+        serve(context, (), |call| {
+            if n > 0 && !data.is_null() {
+                call.hide(what, std::slice::from_raw_parts_mut(data, n), scale, one);
             }
         });
     }

@@ -6,7 +6,8 @@ use crate::abi::cross::{Letter, content};
 use crate::abi::facts::CohortText;
 use crate::abi::raw::*;
 use crate::message::Message;
-use crate::{Cohort, PrivacyEvent, PrivacyMechanism, Result, Stream};
+use crate::privacy::ReleaseNoise;
+use crate::{Cohort, PrivacyEvent, PrivacyMechanism, Result};
 use anyhow::{Context, anyhow};
 use serde_json::json;
 use std::marker::PhantomData;
@@ -73,12 +74,12 @@ impl<M: Message> PrivacyMechanism for LoadedMechanism<M> {
             .ok_or_else(|| self.lacks(FL_PRICE))
     }
 
-    fn perturb(&mut self, message: &mut M, cohort: &Cohort, stream: &Stream) -> Result<()> {
+    fn perturb(&mut self, message: &mut M, cohort: &Cohort, noise: &ReleaseNoise) -> Result<()> {
         self.late.check().context(self.remote.who())?;
         let text = CohortText::of(cohort)?;
         let done = self
             .remote
-            .change(FL_PERTURB, &text, message, Some(stream))?;
+            .change(FL_PERTURB, &text, message, Some(noise))?;
         done.ok_or_else(|| self.lacks(FL_PERTURB))
     }
 

@@ -8,6 +8,7 @@ use crate::abi::raw::{
     FlMessage, FlText,
 };
 use crate::message::{Message, Named, Parcel};
+use crate::privacy::ReleaseNoise;
 use crate::{Executor, Inbox, Problem, Result, Round, Stream};
 use anyhow::{Context, anyhow, bail};
 use std::ffi::c_void;
@@ -163,13 +164,23 @@ impl Remote {
         stream: Option<&Stream>,
         exec: Option<&dyn Executor>,
     ) -> (i32, Answer) {
+        self.make(operation, text, messages, Call::new(self.who, stream, exec))
+    }
+
+    fn make(
+        &self,
+        operation: u32,
+        text: &str,
+        messages: &[FlMessage],
+        call: Call<'_>,
+    ) -> (i32, Answer) {
         let input = FlInput {
             size: size_of::<FlInput>(),
             text: FlText::of(text),
             messages: messages.as_ptr(),
             count: messages.len(),
         };
-        Call::new(self.who, stream, exec).run(|host| {
+        call.run(|host| {
             // SAFETY: the part is the library's own, nobody else uses it now (`Remote` is not `Sync`), and everything
             // handed over lives through the call.
             unsafe { (self.functions.call)(self.part, operation, &input, host) }
@@ -250,11 +261,15 @@ impl Remote {
         operation: u32,
         text: &str,
         message: &mut M,
-        stream: Option<&Stream>,
+        noise: Option<&ReleaseNoise>,
     ) -> Result<Option<()>> {
         let answer = {
             let content = crate::abi::cross::content(message);
-            self.call(operation, text, &[Letter::new(&content)], stream, None)?
+            let call = Call::new(self.who, noise.map(ReleaseNoise::stream), None);
+            let call = call.with_noise(noise.map(ReleaseNoise::kind).unwrap_or_default());
+            self.outcome(with_messages(&[Letter::new(&content)], |messages| {
+                self.make(operation, text, messages, call)
+            }))?
         };
         let Some(answer) = answer else {
             return Ok(None);

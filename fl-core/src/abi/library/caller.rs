@@ -6,6 +6,7 @@ use super::threads::Threads;
 use crate::abi::cross::{copied, message, slice};
 use crate::abi::raw::*;
 use crate::message::{Message, Named, Parcel, View};
+use crate::privacy::{Noise, ReleaseNoise};
 use crate::{Result, SharedExecutor, Stream};
 use anyhow::{Context, ensure};
 use serde::Serialize;
@@ -72,6 +73,15 @@ pub(super) struct Host<'a>(pub &'a FlHost);
 impl Host<'_> {
     pub fn stream(&self) -> Stream {
         Stream::from_key(self.0.key)
+    }
+
+    /// The noise of `FL_PERTURB`.
+    pub fn noise(&self) -> ReleaseNoise {
+        let kind = match self.0.noise {
+            FL_SYSTEM => Noise::System,
+            _ => Noise::Seeded,
+        };
+        ReleaseNoise::of(self.stream(), kind)
     }
 
     pub fn text(&self, text: &str) {

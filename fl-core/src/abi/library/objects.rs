@@ -254,7 +254,7 @@ impl<M: Message> Object for OfMechanism<M> {
             FL_PERTURB => {
                 let cohort = input.json::<CohortText>()?.cohort();
                 let mut m: M = input.message(0)?;
-                self.0.perturb(&mut m, &cohort, &host.stream())?;
+                self.0.perturb(&mut m, &cohort, &host.noise())?;
                 host.tensors(&content(&m))?;
             }
             FL_QUERIES => host.json(&self.0.queries(&input.message(0)?))?,

@@ -4,6 +4,7 @@
 use crate::{common, library};
 use fl_conformance::{Case, Values, check, classes, tasks};
 use fl_core::message::{Counts, Logits, Message, Params, Votes, digest};
+use fl_core::privacy::{Noise, ReleaseNoise};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Candidate, Cohort,
@@ -174,8 +175,10 @@ fn same_mechanism<M: Message>(linked: &PartDecl, loaded: &PartDecl, settings: &s
         let n = a.queries(&x).div_ceil(2);
         a.truncate(&mut x, n);
         b.truncate(&mut y, n);
-        a.perturb(&mut x, &Cohort::all(7), &stream).unwrap();
-        b.perturb(&mut y, &Cohort::all(7), &stream).unwrap();
+        let kind = [Noise::Seeded, Noise::System][number as usize % 2];
+        let noise = ReleaseNoise::of(stream, kind);
+        a.perturb(&mut x, &Cohort::all(7), &noise).unwrap();
+        b.perturb(&mut y, &Cohort::all(7), &noise).unwrap();
         assert_eq!(fl_core::message::encode(&x), fl_core::message::encode(&y));
         assert_eq!(a.actual_cost(p), b.actual_cost(q));
     }

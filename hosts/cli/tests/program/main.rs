@@ -1,6 +1,7 @@
 //! The program as a user runs it, and what it loads at run time. One binary for all: each would be linked to everything again.
 
 mod abi;
+mod account;
 mod commands;
 mod common;
 mod distillation;
@@ -10,6 +11,7 @@ mod hostile;
 mod library;
 mod mistakes;
 mod new;
+mod noise;
 mod own_data;
 mod schema;
 mod specs;

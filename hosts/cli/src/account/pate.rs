@@ -1,29 +1,15 @@
-//! `fl account`: what releases cost, from files, without a run.
+//! `fl account pate`: the winners of votes in a file.
 
+use super::{Whose, ask, number};
 use crate::{Done, Failure, print};
 use anyhow::{Context, bail, ensure};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::Args;
 use fl_core::message::VoteSensitivity;
-use fl_core::privacy::{Guarantee, VoteNoise, VoteRelease};
-use fl_core::settings::Value;
-use fl_core::{
-    Accountant, BuildContext, Filled, Parts, PrivacyEvent, Result, Role, Stream, Task, TaskKind,
-};
+use fl_core::privacy::{VoteNoise, VoteRelease};
+use fl_core::{PrivacyEvent, Result};
 use fl_registry::Catalogue;
 use serde_json::json;
 use std::path::PathBuf;
-
-#[derive(Subcommand)]
-pub enum AccountCommand {
-    /// Price the winners of votes with Laplace noise: PATE, and FedKT at the server (L1) or in one partition of a party (L2).
-    Pate(PateArgs),
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Level {
-    Party,
-    Example,
-}
 
 #[derive(Args)]
 pub struct PateArgs {
@@ -31,8 +17,18 @@ pub struct PateArgs {
     #[arg(long)]
     votes: PathBuf,
     /// Inverse scale of the noise on every count.
-    #[arg(long, allow_negative_numbers = true)]
-    gamma: f64,
+    #[arg(long, allow_negative_numbers = true, required_unless_present = "sigma")]
+    gamma: Option<f64>,
+    /// Standard deviation of Gaussian noise in place of `--gamma` (GNMax).
+    #[arg(long, allow_negative_numbers = true, conflicts_with = "gamma")]
+    sigma: Option<f64>,
+    /// A query is answered only if its highest count, with Gaussian noise of `--check`, reaches this (Confident-GNMax); every
+    /// query is reckoned as answered.
+    #[arg(long, allow_negative_numbers = true, requires_all = ["sigma", "check"])]
+    threshold: Option<f64>,
+    /// Standard deviation of the noise on the highest count.
+    #[arg(long, allow_negative_numbers = true, requires = "threshold")]
+    check: Option<f64>,
     /// Delta of the guarantee.
     #[arg(long, default_value_t = 1e-5, allow_negative_numbers = true)]
     delta: f64,
@@ -42,13 +38,42 @@ pub struct PateArgs {
     s: u32,
     /// Whose presence is to be hidden.
     #[arg(long, value_enum, default_value = "party")]
-    level: Level,
-    /// Moments 1 to 8 (the published code) or 1 to 32.
+    level: Whose,
+    /// Moments 1 to 8 (the published code) or 1 to 32, for Laplace noise.
     #[arg(long, default_value_t = 32, value_parser = orders)]
     orders: u32,
     /// One JSON object instead of a table.
     #[arg(long)]
     json: bool,
+}
+
+impl PateArgs {
+    fn noise(&self) -> Result<VoteNoise, Failure> {
+        let finite = f64::INFINITY;
+        if let Some(gamma) = self.gamma {
+            number("gamma", gamma, finite)?;
+            return Ok(VoteNoise::Laplace { gamma });
+        }
+        let sigma = self.sigma.context("--gamma or --sigma")?;
+        number("sigma", sigma, finite)?;
+        let (Some(threshold), Some(check)) = (self.threshold, self.check) else {
+            return Ok(VoteNoise::Gaussian { sigma });
+        };
+        number("threshold", threshold, finite)?;
+        number("check", check, finite)?;
+        Ok(VoteNoise::Confident {
+            threshold,
+            check,
+            sigma,
+        })
+    }
+
+    fn orders(&self) -> &'static str {
+        match self.orders {
+            8 => "official",
+            _ => "standard",
+        }
+    }
 }
 
 fn orders(text: &str) -> Result<u32, String> {
@@ -110,53 +135,9 @@ fn read(text: &str) -> Result<Vec<Vec<u32>>> {
     Ok(all.into_iter().map(|(_, counts)| counts).collect())
 }
 
-/// The guarantee of one accountant for one event.
-fn ask(
-    catalogue: &Catalogue,
-    name: &str,
-    settings: &str,
-    event: &PrivacyEvent,
-) -> Result<Guarantee, Failure> {
-    let decl = catalogue
-        .find(Role::Accountant, name)
-        .map_err(Failure::usage)?;
-    let settings: Value = serde_yaml::from_str(settings)?;
-    let make = BuildContext {
-        task: Task {
-            input: vec![1],
-            kind: TaskKind::Classes(2),
-        },
-        stream: Stream::root(0),
-    };
-    let parts = Parts::new(vec![Filled {
-        slot: "accountant".into(),
-        clients: None,
-        decl,
-        settings,
-    }]);
-    let mut accountant =
-        parts.build::<Box<dyn Accountant>>(Role::Accountant, "accountant", None, &make)?;
-    accountant.charge(event)?;
-    Ok(accountant.guarantee(None)?)
-}
-
 pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
-    let sound = |what: &str, x: f64, below: f64| {
-        let inside = x > 0.0 && x < below;
-        let range = if below == 1.0 {
-            "above 0 and below 1"
-        } else {
-            "a finite number above 0"
-        };
-        match inside {
-            true => Ok(()),
-            false => Err(Failure::usage(format!(
-                "--{what}: must be {range}, got {x}"
-            ))),
-        }
-    };
-    sound("gamma", args.gamma, f64::INFINITY)?;
-    sound("delta", args.delta, 1.0)?;
+    let noise = args.noise()?;
+    number("delta", args.delta, 1.0)?;
     let file = args.votes.display();
     let text = std::fs::read_to_string(&args.votes)
         .map_err(|error| Failure::usage(format!("{file}: {error}")))?;
@@ -164,7 +145,7 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
     let (queries, classes) = (counts.len(), counts[0].len());
     let event = |counts| {
         PrivacyEvent::Votes(VoteRelease {
-            noise: VoteNoise::Laplace { gamma: args.gamma },
+            noise,
             queries,
             classes,
             counts,
@@ -176,53 +157,57 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
             },
         })
     };
-    let unit = match args.level {
-        Level::Party => "party",
-        Level::Example => "example",
-    };
-    let shared = format!("delta: {}, unit: {unit}", args.delta);
-    let orders = if args.orders == 8 {
-        "official"
-    } else {
-        "standard"
+    let price = |accountant: &str, event: &PrivacyEvent| {
+        let settings = [("orders", args.orders())];
+        ask(
+            catalogue, accountant, args.delta, args.level, &settings, event, 1,
+        )
     };
     let (from_votes, fixed) = (event(Some(counts)), event(None));
-    let moments = format!("{{{shared}, orders: {orders}}}");
-    let dependent = ask(catalogue, "pate-moments", &moments, &from_votes)?;
-    let independent = ask(catalogue, "pate-moments", &moments, &fixed)?;
-    let advanced = ask(
-        catalogue,
-        "advanced-composition",
-        &format!("{{{shared}}}"),
-        &fixed,
-    )?;
-    let eps0 = 2.0 * f64::from(args.s) * args.gamma;
-    let basic = queries as f64 * eps0;
-    if args.json {
-        return print(json!({
-            "queries": queries, "classes": classes, "gamma": args.gamma, "s": args.s, "unit": unit, "delta": args.delta,
-            "orders": args.orders, "epsilon_per_query": eps0, "epsilon": dependent.epsilon, "data_dependent": dependent.data_dependent,
-            "epsilon_data_independent": independent.epsilon, "epsilon_advanced_composition": advanced.epsilon,
-            "epsilon_basic_composition": basic,
-        }));
-    }
-    let rows = [
+    let accountant = match noise {
+        VoteNoise::Laplace { .. } => "pate-moments",
+        VoteNoise::Gaussian { .. } | VoteNoise::Confident { .. } => "pate-gnmax",
+    };
+    let (dependent, independent) = (price(accountant, &from_votes)?, price(accountant, &fixed)?);
+    let unit = args.level.name();
+    let mut answer = json!({
+        "queries": queries, "classes": classes, "noise": noise, "s": args.s, "unit": unit, "delta": args.delta,
+        "orders": args.orders, "epsilon": dependent.epsilon, "data_dependent": dependent.data_dependent,
+        "epsilon_data_independent": independent.epsilon,
+    });
+    let mut rows = vec![
         (
-            "moments of these votes",
+            "these votes",
             dependent.epsilon,
             "depends on the votes: do not publish it",
         ),
-        ("moments of any votes", independent.epsilon, ""),
-        (
-            "advanced composition",
-            advanced.epsilon,
-            "or basic, where that is less",
-        ),
-        ("basic composition", basic, "with delta 0"),
+        ("any votes", independent.epsilon, ""),
     ];
+    if let VoteNoise::Laplace { gamma } = noise {
+        let advanced = price("advanced-composition", &fixed)?.epsilon;
+        let each = 2.0 * f64::from(args.s) * gamma;
+        let basic = queries as f64 * each;
+        answer["gamma"] = gamma.into();
+        answer["epsilon_per_query"] = each.into();
+        answer["epsilon_advanced_composition"] = advanced.into();
+        answer["epsilon_basic_composition"] = basic.into();
+        rows.push((
+            "advanced composition",
+            advanced,
+            "or basic, where that is less",
+        ));
+        rows.push(("basic composition", basic, "with delta 0"));
+    }
+    if args.json {
+        return print(answer);
+    }
+    let by = match noise {
+        VoteNoise::Laplace { .. } => format!("moments 1 to {}", args.orders),
+        _ => "Renyi accounting".into(),
+    };
     let mut out = format!(
-        "{queries} queries, {classes} classes; epsilon for one {unit} at delta {:e}, moments 1 to {}\n",
-        args.delta, args.orders
+        "{queries} queries, {classes} classes, {noise}; epsilon for one {unit} at delta {:e}, {by}\n",
+        args.delta
     );
     for (what, epsilon, note) in rows {
         out += format!("  {what:<24} {epsilon:>10.4}  {note}").trim_end();

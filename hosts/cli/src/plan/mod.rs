@@ -1,15 +1,16 @@
 //! `fl plan`: every question before it is asked.
 
+mod reach;
+
 use crate::{DataDir, Done, Overrides, print, run};
 use clap::Args;
 use fl_core::message::Facts;
-use fl_core::privacy::Observer;
+use fl_core::privacy::{Exposed, Observer};
 use fl_core::{
     Asked, BoxedSelector, BuildContext, Candidate, ClientId, Parts, Protocol, Role, Roster, Round,
     Stream, Trainer,
 };
-use fl_data::DataSpec;
-use fl_registry::{Catalogue, Spec};
+use fl_registry::Catalogue;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -50,6 +51,8 @@ struct Row {
     down: Option<u64>,
     /// Bytes of one answer, at most.
     up: Option<u64>,
+    /// Samples that it is about, at most.
+    rows: usize,
     /// Filled slots through which it is released.
     releases: Vec<&'static str>,
 }
@@ -100,6 +103,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             let copies = |bytes: u64| bytes.saturating_mul(asked.copies as u64);
             Row {
                 cohort,
+                rows: facts.rows,
                 clients: match cohort {
                     Cohort::Fixed(n) => n,
                     _ => everyone,
@@ -113,7 +117,16 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             }
         })
         .collect();
-    let seen = seen(&spec, protocol.as_ref(), &rows, &data.inferred);
+    let exposed = exposed(protocol.as_ref(), parts, &rows, &data.inferred);
+    let accounts = parts.has("accountant");
+    let seen: Vec<_> = match accounts {
+        true => Observer::ALL.map(|o| (o, exposed.to(o))).into(),
+        false => Vec::new(),
+    };
+    let reached = match accounts {
+        true => reach::reach(parts, &rows, &exposed, &make, spec.noise),
+        false => Vec::new(),
+    };
     let sum = |bytes: fn(&Row) -> Option<u64>| {
         rows.iter().try_fold(0_u64, |sum, row| {
             let times = (row.asked.times as u64).saturating_mul(row.clients as u64);
@@ -131,7 +144,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             })
             .collect();
         return print(
-            json!({ "without-price": seen, "name": spec.name, "protocol": spec.protocol.name, "questions": questions, "bytes": { "up": up, "down": down } }),
+            json!({ "without-price": seen, "reached": reached, "name": spec.name, "protocol": spec.protocol.name, "questions": questions, "bytes": { "up": up, "down": down } }),
         );
     }
     let mut out = format!(
@@ -151,6 +164,12 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             _ => format!("{observer} will see without a price: {}\n", what.join("; ")),
         };
     }
+    for (observer, guarantee) in &reached {
+        out += &match guarantee {
+            Some(guarantee) => format!("against {observer} at most {guarantee}\n"),
+            None => format!("how much epsilon against {observer} will be only the run can say\n"),
+        };
+    }
     print(format!(
         "{out}at most {} bytes up and {} down in all, envelopes (sample and class counts) apart",
         bytes(up),
@@ -158,22 +177,14 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     ))
 }
 
-/// What each observer will see that nothing prices, where somebody accounts.
-fn seen(
-    spec: &Spec<DataSpec>,
-    protocol: &dyn Protocol,
-    rows: &[Row],
-    inferred: &[String],
-) -> Vec<(Observer, Vec<String>)> {
-    if !spec.parts.has("accountant") {
-        return Vec::new();
-    }
+/// What observers will see that nothing prices.
+fn exposed(protocol: &dyn Protocol, parts: &Parts, rows: &[Row], inferred: &[String]) -> Exposed {
     let asked = |q: &Asked| rows.iter().any(|row| row.asked.label == q.label);
-    let mut exposed = fl_core::exposed(protocol, &|slot| spec.parts.has(slot), &asked);
+    let mut exposed = fl_core::exposed(protocol, parts, &asked);
     for what in inferred {
         exposed.add(&Observer::ALL, what);
     }
-    Observer::ALL.map(|o| (o, exposed.to(o))).into()
+    exposed
 }
 
 fn bytes(known: Option<u64>) -> String {

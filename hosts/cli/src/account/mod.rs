@@ -1,0 +1,124 @@
+//! `fl account`: what releases cost, without a run.
+
+mod noise;
+mod pate;
+
+use crate::{Done, Failure};
+use anyhow::Context;
+use clap::{Subcommand, ValueEnum};
+use fl_core::privacy::{Guarantee, Unit};
+use fl_core::settings::Value;
+use fl_core::{
+    Accountant, BuildContext, Filled, Parts, PrivacyEvent, Role, Stream, Task, TaskKind,
+};
+use fl_registry::Catalogue;
+
+/// The most releases that are added up.
+const MOST: u64 = 1_000_000;
+
+#[derive(Subcommand)]
+pub enum AccountCommand {
+    /// Price the winners of votes: PATE, and FedKT at the server (L1) or in one partition of a party (L2).
+    Pate(pate::PateArgs),
+    /// Price Laplace noise, or find the noise that an epsilon needs.
+    Laplace(noise::LaplaceArgs),
+    /// Price Gaussian noise on everything or on a random part, or find the noise that an epsilon needs.
+    Gaussian(noise::GaussianArgs),
+    /// Price randomised response, or find the epsilon that each answer may have.
+    RandomisedResponse(noise::RandomisedResponseArgs),
+    /// Price training on a random sample and nothing else (FedMD-NFDP), or find how many draws an epsilon allows.
+    Nfdp(noise::NfdpArgs),
+}
+
+/// Whose presence is to be hidden.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Whose {
+    /// A whole client.
+    Party,
+    /// One example of one client.
+    Example,
+}
+
+impl Whose {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Party => "party",
+            Self::Example => "example",
+        }
+    }
+
+    fn unit(self) -> Unit {
+        match self {
+            Self::Party => Unit::Party,
+            Self::Example => Unit::Example,
+        }
+    }
+}
+
+pub fn account(command: &AccountCommand, catalogue: &Catalogue) -> Done {
+    match command {
+        AccountCommand::Pate(args) => pate::pate(args, catalogue),
+        AccountCommand::Laplace(args) => noise::laplace(args, catalogue),
+        AccountCommand::Gaussian(args) => noise::gaussian(args, catalogue),
+        AccountCommand::RandomisedResponse(args) => noise::randomised_response(args, catalogue),
+        AccountCommand::Nfdp(args) => noise::nfdp(args, catalogue),
+    }
+}
+
+/// An option that must be above 0 and below `below`.
+fn number(what: &str, x: f64, below: f64) -> Result<(), Failure> {
+    let range = match below.is_finite() {
+        true => format!("above 0 and below {below}"),
+        false => "a finite number above 0".into(),
+    };
+    match x > 0.0 && x < below {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "--{what}: must be {range}, got {x}"
+        ))),
+    }
+}
+
+/// The guarantee of one accountant for so many of one event. It is given those of the settings that it has.
+fn ask(
+    catalogue: &Catalogue,
+    name: &str,
+    delta: f64,
+    unit: Whose,
+    more: &[(&str, &str)],
+    event: &PrivacyEvent,
+    times: u64,
+) -> Result<Guarantee, Failure> {
+    let decl = catalogue
+        .find(Role::Accountant, name)
+        .map_err(Failure::usage)?;
+    let mut settings = serde_yaml::Mapping::new();
+    let known = (decl.describe)().fields;
+    let mut set = |key: &str, value: Value| {
+        if known.iter().any(|field| field.name == key) {
+            settings.insert(key.into(), value);
+        }
+    };
+    set("delta", delta.into());
+    set("unit", unit.name().into());
+    for (key, value) in more {
+        set(key, (*value).into());
+    }
+    let context = BuildContext {
+        task: Task {
+            input: vec![1],
+            kind: TaskKind::Classes(2),
+        },
+        stream: Stream::root(0),
+    };
+    let parts = Parts::new(vec![Filled {
+        slot: "accountant".into(),
+        clients: None,
+        decl,
+        settings: Value::Mapping(settings),
+    }]);
+    let mut accountant =
+        parts.build::<Box<dyn Accountant>>(Role::Accountant, "accountant", None, &context)?;
+    (0..times).try_for_each(|_| accountant.charge(event))?;
+    Ok(accountant.guarantee(None).context("what that guarantees")?)
+}

@@ -1,0 +1,356 @@
+//! `fl account laplace | gaussian | randomised-response | nfdp`: releases that are described by a few numbers.
+
+use super::{MOST, Whose, ask, number};
+use crate::{Done, Failure, print};
+use clap::Args;
+use fl_core::privacy::{Guarantee, Neighbours, draws_for};
+use fl_core::{PrivacyEvent, Problem, Role};
+use fl_registry::Catalogue;
+use serde_json::json;
+
+#[derive(Args)]
+struct Common {
+    /// How many such releases of the same data there are.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MOST))]
+    times: u64,
+    /// Delta of the guarantee, where the accountant does not find it itself.
+    #[arg(long, default_value_t = 1e-5, allow_negative_numbers = true)]
+    delta: f64,
+    /// Whose presence is to be hidden.
+    #[arg(long, value_enum, default_value = "example")]
+    level: Whose,
+    /// The epsilon that is wanted for all releases together: the least noise that keeps it is found.
+    #[arg(long, allow_negative_numbers = true)]
+    target: Option<f64>,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub struct LaplaceArgs {
+    /// How far one unit moves the numbers in all (L1 norm).
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    sensitivity: f64,
+    /// Scale of the noise.
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        required_unless_present = "target",
+        conflicts_with = "target"
+    )]
+    scale: Option<f64>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+pub struct GaussianArgs {
+    /// How far one unit moves the numbers (L2 norm).
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    sensitivity: f64,
+    /// Standard deviation of the noise.
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        required_unless_present = "target",
+        conflicts_with = "target"
+    )]
+    sigma: Option<f64>,
+    /// Every unit takes part with this probability, by itself (Poisson sampling).
+    #[arg(long, allow_negative_numbers = true, conflicts_with_all = ["draw", "of"])]
+    rate: Option<f64>,
+    /// So many units take part, drawn without replacement from `--of`.
+    #[arg(long, requires = "of")]
+    draw: Option<usize>,
+    /// How many units there are.
+    #[arg(long, requires = "draw")]
+    of: Option<usize>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+pub struct RandomisedResponseArgs {
+    /// Epsilon of each answer.
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        required_unless_present = "target",
+        conflicts_with = "target"
+    )]
+    epsilon: Option<f64>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+pub struct NfdpArgs {
+    /// How many examples are drawn.
+    #[arg(long, required_unless_present = "target", conflicts_with = "target")]
+    draws: Option<usize>,
+    /// How many examples there are.
+    #[arg(long)]
+    of: usize,
+    /// Can an example be drawn more than once?
+    #[arg(long)]
+    replacement: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What every accountant that has a price says of a release, the least epsilon first.
+type Prices = Vec<(&'static str, Guarantee)>;
+
+fn prices(catalogue: &Catalogue, event: &PrivacyEvent, common: &Common) -> Result<Prices, Failure> {
+    number("delta", common.delta, 1.0)?;
+    let (mut all, mut refused) = (Prices::new(), None);
+    for part in catalogue.of_role(Role::Accountant) {
+        match ask(
+            catalogue,
+            part.name,
+            common.delta,
+            common.level,
+            &[],
+            event,
+            common.times,
+        ) {
+            Ok(guarantee) => all.push((part.name, guarantee)),
+            Err(Failure::Failed(error)) if error.downcast_ref::<Problem>().is_some() => {
+                refused = Some(error);
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    all.sort_by(|a, b| a.1.epsilon.total_cmp(&b.1.epsilon));
+    match (all.is_empty(), refused) {
+        (true, Some(error)) => Err(error.into()),
+        _ => Ok(all),
+    }
+}
+
+/// The least noise that keeps the wanted epsilon, to four digits; `event` makes less epsilon of more noise.
+fn search(
+    catalogue: &Catalogue,
+    common: &Common,
+    target: f64,
+    event: &dyn Fn(f64) -> PrivacyEvent,
+) -> Result<f64, Failure> {
+    number("target", target, f64::INFINITY)?;
+    let keeps = |noise: f64| {
+        let all = prices(catalogue, &event(noise), common)?;
+        Ok::<_, Failure>(all[0].1.epsilon <= target)
+    };
+    let (mut least, mut most) = (1.0, 1.0);
+    while !keeps(most)? {
+        least = most;
+        most *= 2.0;
+        if most > 1e12 {
+            return Err(Failure::usage(format!(
+                "--target: no noise below 1e12 keeps an epsilon of {target}"
+            )));
+        }
+    }
+    while least == most || keeps(least)? {
+        most = least;
+        least /= 2.0;
+        if least < 1e-12 {
+            return Err(Failure::usage(format!(
+                "--target: any noise keeps an epsilon of {target}"
+            )));
+        }
+    }
+    while most / least > 1.0001 {
+        let middle = (least * most).sqrt();
+        match keeps(middle)? {
+            true => most = middle,
+            false => least = middle,
+        }
+    }
+    Ok(most)
+}
+
+/// To five digits, upwards.
+fn up(x: f64) -> f64 {
+    let unit = 10f64.powi(4 - x.log10().floor() as i32);
+    (x * unit).ceil() / unit
+}
+
+/// Prints the prices of an event. `found`: the number that was looked for, and what it is.
+fn show(
+    catalogue: &Catalogue,
+    event: &PrivacyEvent,
+    common: &Common,
+    found: Option<(&str, f64)>,
+) -> Done {
+    let all = prices(catalogue, event, common)?;
+    let unit = common.level.name();
+    if common.json {
+        let one = |(name, g): &(&str, Guarantee)| json!({"accountant": name, "epsilon": g.epsilon, "delta": g.delta, "neighbours": g.neighbours});
+        let (name, best) = &all[0];
+        let mut answer = json!({
+            "release": event.to_string(), "times": common.times, "unit": unit, "epsilon": best.epsilon, "delta": best.delta,
+            "accountant": name, "all": all.iter().map(one).collect::<Vec<_>>(),
+        });
+        if let Some((what, value)) = found {
+            answer[what] = value.into();
+        }
+        return print(answer);
+    }
+    let times = match common.times {
+        1 => String::new(),
+        n => format!("{n} times "),
+    };
+    let mut out = format!("{times}{event}; for one {unit}\n");
+    if let Some((what, value)) = found {
+        out += &format!(
+            "  {what} {value} keeps epsilon {}\n",
+            common.target.unwrap_or_default()
+        );
+    }
+    for (name, guarantee) in all {
+        let about = match guarantee.neighbours {
+            Neighbours::Replaced => "replaced by another",
+            Neighbours::Removed => "added or removed",
+        };
+        let Guarantee { epsilon, delta, .. } = guarantee;
+        let epsilon = match epsilon {
+            e if e == 0.0 || e >= 0.001 => format!("{e:.4}"),
+            e => format!("{e:.2e}"),
+        };
+        out += &format!("  {name:<24} epsilon {epsilon:>10} at delta {delta:<8.3e} {about}\n");
+    }
+    print(out.trim_end())
+}
+
+/// Shows what noise of this amount costs, or of the amount that is looked for.
+fn noise(
+    catalogue: &Catalogue,
+    common: &Common,
+    (what, given): (&str, Option<f64>),
+    event: &dyn Fn(f64) -> PrivacyEvent,
+) -> Done {
+    match (given, common.target) {
+        (Some(given), _) => {
+            number(what, given, f64::INFINITY)?;
+            show(catalogue, &event(given), common, None)
+        }
+        (None, target) => {
+            let found = up(search(
+                catalogue,
+                common,
+                target.unwrap_or_default(),
+                event,
+            )?);
+            show(catalogue, &event(found), common, Some((what, found)))
+        }
+    }
+}
+
+pub fn laplace(args: &LaplaceArgs, catalogue: &Catalogue) -> Done {
+    let (sensitivity, unit) = (args.sensitivity, args.common.level.unit());
+    number("sensitivity", sensitivity, f64::INFINITY)?;
+    noise(catalogue, &args.common, ("scale", args.scale), &|scale| {
+        PrivacyEvent::Laplace {
+            sensitivity,
+            scale,
+            unit,
+        }
+    })
+}
+
+pub fn gaussian(args: &GaussianArgs, catalogue: &Catalogue) -> Done {
+    let (sensitivity, unit) = (args.sensitivity, args.common.level.unit());
+    number("sensitivity", sensitivity, f64::INFINITY)?;
+    if let Some(rate) = args.rate.filter(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
+        let text = format!("--rate: must be above 0 and at most 1, got {rate}");
+        return Err(Failure::usage(text));
+    }
+    if let (Some(draw), Some(of)) = (args.draw, args.of)
+        && (draw == 0 || draw > of)
+    {
+        let text = format!("--draw: must be 1 to {of} (--of), got {draw}");
+        return Err(Failure::usage(text));
+    }
+    noise(
+        catalogue,
+        &args.common,
+        ("sigma", args.sigma),
+        &|sigma| match (args.rate, args.draw, args.of) {
+            (Some(rate), _, _) => PrivacyEvent::SubsampledGaussian {
+                rate,
+                sensitivity,
+                sigma,
+                unit,
+            },
+            (_, Some(k), Some(of)) => PrivacyEvent::FixedSizeGaussian {
+                k,
+                of,
+                sensitivity,
+                sigma,
+                unit,
+            },
+            _ => PrivacyEvent::Gaussian {
+                sensitivity,
+                sigma,
+                unit,
+            },
+        },
+    )
+}
+
+pub fn randomised_response(args: &RandomisedResponseArgs, catalogue: &Catalogue) -> Done {
+    let unit = args.common.level.unit();
+    let event = |epsilon: f64| PrivacyEvent::Pure {
+        epsilon,
+        times: 1,
+        unit,
+    };
+    let Some(target) = args.common.target else {
+        return noise(catalogue, &args.common, ("epsilon", args.epsilon), &event);
+    };
+    // the noise of an answer is the less, the larger its epsilon
+    let least = search(catalogue, &args.common, target, &|noise| event(1.0 / noise))?;
+    // more noise than that is a smaller epsilon
+    let each = 1.0 / up(least);
+    show(
+        catalogue,
+        &event(each),
+        &args.common,
+        Some(("epsilon-of-each", each)),
+    )
+}
+
+pub fn nfdp(args: &NfdpArgs, catalogue: &Catalogue) -> Done {
+    let event = |k| PrivacyEvent::Sampled {
+        k,
+        n: args.of,
+        replacement: args.replacement,
+    };
+    if args.of == 0 {
+        return Err(Failure::usage("--of: must be at least 1, got 0"));
+    }
+    if let Some(k) = args.draws.filter(|k| !args.replacement && *k > args.of) {
+        let text = format!(
+            "--draws: at most {} (--of) without replacement, got {k}",
+            args.of
+        );
+        return Err(Failure::usage(text));
+    }
+    let Some(target) = args.common.target else {
+        return show(
+            catalogue,
+            &event(args.draws.unwrap_or_default()),
+            &args.common,
+            None,
+        );
+    };
+    number("target", target, f64::INFINITY)?;
+    let k = draws_for(target / args.common.times as f64, args.of, args.replacement);
+    show(
+        catalogue,
+        &event(k),
+        &args.common,
+        Some(("draws", k as f64)),
+    )
+}

@@ -1,0 +1,124 @@
+//! The epsilon that a run will have reached in its end, where that can be known before.
+
+use super::Row;
+use fl_core::message::{self, Message, Outline, Visitor};
+use fl_core::privacy::{Composition, Exposed, Guarantee, Ledger, Noise, Observer};
+use fl_core::{Accountant, BoxedMechanism, BuildContext, Cohort, Draws, Parts, PrivacyEvent, Role};
+
+/// The most charges that are added up for a plan.
+const MOST: usize = 1_000_000;
+
+/// What each observer that is promised something will be promised at worst; `None` where only the run can say.
+pub fn reach(
+    parts: &Parts,
+    rows: &[Row],
+    exposed: &Exposed,
+    context: &BuildContext,
+    noise: Noise,
+) -> Vec<(Observer, Option<Guarantee>)> {
+    let promised = Observer::ALL.into_iter();
+    let promised = promised.filter(|observer| exposed.to(*observer).is_empty());
+    promised
+        .map(|observer| {
+            let reached = against(observer, parts, rows, context);
+            (observer, reached.map(|g| Guarantee { noise, ..g }))
+        })
+        .collect()
+}
+
+fn against(
+    observer: Observer,
+    parts: &Parts,
+    rows: &[Row],
+    context: &BuildContext,
+) -> Option<Guarantee> {
+    let mut accountant: Box<dyn Accountant> = parts
+        .build(Role::Accountant, "accountant", None, context)
+        .ok()?;
+    for row in rows {
+        let flow = &row.asked.flow;
+        // how often a private sample is drawn is the protocol's business
+        if flow.through.iter().any(|slot| parts.releases(slot)) {
+            return None;
+        }
+        let times = row.asked.times;
+        for slot in flow.releases.iter().filter(|slot| parts.releases(slot)) {
+            let event = price(parts, slot, row, &Cohort::everyone(vec![0]), context)?;
+            let events = vec![event; times.min(MOST)];
+            let client = Some(0);
+            let ledger = [Ledger { client, events }];
+            accountant.merge(&ledger, Composition::Parallel).ok()?;
+        }
+        let at_server = flow.at_server.iter().filter(|slot| parts.releases(slot));
+        for slot in at_server.filter(|_| observer != Observer::Server) {
+            let cohort = Cohort::all(row.clients);
+            let event = price(parts, slot, row, &cohort, context)?;
+            (0..times.min(MOST))
+                .try_for_each(|_| accountant.charge(&event))
+                .ok()?;
+        }
+    }
+    accountant.guarantee(None).ok()
+}
+
+/// What a release through the mechanism in `slot` costs, if its price does not depend on the numbers.
+fn price(
+    parts: &Parts,
+    slot: &str,
+    row: &Row,
+    cohort: &Cohort,
+    context: &BuildContext,
+) -> Option<PrivacyEvent> {
+    let kind = parts.iter().find(|filled| filled.slot == slot)?;
+    let kind = (kind.decl.describe)().signature;
+    let one = |seed: u64| {
+        let made = MadeUp {
+            parts,
+            slot,
+            row,
+            cohort,
+            context,
+            seed,
+        };
+        message::visit(&kind, made).flatten()
+    };
+    let (event, again) = (one(0)?, one(1)?);
+    let of_numbers = matches!(
+        event,
+        PrivacyEvent::Votes(_) | PrivacyEvent::Unaccounted { .. } | PrivacyEvent::Sampled { .. }
+    );
+    (event == again && !of_numbers).then_some(event)
+}
+
+/// A message as large as those of the run, with other numbers and, where the run decides, other shapes for each seed.
+struct MadeUp<'a> {
+    parts: &'a Parts,
+    slot: &'a str,
+    row: &'a Row,
+    cohort: &'a Cohort,
+    context: &'a BuildContext,
+    seed: u64,
+}
+
+impl Visitor for MadeUp<'_> {
+    type Out = Option<PrivacyEvent>;
+
+    fn visit<M: Message>(self) -> Option<PrivacyEvent> {
+        let mut draws = self.context.stream.child("made up", self.seed).draws();
+        let number = |draws: &mut Draws| draws.normal() as f32;
+        let ids: Vec<u32> = (0..u32::try_from(self.row.rows).ok()?).collect();
+        let classes = self.context.task.kind.outputs();
+        let voters = self.row.asked.voices;
+        let mut outline = Outline::new(1, &number, &mut draws).fixed(&ids, classes, voters);
+        let mut message = M::sample(&mut outline)?;
+        let part = self.parts;
+        let mut part: BoxedMechanism<M> = part
+            .build(Role::Privacy, self.slot, None, self.context)
+            .ok()?;
+        if let Some(range) = part.range(&message) {
+            part.agree(range);
+        }
+        part.clip(&mut message).ok()?;
+        part.price(&message, self.cohort).ok()
+    }
+}

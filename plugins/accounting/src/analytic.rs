@@ -1,0 +1,96 @@
+//! The exact accountant of Gaussian noise.
+use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
+use crate::renyi::gaussian_epsilon;
+use fl_core::prelude::*;
+use fl_core::settings::between;
+
+settings! {
+    /// The exact guarantee of Gaussian noise on all data, any number of times (the analytic Gaussian mechanism, Balle and Wang
+    /// 2018, theorem 8; `k` releases are one with `sigma / sqrt(k)`, Dong, Roth and Su 2022, corollary 3.3). Prices nothing else.
+    pub struct AnalyticGaussian {
+        /// Delta of the guarantee.
+        delta: f64 = 1e-5, in between(0.0, 1.0);
+    }
+}
+
+impl Pricing for AnalyticGaussian {
+    /// The sum of `(sensitivity / sigma)^2`.
+    type Cost = f64;
+
+    fn price(&self, event: &PrivacyEvent) -> Result<Price<f64>> {
+        match event {
+            PrivacyEvent::Gaussian {
+                sensitivity,
+                sigma,
+                unit,
+            } => Ok(Price::fixed(
+                ratio(event, *sensitivity, *sigma)?.powi(2),
+                *unit,
+            )),
+            _ => unpriced(
+                "analytic-gaussian",
+                "Gaussian noise on all data only",
+                event,
+            ),
+        }
+    }
+
+    fn add(sum: &mut f64, more: &f64) {
+        *sum += more;
+    }
+
+    fn epsilon(&self, cost: &f64) -> f64 {
+        gaussian_epsilon(1.0 / cost.sqrt(), self.delta)
+    }
+
+    fn delta(&self, _: &f64) -> f64 {
+        self.delta
+    }
+}
+plugin!(accountant "analytic-gaussian" => AnalyticGaussian as PricedLedger<AnalyticGaussian>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::renyi::gaussian_delta;
+    use fl_core::privacy::Unit;
+
+    fn exact(delta: f64) -> PricedLedger<AnalyticGaussian> {
+        AnalyticGaussian { delta }.into()
+    }
+
+    fn gaussian(sigma: f64) -> PrivacyEvent {
+        PrivacyEvent::Gaussian {
+            sensitivity: 2.0,
+            sigma,
+            unit: Unit::Party,
+        }
+    }
+
+    #[test]
+    fn it_is_an_accountant() {
+        fl_conformance::accountant(|| exact(1e-5));
+    }
+
+    #[test]
+    fn epsilon_is_where_delta_is_reached_and_four_releases_are_one_of_half_the_noise() {
+        let (mut four, mut one) = (exact(1e-5), exact(1e-5));
+        (0..4).for_each(|_| four.charge(&gaussian(6.0)).unwrap());
+        one.charge(&gaussian(3.0)).unwrap();
+        let [four, one] = [four, one].map(|a| a.guarantee(None).unwrap().epsilon);
+        assert!((four / one - 1.0).abs() < 1e-9, "{four} {one}");
+        let delta = gaussian_delta(1.5, one);
+        assert!(delta <= 1e-5 && delta > 0.999e-5, "{delta}");
+    }
+
+    #[test]
+    fn there_is_no_noise_too_small_or_too_large() {
+        for sigma in [1e-200, 1e-6, 1e6, 1e200] {
+            let mut a = exact(1e-5);
+            a.charge(&gaussian(sigma)).unwrap();
+            let epsilon = a.guarantee(None).unwrap().epsilon;
+            assert!(epsilon >= 0.0, "{sigma}: {epsilon}");
+            assert_eq!(epsilon > 1.0, sigma < 1.0, "{sigma}: {epsilon}");
+        }
+    }
+}
