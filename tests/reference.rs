@@ -3,7 +3,7 @@
 //! that are not are reported together.
 //!
 //! An operation is a function from a case's inputs to what it gives, by the code that runs use. It stands in the `OPS` of
-//! the file here that replays its family; what has none yet stands in [`NOT_YET`].
+//! the file here that replays its family.
 
 #[path = "reference/bandwidth.rs"]
 mod bandwidth;
@@ -48,14 +48,6 @@ const OPS: [&[Op]; 10] = [
     votes::OPS,
 ];
 
-/// Operations that nobody implements yet. This list only shrinks: implement one, strike it here.
-const NOT_YET: &[&str] = &[
-    // metrics.json
-    "image_similarity",
-    "instances",
-    "segmentation",
-];
-
 fn folders() -> Vec<PathBuf> {
     let own = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("reference");
     let other = std::env::var_os("FL_REFERENCE_DIR").map(PathBuf::from);
@@ -68,11 +60,7 @@ fn every_case_is_met() {
     for case in folders().iter().flat_map(|folder| cases(folder)) {
         let place = format!("{}: {} ({})", case.file, case.name, case.op);
         let Some(op) = implemented(&OPS, &case.op) else {
-            if !NOT_YET.contains(&case.op.as_str()) {
-                failures.push(format!(
-                    "{place}: no such operation is known here, and it is not in NOT_YET"
-                ));
-            }
+            failures.push(format!("{place}: no such operation is known here"));
             continue;
         };
         match catch_unwind(|| op(&Inputs(&case.inputs))) {
@@ -94,18 +82,7 @@ fn every_case_is_met() {
 }
 
 #[test]
-fn the_list_of_what_is_missing_only_shrinks() {
-    let own = cases(&folders()[0]);
-    for op in NOT_YET {
-        assert!(
-            implemented(&OPS, op).is_none(),
-            "`{op}` is implemented: strike it from NOT_YET"
-        );
-        assert!(
-            own.iter().any(|case| case.op == *op),
-            "`{op}` is in NOT_YET and no case asks for it"
-        );
-    }
+fn every_operation_has_one_implementation() {
     let mut names: Vec<&str> = OPS
         .iter()
         .flat_map(|ops| ops.iter().map(|(name, _)| *name))

@@ -1,10 +1,11 @@
 //! What fills the slots of a run, and how it is made.
 
-use crate::message::{self, Message, Outline, Visitor};
+use crate::message::{self, Message, Outline, PairVisitor, Visitor};
 use crate::part::{BuildContext, PartDecl, Role, Roster};
 use crate::settings::Value;
 use crate::{
-    Aggregator, Asked, Candidate, ClientId, PrivacyMechanism, Result, Round, Selector, Slot, Task,
+    Aggregator, Asked, Candidate, ClientId, Needs, PrivacyMechanism, Result, Round, Selector, Slot,
+    Task,
 };
 use anyhow::{Context, anyhow};
 use std::ops::RangeInclusive;
@@ -40,6 +41,23 @@ struct WantsRange<'a> {
     parts: &'a Parts,
     slot: &'a str,
     context: &'a BuildContext,
+}
+
+/// What the aggregator in a slot wants beside the messages.
+struct NeedsOf<'a> {
+    parts: &'a Parts,
+    slot: &'a str,
+    context: &'a BuildContext,
+}
+
+impl PairVisitor for NeedsOf<'_> {
+    type Out = Needs;
+    fn visit<I: Message, O: Message>(self) -> Needs {
+        let part = self.parts;
+        let part =
+            part.build::<BoxedAggregator<I, O>>(Role::Aggregator, self.slot, None, self.context);
+        part.map(|part| part.needs()).unwrap_or_default()
+    }
 }
 
 impl Visitor for WantsRange<'_> {
@@ -154,7 +172,21 @@ impl Parts {
     /// slots must be known ([`Parts::in_slots`]).
     pub fn asks(&self, asked: &Asked, context: &BuildContext) -> bool {
         let filled = |slot: Option<&str>| slot.is_none_or(|slot| self.has(slot));
-        filled(asked.needs) && asked.asked_by.is_none_or(|slot| self.wants(slot, context))
+        let empty = asked.unless.is_none_or(|slot| !self.has(slot));
+        empty && filled(asked.needs) && asked.asked_by.is_none_or(|slot| self.wants(slot, context))
+    }
+
+    /// What the aggregator in this slot wants beside the messages; nothing where that is not known before a run.
+    pub(crate) fn needs(&self, slot: &str, context: &BuildContext) -> Needs {
+        let filled = self.filled.iter().find(|f| f.slot == slot);
+        let signature = filled.map(|f| (f.decl.describe)().signature);
+        let of = NeedsOf {
+            parts: self,
+            slot,
+            context,
+        };
+        let needs = signature.and_then(|signature| message::visit_pair(&signature, of));
+        needs.unwrap_or_default()
     }
 
     fn wants(&self, name: &str, context: &BuildContext) -> bool {

@@ -18,9 +18,8 @@ impl Checker<'_> {
         if !parts.has("accountant") {
             return; // that is a mistake of its own
         }
-        let asked = |asked: &fl_core::Asked| parts.asks(asked, &context);
         let observer = Observer::from(&budget.against);
-        let seen = exposed(protocol.as_ref(), &parts, &asked).to(observer);
+        let seen = exposed(protocol.as_ref(), &parts, &context).to(observer);
         if !seen.is_empty() {
             let text = format!(
                 "cannot be kept against {observer}, who will see what nothing prices: {}; `fl plan` says what everybody sees",

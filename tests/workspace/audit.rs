@@ -51,6 +51,10 @@ fn claim(event: &PrivacyEvent) -> Result<Guarantee> {
     best.with_context(|| format!("nobody has a price for {event}"))
 }
 
+#[expect(
+    clippy::print_stdout,
+    reason = "what was shown is the point of the long form"
+)]
 /// A mechanism on two neighbours; `sharp`: the audit must show more than half of the claim.
 fn one<M: Message>(name: &str, settings: &str, neighbours: (&M, &M), sharp: bool) {
     let parts = Parts::new(vec![part("privacy", Role::Privacy, name, settings)]);
@@ -113,6 +117,16 @@ fn no_mechanism_shows_more_than_is_claimed_and_the_audit_is_not_blind() {
         of("laplace-labels"),
         "{scale: 1.5}",
         (&one_class, &other),
+        true,
+    );
+    let update = |value: f32| {
+        let inbox = fl_conformance::params(&[&[value]]);
+        inbox.iter().next().unwrap().body.clone()
+    };
+    one(
+        of("gaussian-update"),
+        "{clip: 0.5, noise-multiplier: 2.0}",
+        (&update(-0.5), &update(0.5)),
         true,
     );
     one(

@@ -328,6 +328,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
             vec![linear("model"), ("aggregator", A, "mean", mean)],
             vec![
                 ("privacy", P, "constant-params", "{}"),
+                ("server-privacy", P, "constant-params", "{}"),
                 ("cohort", S, "power-of-choice", "{size: 1, candidates: 2}"),
             ],
         ));

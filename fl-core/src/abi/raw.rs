@@ -42,7 +42,8 @@ pub const FL_U8: u32 = 3;
 pub const FL_CHECK: u32 = 1;
 /// Optional. Gives a text: aggregators `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
 /// `class_counts`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; selectors of clients
-/// `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers `{"parametric": false, "differentiable": false}`.
+/// `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers `{"parametric": false, "differentiable": false,
+/// "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`, where no `learns` stands for all losses.
 pub const FL_DESCRIBE: u32 = 2;
 /// Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no state.
 pub const FL_SAVE: u32 = 3;

@@ -21,11 +21,39 @@ impl Federation<'_> {
         m: &mut M,
         cohort: &Cohort,
     ) -> Result<()> {
+        self.release_as(slot, round, m, cohort, true)
+    }
+
+    /// As [`Federation::release`], of a sum whose summands the clients have clipped with the mechanism in `slot`
+    /// ([`crate::Client::clip`]): the sum itself has no bound.
+    ///
+    /// # Errors
+    /// As [`Federation::release`].
+    pub fn release_sum<M: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        sum: &mut M,
+        cohort: &Cohort,
+    ) -> Result<()> {
+        self.release_as(slot, round, sum, cohort, false)
+    }
+
+    fn release_as<M: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        m: &mut M,
+        cohort: &Cohort,
+        clip: bool,
+    ) -> Result<()> {
         if !self.store.has(slot) {
             return Ok(());
         }
         let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
-        let released = self.release_through(slot, round, &mut mechanism, m, cohort);
+        let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
+        let released =
+            clipped.and_then(|()| self.release_through(slot, round, &mut mechanism, m, cohort));
         self.store.put(slot, mechanism);
         released
     }
@@ -40,7 +68,6 @@ impl Federation<'_> {
     ) -> Result<()> {
         // two releases in one step must not share their noise
         let times = self.step.again(format!("release {slot}"));
-        mechanism.clip(m)?;
         let Afford { event, note } = afford(
             mechanism.as_ref(),
             m,

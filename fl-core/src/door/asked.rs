@@ -50,7 +50,9 @@ impl<D: Message, U: Message> Ask<D, U> {
                 ..Flow::default()
             },
             cohort: None,
+            aggregator: None,
             needs: None,
+            unless: None,
             asked_by: None,
         }
     }
@@ -85,8 +87,12 @@ pub struct Asked {
     pub flow: Flow,
     /// The slot of the selector that picks whom to ask; everyone is asked if it is empty, or `None`.
     pub cohort: Option<&'static str>,
+    /// The slot of the aggregator that the answers are for: it may want counts beside them.
+    pub aggregator: Option<&'static str>,
     /// It is asked only if this slot is filled.
     pub needs: Option<&'static str>,
+    /// It is asked only if this slot is empty.
+    pub unless: Option<&'static str>,
     /// It is asked only if the part in this slot wants to know it.
     pub asked_by: Option<&'static str>,
 }
@@ -169,6 +175,16 @@ impl Asked {
     /// The selector of clients in `slot` picks whom to ask.
     pub fn cohort(mut self, slot: &'static str) -> Self {
         self.cohort = Some(slot);
+        self
+    }
+    /// Asked only if `slot` is empty.
+    pub fn unless(mut self, slot: &'static str) -> Self {
+        self.unless = Some(slot);
+        self
+    }
+    /// The answers are for the aggregator in `slot`.
+    pub fn aggregated_in(mut self, slot: &'static str) -> Self {
+        self.aggregator = Some(slot);
         self
     }
     /// Asked only if `slot` is filled.

@@ -3,7 +3,7 @@
 use super::federation::Federation;
 use crate::message::Message;
 use crate::privacy::{Exposed, Flow, Guarantee, Observer, Protection, Protections};
-use crate::{Accountant, Ask, Asked, Needs, Parts, Problem, Protocol, Result};
+use crate::{Accountant, Ask, BuildContext, Needs, Parts, Problem, Protocol, Result};
 use anyhow::bail;
 
 /// What the protocol says of its questions, and what was seen so far.
@@ -29,12 +29,17 @@ impl Observed {
 }
 
 /// What observers of a run of this protocol will see without a price, as far as it says so before anything runs. `parts` are
-/// in its slots ([`Parts::in_slots`]); `asked` says whether a question will be asked.
-pub fn exposed(protocol: &dyn Protocol, parts: &Parts, asked: &dyn Fn(&Asked) -> bool) -> Exposed {
+/// in its slots ([`Parts::in_slots`]).
+pub fn exposed(protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) -> Exposed {
     let releases = |slot: &str| parts.releases(slot);
     let mut all = Exposed::default();
-    for question in protocol.questions().iter().filter(|q| asked(q)) {
+    let questions = protocol.questions().into_iter();
+    for question in questions.filter(|asked| parts.asks(asked, context)) {
         all.add(&question.flow.open(&releases, false), &told(question.label));
+        let needs = question.aggregator.map(|slot| parts.needs(slot, context));
+        if let Some(beside) = needs.and_then(|needs| beside(question.label, needs)) {
+            all.add(&question.flow.open(&releases, true), &beside);
+        }
     }
     for slot in parts.slots().iter().filter(|slot| slot.shown) {
         if !slot.through.iter().any(|through| releases(through)) {
@@ -42,6 +47,16 @@ pub fn exposed(protocol: &dyn Protocol, parts: &Parts, asked: &dyn Fn(&Asked) ->
         }
     }
     all
+}
+
+/// What the envelopes of the answers to a question tell.
+fn beside(label: &str, needs: Needs) -> Option<String> {
+    let counts = match (needs.samples, needs.class_counts) {
+        (_, true) => "how many examples of each class it has",
+        (true, false) => "how many examples it has",
+        (false, false) => return None,
+    };
+    Some(format!("beside `{label}` a client tells {counts}"))
 }
 
 fn told(label: &str) -> String {
@@ -80,17 +95,12 @@ impl Federation<'_> {
         let flow = self.observed.flow(ask);
         let releases = |slot: &str| self.store.parts().releases(slot);
         let body = flow.open(&releases, false);
-        let envelope = match needs.samples || needs.class_counts {
-            true => flow.open(&releases, true),
-            false => Vec::new(),
-        };
+        let envelope = flow.open(&releases, true);
         self.expose(&body, &told(ask.label()))?;
-        let counts = match needs.class_counts {
-            true => "how many examples of each class it has",
-            false => "how many examples it has",
-        };
-        let counts = format!("beside `{}` a client tells {counts}", ask.label());
-        self.expose(&envelope, &counts)
+        match beside(ask.label(), needs) {
+            Some(beside) => self.expose(&envelope, &beside),
+            None => Ok(()),
+        }
     }
 
     /// Results show the clients' models in `slot`.

@@ -1,6 +1,7 @@
 //! What a budget allows to be released, the same at the server and at a client.
 
 use crate::message::Message;
+use crate::privacy::short;
 use crate::{Accountant, Budget, Cohort, Draw, PrivacyEvent, PrivacyMechanism, Problem, Result};
 use anyhow::bail;
 
@@ -101,8 +102,9 @@ pub(crate) fn afford<M: Message>(
         ""
     };
     let limit = format!(
-        "of a budget of {} (at delta {:e})",
-        budget.epsilon, after.delta
+        "of a budget of {} (at delta {})",
+        budget.epsilon,
+        short(after.delta)
     );
     if fits == 0 {
         let (what, epsilon) = match queries {
@@ -210,7 +212,7 @@ mod tests {
             let (released, note) = cut(10, 2.5 + fits as f64).unwrap();
             assert_eq!(released, fits);
             assert!(note.unwrap().starts_with(&format!(
-                "{fits} of 10 queries were released; one more would bring epsilon to {}.0000 of a budget of {}.5 (at delta 0e0) (this refusal depends",
+                "{fits} of 10 queries were released; one more would bring epsilon to {}.0000 of a budget of {}.5 (at delta 0) (this refusal depends",
                 fits + 3,
                 fits + 2
             )));

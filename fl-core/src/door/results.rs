@@ -161,10 +161,12 @@ impl Federation<'_> {
         self.host.warn(text);
     }
 
-    /// Has noise been drawn that cannot be drawn again? Nothing after it need come out the same in another run.
+    /// Is the digest to say nothing of what is in a message? After noise that cannot be drawn again it would be another in
+    /// every run; and where somebody accounts, a digest of what was answered before the noise would let a reader of the
+    /// journal check a guess.
     pub(super) fn unrepeatable(&self) -> bool {
         let released = !self.own.is_empty() || !self.clients.is_empty();
-        released && self.noise.kind() == Noise::System
+        self.noise.kind() == Noise::System && (released || self.accountant.is_some())
     }
 
     /// Carries the digest on. Of what follows noise that cannot be repeated only the name goes in.
@@ -178,8 +180,8 @@ impl Federation<'_> {
         self.chain = hash.finalize().into();
     }
 
-    /// The digest of everything that was sent, answered, measured and kept so far; of what follows noise of the system, in
-    /// which order it was.
+    /// The digest of everything that was sent, answered, measured and kept so far; of what [`Noise::System`] keeps
+    /// from it, in which order it was.
     pub fn digest(&self) -> String {
         hex(&self.chain)
     }

@@ -270,7 +270,7 @@ impl Display for Guarantee {
             e if e == 0.0 || e >= 0.001 => write!(f, "epsilon {e:.4}")?,
             e => write!(f, "epsilon {e:.2e}")?,
         }
-        write!(f, " at delta {:e} for each {unit}", self.delta)?;
+        write!(f, " at delta {} for each {unit}", short(self.delta))?;
         match self.neighbours {
             Neighbours::Replaced => write!(f, " (replaced by another), ")?,
             Neighbours::Removed => write!(f, " (added or removed), ")?,
@@ -285,6 +285,16 @@ impl Display for Guarantee {
             },
             self.noise
         )
+    }
+}
+
+/// A delta as people write it: as it was given, and no more than four digits of one that was worked out.
+pub fn short(delta: f64) -> String {
+    let whole = format!("{delta:e}");
+    match delta {
+        0.0 => "0".into(),
+        _ if whole.len() <= 8 => whole,
+        _ => format!("{delta:.3e}"),
     }
 }
 

@@ -35,6 +35,17 @@ pub enum Loss {
     },
 }
 
+impl Loss {
+    /// One of each kind.
+    pub const KINDS: [Self; 5] = [
+        Self::CrossEntropy,
+        Self::Mae,
+        Self::Mse,
+        Self::Norm,
+        Self::Kl { tau: 1.0 },
+    ];
+}
+
 impl Display for Loss {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {

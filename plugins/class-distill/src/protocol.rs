@@ -94,6 +94,7 @@ impl Protocol for ClassDistill {
     fn questions(&self) -> Vec<Asked> {
         // noise on the means does not hide of which classes a client has any
         let said = MEANS.asked().times(self.rounds).releases("privacy");
+        let said = said.aggregated_in("ensemble");
         vec![
             WARM_UP.asked().through("sampling"),
             said.partly().through("sampling"),

@@ -131,7 +131,11 @@ impl Protocol for ClusteredRounds {
             (Assign::Loss, 2..) => (self.warm_up + 1).min(self.rounds),
             _ => self.rounds,
         };
-        let mut all = vec![TRAIN.asked().times(alone).cohort("cohort")];
+        let of = |asked: Asked, times| {
+            let asked = asked.times(times).cohort("cohort");
+            asked.aggregated_in("aggregator")
+        };
+        let mut all = vec![of(TRAIN.asked(), alone)];
         if alone < self.rounds {
             let times = self.rounds - alone;
             all.push(
@@ -141,7 +145,7 @@ impl Protocol for ClusteredRounds {
                     .cohort("cohort")
                     .copies(self.clusters),
             );
-            all.push(TRAIN_CHOSEN.asked().times(times).cohort("cohort"));
+            all.push(of(TRAIN_CHOSEN.asked(), times));
         }
         all
     }

@@ -90,7 +90,8 @@ impl CoDistill {
         let every_round = |asked: Asked| asked.times(self.rounds).rows(self.batch());
         let said = every_round(said).through("sampling");
         // noise on labels does not hide which samples they are about
-        all.push(said.releases("privacy").beside("client-filter"));
+        let said = said.releases("privacy").beside("client-filter");
+        all.push(said.aggregated_in("ensemble"));
         all.push(every_round(learnt));
         all
     }

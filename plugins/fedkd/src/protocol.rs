@@ -225,7 +225,8 @@ impl Protocol for OneShotDistill {
                 .times(self.passes)
                 .all_public()
                 .releases("quantiser")
-                .releases_at_server("privacy"),
+                .releases_at_server("privacy")
+                .aggregated_in("ensemble"),
         ]
     }
 

@@ -37,7 +37,7 @@ impl Protocol for Pate {
 
     fn questions(&self) -> Vec<Asked> {
         let asked = VOTES.asked().all_public().voices(self.teachers);
-        vec![asked.releases_at_server("privacy")]
+        vec![asked.releases_at_server("privacy").aggregated_in("vote")]
     }
 
     fn pools_data(&self) -> bool {

@@ -1,12 +1,15 @@
 #![doc = include_str!("../README.md")]
 
+mod central;
 mod fuse;
 pub mod nova;
+mod private;
 pub mod scaffold;
 mod train;
 
 pub use fuse::{Fuse, TeacherOf, teacher};
 pub use nova::{Normalised, Nova};
+pub use private::GaussianUpdate;
 pub use scaffold::{Control, Controlled, Scaffold, ServerControl};
 
 use fl_core::message::Votes;
@@ -66,6 +69,8 @@ pub(crate) struct State {
     pub model: Params,
     /// SCAFFOLD's, from its first round on.
     pub control: Option<Params>,
+    /// Has the budget ended the run?
+    pub spent: bool,
 }
 
 const TRAIN: Ask<Params, Params> = Ask::new("parameters after local training");
@@ -88,6 +93,11 @@ impl Protocol for ParamRounds {
             Slot::privacy::<Params>(
                 "privacy",
                 "Bounds and hides what a client's training has changed, before it leaves the client.",
+            )
+            .optional(),
+            Slot::privacy::<Params>(
+                central::SLOT,
+                "Clips every client's update at the client, and hides their sum at the server (DP-FedAvg).",
             )
             .optional(),
             Slot::aggregator::<Params, Params>(
@@ -132,7 +142,13 @@ impl Protocol for ParamRounds {
         let bare = (self.looks > 1 && has("attack") && has("privacy")).then(|| {
             "`looks` lets an attack see trainings that `parts.privacy` has not released: leave it at 1, or leave `parts.privacy` out".to_string()
         });
-        let all = [fuse, initial, both, pulled, looks, bare];
+        let hidden = (has(central::SLOT) && (corrected || self.fuse.is_some() || has("attack"))).then(|| {
+            "`server-privacy` hides the sum of the clients' updates and nothing beside it: leave out `correction`, `fuse` and `parts.attack`".to_string()
+        });
+        let twice = (has(central::SLOT) && has("privacy")).then(|| {
+            "an update is hidden at its client (`parts.privacy`) or in a sum at the server (`parts.server-privacy`): leave one out".to_string()
+        });
+        let all = [fuse, initial, both, pulled, looks, bare, hidden, twice];
         all.into_iter().flatten().collect()
     }
 
@@ -142,9 +158,18 @@ impl Protocol for ParamRounds {
             Correction::Scaffold(_) => scaffold::TRAIN.asked(),
             Correction::Nova(_) => nova::TRAIN.asked(),
         };
+        let summed = central::UPDATE.asked().times(self.rounds).cohort("cohort");
+        let summed = summed
+            .needs(central::SLOT)
+            .releases_at_server(central::SLOT);
         vec![
             LOSS.asked().times(self.rounds).if_asked_by("cohort"),
-            train.times(self.rounds).cohort("cohort"),
+            summed,
+            train
+                .times(self.rounds)
+                .cohort("cohort")
+                .unless(central::SLOT)
+                .aggregated_in("aggregator"),
         ]
     }
 
@@ -155,6 +180,7 @@ impl Protocol for ParamRounds {
         let mut state = State {
             model: fed.parametric("model")?.params(),
             control: None,
+            spent: false,
         };
         if let Some(path) = &self.initial {
             fed.once("initial model", &mut state, |fed, state, _| {
@@ -163,7 +189,15 @@ impl Protocol for ParamRounds {
             })?;
         }
         fed.rounds(self.rounds, &mut state, |fed, state, round| {
+            if state.spent {
+                return Ok(());
+            }
             let cohort = fed.cohort_by_loss("cohort", round, &LOSS, &state.model)?;
+            if fed.has(central::SLOT) {
+                central::round(fed, round, &cohort, state)?;
+                fed.parametric("model")?.set_params(&state.model)?;
+                return fed.evaluate(round, "model");
+            }
             if cohort.is_empty() {
                 return fed.evaluate(round, "model"); // a Poisson draw of nobody
             }
@@ -211,6 +245,9 @@ impl Protocol for ParamRounds {
             .on(&nova::TRAIN, me, |me, global| match &self.correction {
                 Correction::Nova(nova) => nova.answer(self, me, global),
                 _ => bail!("this run does not divide changes by their lengths"),
+            })
+            .on(&central::UPDATE, me, |me, global| {
+                central::answer(self, me, global)
             })
             .on(&LOSS, me, |me, global| {
                 me.parametric("model")?.set_params(global)?;

@@ -26,6 +26,8 @@ struct FittedText {
 struct AboutTrainer {
     parametric: bool,
     differentiable: bool,
+    /// `None`: it does not say, and is believed to learn all.
+    learns: Option<Vec<Loss>>,
 }
 
 pub(super) struct LoadedTrainer {
@@ -178,6 +180,13 @@ impl Trainer for LoadedTrainer {
             Some(()) => Ok(()),
             None => self.load(state),
         }
+    }
+
+    fn learns(&self, loss: Loss) -> bool {
+        // one temperature of a loss is as good as another
+        let same = |known: &Loss| std::mem::discriminant(known) == std::mem::discriminant(&loss);
+        let known = self.about.learns.as_ref();
+        known.is_none_or(|all| all.iter().any(same))
     }
 
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {

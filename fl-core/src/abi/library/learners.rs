@@ -7,7 +7,7 @@ use crate::abi::facts::{GradientText, PassText};
 use crate::abi::pools::samples;
 use crate::abi::raw::*;
 use crate::message::{Params, Parcel, View};
-use crate::{Generator, Pass, Problem, Result, Target, Trainer};
+use crate::{Generator, Loss, Pass, Problem, Result, Target, Trainer};
 use anyhow::{Context, bail};
 use ndarray::Ix2;
 use serde::Deserialize;
@@ -120,7 +120,9 @@ impl Object for OfTrainer {
             FL_DESCRIBE => {
                 let parametric = self.0.parametric().is_some();
                 let differentiable = self.0.differentiable().is_some();
-                host.json(&json!({ "parametric": parametric, "differentiable": differentiable }))?;
+                let losses = Loss::KINDS.into_iter().filter(|loss| self.0.learns(*loss));
+                let learns = losses.collect::<Vec<_>>();
+                host.json(&json!({ "parametric": parametric, "differentiable": differentiable, "learns": learns }))?;
             }
             FL_TRAIN => self.train(input, host)?,
             FL_PREDICT => table("scores", self.0.predict(&x()?)?)?,

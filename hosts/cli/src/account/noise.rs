@@ -3,7 +3,7 @@
 use super::{MOST, Whose, ask, number};
 use crate::{Done, Failure, print};
 use clap::Args;
-use fl_core::privacy::{Guarantee, Neighbours, draws_for};
+use fl_core::privacy::{Guarantee, Neighbours, draws_for, short};
 use fl_core::{PrivacyEvent, Problem, Role};
 use fl_registry::Catalogue;
 use serde_json::json;
@@ -218,7 +218,8 @@ fn show(
             e if e == 0.0 || e >= 0.001 => format!("{e:.4}"),
             e => format!("{e:.2e}"),
         };
-        out += &format!("  {name:<24} epsilon {epsilon:>10} at delta {delta:<8.3e} {about}\n");
+        let delta = short(delta);
+        out += &format!("  {name:<24} epsilon {epsilon:>10} at delta {delta:<9} {about}\n");
     }
     print(out.trim_end())
 }

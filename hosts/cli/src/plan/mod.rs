@@ -5,10 +5,10 @@ mod reach;
 use crate::{DataDir, Done, Overrides, print, run};
 use clap::Args;
 use fl_core::message::Facts;
-use fl_core::privacy::{Exposed, Observer};
+use fl_core::privacy::Observer;
 use fl_core::{
-    Asked, BoxedSelector, BuildContext, Candidate, ClientId, Parts, Protocol, Role, Roster, Round,
-    Stream, Trainer,
+    Asked, BoxedSelector, BuildContext, Candidate, ClientId, Parts, Role, Roster, Round, Stream,
+    Trainer,
 };
 use fl_registry::Catalogue;
 use serde_json::json;
@@ -117,7 +117,10 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             }
         })
         .collect();
-    let exposed = exposed(protocol.as_ref(), parts, &rows, &data.inferred);
+    let mut exposed = fl_core::exposed(protocol.as_ref(), parts, &make);
+    for what in &data.inferred {
+        exposed.add(&Observer::ALL, what);
+    }
     let accounts = parts.has("accountant");
     let seen: Vec<_> = match accounts {
         true => Observer::ALL.map(|o| (o, exposed.to(o))).into(),
@@ -175,16 +178,6 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         bytes(up),
         bytes(down)
     ))
-}
-
-/// What observers will see that nothing prices.
-fn exposed(protocol: &dyn Protocol, parts: &Parts, rows: &[Row], inferred: &[String]) -> Exposed {
-    let asked = |q: &Asked| rows.iter().any(|row| row.asked.label == q.label);
-    let mut exposed = fl_core::exposed(protocol, parts, &asked);
-    for what in inferred {
-        exposed.add(&Observer::ALL, what);
-    }
-    exposed
 }
 
 fn bytes(known: Option<u64>) -> String {

@@ -13,6 +13,7 @@ mod mistakes;
 mod new;
 mod noise;
 mod own_data;
+mod private;
 mod schema;
 mod specs;
 mod try_part;

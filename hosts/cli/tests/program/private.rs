@@ -1,0 +1,73 @@
+//! DP-FedAvg as a user runs it: what it guarantees to whom, and what a budget does.
+
+use crate::common::{json, out, root};
+use std::fs;
+
+fn spec() -> String {
+    let spec = root().join("specs/quick/dp-fedavg.yaml");
+    spec.to_str().unwrap().into()
+}
+
+#[test]
+fn the_guarantee_is_that_of_the_sampled_gaussian_for_all_but_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let answer = json(dir.path(), &["run", &spec(), "--out", "run", "--json"]);
+    let account = "account gaussian --sigma 1 --rate 0.2 --times 20 --delta 1e-3 --json";
+    let due = json(dir.path(), &account.split(' ').collect::<Vec<_>>());
+    for observer in ["clients", "readers"] {
+        let promised = &answer["privacy"][observer];
+        assert_eq!(promised["epsilon"], due["epsilon"], "{answer}");
+        assert_eq!(
+            (&promised["unit"], &promised["neighbours"]),
+            (&"party".into(), &"removed".into())
+        );
+    }
+    let why = answer["privacy"]["server"]["nothing"][0].as_str().unwrap();
+    assert!(why.contains("clipped update"), "{why}");
+    // what is planned is what comes
+    let plan = out(dir.path(), &["plan", &spec()]);
+    let epsilon = format!("{:.4}", due["epsilon"].as_f64().unwrap());
+    assert!(
+        plan.contains(&format!(
+            "against readers of the results at most epsilon {epsilon}"
+        )),
+        "{plan}"
+    );
+    // a cohort of fixed size is another price, and everybody yet another
+    let epsilon = |cohort: &str, name: &str| {
+        let set = format!("parts.cohort={cohort}");
+        let args = ["run", &spec(), "--out", name, "--json", "--set", &set];
+        json(dir.path(), &args)["privacy"]["readers"]["epsilon"]
+            .as_f64()
+            .unwrap()
+    };
+    let fixed = epsilon("{use: uniform, share: 0.2}", "fixed");
+    let all = epsilon("~", "all");
+    assert!(
+        due["epsilon"].as_f64().unwrap() < fixed && fixed < all,
+        "{fixed} {all}"
+    );
+}
+
+#[test]
+fn a_budget_ends_the_run_with_the_last_model_that_was_paid_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |name: &str, set: &str| {
+        let args = ["run", &spec(), "--out", name, "--json", "--set", set];
+        json(dir.path(), &args)
+    };
+    let model = |name: &str| fs::read(dir.path().join(name).join("models/model")).unwrap();
+    let five = run("five", "protocol.rounds=5");
+    let epsilon = five["privacy"]["readers"]["epsilon"].as_f64().unwrap();
+    let ended = run("ended", &format!("budget.epsilon={}", epsilon + 1e-6));
+    assert_eq!(
+        ended["privacy"]["readers"]["epsilon"].as_f64().unwrap(),
+        epsilon
+    );
+    assert_eq!(model("five"), model("ended"));
+    let report = fs::read_to_string(dir.path().join("ended/report.md")).unwrap();
+    assert!(
+        report.contains("the budget ends the run before round 6"),
+        "{report}"
+    );
+}

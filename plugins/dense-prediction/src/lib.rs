@@ -1,0 +1,5 @@
+#![doc = include_str!("../README.md")]
+
+pub mod images;
+pub mod masks;
+pub mod objects;

@@ -1,0 +1,60 @@
+//! DP-FedAvg: every client clips its update, and the server hides their sum.
+
+use crate::{ParamRounds, State};
+use fl_core::Problem;
+use fl_core::prelude::*;
+
+pub(crate) const UPDATE: Ask<Params, Params> = Ask::new("clipped update");
+
+/// The slot of the mechanism that clips at the clients and hides at the server.
+pub(crate) const SLOT: &str = "server-privacy";
+
+/// A round of DP-FedAvg (McMahan et al. 2018, algorithm 1): the sum of clipped updates with noise, over the number of clients
+/// that are expected in a round. What the aggregator makes of it is post-processing.
+pub(crate) fn round(
+    fed: &mut Federation<'_>,
+    round: &Round,
+    cohort: &Cohort,
+    state: &mut State,
+) -> Result<()> {
+    let mut sum = state.model.zeros_like();
+    // noise and price are those of a draw of nobody too: that nobody was drawn is what it hides
+    if !cohort.is_empty() {
+        let updates = fed.ask(round, &UPDATE, cohort, |_| &state.model)?;
+        updates
+            .iter()
+            .try_for_each(|mail| sum.add_scaled(1.0, &mail.body))?;
+    }
+    match fed.release_sum(SLOT, round, &mut sum, cohort) {
+        Err(error) if matches!(error.downcast_ref(), Some(Problem::Budget(_))) => {
+            let name = &round.name;
+            fed.warn(&format!(
+                "the budget ends the run before {name} is paid for: {error:#}"
+            ));
+            state.spent = true;
+            return Ok(());
+        }
+        released => released?,
+    }
+    let expected = match cohort.draw {
+        Draw::Poisson { rate } => rate * cohort.of as f64,
+        _ => cohort.len() as f64,
+    };
+    let mut next = state.model.clone();
+    next.add_scaled(1.0 / expected, &sum)?;
+    let shown = round.showing(state.model.clone());
+    state.model = fed.aggregate(
+        "aggregator",
+        &shown,
+        &Inbox::new(vec![Mail::new(0, 1.0, next)])?,
+    )?;
+    Ok(())
+}
+
+/// A client's side.
+pub(crate) fn answer(this: &ParamRounds, me: &mut Client, global: &Params) -> Result<Params> {
+    let trained = this.train(me, global, None)?.params;
+    let mut update = trained.zip(global, |w, g| w - g)?;
+    me.clip(SLOT, &mut update, None)?;
+    Ok(update)
+}

@@ -1,0 +1,81 @@
+//! Noise on what training has changed: at each client, or on the sum at the server.
+use fl_core::prelude::*;
+use fl_core::privacy::Unit;
+use fl_core::settings::above;
+
+settings! {
+    /// Clips a client's update to an L2 norm and adds Gaussian noise to every number of it, or of the sum of all clients' updates
+    /// (the Gaussian mechanism, Dwork and Roth 2014). In `privacy` the noise is the client's: local privacy of all that it has,
+    /// against the server too. In `server-privacy` it is the server's, on the sum (DP-FedAvg, McMahan et al. 2018): smaller
+    /// by the number of clients, and amplified by drawing them.
+    pub struct GaussianUpdate {
+        /// The largest L2 norm of an update that leaves.
+        clip: f64 = 1.0, in above(0.0);
+        /// Standard deviation of the noise, in multiples of `clip`.
+        noise_multiplier: f64 = 1.0, in above(0.0);
+    }
+}
+
+impl PrivacyMechanism for GaussianUpdate {
+    type On = Params;
+
+    fn clip(&self, update: &mut Params) -> Result<()> {
+        let norm = update.norm();
+        if norm > self.clip {
+            // a hair below, so that rounding cannot lead above
+            update.scale(self.clip / norm * (1.0 - 1e-6));
+        }
+        Ok(())
+    }
+
+    fn price(&self, _: &Params, cohort: &Cohort) -> Result<PrivacyEvent> {
+        let (clip, unit) = (self.clip, Unit::Party);
+        let sigma = self.noise_multiplier * clip;
+        Ok(match cohort.draw {
+            // a client comes or goes
+            Draw::Poisson { rate } => PrivacyEvent::SubsampledGaussian {
+                rate,
+                sensitivity: clip,
+                sigma,
+                unit,
+            },
+            // a client becomes another: from one end of the ball to the other
+            Draw::FixedSize => PrivacyEvent::FixedSizeGaussian {
+                k: cohort.len(),
+                of: cohort.of,
+                sensitivity: 2.0 * clip,
+                sigma,
+                unit,
+            },
+            Draw::Everyone | Draw::Unknown => PrivacyEvent::Gaussian {
+                sensitivity: 2.0 * clip,
+                sigma,
+                unit,
+            },
+        })
+    }
+
+    fn perturb(&mut self, update: &mut Params, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+        let (mut draws, sigma) = (noise.draws(), self.noise_multiplier * self.clip);
+        for tensor in update.0.values_mut() {
+            tensor.mapv_inplace(|x| draws.gaussian(f64::from(x), sigma) as f32);
+        }
+        Ok(())
+    }
+}
+plugin!(privacy "gaussian-update" => GaussianUpdate);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_and_price_agree() {
+        for (clip, noise_multiplier) in [(1.0, 1.0), (30.0, 0.2)] {
+            fl_conformance::mechanism(|| GaussianUpdate {
+                clip,
+                noise_multiplier,
+            });
+        }
+    }
+}
