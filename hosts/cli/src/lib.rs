@@ -11,14 +11,17 @@
 //! `fl new protocol` writes such a crate. Parts are found by being linked: those of `fl-plugins` are there only if the program
 //! names it.
 //!
-//! Exit codes: 0 done, 1 the run failed, 2 wrong usage or wrong spec and nothing was run, 3 a plugin was refused.
+//! Exit codes: 0 done, 1 the run failed or two runs differ, 2 wrong usage or wrong spec and nothing was run, 3 a plugin was refused.
 #![warn(clippy::print_stderr)]
 
 mod account;
 mod new;
 mod plan;
+mod pool;
+mod report;
 mod run;
 mod show;
+mod study;
 mod topics;
 mod try_part;
 
@@ -45,6 +48,12 @@ struct Cli {
 enum Command {
     /// Run a spec; results on stdout, progress on stderr, and a run folder.
     Run(run::RunArgs),
+    /// Make a page of a run folder, or of several beside each other, to open in a browser.
+    Report(report::ReportArgs),
+    /// Say what tells two run folders apart: specs, where they part, measurements. Exit code 1 if anything does.
+    Compare(report::CompareArgs),
+    /// Do every run that a study asks for, each once, and make its tables.
+    Study(study::StudyArgs),
     /// Find every mistake of every spec; runs nothing.
     Check {
         /// Spec files.
@@ -145,6 +154,8 @@ enum Failure {
     Usage(String),
     /// It was tried, and failed.
     Failed(anyhow::Error),
+    /// What was compared differs, and that has been said.
+    Differs,
     /// A library was not loaded.
     Refused(fl_registry::Refusal),
 }
@@ -188,6 +199,9 @@ fn dispatch(cli: Cli, command: &[String]) -> Done {
         .map_err(Failure::Refused)?;
     match cli.command {
         Command::Run(args) => run::run(&args, &catalogue, command),
+        Command::Report(args) => report::report(&args),
+        Command::Compare(args) => report::compare(&args),
+        Command::Study(args) => study::study(&args, &catalogue, command),
         Command::Check { specs, set, json } => show::check(&specs, &set.set, json, &catalogue),
         Command::Plan(args) => plan::plan(&args, &catalogue),
         Command::List { markdown: true, .. } => print(catalogue.parts_page().trim_end()),
@@ -246,6 +260,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             say(format_args!("error: {error:#}"));
             ExitCode::from(1)
         }
+        Err(Failure::Differs) => ExitCode::from(1),
         Err(Failure::Refused(refusal)) => {
             say(refusal);
             ExitCode::from(3)
