@@ -5,6 +5,7 @@
 //! which then is wrong in the dark or on paper, or put megabytes of a script into every page.
 
 mod compare;
+mod costs;
 mod curves;
 mod one;
 mod page;

@@ -1,5 +1,6 @@
 //! Several runs beside each other.
 
+use crate::costs;
 use crate::curves::{Curve, curves};
 use crate::one;
 use crate::page::{figure, some, table};
@@ -52,7 +53,7 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
     rows.push(row("bytes up", &|run| count(run.bytes().1)));
     rows.push(row("bytes down", &|run| count(run.bytes().0)));
     for o in Observer::ALL {
-        let spent = |run: &Run| match one::epsilons(run, o).last() {
+        let spent = |run: &Run| match costs::epsilons(run, o).last() {
             Some((_, _, Some(epsilon))) => number(*epsilon),
             Some((_, _, None)) => "no guarantee".into(),
             None => String::new(),

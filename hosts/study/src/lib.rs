@@ -23,8 +23,10 @@
 mod columns;
 mod expand;
 mod file;
+mod grid;
 mod marks;
 mod measured;
+mod sheets;
 mod stats;
 mod tables;
 
@@ -32,8 +34,9 @@ pub use columns::{Column, Show, What};
 pub use expand::{Item, RunSpec, Study, Table};
 pub use marks::{replaced, section};
 pub use measured::Measured;
+pub use sheets::{runs_csv, tables_csv};
 pub use stats::{Paired, Sample, paired};
-pub use tables::{Answers, Made, made, runs_csv, tables_csv};
+pub use tables::{Answers, Made, made};
 
 /// The largest study file, in bytes.
 const MAX_BYTES: usize = 1 << 20;
