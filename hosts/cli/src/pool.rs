@@ -5,7 +5,7 @@ use crate::{DataDir, say};
 use fl_data::DataSpec;
 use fl_registry::Spec;
 use fl_sim::{Paused, RunFolder};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +22,8 @@ pub struct Job {
     pub name: String,
     /// Runs of one table take alike.
     pub table: String,
+    /// Its number in the study.
+    pub at: usize,
     /// It gets all threads, and nothing goes beside it.
     pub alone: bool,
 }
@@ -62,7 +64,10 @@ pub fn run_all(
         let of = took.entry(table.clone()).or_default();
         *of = (of.0 + 1, of.1 + seconds);
     }
-    let bars = MultiProgress::new();
+    let bars = match crate::log::quiet() {
+        true => MultiProgress::with_draw_target(ProgressDrawTarget::hidden()),
+        false => MultiProgress::new(),
+    };
     let all = bars.add(ProgressBar::new(jobs.len() as u64));
     all.set_style(ProgressStyle::with_template(
         "{bar:30} {pos} of {len} runs, {elapsed} {msg}",
@@ -207,7 +212,7 @@ impl Pool<'_> {
                 }
             )),
             false if failed => self.bars.suspend(|| say(&line)),
-            false => {}
+            false => crate::log::note(&line),
         }
     }
 

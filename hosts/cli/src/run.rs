@@ -8,7 +8,7 @@ use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{BuildContext, Public, RunOptions, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Mistakes, Spec};
-use fl_sim::{Hashed, Manifest, Outcome, Paused, RunFolder, Session, Setup};
+use fl_sim::{Hashed, Manifest, Outcome, Paused, Progress, RunFolder, Session, Setup, Warn};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -172,9 +172,9 @@ pub struct How<'a> {
     pub stop_after: Option<usize>,
     pub client_cache: Option<u64>,
     /// Told of each step.
-    pub progress: Box<dyn FnMut(&str, usize, usize) + 'a>,
+    pub progress: Progress<'a>,
     /// Told what the user should know.
-    pub warn: Box<dyn FnMut(&str) + 'a>,
+    pub warn: Warn<'a>,
 }
 
 /// Every processor's worth, if nobody says otherwise.
@@ -266,7 +266,8 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         (None, Some(out)) => Place::At(out),
         (None, None) => Place::Next,
     };
-    let bar = ProgressBar::no_length()
+    let left = ProgressStyle::with_template("{spinner} {msg} {elapsed}, about {eta} left")?;
+    let bar = crate::log::bar(ProgressBar::no_length())
         .with_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
     let (step, note, name) = (bar.clone(), bar.clone(), spec.name.clone());
     let how = How {
@@ -277,7 +278,14 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         stop_after: args.stop_after,
         client_cache: args.client_cache.map(|size| size.0),
         progress: Box::new(move |what, done, of| {
-            step.set_message(format!("{name}: {}", progress(what, done, of)));
+            let line = format!("{name}: {}", progress(what, done, of));
+            crate::log::note(&line);
+            if of > 0 {
+                step.set_length(of as u64);
+                step.set_position(done as u64);
+                step.set_style(left.clone());
+            }
+            step.set_message(line);
             step.tick();
         }),
         warn: Box::new(move |text| note.suspend(|| say(format_args!("note: {text}")))),

@@ -51,9 +51,14 @@ struct Checked {
     /// Where it stands for the first time: table, row and seed.
     place: String,
     table: String,
+    /// Its number in the study.
+    at: usize,
 }
 
 pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Done {
+    if args.set.set.iter().any(|set| set.starts_with("seed=")) {
+        return Err(Failure::usage("--set seed: a study has its own `seeds`"));
+    }
     let name = args.file.display();
     let study =
         Study::read(&args.file).map_err(|error| Failure::usage(format!("{name}: {error:#}")))?;
@@ -85,12 +90,18 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
         return print(listed(&tables, &answers));
     }
     let mut jobs: BTreeMap<&str, Job> = BTreeMap::new();
-    for (run, checked) in runs.iter().filter(|(run, _)| !answers.contains_key(run)) {
+    let mut open: Vec<_> = runs
+        .iter()
+        .filter(|(run, _)| !answers.contains_key(run))
+        .collect();
+    open.sort_by_key(|(_, checked)| checked.at);
+    for (run, checked) in open {
         jobs.entry(&checked.key).or_insert_with(|| Job {
             spec: checked.spec.clone(),
             folder: folder(run),
             name: checked.place.clone(),
             table: checked.table.clone(),
+            at: checked.at,
             alone: run.alone,
         });
     }
@@ -107,13 +118,8 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
             ))
         })
         .collect();
-    let order: BTreeMap<&str, usize> = tables
-        .iter()
-        .enumerate()
-        .map(|(at, t)| (&t.name[..], at))
-        .collect();
     let mut all: Vec<(&str, Job)> = jobs.into_iter().collect();
-    all.sort_by_key(|(_, job)| (job.alone, order.get(&job.table[..]).copied()));
+    all.sort_by_key(|(_, job)| (job.alone, job.at));
     let keys: Vec<String> = all.iter().map(|(key, _)| key.to_string()).collect();
     let jobs: Vec<Job> = all.into_iter().map(|(_, job)| job).collect();
     let failed = pool::run_all(
@@ -222,6 +228,7 @@ fn checked(
                                 spec: Arc::new(spec),
                                 place: format!("{}, {cell}, seed {seed}", table.name),
                                 table: table.name.clone(),
+                                at: runs.len(),
                             };
                             runs.insert(run.clone(), checked);
                         }
@@ -274,18 +281,20 @@ fn listed(tables: &[Table], answers: &Answers) -> String {
 }
 
 fn planned(runs: &BTreeMap<RunSpec, Checked>, jobs: &BTreeMap<&str, Job>) -> String {
-    let mut seen = BTreeSet::new();
-    let mut out = String::new();
-    for (run, checked) in runs {
-        if jobs.contains_key(&checked.key[..]) && seen.insert(&checked.key) {
-            let quoted = |set: &String| format!(" --set '{}'", set.replace('\'', "'\\''"));
-            let sets: String = run.set.iter().map(quoted).collect();
-            out += &format!("{}: fl run {}{sets}\n", checked.place, run.base.display());
-        }
-    }
+    let mut open: Vec<_> = runs
+        .iter()
+        .filter(|(_, c)| jobs.get(&c.key[..]).is_some_and(|job| job.at == c.at))
+        .collect();
+    open.sort_by_key(|(_, checked)| checked.at);
+    let quoted = |set: &String| format!(" --set '{}'", set.replace('\'', "'\\''"));
+    let line = |(run, checked): (&RunSpec, &Checked)| {
+        let sets: String = run.set.iter().map(quoted).collect();
+        format!("{}: fl run {}{sets}\n", checked.place, run.base.display())
+    };
+    let lines: String = open.into_iter().map(line).collect();
     let keys: BTreeSet<&String> = runs.values().map(|c| &c.key).collect();
     format!(
-        "{out}{} of {} runs are to be done; all specs are fine",
+        "{lines}{} of {} runs are to be done; all specs are fine",
         jobs.len(),
         keys.len()
     )

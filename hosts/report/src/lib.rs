@@ -7,6 +7,7 @@
 mod compare;
 mod costs;
 mod curves;
+mod export;
 mod one;
 mod page;
 mod read;
@@ -16,5 +17,6 @@ mod svg;
 mod text;
 
 pub use compare::{Comparison, compare};
+pub use export::{csv, tensorboard};
 pub use page::{MOST, page};
 pub use read::{Bytes, Entry, Metric, Outcome, Run, Summary};

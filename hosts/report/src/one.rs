@@ -120,24 +120,6 @@ fn numbers(curve: &Curve<'_>) -> Markup {
     html! { (table(&["step", "#value", "#deviation", "#bytes by then"], &rows)) @if !said.is_empty() { p.dim { (said) } } }
 }
 
-/// The clients in the order of `each`, if the folder tells.
-fn names(run: &Run, each: usize) -> Vec<String> {
-    let ids: Vec<String> = run
-        .summary
-        .iter()
-        .flat_map(|s| s.held.keys())
-        .map(u32::to_string)
-        .collect();
-    if ids.len() == each {
-        return ids;
-    }
-    let answered = run.journal.iter().find(|e| e.answers.len() == each);
-    match answered {
-        Some(entry) => entry.answers.iter().map(|(id, _)| id.to_string()).collect(),
-        None => (1..=each).map(|n| format!("{n}.")).collect(),
-    }
-}
-
 fn clients(run: &Run) -> Markup {
     let all: Vec<&Metric> = run
         .last()
@@ -155,7 +137,10 @@ fn clients(run: &Run) -> Markup {
 }
 
 fn bars(run: &Run, metric: &Metric) -> Markup {
-    let all = names(run, metric.each.len()).into_iter().zip(&metric.each);
+    let all = run
+        .clients_of(metric.each.len())
+        .into_iter()
+        .zip(&metric.each);
     let all = all.map(|(name, value)| {
         let title = format!("client {name}: {}", measured(*value));
         (name, *value, title)

@@ -178,9 +178,12 @@ impl Run {
     /// When there is no such folder, or no run has begun in it.
     pub fn open(path: &Path) -> Result<Self> {
         let here = path.display();
-        let about = path
-            .metadata()
-            .with_context(|| format!("looking at {here}"))?;
+        let about = match path.metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!("{here}: there is no such folder")
+            }
+            about => about.with_context(|| format!("looking at {here}"))?,
+        };
         if !about.is_dir() {
             bail!("{here} is a file; a run folder is wanted, such as runs/quick-fedkd-1");
         }
@@ -259,6 +262,24 @@ impl Run {
     pub fn seed(&self) -> String {
         let seed = self.spec.get("seed");
         seed.map_or("?".into(), text::inline)
+    }
+
+    /// The names of so many clients that have a number each, if the folder tells; otherwise `1.`, `2.`, ..
+    pub fn clients_of(&self, each: usize) -> Vec<String> {
+        let held = self.summary.iter().flat_map(|s| s.held.keys());
+        let ids: Vec<String> = held.map(u32::to_string).collect();
+        if ids.len() == each {
+            return ids;
+        }
+        match self.journal.iter().find(|e| e.answers.len() == each) {
+            Some(entry) => entry.answers.iter().map(|(id, _)| id.to_string()).collect(),
+            None => (1..=each).map(|n| format!("{n}.")).collect(),
+        }
+    }
+
+    /// When it began: RFC 3339, if the folder tells.
+    pub fn began(&self) -> &str {
+        &self.origin.started
     }
 
     /// Bytes to and from clients.

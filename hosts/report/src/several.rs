@@ -119,7 +119,7 @@ fn overlaid(runs: &[Run], curves: &[Vec<Curve<'_>>], names: &[&str]) -> Markup {
         let (rows, said) = some(rows.collect(), 500);
         let numbers = html! { (table(&["run", "step", "#value", "#deviation"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         let axis = of.first().map_or("round", |(_, c)| c.axis());
-        Some(figure(name, "Bands are one standard deviation over clients.", &svg::lines(&lines, axis, name, false), &legend(runs, &lines), &numbers))
+        Some(figure(name, "Bands are one standard deviation over clients. What was measured once, outside of rounds, stands at 0.", &svg::lines(&lines, axis, name, false), &legend(runs, &lines), &numbers))
     }).collect();
     html! { @if !charts.is_empty() { h2 { "Round by round" } div.charts { @for chart in charts { (chart) } } } }
 }

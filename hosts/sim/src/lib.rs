@@ -15,4 +15,4 @@ pub use folder::{Resumed, RunFolder};
 pub use host::run;
 pub use manifest::{Hashed, Manifest, Session};
 pub use paused::Paused;
-pub use setup::{Outcome, Setup, Spent, Summary, Watch};
+pub use setup::{Outcome, Progress, Setup, Spent, Summary, Warn, Watch};

@@ -107,7 +107,15 @@ impl Study {
             text.len() <= MAX_BYTES,
             "the file has more than {MAX_BYTES} bytes"
         );
-        let file: File = serde_yaml::from_str(text)?;
+        let file: File = serde_yaml::from_str(text).map_err(|error| {
+            let read = serde_yaml::from_str::<Value>(text);
+            match read.is_ok_and(|value| value.get("protocol").is_some()) {
+                true => {
+                    anyhow::anyhow!("this is a spec, which `fl run` runs, and no study: {error}")
+                }
+                false => error.into(),
+            }
+        })?;
         let plain = |name: &str| {
             !name.is_empty()
                 && name

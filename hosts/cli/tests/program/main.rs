@@ -2,9 +2,11 @@
 
 mod abi;
 mod account;
+mod cases;
 mod commands;
 mod common;
 mod distillation;
+mod exports;
 mod folders;
 mod generators;
 mod hostile;
