@@ -122,6 +122,25 @@ pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
         .ok_or_else(|| anyhow::anyhow!("no label has both positive and negative examples"))
 }
 
+/// The most classes that [`confusion`] counts: its size is their square.
+const CONFUSED: usize = 32;
+
+/// How many examples of each true class (rows) are taken for each class (columns). Empty for other tasks, and for more than
+/// 32 classes.
+pub fn confusion(scores: ArrayView2<'_, f32>, examples: &Examples) -> Vec<Vec<u32>> {
+    let Some(truth) = examples.classes().filter(|_| scores.ncols() <= CONFUSED) else {
+        return Vec::new();
+    };
+    let mut counts = vec![vec![0; scores.ncols()]; scores.ncols()];
+    for (true_class, taken_for) in truth.iter().zip(classes(scores)) {
+        let cell = counts.get_mut(*true_class as usize);
+        if let Some(cell) = cell.and_then(|row| row.get_mut(taken_for as usize)) {
+            *cell += 1;
+        }
+    }
+    counts
+}
+
 /// Name of [`score`] for a task.
 pub fn score_name(kind: TaskKind) -> &'static str {
     match kind {

@@ -11,6 +11,9 @@ use sha2::{Digest as _, Sha256};
 use std::any::Any;
 use std::collections::BTreeMap;
 
+/// The journal tells answers apart for at most so many clients a question.
+const TOLD_APART: usize = 256;
+
 /// One question to some clients, as it goes on.
 pub(super) struct Exchange<U> {
     entry: Entry,
@@ -52,6 +55,7 @@ impl<U: Message> Exchange<U> {
                 bytes_up: Bytes::default(),
                 bytes_envelope: 0,
                 digest: String::new(),
+                answers: Vec::new(),
                 privacy: None,
             },
             chain: Sha256::new(),
@@ -122,7 +126,11 @@ impl<U: Message> Exchange<U> {
         self.entry.bytes_up += message::bytes(&mail.body, asked(sent));
         self.entry.bytes_envelope += bytes_envelope;
         self.chain.update(from.to_le_bytes());
-        self.chain.update(message::digest(&mail.body));
+        let digest = message::digest(&mail.body);
+        self.chain.update(digest);
+        if self.entry.clients <= TOLD_APART {
+            self.entry.answers.push((from, hex(&digest[..4])));
+        }
         Ok(mail)
     }
 
@@ -160,6 +168,9 @@ impl<U: Message> Exchange<U> {
         let digest: [u8; 32] = self.chain.finalize().into();
         if !fed.unrepeatable() {
             self.entry.digest = hex(&digest);
+        }
+        if fed.unrepeatable() || fed.accountant.is_some() {
+            self.entry.answers.clear();
         }
         if let [(id, _), ..] = &self.entry.dropped[..] {
             let what = format!(

@@ -3,7 +3,8 @@
 use crate::message::Bytes;
 use crate::privacy::{NoiseSource, Observer};
 use crate::{
-    Answer, ClientId, Examples, Problem, Public, Question, Result, Scored, SharedExecutor, Task,
+    Answer, ClientId, Examples, Problem, Public, Question, Result, Round, Scored, SharedExecutor,
+    Task, metrics,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -71,6 +72,10 @@ pub struct Entry {
     pub bytes_envelope: u64,
     /// Digest of all that was sent and answered, in client order. Empty where that depends on noise of the system.
     pub digest: String,
+    /// Who answered, each with the first eight digits of its answer's digest, so that two runs can be compared client by client.
+    /// Empty for more than 256 clients, and where somebody accounts for privacy: whoever guesses an answer could check it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<(ClientId, String)>,
     /// Epsilon after this question against each observer, `None` where nothing is guaranteed; if somebody accounts.
     pub privacy: Option<BTreeMap<Observer, Option<f64>>>,
 }
@@ -91,6 +96,32 @@ pub struct Metric {
     /// One number per client, in client order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<f64>,
+    /// [`crate::metrics::confusion`] of what was evaluated, the sum over clients where `each` is filled; empty where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confusion: Vec<Vec<u32>>,
+}
+
+impl Metric {
+    pub(crate) fn of(round: &Round, name: &str, value: f64) -> Self {
+        Self {
+            step: round.name.clone(),
+            round: round.number,
+            name: name.into(),
+            value,
+            std: None,
+            each: Vec::new(),
+            confusion: Vec::new(),
+        }
+    }
+
+    pub(crate) fn of_each(round: &Round, name: &str, each: Vec<f64>) -> Self {
+        let (value, std) = metrics::mean_std(&each);
+        Self {
+            std: Some(std),
+            each,
+            ..Self::of(round, name, value)
+        }
+    }
 }
 
 /// Where clients live, and everything that has to do with data, threads, clocks and files.

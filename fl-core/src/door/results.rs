@@ -26,7 +26,11 @@ impl Federation<'_> {
         let scored = Scored::of(self.model(slot)?, &test)?;
         let name = metrics::score_name(self.store.task().kind);
         self.link(name, &scored.digest);
-        self.record(round, name, scored.score)
+        let metric = Metric {
+            confusion: scored.confusion,
+            ..Metric::of(round, name, scored.score)
+        };
+        self.host.metric(&metric)
     }
 
     /// Records how good the clients' own models in `slot` are on the test examples, if this round is to be evaluated.
@@ -43,7 +47,12 @@ impl Federation<'_> {
         for one in &scored {
             self.link(&name, &one.digest);
         }
-        self.record_each(round, &name, scored.iter().map(|s| s.score).collect())
+        let each = scored.iter().map(|s| s.score).collect();
+        let metric = Metric {
+            confusion: scored.iter().fold(Vec::new(), |sum, s| plus(sum, s, 1)),
+            ..Metric::of_each(round, &name, each)
+        };
+        self.host.metric(&metric)
     }
 
     /// Records how good models of the server's are for the clients, each on the test examples of those that `of` gives it
@@ -78,6 +87,7 @@ impl Federation<'_> {
         }
         let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
         let mut each = vec![0.0; clients.len()];
+        let mut confusion = Vec::new();
         for (model, test, members) in groups {
             let model = models
                 .get(model)
@@ -85,9 +95,13 @@ impl Federation<'_> {
             self.parametric(slot)?.set_params(model)?;
             let scored = Scored::of(self.model(slot)?, &test)?;
             self.link(&name, &scored.digest);
+            confusion = plus(confusion, &scored, members.len() as u32);
             members.into_iter().for_each(|at| each[at] = scored.score);
         }
-        self.record_each(round, &name, each.clone())?;
+        self.host.metric(&Metric {
+            confusion,
+            ..Metric::of_each(round, &name, each.clone())
+        })?;
         Ok(each)
     }
 
@@ -100,15 +114,7 @@ impl Federation<'_> {
         if !self.due(round) {
             return Ok(());
         }
-        let (value, std) = metrics::mean_std(&each);
-        self.host.metric(&Metric {
-            step: round.name.clone(),
-            round: round.number,
-            name: name.into(),
-            value,
-            std: Some(std),
-            each,
-        })
+        self.host.metric(&Metric::of_each(round, name, each))
     }
 
     /// Records a number that the protocol has counted or measured, if this round is to be evaluated.
@@ -119,14 +125,7 @@ impl Federation<'_> {
         if !self.due(round) {
             return Ok(());
         }
-        self.host.metric(&Metric {
-            step: round.name.clone(),
-            round: round.number,
-            name: name.into(),
-            value,
-            std: None,
-            each: Vec::new(),
-        })
+        self.host.metric(&Metric::of(round, name, value))
     }
 
     /// Keeps the server's model in `slot` as a result of the run.
@@ -190,4 +189,15 @@ impl Federation<'_> {
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
+}
+
+/// `sum` and so many times what a model confuses.
+fn plus(mut sum: Vec<Vec<u32>>, scored: &Scored, times: u32) -> Vec<Vec<u32>> {
+    sum.resize(scored.confusion.len(), vec![0; scored.confusion.len()]);
+    for (sum, row) in sum.iter_mut().zip(&scored.confusion) {
+        for (sum, count) in sum.iter_mut().zip(row) {
+            *sum += count * times;
+        }
+    }
+    sum
 }

@@ -64,12 +64,14 @@ impl Training {
 }
 
 /// What an evaluation found.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Scored {
     /// [`metrics::score`]
     pub score: f64,
     /// Digest of all predictions: two models may have the same score, hardly the same predictions.
     pub digest: [u8; 32],
+    /// [`metrics::confusion`]
+    pub confusion: Vec<Vec<u32>>,
 }
 
 impl Scored {
@@ -82,6 +84,7 @@ impl Scored {
         Ok(Self {
             score: metrics::score(predicted.values.view(), test)?,
             digest: message::digest(&predicted),
+            confusion: metrics::confusion(predicted.values.view(), test),
         })
     }
 }

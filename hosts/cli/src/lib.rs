@@ -11,23 +11,30 @@
 //! `fl new protocol` writes such a crate. Parts are found by being linked: those of `fl-plugins` are there only if the program
 //! names it.
 //!
-//! Exit codes: 0 done, 1 the run failed, 2 wrong usage or wrong spec and nothing was run, 3 a plugin was refused.
+//! Exit codes: 0 done, 1 the run failed or two runs differ, 2 wrong usage or wrong spec and nothing was run, 3 a plugin was refused.
 #![warn(clippy::print_stderr)]
 
 mod account;
+mod cases;
+mod export;
+mod log;
 mod new;
 mod plan;
+mod pool;
+mod report;
 mod run;
 mod show;
+mod study;
 mod topics;
 mod try_part;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use fl_registry::{Catalogue, Library};
+use log::{complain, say};
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Federated learning and federated distillation, composed from plugins in a YAML file.
@@ -37,6 +44,12 @@ struct Cli {
     /// A library with more parts. May be given several times.
     #[arg(long = "plugin", value_name = "LIB", global = true)]
     plugins: Vec<PathBuf>,
+    /// Say nothing but errors: no notes, no progress.
+    #[arg(long, global = true)]
+    quiet: bool,
+    /// Add to this file what is said, and how far runs are, each line with its time.
+    #[arg(long, value_name = "FILE", global = true)]
+    log: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -45,6 +58,26 @@ struct Cli {
 enum Command {
     /// Run a spec; results on stdout, progress on stderr, and a run folder.
     Run(run::RunArgs),
+    /// Make a page of a run folder, or of several beside each other, to open in a browser.
+    Report(report::ReportArgs),
+    /// Say what tells two run folders apart: specs, where they part, measurements. Exit code 1 if anything does.
+    Compare(report::CompareArgs),
+    /// Write what was measured, and models, in the forms that other tools read.
+    Export(export::ExportArgs),
+    /// Hold parts to files of cases: what they answered last, a bound, or a refusal. Exit code 1 on a difference.
+    Test(cases::TestArgs),
+    /// Print what a shell needs to complete commands: `fl completions bash > /etc/bash_completion.d/fl`.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write a man page for each command into a folder.
+    Man {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// Do every run that a study asks for, each once, and make its tables.
+    Study(study::StudyArgs),
     /// Find every mistake of every spec; runs nothing.
     Check {
         /// Spec files.
@@ -145,6 +178,8 @@ enum Failure {
     Usage(String),
     /// It was tried, and failed.
     Failed(anyhow::Error),
+    /// What was compared differs, and that has been said.
+    Differs,
     /// A library was not loaded.
     Refused(fl_registry::Refusal),
 }
@@ -171,12 +206,8 @@ fn print(text: impl Display) -> Done {
     }
 }
 
-/// Says something to whoever looks. If nobody does, nothing is lost but this line.
-fn say(text: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
-
 fn dispatch(cli: Cli, command: &[String]) -> Done {
+    log::begin(cli.quiet, cli.log.as_deref())?;
     fl_core::abi::on_log(|level, part, line| {
         if level <= 3 {
             say(format_args!("{part}: {line}"));
@@ -188,6 +219,13 @@ fn dispatch(cli: Cli, command: &[String]) -> Done {
         .map_err(Failure::Refused)?;
     match cli.command {
         Command::Run(args) => run::run(&args, &catalogue, command),
+        Command::Report(args) => report::report(&args),
+        Command::Compare(args) => report::compare(&args),
+        Command::Export(args) => export::export(&args, &catalogue),
+        Command::Test(args) => cases::test(&args, &catalogue),
+        Command::Completions { shell } => completions(shell),
+        Command::Man { dir } => man(&dir),
+        Command::Study(args) => study::study(&args, &catalogue, command),
         Command::Check { specs, set, json } => show::check(&specs, &set.set, json, &catalogue),
         Command::Plan(args) => plan::plan(&args, &catalogue),
         Command::List { markdown: true, .. } => print(catalogue.parts_page().trim_end()),
@@ -217,6 +255,20 @@ fn dispatch(cli: Cli, command: &[String]) -> Done {
     }
 }
 
+/// What a shell needs to complete this program's commands.
+fn completions(shell: clap_complete::Shell) -> Done {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "fl", &mut script);
+    print(String::from_utf8_lossy(&script).trim_end())
+}
+
+/// A page for each command.
+fn man(dir: &Path) -> Done {
+    std::fs::create_dir_all(dir)?;
+    clap_mangen::generate_to(Cli::command(), dir)?;
+    print(format_args!("man pages are in {}", dir.display()))
+}
+
 /// Does what the command line says: the whole of a program with parts of its own.
 pub fn main() -> ExitCode {
     run(std::env::args_os())
@@ -239,15 +291,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match dispatch(cli, &command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(text)) => {
-            say(text);
+            complain(text);
             ExitCode::from(2)
         }
         Err(Failure::Failed(error)) => {
-            say(format_args!("error: {error:#}"));
+            complain(format_args!("error: {error:#}"));
             ExitCode::from(1)
         }
+        Err(Failure::Differs) => ExitCode::from(1),
         Err(Failure::Refused(refusal)) => {
-            say(refusal);
+            complain(refusal);
             ExitCode::from(3)
         }
     }

@@ -64,6 +64,17 @@ const PROGRAM: [(&str, &str); 5] = [
     ("src/main.rs", include_str!("../templates/main.rs.in")),
     ("tests/same.rs", include_str!("../templates/same.rs.in")),
 ];
+/// What an aggregator's crate has besides: cases for `fl test`.
+const CASES: [(&str, &str); 2] = [
+    (
+        "aggregator.cases.yaml",
+        include_str!("../templates/cases.yaml.in"),
+    ),
+    (
+        "aggregator.cases.answers.json",
+        include_str!("../templates/answers.json.in"),
+    ),
+];
 const README: &str = include_str!("../templates/README.md.in");
 const C: &str = include_str!("../templates/aggregator.c.in");
 const MAKEFILE: &str = include_str!("../templates/Makefile.in");
@@ -253,6 +264,9 @@ fn rust(role: Role, args: &NewArgs) -> Result<Files, Failure> {
     match role {
         Role::Protocol => files.extend(PROGRAM),
         _ => files.extend([("Cargo.toml", MANIFEST), ("README.md", README)]),
+    }
+    if role == Role::Aggregator {
+        files.extend(CASES);
     }
     let filled = files
         .into_iter()

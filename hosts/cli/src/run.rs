@@ -8,7 +8,7 @@ use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{BuildContext, Public, RunOptions, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Mistakes, Spec};
-use fl_sim::{Hashed, Manifest, Outcome, Paused, RunFolder, Session, Setup};
+use fl_sim::{Hashed, Manifest, Outcome, Paused, Progress, RunFolder, Session, Setup, Warn};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub struct RunArgs {
     json: bool,
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+pub fn at_least_one(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|n| *n > 0);
     number.ok_or_else(|| "must be a whole number, at least 1".into())
 }
@@ -152,15 +152,57 @@ fn manifest(
     ))
 }
 
-pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
-    let dir = args.resume.as_deref();
-    let paused = dir.map(|dir| paused(dir, args.stop_after)).transpose()?;
-    let spec = match (dir, &args.spec) {
-        (Some(dir), _) => read_again(dir, catalogue)?,
-        (None, Some(path)) => read(path, &args.set.set, catalogue)?,
-        (None, None) => return Err(Failure::usage("a spec or --resume is needed")),
+/// Where a run's results go.
+pub enum Place<'a> {
+    /// `runs/NAME-1`, `runs/NAME-2`, ..
+    Next,
+    /// A new or empty folder.
+    At(&'a Path),
+    /// Where it was stopped.
+    Stopped(Box<Paused>),
+}
+
+/// How a spec is run. Results do not depend on it.
+pub struct How<'a> {
+    pub data: &'a DataDir,
+    /// The command line, for `run.json`.
+    pub command: &'a [String],
+    pub threads: usize,
+    pub wire: bool,
+    pub stop_after: Option<usize>,
+    pub client_cache: Option<u64>,
+    /// Told of each step.
+    pub progress: Progress<'a>,
+    /// Told what the user should know.
+    pub warn: Warn<'a>,
+}
+
+/// Every processor's worth, if nobody says otherwise.
+pub fn threads(asked: Option<usize>) -> usize {
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// Runs a spec with its data. The folder comes last: a run that cannot begin leaves nothing behind.
+pub fn execute(
+    spec: &Spec<DataSpec>,
+    data: Assembled,
+    place: Place<'_>,
+    how: How<'_>,
+) -> anyhow::Result<Outcome> {
+    let yaml = spec.yaml()?;
+    let manifest = manifest(spec, &yaml, how.data, how.command)?;
+    let (folder, resumed) = match place {
+        Place::Stopped(paused) => {
+            let (folder, resumed) = paused.go_on(manifest)?;
+            (folder, Some(resumed))
+        }
+        Place::At(out) => (RunFolder::create(out, &yaml, &manifest)?, None),
+        Place::Next => {
+            let runs = Path::new("runs");
+            let folder = RunFolder::create_next(runs, &spec.name, &yaml, &manifest)?;
+            (folder, None)
+        }
     };
-    // the folder comes last: a run that cannot begin leaves nothing behind
     let Assembled {
         client_tests,
         clients,
@@ -169,30 +211,12 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         task,
         inferred,
         ..
-    } = assemble(&spec, &args.data)?;
-    let yaml = spec.yaml()?;
-    let manifest = manifest(&spec, &yaml, &args.data, command)?;
-    let (folder, resumed) = match (paused, &args.out) {
-        (Some(paused), _) => {
-            let (folder, resumed) = paused.go_on(manifest)?;
-            (folder, Some(resumed))
-        }
-        (None, Some(out)) => (RunFolder::create(out, &yaml, &manifest)?, None),
-        (None, None) => {
-            let folder = RunFolder::create_next(Path::new("runs"), &spec.name, &yaml, &manifest)?;
-            (folder, None)
-        }
-    };
+    } = data;
     let make = BuildContext {
         task: task.clone(),
         stream: Stream::root(spec.seed).child("protocol", 0),
     };
-    let bar = ProgressBar::no_length()
-        .with_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
-    let step = bar.clone();
-    let note = bar.clone();
-    let name = spec.name.clone();
-    let outcome = fl_sim::run(Setup {
+    fl_sim::run(Setup {
         name: &spec.name,
         protocol_name: spec.protocol.name,
         protocol: Arc::from(spec.make_protocol(&make)?),
@@ -215,26 +239,58 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         }),
         test,
         client_tests,
-        threads: match args.threads {
-            Some(n) => n,
-            None => std::thread::available_parallelism().map_or(1, usize::from),
-        },
-        client_cache: args.client_cache.map(|size| size.0),
+        threads: how.threads,
+        client_cache: how.client_cache,
         folder: Some(folder),
         resumed,
-        wire: args.wire,
-        stop_after: args.stop_after,
-        progress: Box::new(move |what, done, of| {
-            step.set_message(match of {
-                0 => format!("{name}: {what}"),
-                _ => format!("{name}: {done} of {of} rounds"),
-            });
-            step.tick();
-        }),
+        wire: how.wire,
+        stop_after: how.stop_after,
+        progress: how.progress,
         watch: None,
         exposed: inferred,
+        warn: how.warn,
+    })
+}
+
+pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
+    let dir = args.resume.as_deref();
+    let paused = dir.map(|dir| paused(dir, args.stop_after)).transpose()?;
+    let spec = match (dir, &args.spec) {
+        (Some(dir), _) => read_again(dir, catalogue)?,
+        (None, Some(path)) => read(path, &args.set.set, catalogue)?,
+        (None, None) => return Err(Failure::usage("a spec or --resume is needed")),
+    };
+    let data = assemble(&spec, &args.data)?;
+    let place = match (paused, &args.out) {
+        (Some(paused), _) => Place::Stopped(Box::new(paused)),
+        (None, Some(out)) => Place::At(out),
+        (None, None) => Place::Next,
+    };
+    let left = ProgressStyle::with_template("{spinner} {msg} {elapsed}, about {eta} left")?;
+    let bar = crate::log::bar(ProgressBar::no_length())
+        .with_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
+    let (step, note, name) = (bar.clone(), bar.clone(), spec.name.clone());
+    let how = How {
+        data: &args.data,
+        command,
+        threads: threads(args.threads),
+        wire: args.wire,
+        stop_after: args.stop_after,
+        client_cache: args.client_cache.map(|size| size.0),
+        progress: Box::new(move |what, done, of| {
+            let line = format!("{name}: {}", progress(what, done, of));
+            crate::log::note(&line);
+            if of > 0 {
+                step.set_length(of as u64);
+                step.set_position(done as u64);
+                step.set_style(left.clone());
+            }
+            step.set_message(line);
+            step.tick();
+        }),
         warn: Box::new(move |text| note.suspend(|| say(format_args!("note: {text}")))),
-    });
+    };
+    let outcome = execute(&spec, data, place, how);
     bar.finish_and_clear();
     let outcome = outcome?;
     if let (Some(after), Some(out)) = (&outcome.stopped, &outcome.out) {
@@ -242,6 +298,9 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         say(format_args!(
             "stopped after {after}; go on with: {program} run --resume {out}"
         ));
+    }
+    if let (None, Some(out)) = (&outcome.stopped, &outcome.out) {
+        crate::report::beside(Path::new(out));
     }
     let result = match args.json {
         true => serde_json::to_string(&outcome)?,
@@ -254,6 +313,14 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         ));
     }
     Ok(())
+}
+
+/// How far a run is.
+pub fn progress(step: &str, done: usize, of: usize) -> String {
+    match of {
+        0 => step.to_string(),
+        _ => format!("{done} of {of} rounds"),
+    }
 }
 
 fn text(o: &Outcome) -> String {

@@ -320,25 +320,25 @@ fn guarded(decl: &'static PartDecl, trial: Trial<'_>) -> Result<Json> {
 /// Where the part stands, unless it is an accountant.
 const SLOT: &str = "part";
 
-pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
-    let role = crate::show::role(&args.role)?;
-    let decl = catalogue.find(role, &args.name).map_err(Failure::usage)?;
-    let settings: Value = serde_yaml::from_str(&args.settings)
-        .map_err(|e| Failure::usage(format!("--settings: {e}")))?;
+/// What the part `name` of this role answers to `input`.
+///
+/// # Errors
+/// Everything that is wrong: no such part, wrong settings, or what it says against the input.
+pub fn trial(
+    (role, name): (&str, &str),
+    settings: Value,
+    input: Json,
+    seed: u64,
+    catalogue: &Catalogue,
+) -> std::result::Result<Json, Failure> {
+    let role = crate::show::role(role)?;
+    let decl = catalogue.find(role, name).map_err(Failure::usage)?;
     let mut reader = Reader::default();
     (decl.check)(&settings, &mut reader);
     if !reader.mistakes.is_empty() {
-        let all: Vec<String> = reader
-            .mistakes
-            .iter()
-            .map(|m| format!("--settings: {m}"))
-            .collect();
-        return Err(Failure::usage(all.join("\n")));
+        let all = reader.mistakes.iter().map(|m| format!("settings: {m}"));
+        return Err(Failure::usage(all.collect::<Vec<_>>().join("\n")));
     }
-    let text = std::fs::read_to_string(&args.input)
-        .map_err(|e| Failure::usage(format!("{}: {e}", args.input.display())))?;
-    let input: Json = serde_json::from_str(&text)
-        .map_err(|e| Failure::usage(format!("{}: {e}", args.input.display())))?;
     let parts = Parts::new(vec![Filled {
         slot: SLOT.into(),
         clients: None,
@@ -351,15 +351,30 @@ pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
     };
     let make = BuildContext {
         task,
-        stream: Stream::root(args.seed),
+        stream: Stream::root(seed),
     };
     let trial = Trial {
         parts: &parts,
         make: &make,
         input,
     };
-    let answer = guarded(decl, trial)
-        .with_context(|| args.input.display().to_string())
-        .map_err(|e| Failure::usage(format!("{e:#}")))?;
-    print(serde_json::to_string(&answer)?)
+    Ok(guarded(decl, trial)?)
+}
+
+pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
+    let part = (&args.role[..], &args.name[..]);
+    let settings: Value = serde_yaml::from_str(&args.settings)
+        .map_err(|e| Failure::usage(format!("--settings: {e}")))?;
+    let file = args.input.display();
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{file}: {error}"));
+    let text = std::fs::read_to_string(&args.input).map_err(|e| wrong(&e))?;
+    let input: Json = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
+    match trial(part, settings, input, args.seed, catalogue) {
+        Ok(answer) => print(serde_json::to_string(&answer)?),
+        Err(Failure::Failed(error)) => Err(wrong(&format!("{error:#}"))),
+        Err(Failure::Usage(text)) => {
+            Err(Failure::Usage(text.replace("settings: ", "--settings: ")))
+        }
+        Err(other) => Err(other),
+    }
 }

@@ -11,10 +11,13 @@ use std::path::{Path, PathBuf};
 const UNFINISHED: &str = ".tmp";
 
 /// Names the process that a run lives in, and is locked as long as it does.
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 
 /// Writes a file so that a crash leaves the old one or the new one. Who may read it is what the umask says.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+///
+/// # Errors
+/// When it cannot be written; what was there is then there still.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     write_for(path, bytes, 0o666)
 }
 
@@ -26,6 +29,10 @@ pub(crate) fn write_secret(path: &Path, bytes: &[u8]) -> Result<()> {
 #[cfg_attr(not(unix), expect(unused_variables, reason = "modes are Unix's"))]
 fn write_for(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let folder = path.parent().context("a file stands in a folder")?;
+    let folder = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
     let what = || format!("writing {}", path.display());
     let mut unfinished = tempfile::Builder::new();
     unfinished.prefix(UNFINISHED);

@@ -1,7 +1,8 @@
 //! The run folder. Every file appears whole or not at all: written beside its place, synced, then renamed.
 
-use crate::disk::{Lock, write, write_secret};
+use crate::disk::{LOCK, Lock, write, write_secret};
 use crate::manifest::{self, Manifest};
+use crate::setup::Summary;
 use crate::shelf::{Index, Shelf};
 use anyhow::{Context, bail};
 use fl_core::{Entry, Metric, Result, Stream};
@@ -15,14 +16,15 @@ pub(crate) const SPEC: &str = "spec.yaml";
 pub(crate) const JOURNAL: &str = "journal.jsonl";
 pub(crate) const METRICS: &str = "metrics.jsonl";
 pub(crate) const REPORT: &str = "report.md";
+const OUTCOME: &str = "outcome.json";
 /// The last checkpoint, as long as the run is not done.
 pub(crate) const STATE: &str = "state";
 /// The key of a run's noise, if it is the system's, as long as the run is not done: whoever has it can take the noise off.
 const NOISE: &str = "noise-key";
 const MODELS: &str = "models";
 
-/// What a run leaves behind: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`, `report.md`, `models/`, and `state` and
-/// `lock` as long as it is not done. It is this process's alone while it lives.
+/// What a run leaves behind: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`, `models/`, when it is done also
+/// `outcome.json` and `report.md`, and `state` and `lock` as long as it is not. It is this process's alone while it lives.
 pub struct RunFolder {
     path: PathBuf,
     spec: [u8; 32],
@@ -132,6 +134,28 @@ impl RunFolder {
         }
     }
 
+    /// Removes a run that did not end, and that no process works on any more. Nothing is done if the folder is not there.
+    ///
+    /// # Errors
+    /// When the run is in use, or is done, or it is no run folder, or cannot be removed.
+    pub fn remove_unfinished(path: &Path) -> Result<()> {
+        if !path.exists() {
+            return Ok(());
+        }
+        let here = path.display();
+        let empty = fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
+        if !empty && !path.join(SPEC).exists() && !path.join(LOCK).exists() {
+            bail!("{here} is not a run folder: it has no {SPEC}");
+        }
+        if path.join(OUTCOME).exists() {
+            bail!("the run in {here} is done");
+        }
+        let lock = Lock::take(path, false)?;
+        fs::remove_dir_all(path).with_context(|| format!("removing {here}"))?;
+        drop(lock);
+        Ok(())
+    }
+
     /// Takes away what [`RunFolder::create`] made: a run that failed before it did anything leaves nothing behind.
     pub(crate) fn discard(self) {
         // what cannot be removed stays; the run's own error is what matters
@@ -228,8 +252,11 @@ impl RunFolder {
         }
     }
 
-    /// The run is complete: writes the report, and the state is no longer needed.
-    pub(crate) fn finish(self, report: &str) -> Result<()> {
+    /// The run is complete: writes what it came to and the report, and the state is no longer needed.
+    pub(crate) fn finish(self, report: &str, summary: &Summary) -> Result<()> {
+        let mut text = serde_json::to_vec_pretty(summary)?;
+        text.push(b'\n');
+        write(&self.path.join(OUTCOME), &text)?;
         write(&self.path.join(REPORT), report.as_bytes())?;
         for name in [STATE, NOISE] {
             match fs::remove_file(self.path.join(name)) {

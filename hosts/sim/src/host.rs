@@ -4,7 +4,7 @@ use crate::clients::Clients;
 use crate::folder::RunFolder;
 use crate::pool::{Threads, for_clients};
 use crate::report;
-use crate::setup::{Outcome, Progress, Setup, Spent, Warn, Watch};
+use crate::setup::{Outcome, Progress, Setup, Spent, Summary, Warn, Watch};
 use crate::shelf::Shelf;
 use anyhow::{Context, ensure};
 use fl_core::privacy::{NoiseSource, Observer};
@@ -362,15 +362,14 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     }
     if let Some(folder) = sim.folder.take().filter(|_| outcome.stopped.is_none()) {
         let held = sim.clients.each(|client| client.own().class_counts());
-        let clients = if accounts { BTreeMap::new() } else { held };
-        folder.finish(&report::write(
-            &outcome,
-            &sim.entries,
-            &sim.metrics,
-            &clients,
-            &unaccounted,
-            &sim.notes,
-        ))?;
+        let summary = Summary {
+            outcome: outcome.clone(),
+            held: if accounts { BTreeMap::new() } else { held },
+            notes: sim.notes,
+            unaccounted: (!unaccounted.is_empty()).then(|| report::unaccounted(&unaccounted)),
+        };
+        let text = report::write(&summary, &sim.entries, &sim.metrics);
+        folder.finish(&text, &summary)?;
         sim.clients.discard()?;
     }
     Ok(outcome)

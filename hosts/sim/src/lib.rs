@@ -10,8 +10,9 @@ mod report;
 mod setup;
 mod shelf;
 
+pub use disk::write;
 pub use folder::{Resumed, RunFolder};
 pub use host::run;
 pub use manifest::{Hashed, Manifest, Session};
 pub use paused::Paused;
-pub use setup::{Outcome, Setup, Spent, Watch};
+pub use setup::{Outcome, Progress, Setup, Spent, Summary, Warn, Watch};

@@ -1,8 +1,7 @@
 //! `report.md`: what a person wants to know of a run.
 
-use crate::Outcome;
-use fl_core::{ClientId, Entry, Metric, PrivacyEvent};
-use std::collections::BTreeMap;
+use crate::Summary;
+use fl_core::{Entry, Metric, PrivacyEvent};
 use std::fmt::Write;
 
 /// 1234567 as `1,234,567`.
@@ -33,29 +32,25 @@ pub(crate) fn unaccounted(events: &[PrivacyEvent]) -> String {
     )
 }
 
-pub(crate) fn write(
-    outcome: &Outcome,
-    entries: &[Entry],
-    metrics: &[Metric],
-    clients: &BTreeMap<ClientId, Vec<u32>>,
-    open: &[PrivacyEvent],
-    notes: &[String],
-) -> String {
+pub(crate) fn write(summary: &Summary, entries: &[Entry], metrics: &[Metric]) -> String {
     let mut out = String::new();
     // writing to a String cannot fail
-    let _ = fill(&mut out, outcome, entries, metrics, clients, open, notes);
+    let _ = fill(&mut out, summary, entries, metrics);
     out
 }
 
 fn fill(
     out: &mut String,
-    outcome: &Outcome,
+    summary: &Summary,
     entries: &[Entry],
     metrics: &[Metric],
-    clients: &BTreeMap<ClientId, Vec<u32>>,
-    open: &[PrivacyEvent],
-    notes: &[String],
 ) -> std::fmt::Result {
+    let Summary {
+        outcome,
+        held,
+        notes,
+        unaccounted,
+    } = summary;
     writeln!(out, "# {}\n", outcome.name)?;
     writeln!(
         out,
@@ -122,23 +117,23 @@ fn fill(
     }
 
     writeln!(out, "\n## Privacy\n")?;
-    match (&outcome.privacy, open) {
+    match (&outcome.privacy, unaccounted) {
         (Some(all), _) => {
             for (observer, protection) in all {
                 writeln!(out, "* against {observer}: {protection}")?;
             }
         }
-        (None, []) => writeln!(
+        (None, None) => writeln!(
             out,
             "Nothing was released through a privacy mechanism, and nothing is guaranteed."
         )?,
-        (None, open) => writeln!(out, "{}.", unaccounted(open))?,
+        (None, Some(open)) => writeln!(out, "{open}.")?,
     }
 
     if !notes.is_empty() {
         writeln!(out, "\n## Notes\n\n* {}", notes.join("\n* "))?;
     }
-    if clients.is_empty() {
+    if held.is_empty() {
         return writeln!(
             out,
             "\nWhat each client holds is not told where somebody accounts for privacy.\n\nDigest `{}`.",
@@ -149,7 +144,7 @@ fn fill(
         out,
         "\n## Clients\n\n| client | examples per class |\n|---|---|"
     )?;
-    for (id, counts) in clients {
+    for (id, counts) in held {
         writeln!(
             out,
             "| {id} | {} |",

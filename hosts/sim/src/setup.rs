@@ -2,8 +2,8 @@
 
 use crate::folder::{Resumed, RunFolder};
 use fl_core::privacy::{Observer, Protections};
-use fl_core::{Examples, Parts, Protocol, Public, RunOptions};
-use serde::Serialize;
+use fl_core::{ClientId, Examples, Parts, Protocol, Public, RunOptions};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub struct Setup<'a> {
 }
 
 /// Bytes that crossed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     /// From clients to the server.
     pub up: u64,
@@ -70,7 +70,7 @@ pub struct Spent {
 }
 
 /// What a run came to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The run's name.
     pub name: String,
@@ -94,4 +94,17 @@ pub struct Outcome {
     pub out: Option<String>,
     /// The step after which the run stopped, if it can go on.
     pub stopped: Option<String>,
+}
+
+/// `outcome.json`: what a run that is done came to, for programs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// What it came to.
+    pub outcome: Outcome,
+    /// How many examples of each class (or label) each client holds; empty where somebody accounts for privacy.
+    pub held: BTreeMap<ClientId, Vec<u32>>,
+    /// What the user was told, and what only the report says.
+    pub notes: Vec<String>,
+    /// What nobody accounts for, if there is anything.
+    pub unaccounted: Option<String>,
 }

@@ -2,9 +2,11 @@
 
 mod abi;
 mod account;
+mod cases;
 mod commands;
 mod common;
 mod distillation;
+mod exports;
 mod folders;
 mod generators;
 mod hostile;
@@ -14,7 +16,9 @@ mod new;
 mod noise;
 mod own_data;
 mod private;
+mod report;
 mod schema;
 mod specs;
+mod study;
 mod try_part;
 mod voting;

@@ -1,0 +1,61 @@
+//! What is said to whoever looks: on stderr, and in a log if one is wanted.
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use std::fmt::Display;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+static QUIET: AtomicBool = AtomicBool::new(false);
+static LOG: Mutex<Option<File>> = Mutex::new(None);
+
+/// From now on.
+pub fn begin(quiet: bool, log: Option<&Path>) -> anyhow::Result<()> {
+    QUIET.store(quiet, Ordering::Relaxed);
+    let open = |path: &Path| {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        file.with_context(|| format!("--log {}", path.display()))
+    };
+    *LOG.lock().unwrap_or_else(PoisonError::into_inner) = log.map(open).transpose()?;
+    Ok(())
+}
+
+/// Is nothing said but errors?
+pub fn quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Says something to whoever looks. If nobody does, nothing is lost but this line.
+pub fn say(text: impl Display) {
+    match quiet() {
+        true => note(text),
+        false => complain(text),
+    }
+}
+
+/// As [`say`], whoever wants it or not: what went wrong.
+pub fn complain(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+    note(text);
+}
+
+/// Only for the log.
+pub fn note(text: impl Display) {
+    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(file) = log.as_mut() {
+        let now = humantime::format_rfc3339_seconds(SystemTime::now());
+        let _ = writeln!(file, "{now} {text}");
+    }
+}
+
+/// A bar that is seen unless nothing is to be said.
+pub fn bar(bar: ProgressBar) -> ProgressBar {
+    if quiet() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    bar
+}

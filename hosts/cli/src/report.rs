@@ -1,0 +1,85 @@
+//! `fl report` and `fl compare`.
+
+use crate::{Done, Failure, print, say};
+use clap::Args;
+use fl_report::Run;
+use std::path::{Path, PathBuf};
+
+/// Its name in a run folder.
+const PAGE: &str = "report.html";
+
+#[derive(Args)]
+pub struct ReportArgs {
+    /// Run folders; a run that is not done is shown as far as it is.
+    #[arg(required = true, value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// Where the page goes; otherwise `report.html` in the run folder, and for several `comparison.html` here.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct CompareArgs {
+    /// A run folder.
+    first: PathBuf,
+    /// Another.
+    second: PathBuf,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+fn open(dirs: &[PathBuf]) -> Result<Vec<Run>, Failure> {
+    Run::open_all(dirs).map_err(|error| Failure::usage(format!("{error:#}")))
+}
+
+pub fn report(args: &ReportArgs) -> Done {
+    if args.dirs.len() > fl_report::MOST {
+        return Err(Failure::usage(format!(
+            "{} run folders were given; at most {} can be told apart on one page",
+            args.dirs.len(),
+            fl_report::MOST
+        )));
+    }
+    let runs = open(&args.dirs)?;
+    let out = match (&args.out, &args.dirs[..]) {
+        (Some(out), _) => out.clone(),
+        (None, [dir]) => dir.join(PAGE),
+        (None, _) => PathBuf::from("comparison.html"),
+    };
+    for run in &runs {
+        for notice in &run.notices {
+            say(format_args!("note: {}: {notice}", run.path.display()));
+        }
+    }
+    fl_sim::write(&out, fl_report::page(&runs)?.as_bytes())?;
+    print(out.display())
+}
+
+/// The page of a run that has just ended. The run is worth more than its page.
+pub fn beside(folder: &Path) {
+    let written = Run::open(folder)
+        .and_then(|run| fl_report::page(&[run]))
+        .and_then(|page| fl_sim::write(&folder.join(PAGE), page.as_bytes()));
+    if let Err(error) = written {
+        say(format_args!(
+            "note: the run's page could not be written: {error:#}"
+        ));
+    }
+}
+
+pub fn compare(args: &CompareArgs) -> Done {
+    let runs = open(&[args.first.clone(), args.second.clone()])?;
+    let [first, second] = &runs[..] else {
+        return Err(Failure::usage("two run folders are compared"));
+    };
+    let comparison = fl_report::compare(first, second);
+    match args.json {
+        true => print(comparison.json())?,
+        false => print(&comparison)?,
+    }
+    match comparison.alike() {
+        true => Ok(()),
+        false => Err(Failure::Differs),
+    }
+}

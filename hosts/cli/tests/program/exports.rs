@@ -1,0 +1,124 @@
+//! `fl export`, `fl completions`, `fl man`, `--quiet` and `--log`.
+use crate::common::{fails, fl, out, root};
+use std::fs;
+
+fn spec(name: &str) -> String {
+    root()
+        .join(format!("specs/quick/{name}.yaml"))
+        .display()
+        .to_string()
+}
+
+#[test]
+fn measurements_and_models_go_to_other_tools() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |path: &str| dir.path().join(path);
+    out(dir.path(), &["run", &spec("fedavg"), "--out", "linear"]);
+    out(dir.path(), &["run", &spec("fedkd"), "--out", "nets"]);
+    let args = [
+        "export",
+        "linear",
+        "nets",
+        "--csv",
+        "m.csv",
+        "--tensorboard",
+        "tb",
+        "--safetensors",
+        "st",
+    ];
+    let written = out(dir.path(), &args);
+
+    let csv = fs::read_to_string(at("m.csv")).unwrap();
+    let metrics = fs::read_to_string(at("nets/metrics.jsonl")).unwrap();
+    let line = metrics
+        .lines()
+        .find(|l| l.contains("clients.accuracy"))
+        .unwrap();
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    for (client, value) in line["each"].as_array().unwrap().iter().enumerate() {
+        let row = format!("nets,teachers,0,clients.accuracy,{client},{value},");
+        assert!(csv.lines().any(|l| l == row), "{row} is not in\n{csv}");
+    }
+
+    // records: length, its sum, content, its sum
+    let events = written
+        .lines()
+        .find(|l| l.starts_with("tb/linear/events.out.tfevents."))
+        .unwrap();
+    let bytes = fs::read(at(events)).unwrap();
+    let (mut rest, mut contents) = (&bytes[..], Vec::new());
+    while !rest.is_empty() {
+        let length = u64::from_le_bytes(rest[..8].try_into().unwrap()) as usize;
+        contents.push(&rest[12..12 + length]);
+        rest = &rest[16 + length..];
+    }
+    assert!(contents[0].ends_with(b"\x1a\x0dbrain.Event:2"));
+    let measured = fs::read_to_string(at("linear/metrics.jsonl")).unwrap();
+    assert_eq!(contents.len(), 1 + measured.lines().count());
+    // the sum that TensorBoard checks of eight bytes 24, 0, ..: taken from one of its own files
+    assert_eq!(&bytes[..8], &24_u64.to_le_bytes());
+    assert_eq!(&bytes[8..12], &[0xa3, 0x7f, 0x4b, 0x22]);
+
+    for (file, tensor) in [
+        ("st/linear/model.safetensors", "weight"),
+        ("st/nets/student.safetensors", "0."),
+    ] {
+        let bytes = fs::read(at(file)).unwrap();
+        let names: Vec<String> = safetensors(&bytes);
+        assert!(
+            names.iter().any(|n| n.contains(tensor)),
+            "{file}: {names:?}"
+        );
+    }
+    let (code, error) = fails(dir.path(), &["export", "linear"]);
+    assert!(code == 2 && error.contains("--csv"), "{error}");
+}
+
+/// Names of the tensors of a safetensors file: its head is JSON.
+fn safetensors(bytes: &[u8]) -> Vec<String> {
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let head: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    head.as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn quiet_says_errors_only_and_a_log_has_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    // it has something to say
+    let run = [
+        "run",
+        &spec("fedkd"),
+        "--out",
+        "r",
+        "--quiet",
+        "--log",
+        "log.txt",
+    ];
+    let done = fl(dir.path(), &run);
+    assert!(done.status.success() && done.stderr.is_empty(), "{done:?}");
+    let log = fs::read_to_string(dir.path().join("log.txt")).unwrap();
+    assert!(
+        log.contains("Z note: 1 release is not accounted for") && log.contains("Z quick-fedkd: "),
+        "{log}"
+    );
+    let (code, error) = fails(dir.path(), &["--quiet", "run", "none.yaml"]);
+    assert!(code == 2 && error.contains("none.yaml"), "{error}");
+}
+
+#[test]
+fn shells_and_man_know_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = out(dir.path(), &["completions", shell]);
+        assert!(
+            ["run", "study", "compare"]
+                .iter()
+                .all(|c| script.contains(c)),
+            "{shell}"
+        );
+    }
+    out(dir.path(), &["man", "pages"]);
+    for page in ["fl.1", "fl-run.1", "fl-study.1"] {
+        assert!(dir.path().join("pages").join(page).exists(), "{page}");
+    }
+}

@@ -1,0 +1,336 @@
+//! `fl report` and `fl compare`: what a page shows is what the journal has.
+use crate::common::{fails, fl, out, root};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+fn spec(name: &str) -> String {
+    root()
+        .join(format!("specs/quick/{name}.yaml"))
+        .display()
+        .to_string()
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Rows of every table, each as its cells with a bar between them.
+fn rows(page: &str) -> Vec<String> {
+    let row = |row: &str| {
+        let cells = row
+            .split("</td>")
+            .filter_map(|cell| Some(cell.rsplit_once('>')?.1.to_string()));
+        cells.collect::<Vec<_>>().join("|")
+    };
+    page.split("<tr>")
+        .skip(1)
+        .filter_map(|r| r.split_once("</tr>"))
+        .map(|(r, _)| row(r))
+        .collect()
+}
+
+/// As the page writes numbers that are not whole.
+fn shown(value: &Value) -> String {
+    let value = value.as_f64().unwrap();
+    match value.fract() == 0.0 {
+        true => format!("{value}"),
+        false => format!("{value:.4}"),
+    }
+}
+
+fn grouped(n: u64) -> String {
+    match n {
+        0..1000 => n.to_string(),
+        _ => format!("{},{:03}", grouped(n / 1000), n % 1000),
+    }
+}
+
+fn sent(e: &Value) -> u64 {
+    e["bytes_down"]["values"].as_u64().unwrap() + e["bytes_down"]["keys"].as_u64().unwrap()
+}
+
+fn received(e: &Value) -> u64 {
+    let up = &e["bytes_up"];
+    up["values"].as_u64().unwrap()
+        + up["keys"].as_u64().unwrap()
+        + e["bytes_envelope"].as_u64().unwrap()
+}
+
+#[test]
+fn every_fact_on_a_page_is_one_of_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, evaluations) in [("selective-fd", "6"), ("fedavg", "1"), ("fedkt-l1", "1")] {
+        out(
+            dir.path(),
+            &[
+                "run",
+                &spec(name),
+                "--out",
+                name,
+                "--set",
+                &format!("evaluate.every={evaluations}"),
+            ],
+        );
+        let folder = dir.path().join(name);
+        let page = fs::read_to_string(folder.join("report.html")).expect("a run leaves its page");
+        let rows = rows(&page);
+        let has = |row: &str| {
+            assert!(
+                rows.iter().any(|r| r == row),
+                "{name}: no row `{row}` in\n{}",
+                rows.join("\n")
+            )
+        };
+        let (journal, metrics) = (
+            lines(&folder.join("journal.jsonl")),
+            lines(&folder.join("metrics.jsonl")),
+        );
+
+        for m in &metrics {
+            let step = m["step"].as_str().unwrap();
+            let std = if m["std"].is_null() {
+                String::new()
+            } else {
+                shown(&m["std"])
+            };
+            let of_name: Vec<&Value> = metrics.iter().filter(|o| o["name"] == m["name"]).collect();
+            if of_name.len() > 1 {
+                // what had crossed up to the last question of the step
+                let last = journal
+                    .iter()
+                    .rposition(|e| e["step"] == m["step"])
+                    .unwrap();
+                let bytes: u64 = journal[..=last].iter().map(|e| sent(e) + received(e)).sum();
+                has(&format!(
+                    "{step}|{}|{std}|{}",
+                    shown(&m["value"]),
+                    grouped(bytes)
+                ));
+            }
+            if of_name.last() == Some(&m) {
+                let value = if std.is_empty() {
+                    shown(&m["value"])
+                } else {
+                    format!("{} ± {std}", shown(&m["value"]))
+                };
+                has(&format!("{}|{value}|{step}", m["name"].as_str().unwrap()));
+                for (client, value) in m["each"].as_array().into_iter().flatten().enumerate() {
+                    has(&format!("{client}|{}", shown(value)));
+                }
+                for (r, row) in m["confusion"].as_array().into_iter().flatten().enumerate() {
+                    for (c, count) in row.as_array().unwrap().iter().enumerate() {
+                        assert!(
+                            page.contains(&format!("true class {r}, taken for {c}: {count}<")),
+                            "{name}: {r}, {c}"
+                        );
+                    }
+                }
+            }
+        }
+        let mut questions: Vec<&Value> = journal.iter().map(|e| &e["question"]).collect();
+        questions.dedup();
+        for question in questions {
+            let of: Vec<&Value> = journal
+                .iter()
+                .filter(|e| e["question"] == *question)
+                .collect();
+            let answers: u64 = of
+                .iter()
+                .map(|e| {
+                    e["clients"].as_u64().unwrap() - e["dropped"].as_array().unwrap().len() as u64
+                })
+                .sum();
+            let (down, up) = (
+                of.iter().map(|e| sent(e)).sum(),
+                of.iter().map(|e| received(e)).sum(),
+            );
+            let text = |v: &Value| v.as_str().unwrap().to_string();
+            has(&[
+                text(question),
+                grouped(of.len() as u64),
+                grouped(answers),
+                grouped(down),
+                text(&of[0]["down"]),
+                grouped(up),
+                text(&of[0]["up"]),
+            ]
+            .join("|"));
+        }
+        for e in journal.iter().filter(|e| e["privacy"].is_object()) {
+            let last = journal.iter().rfind(|o| o["step"] == e["step"]).unwrap();
+            let epsilon = match &last["privacy"]["readers"] {
+                Value::Null => "nothing is guaranteed".to_string(),
+                epsilon => shown(epsilon),
+            };
+            has(&format!(
+                "{}|readers of the results|{epsilon}",
+                e["step"].as_str().unwrap()
+            ));
+        }
+        let report = fs::read_to_string(folder.join("report.md")).unwrap();
+        let digest = report.rsplit('`').nth(1).unwrap();
+        assert_eq!(digest.len(), 64);
+        assert!(page.contains(digest), "{name}: the digest");
+        let held = report
+            .split("| client | examples per class |")
+            .nth(1)
+            .unwrap_or("");
+        for row in held.lines().filter(|l| l.starts_with("| ")) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            for (class, count) in cells[2].split(' ').enumerate() {
+                assert!(
+                    page.contains(&format!("class {class}, client {}: {count}<", cells[1])),
+                    "{name}: {row}"
+                );
+            }
+        }
+        let spec = fs::read_to_string(folder.join("spec.yaml")).unwrap();
+        assert!(
+            page.contains(
+                &spec
+                    .replace('&', "&amp;")
+                    .replace('<', "&lt;")
+                    .replace('>', "&gt;")
+                    .replace('"', "&quot;")
+            )
+        );
+    }
+}
+
+#[test]
+fn runs_are_compared_on_a_page_and_in_words() {
+    let dir = tempfile::tempdir().unwrap();
+    for (out_, seed) in [("a", "1"), ("again", "1"), ("b", "2")] {
+        out(
+            dir.path(),
+            &[
+                "run",
+                &spec("fedavg"),
+                "--out",
+                out_,
+                "--set",
+                &format!("seed={seed}"),
+            ],
+        );
+    }
+    let same = fl(dir.path(), &["compare", "a", "again"]);
+    let text = String::from_utf8(same.stdout).unwrap();
+    assert!(same.status.success() && text.contains("alike"), "{text}");
+    let other = fl(dir.path(), &["compare", "a", "b"]);
+    let text = String::from_utf8(other.stdout).unwrap();
+    assert_eq!(other.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("seed  1 -> 2") && text.contains("round 1"),
+        "{text}"
+    );
+    let json = fl(dir.path(), &["compare", "a", "b", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        (&json["alike"], &json["specs"][0]["path"]),
+        (&false.into(), &"seed".into())
+    );
+    assert_eq!(json["parts"]["steps"][0], "round 1", "{json}");
+
+    assert_eq!(
+        out(dir.path(), &["report", "a", "again", "b"]).trim(),
+        "comparison.html"
+    );
+    let page = fs::read_to_string(dir.path().join("comparison.html")).unwrap();
+    assert!(
+        rows(&page).contains(&"seed|1|1|2".to_string()),
+        "{:?}",
+        rows(&page)
+    );
+    let (code, error) = fails(dir.path(), &["report", "nowhere"]);
+    assert!(code == 2 && error.contains("nowhere"), "{code}: {error}");
+    let (code, error) = fails(dir.path(), &["compare", "a", "nowhere"]);
+    assert!(code == 2 && error.contains("nowhere"), "{code}: {error}");
+}
+
+#[test]
+fn a_run_whose_page_cannot_be_written_is_done_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    out(
+        dir.path(),
+        &["run", &spec("fedavg"), "--out", "r", "--stop-after", "2"],
+    );
+    // where the page would go, there is a folder
+    fs::create_dir_all(dir.path().join("r/report.html/in-the-way")).unwrap();
+    let done = fl(dir.path(), &["run", "--resume", "r"]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(
+        done.status.success() && said.contains("note: the run's page could not be written"),
+        "{said}"
+    );
+    assert!(dir.path().join("r/outcome.json").exists());
+}
+
+#[test]
+fn pages_are_looked_at_in_two_widths() {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let found = names.iter().find(|n| {
+        Command::new(n)
+            .arg("--version")
+            .output()
+            .is_ok_and(|o| o.status.success())
+    });
+    let Some(chromium) = found else {
+        eprintln!("skipped: no Chromium on this machine, so nobody looks at the pages");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    for (out_, seed) in [("one", "1"), ("two", "2"), ("three", "3")] {
+        let rounds = format!("seed={seed}");
+        out(
+            dir.path(),
+            &[
+                "run",
+                &spec("selective-fd"),
+                "--out",
+                out_,
+                "--set",
+                &rounds,
+                "--set",
+                "evaluate.every=2",
+            ],
+        );
+    }
+    out(dir.path(), &["report", "one", "two", "three"]);
+    for (name, page) in [("run", "one/report.html"), ("three", "comparison.html")] {
+        for width in [420, 1280] {
+            let picture =
+                Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{name}-{width}.png"));
+            let _ = fs::remove_file(&picture);
+            let url = format!("file://{}", dir.path().join(page).display());
+            let (window, shot) = (
+                format!("--window-size={width},5000"),
+                format!("--screenshot={}", picture.display()),
+            );
+            let done = Command::new(chromium)
+                .args([
+                    "--headless",
+                    "--no-sandbox",
+                    "--disable-gpu",
+                    "--hide-scrollbars",
+                    &window,
+                    &shot,
+                    &url,
+                ])
+                .output()
+                .unwrap();
+            assert!(done.status.success(), "{done:?}");
+            let png = fs::read(&picture).expect("a picture");
+            assert!(
+                png.starts_with(b"\x89PNG") && png.len() > 20_000,
+                "{} bytes in {}",
+                png.len(),
+                picture.display()
+            );
+        }
+    }
+}

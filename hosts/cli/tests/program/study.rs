@@ -1,0 +1,239 @@
+//! `fl study`: what it runs, keeps, survives, and writes.
+use crate::common::{fails, fl, out, root};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Writes a study of the quick specs.
+fn write(dir: &Path, tables: &str) {
+    let base = root().join("specs/quick/fedavg.yaml").display().to_string();
+    let study = format!("name: s\ndefaults: {{ base: '{base}', seeds: 1-3 }}\ntables:\n{tables}");
+    fs::write(dir.join("s.yaml"), study).unwrap();
+}
+
+fn study(dir: &Path, more: &[&str]) -> Output {
+    fl(dir, &[&["study", "s.yaml"], more].concat())
+}
+
+const ROWS: &str = "- name: t\n  grid: { protocol.rounds: [2, 3] }\n  against: rounds = 2\n  columns: [mean, minus, seeds]\n";
+
+#[test]
+fn the_quick_study_is_what_its_readme_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = root().join("studies/quick.yaml").display().to_string();
+    let update = std::env::var_os("FL_UPDATE").is_some();
+    let check: &[&str] = if update { &[] } else { &["--check"] };
+    let done = fl(dir.path(), &[&["study", &file], check].concat());
+    assert!(
+        done.status.success(),
+        "write it anew with FL_UPDATE=1\n{}",
+        text(&done.stderr)
+    );
+    assert!(
+        text(&done.stdout).contains("not distinguishable"),
+        "{}",
+        text(&done.stdout)
+    );
+}
+
+#[test]
+fn what_is_kept_is_not_run_again_and_numbers_are_those_of_the_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), ROWS);
+    let plan = text(&study(dir.path(), &["--dry-run"]).stdout);
+    assert!(
+        plan.ends_with("6 of 6 runs are to be done; all specs are fine\n"),
+        "{plan}"
+    );
+    assert!(!dir.path().join("runs").exists(), "a plan writes nothing");
+    let first = study(dir.path(), &["--threads", "2"]);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    assert_eq!(
+        text(&first.stderr).matches(" of 6] ").count(),
+        6,
+        "{}",
+        text(&first.stderr)
+    );
+    let table = text(&first.stdout);
+
+    // mean and deviation of three runs, by hand
+    let accuracy: Vec<f64> = (1..=3)
+        .map(|seed| {
+            let args = [
+                "--set",
+                "protocol.rounds=2",
+                "--set",
+                &format!("seed={seed}"),
+                "--json",
+            ];
+            let base = root().join("specs/quick/fedavg.yaml").display().to_string();
+            let run = out(dir.path(), &[&["run", &base], &args[..]].concat());
+            serde_json::from_str::<serde_json::Value>(&run).unwrap()["metrics"]["accuracy"]
+                .as_f64()
+                .unwrap()
+        })
+        .collect();
+    let mean = accuracy.iter().sum::<f64>() / 3.0;
+    let std = (accuracy.iter().map(|a| (a - mean).powi(2)).sum::<f64>() / 2.0).sqrt();
+    let row = format!("| rounds = 2 | {mean:.4} +- {std:.4} |  | 3 |");
+    assert!(table.contains(&row), "{row} is not in\n{table}");
+
+    let again = study(dir.path(), &[]);
+    assert_eq!(text(&again.stdout), table);
+    assert!(
+        !text(&again.stderr).contains(" of "),
+        "nothing runs twice: {}",
+        text(&again.stderr)
+    );
+    // another study that asks for one of them, and one more
+    write(
+        dir.path(),
+        "- name: other\n  grid: { protocol.rounds: [3, 4] }\n  seeds: 2\n",
+    );
+    let other = study(dir.path(), &["--list"]);
+    assert_eq!(text(&other.stdout), "other  1 of 2 runs  other\n");
+    let csv = fs::read_to_string(dir.path().join("runs/studies/s-runs.csv")).unwrap();
+    assert_eq!(
+        csv.lines().filter(|l| l.contains(",accuracy,")).count(),
+        6,
+        "{csv}"
+    );
+}
+
+#[test]
+fn a_failing_run_is_reported_and_the_others_are_done() {
+    let dir = tempfile::tempdir().unwrap();
+    // its files are looked for when it begins
+    let rows =
+        "- name: t\n  rows:\n  - { name: good }\n  - { name: bad, set: { data.set: mnist } }\n";
+    write(dir.path(), rows);
+    let done = study(dir.path(), &["--data-dir", "nowhere"]);
+    let table = text(&done.stdout);
+    assert_eq!(done.status.code(), Some(1), "{table}");
+    assert!(
+        table.contains("| bad | failed |") && table.contains("* Failed: bad, seed 1: "),
+        "{table}"
+    );
+    assert!(
+        table.contains("| good | 0.") && !table.contains("good, seed"),
+        "{table}"
+    );
+    let csv = fs::read_to_string(dir.path().join("runs/studies/s-runs.csv")).unwrap();
+    assert!(csv.contains("t,bad,,1,"), "{csv}");
+}
+
+#[test]
+fn mistakes_of_all_runs_come_before_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = "- name: t\n  into: here.md\n  rows:\n  - { name: good }\n  - { name: bad, set: { protocol.rounds: 0 } }\n  - { name: none, base: none.yaml }\n";
+    write(
+        dir.path(),
+        &rows.replace("  - { name: none, base: none.yaml }\n", ""),
+    );
+    fs::write(dir.path().join("here.md"), "no marks").unwrap();
+    let (code, error) = fails(dir.path(), &["study", "s.yaml"]);
+    assert_eq!(code, 2, "{error}");
+    assert_eq!(
+        error.matches("rounds: must be in").count(),
+        1,
+        "seeds have the same mistakes: {error}"
+    );
+    for said in [
+        "table `t`, row `bad`: --set protocol.rounds",
+        "into here.md: the table has no place there: put `<!-- fl study: t -->`",
+    ] {
+        assert!(error.contains(said), "{said} is not in\n{error}");
+    }
+    assert!(!dir.path().join("runs").exists());
+    write(dir.path(), rows);
+    let (code, error) = fails(dir.path(), &["study", "s.yaml"]);
+    assert!(code == 2 && error.contains("none.yaml"), "{code}: {error}");
+    let (code, error) = fails(dir.path(), &["study", "s.yaml", "--only", "tt"]);
+    assert!(
+        code == 2 && error.contains("no table is called `tt`; did you mean `t`?"),
+        "{code}: {error}"
+    );
+}
+
+#[test]
+fn a_table_in_a_readme_is_written_checked_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    write(
+        dir.path(),
+        &ROWS.replace("- name: t\n", "- name: t\n  into: here.md\n"),
+    );
+    let readme = dir.path().join("here.md");
+    fs::write(
+        &readme,
+        "# mine\n<!-- fl study: t -->\n<!-- end of t -->\nmine too\n",
+    )
+    .unwrap();
+    for (args, code) in [
+        // a part, or something changed, is not what it holds
+        (&["--set", "protocol.rounds=1"][..], Some(0)),
+        (&["--only", "t/3"], Some(0)),
+        (&["--check"], Some(1)),
+    ] {
+        assert_eq!(study(dir.path(), args).status.code(), code, "{args:?}");
+        assert!(
+            !fs::read_to_string(&readme).unwrap().contains('|'),
+            "{args:?}"
+        );
+    }
+    let done = study(dir.path(), &[]);
+    let held = fs::read_to_string(&readme).unwrap();
+    assert!(
+        held.contains(text(&done.stdout).trim())
+            && held.starts_with("# mine\n")
+            && held.ends_with("-->\nmine too\n"),
+        "{held}"
+    );
+    assert!(study(dir.path(), &["--check"]).status.success());
+}
+
+#[test]
+fn a_study_that_was_killed_goes_on_to_the_same_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    write(
+        dir.path(),
+        "- name: t\n  set: { protocol.rounds: 400 }\n  rows: [{ name: a }, { name: b, set: { protocol.mu: 0.1 } }]\n",
+    );
+    let kept = dir.path().join("runs/studies/kept");
+    for done in [1, 3] {
+        let mut begun = Command::new(env!("CARGO_BIN_EXE_fl"));
+        begun
+            .args(["study", "s.yaml", "--threads", "1"])
+            .current_dir(dir.path());
+        let mut begun = begun
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let whole = || {
+            fs::read_dir(&kept)
+                .into_iter()
+                .flatten()
+                .filter(|e| e.as_ref().unwrap().path().join("outcome.json").exists())
+                .count()
+        };
+        while whole() < done {
+            assert_eq!(begun.try_wait().unwrap(), None, "it is to run for long");
+            std::thread::yield_now();
+        }
+        begun.kill().unwrap();
+        begun.wait().unwrap();
+    }
+    let killed = study(dir.path(), &[]);
+    assert!(killed.status.success(), "{}", text(&killed.stderr));
+    let fresh = study(dir.path(), &["--out", "fresh"]);
+    assert_eq!(text(&killed.stdout), text(&fresh.stdout));
+    assert!(
+        text(&fresh.stderr).contains("[6 of 6] ") && !text(&killed.stderr).contains(" of 6] "),
+        "{}",
+        text(&killed.stderr)
+    );
+}

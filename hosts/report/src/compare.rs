@@ -1,0 +1,336 @@
+//! Two runs: what differs in their specs, where they part, and how far apart what they measured is.
+
+use crate::read::{Entry, Metric, Run};
+use crate::specs::differences;
+use crate::text::{measured, number};
+use fl_core::ClientId;
+use std::collections::BTreeMap;
+use std::fmt::{Display, Formatter};
+
+/// What tells two runs apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    names: [String; 2],
+    /// Path, and the value in each spec.
+    pub specs: Vec<(String, [Option<String>; 2])>,
+    /// Where they part for the first time.
+    pub parts: Option<Parting>,
+    /// Questions of each journal.
+    questions: [usize; 2],
+    /// What was measured differently: name, how many pairs, how many differ, the largest difference and its step, the last pair.
+    pub measured: Vec<Apart>,
+    /// What only one has measured, and which.
+    pub only: Vec<(String, usize)>,
+    /// The digests of what they came to.
+    digests: [Option<String>; 2],
+    notices: Vec<String>,
+}
+
+/// Where two journals part for the first time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parting {
+    /// The step, in each.
+    pub steps: [String; 2],
+    /// The question, in each.
+    pub questions: [String; 2],
+    /// Its number, from 1.
+    pub at: usize,
+    /// What differs: the clients, what they were sent, or what could be found out.
+    pub how: String,
+}
+
+/// How far apart one measurement is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Apart {
+    /// What was measured.
+    pub name: String,
+    /// In so many steps, in both.
+    pub both: usize,
+    /// It differs in so many of them.
+    pub differs: usize,
+    /// The largest difference, second minus first, and its step.
+    pub largest: (f64, String),
+    /// The last that each measured.
+    pub last: [Option<f64>; 2],
+}
+
+/// Compares two runs.
+pub fn compare(a: &Run, b: &Run) -> Comparison {
+    let specs = differences(&[&a.spec, &b.spec]).into_iter().map(|d| {
+        let mut values = d.values.into_iter();
+        (d.path, [values.next().flatten(), values.next().flatten()])
+    });
+    let (measured, only) = measurements(a, b);
+    let digest = |run: &Run| run.summary.as_ref().map(|s| s.outcome.digest.clone());
+    let notices = [a, b]
+        .into_iter()
+        .flat_map(|run| run.notices.iter().map(|n| format!("{}: {n}", run.label)));
+    Comparison {
+        names: [a.label.clone(), b.label.clone()],
+        specs: specs.collect(),
+        parts: parting(&a.journal, &b.journal),
+        questions: [a.journal.len(), b.journal.len()],
+        measured,
+        only,
+        digests: [digest(a), digest(b)],
+        notices: notices.collect(),
+    }
+}
+
+fn parting(a: &[Entry], b: &[Entry]) -> Option<Parting> {
+    let same = |(a, b): (&Entry, &Entry)| {
+        (&a.step, &a.question, &a.digest) == (&b.step, &b.question, &b.digest)
+            && a.dropped == b.dropped
+    };
+    let at = a.iter().zip(b).position(|pair| !same(pair));
+    let at = at.or_else(|| (a.len() != b.len()).then_some(a.len().min(b.len())))?;
+    let name = |of: fn(&Entry) -> &String| {
+        [a, b].map(|all| all.get(at).map_or("nothing more".into(), |e| of(e).clone()))
+    };
+    let how = match (a.get(at), b.get(at)) {
+        (Some(a), Some(b)) => how(a, b),
+        _ => "one asks on, and the other does not".into(),
+    };
+    Some(Parting {
+        steps: name(|e| &e.step),
+        questions: name(|e| &e.question),
+        at: at + 1,
+        how,
+    })
+}
+
+fn how(a: &Entry, b: &Entry) -> String {
+    if (&a.step, &a.question) != (&b.step, &b.question) {
+        return "another question is asked".into();
+    }
+    let answers = |e: &Entry| {
+        e.answers
+            .iter()
+            .cloned()
+            .collect::<BTreeMap<ClientId, String>>()
+    };
+    let (of_a, of_b) = (answers(a), answers(b));
+    if of_a.is_empty() || of_b.is_empty() {
+        return "which client it is cannot be told: a journal has no digests of single answers, because somebody accounts for privacy, \
+                more than 256 clients were asked, or an older fl wrote it"
+            .into();
+    }
+    let only = |these: &BTreeMap<ClientId, String>, those: &BTreeMap<ClientId, String>| {
+        let ids = these.keys().filter(|id| !those.contains_key(id)).copied();
+        ids.collect::<Vec<_>>()
+    };
+    let (only_a, only_b) = (only(&of_a, &of_b), only(&of_b, &of_a));
+    if !only_a.is_empty() || !only_b.is_empty() {
+        let sides = [("first", only_a), ("second", only_b)];
+        let said = sides.iter().filter(|(_, of)| !of.is_empty());
+        let said =
+            said.map(|(side, of)| format!("only in the {side} did client {} answer", ids(of)));
+        return said.collect::<Vec<_>>().join("; ");
+    }
+    let other: Vec<ClientId> = of_a
+        .iter()
+        .filter(|(id, d)| of_b.get(id) != Some(d))
+        .map(|(id, _)| *id)
+        .collect();
+    match other.len() {
+        0 => "all answers are alike, but what clients were sent, or why answers were left out, is not".into(),
+        n if n == of_a.len() && n > 1 => format!("the answers of all {n} clients differ, client {} first", other[0]),
+        1 => format!("the answer of client {} differs; those of {} others are alike", other[0], of_a.len() - 1),
+        n => format!("the answers of {n} of {} clients differ: {}", of_a.len(), ids(&other)),
+    }
+}
+
+/// `3, 5, 9`, ten at most.
+fn ids(all: &[ClientId]) -> String {
+    let shown: Vec<String> = all.iter().take(10).map(u32::to_string).collect();
+    let more = match all.len().saturating_sub(10) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn measurements(a: &Run, b: &Run) -> (Vec<Apart>, Vec<(String, usize)>) {
+    type Key<'r> = (&'r str, &'r str, u64, usize);
+    // several of one name in one step are told apart by their number
+    fn by_key(run: &Run) -> BTreeMap<Key<'_>, &Metric> {
+        let mut times: BTreeMap<(&str, &str, u64), usize> = BTreeMap::new();
+        let keyed = run.metrics.iter().map(|m| {
+            let n = times.entry((&m.name, &m.step, m.round)).or_default();
+            *n += 1;
+            ((&m.name[..], &m.step[..], m.round, *n), m)
+        });
+        keyed.collect()
+    }
+    let (of_a, of_b) = (by_key(a), by_key(b));
+    let (last_a, last_b) = (a.last(), b.last());
+    let find = |all: &[&Metric], name: &str| all.iter().find(|m| m.name == name).map(|m| m.value);
+    let (mut apart, mut only) = (Vec::new(), Vec::new());
+    for metric in &last_a {
+        let name = &metric.name;
+        let Some(last) = find(&last_b, name) else {
+            only.push((name.clone(), 0));
+            continue;
+        };
+        let pairs = of_a
+            .iter()
+            .filter(|(key, _)| key.0 == name)
+            .filter_map(|(key, m)| Some((*m, *of_b.get(key)?)));
+        let pairs: Vec<(&Metric, &Metric)> = pairs.collect();
+        let same = |(a, b): &&(&Metric, &Metric)| a.value == b.value && a.each == b.each;
+        let mut largest = (0.0_f64, String::new());
+        for (a, b) in &pairs {
+            let difference = b.value.unwrap_or(f64::NAN) - a.value.unwrap_or(f64::NAN);
+            if difference.abs() > largest.0.abs() {
+                largest = (difference, a.step.clone());
+            }
+        }
+        apart.push(Apart {
+            name: name.clone(),
+            both: pairs.len(),
+            differs: pairs.len() - pairs.iter().filter(same).count(),
+            largest,
+            last: [metric.value, last],
+        });
+    }
+    only.extend(
+        last_b
+            .iter()
+            .filter(|m| find(&last_a, &m.name).is_none())
+            .map(|m| (m.name.clone(), 1)),
+    );
+    (apart, only)
+}
+
+impl Comparison {
+    /// Did both ask the same, get the same answers, and measure the same? Two runs of different specs can.
+    pub fn alike(&self) -> bool {
+        let digests = match &self.digests {
+            [Some(a), Some(b)] => a == b,
+            [a, b] => a.is_some() == b.is_some(),
+        };
+        let measured = self
+            .measured
+            .iter()
+            .all(|m| m.differs == 0 && m.last[0] == m.last[1]);
+        digests
+            && self.parts.is_none()
+            && measured
+            && self.only.is_empty()
+            && self.notices.is_empty()
+    }
+
+    /// For programs.
+    pub fn json(&self) -> serde_json::Value {
+        let measured: Vec<_> = self.measured.iter().map(|m| serde_json::json!({
+            "name": m.name, "steps": m.both, "differ": m.differs, "largest": m.largest.0, "at": m.largest.1, "last": m.last,
+        })).collect();
+        let specs: Vec<_> = self
+            .specs
+            .iter()
+            .map(|(path, of)| serde_json::json!({ "path": path, "values": of }))
+            .collect();
+        let only: Vec<_> = self
+            .only
+            .iter()
+            .map(|(name, of)| serde_json::json!({ "name": name, "run": self.names[*of] }))
+            .collect();
+        serde_json::json!({
+            "runs": self.names, "alike": self.alike(), "specs": specs, "measured": measured, "only": only, "digests": self.digests,
+            "notices": self.notices,
+            "parts": self.parts.as_ref().map(|p| serde_json::json!({
+                "question": p.at, "steps": p.steps, "questions": p.questions, "how": p.how,
+            })),
+        })
+    }
+}
+
+impl Display for Comparison {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let [a, b] = &self.names;
+        writeln!(
+            f,
+            "{a} and {b}: {}",
+            if self.alike() { "alike" } else { "different" }
+        )?;
+        for notice in &self.notices {
+            writeln!(f, "note: {notice}")?;
+        }
+        writeln!(f, "\nspecs")?;
+        if self.specs.is_empty() {
+            writeln!(f, "  the same")?;
+        }
+        let wide = self
+            .specs
+            .iter()
+            .map(|(path, _)| path.len())
+            .max()
+            .unwrap_or(0)
+            .min(44);
+        for (path, [a, b]) in &self.specs {
+            let show = |v: &Option<String>| v.clone().unwrap_or("not there".into());
+            writeln!(f, "  {path:<wide$}  {} -> {}", show(a), show(b))?;
+        }
+        writeln!(f, "\nconversation")?;
+        match &self.parts {
+            None => writeln!(
+                f,
+                "  the same {} questions, with the same answers",
+                self.questions[0]
+            )?,
+            Some(p) => {
+                let both = |[a, b]: &[String; 2]| {
+                    if a == b {
+                        a.clone()
+                    } else {
+                        format!("{a} -> {b}")
+                    }
+                };
+                writeln!(
+                    f,
+                    "  the first {} questions are alike; they part at",
+                    p.at - 1
+                )?;
+                writeln!(f, "    step      {}", both(&p.steps))?;
+                writeln!(f, "    question  {}", both(&p.questions))?;
+                writeln!(f, "    {}", p.how)?;
+            }
+        }
+        writeln!(f, "\nmeasured")?;
+        let wide = self
+            .measured
+            .iter()
+            .map(|m| m.name.len())
+            .max()
+            .unwrap_or(0);
+        for m in &self.measured {
+            let [first, last] = m.last;
+            write!(f, "  {:<wide$}  {}", m.name, measured(first))?;
+            if first != last {
+                write!(f, " -> {}", measured(last))?;
+            }
+            match (m.both, m.differs) {
+                (0, _) => writeln!(f, "; never in the same step")?,
+                (n, 0) => writeln!(f, "; the same in all {n} steps")?,
+                (n, k) if m.largest.1.is_empty() => {
+                    writeln!(f, "; differs in {k} of {n} steps, at single clients")?
+                }
+                (n, k) => writeln!(
+                    f,
+                    "; differs in {k} of {n} steps, most in {}: {}",
+                    m.largest.1,
+                    number(m.largest.0)
+                )?,
+            }
+        }
+        for (name, of) in &self.only {
+            writeln!(f, "  {name}  only in {}", self.names[*of])?;
+        }
+        let digest = |of: &Option<String>| of.clone().unwrap_or("not done".into());
+        let [a, b] = &self.digests;
+        match a == b && a.is_some() {
+            true => write!(f, "\ndigest  {}", digest(a)),
+            false => write!(f, "\ndigests {}\n        {}", digest(a), digest(b)),
+        }
+    }
+}

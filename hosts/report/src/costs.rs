@@ -1,0 +1,230 @@
+//! What a run has cost: bytes, privacy, and answers that were left out.
+
+use crate::one::ROWS;
+use crate::page::{figure, some, table};
+use crate::read::{Entry, Run};
+use crate::svg::{self, Dot, Line};
+use crate::text::{count, measured, number};
+use fl_core::privacy::Observer;
+use maud::{Markup, html};
+
+/// What one question came to.
+struct Asked<'r> {
+    question: &'r str,
+    kinds: (&'r str, &'r str),
+    times: u64,
+    answers: u64,
+    down: u64,
+    up: u64,
+    /// Down and up by the number of the step.
+    steps: Vec<(usize, u64, u64)>,
+}
+
+fn asked(journal: &[Entry]) -> Vec<Asked<'_>> {
+    let mut all: Vec<Asked<'_>> = Vec::new();
+    let (mut number, mut last) = (0, None);
+    for entry in journal {
+        if last != Some(&entry.step) {
+            (number, last) = (number + 1, Some(&entry.step));
+        }
+        let at = all
+            .iter()
+            .position(|q| q.question == entry.question)
+            .unwrap_or_else(|| {
+                all.push(Asked {
+                    question: &entry.question,
+                    kinds: (&entry.down, &entry.up),
+                    times: 0,
+                    answers: 0,
+                    down: 0,
+                    up: 0,
+                    steps: Vec::new(),
+                });
+                all.len() - 1
+            });
+        let q = &mut all[at];
+        q.times += 1;
+        q.answers += entry.clients.saturating_sub(entry.dropped.len() as u64);
+        q.down = q.down.saturating_add(entry.sent());
+        q.up = q.up.saturating_add(entry.received());
+        match q.steps.last_mut().filter(|s| s.0 == number) {
+            Some(step) => (step.1, step.2) = (step.1 + entry.sent(), step.2 + entry.received()),
+            None => q.steps.push((number, entry.sent(), entry.received())),
+        }
+    }
+    all
+}
+
+/// Bytes by question and step.
+pub(crate) fn communication(run: &Run) -> Markup {
+    let all = asked(&run.journal);
+    let rows: Vec<_> = all
+        .iter()
+        .map(|q| {
+            vec![
+                q.question.into(),
+                count(q.times),
+                count(q.answers),
+                count(q.down),
+                q.kinds.0.into(),
+                count(q.up),
+                q.kinds.1.into(),
+            ]
+        })
+        .collect();
+    let several: Vec<&Asked<'_>> = all.iter().filter(|q| q.steps.len() > 1).collect();
+    let legend: Vec<(usize, &str)> = several
+        .iter()
+        .enumerate()
+        .map(|(at, q)| (at, q.question))
+        .collect();
+    let picture = |up: bool| {
+        let value = |s: &(usize, u64, u64)| if up { s.2 } else { s.1 };
+        let dots = |q: &Asked<'_>| {
+            q.steps
+                .iter()
+                .map(|s| Dot {
+                    x: s.0 as f64,
+                    y: value(s) as f64,
+                    spread: 0.0,
+                    title: format!("{}, step {}: {} bytes", q.question, s.0, count(value(s))),
+                })
+                .collect()
+        };
+        let lines: Vec<Line> = several
+            .iter()
+            .enumerate()
+            .map(|(at, q)| Line {
+                label: q.question.into(),
+                style: at,
+                dots: dots(q),
+            })
+            .collect();
+        let (title, y) = if up {
+            ("Bytes from clients", "bytes up")
+        } else {
+            ("Bytes to clients", "bytes down")
+        };
+        let numbers = several.iter().flat_map(|q| {
+            q.steps
+                .iter()
+                .map(|s| vec![q.question.to_string(), s.0.to_string(), count(value(s))])
+        });
+        let (rows, said) = some(numbers.collect(), ROWS);
+        let numbers = html! { (table(&["question", "#step", "#bytes"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
+        figure(
+            title,
+            "Of each question, in each step that asks it; all clients together, envelopes included.",
+            &svg::lines(&lines, "step", y, false),
+            &legend,
+            &numbers,
+        )
+    };
+    html! {
+        h2 { "Communication" }
+        @if all.is_empty() { p.dim { "Nobody was asked anything." } }
+        @else {
+            (table(&["question", "#asked", "#answers", "#bytes down", "as", "#bytes up", "as"], &rows))
+            @if !several.is_empty() { div.charts { (picture(true)) (picture(false)) } }
+        }
+    }
+}
+
+/// Epsilon against one observer after each step, as far as there is a guarantee.
+pub(crate) fn epsilons(run: &Run, observer: Observer) -> Vec<(usize, &str, Option<f64>)> {
+    let mut all: Vec<(usize, &str, Option<f64>)> = Vec::new();
+    for entry in &run.journal {
+        let Some(known) = entry.privacy.as_ref().and_then(|p| p.get(&observer)) else {
+            continue;
+        };
+        let number = all
+            .last()
+            .map_or(1, |l| if l.1 == entry.step { l.0 } else { l.0 + 1 });
+        match all.last_mut().filter(|l| l.0 == number) {
+            Some(last) => last.2 = *known,
+            None => all.push((number, &entry.step, *known)),
+        }
+    }
+    all
+}
+
+/// What is guaranteed, and epsilon by step.
+pub(crate) fn privacy(run: &Run) -> Markup {
+    let outcome = run.summary.as_ref().map(|s| &s.outcome);
+    let of = Observer::ALL.map(|o| (o, epsilons(run, o)));
+    let told = of
+        .iter()
+        .any(|(_, all)| all.iter().any(|(_, _, e)| e.is_some()));
+    let lines: Vec<Line> = of
+        .iter()
+        .enumerate()
+        .map(|(at, (observer, all))| Line {
+            label: format!("against {observer}"),
+            style: at * 9,
+            dots: all
+                .iter()
+                .map(|(n, step, e)| Dot {
+                    x: *n as f64,
+                    y: e.unwrap_or(f64::NAN),
+                    spread: 0.0,
+                    title: format!("{step}, against {observer}: epsilon {}", measured(*e)),
+                })
+                .collect(),
+        })
+        .collect();
+    let legend: Vec<(usize, &str)> = lines.iter().map(|l| (l.style, &l.label[..])).collect();
+    let rows = of.iter().flat_map(|(o, all)| {
+        all.iter().map(move |(_, step, e)| {
+            vec![
+                step.to_string(),
+                o.to_string(),
+                e.map_or("nothing is guaranteed".into(), number),
+            ]
+        })
+    });
+    let (rows, said) = some(rows.collect(), ROWS);
+    let unaccounted = run.summary.as_ref().and_then(|s| s.unaccounted.as_deref());
+    html! {
+        h2 { "Privacy" }
+        @if let Some(all) = outcome.and_then(|o| o.guarantees()) {
+            ul { @for (observer, words) in all { li { "against " (observer) ": " (words) } } }
+        } @else if let Some(open) = unaccounted {
+            p { (open) "." }
+        } @else if outcome.is_some() {
+            p { "Nothing was released through a privacy mechanism, and nothing is guaranteed." }
+        }
+        @if told {
+            div.charts {
+                (figure("Epsilon by step", "What has been spent by then. Where there is no line, nothing is guaranteed.",
+                    &svg::lines(&lines, "step", "epsilon", false), &legend,
+                    &html! { (table(&["after", "against", "#epsilon"], &rows)) @if !said.is_empty() { p.dim { (said) } } }))
+            }
+        } @else if !rows.is_empty() {
+            p.dim { "After no step is anything guaranteed against anybody." }
+        }
+    }
+}
+
+/// Whose answers were left out, and why.
+pub(crate) fn dropped(run: &Run) -> Markup {
+    let all = run.journal.iter().flat_map(|e| {
+        e.dropped.iter().map(move |(id, why)| {
+            vec![
+                e.step.clone(),
+                e.question.clone(),
+                id.to_string(),
+                why.clone(),
+            ]
+        })
+    });
+    let all: Vec<_> = all.collect();
+    let of = all.len();
+    html! {
+        h2 { "Answers left out" }
+        @if of == 0 { p.dim { "None." } }
+        @else {
+            (table(&["step", "question", "client", "why"], &all[..of.min(ROWS)]))
+            @if of > ROWS { p.dim { "The first " (ROWS) " of " (of) " are shown; all are in " code { "journal.jsonl" } "." } }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What was measured, in the forms that other tools read.
+
+use crate::curves::curves;
+use crate::read::Run;
+use fl_core::Result;
+
+/// Every measurement of these runs: one line for each number, `client` empty for the mean over clients.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    out.write_record(["run", "step", "round", "measure", "client", "value", "std"])?;
+    let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+    for run in runs {
+        for m in &run.metrics {
+            let (round, of) = (m.round.to_string(), run.clients_of(m.each.len()));
+            out.write_record([
+                &run.label[..],
+                &m.step,
+                &round,
+                &m.name,
+                "",
+                &number(m.value),
+                &number(m.std),
+            ])?;
+            for (client, value) in of.iter().zip(&m.each) {
+                out.write_record([
+                    &run.label[..],
+                    &m.step,
+                    &round,
+                    &m.name,
+                    client,
+                    &number(*value),
+                    "",
+                ])?;
+            }
+        }
+    }
+    Ok(out.into_inner()?)
+}
+
+/// An event file of TensorBoard: every measurement as a scalar over its rounds, deviations over clients as `NAME.std`. `began` is
+/// when the run did, in seconds since 1970.
+pub fn tensorboard(run: &Run, began: f64) -> Vec<u8> {
+    let mut out = Vec::new();
+    // Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5 }
+    let event = |step: u64, field: u8, content: &[u8]| {
+        let mut event = vec![0x09];
+        event.extend(began.to_le_bytes());
+        // what is 0 is left out
+        if step > 0 {
+            event.push(0x10);
+            varint(step, &mut event);
+        }
+        bytes(field, content, &mut event);
+        event
+    };
+    record(&event(0, 0x1a, b"brain.Event:2"), &mut out);
+    for curve in curves(run) {
+        for (at, point) in curve.at().into_iter().zip(&curve.points) {
+            let std = format!("{}.std", curve.name);
+            for (tag, value) in [(curve.name, point.metric.value), (&std, point.metric.std)] {
+                let Some(value) = value else { continue };
+                // Summary { repeated Value value = 1 }, Value { string tag = 1; float simple_value = 2 }
+                let (mut one, mut summary) = (Vec::new(), Vec::new());
+                bytes(0x0a, tag.as_bytes(), &mut one);
+                one.push(0x15);
+                one.extend((value as f32).to_le_bytes());
+                bytes(0x0a, &one, &mut summary);
+                record(&event(at as u64, 0x2a, &summary), &mut out);
+            }
+        }
+    }
+    out
+}
+
+fn varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn bytes(field: u8, content: &[u8], out: &mut Vec<u8>) {
+    out.push(field);
+    varint(content.len() as u64, out);
+    out.extend(content);
+}
+
+/// A TFRecord: length and content, each with its masked CRC-32C.
+fn record(content: &[u8], out: &mut Vec<u8>) {
+    let masked = |bytes: &[u8]| {
+        let sum = crc::Crc::<u32>::new(&crc::CRC_32_ISCSI).checksum(bytes);
+        sum.rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+    };
+    let length = (content.len() as u64).to_le_bytes();
+    out.extend(length);
+    out.extend(masked(&length));
+    out.extend(content);
+    out.extend(masked(content));
+}

@@ -1,0 +1,383 @@
+//! A run folder, as far as it can be read.
+
+use crate::text;
+use anyhow::{Context, bail};
+use fl_core::privacy::{Observer, Protection};
+use fl_core::{ClientId, Result};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_yaml::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// Of each file, at most so many bytes are read.
+const MOST: u64 = 256 << 20;
+
+/// A line of `journal.jsonl`: one question.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Entry {
+    /// The step.
+    pub step: String,
+    /// The question's label.
+    pub question: String,
+    /// Kind of the messages to the clients.
+    pub down: String,
+    /// Kind of the answers.
+    pub up: String,
+    /// How many were asked.
+    pub clients: u64,
+    /// Whose answers were left out, and why.
+    pub dropped: Vec<(ClientId, String)>,
+    /// Bytes to the clients.
+    pub bytes_down: Bytes,
+    /// Bytes of the answers.
+    pub bytes_up: Bytes,
+    /// Bytes of their envelopes.
+    pub bytes_envelope: u64,
+    /// Digest of all that was sent and answered.
+    pub digest: String,
+    /// Who answered, with the beginning of its answer's digest.
+    pub answers: Vec<(ClientId, String)>,
+    /// Epsilon after this question; `None` where nothing is guaranteed.
+    pub privacy: Option<BTreeMap<Observer, Option<f64>>>,
+}
+
+/// Bytes of messages.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Bytes {
+    /// Of numbers.
+    pub values: u64,
+    /// Of what they belong to.
+    pub keys: u64,
+}
+
+impl Entry {
+    /// Bytes from the server.
+    pub fn sent(&self) -> u64 {
+        self.bytes_down.values.saturating_add(self.bytes_down.keys)
+    }
+
+    /// Bytes from the clients, envelopes included.
+    pub fn received(&self) -> u64 {
+        (self.bytes_up.values)
+            .saturating_add(self.bytes_up.keys)
+            .saturating_add(self.bytes_envelope)
+    }
+}
+
+/// A line of `metrics.jsonl`: one measured number. `None` is one that is not finite.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Metric {
+    /// The step.
+    pub step: String,
+    /// Number of the round; 0 for a step that is done once.
+    pub round: u64,
+    /// What was measured.
+    pub name: String,
+    /// The number; the mean over clients where `each` is filled.
+    pub value: Option<f64>,
+    /// Standard deviation over clients.
+    pub std: Option<f64>,
+    /// One number per client.
+    pub each: Vec<Option<f64>>,
+    /// Examples by true class and by what they are taken for.
+    pub confusion: Vec<Vec<u64>>,
+}
+
+/// `outcome.json` of a run that is done.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Summary {
+    /// What it came to.
+    pub outcome: Outcome,
+    /// Examples of each class that each client holds.
+    pub held: BTreeMap<ClientId, Vec<u64>>,
+    /// What the user was told.
+    pub notes: Vec<String>,
+    /// What nobody accounts for.
+    pub unaccounted: Option<String>,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Outcome {
+    /// Steps done.
+    pub rounds: u64,
+    /// What is guaranteed against each observer.
+    pub privacy: Option<BTreeMap<Observer, serde_json::Value>>,
+    /// Digest of the run.
+    pub digest: String,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+}
+
+impl Outcome {
+    /// What is guaranteed against each observer, in words.
+    pub fn guarantees(&self) -> Option<Vec<(Observer, String)>> {
+        let all = self.privacy.as_ref()?.iter();
+        let words = all.map(|(observer, found)| {
+            let read = serde_json::from_value::<Protection>(found.clone());
+            (*observer, read.map_or(found.to_string(), |p| p.to_string()))
+        });
+        Some(words.collect())
+    }
+}
+
+/// What `run.json` says of where a run comes from.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Origin {
+    pub version: String,
+    pub started: String,
+    pub command: Vec<String>,
+    pub libraries: Vec<Hashed>,
+    pub data: Vec<Hashed>,
+    pub resumed: Vec<serde_json::Value>,
+}
+
+/// A file and what was in it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Hashed {
+    pub path: String,
+    pub sha256: String,
+}
+
+/// A run, as its folder has it.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What it is called among others.
+    pub label: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// The resolved spec.
+    pub spec: Value,
+    /// Its text.
+    pub spec_text: String,
+    /// Every question, in order.
+    pub journal: Vec<Entry>,
+    /// Every measurement, in order.
+    pub metrics: Vec<Metric>,
+    /// What it came to, if it is done.
+    pub summary: Option<Summary>,
+    /// What of the folder is missing or cannot be read.
+    pub notices: Vec<String>,
+    pub(crate) origin: Origin,
+}
+
+impl Run {
+    /// Reads a run folder. What is missing or damaged in it is noticed, not an error, but for the spec.
+    ///
+    /// # Errors
+    /// When there is no such folder, or no run has begun in it.
+    pub fn open(path: &Path) -> Result<Self> {
+        let here = path.display();
+        let about = match path.metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!("{here}: there is no such folder")
+            }
+            about => about.with_context(|| format!("looking at {here}"))?,
+        };
+        if !about.is_dir() {
+            bail!("{here} is a file; a run folder is wanted, such as runs/quick-fedkd-1");
+        }
+        let spec_text = match text_of(&path.join("spec.yaml")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let empty = path.read_dir().is_ok_and(|mut all| all.next().is_none());
+                let found = if empty {
+                    "it is empty"
+                } else {
+                    "it has no spec.yaml"
+                };
+                bail!("{here} is not a run folder: {found}; `fl run SPEC` makes one");
+            }
+            Err(error) => return Err(error).context(format!("reading {here}/spec.yaml")),
+        };
+        let spec = serde_yaml::from_str(&spec_text)
+            .with_context(|| format!("reading {here}/spec.yaml"))?;
+        let mut notices = Vec::new();
+        let journal = lines(path, "journal.jsonl", &mut notices);
+        let metrics = lines(path, "metrics.jsonl", &mut notices);
+        let origin = whole(path, "run.json", &mut notices).unwrap_or_default();
+        let summary = match path.join("outcome.json").exists() {
+            true => whole(path, "outcome.json", &mut notices),
+            false => {
+                notices.push(not_done(path, &journal));
+                None
+            }
+        };
+        let name = path.canonicalize().unwrap_or_else(|_| path.into());
+        let name = name.file_name().map(|n| n.to_string_lossy().into_owned());
+        Ok(Self {
+            label: name.unwrap_or_else(|| here.to_string()),
+            path: path.into(),
+            spec,
+            spec_text,
+            journal,
+            metrics,
+            summary,
+            notices,
+            origin,
+        })
+    }
+
+    /// Reads several; two of one name are called by their paths.
+    ///
+    /// # Errors
+    /// Those of [`Run::open`].
+    pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Self>> {
+        let mut runs = paths
+            .iter()
+            .map(|p| Self::open(p))
+            .collect::<Result<Vec<_>>>()?;
+        let mut seen = BTreeSet::new();
+        if !runs.iter().all(|run| seen.insert(run.label.clone())) {
+            for run in &mut runs {
+                run.label = run.path.display().to_string();
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The name that its spec gives it.
+    pub fn name(&self) -> &str {
+        let name = self.spec.get("name").and_then(Value::as_str);
+        name.unwrap_or(&self.label)
+    }
+
+    /// Its protocol.
+    pub fn protocol(&self) -> &str {
+        let of = self.spec.get("protocol").and_then(|p| p.get("use"));
+        of.and_then(Value::as_str).unwrap_or("?")
+    }
+
+    /// Its seed.
+    pub fn seed(&self) -> String {
+        let seed = self.spec.get("seed");
+        seed.map_or("?".into(), text::inline)
+    }
+
+    /// The names of so many clients that have a number each, if the folder tells; otherwise `1.`, `2.`, ..
+    pub fn clients_of(&self, each: usize) -> Vec<String> {
+        let held = self.summary.iter().flat_map(|s| s.held.keys());
+        let ids: Vec<String> = held.map(u32::to_string).collect();
+        if ids.len() == each {
+            return ids;
+        }
+        match self.journal.iter().find(|e| e.answers.len() == each) {
+            Some(entry) => entry.answers.iter().map(|(id, _)| id.to_string()).collect(),
+            None => (1..=each).map(|n| format!("{n}.")).collect(),
+        }
+    }
+
+    /// When it began: RFC 3339, if the folder tells.
+    pub fn began(&self) -> &str {
+        &self.origin.started
+    }
+
+    /// Bytes to and from clients.
+    pub fn bytes(&self) -> (u64, u64) {
+        self.journal
+            .iter()
+            .fold((0, 0), |(down, up): (u64, u64), e| {
+                (
+                    down.saturating_add(e.sent()),
+                    up.saturating_add(e.received()),
+                )
+            })
+    }
+
+    /// The last measurement of each name, in order of their first.
+    pub fn last(&self) -> Vec<&Metric> {
+        let mut last: Vec<&Metric> = Vec::new();
+        for metric in &self.metrics {
+            match last.iter_mut().find(|m| m.name == metric.name) {
+                Some(found) => *found = metric,
+                None => last.push(metric),
+            }
+        }
+        last
+    }
+}
+
+fn not_done(path: &Path, journal: &[Entry]) -> String {
+    if path.join("report.md").exists() {
+        return "There is no outcome.json: an older fl made this folder. What each client holds is in report.md.".into();
+    }
+    let so_far = match journal.last() {
+        Some(entry) => format!("the last question of its journal is of {}", entry.step),
+        None => "nobody has been asked anything yet".into(),
+    };
+    let how = match (path.join("lock").exists(), path.join("state").exists()) {
+        (_, true) => "it still works, or was stopped and can go on with --resume",
+        (true, false) => "it still works, or was ended",
+        _ => "it has failed, or was ended",
+    };
+    format!("This run is not done: {so_far}; {how}. What follows is what there is so far.")
+}
+
+fn text_of(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MOST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn whole<T: DeserializeOwned>(folder: &Path, name: &str, notices: &mut Vec<String>) -> Option<T> {
+    let read = text_of(&folder.join(name)).map_err(anyhow::Error::from);
+    let read = read.and_then(|text| Ok(serde_json::from_str(&text)?));
+    read.map_err(|error| notices.push(format!("{name} cannot be read: {error}.")))
+        .ok()
+}
+
+/// The lines of a file up to the first that cannot be read.
+fn lines<T: DeserializeOwned>(folder: &Path, name: &str, notices: &mut Vec<String>) -> Vec<T> {
+    let mut all = Vec::new();
+    let file = match File::open(folder.join(name)) {
+        Ok(file) => file,
+        Err(error) => {
+            notices.push(format!("{name} cannot be read: {error}."));
+            return all;
+        }
+    };
+    let long = file.metadata().is_ok_and(|about| about.len() > MOST);
+    let mut lines = BufReader::new(file.take(MOST));
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = lines
+            .read_until(b'\n', &mut line)
+            .map_err(anyhow::Error::from);
+        let found = match read {
+            Ok(0) => break,
+            read => read.and_then(|_| Ok(serde_json::from_slice(&line)?)),
+        };
+        match found {
+            Ok(found) => all.push(found),
+            Err(_) if long || !line.ends_with(b"\n") => {
+                let read = all.len();
+                notices.push(match long {
+                    true => format!(
+                        "{name} is longer than 256 MiB; only its first {read} lines are shown."
+                    ),
+                    false => {
+                        format!("{name} is cut short: its last line is not whole, and is left out.")
+                    }
+                });
+                break;
+            }
+            Err(error) => {
+                let at = all.len() + 1;
+                notices.push(format!("line {at} of {name} cannot be read ({error}); it and what follows are left out."));
+                break;
+            }
+        }
+    }
+    all
+}

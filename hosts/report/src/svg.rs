@@ -1,0 +1,374 @@
+//! Pictures as SVG. Colours, fonts and dashes are classes of the page's style sheet: `s0` to `s7` are the palette, `d0` to `d2`
+//! the dashes, so that what is drawn can be told apart without colour too.
+
+use crate::text::tick;
+use maud::{Markup, html};
+
+/// So many lines can be told apart.
+pub(crate) const STYLES: usize = 24;
+
+const WIDTH: f64 = 480.0;
+const HEIGHT: f64 = 260.0;
+const LEFT: f64 = 60.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 40.0;
+
+/// More points than this make no difference to the eye, only to the page's size.
+const POINTS: usize = 800;
+/// So many points are marked.
+const MARKED: usize = 60;
+
+/// The class of line number `at`.
+pub(crate) fn style(at: usize) -> String {
+    format!("s{} d{}", at % 8, at / 8 % 3)
+}
+
+/// A point of a line.
+pub(crate) struct Dot {
+    pub x: f64,
+    pub y: f64,
+    /// Half the height of the band around it.
+    pub spread: f64,
+    /// What is said of it.
+    pub title: String,
+}
+
+/// A line, perhaps in a band.
+pub(crate) struct Line {
+    pub label: String,
+    /// Which of the styles.
+    pub style: usize,
+    pub dots: Vec<Dot>,
+}
+
+/// One direction of a picture.
+struct Scale {
+    low: f64,
+    high: f64,
+    log: bool,
+    from: f64,
+    to: f64,
+}
+
+impl Scale {
+    /// One that has all `values`, from pixel `from` to pixel `to`. With `log`, in powers of ten if the values call for it.
+    fn of(values: impl Iterator<Item = f64>, from: f64, to: f64, log: bool) -> Self {
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values.filter(|v| v.is_finite()) {
+            (low, high) = (low.min(value), high.max(value));
+        }
+        if low > high {
+            (low, high) = (0.0, 1.0);
+        }
+        let log = log && low > 0.0 && high / low > 50.0;
+        if !log && low == high {
+            let margin = if low == 0.0 { 1.0 } else { low.abs() * 0.1 };
+            (low, high) = (low - margin, high + margin);
+        }
+        Self {
+            low,
+            high,
+            log,
+            from,
+            to,
+        }
+    }
+
+    fn at(&self, value: f64) -> f64 {
+        let share = match self.log {
+            true => (value / self.low).ln() / (self.high / self.low).ln(),
+            false => (value - self.low) / (self.high - self.low),
+        };
+        self.from + share * (self.to - self.from)
+    }
+
+    /// Where it has marks.
+    fn ticks(&self) -> Vec<f64> {
+        if self.log {
+            let (low, high) = (
+                self.low.log10().ceil() as i32,
+                self.high.log10().floor() as i32,
+            );
+            let every = ((high - low) / 5 + 1).max(1) as usize;
+            return (low..=high)
+                .step_by(every)
+                .map(|n| 10_f64.powi(n))
+                .collect();
+        }
+        let rough = (self.high - self.low) / 7.0;
+        let power = 10_f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power);
+        let step = step.into_iter().find(|s| *s >= rough).unwrap_or(rough);
+        let first = (self.low / step).ceil() as i64;
+        let last = (self.high / step).floor() as i64;
+        (first..=last.min(first.saturating_add(20)))
+            .map(|n| n as f64 * step)
+            .collect()
+    }
+}
+
+/// Every so-many-th dot, and the last.
+fn thinned(dots: &[Dot]) -> impl Iterator<Item = &Dot> {
+    let every = dots.len().div_ceil(POINTS).max(1);
+    let last = dots.len().saturating_sub(1);
+    let kept = dots.iter().enumerate();
+    kept.filter(move |(at, _)| at % every == 0 || *at == last)
+        .map(|(_, dot)| dot)
+}
+
+/// Lines over `x`; with `log`, `x` may be in powers of ten.
+pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool) -> Markup {
+    let dots = || {
+        all.iter()
+            .flat_map(|line| thinned(&line.dots))
+            .filter(|d| d.y.is_finite())
+    };
+    let across = Scale::of(dots().map(|d| d.x), LEFT + 6.0, WIDTH - RIGHT - 6.0, log);
+    let ends = dots().flat_map(|d| [d.y - d.spread, d.y + d.spread]);
+    let up = Scale::of(ends, HEIGHT - BOTTOM - 4.0, TOP + 4.0, false);
+    let place = |d: &Dot| (across.at(d.x), up.at(d.y));
+    let title = format!("{y} by {x}");
+    html! {
+        svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(title) {
+            (axes(Some(&across), &up, x, y))
+            @for line in all {
+                g class=(style(line.style)) {
+                    @for part in pieces(&line.dots) {
+                        @if part.iter().any(|d| d.spread > 0.0) {
+                            path class="band" d=(band(&part, &across, &up)) {}
+                        }
+                        polyline class="line" points=(path(part.iter().map(|d| place(d)))) {
+                            title { (line.label) }
+                        }
+                    }
+                    @let marks = line.dots.iter().filter(|d| d.y.is_finite());
+                    @for dot in marks.filter(|_| line.dots.len() <= MARKED) {
+                        @let (cx, cy) = place(dot);
+                        circle class="dot" cx=(px(cx)) cy=(px(cy)) r="3" { title { (dot.title) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What has no finite value parts a line.
+fn pieces(dots: &[Dot]) -> Vec<Vec<&Dot>> {
+    let thin: Vec<&Dot> = thinned(dots).collect();
+    let parts = thin
+        .split(|d| !d.y.is_finite())
+        .filter(|part| !part.is_empty());
+    parts.map(<[_]>::to_vec).collect()
+}
+
+fn px(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
+    points
+        .map(|(x, y)| format!("{},{}", px(x), px(y)))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn band(part: &[&Dot], across: &Scale, up: &Scale) -> String {
+    let above = part.iter().map(|d| (across.at(d.x), up.at(d.y + d.spread)));
+    let below = part
+        .iter()
+        .rev()
+        .map(|d| (across.at(d.x), up.at(d.y - d.spread)));
+    format!("M{}Z", path(above.chain(below)))
+}
+
+fn axes(across: Option<&Scale>, up: &Scale, x: &str, y: &str) -> Markup {
+    let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+    html! {
+        @for value in up.ticks() {
+            @let at = up.at(value);
+            line class="grid" x1=(LEFT) x2=(right) y1=(px(at)) y2=(px(at)) {}
+            text class="tick" x=(LEFT - 6.0) y=(px(at + 4.0)) text-anchor="end" { (tick(value)) }
+        }
+        @for (at, value) in across.into_iter().flat_map(|s| s.ticks().into_iter().map(|v| (s.at(v), v))) {
+            line class="grid" x1=(px(at)) x2=(px(at)) y1=(TOP) y2=(bottom) {}
+            text class="tick" x=(px(at)) y=(bottom + 15.0) text-anchor="middle" { (tick(value)) }
+        }
+        line class="axis" x1=(LEFT) x2=(right) y1=(bottom) y2=(bottom) {}
+        line class="axis" x1=(LEFT) x2=(LEFT) y1=(TOP) y2=(bottom) {}
+        text class="name" x=((LEFT + right) / 2.0) y=(HEIGHT - 6.0) text-anchor="middle" { (x) }
+        text class="name" x="12" y=((TOP + bottom) / 2.0) text-anchor="middle"
+            transform={ "rotate(-90 12 " ((TOP + bottom) / 2.0) ")" } { (y) }
+    }
+}
+
+/// A bar for each name, and a line at their mean.
+pub(crate) fn bars(
+    all: &[(String, Option<f64>, String)],
+    mean: Option<f64>,
+    x: &str,
+    y: &str,
+) -> Markup {
+    let values = all
+        .iter()
+        .filter_map(|(_, v, _)| *v)
+        .chain(mean)
+        .chain([0.0]);
+    let up = Scale::of(values, HEIGHT - BOTTOM, TOP + 4.0, false);
+    let step = (WIDTH - LEFT - RIGHT) / all.len().max(1) as f64;
+    let named = all.len().div_ceil(24).max(1);
+    html! {
+        svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label={ (y) " by " (x) } {
+            (axes(None, &up, x, y))
+            @for (at, (name, value, title)) in all.iter().enumerate() {
+                @let left = LEFT + step * (at as f64 + 0.1);
+                @if let Some(value) = value.filter(|v| v.is_finite()) {
+                    @let (top, base) = (up.at(value.max(0.0)), up.at(value.min(0.0)));
+                    rect class="bar s0" x=(px(left)) y=(px(top)) width=(px(step * 0.8)) height=(px((base - top).max(0.5))) {
+                        title { (title) }
+                    }
+                }
+                @if at % named == 0 {
+                    text class="tick" x=(px(left + step * 0.4)) y=(HEIGHT - BOTTOM + 15.0) text-anchor="middle" { (name) }
+                }
+            }
+            @if let Some(mean) = mean.filter(|m| m.is_finite()) {
+                @let at = px(up.at(mean));
+                line class="mean" x1=(LEFT) x2=(WIDTH - RIGHT) y1=(at) y2=(at) { title { "mean" } }
+            }
+        }
+    }
+}
+
+/// Counts as shades: `rows` down, `columns` across. With `by_row` the darkest shade is a row's largest count.
+pub(crate) struct Heat<'a> {
+    pub rows: &'a [String],
+    pub columns: &'a [String],
+    pub counts: &'a dyn Fn(usize, usize) -> u64,
+    pub down: &'a str,
+    pub across: &'a str,
+    pub by_row: bool,
+}
+
+impl Heat<'_> {
+    /// The picture.
+    pub fn draw(&self) -> Markup {
+        let (rows, columns) = (self.rows.len(), self.columns.len());
+        let cell = (720.0 / columns.max(1) as f64).clamp(7.0, 44.0);
+        let high = cell
+            .min((720.0 / rows.max(1) as f64).clamp(12.0, 28.0))
+            .max(12.0);
+        let names = self
+            .rows
+            .iter()
+            .map(|r| r.chars().count())
+            .max()
+            .unwrap_or(0);
+        let left = 30.0 + 7.0 * names.min(16) as f64;
+        let (width, height) = (
+            left + cell * columns as f64 + 8.0,
+            38.0 + high * rows as f64,
+        );
+        let largest = |row: usize| {
+            (0..columns)
+                .map(|c| (self.counts)(row, c))
+                .max()
+                .unwrap_or(0)
+        };
+        let all = (0..rows).map(largest).max().unwrap_or(0);
+        let named = (columns as f64 * 22.0 / (cell * columns.max(1) as f64))
+            .ceil()
+            .max(1.0) as usize;
+        html! {
+            svg.heat viewBox={ "0 0 " (px(width)) " " (px(height)) } style={ "width:" (px(width)) "px" } role="img"
+                aria-label={ (self.down) " by " (self.across) } {
+                @for (r, row) in self.rows.iter().enumerate() {
+                    @let y = high * r as f64;
+                    @let most = if self.by_row { largest(r) } else { all };
+                    text class="tick" x=(px(left - 5.0)) y=(px(y + high / 2.0 + 4.0)) text-anchor="end" { (short(row)) }
+                    @for (c, column) in self.columns.iter().enumerate() {
+                        @let count = (self.counts)(r, c);
+                        @let shade = if most == 0 { 0.0 } else { (count as f64 / most as f64).sqrt() };
+                        @let x = left + cell * c as f64;
+                        rect class="cell" x=(px(x)) y=(px(y)) width=(px(cell - 1.0)) height=(px(high - 1.0))
+                            fill-opacity=(format!("{shade:.2}")) {
+                            title { (self.down) " " (row) ", " (self.across) " " (column) ": " (count) }
+                        }
+                        @if cell >= 7.0 * count.to_string().len() as f64 + 3.0 {
+                            text class=(if shade > 0.6 { "on" } else { "off" }) x=(px(x + cell / 2.0 - 0.5))
+                                y=(px(y + high / 2.0 + 4.0)) text-anchor="middle" { (count) }
+                        }
+                    }
+                }
+                @for (c, column) in self.columns.iter().enumerate().step_by(named) {
+                    text class="tick" x=(px(left + cell * (c as f64 + 0.5))) y=(px(high * rows as f64 + 14.0)) text-anchor="middle" {
+                        (short(column))
+                    }
+                }
+                text class="name" x=(px(left + cell * columns as f64 / 2.0)) y=(px(height - 6.0)) text-anchor="middle" { (self.across) }
+                text class="name" x="11" y=(px(high * rows as f64 / 2.0)) text-anchor="middle"
+                    transform={ "rotate(-90 11 " (px(high * rows as f64 / 2.0)) ")" } { (self.down) }
+            }
+        }
+    }
+}
+
+fn short(name: &str) -> String {
+    match name.chars().count() {
+        0..=16 => name.into(),
+        _ => name.chars().take(15).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_has_round_marks_and_bears_anything() {
+        let of = |values: &[f64], log| Scale::of(values.iter().copied(), 0.0, 100.0, log);
+        assert_eq!(
+            of(&[0.13, 0.87], false).ticks(),
+            [0.2, 0.4, 0.6000000000000001, 0.8]
+        );
+        assert_eq!(of(&[1.0, 5000.0], true).ticks(), [1.0, 10.0, 100.0, 1000.0]);
+        for odd in [
+            &[][..],
+            &[3.0],
+            &[0.0, 0.0],
+            &[f64::NAN, f64::INFINITY],
+            &[-1e300, 1e300],
+            &[1e-320, 1e-310],
+        ] {
+            for log in [false, true] {
+                let scale = of(odd, log);
+                assert!(scale.ticks().len() <= 21, "{odd:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_parts_a_line() {
+        let dot = |x: f64, y: f64| Dot {
+            x,
+            y,
+            spread: 0.0,
+            title: String::new(),
+        };
+        let line = Line {
+            label: "<b>".into(),
+            style: 9,
+            dots: vec![
+                dot(1.0, 0.5),
+                dot(2.0, f64::NAN),
+                dot(3.0, 0.7),
+                dot(4.0, 0.8),
+            ],
+        };
+        let drawn = lines(&[line], "round", "accuracy", false).into_string();
+        assert_eq!(drawn.matches("<polyline").count(), 2);
+        assert_eq!(drawn.matches("<circle").count(), 3);
+        assert!(drawn.contains("class=\"s1 d1\"") && drawn.contains("&lt;b&gt;"));
+        assert!(!drawn.contains("NaN") && !drawn.contains("<b>"));
+    }
+}

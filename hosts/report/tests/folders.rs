@@ -1,0 +1,172 @@
+//! Run folders as they are found: whole, cut, still at work, or not there at all.
+
+use fl_report::{Run, compare, page};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SPEC: &str =
+    "name: 'a <script>alert(1)</script> & co'\nseed: 3\nprotocol: {use: param-rounds, rounds: 2}\n";
+const ASK: &str = r#"{"step":"round 1","question":"train & <b>tell</b>","down":"params","up":"params","clients":3,"dropped":[[2,"not finite: <img src=x>"]],"bytes_down":{"values":30,"keys":3},"bytes_up":{"values":20,"keys":2},"bytes_envelope":7,"digest":"aa","answers":[[0,"11111111"],[1,"22222222"]],"privacy":{"readers":1.5,"server":null,"clients":null}}"#;
+const ACCURACY: &str = r#"{"step":"round 1","round":1,"name":"accuracy","value":0.5,"std":null,"confusion":[[4,1],[2,3]]}"#;
+const EACH: &str = r#"{"step":"round 1","round":1,"name":"clients.accuracy","value":0.4,"std":0.1,"each":[0.3,0.5,null]}"#;
+const DONE: &str = r#"{"outcome":{"rounds":1,"digest":"d1","seconds":2.5,"metrics":{},"privacy":null},"held":{"0":[5,6],"1":[7,8],"2":[0,9]},"notes":["take <care>"],"unaccounted":null}"#;
+
+fn folder(dir: &Path, name: &str, files: &[(&str, &str)]) -> PathBuf {
+    let path = dir.join(name);
+    fs::create_dir(&path).unwrap();
+    for (file, text) in files {
+        fs::write(path.join(file), text).unwrap();
+    }
+    path
+}
+
+fn whole(dir: &Path, name: &str) -> PathBuf {
+    let journal = format!("{ASK}\n");
+    let metrics = format!("{ACCURACY}\n{EACH}\n");
+    let files = [
+        ("spec.yaml", SPEC),
+        ("journal.jsonl", &journal),
+        ("metrics.jsonl", &metrics),
+        ("outcome.json", DONE),
+        ("run.json", "{}"),
+    ];
+    folder(dir, name, &files)
+}
+
+#[test]
+fn everything_that_a_folder_tells_is_on_its_page_and_nothing_in_it_is_markup() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = Run::open(&whole(dir.path(), "run <i>")).unwrap();
+    assert_eq!(run.notices, [] as [&str; 0]);
+    let one = page(std::slice::from_ref(&run)).unwrap();
+    let two = page(&[run.clone(), run.clone()]).unwrap();
+    for page in [&one, &two] {
+        for told in [
+            "a &lt;script&gt;alert(1)&lt;/script&gt; &amp; co",
+            "train &amp; &lt;b&gt;tell&lt;/b&gt;",
+            "not finite: &lt;img src=x&gt;",
+            "take &lt;care&gt;",
+            "<td class=\"n\">33</td>", // bytes down
+            "<td class=\"n\">29</td>", // bytes up, with envelopes
+            "true class 1, taken for 0: 2",
+            "class 1, client 2: 9",
+            "client 1: 0.5000",
+            "<td class=\"v\">2</td><td class=\"n\">not finite</td>",
+            "0.4000 ± 0.1000",
+            "round 1, against readers of the results: epsilon 1.5000",
+            "d1",
+        ] {
+            assert!(page.contains(told), "`{told}` is not on the page");
+        }
+        for never in [
+            "<script", "<img", "<i>", "<b>", "http:", "https:", "@import", "url(",
+        ] {
+            assert!(!page.contains(never), "`{never}` is on the page");
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_or_cut_is_said_and_the_rest_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = |name: &str| format!("{:#}", Run::open(&dir.path().join(name)).unwrap_err());
+    assert!(error("nowhere").ends_with("nowhere: there is no such folder"));
+    folder(dir.path(), "empty", &[]);
+    assert!(error("empty").contains("is not a run folder: it is empty; `fl run SPEC` makes one"));
+    folder(dir.path(), "other", &[("a.txt", "")]);
+    assert!(error("other").contains("it has no spec.yaml"));
+    fs::write(dir.path().join("file"), "").unwrap();
+    assert!(error("file").contains("is a file; a run folder is wanted"));
+
+    let cut = format!("{ASK}\n{}", &ASK[..100]);
+    let broken = format!("{ACCURACY}\nnot json\n{EACH}\n");
+    let at_work = [
+        ("spec.yaml", SPEC),
+        ("journal.jsonl", &cut),
+        ("metrics.jsonl", &broken),
+        ("lock", "7"),
+    ];
+    let run = Run::open(&folder(dir.path(), "at-work", &at_work)).unwrap();
+    let notices = run.notices.join("\n");
+    for said in [
+        "journal.jsonl is cut short: its last line is not whole",
+        "line 2 of metrics.jsonl cannot be read",
+        "run.json cannot be read",
+        "This run is not done: the last question of its journal is of round 1; it still works, or was ended",
+    ] {
+        assert!(notices.contains(said), "{notices}");
+    }
+    assert_eq!((run.journal.len(), run.metrics.len()), (1, 1));
+    let page = page(&[run]).unwrap();
+    assert!(page.contains("is cut short") && page.contains("true class 1, taken for 0: 2"));
+
+    let begun = [
+        ("spec.yaml", SPEC),
+        ("journal.jsonl", ""),
+        ("metrics.jsonl", ""),
+        ("run.json", "{}"),
+    ];
+    let run = Run::open(&folder(dir.path(), "begun", &begun)).unwrap();
+    assert!(
+        run.notices[0].contains("nobody has been asked anything yet"),
+        "{:?}",
+        run.notices
+    );
+    assert!(
+        fl_report::page(&[run])
+            .unwrap()
+            .contains("Nobody was asked anything.")
+    );
+}
+
+#[test]
+fn two_runs_part_where_a_client_answers_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = Run::open(&whole(dir.path(), "a")).unwrap();
+    let mut b = a.clone();
+    b.label = "b".into();
+    let alike = compare(&a, &b);
+    assert!(
+        alike.alike() && alike.to_string().starts_with("a and b: alike\n"),
+        "{alike}"
+    );
+
+    b.journal[0].digest = "bb".into();
+    b.journal[0].answers[1].1 = "33333333".into();
+    b.metrics[0].value = Some(0.75);
+    b.spec["seed"] = 4.into();
+    let other = compare(&a, &b);
+    let text = other.to_string();
+    assert!(!other.alike());
+    for said in [
+        "a and b: different",
+        "seed  3 -> 4",
+        "the first 0 questions are alike; they part at\n    step      round 1\n",
+        "the answer of client 1 differs; those of 1 others are alike",
+        "accuracy          0.5000 -> 0.7500; differs in 1 of 1 steps, most in round 1: 0.2500",
+        "clients.accuracy  0.4000; the same in all 1 steps",
+    ] {
+        assert!(text.contains(said), "`{said}` is not in\n{text}");
+    }
+    let how = |change: &dyn Fn(&mut Run)| {
+        let mut b = a.clone();
+        change(&mut b);
+        compare(&a, &b).parts.map(|p| p.how).unwrap_or_default()
+    };
+    let sent = how(&|b| b.journal[0].digest = "bb".into());
+    assert!(sent.contains("what clients were sent"), "{sent}");
+    let gone = how(&|b| {
+        b.journal[0].digest = "bb".into();
+        b.journal[0].answers.pop();
+    });
+    assert_eq!(gone, "only in the first did client 1 answer");
+    let untold = how(&|b| {
+        b.journal[0].digest = "bb".into();
+        b.journal[0].answers.clear();
+    });
+    assert!(untold.contains("cannot be told"), "{untold}");
+    assert_eq!(
+        how(&|b| b.journal.clear()),
+        "one asks on, and the other does not"
+    );
+}

@@ -1,0 +1,156 @@
+//! What stands in a table's columns.
+
+use crate::file::{OneOrMany, RawColumn, RawTable};
+use anyhow::{bail, ensure};
+use fl_core::Result;
+
+/// How the seeds of a row become one cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// `81.5 +- 1.5`: mean and deviation over seeds.
+    Mean,
+    /// The median.
+    Median,
+    /// The deviation over seeds.
+    Std,
+    /// `78.1 to 83.2`
+    Range,
+    /// The least.
+    Min,
+    /// The largest.
+    Max,
+    /// How many seeds.
+    Seeds,
+    /// The mean of the paired differences to another row, with its 95 % t-interval.
+    Minus,
+}
+
+impl Show {
+    const ALL: [(&str, Self); 8] = [
+        ("mean", Self::Mean),
+        ("median", Self::Median),
+        ("std", Self::Std),
+        ("range", Self::Range),
+        ("min", Self::Min),
+        ("max", Self::Max),
+        ("seeds", Self::Seeds),
+        ("minus", Self::Minus),
+    ];
+}
+
+/// What a column has.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// A measurement, over seeds.
+    Measured {
+        /// Its names; the first that a run has counts.
+        names: Vec<String>,
+        /// In this round; otherwise the last.
+        round: Option<u64>,
+        /// How seeds become a cell.
+        show: Show,
+        /// What numbers are multiplied by.
+        scale: f64,
+        /// Digits after the point.
+        digits: usize,
+    },
+    /// What others published.
+    Published,
+    /// What others published, minus what they published for the row that others are compared with.
+    PublishedMinus,
+    /// A text of the row.
+    Text(String),
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Its head.
+    pub title: String,
+    /// What is in it.
+    pub what: What,
+}
+
+/// The columns of `raw`, which has every default.
+pub(crate) fn columns(all: &[RawColumn], raw: &RawTable) -> Result<Vec<Column>> {
+    all.iter().map(|column| one(column, raw)).collect()
+}
+
+fn one(column: &RawColumn, raw: &RawTable) -> Result<Column> {
+    let known = match column {
+        RawColumn::Known(name) => name.as_str(),
+        RawColumn::Own(own) if own.text.is_some() => {
+            let name = own.text.clone().unwrap_or_default();
+            ensure!(
+                own.measure.is_none() && own.round.is_none() && own.show.is_none(),
+                "column `{name}`: it is a text, and is not measured"
+            );
+            return Ok(Column {
+                title: own.title.clone().unwrap_or(name.clone()),
+                what: What::Text(name),
+            });
+        }
+        RawColumn::Own(own) => own.show.as_deref().unwrap_or("mean"),
+    };
+    let minus = || match &raw.against {
+        Some(row) => Ok(format!("minus `{row}`")),
+        None => {
+            bail!("column `{known}`: `against` must name the row that others are compared with")
+        }
+    };
+    match known {
+        "published" => {
+            return Ok(Column {
+                title: known.into(),
+                what: What::Published,
+            });
+        }
+        "published-minus" => {
+            return Ok(Column {
+                title: format!("published, {}", minus()?),
+                what: What::PublishedMinus,
+            });
+        }
+        _ => {}
+    }
+    let Some((_, show)) = Show::ALL.iter().find(|(name, _)| *name == known) else {
+        let all: Vec<&str> = Show::ALL.iter().map(|(name, _)| *name).collect();
+        bail!(
+            "no column is called `{known}`; known: {}, published, published-minus, or a mapping with `measure` or `text`",
+            all.join(", ")
+        );
+    };
+    let own = match column {
+        RawColumn::Own(own) => (**own).clone(),
+        RawColumn::Known(_) => Default::default(),
+    };
+    let names = own
+        .measure
+        .as_ref()
+        .or(raw.measure.as_ref())
+        .map(OneOrMany::all);
+    let names = names.unwrap_or(vec!["accuracy".into(), "clients.accuracy".into()]);
+    let usual = match (own.round, *show) {
+        (_, Show::Minus) => format!("{}, paired", minus()?),
+        (Some(round), _) => format!("round {round}"),
+        (None, _) if own.measure.is_some() => names.join(" or "),
+        (None, Show::Mean) => "mean +- std".into(),
+        (None, _) => known.into(),
+    };
+    let (scale, digits) = (own.scale.or(raw.scale), own.digits.or(raw.digits));
+    let (scale, digits) = (scale.unwrap_or(1.0), digits.unwrap_or(4));
+    ensure!(
+        scale.is_finite() && digits <= 12,
+        "column `{usual}`: `scale` must be finite, and `digits` 0 to 12"
+    );
+    Ok(Column {
+        title: own.title.unwrap_or(usual),
+        what: What::Measured {
+            names,
+            round: own.round,
+            show: *show,
+            scale,
+            digits,
+        },
+    })
+}

@@ -1,0 +1,127 @@
+use super::*;
+
+fn read(text: &str) -> Result<Study> {
+    Study::parse(text, Path::new("specs"))
+}
+
+#[test]
+fn a_grid_is_every_combination() {
+    let study = read(
+        "name: s\ndefaults: { base: a.yaml, seeds: 1-2, set: { evaluate.every: 5 } }\ntables:\n- name: g\n  \
+         grid: { base: [a.yaml, b.yaml], parts.aggregator: { mean: { use: mean } }, protocol.t: [1, 2] }\n  seeds: 7\n  \
+         published: { 'b.yaml, mean, t = 2': 82.0 +- 0.6 }\n",
+    );
+    let table = &study.unwrap().tables[0];
+    let names: Vec<&str> = table.rows.iter().map(|r| &r.name[..]).collect();
+    assert_eq!(
+        names,
+        [
+            "a.yaml, mean, t = 1",
+            "a.yaml, mean, t = 2",
+            "b.yaml, mean, t = 1",
+            "b.yaml, mean, t = 2"
+        ]
+    );
+    let (seed, run) = &table.runs[3][0][0];
+    assert_eq!((*seed, &run.base), (7, &PathBuf::from("specs/b.yaml")));
+    assert_eq!(
+        run.set,
+        [
+            "evaluate.every=5",
+            r#"parts.aggregator={"use":"mean"}"#,
+            "protocol.t=2",
+            "seed=7"
+        ]
+    );
+    assert_eq!(table.rows[3].published.as_deref(), Some("82.0 +- 0.6"));
+}
+
+#[test]
+fn rows_times_across_times_seeds() {
+    let study = read(
+        "name: s\ntables:\n- name: t\n  base: a.yaml\n  seeds: [3, 5]\n  set: { x: 1 }\n  across: [{ name: plain }, { name: own, set: { x: 3 } }]\n  \
+         rows: [{ name: one, set: { x: 2 } }, { name: two, base: ../b.yaml, seeds: 9 }]\n",
+    );
+    let table = &study.unwrap().tables[0];
+    let seeds: Vec<Vec<u64>> = table
+        .runs
+        .iter()
+        .flatten()
+        .map(|runs| runs.iter().map(|(s, _)| *s).collect())
+        .collect();
+    assert_eq!(seeds, [vec![3, 5], vec![3, 5], vec![9], vec![9]]);
+    assert_eq!(table.runs[0][1][1].1.set, ["x=1", "x=2", "x=3", "seed=5"]);
+    assert_eq!(table.runs[1][0][0].1.base, PathBuf::from("specs/../b.yaml"));
+}
+
+#[test]
+fn mistakes_say_where_they_are_and_what_would_be_right() {
+    let table = |text: &str| format!("name: s\ntables:\n- name: t\n  base: a.yaml\n{text}");
+    for (text, said) in [
+        ("name: s\ntables: []\n".into(), "tables: there is none"),
+        (
+            "name: ../s\ntables: [{ name: t }]\n".into(),
+            "letters, digits",
+        ),
+        (
+            "name: s\ntables: [{ nmae: t }]\n".into(),
+            "unknown field `nmae`",
+        ),
+        (table(""), "table `t`: it has neither `rows` nor a `grid`"),
+        (
+            table("  rows: [{ name: a }]\n  grid: { x: [1] }\n"),
+            "both `rows` and a `grid`",
+        ),
+        (
+            table("  rows: [{ name: a }, { name: a }]\n"),
+            "two rows are called `a`",
+        ),
+        (
+            table("  rows: [{ name: a }]\n  against: b\n"),
+            "against: no row is called `b`; rows: `a`",
+        ),
+        (
+            table("  rows: [{ name: a }]\n  published: { b: 1 }\n"),
+            "published: no row is called `b`",
+        ),
+        (
+            table("  rows: [{ name: a }]\n  columns: [mode]\n"),
+            "no column is called `mode`; known: mean, median",
+        ),
+        (
+            table("  rows: [{ name: a }]\n  columns: [minus]\n"),
+            "`against` must name the row",
+        ),
+        (
+            table("  rows: [{ name: a }]\n  seeds: 3-1\n"),
+            "a range such as 1-10",
+        ),
+        (
+            table("  rows: [{ name: a }]\n  seeds: [1, 1]\n"),
+            "none twice",
+        ),
+        (
+            table("  rows: [{ name: a }]\n  seeds: 0-18446744073709551615\n"),
+            "a range such as 1-10",
+        ),
+        (
+            table("  rows: [{ name: a, set: { seed: 3 } }]\n"),
+            "seeds stand in `seeds`",
+        ),
+        (
+            table("  grid: { x: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], y: [1, 2] }\n  seeds: 1-99999\n"),
+            "more than 100000 runs",
+        ),
+        (
+            table("  grid: { x: 3 }\n"),
+            "grid.x: must be a list of values",
+        ),
+        (
+            "name: s\ntables: [{ name: t, rows: [{ name: a }] }]\n".into(),
+            "no `base` says which spec it runs",
+        ),
+    ] {
+        let error = format!("{:#}", read(&text).unwrap_err());
+        assert!(error.contains(said), "{text}\n{error}\nnot: {said}");
+    }
+}

@@ -1,0 +1,45 @@
+//! A study is a YAML file: base specs, rows of changed values or a grid of them, seeds, and the tables wanted. This crate says
+//! which runs it takes ([`Study`]), and makes tables of what they came to ([`tables`]); running them is the program's.
+//!
+//! ```yaml
+//! name: trimming
+//! tables:
+//! - name: shares
+//!   title: What trimming costs where nobody attacks
+//!   base: ../quick/robust.yaml
+//!   seeds: 1-5
+//!   grid: { parts.aggregator.trim: [0.0, 0.1, 0.3] }
+//!   against: trim = 0.0
+//!   measure: accuracy
+//!   scale: 100
+//!   digits: 1
+//!   columns: [mean, range, minus]
+//!   into: README.md
+//! ```
+//!
+//! A table has `rows` or a `grid`, and may have `across`: a second direction. What stands in `defaults` is every table's unless it
+//! says otherwise. Values are set by their paths, as `--set` does; a value may be a whole part.
+
+mod columns;
+mod expand;
+mod file;
+mod grid;
+mod marks;
+mod measured;
+mod sheets;
+mod stats;
+mod tables;
+
+pub use columns::{Column, Show, What};
+pub use expand::{Item, RunSpec, Study, Table};
+pub use marks::{replaced, section};
+pub use measured::Measured;
+pub use sheets::{runs_csv, tables_csv};
+pub use stats::{Paired, Sample, paired};
+pub use tables::{Answers, Made, made};
+
+/// The largest study file, in bytes.
+const MAX_BYTES: usize = 1 << 20;
+
+/// The most runs that one study may ask for.
+const MAX_RUNS: usize = 100_000;

@@ -1,0 +1,134 @@
+//! What several seeds say.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Numbers of several seeds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample(Vec<f64>);
+
+impl Sample {
+    /// Of at least one number.
+    pub fn new(values: Vec<f64>) -> Option<Self> {
+        (!values.is_empty()).then_some(Self(values))
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Their mean.
+    pub fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len() as f64
+    }
+
+    /// Their deviation, n - 1 in the denominator; none of a single number.
+    pub fn std(&self) -> Option<f64> {
+        let (n, mean) = (self.0.len(), self.mean());
+        let squares: f64 = self.0.iter().map(|v| (v - mean).powi(2)).sum();
+        (n > 1).then(|| (squares / (n - 1) as f64).sqrt())
+    }
+
+    /// The one in the middle, or the mean of the two.
+    pub fn median(&self) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let half = sorted.len() / 2;
+        match sorted.len() % 2 {
+            1 => sorted[half],
+            _ => (sorted[half - 1] + sorted[half]) / 2.0,
+        }
+    }
+
+    /// The least.
+    pub fn min(&self) -> f64 {
+        self.0.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// The largest.
+    pub fn max(&self) -> f64 {
+        self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+}
+
+/// Differences of the same seeds in two settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Paired {
+    /// Their mean.
+    pub mean: f64,
+    /// Half the width of its 95 % t-interval; none of a single pair.
+    pub half: Option<f64>,
+}
+
+impl Paired {
+    /// Does the interval hold 0? None of a single pair.
+    pub fn distinguishable(&self) -> Option<bool> {
+        self.half.map(|half| self.mean.abs() > half)
+    }
+}
+
+/// First minus second, seed by seed; none without a pair.
+pub fn paired(differences: Vec<f64>) -> Option<Paired> {
+    let sample = Sample::new(differences)?;
+    let n = sample.count() as f64;
+    let t = || {
+        StudentsT::new(0.0, 1.0, n - 1.0)
+            .map(|t| t.inverse_cdf(0.975))
+            .ok()
+    };
+    let half = sample.std().and_then(|std| Some(t()? * std / n.sqrt()));
+    Some(Paired {
+        mean: sample.mean(),
+        half,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_those_of_the_tables() {
+        // 97.5 % quantiles of Student's t, as printed
+        for (n, t) in [
+            (2, 12.706),
+            (3, 4.303),
+            (5, 2.776),
+            (10, 2.262),
+            (31, 2.042),
+        ] {
+            let differences: Vec<f64> = (0..n).map(f64::from).collect();
+            let sample = Sample::new(differences.clone()).unwrap();
+            let found = paired(differences).unwrap();
+            let wanted = t * sample.std().unwrap() / f64::from(n).sqrt();
+            assert!(
+                (found.half.unwrap() / wanted - 1.0).abs() < 3e-4,
+                "{n}: {found:?}, wanted {wanted}"
+            );
+        }
+        assert_eq!(
+            paired(vec![0.5]),
+            Some(Paired {
+                mean: 0.5,
+                half: None
+            })
+        );
+        assert_eq!(paired(vec![]), None);
+        assert_eq!(
+            paired(vec![0.0, 0.0]).unwrap().distinguishable(),
+            Some(false)
+        );
+        assert_eq!(
+            paired(vec![1.0, 1.0]).unwrap().distinguishable(),
+            Some(true)
+        );
+    }
+
+    #[test]
+    fn a_sample_is_what_it_was_in_numpy() {
+        let sample = Sample::new(vec![78.1, 83.2, 81.0, 81.8]).unwrap();
+        assert!((sample.mean() - 81.025).abs() < 1e-9 && (sample.median() - 81.4).abs() < 1e-9);
+        assert!((sample.std().unwrap() - 2.15155).abs() < 1e-5);
+        assert_eq!((sample.min(), sample.max()), (78.1, 83.2));
+    }
+}

@@ -1,0 +1,394 @@
+//! Tables of what runs came to: Markdown for people, CSV for programs.
+
+use crate::columns::{Column, Show, What};
+use crate::expand::{RunSpec, Table};
+use crate::measured::Measured;
+use crate::stats::{Paired, Sample, paired};
+use std::collections::BTreeMap;
+
+/// What each run came to, or why it failed; runs that have not been run are not in it.
+pub type Answers = BTreeMap<RunSpec, std::result::Result<Measured, String>>;
+
+/// A table, made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Made {
+    /// In Markdown, with its heading, and what has failed or is missing.
+    pub markdown: String,
+    /// Every run is there and done.
+    pub whole: bool,
+    /// One row for each measured column of each row, for programs.
+    pub(crate) csv: Vec<[String; 13]>,
+}
+
+/// Makes a table.
+pub fn made(table: &Table, answers: &Answers) -> Made {
+    let maker = Maker { table, answers };
+    let columns = maker.columns();
+    let line = |cells: Vec<String>| {
+        format!(
+            "| {} |\n",
+            cells
+                .iter()
+                .map(|c| c.replace('|', "\\|").replace('\n', " "))
+                .collect::<Vec<_>>()
+                .join(" | ")
+        )
+    };
+    let mut markdown = format!("### {}\n\n", maker.heading());
+    let mut head = vec![
+        if table.against.is_some() {
+            "setting"
+        } else {
+            ""
+        }
+        .to_string(),
+    ];
+    head.extend(
+        columns
+            .iter()
+            .map(|(across, column)| maker.head(*across, column)),
+    );
+    markdown += &line(head);
+    markdown += &format!("|{}\n", "---|".repeat(columns.len() + 1));
+    let mut csv = Vec::new();
+    for row in 0..table.rows.len() {
+        let mut cells = vec![table.rows[row].name.clone()];
+        for (across, column) in &columns {
+            cells.push(maker.cell(row, *across, column));
+            // columns of one measurement show it differently
+            csv.extend(
+                maker
+                    .csv(row, *across, column)
+                    .filter(|line| !csv.contains(line)),
+            );
+        }
+        markdown += &line(cells);
+    }
+    let (failed, missing) = maker.lacking();
+    for text in &failed {
+        markdown += &format!("\n* Failed: {}", text.replace('\n', " "));
+    }
+    if missing > 0 {
+        let runs = if missing == 1 { "run has" } else { "runs have" };
+        markdown += &format!("\n* {missing} {runs} not been run.");
+    }
+    Made {
+        whole: failed.is_empty() && missing == 0,
+        markdown: format!("{}\n", markdown.trim_end()),
+        csv,
+    }
+}
+
+struct Maker<'a> {
+    table: &'a Table,
+    answers: &'a Answers,
+}
+
+impl Maker<'_> {
+    /// The title, and which seeds, if they are the same everywhere.
+    fn heading(&self) -> String {
+        let mut all = self
+            .table
+            .runs
+            .iter()
+            .flatten()
+            .map(|runs| runs.iter().map(|(seed, _)| *seed).collect::<Vec<_>>());
+        let first = all.next().unwrap_or_default();
+        if all.any(|seeds| seeds != first) {
+            return self.table.title.clone();
+        }
+        let seeds = match &first[..] {
+            [one] => format!("seed {one}"),
+            [from, .., to] if first.windows(2).all(|p| p[0] + 1 == p[1]) => {
+                format!("seeds {from} to {to}")
+            }
+            seeds => format!(
+                "seeds {}",
+                seeds
+                    .iter()
+                    .map(u64::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+        };
+        format!("{}, {seeds}", self.table.title)
+    }
+
+    /// The second direction's number and the column, from left to right.
+    fn columns(&self) -> Vec<(usize, &Column)> {
+        let lead = self.table.lead.iter().map(|c| (0, c));
+        let each = (0..self.table.across.len())
+            .flat_map(|at| self.table.columns.iter().map(move |c| (at, c)));
+        lead.chain(each).collect()
+    }
+
+    fn head(&self, across: usize, column: &Column) -> String {
+        let name = &self.table.across[across].name;
+        let lead = self.table.lead.iter().any(|c| std::ptr::eq(c, column));
+        match (name.is_empty() || lead, self.table.columns.len()) {
+            (true, _) => column.title.clone(),
+            (false, 1) => name.clone(),
+            (false, _) => format!("{name}: {}", column.title),
+        }
+    }
+
+    fn runs(&self, row: usize, across: usize) -> &[(u64, RunSpec)] {
+        &self.table.runs[row][across]
+    }
+
+    /// Seed and number of every run that has it.
+    fn values(
+        &self,
+        row: usize,
+        across: usize,
+        names: &[String],
+        round: Option<u64>,
+    ) -> Vec<(u64, f64)> {
+        let of = |(seed, run): &(u64, RunSpec)| {
+            let measured = self.answers.get(run)?.as_ref().ok()?;
+            let value = names.iter().find_map(|name| measured.get(name, round))?;
+            value.is_finite().then_some((*seed, value))
+        };
+        self.runs(row, across).iter().filter_map(of).collect()
+    }
+
+    fn sample(&self, row: usize, across: usize, what: &What) -> Option<Sample> {
+        let What::Measured {
+            names,
+            round,
+            scale,
+            ..
+        } = what
+        else {
+            return None;
+        };
+        let values = self.values(row, across, names, *round);
+        Sample::new(values.into_iter().map(|(_, v)| v * scale).collect())
+    }
+
+    /// This row minus the one that others are compared with, seed by seed.
+    fn difference(&self, row: usize, across: usize, what: &What) -> Option<Paired> {
+        let What::Measured {
+            names,
+            round,
+            scale,
+            ..
+        } = what
+        else {
+            return None;
+        };
+        let against = self.table.against.filter(|of| *of != row)?;
+        let other: BTreeMap<u64, f64> = self
+            .values(against, across, names, *round)
+            .into_iter()
+            .collect();
+        let pairs = self.values(row, across, names, *round);
+        paired(
+            pairs
+                .into_iter()
+                .filter_map(|(seed, v)| Some((v - other.get(&seed)?) * scale))
+                .collect(),
+        )
+    }
+
+    fn published(&self, row: usize, across: usize) -> Option<&String> {
+        let of_row = || self.table.rows[row].published.as_ref();
+        self.table.across[across].published.as_ref().or_else(of_row)
+    }
+
+    fn cell(&self, row: usize, across: usize, column: &Column) -> String {
+        let (names, round, show, digits) = match &column.what {
+            What::Published => return self.published(row, across).cloned().unwrap_or_default(),
+            What::PublishedMinus => return self.published_minus(row, across),
+            What::Text(name) => {
+                let of_row = || self.table.rows[row].text.get(name);
+                return self.table.across[across]
+                    .text
+                    .get(name)
+                    .or_else(of_row)
+                    .cloned()
+                    .unwrap_or_default();
+            }
+            What::Measured {
+                names,
+                round,
+                show,
+                digits,
+                ..
+            } => (names, *round, *show, *digits),
+        };
+        if show == Show::Minus {
+            return self
+                .difference(row, across, &column.what)
+                .map_or(String::new(), |d| minus(d, digits));
+        }
+        let runs = self.runs(row, across);
+        let done = runs
+            .iter()
+            .filter(|(_, run)| matches!(self.answers.get(run), Some(Ok(_))))
+            .count();
+        let failed = runs
+            .iter()
+            .any(|(_, run)| matches!(self.answers.get(run), Some(Err(_))));
+        let Some(sample) = self.sample(row, across, &column.what) else {
+            return match (done, failed) {
+                (0, true) => "failed".into(),
+                (0, false) => "–".into(),
+                _ => String::new(),
+            };
+        };
+        let some = self.values(row, across, names, round).len();
+        let text = shown(&sample, show, digits);
+        match some < runs.len() {
+            true => format!("{text} ({some} of {})", runs.len()),
+            false => text,
+        }
+    }
+
+    fn published_minus(&self, row: usize, across: usize) -> String {
+        let of = |row| self.published(row, across).and_then(|text| number(text));
+        let against = self.table.against.filter(|of| *of != row);
+        let (Some((ours, spread)), Some((theirs, their_spread))) = (of(row), against.and_then(of))
+        else {
+            return String::new();
+        };
+        let usual = self.table.published_spread;
+        let within = spread.unwrap_or(usual).max(their_spread.unwrap_or(usual));
+        let apart = ours.value - theirs.value;
+        let same = if apart.abs() <= within + 1e-9 {
+            ", not distinguishable"
+        } else {
+            ""
+        };
+        format!("{}{same}", signed(apart, ours.digits.max(theirs.digits)))
+    }
+
+    /// What failed, in words, and how many runs have not been run.
+    fn lacking(&self) -> (Vec<String>, usize) {
+        let (mut failed, mut missing) = (Vec::new(), 0);
+        for (row, of_row) in self.table.rows.iter().zip(&self.table.runs) {
+            for (across, runs) in self.table.across.iter().zip(of_row) {
+                for (seed, run) in runs {
+                    let column = if across.name.is_empty() {
+                        String::new()
+                    } else {
+                        format!(", {}", across.name)
+                    };
+                    match self.answers.get(run) {
+                        Some(Err(why)) => {
+                            failed.push(format!("{}{column}, seed {seed}: {why}", row.name))
+                        }
+                        None => missing += 1,
+                        Some(Ok(_)) => {}
+                    }
+                }
+            }
+        }
+        (failed, missing)
+    }
+
+    fn csv(&self, row: usize, across: usize, column: &Column) -> Option<[String; 13]> {
+        let What::Measured { names, round, .. } = &column.what else {
+            return None;
+        };
+        let sample = self.sample(row, across, &column.what)?;
+        let difference = self.difference(row, across, &column.what);
+        let (low, high) = match difference {
+            Some(Paired {
+                mean,
+                half: Some(half),
+            }) => ((mean - half).to_string(), (mean + half).to_string()),
+            _ => Default::default(),
+        };
+        let at = round.map_or(String::new(), |r| format!(" in round {r}"));
+        Some([
+            self.table.name.clone(),
+            self.table.rows[row].name.clone(),
+            self.table.across[across].name.clone(),
+            format!("{}{at}", names.join(" or ")),
+            sample.count().to_string(),
+            sample.mean().to_string(),
+            sample.std().map_or(String::new(), |s| s.to_string()),
+            sample.median().to_string(),
+            sample.min().to_string(),
+            sample.max().to_string(),
+            self.published(row, across).cloned().unwrap_or_default(),
+            difference.map_or(String::new(), |d| d.mean.to_string()),
+            if low.is_empty() {
+                low
+            } else {
+                format!("{low} to {high}")
+            },
+        ])
+    }
+}
+
+fn shown(sample: &Sample, show: Show, digits: usize) -> String {
+    let one = |value: f64| format!("{value:.digits$}");
+    match show {
+        Show::Mean => match sample.std() {
+            Some(std) => format!("{} +- {}", one(sample.mean()), one(std)),
+            None => one(sample.mean()),
+        },
+        Show::Median => one(sample.median()),
+        Show::Std => sample.std().map_or(String::new(), one),
+        Show::Range => format!("{} to {}", one(sample.min()), one(sample.max())),
+        Show::Min => one(sample.min()),
+        Show::Max => one(sample.max()),
+        Show::Seeds => sample.count().to_string(),
+        Show::Minus => String::new(),
+    }
+}
+
+/// `+0.1`; what rounds to nothing has the sign of nothing.
+fn signed(value: f64, digits: usize) -> String {
+    let text = format!("{value:+.digits$}");
+    match text
+        .trim_start_matches('-')
+        .chars()
+        .all(|c| "0.".contains(c))
+    {
+        true => text.replacen('-', "+", 1),
+        false => text,
+    }
+}
+
+fn minus(of: Paired, digits: usize) -> String {
+    let signed = |value: f64| signed(value, digits);
+    let interval = of.half.map_or(String::new(), |half| {
+        format!(" [{}, {}]", signed(of.mean - half), signed(of.mean + half))
+    });
+    let said = if of.distinguishable() == Some(false) {
+        ", not distinguishable"
+    } else {
+        ""
+    };
+    format!("{}{interval}{said}", signed(of.mean))
+}
+
+/// A published number.
+#[derive(Clone, Copy)]
+struct Printed {
+    value: f64,
+    digits: usize,
+}
+
+/// `82.0 +- 0.6`, or `82.0`; nothing of anything else.
+fn number(text: &str) -> Option<(Printed, Option<f64>)> {
+    let one = |text: &str| text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
+    let (value, spread) = match text.split_once("+-") {
+        Some((value, spread)) => (value, Some(one(spread)?)),
+        None => (text, None),
+    };
+    let digits = value
+        .trim()
+        .split_once('.')
+        .map_or(0, |(_, d)| d.len().min(12));
+    Some((
+        Printed {
+            value: one(value)?,
+            digits,
+        },
+        spread,
+    ))
+}

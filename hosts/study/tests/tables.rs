@@ -1,0 +1,153 @@
+//! Tables of runs whose numbers are known.
+
+use fl_study::{Answers, Measured, Study, made, runs_csv, tables_csv};
+use std::fs;
+use std::path::Path;
+
+const STUDY: &str = "
+name: s
+defaults: { base: a.yaml, seeds: 1-3, scale: 100, digits: 1 }
+tables:
+- name: t
+  title: A | B
+  against: base
+  published-spread: 0.6
+  columns: [mean, median, range, minus, published, published-minus, { title: at 1, round: 1 }, { title: note, text: why }, { measure: bytes.up, scale: 1, digits: 0 }]
+  rows:
+  - { name: base, published: 82.0 }
+  - { name: better, set: { x: 1 }, published: 83.4 +- 0.2, text: { why: because } }
+  - { name: same, set: { x: 2 }, published: 82.5 }
+  - { name: broken, set: { x: 3 } }
+  - { name: later, set: { x: 4 }, published: 68.6 or 67.0 }
+";
+
+/// A run folder with this accuracy, half of it in round 1.
+fn folder(dir: &Path, name: &str, accuracy: f64) -> Measured {
+    let path = dir.join(name);
+    fs::create_dir(&path).unwrap();
+    let point = |round: u64, value: f64| {
+        format!(
+            "{{\"step\":\"round {round}\",\"round\":{round},\"name\":\"accuracy\",\"value\":{value},\"std\":null}}\n"
+        )
+    };
+    let files = [
+        ("spec.yaml", "name: a\n".to_string()),
+        (
+            "journal.jsonl",
+            "{\"step\":\"round 1\",\"question\":\"q\",\"bytes_up\":{\"values\":9,\"keys\":1}}\n"
+                .into(),
+        ),
+        (
+            "metrics.jsonl",
+            point(1, accuracy / 2.0) + &point(2, accuracy),
+        ),
+        (
+            "outcome.json",
+            "{\"outcome\":{\"digest\":\"d\",\"seconds\":1.0}}".into(),
+        ),
+        ("run.json", "{}".into()),
+    ];
+    for (file, text) in files {
+        fs::write(path.join(file), text).unwrap();
+    }
+    Measured::read(&path).unwrap()
+}
+
+#[test]
+fn cells_are_what_the_seeds_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let study = Study::parse(STUDY, Path::new("")).unwrap();
+    let table = &study.tables[0];
+    let numbers = [
+        Some([0.80, 0.82, 0.81]),
+        Some([0.84, 0.85, 0.86]),
+        Some([0.80, 0.83, 0.80]),
+        None,
+        None,
+    ];
+    let mut answers = Answers::new();
+    for (row, (of_row, numbers)) in table.runs.iter().zip(numbers).enumerate() {
+        for (at, (seed, run)) in of_row[0].iter().enumerate() {
+            match numbers {
+                Some(numbers) => {
+                    let measured = folder(dir.path(), &format!("{row}-{seed}"), numbers[at]);
+                    answers.insert(run.clone(), Ok(measured));
+                }
+                None if row == 3 => {
+                    answers.insert(run.clone(), Err(format!("seed {seed}\nis odd")));
+                }
+                None => {}
+            }
+        }
+    }
+    let one = made(table, &answers);
+    assert!(!one.whole);
+    // differences of `better`: 4, 3, 5, so 4 +- 4.303 * 1 / sqrt(3)
+    let wanted = "\
+### A | B, seeds 1 to 3
+
+| setting | mean +- std | median | range | minus `base`, paired | published | published, minus `base` | at 1 | note | bytes.up |
+|---|---|---|---|---|---|---|---|---|---|
+| base | 81.0 +- 1.0 | 81.0 | 80.0 to 82.0 |  | 82.0 |  | 40.5 +- 0.5 |  | 10 +- 0 |
+| better | 85.0 +- 1.0 | 85.0 | 84.0 to 86.0 | +4.0 [+1.5, +6.5] | 83.4 +- 0.2 | +1.4 | 42.5 +- 0.5 | because | 10 +- 0 |
+| same | 81.0 +- 1.7 | 80.0 | 80.0 to 83.0 | +0.0 [-2.5, +2.5], not distinguishable | 82.5 | +0.5, not distinguishable | 40.5 +- 0.9 |  | 10 +- 0 |
+| broken | failed | failed | failed |  |  |  | failed |  | failed |
+| later | – | – | – |  | 68.6 or 67.0 |  | – |  | – |
+
+* Failed: broken, seed 1: seed 1 is odd
+* Failed: broken, seed 2: seed 2 is odd
+* Failed: broken, seed 3: seed 3 is odd
+* 3 runs have not been run.
+";
+    assert_eq!(one.markdown, wanted);
+
+    let csv = String::from_utf8(tables_csv(std::slice::from_ref(&one)).unwrap()).unwrap();
+    let of = |start: &str| -> Vec<Vec<f64>> {
+        let rows = csv.lines().filter_map(|l| l.strip_prefix(start));
+        rows.map(|l| {
+            l.split(',')
+                .map(|c| c.parse().unwrap_or(f64::NAN))
+                .collect()
+        })
+        .collect()
+    };
+    let better = of("t,better,,accuracy or clients.accuracy,");
+    assert_eq!(
+        better.len(),
+        1,
+        "several columns of one measurement are one line: {csv}"
+    );
+    for (at, wanted) in [
+        (0, 3.0),
+        (1, 85.0),
+        (2, 1.0),
+        (3, 85.0),
+        (4, 84.0),
+        (5, 86.0),
+        (7, 4.0),
+    ] {
+        assert!((better[0][at] - wanted).abs() < 1e-9, "{at}: {csv}");
+    }
+    assert_eq!(
+        of("t,better,,accuracy or clients.accuracy in round 1,").len(),
+        1,
+        "{csv}"
+    );
+    let csv = runs_csv(&study.tables, &answers, &|_| "key".into()).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    assert!(
+        csv.contains("t,better,,2,key,d,accuracy,0.85,\n")
+            && csv.contains("t,broken,,3,key,,,,\"seed 3\nis odd\"\n"),
+        "{csv}"
+    );
+
+    // one seed less is said where it is
+    let lost = &table.runs[1][0][2].1;
+    answers.insert(lost.clone(), Err("no".into()));
+    let two = made(table, &answers).markdown;
+    assert!(
+        two.contains("| better | 84.5 +- 0.7 (2 of 3) | 84.5 (2 of 3) |")
+            && two.contains("| +3.5 [-2.9, +9.9], not distinguishable |"),
+        "{two}"
+    );
+}
