@@ -29,9 +29,15 @@ impl Checker<'_> {
         let path = [key("parts")];
         let mut filled = Vec::new();
         let empty = serde_yaml::Mapping::new();
+        let mut given;
         let map = match value {
             None | Some(Value::Null) => &empty,
-            Some(Value::Mapping(map)) => map,
+            // a slot that is set to nothing, as a command line can, is as empty as one that is not there
+            Some(Value::Mapping(map)) => {
+                given = map.clone();
+                given.retain(|_, value| !value.is_null());
+                &given
+            }
             Some(other) => {
                 let text = format!("must be a mapping from slots to parts, got {}", show(other));
                 self.note(&path, text);

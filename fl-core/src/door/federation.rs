@@ -116,6 +116,12 @@ impl<'h> Federation<'h> {
             step: Step::default(),
             resumed: None,
         };
+        if fed.accountant.is_some() {
+            // what the protocol says of itself holds whether or not a coin lets somebody be asked
+            let context = fed.store.context("accountant", 0);
+            let planned = super::observed::exposed(protocol, fed.store.parts(), &context);
+            fed.observed.exposed = planned;
+        }
         if let Some(state) = state {
             let saved: Saved =
                 postcard::from_bytes(state).context("the saved state of the server")?;

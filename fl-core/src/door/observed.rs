@@ -124,7 +124,12 @@ impl Federation<'_> {
         let noise = self.noise.kind();
         let of = |accountant: &dyn Accountant| -> Result<_> {
             let guarantee = accountant.guarantee(None)?;
-            Ok(Protection::Holds(Guarantee { noise, ..guarantee }))
+            Ok(match guarantee.epsilon.is_finite() {
+                true => Protection::Holds(Guarantee { noise, ..guarantee }),
+                false => Protection::Nothing {
+                    nothing: vec!["what was released has an infinite price".into()],
+                },
+            })
         };
         // clients and readers are shown what the server lets go, so one answer serves both
         let mut shown = None;

@@ -84,7 +84,9 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
 /// The data of a spec; says on stderr what a user should know of them.
 pub fn assemble(spec: &Spec<DataSpec>, dir: &DataDir) -> anyhow::Result<Assembled> {
     let data = build(spec, dir)?;
-    for note in &data.notes {
+    let accounts = spec.parts.has("accountant");
+    let uneven = data.uneven.iter().filter(|_| !accounts);
+    for note in data.notes.iter().chain(uneven) {
         crate::say(format!("note: {note}"));
     }
     Ok(data)

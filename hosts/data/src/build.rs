@@ -33,7 +33,9 @@ pub struct Assembled {
     pub classes: Vec<String>,
     /// What became of each column of the files: its name, and how it is read.
     pub columns: Vec<(String, String)>,
-    /// What a user should know before a run: what was inferred from the rows, what is missing, an extreme split.
+    /// What a user should know of an extreme split. It tells how much a client has: nobody's business where somebody accounts.
+    pub uneven: Vec<String>,
+    /// What a user should know before a run: what was inferred from the rows, what is missing.
     pub notes: Vec<String>,
     /// What was taken from the clients' own rows, of all of them: kinds of columns, categories, classes, means. Whoever sees
     /// a run sees something of it.
@@ -78,8 +80,8 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         sources,
         mut classes,
         columns,
-        mut notes,
-        inferred,
+        notes,
+        mut inferred,
     } = load(&spec.set, dir, spec.normalise.as_ref()).and_then(numbered)?;
     if let Some(order) = spec.class_order.as_ref().filter(|_| !classes.is_empty()) {
         classes = order.iter().map(|old| classes[*old].clone()).collect();
@@ -108,6 +110,15 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
     ensure!(!test.is_empty(), "no samples are left to test with");
 
     let (number, name) = (spec.clients(), spec.set.name());
+    let mut uneven = Vec::new();
+    if !sources.is_empty()
+        && spec
+            .public
+            .as_ref()
+            .is_some_and(|public| public.from.of_clients())
+    {
+        inferred.push("public samples are taken out of the clients' files".into());
+    }
     let parts = match spec.split() {
         Split::ByFile => by_file(&origins(&train, &sources), sources.len(), number, name),
         how => split(
@@ -119,7 +130,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         ),
     }
     .with_context(|| format!("splitting `{name}`"))?;
-    notes.extend(extremes(&parts.sizes()));
+    uneven.extend(extremes(&parts.sizes()));
     let owners = match spec.split() {
         Split::ByFile => sources.into_iter().map(|source| source.name).collect(),
         _ => Vec::new(),
@@ -154,6 +165,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         classes,
         columns,
         notes,
+        uneven,
         inferred,
     })
 }

@@ -77,7 +77,7 @@ impl Overview {
                 .map(|public| (public.samples.len(), public.labelled.is_some())),
             test: data.test.class_counts(),
             tested: data.test.len(),
-            notes: data.notes.clone(),
+            notes: [&data.notes[..], &data.uneven].concat(),
         }
     }
 

@@ -23,7 +23,12 @@ impl Pricing for Nfdp {
                         "{event} makes no sense: without replacement there are at most as many draws as examples"
                     ))
                 );
-                Ok(Price::fixed(sampled(*k, *n, *replacement), Unit::Example))
+                Ok(Price {
+                    cost: sampled(*k, *n, *replacement),
+                    unit: Unit::Example,
+                    // how many examples a client has is its own business, and the price tells it
+                    data_dependent: true,
+                })
             }
             _ => unpriced("nfdp", "samples of the training examples only", event),
         }

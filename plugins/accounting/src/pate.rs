@@ -119,7 +119,8 @@ pub fn moments<'a>(
     // a product of 32 numbers of at most e^caps stays finite, and rounding does not add up
     let most = (LARGEST / bound.last().copied().unwrap_or(1.0)).clamp(1.0, 32.0) as usize;
     for counts in queries {
-        let q = losing.q(counts);
+        // where it is too small to hold, a larger one is a bound as well; 0 would make the answer free
+        let q = losing.q(counts).max(f64::MIN_POSITIVE);
         if q >= q_limit(eps0) {
             total.iter_mut().zip(&bound).for_each(|(t, b)| *t += b);
             continue;

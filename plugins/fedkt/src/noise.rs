@@ -12,6 +12,12 @@ fn price(counts: &Counts, noise: VoteNoise, tell: bool) -> PrivacyEvent {
             why: "counts of votes must be whole numbers from 0; these have been changed".into(),
         };
     }
+    let mut sensitivity = counts.sensitivity();
+    if !tell && sensitivity.from_data {
+        // what holds for any votes: one example changes at most what its party does
+        sensitivity.example = sensitivity.party;
+        sensitivity.from_data = false;
+    }
     let of = |row: ndarray::ArrayView1<'_, f64>| row.iter().map(|n| *n as u32).collect();
     PrivacyEvent::Votes(VoteRelease {
         noise,
@@ -19,7 +25,7 @@ fn price(counts: &Counts, noise: VoteNoise, tell: bool) -> PrivacyEvent {
         classes: counts.values.ncols(),
         counts: tell.then(|| counts.values.rows().into_iter().map(of).collect()),
         answered: None,
-        sensitivity: counts.sensitivity(),
+        sensitivity,
     })
 }
 

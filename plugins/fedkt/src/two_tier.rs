@@ -2,6 +2,7 @@
 use crate::teach::{self, TOO_FEW, Taught, asked_about, ballots, check, learn, teachers};
 use fl_core::message::{Counts, Models, VoteSensitivity, Votes};
 use fl_core::prelude::*;
+use fl_core::privacy::Observer;
 use fl_core::{ClientId, Problem, metrics};
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +115,10 @@ impl TwoTierVote {
         match self.short_party {
             _ if short.is_empty() => {}
             ShortParty::Skip if !parties.is_empty() => {
+                fed.expose(
+                    &Observer::ALL,
+                    "parties with too few examples are left out, and whether one is depends on its data",
+                )?;
                 fed.warn(&format!("{what}; they take no part"));
             }
             ShortParty::Skip => bail!("{what}; nobody is left"),
@@ -207,7 +212,12 @@ impl TwoTierVote {
         let together = block > 1;
         let students = Some(self.partitions.max(block) as u32);
         VoteSensitivity {
-            example: if together { students } else { close },
+            // no example is worth nothing: where no vote is close now, one may be for a neighbour
+            example: if together {
+                students
+            } else {
+                close.map(|close| close.max(1))
+            },
             party: students,
             from_data: !together,
         }
@@ -215,6 +225,12 @@ impl TwoTierVote {
 }
 
 impl Protocol for TwoTierVote {
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let narrow = self.noise == NoiseAt::Server && self.close_gap < 2 && has("accountant");
+        let text = "`close-gap: 1` misses votes that one example changes from a gap of 2 to a tie, and an accountant would promise too much: leave it at 2";
+        narrow.then(|| text.to_string()).into_iter().collect()
+    }
+
     fn slots(&self) -> Vec<Slot> {
         let student = Slot::trainer("student", "A party's students; each party may have others.")
             .lasting_if(self.evaluate_clients)

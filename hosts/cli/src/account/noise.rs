@@ -328,6 +328,10 @@ pub fn nfdp(args: &NfdpArgs, catalogue: &Catalogue) -> Done {
         n: args.of,
         replacement: args.replacement,
     };
+    if matches!(args.common.level, Whose::Party) {
+        let text = "--level: a sample of examples hides an example, and no whole client";
+        return Err(Failure::usage(text));
+    }
     if args.of == 0 {
         return Err(Failure::usage("--of: must be at least 1, got 0"));
     }

@@ -24,7 +24,7 @@ pub struct PateArgs {
     sigma: Option<f64>,
     /// A query is answered only if its highest count, with Gaussian noise of `--check`, reaches this (Confident-GNMax); every
     /// query is reckoned as answered.
-    #[arg(long, allow_negative_numbers = true, requires_all = ["sigma", "check"])]
+    #[arg(long, allow_negative_numbers = true, requires_all = ["sigma", "check"], conflicts_with = "gamma")]
     threshold: Option<f64>,
     /// Standard deviation of the noise on the highest count.
     #[arg(long, allow_negative_numbers = true, requires = "threshold")]
@@ -34,7 +34,7 @@ pub struct PateArgs {
     delta: f64,
     /// How many votes of a query one unit can change: the students of a party in FedKT-L1; 1 in PATE and for one
     /// example in FedKT-L2; the teachers of a partition for a whole party there.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     s: u32,
     /// Whose presence is to be hidden.
     #[arg(long, value_enum, default_value = "party")]

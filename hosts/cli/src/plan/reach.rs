@@ -3,7 +3,9 @@
 use super::Row;
 use fl_core::message::{self, Message, Outline, Visitor};
 use fl_core::privacy::{Composition, Exposed, Guarantee, Ledger, Noise, Observer};
-use fl_core::{Accountant, BoxedMechanism, BuildContext, Cohort, Draws, Parts, PrivacyEvent, Role};
+use fl_core::{
+    Accountant, BoxedMechanism, BuildContext, ClientId, Cohort, Draws, Parts, PrivacyEvent, Role,
+};
 
 /// The most charges that are added up for a plan.
 const MOST: usize = 1_000_000;
@@ -43,16 +45,19 @@ fn against(
         }
         let times = row.asked.times;
         for slot in flow.releases.iter().filter(|slot| parts.releases(slot)) {
-            let event = price(parts, slot, row, &Cohort::everyone(vec![0]), context)?;
-            let events = vec![event; times.min(MOST)];
-            let client = Some(0);
-            let ledger = [Ledger { client, events }];
-            accountant.merge(&ledger, Composition::Parallel).ok()?;
+            // clients may have mechanisms of their own: each kind of client is one client here, and the worst counts
+            for (client, owner) in owners(parts, slot).into_iter().enumerate() {
+                let event = price(parts, slot, owner, row, &Cohort::everyone(vec![0]), context)?;
+                let events = vec![event; times.min(MOST)];
+                let client = Some(client as ClientId);
+                let ledger = [Ledger { client, events }];
+                accountant.merge(&ledger, Composition::Parallel).ok()?;
+            }
         }
         let at_server = flow.at_server.iter().filter(|slot| parts.releases(slot));
         for slot in at_server.filter(|_| observer != Observer::Server) {
             let cohort = Cohort::all(row.clients);
-            let event = price(parts, slot, row, &cohort, context)?;
+            let event = price(parts, slot, None, row, &cohort, context)?;
             (0..times.min(MOST))
                 .try_for_each(|_| accountant.charge(&event))
                 .ok()?;
@@ -61,10 +66,24 @@ fn against(
     accountant.guarantee(None).ok()
 }
 
+/// One client of each part that fills `slot`; `None` for those that the spec does not name.
+fn owners(parts: &Parts, slot: &str) -> Vec<Option<ClientId>> {
+    let filled = parts.iter().filter(|filled| filled.slot == slot);
+    let one = filled.map(|f| {
+        f.clients
+            .iter()
+            .flatten()
+            .next()
+            .map(|range| *range.start())
+    });
+    one.collect()
+}
+
 /// What a release through the mechanism in `slot` costs, if its price does not depend on the numbers.
 fn price(
     parts: &Parts,
     slot: &str,
+    owner: Option<ClientId>,
     row: &Row,
     cohort: &Cohort,
     context: &BuildContext,
@@ -75,6 +94,7 @@ fn price(
         let made = MadeUp {
             parts,
             slot,
+            owner,
             row,
             cohort,
             context,
@@ -94,6 +114,7 @@ fn price(
 struct MadeUp<'a> {
     parts: &'a Parts,
     slot: &'a str,
+    owner: Option<ClientId>,
     row: &'a Row,
     cohort: &'a Cohort,
     context: &'a BuildContext,
@@ -113,7 +134,7 @@ impl Visitor for MadeUp<'_> {
         let mut message = M::sample(&mut outline)?;
         let part = self.parts;
         let mut part: BoxedMechanism<M> = part
-            .build(Role::Privacy, self.slot, None, self.context)
+            .build(Role::Privacy, self.slot, self.owner, self.context)
             .ok()?;
         if let Some(range) = part.range(&message) {
             part.agree(range);

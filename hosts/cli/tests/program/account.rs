@@ -121,6 +121,10 @@ fn what_makes_no_sense_is_said() {
             "--draws: at most 8 (--of) without replacement, got 9",
         ),
         ("nfdp --draws 0 --of 0", "--of: must be at least 1, got 0"),
+        (
+            "nfdp --draws 1 --of 8 --level party",
+            "--level: a sample of examples hides an example, and no whole client",
+        ),
         ("laplace", "--scale"),
     ] {
         let mut all = vec!["account"];

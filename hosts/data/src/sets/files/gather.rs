@@ -3,12 +3,12 @@
 use super::encode::{Plan, short};
 use super::paths::{Paths, Source};
 use super::rows::{Part, joined};
-use super::{Files, Format, arrays, images, table};
+use super::{Files, Format, Libsvm, arrays, images, table};
 use crate::set::{Rows, Source as Owner};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::settings::show;
 use fl_core::{Inputs, Labels, Stream};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// More classes than this are numbers to be predicted, or ids.
@@ -157,15 +157,47 @@ pub(super) fn read(files: &Files) -> Result<Rows> {
     if matches!(files.train, Paths::One(_)) {
         sources.clear();
     }
+    // whatever there is to say here was found in the rows
+    let mut inferred = notes.clone();
+    inferred.extend(bare(files));
     Ok(Rows {
         sources,
         classes: names,
         columns,
-        // whatever there is to say here was found in the rows
-        inferred: notes.clone(),
+        inferred,
         notes,
         ..Rows::new(train, test)
     })
+}
+
+/// What a run shows of the rows of these files besides what is learnt from them.
+fn bare(files: &Files) -> Vec<String> {
+    let mut all = Vec::new();
+    if files.holdout.is_some() {
+        all.push(
+            "test rows are held out of the clients' files, and how good models are on them is told"
+                .into(),
+        );
+    }
+    let mut own = BTreeSet::new();
+    for path in files.train.sources().iter().flat_map(Source::paths) {
+        if !own.insert(path) {
+            all.push(format!(
+                "{path} is the file of several clients: its rows count several times"
+            ));
+        }
+    }
+    let tested = files.test.iter().flat_map(Paths::sources);
+    if let Some(path) = tested
+        .flat_map(Source::paths)
+        .find(|path| own.contains(path))
+    {
+        all.push(format!("{path} is a client's file and test rows as well"));
+    }
+    if let Format::Libsvm(Libsvm { width: None, .. }) = &files.format {
+        all.push("the number of features is the largest index in the clients' rows; say `width` where they are private".into());
+    }
+    all
 }
 
 fn tables(files: &Files, classes: &mut Classes) -> Result<All> {

@@ -23,6 +23,16 @@ pub enum Source {
     },
 }
 
+impl Source {
+    /// The files that it names.
+    pub(super) fn paths(&self) -> Vec<&str> {
+        match self {
+            Self::Path(path) => vec![path],
+            Self::Pair { inputs, labels } => vec![inputs, labels],
+        }
+    }
+}
+
 /// One or several sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Paths {
