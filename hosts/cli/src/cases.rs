@@ -239,8 +239,10 @@ fn leaves<'j>(path: &str, value: &'j Json, all: &mut Vec<(String, &'j Json)>) {
 }
 
 fn walk(path: &str, held: &Json, found: &Json, close: Option<f64>, different: &mut Vec<String>) {
+    // 2 and 2.0 are one number
     let near = |x: f64, y: f64| {
-        close.is_some_and(|close| (x - y).abs() <= close * (1.0 + x.abs().max(y.abs())))
+        let close = close.unwrap_or(0.0);
+        x == y || (x - y).abs() <= close * (1.0 + x.abs().max(y.abs()))
     };
     match (held, found) {
         (Json::Array(a), Json::Array(b)) if a.len() == b.len() => {

@@ -17,6 +17,8 @@ pub struct Comparison {
     pub parts: Option<Parting>,
     /// Questions of each journal.
     questions: [usize; 2],
+    /// Questions without a digest: after noise of the system there is none.
+    untold: usize,
     /// What was measured differently: name, how many pairs, how many differ, the largest difference and its step, the last pair.
     pub measured: Vec<Apart>,
     /// What only one has measured, and which.
@@ -70,6 +72,7 @@ pub fn compare(a: &Run, b: &Run) -> Comparison {
         specs: specs.collect(),
         parts: parting(&a.journal, &b.journal),
         questions: [a.journal.len(), b.journal.len()],
+        untold: a.journal.iter().filter(|e| e.digest.is_empty()).count(),
         measured,
         only,
         digests: [digest(a), digest(b)],
@@ -273,11 +276,15 @@ impl Display for Comparison {
         }
         writeln!(f, "\nconversation")?;
         match &self.parts {
-            None => writeln!(
-                f,
-                "  the same {} questions, with the same answers",
-                self.questions[0]
-            )?,
+            None => {
+                let answers = match self.untold {
+                    0 => "with the same answers".to_string(),
+                    n => format!(
+                        "with the same answers but for {n}, of which the journal tells nothing: their noise cannot be repeated"
+                    ),
+                };
+                writeln!(f, "  the same {} questions, {answers}", self.questions[0])?;
+            }
             Some(p) => {
                 let both = |[a, b]: &[String; 2]| {
                     if a == b {

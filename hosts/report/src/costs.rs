@@ -44,11 +44,15 @@ fn asked(journal: &[Entry]) -> Vec<Asked<'_>> {
             });
         let q = &mut all[at];
         q.times += 1;
-        q.answers += entry.clients.saturating_sub(entry.dropped.len() as u64);
+        let answers = entry.clients.saturating_sub(entry.dropped.len() as u64);
+        q.answers = q.answers.saturating_add(answers);
         q.down = q.down.saturating_add(entry.sent());
         q.up = q.up.saturating_add(entry.received());
         match q.steps.last_mut().filter(|s| s.0 == number) {
-            Some(step) => (step.1, step.2) = (step.1 + entry.sent(), step.2 + entry.received()),
+            Some((_, down, up)) => {
+                *down = down.saturating_add(entry.sent());
+                *up = up.saturating_add(entry.received());
+            }
             None => q.steps.push((number, entry.sent(), entry.received())),
         }
     }

@@ -1,4 +1,4 @@
-//! What people look at of runs: a page that stands by itself ([`page`]), and what tells two runs apart ([`compare()`]). Both read
+//! What people look at of runs: a page that stands by itself ([`page()`]), and what tells two runs apart ([`compare()`]). Both read
 //! run folders as they are on disk, so that a run that is cut short, still works or is years old can be looked at too.
 //!
 //! Pictures are drawn here, as SVG whose colours come from the page's style sheet: plot crates write colours into the picture,

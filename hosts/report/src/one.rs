@@ -10,6 +10,8 @@ use maud::{Markup, html};
 
 /// So many clients are drawn.
 const CLIENTS: usize = 200;
+/// So many classes are drawn.
+const CLASSES: usize = 64;
 /// So many rows a table has.
 pub(crate) const ROWS: usize = 500;
 
@@ -182,7 +184,7 @@ fn confusion(run: &Run) -> Markup {
             p.dim { "No confusion matrix: " code { "metrics.jsonl" } " has none. It is counted where classes are told, of models that are evaluated on test examples, for up to 32 classes." }
         }
         @for metric in all {
-            @let classes: Vec<String> = (0..metric.confusion.len()).map(|c| c.to_string()).collect();
+            @let classes: Vec<String> = (0..metric.confusion.len().min(CLASSES)).map(|c| c.to_string()).collect();
             @let cell = |r: usize, c: usize| metric.confusion.get(r).and_then(|row| row.get(c)).copied().unwrap_or(0);
             figure {
                 h3 { (metric.name) ", " (metric.step) }

@@ -1,5 +1,5 @@
 //! A study is a YAML file: base specs, rows of changed values or a grid of them, seeds, and the tables wanted. This crate says
-//! which runs it takes ([`Study`]), and makes tables of what they came to ([`tables`]); running them is the program's.
+//! which runs it takes ([`Study`]), and makes tables of what they came to ([`made`]); running them is the program's.
 //!
 //! ```yaml
 //! name: trimming
