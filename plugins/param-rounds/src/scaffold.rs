@@ -75,7 +75,9 @@ impl Scaffold {
         cohort: &[ClientId],
         state: &mut State,
     ) -> Result<()> {
-        let State { model: x, control, .. } = state;
+        let State {
+            model: x, control, ..
+        } = state;
         let sent = Controlled {
             control: control.take().unwrap_or_else(|| x.zeros_like()),
             model: x.clone(),

@@ -24,7 +24,10 @@ const ROWS: &str = "- name: t\n  grid: { protocol.rounds: [2, 3] }\n  against: r
 #[test]
 fn the_quick_study_is_what_its_readme_says() {
     let dir = tempfile::tempdir().unwrap();
-    let file = root().join("specs/studies/quick.yaml").display().to_string();
+    let file = root()
+        .join("specs/studies/quick.yaml")
+        .display()
+        .to_string();
     let update = std::env::var_os("FL_UPDATE").is_some();
     let check: &[&str] = if update { &[] } else { &["--check"] };
     let done = fl(dir.path(), &[&["study", &file], check].concat());
