@@ -95,6 +95,8 @@ fn peak(clients: usize) -> f64 {
         folder: None,
         resumed: None,
         wire: false,
+        checkpoints: fl_core::settings::defaults(),
+        stop: Default::default(),
         stop_after: None,
         client_cache: None,
         watch: None,

@@ -20,11 +20,29 @@ pub enum Problem {
     /// Shapes, names or lengths that do not fit together.
     #[error("{0}")]
     Shape(String),
+    /// Answers that do not fit together, and nothing that says which of them is right.
+    #[error("{0}")]
+    Disagree(String),
     /// A weight that cannot be used.
-    #[error("weight {weight}; a weight must be finite and at least 0")]
+    #[error("weight {weight}; a weight must be finite, at least 0{}", .most.map_or(String::new(), |most| format!(" and at most {most} (faults.max-weight)")))]
     Weight {
         /// What was given.
         weight: f64,
+        /// The largest weight that is believed.
+        most: Option<f64>,
+    },
+    /// A client did not answer, or too late.
+    #[error("{0}")]
+    Absent(String),
+    /// Fewer answers than the run must have.
+    #[error("{answers} usable answers{text}, and faults.at-least is {least}")]
+    TooFew {
+        /// How many there are.
+        answers: usize,
+        /// How many there must be.
+        least: usize,
+        /// To what, and what is wrong with the others.
+        text: String,
     },
     /// Nobody answered, or everybody's answer was dropped.
     #[error("no usable answer{0}")]

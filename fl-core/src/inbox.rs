@@ -52,7 +52,8 @@ pub(crate) fn check_mail<M: Message>(mail: &Mail<M>) -> Result<()> {
     ensure!(
         mail.weight.is_finite() && mail.weight >= 0.0,
         Problem::Weight {
-            weight: mail.weight
+            weight: mail.weight,
+            most: None,
         }
     );
     message::check(&mail.body)

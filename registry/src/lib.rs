@@ -19,6 +19,8 @@ mod load;
 mod methods;
 mod mistakes;
 mod overrides;
+#[cfg(unix)]
+mod owners;
 mod pages;
 mod promise;
 mod schema;

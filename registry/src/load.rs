@@ -163,8 +163,12 @@ fn load_hashed(library: &Library) -> Result<(Vec<&'static PartDecl>, String), Re
         path: library.path.clone(),
         text,
     };
-    let mut file = open(&library.path).map_err(refused)?;
-    let hash = hash(&mut file).map_err(|e| refused(format!("it cannot be read: {e}")))?;
+    // with a hash it does not matter who could have written the bytes
+    let mut file = open(&library.path, library.sha256.is_some()).map_err(refused)?;
+    let unread = |e: std::io::Error| refused(format!("it cannot be read: {e}"));
+    // what is hashed and looked at here is what is loaded, whatever becomes of the file
+    let mut file = copy(&mut file).map_err(unread)?;
+    let hash = hash(&mut file).map_err(unread)?;
     if let Some(wanted) = &library.sha256
         && !hash.eq_ignore_ascii_case(wanted)
     {
@@ -173,8 +177,7 @@ fn load_hashed(library: &Library) -> Result<(Vec<&'static PartDecl>, String), Re
         )));
     }
     if cfg!(target_os = "linux")
-        && let Some(why) = crate::elf::obstacle(&mut file)
-            .map_err(|e| refused(format!("it cannot be read: {e}")))?
+        && let Some(why) = crate::elf::obstacle(&mut file).map_err(unread)?
     {
         return Err(refused(why));
     }
@@ -186,8 +189,9 @@ fn load_hashed(library: &Library) -> Result<(Vec<&'static PartDecl>, String), Re
     Ok((parts, hash))
 }
 
-/// Opens a regular file that only its owner can change.
-fn open(path: &Path) -> Result<File, String> {
+/// Opens a regular file. Unless it is `pinned`, only its owner may be able to change it, and that must be whoever runs this, or
+/// root.
+fn open(path: &Path, pinned: bool) -> Result<File, String> {
     // looked at before it is opened, for opening a pipe waits for somebody to write; and again when it cannot be replaced
     let regular = |about: std::fs::Metadata| match (about.is_dir(), about.is_file()) {
         (true, _) => Err("it is a directory; a plugin is a shared library".to_string()),
@@ -197,29 +201,31 @@ fn open(path: &Path) -> Result<File, String> {
     regular(path.metadata().map_err(|e| e.to_string())?)?;
     let file = File::open(path).map_err(|e| e.to_string())?;
     let about = regular(file.metadata().map_err(|e| e.to_string())?)?;
-    #[cfg(not(unix))]
-    let _ = about;
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        if about.permissions().mode() & 0o002 != 0 {
-            return Err(
-                "everybody may write to it, so anybody could put anything there; chmod o-w".into(),
-            );
-        }
-        let folder = path.canonicalize().ok();
-        let folder = folder.as_deref().and_then(Path::parent);
-        let mode = folder
-            .and_then(|f| f.metadata().ok())
-            .map_or(0, |m| m.permissions().mode());
-        // in a sticky folder, such as /tmp, nobody can replace somebody else's file
-        if mode & 0o002 != 0 && mode & 0o1000 == 0 {
-            return Err(
-                "everybody may write to its folder, so anybody could replace it; chmod o-w".into(),
-            );
-        }
+    if !pinned {
+        crate::owners::trusted(path, &about)?;
     }
+    #[cfg(not(unix))]
+    let _ = (about, pinned);
     Ok(file)
+}
+
+/// The bytes of a file as nobody can change them any more.
+#[cfg(target_os = "linux")]
+fn copy(file: &mut File) -> std::io::Result<File> {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut copy = File::from(memfd_create("fl-plugin", flags)?);
+    std::io::copy(file, &mut copy)?;
+    let all = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    fcntl_add_seals(&copy, all)?;
+    Ok(copy)
+}
+
+/// Elsewhere there is nothing to seal: the file itself.
+#[cfg(not(target_os = "linux"))]
+fn copy(file: &mut File) -> std::io::Result<File> {
+    file.try_clone()
 }
 
 fn hash(file: &mut File) -> std::io::Result<String> {
@@ -242,11 +248,18 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// Does this text occur in the file?
+fn says(file: &mut File, text: &[u8]) -> bool {
+    let mut bytes = Vec::new();
+    let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+    read.is_ok() && bytes.windows(text.len()).any(|some| some == text)
+}
+
 /// The library's one symbol.
 ///
-/// On Linux the library is opened through the descriptor that was looked at and hashed, so nobody can put another file in
-/// its place in between. Elsewhere it is opened by its path: whoever may write to its folder could be quick enough.
-fn table(file: File, path: &Path) -> Result<*const FlLibrary, String> {
+/// On Linux what is loaded is the sealed copy that was looked at and hashed, so nobody can put other bytes in its place in
+/// between; but it stands nowhere, so that `$ORIGIN` does not lead it to other libraries. Elsewhere it is opened by its path: whoever may write to its folder could be quick enough.
+fn table(mut file: File, path: &Path) -> Result<*const FlLibrary, String> {
     #[cfg(target_os = "linux")]
     let name = {
         use std::os::fd::AsRawFd;
@@ -256,11 +269,17 @@ fn table(file: File, path: &Path) -> Result<*const FlLibrary, String> {
     let name = path.canonicalize().map_err(|e| e.to_string())?;
     // SAFETY: the library's initialisers run, as whoever named it on the command line or in the spec wants.
     #[allow(unsafe_code, reason = "this is what loading means")]
-    let library = unsafe { open_now(&name) };
+    let library = abi::during(&format!("plugin {}", path.display()), || unsafe {
+        open_now(&name)
+    });
     let library = library.map_err(|e| {
         let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
         let why = why.replace(&*name.to_string_lossy(), &path.to_string_lossy());
-        format!("the system cannot load it: {why}")
+        let beside = match cfg!(target_os = "linux") && says(&mut file, b"$ORIGIN") {
+            true => "; it looks for other libraries beside itself ($ORIGIN), and is loaded from a copy that stands nowhere: link them into it, or name their folder in LD_LIBRARY_PATH",
+            false => "",
+        };
+        format!("the system cannot load it: {why}{beside}")
     })?;
     // the loader knows libraries by their names: this one must not be given to another file
     std::mem::forget(file);

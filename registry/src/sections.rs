@@ -2,7 +2,7 @@
 
 use fl_core::privacy::Noise;
 use fl_core::settings::{Reader, Setting, Settings, Step, Value};
-use fl_core::{Budget, ClientId, Faults, Task};
+use fl_core::{Budget, Checkpoints, ClientId, Faults, Numbers, Task};
 use serde_json::json;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -48,6 +48,8 @@ fl_core::settings! {
         faults: Faults = fl_core::settings::defaults();
         /// Where the noise of releases comes from.
         noise: NoiseFrom = NoiseFrom::Seeded;
+        /// When the run is written down, so that it can go on after a stop. Results do not depend on it.
+        checkpoint: Checkpoints = fl_core::settings::defaults();
         /// What the run may spend; it stops before it would spend more. Needs an accountant.
         budget: Option<Budget> = None;
     }
@@ -151,55 +153,20 @@ impl Setting for Name {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Clients(pub Vec<RangeInclusive<ClientId>>);
 
-impl Clients {
-    fn one(value: &Value) -> Option<RangeInclusive<ClientId>> {
-        if let Some(id) = value.as_u64() {
-            let id = id.try_into().ok()?;
-            return Some(id..=id);
-        }
-        let (first, last) = value.as_str()?.split_once('-')?;
-        let range = number(first)?..=number(last)?;
-        (!range.is_empty()).then_some(range)
-    }
-}
-
-/// Digits only: no sign, no space.
-fn number(text: &str) -> Option<ClientId> {
-    text.chars()
-        .all(|c| c.is_ascii_digit())
-        .then(|| text.parse().ok())?
-}
-
 impl Setting for Clients {
     fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
-        let ranges = match value {
-            Value::Sequence(items) => items.iter().map(Self::one).collect(),
-            other => Self::one(other).map(|range| vec![range]),
-        };
-        match ranges {
-            Some(ranges) if !ranges.is_empty() => Some(Self(ranges)),
-            _ => reader.unlike(&Self::kind(), value),
+        match Numbers::parse(value) {
+            Some(Numbers(ranges)) => Some(Self(ranges)),
+            None => reader.unlike(&Self::kind(), value),
         }
     }
     fn write(&self) -> Value {
-        let one = |r: &RangeInclusive<ClientId>| match r.start() == r.end() {
-            true => Value::from(*r.start()),
-            false => format!("{}-{}", r.start(), r.end()).into(),
-        };
-        match self.0.as_slice() {
-            [range] => one(range),
-            ranges => ranges.iter().map(one).collect::<Vec<_>>().into(),
-        }
+        Numbers(self.0.clone()).write()
     }
     fn schema() -> serde_json::Value {
-        let one = json!([
-            { "type": "integer", "minimum": 0, "maximum": ClientId::MAX },
-            { "type": "string", "pattern": "^[0-9]+-[0-9]+$" },
-        ]);
-        json!({
-            "description": "For these clients only: `5`, `0-3`, or a list of such.",
-            "anyOf": [one[0], one[1], { "type": "array", "items": { "anyOf": one }, "minItems": 1 }],
-        })
+        let mut schema = Numbers::schema();
+        schema["description"] = json!("For these clients only: `5`, `0-3`, or a list of such.");
+        schema
     }
     fn kind() -> String {
         "a client, a range or a list of them, such as 5, 0-3 or [0, 2-4]".into()

@@ -8,7 +8,7 @@ use crate::sections::{DataSection, Top};
 use crate::slots::{in_order, written};
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
-use fl_core::{Budget, BuildContext, Faults, PartDecl, Parts, Protocol, Result};
+use fl_core::{Budget, BuildContext, Checkpoints, Faults, PartDecl, Parts, Protocol, Result};
 use std::sync::Arc;
 
 /// Everything that a run needs to know.
@@ -30,6 +30,8 @@ pub struct Spec<D> {
     pub evaluate_every: usize,
     /// The policy for answers that cannot be used.
     pub faults: Faults,
+    /// When the run is written down.
+    pub checkpoints: Checkpoints,
     /// What may be spent.
     pub budget: Option<Budget>,
     /// Where the noise of releases comes from.
@@ -120,6 +122,7 @@ pub fn read<D: DataSection>(
         parts: Arc::new(Parts::new(in_order(filled))),
         evaluate_every: top.evaluate.every,
         faults: top.faults,
+        checkpoints: top.checkpoint,
         budget: top.budget,
         noise: top.noise.into(),
         libraries: catalogue.libraries.clone(),

@@ -64,6 +64,8 @@ fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
         folder: Some(RunFolder::create(&path, "box", &manifest).unwrap()),
         resumed: None,
         wire: true,
+        checkpoints: fl_core::settings::defaults(),
+        stop: Default::default(),
         stop_after: None,
         client_cache: None,
         watch: None,

@@ -67,6 +67,8 @@ fn federation(
         folder: None,
         resumed: None,
         wire: false,
+        checkpoints: fl_core::settings::defaults(),
+        stop: Default::default(),
         stop_after: None,
         client_cache: None,
         watch: None,
@@ -76,13 +78,18 @@ fn federation(
     })
 }
 
-/// Clients 1, 2 and 3 answer what cannot be used; what the server makes of the others is kept in `mean`.
+/// Clients 1, 2 and 3, or `whose`, answer what cannot be used; what the server makes of the others is kept in `mean`.
 struct Faulty {
     bad: &'static str,
+    whose: std::ops::RangeInclusive<u32>,
     mean: Arc<Mutex<Vec<f32>>>,
 }
 
-const NUMBERS: Ask<Nothing, Params> = Ask::new("numbers");
+const NUMBERS: Ask<Params, Params> = Ask::new("numbers");
+
+fn numbers(n: usize, value: f32) -> Params {
+    Params([("w".to_string(), ArrayD::from_elem(IxDyn(&[n]), value))].into())
+}
 
 impl Protocol for Faulty {
     fn slots(&self) -> Vec<Slot> {
@@ -94,7 +101,8 @@ impl Protocol for Faulty {
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
         fed.rounds(1, &mut (), |fed, (), round| {
             let all = fed.everyone();
-            let mean: Params = fed.gather("aggregator", round, &NUMBERS, &all, |_| &Nothing)?;
+            let sent = numbers(2, 0.0);
+            let mean: Params = fed.gather("aggregator", round, &NUMBERS, &all, |_| &sent)?;
             *self.mean.lock().unwrap() = mean.iter().copied().collect();
             Ok(())
         })
@@ -102,16 +110,14 @@ impl Protocol for Faulty {
     fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
         question
             .on(&NUMBERS, me, |me, _| {
-                let (n, value) = match (me.id(), self.bad) {
-                    (1..=3, "error") => bail!("this client is out of paper"),
-                    (1..=3, "panic") => panic!("index out of bounds"),
-                    (1..=3, "nan") => (2, f32::NAN),
-                    (1..=3, "shape") => (3, 1.0),
-                    (id, _) => (2, id as f32),
-                };
-                Ok(Params(
-                    [("w".to_string(), ArrayD::from_elem(IxDyn(&[n]), value))].into(),
-                ))
+                let bad = self.whose.contains(&me.id());
+                Ok(match (bad, self.bad) {
+                    (true, "error") => bail!("this client is out of paper"),
+                    (true, "panic") => panic!("index out of bounds"),
+                    (true, "nan") => numbers(2, f32::NAN),
+                    (true, "shape") => numbers(3, 1.0),
+                    _ => numbers(2, me.id() as f32),
+                })
             })
             .end()
     }
@@ -124,6 +130,7 @@ fn unusable_answers_fail_the_run_or_are_left_out_as_the_policy_says() {
             let mean = Arc::new(Mutex::new(Vec::new()));
             let protocol = Arc::new(Faulty {
                 bad,
+                whose: 1..=3,
                 mean: mean.clone(),
             });
             let parts = || vec![part("aggregator", Role::Aggregator, aggregator, "{}")];
@@ -166,6 +173,7 @@ fn a_weight_beyond_belief_is_a_fault() {
     let protocol = || {
         Arc::new(Faulty {
             bad: "none",
+            whose: 1..=0,
             mean: Arc::default(),
         })
     };
@@ -179,7 +187,7 @@ fn a_weight_beyond_belief_is_a_fault() {
         federation(protocol(), parts(), faults.clone(), None).unwrap_err()
     );
     assert!(
-        error.contains("client 0") && error.contains("weight 10"),
+        error.contains("client 0: weight 10;") && error.contains("at most 9 (faults.max-weight)"),
         "{error}"
     );
     let all_dropped = Faults {
@@ -357,6 +365,263 @@ fn a_budget_without_an_accountant_is_refused() {
     let error = federation(protocol, noisy(false), strict(), Some(budget)).unwrap_err();
     assert!(
         format!("{error:#}").contains("needs an accountant"),
+        "{error:#}"
+    );
+}
+
+fn faults(yaml: &str) -> Faults {
+    read_yaml(yaml).unwrap_or_else(|e| panic!("{yaml}: {e}"))
+}
+
+/// The mean of what clients sent, under these policies; and what the run came to.
+fn mean_under(
+    bad: &'static str,
+    whose: std::ops::RangeInclusive<u32>,
+    yaml: &str,
+) -> Result<(Vec<f32>, Outcome)> {
+    let mean = Arc::new(Mutex::new(Vec::new()));
+    let protocol = Arc::new(Faulty {
+        bad,
+        whose,
+        mean: mean.clone(),
+    });
+    let parts = vec![part("aggregator", Role::Aggregator, "mean", "{}")];
+    let outcome = federation(protocol, parts, faults(yaml), None)?;
+    let mean = mean.lock().unwrap().clone();
+    Ok((mean, outcome))
+}
+
+#[test]
+fn who_answers_first_does_not_decide_what_shape_is_right() {
+    let (mean, _) = mean_under("shape", 0..=0, "{on-shape: drop}").unwrap();
+    assert_eq!(mean, [3.0, 3.0], "clients 1 to 5 are left");
+    let error = mean_under("shape", 0..=0, "{}").unwrap_err();
+    let error = format!("{error:#}");
+    assert!(
+        error.contains("client 0: `w` is [3] here, [2] in what was sent"),
+        "{error}"
+    );
+}
+
+/// Parameters that nothing was sent for, of clients whose model the server knows as little.
+struct Unasked;
+
+const UNASKED: Ask<Nothing, Params> = Ask::new("unasked");
+
+impl Protocol for Unasked {
+    fn slots(&self) -> Vec<Slot> {
+        vec![Slot::aggregator::<Params, Params>("aggregator", "")]
+    }
+    fn questions(&self) -> Vec<Asked> {
+        vec![UNASKED.asked()]
+    }
+    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+        fed.once("once", &mut (), |fed, (), round| {
+            let all = fed.everyone();
+            let _: Params = fed.gather("aggregator", round, &UNASKED, &all, |_| &Nothing)?;
+            Ok(())
+        })
+    }
+    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+        let n = if me.id() == 0 { 3 } else { 2 };
+        question.on(&UNASKED, me, |_, _| Ok(numbers(n, 1.0))).end()
+    }
+}
+
+#[test]
+fn where_nothing_says_which_shape_is_right_nobody_is_blamed_for_it() {
+    let parts = vec![part("aggregator", Role::Aggregator, "mean", "{}")];
+    let faults = faults("{on-shape: drop, on-error: drop}");
+    let error = federation(Arc::new(Unasked), parts, faults, None).unwrap_err();
+    let error = format!("{error:#}");
+    assert!(
+        error.contains("that of client 0, and nothing says which of them is right"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_happens_on_purpose_happens_to_whom_the_spec_says() {
+    let all = |happen: &str, policy: &str| {
+        mean_under("none", 1..=0, &format!("{{happen: [{happen}], {policy}}}"))
+    };
+    let drop = "on-error: drop, on-nan: drop, on-shape: drop, on-weight: drop";
+    for what in [
+        "crash",
+        "straggle",
+        "never-answers",
+        "nan",
+        "shape",
+        "weight",
+    ] {
+        let to = format!("{{what: {what}, clients: [0, 1-2]}}");
+        let (mean, _) = all(&to, drop).unwrap();
+        assert_eq!(mean, [4.0, 4.0], "{what}: clients 3 to 5 are left");
+        let error = format!("{:#}", all(&to, "").unwrap_err());
+        assert!(error.contains("client 0: "), "{what}: {error}");
+        let other = format!("{{what: {what}, clients: 0, rounds: 2-9}}");
+        assert_eq!(all(&other, "").unwrap().0, [2.5, 2.5], "there is one round");
+    }
+    // 5 * 1e30 and the rest
+    let (mean, _) = all("{what: huge, clients: 5}", "").unwrap();
+    assert!((mean[0] / 1e30 - 5.0 / 6.0).abs() < 1e-3, "{mean:?}");
+    // the same seed, the same clients
+    let some = || all("{what: crash, share: 0.5}", drop).unwrap();
+    let ((a, one), (b, two)) = (some(), some());
+    assert_eq!((a, one.digest), (b, two.digest));
+}
+
+#[test]
+fn a_client_is_asked_again_as_often_as_the_policy_says() {
+    // of six clients that fail half the time some fail first, and none ten times in a row
+    let happen = "happen: [{what: crash, share: 0.5}]";
+    let (mean, again) = mean_under(
+        "none",
+        1..=0,
+        &format!("{{{happen}, on-error: {{retry: 50}}}}"),
+    )
+    .unwrap();
+    assert_eq!(mean, [2.5, 2.5]);
+    let (_, clean) = mean_under("none", 1..=0, "{}").unwrap();
+    assert_ne!(again.digest, clean.digest, "in another order");
+    let gone = "happen: [{what: never-answers, clients: 0}]";
+    let (mean, _) = mean_under(
+        "none",
+        1..=0,
+        &format!("{{{gone}, on-error: {{retry: 2}}}}"),
+    )
+    .unwrap();
+    assert_eq!(mean, [3.0, 3.0], "and is left out in the end");
+}
+
+#[test]
+fn too_few_answers_stop_the_run_or_repeat_the_round() {
+    let few = "at-least: 5, on-error: drop, happen: [{what: crash, share: 0.3}]";
+    let error = mean_under(
+        "none",
+        1..=0,
+        "{at-least: 4, on-error: drop, happen: [{what: crash, clients: 0-2}]}",
+    );
+    let error = error.unwrap_err();
+    assert!(
+        matches!(
+            error.downcast_ref(),
+            Some(Problem::TooFew {
+                answers: 3,
+                least: 4,
+                ..
+            })
+        ),
+        "{error:#}"
+    );
+    let text = format!("{error:#}");
+    assert!(
+        text.contains("3 usable answers to `numbers` of 6; client 0: it crashed"),
+        "{text}"
+    );
+    // who crashes is drawn anew
+    let repeated = mean_under("none", 1..=0, &format!("{{{few}, below: {{repeat: 100}}}}"));
+    let (mean, _) = repeated.unwrap();
+    assert_eq!(mean.len(), 2);
+}
+
+/// A model that learns and cannot say anything.
+struct Blind;
+
+impl Trainer for Blind {
+    fn fit(
+        &mut self,
+        _: &Samples,
+        _: Target<'_>,
+        _: &Pass<'_>,
+        _: &Stream,
+    ) -> Result<fl_core::Fitted> {
+        Ok(fl_core::Fitted {
+            steps: 1,
+            loss: 0.0,
+        })
+    }
+    fn predict(&mut self, _: &Samples) -> Result<Array2<f32>> {
+        bail!("it sees nothing")
+    }
+    fn save(&self) -> Result<Vec<u8>> {
+        bail!("it has nothing to keep")
+    }
+    fn load(&mut self, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+    fn save_state(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+}
+
+/// Everybody trains a model, which is evaluated and kept.
+struct Alone;
+
+const TRAIN: Ask<Nothing, Nothing> = Ask::new("training");
+
+impl Protocol for Alone {
+    fn slots(&self) -> Vec<Slot> {
+        vec![Slot::trainer("model", "").lasting()]
+    }
+    fn questions(&self) -> Vec<Asked> {
+        vec![TRAIN.asked()]
+    }
+    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+        fed.rounds(1, &mut (), |fed, (), round| {
+            let all = fed.everyone();
+            fed.ask(round, &TRAIN, &all, |_| &Nothing)?;
+            fed.evaluate_clients(round, "model")
+        })?;
+        fed.keep_clients("model")
+    }
+    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+        let train = |me: &mut Client, _: &Nothing| {
+            let pass = Training::epochs(1, 4).pass(Loss::CrossEntropy);
+            me.fit_own("model", &pass).map(|_| Nothing)
+        };
+        question.on(&TRAIN, me, train).end()
+    }
+}
+
+#[test]
+fn a_model_that_cannot_be_evaluated_is_left_out_if_the_policy_says_so() {
+    let models = |blind: std::ops::RangeInclusive<u32>| {
+        let linear = part("model", Role::Trainer, "linear", "{}");
+        let decl = linear.decl;
+        let build = |_: &Value, _: &fl_core::BuildContext| {
+            Ok(Box::new(Box::new(Blind) as Box<dyn Trainer>) as Box<dyn std::any::Any + Send>)
+        };
+        let decl: &'static fl_core::PartDecl = Box::leak(Box::new(fl_core::PartDecl {
+            role: Role::Trainer,
+            name: "blind",
+            origin: "here",
+            describe: decl.describe,
+            check: decl.check,
+            build: Box::leak(Box::new(build)),
+        }));
+        let some = Filled {
+            clients: Some(vec![blind]),
+            decl,
+            ..linear.clone()
+        };
+        vec![some, linear]
+    };
+    let error = federation(Arc::new(Alone), models(1..=1), strict(), None).unwrap_err();
+    let error = format!("{error:#}");
+    assert!(
+        error.contains("evaluating client 1: it sees nothing"),
+        "{error}"
+    );
+    let drop = || faults("{on-error: drop}");
+    let outcome = federation(Arc::new(Alone), models(1..=1), drop(), None).unwrap();
+    assert!(
+        outcome.metrics["clients.accuracy"].is_finite(),
+        "{outcome:?}"
+    );
+    let error = federation(Arc::new(Alone), models(0..=5), drop(), None).unwrap_err();
+    assert!(
+        format!("{error:#}").contains("no client's model can be evaluated; client 0: it sees"),
         "{error:#}"
     );
 }

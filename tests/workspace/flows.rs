@@ -148,6 +148,8 @@ fn world(protocol: Arc<dyn Protocol>, parts: &[Filled], other: bool) -> Result<(
         folder: None,
         resumed: None,
         wire: false,
+        checkpoints: fl_core::settings::defaults(),
+        stop: Default::default(),
         stop_after: None,
         client_cache: None,
         watch: Some(Box::new(|observer, what, bytes| {

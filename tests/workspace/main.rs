@@ -4,6 +4,7 @@ mod audit;
 mod corrections;
 mod door;
 mod flows;
+mod long_step;
 mod mutants;
 mod parts;
 mod walk;

@@ -294,6 +294,8 @@ fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
             folder,
             resumed,
             wire: how.wire,
+            checkpoints: fl_core::settings::defaults(),
+            stop: Default::default(),
             stop_after,
             client_cache: cache,
             watch: None,
@@ -313,8 +315,8 @@ fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
         let cache = how.cache.filter(|_| stop % 2 == 0);
         let outcome = once(folder.take(), resumed.take(), Some(*stop), cache)?;
         assert!(outcome.stopped.is_some(), "it stops after {stop}");
-        let again = Paused::open(path)?.go_on(manifest())?;
-        (folder, resumed) = (Some(again.0), Some(again.1));
+        let again = Paused::open(path, false)?.go_on(manifest(), "walk")?;
+        (folder, resumed) = (Some(again.0), again.1);
     }
     let outcome = once(folder, resumed, None, how.cache)?;
     let left: Vec<_> = std::fs::read_dir(path)?

@@ -14,8 +14,9 @@
 //! cut to a length and cleared of what steers a terminal, and a Rust part may panic. But it runs in this process, so
 //! nothing here helps against one that
 //! * never returns: there is no time limit, for a thread cannot be ended from outside; the program must be;
-//! * ends the process (`exit`, `abort`, a Rust library built with `panic = "abort"`, a stack that overflows, memory that
+//! * ends the process (`abort`, `_exit`, a Rust library built with `panic = "abort"`, a stack that overflows, memory that
 //!   runs out), or lets a C++ exception or a `longjmp` leave one of its functions;
+//!   (of `exit` the program can at least say who called it, and exit with code 1);
 //! * reads or writes what is not its own: past a tensor, after the call in which it was lent, or through a part that was
 //!   dropped; or hands over a text or a pointer that is not as long as it says;
 //! * does harm when it is loaded: its initialisers run before anything of it can be looked at.
@@ -37,7 +38,7 @@ pub mod raw;
 #[cfg(test)]
 mod tests;
 
-pub use host::{Refused, import, import_linked, on_log};
+pub use host::{Refused, during, import, import_linked, on_log};
 pub use library::{fl_plugin, library};
 
 /// Makes a crate's parts loadable, besides being linkable: one line in its `lib.rs`, and `crate-type = ["cdylib", "rlib"]`

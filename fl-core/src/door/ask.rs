@@ -2,12 +2,23 @@
 
 use super::exchange::Exchange;
 use super::federation::Federation;
-use crate::message::{self, Message};
+use super::shapes::Wanted;
+use super::store::Store;
+use crate::message::{self, Message, Params};
 use crate::{
     Ask, BoxedAggregator, ClientId, Inbox, Mail, Needs, Payload, Problem, Question, Result, Role,
-    Round, Trainer,
+    Round, Trainer, parametric,
 };
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
+
+/// The parameters that the server's model in `slot` begins with: what shape those of clients must have.
+fn server_params(store: &Store, slot: &str) -> Option<Params> {
+    let made = |slot| -> Result<Params> {
+        let mut model: Box<dyn Trainer> = store.make(slot, 0)?;
+        Ok(parametric(model.as_mut(), slot)?.params())
+    };
+    store.has(slot).then(|| made(slot).ok()).flatten()
+}
 
 impl Federation<'_> {
     /// Asks these clients; `down` is what each of them is sent. Answers become an [`Inbox`] by the spec's fault policy.
@@ -222,7 +233,8 @@ impl Federation<'_> {
         sink: &mut dyn FnMut(Mail<U>) -> Result<()>,
     ) -> Result<()> {
         self.expose_answers(ask, needs)?;
-        let mut exchange = Exchange::new(round, ask, to.len(), needs, self.faults.clone());
+        let faults = self.faults.clone();
+        let mut exchange = Exchange::new(round, ask, to.len(), needs, faults.clone());
         for id in to {
             exchange.send(down(*id), &mut self.step.asked_about);
         }
@@ -233,13 +245,52 @@ impl Federation<'_> {
             let stream = stream.child(ask.label(), times);
             Question::new(ask.label(), Payload::Here(down(id)), stream, needs)
         };
-        self.host.ask(to, &question, &mut |id, answer| {
-            let sent = down(id);
-            match answer.and_then(|answer| exchange.admit(id, sent, answer)) {
-                Ok(mail) => sink(mail),
-                Err(error) => exchange.drop_or_fail(id, error),
+        let draws = self.faults_stream();
+        let (at, repeated) = ((round.name.as_str(), round.number), self.step.repeated);
+        let slot = self.observed.model(ask.label());
+        let (host, store) = (&mut *self.host, &self.store);
+        let mut made = None;
+        let mut model = || {
+            let make = || server_params(store, slot);
+            made.get_or_insert_with(make).clone()
+        };
+        let mut wanted = Wanted {
+            outputs: store.task().kind.outputs(),
+            model: &mut model,
+        };
+        let mut left = to.to_vec();
+        for attempt in 0.. {
+            let mut again = Vec::new();
+            let fate = |id: ClientId| faults.fate(&draws, at, id, (repeated, attempt));
+            let (gone, here): (Vec<ClientId>, Vec<ClientId>) = left
+                .iter()
+                .partition(|id| fate(**id).is_some_and(|f| f.absent()));
+            for id in gone {
+                if let Some(silence) = fate(id).and_then(|f| f.silence())
+                    && exchange.drop_or_fail(id, anyhow!(silence), attempt)?
+                {
+                    again.push(id);
+                }
             }
-        })?;
+            host.ask(&here, &question, &mut |id, answer| {
+                let sent = down(id);
+                let mail = answer.and_then(|a| exchange.admit(id, sent, a, fate(id), &mut wanted));
+                match mail {
+                    Ok(mail) => return sink(mail),
+                    Err(error) => {
+                        if exchange.drop_or_fail(id, error, attempt)? {
+                            again.push(id);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+            again.sort_unstable();
+            left = again;
+            if left.is_empty() {
+                break;
+            }
+        }
         exchange.end(self, round, ask, to.len())
     }
 }

@@ -1,15 +1,17 @@
 //! One question to some clients, as it goes on: what is sent is counted and hashed, what comes back is checked, dropped or
 //! believed.
 
+use super::faults::{Fate, Fault, Faults, Mishap};
 use super::federation::Federation;
-use crate::host::{Entry, Fault, Faults};
+use super::shapes::Wanted;
+use crate::host::Entry;
 use crate::message::{self, Bytes, Ids, Message, hex};
 use crate::privacy::{Observer, Protection, Protections};
 use crate::{Answer, Ask, ClientId, Mail, Needs, PrivacyEvent, Problem, Result, Round};
 use anyhow::{bail, ensure};
 use sha2::{Digest as _, Sha256};
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The journal tells answers apart for at most so many clients a question.
 const TOLD_APART: usize = 256;
@@ -22,7 +24,8 @@ pub(super) struct Exchange<U> {
     faults: Faults,
     /// What was sent last, with its digest and bytes: one message to everybody is hashed once.
     sent: Option<(*const (), [u8; 32], Bytes)>,
-    first: Option<U>,
+    /// Whose answer came first, where nothing says what shape is right.
+    first: Option<(ClientId, U)>,
     spent: Vec<(ClientId, Vec<PrivacyEvent>)>,
     measures: BTreeMap<String, Vec<f64>>,
     notes: BTreeMap<String, Vec<String>>,
@@ -88,24 +91,35 @@ impl<U: Message> Exchange<U> {
         self.entry.bytes_down += bytes;
     }
 
-    /// Checks one answer, takes down what its envelope says, and counts and hashes it.
+    /// Checks one answer, takes down what its envelope says, and counts and hashes it. `fate` is what happens to it on its way.
     pub fn admit<D: Message>(
         &mut self,
         from: ClientId,
         sent: &D,
         answer: Answer,
+        fate: Option<Fate<'_>>,
+        wanted: &mut Wanted<'_>,
     ) -> Result<Mail<U>> {
         let Answer { body, envelope } = answer;
         // what a client has released is spent, whatever becomes of its answer
         self.spent.push((from, envelope.spent.clone()));
-        let body: U = body.open()?;
-        if let Some(asked) = asked(sent) {
-            message::check_rows(&body, asked)?;
-        }
-        let weight = match self.needs.samples {
+        let mut body: U = body.open()?;
+        let mut weight = match self.needs.samples {
             true => envelope.samples.map_or(f64::NAN, |n| n as f64),
             false => 1.0,
         };
+        if let Some(fate) = fate {
+            if let Some(silence) = fate.silence() {
+                bail!(silence);
+            }
+            body = fate.spoil(body)?;
+            if *fate.what == Mishap::Weight {
+                weight = -1.0;
+            }
+        }
+        if let Some(asked) = asked(sent) {
+            message::check_rows(&body, asked)?;
+        }
         let bytes_envelope = envelope.bytes();
         let mail = Mail {
             from,
@@ -114,9 +128,13 @@ impl<U: Message> Exchange<U> {
             body,
         };
         crate::inbox::check_mail(&mail)?;
-        ensure!(weight <= self.faults.max_weight, Problem::Weight { weight });
-        let first = self.first.get_or_insert_with(|| mail.body.clone());
-        message::alike(first, &mail.body)?;
+        let most = self.faults.max_weight;
+        let too_much = Problem::Weight {
+            weight,
+            most: Some(most),
+        };
+        ensure!(weight <= most, too_much);
+        self.check_shape(sent, &mail, wanted)?;
         for note in envelope.notes {
             self.notes.entry(note).or_default().push(from.to_string());
         }
@@ -134,14 +152,55 @@ impl<U: Message> Exchange<U> {
         Ok(mail)
     }
 
-    /// What the spec's policy makes of an answer that cannot be used.
-    pub fn drop_or_fail(&mut self, id: ClientId, error: anyhow::Error) -> Result<()> {
-        if *self.faults.policy(&error) == Fault::Drop {
-            self.entry.dropped.push((id, format!("{error:#}")));
+    fn check_shape<D: Message>(
+        &mut self,
+        sent: &D,
+        mail: &Mail<U>,
+        wanted: &mut Wanted<'_>,
+    ) -> Result<()> {
+        if let Some(counts) = &mail.class_counts {
+            ensure!(
+                counts.len() == wanted.outputs,
+                Problem::Shape(format!(
+                    "examples of {} classes are counted, and the task has {}",
+                    counts.len(),
+                    wanted.outputs
+                ))
+            );
+        }
+        if wanted.fits(sent, &mail.body)? {
             return Ok(());
         }
-        let label = self.entry.question.clone();
-        Err(error.context(format!("client {id}")).context(label))
+        let from = mail.from;
+        let (first, body) = self.first.get_or_insert_with(|| (from, mail.body.clone()));
+        message::alike(body, &mail.body).map_err(|error| {
+            anyhow::anyhow!(Problem::Disagree(format!(
+                "{error}, that of client {first}, and nothing says which of them is right"
+            )))
+        })
+    }
+
+    /// What the spec's policy makes of an answer that cannot be used. Is its client to be asked again, who has been asked
+    /// `attempt` times before?
+    pub fn drop_or_fail(
+        &mut self,
+        id: ClientId,
+        error: anyhow::Error,
+        attempt: usize,
+    ) -> Result<bool> {
+        match self.faults.policy(&error) {
+            Fault::Retry(times) if attempt < *times => return Ok(true),
+            Fault::Retry(times) => {
+                let why = format!("{error:#} (asked {} times)", times + 1);
+                self.entry.dropped.push((id, why));
+            }
+            Fault::Drop => self.entry.dropped.push((id, format!("{error:#}"))),
+            Fault::Fail => {
+                let label = self.entry.question.clone();
+                return Err(error.context(format!("client {id}")).context(label));
+            }
+        }
+        Ok(false)
     }
 
     /// Passes on what was said, charges what was spent, and writes the journal.
@@ -172,13 +231,9 @@ impl<U: Message> Exchange<U> {
         if fed.unrepeatable() || fed.accountant.is_some() {
             self.entry.answers.clear();
         }
-        if let [(id, _), ..] = &self.entry.dropped[..] {
-            let what = format!(
-                "client {id}'s answer to `{}` was left out, and whether it is may depend on its data",
-                ask.label()
-            );
-            fed.expose(&Observer::ALL, &what)?;
-        }
+        self.entry.dropped.sort();
+        let told = format!("answer to `{}`", ask.label());
+        fed.left_out(round, &told, &self.entry.dropped)?;
         let epsilons = |all: Protections| {
             let one =
                 |(against, p): (Observer, Protection)| (against, p.guarantee().map(|g| g.epsilon));
@@ -189,14 +244,57 @@ impl<U: Message> Exchange<U> {
         fed.totals.down += self.entry.bytes_down.total();
         fed.link(ask.label(), &digest);
         fed.host.journal(&self.entry)?;
-        match &self.entry.dropped[..] {
-            [(id, why), ..] if self.entry.dropped.len() == clients => {
+        let (dropped, least) = (&self.entry.dropped, self.faults.at_least);
+        let answers = clients - dropped.len();
+        match &dropped[..] {
+            [(id, why), ..] if answers == 0 && least == 1 => {
                 bail!(Problem::NoAnswer(format!(
                     " to `{}`: all {clients} were dropped; client {id}: {why}",
                     ask.label(),
                 )))
             }
+            [(id, why), ..] if answers < least => bail!(Problem::TooFew {
+                answers,
+                least,
+                text: format!(" to `{}` of {clients}; client {id}: {why}", ask.label()),
+            }),
             _ => Ok(()),
         }
+    }
+}
+
+impl Federation<'_> {
+    /// Says whose answers are not used, each client once for what it is about, and that whoever knows it knows something.
+    pub(super) fn left_out(
+        &mut self,
+        round: &Round,
+        what: &str,
+        dropped: &[(ClientId, String)],
+    ) -> Result<()> {
+        let Some((id, _)) = dropped.first() else {
+            return Ok(());
+        };
+        let told = self.told.entry(what.into()).or_default();
+        let new: Vec<&(ClientId, String)> =
+            dropped.iter().filter(|(id, _)| told.insert(*id)).collect();
+        let note = new.first().map(|(first, why)| {
+            let ids: BTreeSet<ClientId> = new.iter().map(|(id, _)| *id).collect();
+            let all: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            let whose = match all.len() {
+                1 => "client",
+                _ => "clients",
+            };
+            format!(
+                "{}: {what} left out: {whose} {} ({first}: {why})",
+                round.name,
+                all.join(", ")
+            )
+        });
+        if let Some(note) = note {
+            self.warn(&note);
+        }
+        let seen =
+            format!("client {id}'s {what} was left out, and whether it is may depend on its data");
+        self.expose(&Observer::ALL, &seen)
     }
 }

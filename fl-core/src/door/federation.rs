@@ -1,25 +1,26 @@
 //! The server's door: a protocol asks, aggregates, releases and evaluates through a [`Federation`].
 
+use super::faults::Faults;
 use super::observed::Observed;
-use super::store::{States, Store};
-use crate::host::{Budget, Faults, Host, RunOptions, Totals};
+use super::steps::{Resumed, Saved, Step};
+use super::store::Store;
+use crate::host::{Budget, Host, RunOptions, Totals};
 use crate::message::Ids;
-use crate::privacy::{Exposed, NoiseSource};
+use crate::privacy::NoiseSource;
 use crate::{
     Accountant, BoxedSelector, ClientId, Cohort, Examples, Generator, Parametric, Parts, Pass,
     PrivacyEvent, Protocol, Public, Result, Round, Said, Samples, Stream, Target, Task, Trainer,
     fit_examples, parametric,
 };
 use anyhow::{Context, bail, ensure};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A protocol's view of the world, from the server.
 pub struct Federation<'h> {
     pub(super) host: &'h mut dyn Host,
     pub(super) store: Store,
-    root: Stream,
+    pub(super) root: Stream,
     pub(super) faults: Faults,
     pub(super) budget: Option<Budget>,
     pub(super) noise: NoiseSource,
@@ -32,46 +33,13 @@ pub struct Federation<'h> {
     pub(super) clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
     pub(super) chain: [u8; 32],
     pub(super) totals: Totals,
-    steps: usize,
+    pub(super) steps: usize,
+    /// May there be more rounds later?
+    pub(super) grows: bool,
     pub(super) step: Step,
-    resumed: Option<Resumed>,
-}
-
-/// What is remembered within one step only.
-#[derive(Default)]
-pub(super) struct Step {
-    /// The samples that clients were asked about last.
-    pub asked_about: Option<Vec<u32>>,
-    /// How often something was done: no two questions, choices or releases share their randomness.
-    times: BTreeMap<String, u64>,
-}
-
-impl Step {
-    /// How often `what` was done before in this step.
-    pub fn again(&mut self, what: String) -> u64 {
-        let times = self.times.entry(what).or_default();
-        *times += 1;
-        *times - 1
-    }
-}
-
-/// Where a resumed run goes on.
-struct Resumed {
-    done: usize,
-    protocol: Vec<u8>,
-}
-
-/// Everything at the server that a stopped run needs to go on.
-#[derive(Serialize, Deserialize)]
-struct Saved {
-    done: usize,
-    protocol: Vec<u8>,
-    parts: States,
-    own: Vec<PrivacyEvent>,
-    clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
-    exposed: Exposed,
-    chain: [u8; 32],
-    totals: Totals,
+    pub(super) resumed: Option<Resumed>,
+    /// Whose answers the user knows to be left out, by what they are about.
+    pub(super) told: BTreeMap<String, BTreeSet<ClientId>>,
 }
 
 impl<'h> Federation<'h> {
@@ -113,8 +81,10 @@ impl<'h> Federation<'h> {
             chain: [0; 32],
             totals: Totals::default(),
             steps: 0,
+            grows: protocol.grows().is_some(),
             step: Step::default(),
             resumed: None,
+            told: BTreeMap::new(),
         };
         if fed.accountant.is_some() {
             // what the protocol says of itself holds whether or not a coin lets somebody be asked
@@ -131,6 +101,7 @@ impl<'h> Federation<'h> {
                 fed.charge_client(id, events)?;
             }
             fed.observed.exposed = saved.exposed;
+            fed.told = saved.told;
             fed.store.load(saved.parts);
             fed.resumed = Some(Resumed {
                 done: saved.done,
@@ -138,6 +109,11 @@ impl<'h> Federation<'h> {
             });
         }
         Ok(fed)
+    }
+
+    /// What all that happens on purpose is drawn from.
+    pub(super) fn faults_stream(&self) -> Stream {
+        self.root.child("faults", 0)
     }
 
     // ---- what there is
@@ -285,91 +261,5 @@ impl<'h> Federation<'h> {
         pass: &Pass<'_>,
     ) -> Result<()> {
         fit_examples(self.model(slot)?, examples, pass, &stream.child(slot, 0)).map(|_| ())
-    }
-
-    // ---- steps
-
-    /// Does something once. A resumed run that has done it before skips it and takes `state` from the checkpoint.
-    ///
-    /// # Errors
-    /// Those of `body`, and of the checkpoint.
-    pub fn once<S: Serialize + DeserializeOwned>(
-        &mut self,
-        name: &str,
-        state: &mut S,
-        body: impl FnOnce(&mut Self, &mut S, &Round) -> Result<()>,
-    ) -> Result<()> {
-        self.step(name.into(), 0, 0, self.root.child(name, 0), state, body)
-    }
-
-    /// Does something `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has done before.
-    ///
-    /// # Errors
-    /// Those of `body`, and of the checkpoints.
-    pub fn rounds<S: Serialize + DeserializeOwned>(
-        &mut self,
-        n: usize,
-        state: &mut S,
-        mut body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
-    ) -> Result<()> {
-        for number in 1..=n {
-            let stream = self.root.child("round", number as u64);
-            self.step(
-                format!("round {number}"),
-                number,
-                n,
-                stream,
-                state,
-                &mut body,
-            )?;
-        }
-        Ok(())
-    }
-
-    fn step<S: Serialize + DeserializeOwned>(
-        &mut self,
-        name: String,
-        number: usize,
-        of: usize,
-        stream: Stream,
-        state: &mut S,
-        body: impl FnOnce(&mut Self, &mut S, &Round) -> Result<()>,
-    ) -> Result<()> {
-        self.steps += 1;
-        if let Some(saved) = self.resumed.as_ref().filter(|s| self.steps <= s.done) {
-            *state =
-                postcard::from_bytes(&saved.protocol).context("the saved state of the protocol")?;
-            return Ok(());
-        }
-        self.host.progress(&name, number, of);
-        let round = Round::new(&*name, number, number == of, stream, self.host.executor());
-        self.step = Step::default();
-        body(self, state, &round).with_context(|| name.clone())?;
-        self.totals.steps = self.steps;
-        let Self {
-            host,
-            store,
-            own,
-            clients,
-            observed,
-            chain,
-            totals,
-            ..
-        } = self;
-        // written down only if the host wants it
-        let saved = || {
-            let saved = Saved {
-                done: totals.steps,
-                protocol: postcard::to_stdvec(&*state)?,
-                parts: store.save()?,
-                own: own.clone(),
-                clients: clients.clone(),
-                exposed: observed.exposed.clone(),
-                chain: *chain,
-                totals: totals.clone(),
-            };
-            Ok(postcard::to_stdvec(&saved)?)
-        };
-        host.checkpoint(totals.steps, &name, &saved)
     }
 }

@@ -3,7 +3,7 @@
 use crate::message::Bytes;
 use crate::privacy::{NoiseSource, Observer};
 use crate::{
-    Answer, ClientId, Examples, Problem, Public, Question, Result, Round, Scored, SharedExecutor,
+    Answer, ClientId, Examples, Faults, Public, Question, Result, Round, Scored, SharedExecutor,
     Task, metrics,
 };
 use serde::{Deserialize, Serialize};
@@ -11,42 +11,35 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 crate::choices! {
-    /// What to do with an answer that cannot be used.
-    pub enum Fault {
-        /// The run fails, naming client and reason.
-        Fail = "fail",
-        /// The answer is left out, and the journal says so.
-        Drop = "drop",
+    /// How often a run is written down.
+    pub enum Every {
+        /// After a step that ends at least so many seconds after the last time.
+        Seconds(f64, in crate::settings::above(0.0)) = "seconds",
+        /// After so many steps; a round is one.
+        Rounds(usize, in 1..) = "rounds",
     }
 }
 
 crate::settings! {
-    /// What to do with answers that cannot be used.
-    pub struct Faults {
-        /// When a client could not answer.
-        on_error: Fault = Fault::Fail;
-        /// When numbers are not finite.
-        on_nan: Fault = Fault::Fail;
-        /// When a message does not fit the others.
-        on_shape: Fault = Fault::Fail;
-        /// When a weight is negative, not finite, or above `max-weight`.
-        on_weight: Fault = Fault::Fail;
-        /// The largest weight to believe.
-        max_weight: f64 = 1e9, in crate::settings::above(0.0);
+    /// When a run is written down so that it can go on after a stop: after its first step, and then every so often.
+    pub struct Checkpoints {
+        /// How long from one checkpoint to the next: what a crash costs at most, beside the step that it interrupts.
+        every: Every = Every::Seconds(20.0);
+        /// Keep the one before the last round when the run is done, so that it can be given more rounds.
+        keep: bool = true;
     }
 }
 
-impl Faults {
-    pub(crate) fn policy(&self, error: &anyhow::Error) -> &Fault {
-        match error.downcast_ref::<Problem>() {
-            Some(Problem::NotFinite { .. }) => &self.on_nan,
-            Some(Problem::Shape(_)) => &self.on_shape,
-            Some(Problem::Weight { .. }) => &self.on_weight,
-            // a privacy refusal is the run's business, not one client's bad luck
-            Some(Problem::Budget(_) | Problem::Unpriced(_)) => &Fault::Fail,
-            _ => &self.on_error,
-        }
-    }
+/// Where a step stands among rounds of which there may be more later ([`crate::Protocol::grows`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere in particular.
+    #[default]
+    Within,
+    /// Only the last round is left. What was done until here does not depend on how many there are.
+    BeforeLast,
+    /// The last one.
+    Last,
 }
 
 /// One line of the journal: one question, everybody's answers.
@@ -141,11 +134,15 @@ pub trait Host {
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Scores of the clients' own models on the test examples, in client order.
+    /// Evaluates the clients' own models on the test examples; hands over the scores in client order, or why there is none.
     ///
     /// # Errors
-    /// When a model cannot be evaluated.
-    fn score_clients(&mut self, slot: &str) -> Result<Vec<Scored>>;
+    /// The first error of `each`, or the host's own.
+    fn score_clients(
+        &mut self,
+        slot: &str,
+        each: &mut dyn FnMut(ClientId, Result<Scored>) -> Result<()>,
+    ) -> Result<()>;
 
     /// The public data, if the spec has any.
     fn public(&self) -> Option<&Arc<Public>>;
@@ -182,11 +179,15 @@ pub trait Host {
     /// When it cannot be written.
     fn keep_model(&mut self, name: &str, model: &[u8]) -> Result<()>;
 
-    /// Keeps the clients' own models in `slot` as results of the run.
+    /// Keeps the clients' own models in `slot` as results of the run. `lost` is told of those that cannot be written down.
     ///
     /// # Errors
-    /// When one cannot be written.
-    fn keep_clients(&mut self, slot: &str) -> Result<()>;
+    /// The first error of `lost`, or when one cannot be kept.
+    fn keep_clients(
+        &mut self,
+        slot: &str,
+        lost: &mut dyn FnMut(ClientId, anyhow::Error) -> Result<()>,
+    ) -> Result<()>;
 
     /// Says something that the user should know.
     fn warn(&mut self, text: &str);
@@ -199,6 +200,7 @@ pub trait Host {
         &mut self,
         done: usize,
         step: &str,
+        place: Place,
         server: &dyn Fn() -> Result<Vec<u8>>,
     ) -> Result<()>;
 }

@@ -8,7 +8,8 @@ use anyhow::bail;
 
 /// What the protocol says of its questions, and what was seen so far.
 pub(crate) struct Observed {
-    flows: Vec<(&'static str, Flow)>,
+    /// By question; and the slot of the model whose parameters travel, if parameters do.
+    flows: Vec<(&'static str, Flow, &'static str)>,
     pub exposed: Exposed,
 }
 
@@ -16,15 +17,21 @@ impl Observed {
     pub fn new(protocol: &dyn Protocol) -> Self {
         let asked = protocol.questions().into_iter();
         Self {
-            flows: asked.map(|asked| (asked.label, asked.flow)).collect(),
+            flows: asked.map(|a| (a.label, a.flow, a.model)).collect(),
             exposed: Exposed::default(),
         }
     }
 
     /// Of a question that the protocol does not list nothing is known, unless its answers say nothing.
     fn flow<D: Message, U: Message>(&self, ask: &Ask<D, U>) -> Flow {
-        let listed = self.flows.iter().find(|(label, _)| *label == ask.label());
-        listed.map_or_else(|| ask.asked().flow, |(_, flow)| flow.clone())
+        let listed = self.flows.iter().find(|(label, ..)| *label == ask.label());
+        listed.map_or_else(|| ask.asked().flow, |(_, flow, _)| flow.clone())
+    }
+
+    /// The slot of the model whose parameters travel with this question, if parameters do.
+    pub fn model(&self, label: &str) -> &'static str {
+        let listed = self.flows.iter().find(|(known, ..)| *known == label);
+        listed.map_or("model", |(.., slot)| slot)
     }
 }
 

@@ -4,8 +4,8 @@ use super::federation::Federation;
 use crate::host::{Metric, Totals};
 use crate::message::{Params, hex};
 use crate::privacy::Noise;
-use crate::{ClientId, Examples, Result, Round, Scored, metrics};
-use anyhow::Context;
+use crate::{ClientId, Examples, Fault, Problem, Result, Round, Scored, metrics};
+use anyhow::{Context, bail};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 
@@ -42,7 +42,23 @@ impl Federation<'_> {
             return Ok(());
         }
         self.expose_models(slot)?;
-        let scored = self.host.score_clients(slot)?;
+        let (faults, mut scored, mut lost) = (self.faults.clone(), Vec::new(), Vec::new());
+        self.host.score_clients(slot, &mut |id, score| {
+            match score {
+                Ok(score) => scored.push(score),
+                Err(error) if *faults.policy(&error) != Fault::Fail => {
+                    lost.push((id, format!("{error:#}")));
+                }
+                Err(error) => return Err(error.context(format!("evaluating client {id}"))),
+            }
+            Ok(())
+        })?;
+        self.left_out(round, "evaluation", &lost)?;
+        if let ([], [(id, why), ..]) = (&scored[..], &lost[..]) {
+            bail!(Problem::NoAnswer(format!(
+                ": no client's model can be evaluated; client {id}: {why}"
+            )));
+        }
         let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
         for one in &scored {
             self.link(&name, &one.digest);
@@ -152,7 +168,18 @@ impl Federation<'_> {
     /// When one cannot be written.
     pub fn keep_clients(&mut self, slot: &str) -> Result<()> {
         self.expose_models(slot)?;
-        self.host.keep_clients(slot)
+        let (faults, mut lost) = (self.faults.clone(), Vec::new());
+        self.host.keep_clients(slot, &mut |id, error| {
+            if *faults.policy(&error) == Fault::Fail {
+                return Err(error.context(format!("keeping the model of client {id}")));
+            }
+            lost.push((id, format!("{error:#}")));
+            Ok(())
+        })?;
+        for (id, why) in lost {
+            self.warn(&format!("the model of client {id} is not kept: {why}"));
+        }
+        Ok(())
     }
 
     /// Says something that the user should know.

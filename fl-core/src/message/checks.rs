@@ -63,6 +63,14 @@ pub fn check_rows<M: Message>(answer: &M, asked: &[u32]) -> Result<()> {
 /// # Errors
 /// Says what differs, and how.
 pub fn alike<M: Message>(one: &M, other: &M) -> Result<()> {
+    alike_to(one, other, "the first answer")
+}
+
+/// As [`alike`]; `what` the first message is, for people.
+///
+/// # Errors
+/// As [`alike`].
+pub fn alike_to<M: Message>(one: &M, other: &M, what: &str) -> Result<()> {
     let (a, b) = (one.tensors(), other.tensors());
     let keyed = a.iter().any(|(name, _)| name == "rows");
     let names = |t: &Named<'_>| {
@@ -74,7 +82,7 @@ pub fn alike<M: Message>(one: &M, other: &M) -> Result<()> {
     ensure!(
         a.len() == b.len() && a.iter().zip(&b).all(|(x, y)| x.0 == y.0),
         Problem::Shape(format!(
-            "other tensors: {} here, {} in the first answer",
+            "other tensors: {} here, {} in {what}",
             names(&b),
             names(&a)
         ))
@@ -84,7 +92,7 @@ pub fn alike<M: Message>(one: &M, other: &M) -> Result<()> {
         ensure!(
             x.table().map(|s| &s[from..]) == y.table().map(|s| &s[from..]),
             Problem::Shape(format!(
-                "`{name}` is {:?} here, {:?} in the first answer",
+                "`{name}` is {:?} here, {:?} in {what}",
                 y.shape(),
                 x.shape()
             ))

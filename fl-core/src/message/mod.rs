@@ -31,7 +31,7 @@ mod tests;
 mod votes;
 mod wire;
 
-pub use checks::{Bytes, alike, bytes, check, check_rows, digest, hex};
+pub use checks::{Bytes, alike, alike_to, bytes, check, check_rows, digest, hex};
 pub use class_means::{ClassMeans, class_means};
 #[doc(hidden)]
 pub use compose::{put_under, take_apart};

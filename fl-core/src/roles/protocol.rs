@@ -32,6 +32,12 @@ pub trait Protocol: Send + Sync {
         Vec::new()
     }
 
+    /// The setting that says how many rounds there are and nothing else: a run of more of them begins as one of fewer does, bit
+    /// for bit, so a run that is done can be given more. `None`: there is none.
+    fn grows(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Run on one client that has everybody's data (the centralised baseline).
     fn pools_data(&self) -> bool {
         false

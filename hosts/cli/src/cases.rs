@@ -111,7 +111,8 @@ fn one_file(
     let wrong = |at: &Path, error: &dyn std::fmt::Display| {
         Failure::usage(format!("{}: {error}", at.display()))
     };
-    let text = std::fs::read_to_string(path).map_err(|e| wrong(path, &e))?;
+    let text = crate::open(path).and_then(std::io::read_to_string);
+    let text = text.map_err(|e| wrong(path, &e))?;
     let file: File = serde_yaml::from_str(&text).map_err(|e| wrong(path, &e))?;
     let held = path.with_extension("answers.json");
     let mut answers: Map<String, Json> = match std::fs::read_to_string(&held) {
@@ -175,7 +176,7 @@ fn ask(case: &Case, catalogue: &Catalogue) -> Result<Json, String> {
         Failure::Usage(text) => text,
         Failure::Failed(error) => format!("{error:#}"),
         Failure::Refused(refusal) => refusal.to_string(),
-        Failure::Differs => String::new(),
+        Failure::Differs | Failure::Stopped(_) => String::new(),
     })
 }
 

@@ -11,19 +11,23 @@
 //! `fl new protocol` writes such a crate. Parts are found by being linked: those of `fl-plugins` are there only if the program
 //! names it.
 //!
-//! Exit codes: 0 done, 1 the run failed or two runs differ, 2 wrong usage or wrong spec and nothing was run, 3 a plugin was refused.
+//! Exit codes: 0 done, 1 the run failed or two runs differ, 2 wrong usage or wrong spec and nothing was run, 3 a plugin was refused,
+//! 128 and the signal's number: a signal stopped the run, which can go on.
 #![warn(clippy::print_stderr)]
 
 mod account;
+mod again;
 mod cases;
 mod export;
 mod log;
 mod new;
+mod plain;
 mod plan;
 mod pool;
 mod report;
 mod run;
 mod show;
+mod stop;
 mod study;
 mod topics;
 mod try_part;
@@ -33,6 +37,7 @@ use fl_registry::{Catalogue, Library};
 use log::{complain, say};
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -182,6 +187,8 @@ enum Failure {
     Differs,
     /// A library was not loaded.
     Refused(fl_registry::Refusal),
+    /// A signal stopped it; everything has been said.
+    Stopped(u8),
 }
 
 impl Failure {
@@ -200,17 +207,29 @@ type Done = Result<(), Failure>;
 
 /// Prints a result. A reader that has gone away (`fl list | head`) is no error.
 fn print(text: impl Display) -> Done {
+    let text = plain::plain(&text.to_string());
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
 }
 
+/// Opens a file to read. What is no regular file is refused: a pipe might never say anything.
+fn open(path: &Path) -> std::io::Result<File> {
+    let about = path.metadata()?;
+    // standard input by name, and `/dev/null`, are fine; they end, or somebody sits before them
+    if about.is_file() || about.is_dir() || path.starts_with("/dev") || path.starts_with("/proc") {
+        return File::open(path);
+    }
+    Err(std::io::Error::other("it is no regular file"))
+}
+
 fn dispatch(cli: Cli, command: &[String]) -> Done {
     log::begin(cli.quiet, cli.log.as_deref())?;
     fl_core::abi::on_log(|level, part, line| {
         if level <= 3 {
-            say(format_args!("{part}: {line}"));
+            // a line that a library says is one line, so that it cannot pass for one of the program's
+            say(format_args!("{part}: {}", plain::line(line)));
         }
     });
     let libraries: Vec<_> = cli.plugins.iter().map(Library::at).collect();
@@ -299,6 +318,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(1)
         }
         Err(Failure::Differs) => ExitCode::from(1),
+        Err(Failure::Stopped(code)) => ExitCode::from(code),
         Err(Failure::Refused(refusal)) => {
             complain(refusal);
             ExitCode::from(3)

@@ -39,6 +39,7 @@ pub fn say(text: impl Display) {
 
 /// As [`say`], whoever wants it or not: what went wrong.
 pub fn complain(text: impl Display) {
+    let text = crate::plain::plain(&text.to_string());
     let _ = writeln!(std::io::stderr(), "{text}");
     note(text);
 }
@@ -48,7 +49,7 @@ pub fn note(text: impl Display) {
     let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(file) = log.as_mut() {
         let now = humantime::format_rfc3339_seconds(SystemTime::now());
-        let _ = writeln!(file, "{now} {text}");
+        let _ = writeln!(file, "{now} {}", crate::plain::plain(&text.to_string()));
     }
 }
 

@@ -141,7 +141,7 @@ impl Pool<'_> {
     }
 
     fn one(&self, job: &Job, threads: usize) -> anyhow::Result<String> {
-        let place = match Paused::open(&job.folder) {
+        let place = match Paused::open(&job.folder, false) {
             Ok(paused) => Place::Stopped(Box::new(paused)),
             // one that is in use, or done by now, is left alone
             Err(_) => {
@@ -159,6 +159,7 @@ impl Pool<'_> {
             threads,
             wire: false,
             stop_after: None,
+            stop: Default::default(),
             client_cache: None,
             progress: Box::new(|step, done, of| {
                 bar.set_message(format!("{}: {}", job.name, run::progress(step, done, of)));

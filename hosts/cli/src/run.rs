@@ -1,6 +1,6 @@
 //! `fl run`.
 
-use crate::{DataDir, Done, Failure, Overrides, print, say};
+use crate::{DataDir, Done, Failure, Overrides, again, print, say, stop};
 use anyhow::Context;
 use bytesize::ByteSize;
 use clap::Args;
@@ -13,6 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 #[derive(Args)]
 pub struct RunArgs {
@@ -24,8 +25,9 @@ pub struct RunArgs {
     /// The run folder, new or empty; otherwise `runs/NAME-1`, `runs/NAME-2`, ...
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Go on with the run that was stopped in this folder.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["spec", "set"])]
+    /// Go on with the run that was stopped in this folder. With `--set protocol.rounds=100` it gets more rounds, also when it
+    /// is done, and comes to what it would have come to with so many from the first.
+    #[arg(long, value_name = "DIR", conflicts_with = "spec")]
     resume: Option<PathBuf>,
     /// Stop after this many steps; `--resume` goes on.
     #[arg(long, value_name = "STEPS", value_parser = at_least_one)]
@@ -71,11 +73,11 @@ pub fn read(path: &Path, set: &[String], catalogue: &Catalogue) -> Result<Spec<D
     check(path, set, catalogue)?.map_err(Failure::usage)
 }
 
-/// No more of a file than a spec may have, so that `fl check /dev/zero` ends too.
+/// No more of a file than a spec may have, so that `fl check /dev/zero` ends too; a pipe that nobody writes to never would.
 fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     let mut text = Vec::new();
-    std::fs::File::open(path)?
+    crate::open(path)?
         .take(fl_registry::MAX_BYTES as u64 + 1)
         .read_to_end(&mut text)?;
     Ok(text)
@@ -96,32 +98,6 @@ pub fn assemble(spec: &Spec<DataSpec>, dir: &DataDir) -> anyhow::Result<Assemble
 pub fn build(spec: &Spec<DataSpec>, dir: &DataDir) -> anyhow::Result<Assembled> {
     let dir = fl_data::data_dir(dir.data_dir.as_deref());
     fl_data::build(&spec.data, &dir, &Stream::root(spec.seed).child("data", 0)).context("data")
-}
-
-/// The run that `--resume` names.
-fn paused(dir: &Path, stop_after: Option<usize>) -> Result<Paused, Failure> {
-    let paused = Paused::open(dir)?;
-    match stop_after.filter(|steps| *steps <= paused.done()) {
-        Some(steps) => Err(Failure::usage(format!(
-            "--stop-after {steps}: the run in {} has done {} steps already; give more, or leave it out",
-            dir.display(),
-            paused.done()
-        ))),
-        None => Ok(paused),
-    }
-}
-
-/// The spec of a run that goes on, with the libraries that it was begun with.
-fn read_again(dir: &Path, catalogue: &Catalogue) -> Result<Spec<DataSpec>, Failure> {
-    let spec = read(&dir.join("spec.yaml"), &[], catalogue);
-    spec.map_err(|failure| match failure {
-        Failure::Refused(mut refusal) => {
-            let begun = format!("; the run in {} was begun with that one", dir.display());
-            refusal.text += &begun;
-            Failure::Refused(refusal)
-        }
-        other => other,
-    })
 }
 
 /// The files that the data of a spec are read from.
@@ -172,6 +148,8 @@ pub struct How<'a> {
     pub threads: usize,
     pub wire: bool,
     pub stop_after: Option<usize>,
+    /// Once this is set: stop after the step that is going on.
+    pub stop: Arc<AtomicBool>,
     pub client_cache: Option<u64>,
     /// Told of each step.
     pub progress: Progress<'a>,
@@ -195,8 +173,14 @@ pub fn execute(
     let manifest = manifest(spec, &yaml, how.data, how.command)?;
     let (folder, resumed) = match place {
         Place::Stopped(paused) => {
-            let (folder, resumed) = paused.go_on(manifest)?;
-            (folder, Some(resumed))
+            let (folder, resumed) = paused.go_on(manifest, &yaml)?;
+            if resumed.is_none() {
+                say(format_args!(
+                    "{}: no step was complete when it ended; the run begins anew",
+                    folder.path().display()
+                ));
+            }
+            (folder, resumed)
         }
         Place::At(out) => (RunFolder::create(out, &yaml, &manifest)?, None),
         Place::Next => {
@@ -218,7 +202,8 @@ pub fn execute(
         task: task.clone(),
         stream: Stream::root(spec.seed).child("protocol", 0),
     };
-    fl_sim::run(Setup {
+    let out = folder.path().to_path_buf();
+    let outcome = fl_sim::run(Setup {
         name: &spec.name,
         protocol_name: spec.protocol.name,
         protocol: Arc::from(spec.make_protocol(&make)?),
@@ -246,23 +231,42 @@ pub fn execute(
         folder: Some(folder),
         resumed,
         wire: how.wire,
+        checkpoints: spec.checkpoints.clone(),
         stop_after: how.stop_after,
+        stop: how.stop,
         progress: how.progress,
         watch: None,
         exposed: inferred,
         warn: how.warn,
+    });
+    outcome.inspect_err(|_| {
+        if out.join("state").is_file() {
+            let program = how.command.first().map_or("fl", String::as_str);
+            say(format_args!(
+                "what was done until the last checkpoint is kept; go on with: {program} run --resume {}",
+                out.display()
+            ));
+        }
     })
 }
 
 pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
     let dir = args.resume.as_deref();
-    let paused = dir.map(|dir| paused(dir, args.stop_after)).transpose()?;
-    let spec = match (dir, &args.spec) {
-        (Some(dir), _) => read_again(dir, catalogue)?,
+    // from here on a signal is a wish, not the end
+    let asked = stop::listen().context("listening to signals")?;
+    let paused = dir
+        .map(|dir| again::paused(dir, args.stop_after, &args.set.set))
+        .transpose()?;
+    let spec = match (dir.zip(paused.as_ref()), &args.spec) {
+        (Some((dir, paused)), _) => again::spec(dir, &args.set.set, catalogue, paused)?,
         (None, Some(path)) => read(path, &args.set.set, catalogue)?,
         (None, None) => return Err(Failure::usage("a spec or --resume is needed")),
     };
     let data = assemble(&spec, &args.data)?;
+    if let Some(code) = asked.exit_code() {
+        say("nothing was begun");
+        return Err(Failure::Stopped(code));
+    }
     let place = match (paused, &args.out) {
         (Some(paused), _) => Place::Stopped(Box::new(paused)),
         (None, Some(out)) => Place::At(out),
@@ -278,6 +282,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         threads: threads(args.threads),
         wire: args.wire,
         stop_after: args.stop_after,
+        stop: asked.stop.clone(),
         client_cache: args.client_cache.map(|size| size.0),
         progress: Box::new(move |what, done, of| {
             let line = format!("{name}: {}", progress(what, done, of));
@@ -314,7 +319,10 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
             "the results could not be written ({error}); they are in {out}"
         ));
     }
-    Ok(())
+    match asked.exit_code().filter(|_| outcome.stopped.is_some()) {
+        Some(code) => Err(Failure::Stopped(code)),
+        None => Ok(()),
+    }
 }
 
 /// How far a run is.

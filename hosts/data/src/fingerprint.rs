@@ -22,6 +22,9 @@ pub fn fingerprints(spec: &DataSpec, dir: &Path) -> Result<Vec<(PathBuf, String)
 }
 
 fn sha256(path: &Path) -> std::io::Result<String> {
+    if !path.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
     let mut file = BufReader::new(File::open(path)?);
     let mut hash = Sha256::new();
     let mut block = vec![0; 1 << 16];

@@ -128,11 +128,11 @@ impl Clients {
         Ok(out)
     }
 
-    /// Every client's state on the disk, for a checkpoint; and the number of the file that has them.
+    /// Every client's state on the disk, for a checkpoint; where each stands, and how many bytes the file has.
     ///
     /// # Errors
     /// When one cannot be written down.
-    pub fn checkpoint(&self) -> Result<Index> {
+    pub fn checkpoint(&self) -> Result<(Index, u64)> {
         let mut states = lock(&self.states);
         for id in std::mem::take(&mut states.changed) {
             let live = || self.all.get(&id).map(|client| saved(&lock(client)));
@@ -145,7 +145,8 @@ impl Clients {
                 None => states.shelf.forget(id),
             }
         }
-        states.shelf.settle()
+        let index = states.shelf.settle()?;
+        Ok((index, states.shelf.bytes()))
     }
 
     /// The checkpoint stands: what only the one before needed goes.

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// How a file is called until it is whole. A crash may leave one behind.
-const UNFINISHED: &str = ".tmp";
+pub(crate) const UNFINISHED: &str = ".tmp";
 
 /// Names the process that a run lives in, and is locked as long as it does.
 pub(crate) const LOCK: &str = "lock";
@@ -49,6 +49,41 @@ fn write_for(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     Ok(())
 }
 
+/// Makes the names in `folder` last: a file that was written, or renamed, is there after a crash of the system too.
+pub(crate) fn sync(folder: &Path) -> Result<()> {
+    #[cfg(unix)]
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        // some file systems cannot
+        Err(error)
+            if !matches!(
+                error.kind(),
+                ErrorKind::InvalidInput | ErrorKind::Unsupported
+            ) =>
+        {
+            return Err(error).with_context(|| format!("syncing {}", folder.display()));
+        }
+        _ => {}
+    }
+    #[cfg(not(unix))]
+    let _ = folder;
+    Ok(())
+}
+
+/// Opens a file to read, unless it is a pipe or the like, which would never open.
+pub(crate) fn open(path: &Path) -> std::io::Result<File> {
+    if !path.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    File::open(path)
+}
+
+/// The whole of such a file.
+pub(crate) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Removes what a crash left half written in `folder`.
 pub(crate) fn tidy(folder: &Path) -> Result<()> {
     let what = || format!("tidying {}", folder.display());
@@ -69,7 +104,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 /// The SHA-256 of a file.
 pub(crate) fn hash(path: &Path) -> std::io::Result<String> {
-    let (mut file, mut hash) = (File::open(path)?, Sha256::new());
+    let (mut file, mut hash) = (open(path)?, Sha256::new());
     let mut buffer = vec![0; 1 << 16];
     loop {
         match file.read(&mut buffer)? {
@@ -86,26 +121,20 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Takes `folder` for this process; with `new`, only if nobody had it before.
+    /// Takes `folder` for this process.
     ///
     /// # Errors
     /// When it is in use, and by whom.
-    pub(crate) fn take(folder: &Path, new: bool) -> Result<Self> {
+    pub(crate) fn take(folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK);
         let what = || format!("locking {}", path.display());
         let mut options = OpenOptions::new();
         // readable for whoever wants to know the process
-        options.read(true).write(true);
-        let opened = match new {
-            true => options.create_new(true).open(&path),
-            false => options.create(true).truncate(false).open(&path),
-        };
-        let mut file = match opened {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                bail!("another run has just begun in {}", folder.display())
-            }
-            opened => opened.with_context(what)?,
-        };
+        options.read(true).write(true).create(true).truncate(false);
+        if path.exists() {
+            open(&path).with_context(what)?;
+        }
+        let mut file = options.open(&path).with_context(what)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -1,11 +1,12 @@
 //! The run folder. Every file appears whole or not at all: written beside its place, synced, then renamed.
 
-use crate::disk::{LOCK, Lock, write, write_secret};
+use crate::answers;
+use crate::disk::{self, LOCK, Lock, UNFINISHED, write, write_secret};
 use crate::manifest::{self, Manifest};
 use crate::setup::Summary;
 use crate::shelf::{Index, Shelf};
 use anyhow::{Context, bail};
-use fl_core::{Entry, Metric, Result, Stream};
+use fl_core::{Entry, Metric, Place, Result, Stream};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions};
@@ -16,18 +17,19 @@ pub(crate) const SPEC: &str = "spec.yaml";
 pub(crate) const JOURNAL: &str = "journal.jsonl";
 pub(crate) const METRICS: &str = "metrics.jsonl";
 pub(crate) const REPORT: &str = "report.md";
-const OUTCOME: &str = "outcome.json";
-/// The last checkpoint, as long as the run is not done.
+pub(crate) const OUTCOME: &str = "outcome.json";
+/// The last checkpoint; of a run that is done the one before its last round, if it can be given more.
 pub(crate) const STATE: &str = "state";
 /// The key of a run's noise, if it is the system's, as long as the run is not done: whoever has it can take the noise off.
 const NOISE: &str = "noise-key";
-const MODELS: &str = "models";
+pub(crate) const MODELS: &str = "models";
 
-/// What a run leaves behind: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`, `models/`, when it is done also
-/// `outcome.json` and `report.md`, and `state` and `lock` as long as it is not. It is this process's alone while it lives.
+/// What a run leaves behind: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`, `models/`, `state`, when it is done also
+/// `outcome.json` and `report.md`, and `lock` as long as it is not. It is this process's alone while it lives.
 pub struct RunFolder {
     path: PathBuf,
-    spec: [u8; 32],
+    /// SHA-256 of `spec.yaml`; of two, while one takes the other's place.
+    spec: Vec<[u8; 32]>,
     journal: File,
     metrics: File,
     lock: Lock,
@@ -36,10 +38,12 @@ pub struct RunFolder {
 /// `state`: everything that a stopped run needs.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
-    /// SHA-256 of `spec.yaml`.
-    pub spec: [u8; 32],
+    /// SHA-256 of `spec.yaml`; of two, while one takes the other's place.
+    pub spec: Vec<[u8; 32]>,
     pub step: String,
     pub done: usize,
+    /// The run was written down here, or was to be, because only its last round is left, or not even that.
+    pub place: At,
     /// Bytes of `journal.jsonl`.
     pub journal: u64,
     /// Bytes of `metrics.jsonl`.
@@ -47,6 +51,39 @@ pub(crate) struct Checkpoint {
     pub server: Vec<u8>,
     pub clients: Index,
     pub seconds: f64,
+    /// What was said.
+    pub notes: Vec<String>,
+    /// Checkpoints before this one.
+    pub written: Written,
+}
+
+/// [`Place`], to be written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum At {
+    Within,
+    BeforeLast,
+    Last,
+}
+
+impl From<Place> for At {
+    fn from(place: Place) -> Self {
+        match place {
+            Place::Within => Self::Within,
+            Place::BeforeLast => Self::BeforeLast,
+            Place::Last => Self::Last,
+        }
+    }
+}
+
+/// What checkpoints cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Written {
+    /// How many there were.
+    pub times: u64,
+    /// Seconds that they took, together.
+    pub seconds: f64,
+    /// Bytes of the last one.
+    pub bytes: u64,
 }
 
 /// Where a stopped run goes on.
@@ -59,23 +96,35 @@ pub struct Resumed {
     pub seconds: f64,
     /// The last step that is complete.
     pub step: String,
+    pub(crate) done: usize,
+    pub(crate) place: At,
+    pub(crate) notes: Vec<String>,
+    pub(crate) written: Written,
 }
 
 impl RunFolder {
-    /// Makes a new folder, or takes an empty one. `spec` is the resolved spec.
+    /// Makes a new folder, or takes one that is empty but for what a run leaves that was killed while it made its folder.
+    /// `spec` is the resolved spec.
     ///
     /// # Errors
     /// When there is something in it already, or it cannot be written.
     pub fn create(path: &Path, spec: &str, manifest: &Manifest) -> Result<Self> {
         let what = || format!("making the run folder {}", path.display());
+        let unborn = || -> Result<()> {
+            match unborn(path).with_context(what)? {
+                true => Ok(()),
+                false => bail!(
+                    "the run folder {} is not empty; name another with --out, or go on with --resume",
+                    path.display()
+                ),
+            }
+        };
         fs::create_dir_all(path).with_context(what)?;
-        if fs::read_dir(path).with_context(what)?.next().is_some() {
-            bail!(
-                "the run folder {} is not empty; name another with --out, or go on with --resume",
-                path.display()
-            );
-        }
-        Self::begin(path, spec, manifest)
+        unborn()?;
+        let lock = Lock::take(path)?;
+        // another may have begun, and even ended, in between
+        unborn()?;
+        Self::begin(path, spec, manifest, lock)
     }
 
     /// The first of `NAME-1`, `NAME-2`, .. below `parent` that is not there yet: no two runs get the same.
@@ -88,7 +137,7 @@ impl RunFolder {
         loop {
             let path = parent.join(format!("{name}-{n}"));
             match fs::create_dir(&path) {
-                Ok(()) => return Self::begin(&path, spec, manifest),
+                Ok(()) => return Self::begin(&path, spec, manifest, Lock::take(&path)?),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => n += 1,
                 Err(error) => {
                     return Err(error)
@@ -98,29 +147,30 @@ impl RunFolder {
         }
     }
 
-    /// In an empty folder. Of two that find it empty, one gets the lock.
-    fn begin(path: &Path, spec: &str, manifest: &Manifest) -> Result<Self> {
-        let lock = Lock::take(path, true)?;
+    /// In a folder without a run. The run has begun when `run.json` is there, which comes last.
+    fn begin(path: &Path, spec: &str, manifest: &Manifest, lock: Lock) -> Result<Self> {
+        disk::tidy(path)?;
         let models = path.join(MODELS);
-        fs::create_dir(&models).with_context(|| format!("making {}", models.display()))?;
+        fs::create_dir_all(&models).with_context(|| format!("making {}", models.display()))?;
         write(&path.join(SPEC), spec.as_bytes())?;
-        manifest.write(path)?;
         let lines = |name: &str| {
             let file = path.join(name);
             let mut options = OpenOptions::new();
-            options.create_new(true).append(true);
+            options.create(true).append(true);
             options
                 .open(&file)
                 .with_context(|| format!("opening {}", file.display()))
         };
         let (journal, metrics) = (lines(JOURNAL)?, lines(METRICS)?);
-        let spec = Sha256::digest(spec).into();
+        manifest.write(path)?;
+        disk::sync(path)?;
+        let spec = vec![Sha256::digest(spec).into()];
         Ok(Self::of(path.into(), spec, journal, metrics, lock))
     }
 
     pub(crate) fn of(
         path: PathBuf,
-        spec: [u8; 32],
+        spec: Vec<[u8; 32]>,
         journal: File,
         metrics: File,
         lock: Lock,
@@ -150,7 +200,7 @@ impl RunFolder {
         if path.join(OUTCOME).exists() {
             bail!("the run in {here} is done");
         }
-        let lock = Lock::take(path, false)?;
+        let lock = Lock::take(path)?;
         fs::remove_dir_all(path).with_context(|| format!("removing {here}"))?;
         drop(lock);
         Ok(())
@@ -159,7 +209,7 @@ impl RunFolder {
     /// Takes away what [`RunFolder::create`] made: a run that failed before it did anything leaves nothing behind.
     pub(crate) fn discard(self) {
         // what cannot be removed stays; the run's own error is what matters
-        for name in [SPEC, JOURNAL, METRICS, NOISE, manifest::FILE] {
+        for name in [SPEC, JOURNAL, METRICS, NOISE, answers::FILE, manifest::FILE] {
             let _ = fs::remove_file(self.path.join(name));
         }
         let _ = fs::remove_dir(self.path.join(MODELS));
@@ -202,14 +252,8 @@ impl RunFolder {
         write(&self.path.join(MODELS).join(name), bytes)
     }
 
-    pub(crate) fn checkpoint(
-        &self,
-        done: usize,
-        step: &str,
-        server: Vec<u8>,
-        clients: Index,
-        seconds: f64,
-    ) -> Result<()> {
+    /// Writes a checkpoint, which lasts; says how many bytes it has.
+    pub(crate) fn checkpoint(&self, saved: Saved<'_>) -> Result<u64> {
         for file in [&self.journal, &self.metrics] {
             file.sync_all().context("syncing the journal")?;
         }
@@ -219,26 +263,27 @@ impl RunFolder {
                 .context("the length of the journal")
         };
         let (journal, metrics) = (length(&self.journal)?, length(&self.metrics)?);
-        let body = postcard::to_stdvec(&Checkpoint {
-            spec: self.spec,
-            step: step.into(),
-            done,
+        Checkpoint {
+            spec: self.spec.clone(),
+            step: saved.step.into(),
+            done: saved.done,
+            place: saved.place.into(),
             journal,
             metrics,
-            server,
-            clients,
-            seconds,
-        })?;
-        let mut bytes = Sha256::digest(&body).to_vec();
-        bytes.extend_from_slice(&body);
-        write(&self.path.join(STATE), &bytes)
+            server: saved.server,
+            clients: saved.clients,
+            seconds: saved.seconds,
+            notes: saved.notes.to_vec(),
+            written: saved.written,
+        }
+        .write(&self.path)
     }
 
     /// The key of this run's noise: that of its beginning, which is `new` in a run that begins. What is released again after
     /// a stop has the same noise: two draws on the same numbers would cost twice.
     pub(crate) fn noise_key(&self, new: &Stream) -> Result<Stream> {
         let path = self.path.join(NOISE);
-        match fs::read(&path) {
+        match disk::read(&path) {
             Ok(key) => {
                 let key = key.try_into().ok();
                 let key = key.with_context(|| format!("{} is no key", path.display()))?;
@@ -252,13 +297,20 @@ impl RunFolder {
         }
     }
 
-    /// The run is complete: writes what it came to and the report, and the state is no longer needed.
-    pub(crate) fn finish(self, report: &str, summary: &Summary) -> Result<()> {
+    /// The run is complete: writes what it came to and the report. The state stays if it is worth to `keep`; the key of the noise
+    /// never does.
+    pub(crate) fn finish(self, report: &str, summary: &Summary, keep: bool) -> Result<()> {
         let mut text = serde_json::to_vec_pretty(summary)?;
         text.push(b'\n');
+        disk::sync(&self.path.join(MODELS))?;
         write(&self.path.join(OUTCOME), &text)?;
         write(&self.path.join(REPORT), report.as_bytes())?;
-        for name in [STATE, NOISE] {
+        disk::sync(&self.path)?;
+        let needed = |name: &&str| *name == STATE && keep;
+        for name in [STATE, NOISE, answers::FILE]
+            .into_iter()
+            .filter(|name| !needed(name))
+        {
             match fs::remove_file(self.path.join(name)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(error)
@@ -270,4 +322,49 @@ impl RunFolder {
         self.lock.remove();
         Ok(())
     }
+}
+
+/// What a host knows of a checkpoint.
+pub(crate) struct Saved<'a> {
+    pub done: usize,
+    pub step: &'a str,
+    pub place: Place,
+    pub server: Vec<u8>,
+    pub clients: Index,
+    pub seconds: f64,
+    pub notes: &'a [String],
+    pub written: Written,
+}
+
+impl Checkpoint {
+    /// Takes the place of the one before as a whole, and lasts; says how many bytes it has.
+    pub(crate) fn write(&self, folder: &Path) -> Result<u64> {
+        let body = postcard::to_stdvec(self)?;
+        let mut bytes = Sha256::digest(&body).to_vec();
+        bytes.extend_from_slice(&body);
+        write(&folder.join(STATE), &bytes)?;
+        disk::sync(folder)?;
+        Ok(bytes.len() as u64)
+    }
+}
+
+/// Is there nothing in a folder but what a run leaves that was killed while it made it? `lock` comes first, and only
+/// `run.json`, which comes last, says that it began.
+fn unborn(folder: &Path) -> std::io::Result<bool> {
+    let locked = folder.join(LOCK).exists();
+    for entry in fs::read_dir(folder)? {
+        let (entry, name) = entry.map(|e| (e.path(), e.file_name()))?;
+        let name = name.to_string_lossy();
+        let empty = || entry.metadata().is_ok_and(|about| about.len() == 0);
+        let ours = match &*name {
+            LOCK | SPEC => entry.is_file(),
+            MODELS => entry.is_dir() && fs::read_dir(&entry)?.next().is_none(),
+            JOURNAL | METRICS => entry.is_file() && empty(),
+            name => name.starts_with(UNFINISHED) && entry.is_file(),
+        };
+        if !ours || !locked {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

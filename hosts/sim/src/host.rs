@@ -1,46 +1,54 @@
-//! The host: data and clients, threads, the run folder, and what a run adds up to.
+//! The host: data and clients, threads and the run folder.
 
+use crate::answers::Answers;
 use crate::clients::Clients;
-use crate::folder::RunFolder;
-use crate::pool::{Threads, for_clients};
-use crate::report;
-use crate::setup::{Outcome, Progress, Setup, Spent, Summary, Warn, Watch};
-use crate::shelf::Shelf;
+use crate::folder::{At, RunFolder, Saved, Written};
+use crate::pool::for_clients;
+use crate::setup::{Progress, Warn, Watch};
 use anyhow::{Context, ensure};
-use fl_core::privacy::{NoiseSource, Observer};
+use fl_core::privacy::Observer;
 use fl_core::{
-    Answer, Client, ClientId, Entry, Examples, Federation, Host, Metric, Payload, Problem,
-    Protocol, Public, Question, Result, Scored, SharedExecutor, Stream, TaskKind, Totals,
+    Answer, Checkpoints, Client, ClientId, Entry, Every, Examples, Host, Metric, Payload, Place,
+    Problem, Protocol, Public, Question, Result, Scored, SharedExecutor,
 };
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-/// Checkpoints are at least this far apart, unless the run stops: writing them must not become the work.
-const BETWEEN_CHECKPOINTS: Duration = Duration::from_secs(20);
-
-struct Sim<'a> {
-    clients: Clients,
-    roster: Vec<(ClientId, usize)>,
-    protocol: Arc<dyn Protocol>,
-    public: Option<Arc<Public>>,
-    test: Examples,
-    client_tests: Vec<Examples>,
-    threads: usize,
-    exec: SharedExecutor,
-    folder: Option<RunFolder>,
-    stop_after: Option<usize>,
-    wire: bool,
-    progress: Progress<'a>,
-    warn: Warn<'a>,
-    watch: Option<Watch<'a>>,
+pub(crate) struct Sim<'a> {
+    pub clients: Clients,
+    pub roster: Vec<(ClientId, usize)>,
+    pub protocol: Arc<dyn Protocol>,
+    pub public: Option<Arc<Public>>,
+    pub test: Examples,
+    pub client_tests: Vec<Examples>,
+    pub threads: usize,
+    pub exec: SharedExecutor,
+    pub folder: Option<RunFolder>,
+    /// What was answered since the last checkpoint, in a run with a folder.
+    pub answers: Option<Answers>,
+    /// Steps that are complete.
+    pub done: usize,
+    /// Questions of the step that is going on.
+    pub asked: u64,
+    pub checkpoints: Checkpoints,
+    pub stop_after: Option<usize>,
+    pub stop: Arc<AtomicBool>,
+    pub wire: bool,
+    pub progress: Progress<'a>,
+    pub warn: Warn<'a>,
+    pub watch: Option<Watch<'a>>,
     /// What was said through `warn`, and what only the report says.
-    notes: Vec<String>,
-    entries: Vec<Entry>,
-    metrics: Vec<Metric>,
-    began: Instant,
-    before: f64,
-    saved: Instant,
+    pub notes: Vec<String>,
+    pub entries: Vec<Entry>,
+    pub metrics: Vec<Metric>,
+    pub began: Instant,
+    pub before: f64,
+    /// When the last checkpoint was written, and after how many steps; `None`: there is none.
+    pub saved: Option<(Instant, usize)>,
+    /// Where that was.
+    pub place: At,
+    pub written: Written,
 }
 
 impl Sim<'_> {
@@ -55,7 +63,22 @@ impl Sim<'_> {
         Ok(())
     }
 
-    fn seconds(&self) -> f64 {
+    /// Is it time to write the run down, after `done` steps?
+    fn due(&self, done: usize, place: Place) -> bool {
+        let due = match (self.saved, &self.checkpoints.every) {
+            (None, _) => true,
+            (Some((at, _)), Every::Seconds(s)) => at.elapsed().as_secs_f64() >= *s,
+            (Some((_, then)), Every::Rounds(n)) => done >= then + n,
+        };
+        match place {
+            // what comes after the last round is little, and one after it could not be given more
+            Place::Last if self.checkpoints.keep && self.place == At::BeforeLast => false,
+            Place::BeforeLast => due || self.checkpoints.keep,
+            _ => due,
+        }
+    }
+
+    pub fn seconds(&self) -> f64 {
         self.before + self.began.elapsed().as_secs_f64()
     }
 }
@@ -72,14 +95,37 @@ impl Host for Sim<'_> {
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()> {
         let (protocol, wire) = (&self.protocol, self.wire);
+        let (answers, done, asked) = (self.answers.as_ref(), self.done, self.asked);
+        self.asked += 1;
+        let since = self.saved.map_or(self.began, |(at, _)| at);
+        // a step that ends sooner costs no more than a checkpoint would save
+        let long = match self.checkpoints.every {
+            Every::Seconds(s) => Some(s),
+            Every::Rounds(_) => None,
+        };
         let work = |client: &mut Client| {
-            let question = question(client.id());
-            if wire {
-                return elsewhere(protocol.as_ref(), client, question);
+            let key = (done, asked, client.id());
+            if let Some(answers) = answers
+                && let Some(answer) = answers.get(key, client)?
+            {
+                return Ok(answer);
             }
-            fl_core::answer(protocol.as_ref(), client, question)
+            let question = question(client.id());
+            let answer = match wire {
+                true => elsewhere(protocol.as_ref(), client, question),
+                false => fl_core::answer(protocol.as_ref(), client, question),
+            }?;
+            let long = long.is_some_and(|s| since.elapsed().as_secs_f64() >= s);
+            if let Some(answers) = answers.filter(|_| long) {
+                answers.put(key, &answer, client);
+            }
+            Ok(answer)
         };
         let size = |answer: &Answer| answer.body.size();
+        let each = &mut |id: ClientId, answer: Result<Answer>| {
+            answers.map_or(Ok(()), Answers::sound)?;
+            each(id, answer)
+        };
         let Some(watch) = &mut self.watch else {
             return for_clients(&self.clients, to, self.threads, &work, &size, each);
         };
@@ -102,12 +148,13 @@ impl Host for Sim<'_> {
         for_clients(&self.clients, to, self.threads, &work, &size, each)
     }
 
-    fn score_clients(&mut self, slot: &str) -> Result<Vec<Scored>> {
+    fn score_clients(
+        &mut self,
+        slot: &str,
+        each: &mut dyn FnMut(ClientId, Result<Scored>) -> Result<()>,
+    ) -> Result<()> {
         let (test, own) = (&self.test, &self.client_tests);
-        let (ids, mut scores) = (
-            self.roster.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
-            Vec::new(),
-        );
+        let ids: Vec<ClientId> = self.roster.iter().map(|(id, _)| *id).collect();
         for_clients(
             &self.clients,
             &ids,
@@ -117,12 +164,8 @@ impl Host for Sim<'_> {
                 client.score(slot, own.unwrap_or(test))
             },
             &|_| 0,
-            &mut |id, score| {
-                scores.push(score.with_context(|| format!("evaluating client {id}"))?);
-                Ok(())
-            },
-        )?;
-        Ok(scores)
+            each,
+        )
     }
 
     fn public(&self) -> Option<&Arc<Public>> {
@@ -169,13 +212,20 @@ impl Host for Sim<'_> {
             .map_or(Ok(()), |folder| folder.model(name, model))
     }
 
-    fn keep_clients(&mut self, slot: &str) -> Result<()> {
+    fn keep_clients(
+        &mut self,
+        slot: &str,
+        lost: &mut dyn FnMut(ClientId, anyhow::Error) -> Result<()>,
+    ) -> Result<()> {
         if self.folder.is_none() && self.watch.is_none() {
             return Ok(());
         }
         for id in self.clients.ids() {
             let model = self.clients.with(id, |client| client.model(slot)?.save())?;
-            self.keep_model(&format!("{slot}-{id}"), &model?)?;
+            match model {
+                Ok(model) => self.keep_model(&format!("{slot}-{id}"), &model)?,
+                Err(error) => lost(id, error)?,
+            }
         }
         Ok(())
     }
@@ -192,18 +242,35 @@ impl Host for Sim<'_> {
         &mut self,
         done: usize,
         step: &str,
+        place: Place,
         server: &dyn Fn() -> Result<Vec<u8>>,
     ) -> Result<()> {
-        let stop = self.stop_after.is_some_and(|steps| done >= steps);
-        if let Some(folder) = self
-            .folder
-            .as_ref()
-            .filter(|_| stop || self.saved.elapsed() >= BETWEEN_CHECKPOINTS)
-        {
-            let clients = self.clients.checkpoint()?;
-            folder.checkpoint(done, step, server()?, clients, self.seconds())?;
+        let stop =
+            self.stop_after.is_some_and(|steps| done >= steps) || self.stop.load(Ordering::Relaxed);
+        let due = stop || self.due(done, place);
+        (self.done, self.asked) = (done, 0);
+        if let Some(folder) = self.folder.as_ref().filter(|_| due) {
+            let began = Instant::now();
+            let (clients, bytes) = self.clients.checkpoint()?;
+            let saved = Saved {
+                done,
+                step,
+                place,
+                server: server()?,
+                clients,
+                seconds: self.seconds(),
+                notes: &self.notes,
+                written: self.written,
+            };
+            let state = folder.checkpoint(saved).context("writing a checkpoint")?;
             self.clients.tidy()?;
-            self.saved = Instant::now();
+            self.answers.as_ref().map_or(Ok(()), Answers::forget)?;
+            self.written = Written {
+                times: self.written.times + 1,
+                seconds: self.written.seconds + began.elapsed().as_secs_f64(),
+                bytes: state + bytes,
+            };
+            (self.saved, self.place) = (Some((Instant::now(), done)), place.into());
         }
         ensure!(!stop, Problem::Stopped { after: step.into() });
         Ok(())
@@ -226,169 +293,4 @@ fn elsewhere(
         question.needs,
     );
     fl_core::answer(protocol, client, question)?.over_the_wire()
-}
-
-/// Runs a federation to its end, or to where it is to stop.
-///
-/// # Errors
-/// When the run fails; the run folder then keeps its last checkpoint.
-pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
-    let began = Instant::now();
-    let root = Stream::root(setup.options.seed);
-    if let (NoiseSource::System(key), Some(folder)) = (&mut setup.options.noise, &setup.folder) {
-        *key = folder.noise_key(key)?;
-    }
-    let public = setup.public.map(Arc::new);
-    let parts = Arc::new(setup.parts.in_slots(setup.protocol.slots()));
-    let mut owners: Vec<(ClientId, Examples)> = setup
-        .clients
-        .into_iter()
-        .enumerate()
-        .map(|(k, data)| (k as ClientId, data))
-        .collect();
-    let mut warn = setup.warn;
-    let idle: Vec<String> = owners
-        .iter()
-        .filter(|(_, data)| data.is_empty())
-        .map(|(id, _)| id.to_string())
-        .collect();
-    if !idle.is_empty() {
-        warn(&format!(
-            "clients without examples take no part: {}",
-            idle.join(", ")
-        ));
-    }
-    owners.retain(|(_, data)| !data.is_empty());
-    if setup.protocol.pools_data() {
-        let mut all = owners.into_iter().map(|(_, data)| data);
-        let first = all.next().context("no client has any examples")?;
-        owners = vec![(0, all.try_fold(first, |sum, data| sum.join(&data))?)];
-    }
-    ensure!(!owners.is_empty(), "no client has any examples");
-    let roster = owners.iter().map(|(id, data)| (*id, data.len())).collect();
-    // what each client holds is nobody's business where somebody accounts
-    let accounts = parts.has("accountant");
-    let notes = one_class(&owners, setup.options.task.kind).filter(|_| !accounts);
-    let client = |(id, data): (ClientId, Examples)| {
-        let home = root.child("client", u64::from(id));
-        Client::new(id, data, public.clone(), parts.clone(), home)
-            .with_budget(setup.options.budget.clone())
-            .with_noise(setup.options.noise.clone())
-    };
-    let shelf = setup
-        .resumed
-        .as_mut()
-        .map(|r| std::mem::take(&mut r.clients));
-    let shelf = shelf.unwrap_or_else(|| Shelf::new(setup.folder.as_ref().map(|f| f.path().into())));
-    let clients = Clients::new(owners.into_iter().map(client), setup.client_cache, shelf)?;
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(setup.threads.max(1))
-        .build()
-        .context("starting threads")?;
-    let (mut entries, mut metrics) = (Vec::new(), Vec::new());
-    if let (Some(folder), Some(_)) = (&setup.folder, &setup.resumed) {
-        (entries, metrics) = folder.lines()?;
-    }
-    let mut sim = Sim {
-        clients,
-        roster,
-        protocol: setup.protocol.clone(),
-        public,
-        test: setup.test,
-        client_tests: setup.client_tests,
-        threads: setup.threads.max(1),
-        exec: Arc::new(Threads(pool)),
-        folder: setup.folder,
-        wire: setup.wire,
-        stop_after: setup.stop_after,
-        progress: setup.progress,
-        warn,
-        watch: setup.watch,
-        notes: notes.into_iter().collect(),
-        entries,
-        metrics,
-        began,
-        before: setup.resumed.as_ref().map_or(0.0, |r| r.seconds),
-        saved: began,
-    };
-    let state = setup.resumed.as_ref().map(|r| &r.server[..]);
-    let resumed = state.is_some();
-    let protocol = setup.protocol.as_ref();
-    let mut fed = Federation::new(&mut sim, parts.clone(), protocol, &setup.options, state)?;
-    for what in &setup.exposed {
-        fed.expose(&Observer::ALL, what)?;
-    }
-    let led = setup.protocol.lead(&mut fed);
-    let stopped = match led {
-        Ok(()) => None,
-        Err(error) => match error.downcast_ref::<Problem>() {
-            Some(Problem::Stopped { after }) => Some(after.clone()),
-            _ => {
-                let nothing = sim.entries.is_empty() && sim.metrics.is_empty();
-                if let Some(folder) = sim.folder.take().filter(|_| nothing && !resumed) {
-                    // what cannot be removed stays; the run's own error is what matters
-                    let _ = sim.clients.discard();
-                    folder.discard();
-                }
-                return Err(error);
-            }
-        },
-    };
-    let (digest, totals, privacy) = (fed.digest(), fed.totals().clone(), fed.protections()?);
-    let unaccounted = fed.unaccounted();
-    let Totals { up, down, steps } = totals;
-    let mut last = BTreeMap::new();
-    for m in &sim.metrics {
-        last.insert(m.name.clone(), m.value);
-        if let Some(std) = m.std {
-            last.insert(format!("{}.std", m.name), std);
-        }
-    }
-    let outcome = Outcome {
-        name: setup.name.into(),
-        seed: setup.options.seed,
-        protocol: setup.protocol_name.into(),
-        rounds: steps,
-        metrics: last,
-        bytes: Spent { up, down },
-        privacy,
-        digest,
-        seconds: sim.seconds(),
-        out: sim.folder.as_ref().map(|f| f.path().display().to_string()),
-        stopped,
-    };
-    if !unaccounted.is_empty() {
-        (sim.warn)(&report::unaccounted(&unaccounted));
-    }
-    if let Some(folder) = sim.folder.take().filter(|_| outcome.stopped.is_none()) {
-        let held = sim.clients.each(|client| client.own().class_counts());
-        let summary = Summary {
-            outcome: outcome.clone(),
-            held: if accounts { BTreeMap::new() } else { held },
-            notes: sim.notes,
-            unaccounted: (!unaccounted.is_empty()).then(|| report::unaccounted(&unaccounted)),
-        };
-        let text = report::write(&summary, &sim.entries, &sim.metrics);
-        folder.finish(&text, &summary)?;
-        sim.clients.discard()?;
-    }
-    Ok(outcome)
-}
-
-/// Who holds examples of one class only, for the report.
-fn one_class(owners: &[(ClientId, Examples)], kind: TaskKind) -> Option<String> {
-    let TaskKind::Classes(_) = kind else {
-        return None;
-    };
-    let held = |data: &Examples| data.class_counts().into_iter().filter(|n| *n > 0).count();
-    let of_one = owners.iter().filter(|(_, data)| held(data) == 1);
-    let ids: Vec<String> = of_one.map(|(id, _)| id.to_string()).collect();
-    (!ids.is_empty()).then(|| {
-        format!(
-            "{} of {} clients hold examples of one class only: {}",
-            ids.len(),
-            owners.len(),
-            ids.join(", ")
-        )
-    })
 }

@@ -1,4 +1,5 @@
 //! A federation in one process: every client is served by one thread at a time, several clients at once.
+mod answers;
 mod clients;
 mod disk;
 mod folder;
@@ -7,12 +8,13 @@ mod manifest;
 mod paused;
 mod pool;
 mod report;
+mod run;
 mod setup;
 mod shelf;
 
 pub use disk::write;
 pub use folder::{Resumed, RunFolder};
-pub use host::run;
 pub use manifest::{Hashed, Manifest, Session};
 pub use paused::Paused;
+pub use run::run;
 pub use setup::{Outcome, Progress, Setup, Spent, Summary, Warn, Watch};

@@ -94,7 +94,7 @@ impl Manifest {
 
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
-        let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let text = disk::read(&path).with_context(|| format!("reading {}", path.display()))?;
         serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
     }
 

@@ -1,13 +1,16 @@
 //! A run that was stopped: found whole before anything of it is changed.
 
 use crate::disk::{self, Lock};
-use crate::folder::{Checkpoint, JOURNAL, METRICS, REPORT, Resumed, RunFolder, SPEC, STATE};
+use crate::folder::{
+    At, Checkpoint, JOURNAL, METRICS, MODELS, OUTCOME, REPORT, Resumed, RunFolder, SPEC, STATE,
+};
 use crate::manifest::Manifest;
 use crate::shelf::Shelf;
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A stopped run that is this process's to go on with. Nothing in its folder has been changed yet, and nothing is if it is
@@ -16,88 +19,149 @@ pub struct Paused {
     path: PathBuf,
     lock: Lock,
     manifest: Manifest,
-    saved: Checkpoint,
+    /// `None`: it was stopped before its first checkpoint.
+    saved: Option<Checkpoint>,
     clients: Shelf,
     journal: File,
     metrics: File,
 }
 
 impl Paused {
-    /// Takes the run in the folder `path`, and looks at all that is needed to go on.
+    /// Takes the run in the folder `path`, and looks at all that is needed to go on; with `more`, also a run that is done and
+    /// is to be given more rounds.
     ///
     /// # Errors
-    /// When it is no run folder, the run is done or in use, was never stopped at a checkpoint, or its files are damaged or
-    /// have changed since.
-    pub fn open(path: &Path) -> Result<Self> {
+    /// When it is no run folder, the run is done or in use, or its files are damaged or have changed since.
+    pub fn open(path: &Path, more: bool) -> Result<Self> {
         let here = path.display();
         let state = path.join(STATE);
-        let spec = fs::read_to_string(path.join(SPEC))
+        let spec = disk::read(&path.join(SPEC))
             .with_context(|| format!("{here} is not a run folder: reading {SPEC}"))?;
+        let done = || match (path.join(REPORT).exists(), state.exists()) {
+            (false, _) => Ok(()),
+            (true, true) if more => Ok(()),
+            (true, true) => bail!(
+                "the run in {here} is done; there is nothing to go on with, but it can be given more rounds: --set protocol.rounds=.."
+            ),
+            (true, false) if more => {
+                bail!(
+                    "the run in {here} is done, and keeps no state to go on from: none does with an accountant, with noise of the system, or with `checkpoint: {{ keep: false }}`"
+                )
+            }
+            (true, false) => bail!("the run in {here} is done; there is nothing to go on with"),
+        };
+        done()?;
+        let lock = Lock::take(path)?;
+        // whoever had it may have ended it in between
+        done()?;
+        let saved = match disk::read(&state) {
+            Ok(bytes) => Some(checkpoint(&bytes, &state)?),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => {
+                return Err(error).with_context(|| format!("reading {}", state.display()));
+            }
+        };
+        let begun = path.join(crate::manifest::FILE).exists();
         ensure!(
-            state.exists() || !path.join(REPORT).exists(),
-            "the run in {here} is done; there is nothing to go on with"
+            begun || saved.is_some(),
+            "the run in {here} was ended before it began: nothing is lost, start it again with --out {here}"
         );
-        let lock = Lock::take(path, false)?;
-        let bytes = fs::read(&state)
-            .with_context(|| format!("{here} has no checkpoint: reading {}", state.display()))?;
-        let saved = checkpoint(&bytes, &state)?;
+        let hash: [u8; 32] = Sha256::digest(&spec).into();
         ensure!(
-            Sha256::digest(&spec).as_slice() == saved.spec,
+            saved.as_ref().is_none_or(|s| s.spec.contains(&hash)),
             "{} has changed since the run began; restore it, or start anew",
             path.join(SPEC).display()
         );
+        let manifest = Manifest::read(path)
+            .with_context(|| format!("what the run in {here} was begun with is not known"))?;
+        let length = |of: fn(&Checkpoint) -> u64| saved.as_ref().map_or(0, of);
+        let clients = saved.as_ref().map(|s| s.clients.clone());
         Ok(Self {
-            manifest: Manifest::read(path)
-                .with_context(|| format!("what the run in {here} was begun with is not known"))?,
-            journal: lines(&path.join(JOURNAL), saved.journal)?,
-            metrics: lines(&path.join(METRICS), saved.metrics)?,
-            clients: Shelf::open(path, saved.clients.clone())?,
+            manifest,
+            journal: lines(&path.join(JOURNAL), length(|s| s.journal))?,
+            metrics: lines(&path.join(METRICS), length(|s| s.metrics))?,
+            clients: Shelf::open(path, clients.unwrap_or_default())?,
             path: path.into(),
             lock,
             saved,
         })
     }
 
-    /// Steps that are complete.
+    /// Steps that are complete; 0: the run begins anew.
     pub fn done(&self) -> usize {
-        self.saved.done
+        self.saved.as_ref().map_or(0, |s| s.done)
     }
 
-    /// Goes on with it, with what is here `now`. Lines of an unfinished step are taken back, and files that a crash left half
-    /// written are removed.
+    /// Can the number of rounds still change? Not once the last of them is done.
+    pub fn grows(&self) -> bool {
+        self.saved.as_ref().is_none_or(|s| s.place != At::Last)
+    }
+
+    /// Goes on with it, with what is here `now`, by the resolved spec `spec`: that of the run, or one with more rounds. Lines of
+    /// an unfinished step are taken back, and files that a crash left half written are removed. A run without a checkpoint
+    /// begins anew.
     ///
     /// # Errors
     /// When the run was begun with another minor version, other libraries or other data files, and nothing has been changed;
     /// or when the folder cannot be written.
-    pub fn go_on(mut self, now: Manifest) -> Result<(RunFolder, Resumed)> {
+    pub fn go_on(mut self, now: Manifest, spec: &str) -> Result<(RunFolder, Option<Resumed>)> {
         self.manifest.goes_on_with(&now, &self.path)?;
+        let hash: [u8; 32] = Sha256::digest(spec).into();
+        self.take_over(spec, hash)?;
+        let saved = self.saved.as_ref();
         for (file, length) in [
-            (&self.journal, self.saved.journal),
-            (&self.metrics, self.saved.metrics),
+            (&self.journal, saved.map_or(0, |s| s.journal)),
+            (&self.metrics, saved.map_or(0, |s| s.metrics)),
         ] {
             file.set_len(length)
                 .context("taking back the lines of the unfinished step")?;
         }
         self.clients.go_on()?;
         disk::tidy(&self.path)?;
-        disk::tidy(&self.path.join("models"))?;
+        let models = self.path.join(MODELS);
+        fs::create_dir_all(&models).with_context(|| format!("making {}", models.display()))?;
+        disk::tidy(&models)?;
         self.manifest.resumed.push(now.begun);
+        self.manifest.spec_sha256 = now.spec_sha256;
         self.manifest.write(&self.path)?;
-        let Checkpoint {
-            spec,
-            step,
-            server,
-            seconds,
-            ..
-        } = self.saved;
-        let folder = RunFolder::of(self.path, spec, self.journal, self.metrics, self.lock);
-        let resumed = Resumed {
-            server,
+        let (path, lock) = (self.path, self.lock);
+        let folder = RunFolder::of(path, vec![hash], self.journal, self.metrics, lock);
+        let resumed = self.saved.map(|saved| Resumed {
+            server: saved.server,
             clients: self.clients,
-            seconds,
-            step,
-        };
+            seconds: saved.seconds,
+            step: saved.step,
+            done: saved.done,
+            place: saved.place,
+            notes: saved.notes,
+            written: saved.written,
+        });
         Ok((folder, resumed))
+    }
+
+    /// Puts `spec` in the place of the one that is there, if it is another. Killed anywhere in here, the run can still go on.
+    fn take_over(&mut self, spec: &str, hash: [u8; 32]) -> Result<()> {
+        let there = self.path.join(SPEC);
+        if disk::read(&there).is_ok_and(|text| text != spec.as_bytes()) {
+            if let Some(saved) = &mut self.saved {
+                saved.spec.push(hash);
+                saved.write(&self.path)?;
+            }
+            disk::write(&there, spec.as_bytes())?;
+            disk::sync(&self.path)?;
+            self.remove(crate::answers::FILE)?;
+        }
+        self.remove(OUTCOME)?;
+        self.remove(REPORT)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        match fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("removing {name} of a run that goes on"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -117,6 +181,7 @@ fn checkpoint(bytes: &[u8], state: &Path) -> Result<Checkpoint> {
 /// Opens a file of lines to add to, which has at least `length` bytes.
 fn lines(path: &Path, length: u64) -> Result<File> {
     let what = || format!("opening {}", path.display());
+    disk::open(path).with_context(what)?;
     let file = OpenOptions::new()
         .append(true)
         .open(path)

@@ -1,7 +1,9 @@
 //! `report.md`: what a person wants to know of a run.
 
 use crate::Summary;
-use fl_core::{Entry, Metric, PrivacyEvent};
+use crate::folder::Written;
+use fl_core::{ClientId, Entry, Metric, PrivacyEvent};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// 1234567 as `1,234,567`.
@@ -32,10 +34,24 @@ pub(crate) fn unaccounted(events: &[PrivacyEvent]) -> String {
     )
 }
 
-pub(crate) fn write(summary: &Summary, entries: &[Entry], metrics: &[Metric]) -> String {
+pub(crate) fn write(
+    summary: &Summary,
+    entries: &[Entry],
+    metrics: &[Metric],
+    written: &Written,
+) -> String {
     let mut out = String::new();
     // writing to a String cannot fail
     let _ = fill(&mut out, summary, entries, metrics);
+    if written.times > 0 {
+        let _ = writeln!(
+            out,
+            "\nCheckpoints: {}, {:.1} s in all; the last has {} bytes.",
+            written.times,
+            written.seconds,
+            count(written.bytes)
+        );
+    }
     out
 }
 
@@ -104,12 +120,22 @@ fn fill(
         count(outcome.bytes.down),
         count(outcome.bytes.up)
     )?;
-    let dropped: Vec<String> = entries
-        .iter()
-        .flat_map(|e| {
-            e.dropped
-                .iter()
-                .map(move |(id, why)| format!("* {}, {}, client {id}: {why}", e.step, e.question))
+    // who and why, once for each client and question
+    let mut groups: BTreeMap<(&str, ClientId), (usize, &str, &str)> = BTreeMap::new();
+    for e in entries {
+        for (id, why) in &e.dropped {
+            let first = (0, e.step.as_str(), why.as_str());
+            groups.entry((&e.question, *id)).or_insert(first).0 += 1;
+        }
+    }
+    let dropped: Vec<String> = groups
+        .into_iter()
+        .map(|((question, id), (times, step, why))| match times {
+            1 => format!("* {step}, {question}, client {id}: {why}"),
+            n => format!(
+                "* {step} and {} more, {question}, client {id}: {why}",
+                n - 1
+            ),
         })
         .collect();
     if !dropped.is_empty() {

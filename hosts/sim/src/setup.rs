@@ -2,10 +2,11 @@
 
 use crate::folder::{Resumed, RunFolder};
 use fl_core::privacy::{Observer, Protections};
-use fl_core::{ClientId, Examples, Parts, Protocol, Public, RunOptions};
+use fl_core::{Checkpoints, ClientId, Examples, Parts, Protocol, Public, RunOptions};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Told of each step: its name, its number, how many there are.
 pub type Progress<'a> = Box<dyn FnMut(&str, usize, usize) + 'a>;
@@ -50,8 +51,12 @@ pub struct Setup<'a> {
     pub resumed: Option<Resumed>,
     /// Send every message through its wire form, as between processes: the results are the same.
     pub wire: bool,
+    /// When the run is written down, so that it can go on.
+    pub checkpoints: Checkpoints,
     /// Stop after this many steps, so that the run can go on later.
     pub stop_after: Option<usize>,
+    /// Once this is set: stop after the step that is going on.
+    pub stop: Arc<AtomicBool>,
     /// Told of each step: name, number, how many there are.
     pub progress: Progress<'a>,
     /// Told what the user should know.

@@ -57,6 +57,7 @@ impl Shelf {
         let mut shelf = Self::new(Some(folder.into()));
         if !index.places.is_empty() {
             let path = folder.join(name(index.number));
+            crate::disk::open(&path).with_context(|| format!("opening {}", path.display()))?;
             let file = OpenOptions::new().read(true).write(true).open(&path);
             let file = file.with_context(|| format!("opening {}", path.display()))?;
             shelf.file = Some(file);
@@ -166,6 +167,9 @@ impl Shelf {
         if let Some(file) = &self.file {
             file.sync_all().context("writing down states of clients")?;
         }
+        if let (Some(folder), Some(_)) = (&self.folder, &self.file) {
+            crate::disk::sync(folder)?;
+        }
         Ok(self.index.clone())
     }
 
@@ -179,6 +183,11 @@ impl Shelf {
         };
         let kept = self.file.as_ref().map(|_| name(self.index.number));
         remove(folder, kept.as_deref())
+    }
+
+    /// Bytes of the file that a checkpoint needs.
+    pub fn bytes(&self) -> u64 {
+        self.index.end
     }
 
     /// The run is over.

@@ -29,7 +29,10 @@ pub fn ln_q(counts: &[f64], sigma: f64) -> f64 {
     let (winner, highest) = winner(counts);
     let losers = counts.iter().enumerate().filter(|(c, _)| *c != winner);
     losers
-        .map(|(_, n)| ln_erfc((highest - n) / (2.0 * sigma)) - std::f64::consts::LN_2)
+        // what is too small for a number is not 0: noise that does nothing guarantees nothing
+        .map(|(_, n)| {
+            (ln_erfc((highest - n) / (2.0 * sigma)) - std::f64::consts::LN_2).max(f64::MIN)
+        })
         .fold(f64::NEG_INFINITY, ln_add)
 }
 
@@ -97,5 +100,5 @@ pub fn ln_answered(counts: &[f64], threshold: f64, sigma1: f64) -> (f64, f64) {
 pub fn threshold_rdp(counts: &[f64], threshold: f64, sigma1: f64, changed: f64, a: f64) -> f64 {
     let (answered, refused) = ln_answered(counts, threshold, sigma1);
     let sigma = std::f64::consts::SQRT_2 * sigma1 / changed;
-    rdp(answered.min(refused), sigma, a)
+    rdp(answered.min(refused).max(f64::MIN), sigma, a)
 }

@@ -44,9 +44,25 @@ pub fn subsampled_gaussian(q: f64, sigma: f64, a: f64) -> f64 {
     } else if a.fract() == 0.0 {
         // ln(1 + e^x): the sum below leaves out the 1 that the binomial weights add up to
         ln_add(0.0, ln_excess_whole(q, sigma, a)) / (a - 1.0)
+    } else if points(sigma, a) > MOST_POINTS {
+        // hardly any noise: the next whole order costs no less
+        subsampled_gaussian(q, sigma, a.ceil())
     } else {
         ln_mean_fraction(q, sigma, a) / (a - 1.0)
     }
+}
+
+/// More points than this are not worth their time.
+const MOST_POINTS: f64 = 1e5;
+
+/// The step of the trapezoidal rule of [`ln_mean_fraction`].
+fn step(sigma: f64) -> f64 {
+    (sigma / 8.0).min(sigma * sigma / 2.0)
+}
+
+/// How many points [`ln_mean_fraction`] looks at.
+fn points(sigma: f64, a: f64) -> f64 {
+    (a + 80.0 * sigma) / step(sigma)
 }
 
 /// For a whole order the mean is `sum_i C(a, i) (1-q)^(a-i) q^i exp((i^2 - i) / (2 sigma^2))` (2019, section 3.3); this
@@ -70,7 +86,7 @@ fn ln_excess_whole(q: f64, sigma: f64, a: f64) -> f64 {
 /// `exp(-2 pi d / step)`; `d = pi sigma^2`, where the base is 0, and the Gaussian's own `exp(-2 pi^2 sigma^2 / step^2)`.
 fn ln_mean_fraction(q: f64, sigma: f64, a: f64) -> f64 {
     let variance = sigma * sigma;
-    let step = (sigma / 8.0).min(variance / 2.0);
+    let step = step(sigma);
     // the integrand is at most a Gaussian around 0 plus one around `a`
     let (from, to) = (-40.0 * sigma, a + 40.0 * sigma);
     let n = ((to - from) / step).ceil() as usize;

@@ -32,6 +32,10 @@ const MEANS: Ask<Nothing, ClassMeans> = Ask::new("mean outputs of own classes");
 const LEARN: Ask<ClassMeans, Nothing> = Ask::new("learning from class means");
 
 impl Protocol for ClassDistill {
+    fn grows(&self) -> Option<&'static str> {
+        Some("rounds")
+    }
+
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
         let all = fed.everyone();
         fed.once("warm-up", &mut (), |fed, (), round| {

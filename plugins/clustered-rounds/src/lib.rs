@@ -150,6 +150,10 @@ impl Protocol for ClusteredRounds {
         all
     }
 
+    fn grows(&self) -> Option<&'static str> {
+        Some("rounds")
+    }
+
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
         let mut state = State {
             centres: vec![fed.parametric("model")?.params()],

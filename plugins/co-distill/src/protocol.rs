@@ -9,6 +9,10 @@ use fl_core::prelude::*;
 use serde::{Deserialize, Serialize};
 
 impl Protocol for CoDistill {
+    fn grows(&self) -> Option<&'static str> {
+        Some("rounds")
+    }
+
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
         let mut state = State::default();
         fed.once("warm-up", &mut state, |fed, state, round| {

@@ -173,6 +173,10 @@ impl Protocol for ParamRounds {
         ]
     }
 
+    fn grows(&self) -> Option<&'static str> {
+        Some("rounds")
+    }
+
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
         for who in [fed.who("attack"), fed.who("labels")].concat() {
             fed.warn(&format!("attackers: {who}"));

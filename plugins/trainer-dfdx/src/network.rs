@@ -1,7 +1,7 @@
 //! A network by itself, for parts that say on their own what it is to learn: generators.
 
 use crate::buffer::{self, Buffer};
-use crate::net::{Layer, Mode, Net, batch};
+use crate::net::{Layer, Mode, Net, Numbers, batch};
 use crate::optim::{Optimiser, Rule, Schedule};
 use crate::store;
 use crate::tape::{Key, Record, Weights};
@@ -15,8 +15,7 @@ pub struct Network {
     net: Net,
     from: usize,
     to: usize,
-    weights: Arc<Vec<f32>>,
-    buffers: Vec<f32>,
+    numbers: Numbers,
     optimiser: Optimiser,
     /// Room for the gradient, kept from step to step.
     gradient: Vec<f32>,
@@ -40,13 +39,11 @@ impl Network {
             );
         }
         let net = Net::maker(layers, from, to)?;
-        let (weights, buffers) = net.start(stream);
         Ok(Self {
             from,
             to: to.iter().product(),
-            gradient: vec![0.0; weights.len()],
-            weights: Arc::new(weights),
-            buffers,
+            gradient: Vec::new(),
+            numbers: Numbers::new(stream.clone()),
             optimiser: Optimiser::new(rule, schedule),
             net,
         })
@@ -67,10 +64,11 @@ impl Network {
             return Ok(Array2::zeros((0, self.to)));
         }
         let _pass = buffer::Pass;
-        let mut buffers = self.buffers.clone();
+        let numbers = self.numbers.of(&self.net);
+        let mut buffers = numbers.buffers.clone();
         let mut mode = Self::mode(x.nrows(), &mut buffers, stream);
         let weights = Weights {
-            data: self.weights.clone(),
+            data: numbers.weights.clone(),
             key: None,
         };
         let made = self
@@ -97,11 +95,12 @@ impl Network {
             return slope(Array2::zeros((0, self.to)).view()).map(|_| ());
         }
         let _pass = buffer::Pass;
+        let numbers = self.numbers.of(&self.net);
         let weights = Weights {
-            data: self.weights.clone(),
+            data: numbers.weights.clone(),
             key: Some(Key::new()),
         };
-        let (mut buffers, mut record) = (self.buffers.clone(), Record::on());
+        let (mut buffers, mut record) = (numbers.buffers.clone(), Record::on());
         let mut mode = Self::mode(x.nrows(), &mut buffers, stream);
         let made = self
             .net
@@ -112,13 +111,14 @@ impl Network {
         ensure!(slope.dim() == view.dim(), Problem::Shape(text()));
         let key = weights.key.clone().unwrap_or_default();
         let slope = slope.as_standard_layout().iter().copied().collect();
-        self.gradient.resize(self.weights.len(), 0.0);
+        self.gradient.resize(self.net.weights(), 0.0);
         let room = std::mem::take(&mut self.gradient);
         self.gradient = record.backward(&made, slope, &key, room)?;
         // the tape held the weights; it is gone, so they are moved in place
         drop((weights, made));
-        self.buffers = buffers;
-        let weights: &mut Vec<f32> = Arc::make_mut(&mut self.weights);
+        let numbers = self.numbers.of_mut(&self.net);
+        numbers.buffers = buffers;
+        let weights: &mut Vec<f32> = Arc::make_mut(&mut numbers.weights);
         self.optimiser.step(weights, &self.gradient, 0, 1);
         Ok(())
     }
@@ -143,7 +143,8 @@ impl Network {
     /// # Errors
     /// When they cannot be written down.
     pub fn save_state(&self) -> Result<Vec<u8>> {
-        let tensors = self.net.tensors(&self.weights, &self.buffers);
+        let numbers = self.numbers.of(&self.net);
+        let tensors = self.net.tensors(&numbers.weights, &numbers.buffers);
         store::write_state(tensors, &self.optimiser.state)
     }
 
@@ -153,8 +154,7 @@ impl Network {
     /// When `state` is not a state of this network.
     pub fn load_state(&mut self, state: &[u8]) -> Result<()> {
         let (tensors, optimiser) = store::read_state(state, self.net.weights())?;
-        let (weights, buffers) = self.net.arrange(tensors)?;
-        (self.weights, self.buffers) = (Arc::new(weights), buffers);
+        self.numbers.set(self.net.arrange(tensors)?);
         self.optimiser.state = optimiser;
         Ok(())
     }

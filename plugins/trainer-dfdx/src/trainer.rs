@@ -3,7 +3,7 @@
 mod slopes;
 
 use crate::buffer::{self, Buffer};
-use crate::net::{Entry, Mode, Net, batch};
+use crate::net::{Entry, Mode, Net, Numbers, batch};
 use crate::optim::{self, Optimiser};
 use crate::settings::DfdxSettings;
 use crate::store::{self, Tensors};
@@ -27,8 +27,7 @@ use std::sync::Arc;
 pub struct Dfdx {
     net: Net,
     task: Task,
-    weights: Arc<Vec<f32>>,
-    buffers: Vec<f32>,
+    numbers: Numbers,
     optimiser: Optimiser,
     augmenter: Augmenter,
     predict_batch: usize,
@@ -44,13 +43,11 @@ impl Dfdx {
     /// and the inputs are none.
     pub fn new(settings: DfdxSettings, make: &BuildContext) -> Result<Self> {
         let net = Net::new(&settings.net, &make.task)?;
-        let (weights, buffers) = net.start(&make.stream.child("weights", 0));
         Ok(Self {
             augmenter: Augmenter::new(settings.augment, &make.task.input)?,
             optimiser: Optimiser::new(settings.optimiser, settings.schedule),
-            gradient: vec![0.0; weights.len()],
-            weights: Arc::new(weights),
-            buffers,
+            gradient: Vec::new(),
+            numbers: Numbers::new(make.stream.child("weights", 0)),
             task: make.task.clone(),
             predict_batch: settings.predict_batch,
             net,
@@ -75,14 +72,14 @@ impl Dfdx {
 
     fn frozen(&self) -> Weights {
         Weights {
-            data: self.weights.clone(),
+            data: self.numbers.of(&self.net).weights.clone(),
             key: None,
         }
     }
 
     /// Trainable entries of `params`, laid out as the weights.
     fn flat(&self, params: &Params, what: &str) -> Result<Vec<f32>> {
-        let mut flat = vec![0.0; self.weights.len()];
+        let mut flat = vec![0.0; self.net.weights()];
         for entry in self.net.entries().iter().filter(|e| e.trainable) {
             let tensor = params
                 .0
@@ -102,7 +99,7 @@ impl Dfdx {
         f: impl Fn(Value, &Weights, &mut Mode<'_>) -> Result<Value>,
     ) -> Result<Array2<f32>> {
         self.checked(x)?;
-        let weights = self.frozen();
+        let (weights, buffers) = (self.frozen(), &self.numbers.of(&self.net).buffers);
         let _pass = buffer::Pass;
         let mut out = Vec::with_capacity(x.len() * width);
         let all: Vec<usize> = (0..x.len()).collect();
@@ -110,7 +107,7 @@ impl Dfdx {
             let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
             x.write(some, &mut inputs);
             let inputs = batch(inputs, &self.task.input, None)?;
-            out.extend_from_slice(&f(inputs, &weights, &mut Mode::Evaluate(&self.buffers))?.data);
+            out.extend_from_slice(&f(inputs, &weights, &mut Mode::Evaluate(buffers))?.data);
         }
         Ok(Array2::from_shape_vec((x.len(), width), out)?)
     }
@@ -134,8 +131,9 @@ impl Dfdx {
                 &mut plan.stream.child("augment", at as u64).draws(),
             );
         }
+        let numbers = self.numbers.of_mut(&self.net);
         let weights = Weights {
-            data: self.weights.clone(),
+            data: numbers.weights.clone(),
             key: Some(Key::new()),
         };
         let stream = plan.stream.child("step", at as u64);
@@ -145,7 +143,7 @@ impl Dfdx {
             &mut record,
             inputs,
             &weights,
-            &mut Mode::Train(&mut self.buffers, &stream),
+            &mut Mode::Train(&mut numbers.buffers, &stream),
         )?;
         let view = ArrayView2::from_shape((scores.rows, scores.width()), &scores.data)?;
         let (loss, slope) = loss::of_batch(pass.loss, target.pick(positions).view(), view)?;
@@ -160,7 +158,7 @@ impl Dfdx {
                 format!("the loss is {loss}; a smaller learning rate, or clipping, may help");
             return Err(anyhow::Error::from(problem).context(hint));
         }
-        self.gradient.resize(self.weights.len(), 0.0);
+        self.gradient.resize(self.net.weights(), 0.0);
         let key = weights.key.clone().unwrap_or_default();
         let slope = slope.as_standard_layout().iter().copied().collect();
         let gradient = record.backward(&scores, slope, &key, std::mem::take(&mut self.gradient))?;
@@ -171,23 +169,23 @@ impl Dfdx {
             optim::clip(&mut self.gradient, most);
         }
         if let Some((mu, anchor)) = &plan.pull {
-            optim::pull(&mut self.gradient, &self.weights, anchor, *mu);
+            optim::pull(&mut self.gradient, &numbers.weights, anchor, *mu);
         }
         if let Some(drift) = &plan.drift {
             optim::drift(&mut self.gradient, drift);
         }
-        let weights: &mut Vec<f32> = Arc::make_mut(&mut self.weights);
+        let weights: &mut Vec<f32> = Arc::make_mut(&mut numbers.weights);
         self.optimiser.step(weights, &self.gradient, at, plan.of);
         Ok(loss)
     }
 
     fn tensors(&self) -> Tensors {
-        self.net.tensors(&self.weights, &self.buffers)
+        let numbers = self.numbers.of(&self.net);
+        self.net.tensors(&numbers.weights, &numbers.buffers)
     }
 
     fn set_tensors(&mut self, tensors: Tensors) -> Result<()> {
-        let (weights, buffers) = self.net.arrange(tensors)?;
-        (self.weights, self.buffers) = (Arc::new(weights), buffers);
+        self.numbers.set(self.net.arrange(tensors)?);
         Ok(())
     }
 }

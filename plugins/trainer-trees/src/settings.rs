@@ -99,7 +99,7 @@ tree_settings! {
     /// A random forest (Breiman 2001): trees on bootstrap samples, each node looking at a few features; class probabilities are averaged.
     struct Forest {
         /// Number of trees. 100 as in FedKT.
-        trees: usize = 100, in 1..;
+        trees: usize = 100, in 1..=100_000;
         /// Draw as many samples as there are, with replacement, for every tree; otherwise every tree sees each sample once.
         bootstrap: bool = true;
         /// Features looked at per node.
@@ -117,7 +117,7 @@ tree_settings! {
     /// Gradient boosting with second-order steps (Chen, Guestrin 2016): logistic for two classes, softmax for more.
     struct Boosting {
         /// Number of rounds; a round is one tree, or one per class if there are more than two. 100 as in FedKT.
-        trees: usize = 100, in 1..;
+        trees: usize = 100, in 1..=100_000;
         /// Learning rate: what a tree predicts is multiplied by it. 0.05 as in FedKT.
         rate: f64 = 0.05, in above(0.0);
         /// What is predicted before the first tree.

@@ -1,5 +1,6 @@
 //! The host's side of a call: what a library may ask for, and what it answers.
 
+use super::away::{Away, Home, Rounding};
 use crate::abi::cross::{plain, slice};
 use crate::abi::raw::{FL_F32, FL_F64, FL_SEEDED, FL_SYSTEM, FL_U8, FL_U32, FlHost, FlText};
 use crate::message::Tensor;
@@ -68,6 +69,8 @@ pub(super) struct Call<'a> {
     key: Option<[u8; 32]>,
     exec: Option<&'a dyn Executor>,
     noise: Noise,
+    /// How the host rounds.
+    rounding: Rounding,
     state: Mutex<State>,
 }
 
@@ -78,6 +81,7 @@ impl<'a> Call<'a> {
             key: stream.map(Stream::key),
             exec,
             noise: Noise::Seeded,
+            rounding: Rounding::now(),
             state: Mutex::default(),
         }
     }
@@ -108,7 +112,10 @@ impl<'a> Call<'a> {
             add_laplace: Some(add_laplace),
             add_gaussian: Some(add_gaussian),
         };
-        let code = f(&host);
+        let code = {
+            let _away = Away::with(self.who);
+            f(&host)
+        };
         let state = self.state.into_inner();
         let state = state.unwrap_or_else(PoisonError::into_inner);
         let mut answer = state.answer;
@@ -264,6 +271,7 @@ unsafe fn serve<R>(context: *mut c_void, otherwise: R, f: impl FnOnce(&Call<'_>)
     }
     // SAFETY: the caller says that the call is still running, and a call is only ever shared.
     let call = unsafe { &*context.cast::<Call<'_>>() };
+    let _home = Home::with(call.rounding);
     catch_unwind(AssertUnwindSafe(|| f(call))).unwrap_or(otherwise)
 }
 
@@ -272,7 +280,7 @@ unsafe extern "C" fn log(context: *mut c_void, level: u32, text: FlText) {
     unsafe {
         serve(context, (), |call| {
             if let Some(log) = LOG.get() {
-                log(level, call.who, &line(text));
+                log(level, call.who, &line(text).replace('\n', "\\n"));
             }
         });
     }
@@ -443,6 +451,7 @@ unsafe extern "C" fn parallel_for(
             let argument = Argument(argument);
             let argument = &argument;
             let one = |i: usize, chunk: &mut [f32]| {
+                let _away = Away::with(call.who);
                 // SAFETY: `chunk` is this call's alone, and `argument` is shared as the library asked.
                 work(argument.0, i, chunk.as_mut_ptr(), chunk.len());
             };

@@ -2,6 +2,7 @@
 
 mod accountant;
 mod aggregator;
+mod away;
 mod call;
 mod declare;
 mod describe;
@@ -16,5 +17,6 @@ mod trainer;
 #[cfg(test)]
 mod tests;
 
+pub use away::during;
 pub use call::on_log;
 pub use import::{Refused, import, import_linked};

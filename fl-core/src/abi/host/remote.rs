@@ -1,5 +1,6 @@
 //! A library, and a part in it, as the host holds them.
 
+use super::away::Away;
 use super::call::{Answer, Call};
 use crate::abi::cross::{Letter, plain, with_inbox, with_messages};
 use crate::abi::facts::SaidText;
@@ -49,6 +50,7 @@ impl Functions {
         checked(code, answer).context("it cannot describe its parts")?;
         // SAFETY: the text lives until `free`.
         let text = unsafe { json.read("its description") }.map(str::to_string);
+        let _away = Away::with("a library");
         // SAFETY: the text that `describe` gave, once.
         unsafe { (self.free)(json) };
         text
@@ -124,6 +126,7 @@ unsafe impl Send for Remote {}
 impl Drop for Remote {
     fn drop(&mut self) {
         if !self.part.is_null() {
+            let _away = Away::with(self.who);
             // SAFETY: the library made it, and it is dropped once.
             unsafe { (self.functions.drop)(self.part) };
         }

@@ -139,7 +139,8 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
     let noise = args.noise()?;
     number("delta", args.delta, 1.0)?;
     let file = args.votes.display();
-    let text = std::fs::read_to_string(&args.votes)
+    let text = crate::open(&args.votes)
+        .and_then(std::io::read_to_string)
         .map_err(|error| Failure::usage(format!("{file}: {error}")))?;
     let counts = read(&text).map_err(|error| Failure::usage(format!("{file}: {error:#}")))?;
     let (queries, classes) = (counts.len(), counts[0].len());

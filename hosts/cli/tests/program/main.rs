@@ -6,6 +6,7 @@ mod cases;
 mod commands;
 mod common;
 mod distillation;
+mod endure;
 mod exports;
 mod folders;
 mod generators;

@@ -17,6 +17,37 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
     })
 }
 
+/// No file of a known set has more rows than this; a small compressed file may claim to have any number of them.
+const MAX_ROWS: usize = 1 << 22;
+
+/// No text of a known set is longer than this.
+const MAX_TEXT: usize = 128 << 20;
+
+/// As [`utf8`], of a file of a known set.
+///
+/// # Errors
+/// As [`utf8`], and when it is longer than any of them.
+pub fn known(bytes: &[u8]) -> Result<&str> {
+    ensure!(
+        bytes.len() <= MAX_TEXT,
+        "the text has {} bytes; at most {MAX_TEXT} can be read",
+        bytes.len()
+    );
+    utf8(bytes)
+}
+
+/// May a file have so many rows?
+///
+/// # Errors
+/// When it may not.
+pub fn few_enough(rows: usize) -> Result<()> {
+    ensure!(
+        rows <= MAX_ROWS,
+        "the file holds more than {MAX_ROWS} rows, and no known set has so many"
+    );
+    Ok(())
+}
+
 /// A finite number.
 ///
 /// # Errors
@@ -56,10 +87,13 @@ impl Table {
             .has_headers(self.header)
             .flexible(true)
             .trim(::csv::Trim::All)
-            .from_reader(utf8(bytes)?.as_bytes());
+            .from_reader(known(bytes)?.as_bytes());
         let mut record = ::csv::StringRecord::new();
         let mut found = false;
+        let mut rows = 0;
         while reader.read_record(&mut record)? {
+            rows += 1;
+            few_enough(rows)?;
             let line = record.position().map_or(0, ::csv::Position::line);
             let fields: Vec<&str> = record.iter().collect();
             ensure!(

@@ -34,7 +34,7 @@ pub fn sign(label: &str) -> Result<u32> {
 /// If it is empty or not text, or a line has a label that `class` refuses, an index that is 0, above `width` or not above
 /// the one before it, or a value that is not a finite number; says which line.
 pub fn rows(bytes: &[u8], width: u32, mut class: impl FnMut(&str) -> Result<u32>) -> Result<Rows> {
-    let text = super::csv::utf8(bytes)?;
+    let text = super::csv::known(bytes)?;
     let mut rows = Rows {
         labels: vec![],
         starts: vec![0],
@@ -45,6 +45,7 @@ pub fn rows(bytes: &[u8], width: u32, mut class: impl FnMut(&str) -> Result<u32>
         if line.trim().is_empty() {
             continue;
         }
+        super::csv::few_enough(rows.labels.len() + 1)?;
         add(line, width, &mut class, &mut rows).with_context(|| format!("line {}", at + 1))?;
     }
     ensure!(!rows.labels.is_empty(), "the file holds no rows");

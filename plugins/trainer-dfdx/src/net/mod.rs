@@ -2,11 +2,13 @@
 
 mod build;
 mod layers;
+mod numbers;
 pub mod presets;
 #[cfg(test)]
 mod tests;
 
 pub use layers::{Conv, Layer, Layers, NetSpec, Residual, Window};
+pub use numbers::Numbers;
 
 use crate::buffer::Buffer;
 use crate::ops::{self, Activation, ConvShape, PoolShape, Statistics};

@@ -38,7 +38,7 @@ impl Parametric for Dfdx {
         target::check(loss, self.task.kind, &target, x.len())?;
         let (value, slope) = loss::of_batch(loss, target, self.predict(x)?.view())?;
         ensure!(value.is_finite(), "the loss is {value}");
-        let mut sum = vec![0.0f64; self.weights.len()];
+        let mut sum = vec![0.0f64; self.net.weights()];
         self.backwards(x, slope.view(), Of::Weights, |some| {
             sum.iter_mut()
                 .zip(some)
@@ -105,7 +105,7 @@ impl Dfdx {
                 &mut record,
                 inputs,
                 &weights,
-                &mut Mode::Evaluate(&self.buffers),
+                &mut Mode::Evaluate(&self.numbers.of(&self.net).buffers),
             )?;
             let slope = slope
                 .slice(s![first..first + some.len(), ..])
@@ -114,7 +114,7 @@ impl Dfdx {
                 .collect();
             let room = match of {
                 Of::Inputs => Vec::new(),
-                Of::Weights => vec![0.0; self.weights.len()],
+                Of::Weights => vec![0.0; self.net.weights()],
             };
             take(record.backward(&scores, slope, &key, room)?);
         }

@@ -379,3 +379,43 @@ fn mistakes_say_what_is_wrong() {
     );
     assert!(wrong("{}").contains("net: is missing"));
 }
+
+#[test]
+fn a_model_that_is_only_made_takes_no_memory_and_one_beyond_counting_is_refused() {
+    let make = BuildContext {
+        task: Task {
+            input: vec![1, 8, 8],
+            kind: TaskKind::Classes(3),
+        },
+        stream: Stream::root(1),
+    };
+    let new = |yaml: &str| read_yaml(yaml).and_then(|s| Dfdx::new(s, &make));
+    // 265 million numbers
+    let used = allocation_counter::measure(|| {
+        let model = new("{net: [linear: 3900000, outputs]}").unwrap();
+        assert_eq!(model.parameters(), 68 * 3_900_000 + 3);
+    });
+    assert!(used.bytes_max < 1 << 20, "{} bytes", used.bytes_max);
+    for layers in [
+        "linear: 18446744073709551615",
+        "conv: {out: 18446744073709551615, kernel: 1}",
+        "linear: 100000000",
+        "upsample: 4294967296}, {upsample: 4294967296",
+        "upsample: 18446744073709551615",
+        "residual: {body: [{conv: {out: 1, kernel: 1}}, {upsample: 9999999999}]}",
+    ] {
+        let used = allocation_counter::measure(|| {
+            let error = new(&format!("{{net: [{{{layers}}}, outputs]}}")).err();
+            let error = format!("{:#}", error.expect(layers));
+            assert!(
+                error.contains("layer") && error.contains("too many"),
+                "{layers}: {error}"
+            );
+        });
+        assert!(
+            used.bytes_max < 1 << 20,
+            "{layers}: {} bytes",
+            used.bytes_max
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! What shape an answer must have: that of what was sent, of the server's model, or of the task. Never that of whoever answered
+//! first.
+
+use crate::message::{self, Message};
+use crate::{Problem, Result};
+use anyhow::Context;
+
+/// What the shape of an answer is held against.
+pub(crate) struct Wanted<'a> {
+    /// Outputs of the task.
+    pub outputs: usize,
+    /// The server's model, made when somebody sends parameters and was sent none.
+    pub model: &'a mut dyn FnMut() -> Option<message::Params>,
+}
+
+impl Wanted<'_> {
+    /// Has `answer`, to what was `sent`, the shape that it must have, as far as anything says so? `Ok(false)`: nothing does.
+    ///
+    /// # Errors
+    /// [`Problem::Shape`] when it has not.
+    pub fn fits<D: Message, U: Message>(&mut self, sent: &D, answer: &U) -> Result<bool> {
+        let any = sent as &dyn std::any::Any;
+        if let Some(sent) = any.downcast_ref::<U>() {
+            message::alike_to(sent, answer, "what was sent")?;
+            return Ok(true);
+        }
+        if let Some(classes) = answer.class_count() {
+            anyhow::ensure!(
+                classes == self.outputs,
+                Problem::Shape(format!(
+                    "it is about {classes} classes or labels, and the task has {}",
+                    self.outputs
+                ))
+            );
+        }
+        if let Some(params) = any.downcast_ref::<message::Params>() {
+            return within(params, answer);
+        }
+        let model = (U::KIND == message::Params::KIND).then(|| (self.model)());
+        let Some(model) = model.flatten() else {
+            return Ok(false);
+        };
+        let answer = answer as &dyn std::any::Any;
+        let answer = answer.downcast_ref::<message::Params>();
+        let answer = answer.context("parameters are of one type")?;
+        message::alike_to(&model, answer, "the server's model")?;
+        Ok(true)
+    }
+}
+
+/// Are the parameters that a composite answer has under one field shaped as those that were sent?
+fn within<U: Message>(sent: &message::Params, answer: &U) -> Result<bool> {
+    let tensors = answer.tensors();
+    let fields = tensors
+        .iter()
+        .filter_map(|(name, _)| Some(name.split_once('.')?.0));
+    let mut fields: Vec<&str> = fields.collect();
+    fields.dedup();
+    for field in fields {
+        let inside = |name: &str| {
+            let tensor = tensors.iter().find(|(n, _)| {
+                n.split_once('.')
+                    .is_some_and(|(f, rest)| f == field && rest == name)
+            });
+            tensor.map(|(_, view)| view.shape())
+        };
+        if !sent.0.keys().all(|name| inside(name).is_some()) {
+            continue;
+        }
+        for (name, tensor) in &sent.0 {
+            let found = inside(name).unwrap_or_default();
+            anyhow::ensure!(
+                found == tensor.shape(),
+                Problem::Shape(format!(
+                    "`{field}.{name}` is {found:?} here, {:?} in what was sent",
+                    tensor.shape()
+                ))
+            );
+        }
+        return Ok(true);
+    }
+    Ok(false)
+}

@@ -1,0 +1,176 @@
+//! Steps: what is done once or in rounds, and what a stopped run needs to go on after the last one.
+
+use super::faults::Below;
+use super::federation::Federation;
+use super::store::States;
+use crate::host::{Place, Totals};
+use crate::privacy::Exposed;
+use crate::{ClientId, PrivacyEvent, Problem, Result, Round, Stream};
+use anyhow::Context;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is remembered within one step only.
+#[derive(Default)]
+pub(super) struct Step {
+    /// How often the step was done before, and had too few answers.
+    pub repeated: usize,
+    /// The samples that clients were asked about last.
+    pub asked_about: Option<Vec<u32>>,
+    /// How often something was done: no two questions, choices or releases share their randomness.
+    times: BTreeMap<String, u64>,
+}
+
+impl Step {
+    /// How often `what` was done before in this step.
+    pub fn again(&mut self, what: String) -> u64 {
+        let times = self.times.entry(what).or_default();
+        *times += 1;
+        *times - 1
+    }
+}
+
+/// Where a resumed run goes on.
+pub(super) struct Resumed {
+    pub done: usize,
+    pub protocol: Vec<u8>,
+}
+
+/// Everything at the server that a stopped run needs to go on.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Saved {
+    pub done: usize,
+    pub protocol: Vec<u8>,
+    pub parts: States,
+    pub own: Vec<PrivacyEvent>,
+    pub clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
+    pub told: BTreeMap<String, BTreeSet<ClientId>>,
+    pub exposed: Exposed,
+    pub chain: [u8; 32],
+    pub totals: Totals,
+}
+
+impl Federation<'_> {
+    /// Does something once. A resumed run that has done it before skips it and takes `state` from the checkpoint.
+    ///
+    /// # Errors
+    /// Those of `body`, and of the checkpoint.
+    pub fn once<S: Serialize + DeserializeOwned>(
+        &mut self,
+        name: &str,
+        state: &mut S,
+        body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
+    ) -> Result<()> {
+        self.step(name.into(), 0, 0, self.root.child(name, 0), state, body)
+    }
+
+    /// Does something `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has done before.
+    ///
+    /// # Errors
+    /// Those of `body`, and of the checkpoints.
+    pub fn rounds<S: Serialize + DeserializeOwned>(
+        &mut self,
+        n: usize,
+        state: &mut S,
+        mut body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
+    ) -> Result<()> {
+        for number in 1..=n {
+            let stream = self.root.child("round", number as u64);
+            self.step(
+                format!("round {number}"),
+                number,
+                n,
+                stream,
+                state,
+                &mut body,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn step<S: Serialize + DeserializeOwned>(
+        &mut self,
+        name: String,
+        number: usize,
+        of: usize,
+        stream: Stream,
+        state: &mut S,
+        mut body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
+    ) -> Result<()> {
+        self.steps += 1;
+        if let Some(saved) = self.resumed.as_ref().filter(|s| self.steps <= s.done) {
+            *state =
+                postcard::from_bytes(&saved.protocol).context("the saved state of the protocol")?;
+            return Ok(());
+        }
+        self.host.progress(&name, number, of);
+        let times = match self.faults.below {
+            Below::Stop => 0,
+            Below::Repeat(times) => times,
+        };
+        for attempt in 0..=times {
+            let stream = match attempt {
+                0 => stream.clone(),
+                again => stream.child("again", again as u64),
+            };
+            let round = Round::new(&*name, number, number == of, stream, self.host.executor());
+            self.step = Step {
+                repeated: attempt,
+                ..Step::default()
+            };
+            let before = (attempt < times).then(|| self.before(state)).transpose()?;
+            match body(self, state, &round) {
+                Ok(()) => break,
+                Err(error) => match (error.downcast_ref::<Problem>(), before) {
+                    (Some(few @ Problem::TooFew { .. }), Some((protocol, parts))) => {
+                        self.warn(&format!("{name}: {few}; it is done once more"));
+                        *state = postcard::from_bytes(&protocol)?;
+                        self.store.load(parts);
+                    }
+                    _ => return Err(error.context(name)),
+                },
+            }
+        }
+        self.totals.steps = self.steps;
+        let Self {
+            host,
+            store,
+            own,
+            clients,
+            observed,
+            chain,
+            totals,
+            grows,
+            told,
+            ..
+        } = self;
+        // written down only if the host wants it
+        let saved = || {
+            let saved = Saved {
+                done: totals.steps,
+                protocol: postcard::to_stdvec(&*state)?,
+                parts: store.save()?,
+                own: own.clone(),
+                clients: clients.clone(),
+                told: told.clone(),
+                exposed: observed.exposed.clone(),
+                chain: *chain,
+                totals: totals.clone(),
+            };
+            Ok(postcard::to_stdvec(&saved)?)
+        };
+        let place = match of {
+            0 => Place::Within,
+            _ if !*grows => Place::Within,
+            _ if number == of => Place::Last,
+            _ if number + 1 == of => Place::BeforeLast,
+            _ => Place::Within,
+        };
+        host.checkpoint(totals.steps, &name, place, &saved)
+    }
+
+    /// The protocol's state and that of the server's parts, as they are.
+    fn before<S: Serialize>(&self, state: &S) -> Result<(Vec<u8>, States)> {
+        Ok((postcard::to_stdvec(state)?, self.store.save()?))
+    }
+}

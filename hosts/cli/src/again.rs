@@ -1,0 +1,120 @@
+//! A run that goes on: its spec, and what `--set` may change in it, which is only what does not touch the steps that are done.
+
+use crate::{Failure, run};
+use fl_core::settings::Value;
+use fl_core::{BuildContext, Stream, Task, TaskKind};
+use fl_data::DataSpec;
+use fl_registry::{Catalogue, Spec};
+use fl_sim::Paused;
+use std::path::Path;
+
+/// The run that `--resume` names.
+pub fn paused(dir: &Path, stop_after: Option<usize>, set: &[String]) -> Result<Paused, Failure> {
+    let paused = Paused::open(dir, !set.is_empty())?;
+    match stop_after.filter(|steps| *steps <= paused.done()) {
+        Some(steps) => Err(Failure::usage(format!(
+            "--stop-after {steps}: the run in {} has done {} steps already; give more, or leave it out",
+            dir.display(),
+            paused.done()
+        ))),
+        None => Ok(paused),
+    }
+}
+
+/// The spec of a run that goes on, with the libraries that it was begun with.
+pub fn spec(
+    dir: &Path,
+    set: &[String],
+    catalogue: &Catalogue,
+    paused: &Paused,
+) -> Result<Spec<DataSpec>, Failure> {
+    let read = |set: &[String]| {
+        run::read(&dir.join("spec.yaml"), set, catalogue).map_err(|failure| match failure {
+            Failure::Refused(mut refusal) => {
+                let begun = format!("; the run in {} was begun with that one", dir.display());
+                refusal.text += &begun;
+                Failure::Refused(refusal)
+            }
+            other => other,
+        })
+    };
+    let then = read(&[])?;
+    if set.is_empty() {
+        return Ok(then);
+    }
+    let now = read(set)?;
+    let protocol = now.make_protocol(&BuildContext {
+        task: Task {
+            input: vec![1],
+            kind: TaskKind::Classes(2),
+        },
+        stream: Stream::root(now.seed),
+    })?;
+    let here = dir.display().to_string();
+    let (grows, open) = (protocol.grows(), paused.grows());
+    allowed(&then.resolved, &now.resolved, grows, open, &here)?;
+    Ok(now)
+}
+
+/// Where two resolved specs differ.
+fn differ(a: &Value, b: &Value, path: &str, out: &mut Vec<String>) {
+    match (a, b) {
+        (Value::Mapping(x), Value::Mapping(y)) => {
+            let keys = x.keys().chain(y.keys().filter(|key| !x.contains_key(*key)));
+            for key in keys {
+                let name = key.as_str().unwrap_or_default();
+                let path = match path {
+                    "" => name.to_string(),
+                    path => format!("{path}.{name}"),
+                };
+                let of = |map: &serde_yaml::Mapping| map.get(key).cloned().unwrap_or(Value::Null);
+                differ(&of(x), &of(y), &path, out);
+            }
+        }
+        (a, b) if a != b => out.push(path.into()),
+        _ => {}
+    }
+}
+
+/// May a run of the resolved spec `then` go on as `now`? `grows` is the protocol's setting that only says how many rounds there
+/// are, and `open` whether its last round is still to come.
+///
+/// # Errors
+/// Names what cannot be changed, and what can.
+fn allowed(
+    then: &Value,
+    now: &Value,
+    grows: Option<&str>,
+    open: bool,
+    dir: &str,
+) -> Result<(), Failure> {
+    let mut changed = Vec::new();
+    differ(then, now, "", &mut changed);
+    let rounds = grows.map(|name| format!("protocol.{name}"));
+    for path in changed
+        .iter()
+        .filter(|path| !path.starts_with("checkpoint."))
+    {
+        let Some(grows) = grows.filter(|_| rounds.as_deref() == Some(path)) else {
+            let can = rounds
+                .as_deref()
+                .map_or(String::new(), |r| format!("`{r}` and "));
+            return Err(Failure::usage(format!(
+                "--set {path}: the run in {dir} goes on as it was begun, or it would be another; only {can}`checkpoint` can be changed"
+            )));
+        };
+        let of = |spec: &Value| spec["protocol"][grows].as_u64().unwrap_or(0);
+        let (before, after) = (of(then), of(now));
+        if after < before {
+            return Err(Failure::usage(format!(
+                "--set {path}={after}: the run in {dir} was begun with {before}; give as many or more"
+            )));
+        }
+        if !open {
+            return Err(Failure::usage(format!(
+                "--set {path}={after}: the run in {dir} was stopped after its last round, and can only be brought to its end"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,497 @@
+//! Runs that are killed, stopped, starved and given more to do.
+use crate::common::{fails, fl, json, out, root};
+use crate::library;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+fn spec(name: &str) -> String {
+    let path = root().join(format!("specs/quick/{name}.yaml"));
+    path.display().to_string()
+}
+
+fn start(dir: &Path, args: &[&str]) -> Child {
+    let mut fl = Command::new(env!("CARGO_BIN_EXE_fl"));
+    fl.args(args).current_dir(dir);
+    fl.stdout(Stdio::piped()).stderr(Stdio::piped());
+    fl.spawn().unwrap()
+}
+
+/// Waits until a run has come so far that `path` is there.
+fn until(child: &mut Child, path: &Path) {
+    while !path.exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "it is to run for long");
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(unix)]
+fn send(child: &Child, signal: &str) {
+    let mut kill = Command::new("kill");
+    let id = child.id().to_string();
+    assert!(kill.args([signal, &id]).status().unwrap().success());
+}
+
+/// More rounds than anybody waits for.
+const LONG: [&str; 2] = ["--set", "protocol.rounds=1000000"];
+
+/// How many steps the run in `folder` has done.
+fn done(dir: &Path, folder: &str) -> u64 {
+    let args = ["run", "--resume", folder, "--stop-after", "1"];
+    let o = fl(dir, &args);
+    let error = String::from_utf8(o.stderr).unwrap();
+    let number = error.split(" has done ").nth(1);
+    let number = number.and_then(|rest| rest.split(' ').next());
+    number.map_or(1, |n| n.parse().unwrap())
+}
+
+#[test]
+fn a_run_that_is_killed_in_its_first_second_goes_on() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let dir = d.path();
+    for k in 0..3 {
+        let folder = format!("r{k}");
+        let mut child = start(
+            dir,
+            &[&["run", &spec, "--out", &folder], &LONG[..]].concat(),
+        );
+        until(&mut child, &dir.join(&folder).join("state"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let to = (done(dir, &folder) + 3).to_string();
+        let whole = format!("whole{k}");
+        let stop = ["--stop-after", &to, "--json"];
+        let resumed = json(dir, &[&["run", "--resume", &folder], &stop[..]].concat());
+        let begin = ["run", &spec, "--out", &whole];
+        let straight = json(dir, &[&begin[..], &LONG, &stop].concat());
+        assert_eq!(resumed["digest"], straight["digest"]);
+    }
+}
+
+#[test]
+fn a_run_without_a_checkpoint_begins_anew_and_says_so() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let dir = d.path();
+    let whole = json(dir, &["run", &spec, "--out", "whole", "--json"]);
+    out(dir, &["run", &spec, "--out", "r", "--stop-after", "1"]);
+    // as it is before the first step ends
+    fs::remove_file(dir.join("r/state")).unwrap();
+    fs::write(dir.join("r/models/.tmpHalf"), "half").unwrap();
+    let o = fl(dir, &["run", "--resume", "r", "--json"]);
+    let said = String::from_utf8(o.stderr).unwrap();
+    assert!(
+        o.status.success() && said.contains("the run begins anew"),
+        "{said}"
+    );
+    let resumed: Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert_eq!(resumed["digest"], whole["digest"]);
+    for file in ["journal.jsonl", "metrics.jsonl"] {
+        let of = |folder: &str| fs::read_to_string(dir.join(folder).join(file)).unwrap();
+        assert_eq!(of("r"), of("whole"));
+    }
+    assert!(!dir.join("r/models/.tmpHalf").exists());
+
+    // killed while the folder was made: the same command does, and --resume says which
+    out(dir, &["run", &spec, "--out", "b", "--stop-after", "1"]);
+    for gone in ["state", "run.json"] {
+        fs::remove_file(dir.join("b").join(gone)).unwrap();
+    }
+    let (code, error) = fails(dir, &["run", "--resume", "b"]);
+    assert!(
+        code == 1 && error.contains("start it again with --out b"),
+        "{error}"
+    );
+    let (code, error) = fails(dir, &["run", &spec, "--out", "b"]);
+    assert!(
+        code == 1 && error.contains("is not empty"),
+        "its journal has lines: {error}"
+    );
+    for lines in ["journal.jsonl", "metrics.jsonl"] {
+        fs::write(dir.join("b").join(lines), "").unwrap();
+    }
+    out(dir, &["run", &spec, "--out", "b"]);
+    // but a spec of the user's own is not taken for what a run left
+    fs::create_dir(dir.join("own")).unwrap();
+    fs::write(dir.join("own/spec.yaml"), "mine").unwrap();
+    let (code, error) = fails(dir, &["run", &spec, "--out", "own"]);
+    assert!(code == 1 && error.contains("is not empty"), "{error}");
+    assert_eq!(fs::read(dir.join("own/spec.yaml")).unwrap(), b"mine");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_signal_ends_the_step_and_a_second_one_the_program() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let dir = d.path();
+    for (signal, code) in [("-TERM", 143), ("-INT", 130), ("-HUP", 129)] {
+        let folder = format!("r{code}");
+        let mut child = start(
+            dir,
+            &[&["run", &spec, "--out", &folder], &LONG[..]].concat(),
+        );
+        until(&mut child, &dir.join(&folder).join("state"));
+        send(&child, signal);
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(code), "{said}");
+        let how = format!("run --resume {folder}");
+        assert!(
+            said.contains("stops after this step") && said.contains(&how),
+            "{said}"
+        );
+        let to = (done(dir, &folder) + 2).to_string();
+        out(dir, &["run", "--resume", &folder, "--stop-after", &to]);
+    }
+    // a step that nobody waits for
+    let step = ["--set", "protocol.local={epochs: 100000, batch: 1}"];
+    let mut child = start(dir, &[&["run", &spec, "--out", "long"], &step[..]].concat());
+    until(&mut child, &dir.join("long/run.json"));
+    send(&child, "-INT");
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let told = said.any(|line| line.unwrap().contains("the same again ends it at once"));
+    assert!(told);
+    send(&child, "-INT");
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!(child.wait().unwrap().signal(), Some(2));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_signal_that_was_to_be_ignored_is() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let mut sh = Command::new("sh");
+    let script = "trap '' HUP; exec \"$0\" \"$@\"";
+    sh.args([
+        "-c",
+        script,
+        env!("CARGO_BIN_EXE_fl"),
+        "run",
+        &spec,
+        "--out",
+        "r",
+    ]);
+    let mut child = sh.args(LONG).current_dir(d.path()).spawn().unwrap();
+    until(&mut child, &d.path().join("r/state"));
+    send(&child, "-HUP");
+    let state = fs::read(d.path().join("r/state")).unwrap();
+    // it has gone on when the state is another, which every second round makes sure of
+    assert!(!state.is_empty() && child.try_wait().unwrap().is_none());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn checkpoints_come_as_often_as_the_spec_says() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let dir = d.path();
+    let report = |folder: &str, every: &str| {
+        let set = format!("checkpoint={every}");
+        out(dir, &["run", &spec, "--out", folder, "--set", &set]);
+        fs::read_to_string(dir.join(folder).join("report.md")).unwrap()
+    };
+    let all = report("all", "{every: {rounds: 1}, keep: false}");
+    assert!(
+        all.contains("Checkpoints: 5, "),
+        "after each of five rounds: {all}"
+    );
+    let second = report("second", "{every: {rounds: 2}, keep: false}");
+    assert!(
+        second.contains("Checkpoints: 3, "),
+        "after 1, 3 and 5: {second}"
+    );
+    assert!(!dir.join("second/state").exists());
+    let kept = report("kept", "{every: {rounds: 100}}");
+    assert!(
+        kept.contains("Checkpoints: 2, "),
+        "the first, and before the last: {kept}"
+    );
+    let (code, error) = fails(
+        dir,
+        &["check", &spec, "--set", "checkpoint.every={rounds: 0}"],
+    );
+    assert!(code == 2 && error.contains("must be at least 1"), "{error}");
+}
+
+#[test]
+fn a_run_that_ended_gets_more_rounds() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    for name in [
+        "fedavg",
+        "scaffold",
+        "server-adam",
+        "fednova",
+        "fesem",
+        "ds-fl",
+        "fkd",
+        "selective-fd",
+    ] {
+        let spec = spec(name);
+        let rounds = |n: usize| format!("protocol.rounds={n}");
+        // measured after the third and the sixth round only, and after the last
+        let run = |folder: &str, n: usize| {
+            let set = rounds(n);
+            let args = ["run", &spec, "--out", folder, "--json", "--set", &set];
+            json(dir, &[&args[..], &["--set", "evaluate.every=3"]].concat())
+        };
+        let (short, long) = (format!("{name}-short"), format!("{name}-long"));
+        let (four, seven) = (run(&short, 4), run(&long, 7));
+        assert_ne!(four["digest"], seven["digest"]);
+        if !four["privacy"].is_null() {
+            // what it keeps must not show more than its results, so it is caught before its end
+            assert!(!dir.join(&short).join("state").exists());
+            fs::remove_dir_all(dir.join(&short)).unwrap();
+            let set = rounds(4);
+            let args = [
+                "run",
+                &spec,
+                "--out",
+                &short,
+                "--set",
+                &set,
+                "--stop-after",
+                "3",
+            ];
+            out(dir, &[&args[..], &["--set", "evaluate.every=3"]].concat());
+        }
+        let more = rounds(7);
+        let go_on = ["run", "--resume", &short, "--set", &more];
+        let part = json(
+            dir,
+            &[&go_on[..], &["--stop-after", "5", "--json"]].concat(),
+        );
+        assert!(part["stopped"].is_string());
+        let all = json(dir, &["run", "--resume", &short, "--json"]);
+        assert_eq!(all["digest"], seven["digest"], "{name}");
+        for file in ["spec.yaml", "journal.jsonl", "metrics.jsonl"] {
+            let of = |folder: &str| fs::read_to_string(dir.join(folder).join(file)).unwrap();
+            assert_eq!(of(&short), of(&long), "{name}/{file}");
+        }
+    }
+    let refused = |sets: &[&str], says: &str| {
+        let mut args = vec!["run", "--resume", "fedavg-short"];
+        sets.iter().for_each(|set| args.extend(["--set", set]));
+        let (code, error) = fails(dir, &args);
+        assert!(code == 2 && error.contains(says), "{code}: {error}");
+    };
+    refused(
+        &["seed=2"],
+        "--set seed: the run in fedavg-short goes on as it was begun",
+    );
+    refused(
+        &["protocol.rounds=9", "parts.model.lr=0.2"],
+        "--set parts.model.lr",
+    );
+    refused(
+        &["protocol.rounds=3"],
+        "was begun with 7; give as many or more",
+    );
+    let (code, error) = fails(dir, &["run", "--resume", "fedavg-short"]);
+    assert!(
+        code == 1 && error.contains("it can be given more rounds"),
+        "{error}"
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn a_pipe_is_no_file() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let dir = d.path();
+    let pipe = |name: &str| {
+        let _ = fs::remove_file(dir.join(name));
+        Command::new("mkfifo").arg(dir.join(name)).status().unwrap()
+    };
+    out(dir, &["run", &spec, "--out", "r", "--stop-after", "1"]);
+    for name in [
+        "r/state",
+        "r/journal.jsonl",
+        "r/run.json",
+        "r/spec.yaml",
+        "r/lock",
+    ] {
+        let kept = fs::read(dir.join(name)).unwrap();
+        pipe(name);
+        let (code, error) = fails(dir, &["run", "--resume", "r"]);
+        assert!(
+            code > 0 && error.contains("no regular file"),
+            "{name}: {error}"
+        );
+        fs::remove_file(dir.join(name)).unwrap();
+        fs::write(dir.join(name), kept).unwrap();
+    }
+    out(dir, &["run", "--resume", "r"]);
+    pipe("a.yaml");
+    for args in [
+        &["run", "a.yaml"][..],
+        &["check", "a.yaml"],
+        &["plan", "a.yaml"],
+        &["data", "show", "a.yaml"],
+        &["try", "aggregator", "mean", "--input", "a.yaml"],
+    ] {
+        let (code, error) = fails(dir, args);
+        assert!(
+            code > 0 && error.contains("no regular file"),
+            "{args:?}: {error}"
+        );
+    }
+}
+
+/// A library that misbehaves as its setting says, beside a spec that uses it.
+#[cfg(unix)]
+fn hostile(dir: &Path) -> bool {
+    if !library::cc() {
+        return false;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    let source = root().join("hosts/cli/tests/program/hostile.c");
+    let quiet = ["-Wno-unused-function", "-Wno-unused-const-variable", "-lm"];
+    library::compile(&source, &dir.join("h.so"), &quiet);
+    let exits = [&quiet[..], &["-DEXITS_AT_LOAD"]].concat();
+    library::compile(&source, &dir.join("exits.so"), &exits);
+    let text = "name: h\nplugins: [{path: h.so}]\ndata: {set: blobs, clients: 3}\n\
+        protocol: {use: param-rounds, rounds: 3}\n\
+        parts: {model: {use: linear}, aggregator: {use: hostile}}\n";
+    fs::write(dir.join("h.yaml"), text).unwrap();
+    let input = r#"{"messages": [{"from": 0, "tensors": {"w": [1, 2]}}, {"from": 1, "tensors": {"w": [3, 4]}}]}"#;
+    fs::write(dir.join("in.json"), input).unwrap();
+    true
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_library_that_ends_the_program_is_named() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    let run = ["run", "h.yaml", "--out", "r", "--set"];
+    let (code, error) = fails(dir, &[&run[..], &["parts.aggregator.mode=exits"]].concat());
+    let says = "aggregator `hostile` from h.so: it ended the program in the middle of a call";
+    assert!(code == 1 && error.contains(says), "{code}: {error}");
+    let (code, error) = fails(dir, &["list", "--plugin", "exits.so"]);
+    assert!(
+        code == 1 && error.contains("exits.so: it ended the program"),
+        "{code}: {error}"
+    );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn how_a_library_rounds_is_its_own_business() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    let digest = |mode: &str| {
+        let set = format!("parts.aggregator.mode={mode}");
+        let args = [
+            "run",
+            "h.yaml",
+            "--threads",
+            "1",
+            "--json",
+            "--out",
+            mode,
+            "--set",
+            &set,
+        ];
+        json(dir, &args)["digest"].clone()
+    };
+    assert_eq!(digest("rounds-up"), digest("as-it-is"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn nothing_that_is_shown_steers_a_terminal_or_passes_for_a_line_of_the_program() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    let part = [
+        "try",
+        "aggregator",
+        "hostile",
+        "--plugin",
+        "h.so",
+        "--input",
+        "in.json",
+    ];
+    let o = fl(
+        dir,
+        &[&part[..], &["--settings", "{mode: forges}"]].concat(),
+    );
+    let said = String::from_utf8(o.stderr).unwrap();
+    assert!(
+        o.status.success() && said.contains("fine\\nerror: forged"),
+        "{said}"
+    );
+    assert!(
+        said.lines().all(|line| !line.starts_with("error")),
+        "{said}"
+    );
+    for text in [
+        "name: \"\\e[31mred\"\n",
+        "\"\\e]0;title\\a\": 1\nname: x\n",
+        "name: x\ndata: {set: \"\\e[2Jblobs\"}\n",
+        "name: x\ndata: {set: blobs}\nprotocol: {use: \"\\u202e\"}\n",
+    ] {
+        fs::write(dir.join("e.yaml"), text).unwrap();
+        let (code, error) = fails(dir, &["check", "e.yaml"]);
+        let bare = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(code == 2 && !error.contains(bare), "{text:?}: {error:?}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_library_that_is_pinned_may_be_anybody_s_and_is_what_was_hashed() {
+    use sha2::{Digest, Sha256};
+    use std::os::unix::fs::PermissionsExt;
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    // two folders up everybody may write
+    fs::create_dir_all(dir.join("open/a")).unwrap();
+    fs::copy(dir.join("h.so"), dir.join("open/a/h.so")).unwrap();
+    fs::set_permissions(dir.join("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    let (code, error) = fails(dir, &["list", "--plugin", "open/a/h.so"]);
+    assert!(
+        code == 3 && error.contains("open, so anybody could replace it"),
+        "{code}: {error}"
+    );
+    let spec = fs::read_to_string(dir.join("h.yaml")).unwrap();
+    let hash = fl_core::hex(&Sha256::digest(fs::read(dir.join("h.so")).unwrap()));
+    let of = |hash: &str| spec.replace("path: h.so", &format!("path: open/a/h.so, sha256: {hash}"));
+    fs::write(dir.join("pinned.yaml"), of(&hash)).unwrap();
+    out(dir, &["check", "pinned.yaml"]);
+    fs::write(dir.join("pinned.yaml"), of(&"0".repeat(64))).unwrap();
+    let (code, error) = fails(dir, &["check", "pinned.yaml"]);
+    assert!(code == 3 && error.contains(&hash), "{code}: {error}");
+    // one that finds another beside itself
+    let other = "int other(void) { return 1; }\n";
+    fs::write(dir.join("other.c"), other).unwrap();
+    let source = "#include \"fl_plugin.h\"\nint other(void); int use(void); int use(void) { return other(); }\n";
+    fs::write(dir.join("needs.c"), source).unwrap();
+    let beside = dir.display().to_string();
+    let exports = "-fvisibility=default";
+    library::compile(&dir.join("other.c"), &dir.join("libother.so"), &[exports]);
+    let flags = [exports, "-L", &beside, "-Wl,-rpath,$ORIGIN"];
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-I"])
+        .arg(root().join("fl-core/include"));
+    cc.args(flags)
+        .args(["-o", "needs.so", "needs.c", "-lother"])
+        .current_dir(dir);
+    assert!(cc.status().unwrap().success());
+    let (code, error) = fails(dir, &["list", "--plugin", "needs.so"]);
+    assert!(code == 3 && error.contains("($ORIGIN)"), "{code}: {error}");
+}

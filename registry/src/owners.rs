@@ -1,0 +1,147 @@
+//! Who could have put something else where a library is found.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+/// More links than this go in a circle.
+const LINKS: usize = 40;
+
+/// May the file at `path`, of which `about` is known, be taken for its owner's work, who is whoever runs this, or root?
+///
+/// # Errors
+/// Says who else could have written it, or could have put it there.
+pub(crate) fn trusted(path: &Path, about: &Metadata) -> Result<(), String> {
+    if about.permissions().mode() & 0o002 != 0 {
+        return Err(
+            "everybody may write to it, so anybody could put anything there; chmod o-w".into(),
+        );
+    }
+    let own = rustix::process::geteuid().as_raw();
+    let ours = |about: &Metadata| [0, own].contains(&about.uid());
+    if !ours(about) {
+        return Err(format!(
+            "it belongs to user {}, who could change it; copy it, or give the sha256 that it must have",
+            about.uid()
+        ));
+    }
+    for (folder, name) in looked_up(path).map_err(|e| e.to_string())? {
+        let mode = folder
+            .metadata()
+            .map_err(|e| e.to_string())?
+            .permissions()
+            .mode();
+        if mode & 0o002 == 0 {
+            continue;
+        }
+        // in a sticky folder, such as /tmp, nobody can replace somebody else's file
+        if mode & 0o1000 == 0 {
+            return Err(format!(
+                "everybody may write to its folder{}, so anybody could replace it; chmod o-w",
+                named(&folder, path)
+            ));
+        }
+        let entry = folder.join(name);
+        let owner = entry.symlink_metadata().map_err(|e| e.to_string())?;
+        if !ours(&owner) {
+            return Err(format!(
+                "{}, on the way to it, belongs to user {}, who could change it; copy the library, or give its sha256",
+                entry.display(),
+                owner.uid()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The folder's name, if it is not the one that the path names.
+fn named(folder: &Path, path: &Path) -> String {
+    let parent = path.canonicalize().ok();
+    match parent.as_deref().and_then(Path::parent) == Some(folder) {
+        true => String::new(),
+        false => format!(" {}", folder.display()),
+    }
+}
+
+/// Every folder in which a name is looked up on the way to `path`, and that name; links are followed one after the other.
+fn looked_up(path: &Path) -> std::io::Result<Vec<(PathBuf, OsString)>> {
+    let mut todo: VecDeque<OsString> = VecDeque::new();
+    let push = |todo: &mut VecDeque<OsString>, path: &Path| {
+        for part in path.components().rev() {
+            todo.push_front(part.as_os_str().to_os_string());
+        }
+    };
+    push(&mut todo, &std::path::absolute(path)?);
+    let (mut at, mut seen, mut links) = (PathBuf::from("/"), Vec::new(), 0);
+    while let Some(name) = todo.pop_front() {
+        match Path::new(&name).components().next() {
+            Some(Component::RootDir) => at = PathBuf::from("/"),
+            Some(Component::ParentDir) => {
+                at.pop();
+            }
+            Some(Component::Normal(_)) => {
+                seen.push((at.clone(), name.clone()));
+                let entry = at.join(&name);
+                match entry.symlink_metadata()?.is_symlink() {
+                    true if links < LINKS => {
+                        links += 1;
+                        push(&mut todo, &entry.read_link()?);
+                    }
+                    true => return Err(std::io::Error::other("too many links")),
+                    false => at = entry,
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_folder_that_everybody_may_write_to_is_found_wherever_it_is_on_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("open/a/b")).unwrap();
+        fs::create_dir_all(at("closed")).unwrap();
+        fs::write(at("open/a/b/lib.so"), "x").unwrap();
+        fs::write(at("closed/lib.so"), "x").unwrap();
+        let trusted = |name: &str| {
+            let path = at(name);
+            trusted(&path, &path.metadata().unwrap())
+        };
+        trusted("open/a/b/lib.so").unwrap();
+        let mode = |name: &str, mode| {
+            fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+        };
+        mode("open", 0o777);
+        let error = trusted("open/a/b/lib.so").unwrap_err();
+        assert!(
+            error.contains("/open, so anybody could replace it"),
+            "{error}"
+        );
+        // what a link in such a folder leads to may be fine, but the link is not
+        symlink(at("closed/lib.so"), at("open/link.so")).unwrap();
+        symlink("open/link.so", at("twice.so")).unwrap();
+        for link in ["open/link.so", "twice.so"] {
+            assert!(
+                trusted(link)
+                    .unwrap_err()
+                    .contains("anybody could replace it")
+            );
+        }
+        trusted("closed/../closed/lib.so").unwrap();
+        // sticky, as /tmp is: its entries are ours
+        mode("open", 0o1777);
+        trusted("twice.so").unwrap();
+        symlink("circle", at("circle")).unwrap();
+        assert!(looked_up(&at("circle")).is_err());
+    }
+}

@@ -1,0 +1,161 @@
+//! A step that takes long: who has answered is not asked again after a stop in the middle of it.
+
+use fl_core::message::{Nothing, Params};
+use fl_core::prelude::*;
+use fl_core::settings::read_yaml;
+use fl_core::{Examples, Inputs, Labels, Parts, RunOptions};
+use fl_sim::{Manifest, Outcome, Paused, Resumed, RunFolder, Session, Setup, run};
+use ndarray::{ArrayD, IxDyn};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+const NUMBERS: Ask<Nothing, Params> = Ask::new("numbers");
+
+/// Two questions a round; the server is gone after so many answers. Clients remember how often they were asked.
+struct Gone {
+    after: usize,
+    answers: AtomicUsize,
+    asked: Mutex<Vec<u32>>,
+}
+
+fn number(value: f32) -> Params {
+    Params([("w".to_string(), ArrayD::from_elem(IxDyn(&[2]), value))].into())
+}
+
+impl Protocol for Gone {
+    fn slots(&self) -> Vec<Slot> {
+        Vec::new()
+    }
+    fn questions(&self) -> Vec<Asked> {
+        vec![NUMBERS.asked().times(4)]
+    }
+    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+        fed.rounds(2, &mut (), |fed, (), round| {
+            for _ in 0..2 {
+                let all = fed.everyone();
+                fed.ask_each(
+                    round,
+                    &NUMBERS,
+                    &all,
+                    |_| &Nothing,
+                    |_, answer| {
+                        let before = self.answers.fetch_add(1, Ordering::Relaxed);
+                        ensure!(before < self.after, "the server is gone");
+                        Ok(answer)
+                    },
+                )?;
+            }
+            Ok(())
+        })
+    }
+    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+        question
+            .on(&NUMBERS, me, |me, _| {
+                self.asked.lock().unwrap().push(me.id());
+                let times = me.stashed::<Scalar>("times")?.map_or(0.0, |s| s.value()) + 1.0;
+                me.stash("times", &Scalar::new(times));
+                Ok(number(times + me.stream("x").draws().uniform() as f32))
+            })
+            .end()
+    }
+}
+
+fn manifest() -> Manifest {
+    Manifest::new(Session::now("0", &[]), 1, "long", Vec::new(), Vec::new())
+}
+
+/// Six clients, one after the other; every answer counts as one that took long.
+fn until(
+    after: usize,
+    folder: Option<RunFolder>,
+    resumed: Option<Resumed>,
+) -> (Result<Outcome>, Vec<u32>) {
+    let inputs = Arc::new(Inputs::Dense {
+        shape: vec![2],
+        data: (0..120).map(|i| i as f32).collect(),
+    });
+    let labels = Arc::new(Labels::Classes {
+        of: (0..60).map(|i| i % 2).collect(),
+        classes: 2,
+    });
+    let all = Examples::all(inputs, labels).unwrap();
+    let own = |k: usize| all.pick(&(10 * k..10 * (k + 1)).collect::<Vec<_>>());
+    let protocol = Arc::new(Gone {
+        after,
+        answers: AtomicUsize::new(0),
+        asked: Mutex::default(),
+    });
+    let outcome = run(Setup {
+        name: "long",
+        protocol_name: "long",
+        protocol: protocol.clone(),
+        parts: Arc::new(Parts::default()),
+        options: RunOptions {
+            seed: 1,
+            task: all.task(),
+            faults: crate::door::strict(),
+            budget: None,
+            noise: Default::default(),
+            evaluate_every: 1,
+        },
+        clients: (0..6).map(own).collect(),
+        public: None,
+        test: all.pick(&[0, 1]),
+        client_tests: Vec::new(),
+        threads: 1,
+        folder,
+        resumed,
+        wire: false,
+        checkpoints: read_yaml("{every: {seconds: 1e-9}}").unwrap(),
+        stop: Default::default(),
+        stop_after: None,
+        client_cache: None,
+        watch: None,
+        exposed: Vec::new(),
+        progress: Box::new(|_, _, _| {}),
+        warn: Box::new(|_| {}),
+    });
+    let asked = protocol.asked.lock().unwrap().clone();
+    (outcome, asked)
+}
+
+fn again(path: &Path) -> (Option<RunFolder>, Option<Resumed>) {
+    let (folder, resumed) = Paused::open(path, false)
+        .unwrap()
+        .go_on(manifest(), "long")
+        .unwrap();
+    (Some(folder), resumed)
+}
+
+#[test]
+fn who_has_answered_in_a_long_step_is_not_asked_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder =
+        |name: &str| RunFolder::create(&dir.path().join(name), "long", &manifest()).unwrap();
+    let (straight, asked) = until(usize::MAX, Some(folder("straight")), None);
+    let digest = straight.unwrap().digest;
+    assert_eq!(asked.len(), 24);
+
+    // gone at the last answer of the first step but one, and then in the second step
+    let (error, asked) = until(10, Some(folder("r")), None);
+    assert!(format!("{:#}", error.unwrap_err()).contains("the server is gone"));
+    assert_eq!(asked.len(), 11);
+    let path = dir.path().join("r");
+    let (f, r) = again(&path);
+    assert!(r.is_none(), "there was no checkpoint");
+    let (error, asked) = until(15, f, r);
+    assert!(error.is_err());
+    // one more answer of the first step, and of the second as many as came
+    assert_eq!(asked, [5, 0, 1, 2, 3], "eleven were known");
+    // a record that was cut short is asked for again
+    let answers = path.join("answers");
+    let bytes = std::fs::read(&answers).unwrap();
+    std::fs::write(&answers, &bytes[..bytes.len() - 1]).unwrap();
+    let (f, r) = again(&path);
+    assert!(r.is_some());
+    let (outcome, asked) = until(usize::MAX, f, r);
+    assert_eq!(outcome.unwrap().digest, digest);
+    assert_eq!(asked, [3, 4, 5, 0, 1, 2, 3, 4, 5]);
+    assert!(!answers.exists(), "a run that is done keeps no answers");
+}
