@@ -78,6 +78,11 @@ fn federation(
     })
 }
 
+/// No client.
+fn nobody() -> std::ops::RangeInclusive<u32> {
+    std::ops::RangeInclusive::new(1, 0)
+}
+
 /// Clients 1, 2 and 3, or `whose`, answer what cannot be used; what the server makes of the others is kept in `mean`.
 struct Faulty {
     bad: &'static str,
@@ -173,7 +178,7 @@ fn a_weight_beyond_belief_is_a_fault() {
     let protocol = || {
         Arc::new(Faulty {
             bad: "none",
-            whose: 1..=0,
+            whose: nobody(),
             mean: Arc::default(),
         })
     };
@@ -443,7 +448,11 @@ fn where_nothing_says_which_shape_is_right_nobody_is_blamed_for_it() {
 #[test]
 fn what_happens_on_purpose_happens_to_whom_the_spec_says() {
     let all = |happen: &str, policy: &str| {
-        mean_under("none", 1..=0, &format!("{{happen: [{happen}], {policy}}}"))
+        mean_under(
+            "none",
+            nobody(),
+            &format!("{{happen: [{happen}], {policy}}}"),
+        )
     };
     let drop = "on-error: drop, on-nan: drop, on-shape: drop, on-weight: drop";
     for what in [
@@ -477,17 +486,17 @@ fn a_client_is_asked_again_as_often_as_the_policy_says() {
     let happen = "happen: [{what: crash, share: 0.5}]";
     let (mean, again) = mean_under(
         "none",
-        1..=0,
+        nobody(),
         &format!("{{{happen}, on-error: {{retry: 50}}}}"),
     )
     .unwrap();
     assert_eq!(mean, [2.5, 2.5]);
-    let (_, clean) = mean_under("none", 1..=0, "{}").unwrap();
+    let (_, clean) = mean_under("none", nobody(), "{}").unwrap();
     assert_ne!(again.digest, clean.digest, "in another order");
     let gone = "happen: [{what: never-answers, clients: 0}]";
     let (mean, _) = mean_under(
         "none",
-        1..=0,
+        nobody(),
         &format!("{{{gone}, on-error: {{retry: 2}}}}"),
     )
     .unwrap();
@@ -499,7 +508,7 @@ fn too_few_answers_stop_the_run_or_repeat_the_round() {
     let few = "at-least: 5, on-error: drop, happen: [{what: crash, share: 0.3}]";
     let error = mean_under(
         "none",
-        1..=0,
+        nobody(),
         "{at-least: 4, on-error: drop, happen: [{what: crash, clients: 0-2}]}",
     );
     let error = error.unwrap_err();
@@ -520,7 +529,11 @@ fn too_few_answers_stop_the_run_or_repeat_the_round() {
         "{text}"
     );
     // who crashes is drawn anew
-    let repeated = mean_under("none", 1..=0, &format!("{{{few}, below: {{repeat: 100}}}}"));
+    let repeated = mean_under(
+        "none",
+        nobody(),
+        &format!("{{{few}, below: {{repeat: 100}}}}"),
+    );
     let (mean, _) = repeated.unwrap();
     assert_eq!(mean.len(), 2);
 }

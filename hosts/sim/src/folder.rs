@@ -5,7 +5,7 @@ use crate::disk::{self, LOCK, Lock, UNFINISHED, write, write_secret};
 use crate::manifest::{self, Manifest};
 use crate::setup::Summary;
 use crate::shelf::{Index, Shelf};
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use fl_core::{Entry, Metric, Place, Result, Stream};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -33,6 +33,8 @@ pub struct RunFolder {
     journal: File,
     metrics: File,
     lock: Lock,
+    /// SHA-256 of the key of the system's noise.
+    noise: Option<[u8; 32]>,
 }
 
 /// `state`: everything that a stopped run needs.
@@ -55,6 +57,8 @@ pub(crate) struct Checkpoint {
     pub notes: Vec<String>,
     /// Checkpoints before this one.
     pub written: Written,
+    /// SHA-256 of the key of the system's noise, if the run has one.
+    pub noise: Option<[u8; 32]>,
 }
 
 /// [`Place`], to be written down.
@@ -100,6 +104,7 @@ pub struct Resumed {
     pub(crate) place: At,
     pub(crate) notes: Vec<String>,
     pub(crate) written: Written,
+    pub(crate) noise: Option<[u8; 32]>,
 }
 
 impl RunFolder {
@@ -181,6 +186,7 @@ impl RunFolder {
             journal,
             metrics,
             lock,
+            noise: None,
         }
     }
 
@@ -275,26 +281,40 @@ impl RunFolder {
             seconds: saved.seconds,
             notes: saved.notes.to_vec(),
             written: saved.written,
+            noise: self.noise,
         }
         .write(&self.path)
     }
 
     /// The key of this run's noise: that of its beginning, which is `new` in a run that begins. What is released again after
     /// a stop has the same noise: two draws on the same numbers would cost twice.
-    pub(crate) fn noise_key(&self, new: &Stream) -> Result<Stream> {
+    pub(crate) fn noise_key(&mut self, new: &Stream, resumed: Option<&Resumed>) -> Result<Stream> {
         let path = self.path.join(NOISE);
-        match disk::read(&path) {
+        let here = path.display();
+        let key = match disk::read(&path) {
             Ok(key) => {
                 let key = key.try_into().ok();
-                let key = key.with_context(|| format!("{} is no key", path.display()))?;
-                Ok(Stream::from_key(key))
+                Stream::from_key(key.with_context(|| format!("{here} is no key"))?)
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(error) if error.kind() == ErrorKind::NotFound && resumed.is_none() => {
                 write_secret(&path, &new.key())?;
-                Ok(new.clone())
+                new.clone()
             }
-            Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+            Err(error) => {
+                return Err(error).with_context(|| {
+                    format!("reading {here}: without the key that the run was begun with, what it released would be drawn anew")
+                });
+            }
+        };
+        let hash: [u8; 32] = Sha256::digest(key.key()).into();
+        if let Some(begun) = resumed {
+            ensure!(
+                begun.noise == Some(hash),
+                "{here} is not the key that the run was begun with: what it released would be drawn anew"
+            );
         }
+        self.noise = Some(hash);
+        Ok(key)
     }
 
     /// The run is complete: writes what it came to and the report. The state stays if it is worth to `keep`; the key of the noise

@@ -135,6 +135,7 @@ impl Paused {
             place: saved.place,
             notes: saved.notes,
             written: saved.written,
+            noise: saved.noise,
         });
         Ok((folder, resumed))
     }

@@ -26,8 +26,9 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     if setup.parts.has("accountant") || matches!(setup.options.noise, NoiseSource::System(_)) {
         setup.checkpoints.keep = false;
     }
-    if let (NoiseSource::System(key), Some(folder)) = (&mut setup.options.noise, &setup.folder) {
-        *key = folder.noise_key(key)?;
+    if let (NoiseSource::System(key), Some(folder)) = (&mut setup.options.noise, &mut setup.folder)
+    {
+        *key = folder.noise_key(key, setup.resumed.as_ref())?;
     }
     let public = setup.public.map(Arc::new);
     let parts = Arc::new(setup.parts.in_slots(setup.protocol.slots()));

@@ -1,6 +1,6 @@
 //! Noise of the system as a user meets it: no two runs alike, one run the same after a stop, nothing left to take it off with.
 
-use crate::common::{fl, json, out, root};
+use crate::common::{fails, fl, json, out, root};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -87,6 +87,21 @@ fn a_stopped_run_goes_on_with_its_noise() {
     // two that go on from the same place draw the same
     let copied = fs_copy(&dir.path().join("run"), &dir.path().join("copy"));
     copied.unwrap();
+    // and nobody goes on with another key, or without one
+    let other = dir.path().join("copy/noise-key");
+    let kept = fs::read(&other).unwrap();
+    for (key, said) in [
+        (Some(vec![7; 32]), "is not the key"),
+        (None, "without the key"),
+    ] {
+        match key {
+            Some(key) => fs::write(&other, key).unwrap(),
+            None => fs::remove_file(&other).unwrap(),
+        }
+        let (code, text) = fails(dir.path(), &["run", "--resume", "copy"]);
+        assert!(code == 1 && text.contains(said), "{code} {text}");
+    }
+    fs::write(&other, kept).unwrap();
     for name in ["run", "copy"] {
         out(dir.path(), &["run", "--resume", name]);
         assert!(!dir.path().join(name).join("noise-key").exists());
