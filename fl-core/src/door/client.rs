@@ -71,18 +71,6 @@ impl Client {
         }
     }
 
-    /// The same client, which releases nothing beyond this budget. Used by hosts.
-    pub fn with_budget(mut self, budget: Option<Budget>) -> Self {
-        self.budget = budget;
-        self
-    }
-
-    /// The same client, whose releases get their noise from here. Used by hosts.
-    pub fn with_noise(mut self, noise: NoiseSource) -> Self {
-        self.noise = noise;
-        self
-    }
-
     // ---- what there is
 
     /// Who it is.

@@ -3,10 +3,23 @@
 use super::client::Client;
 use super::release::{Afford, afford};
 use crate::message::{self, Message};
-use crate::{Accountant, BoxedMechanism, Cohort, Result};
+use crate::privacy::NoiseSource;
+use crate::{Accountant, BoxedMechanism, Budget, Cohort, Result};
 use anyhow::Context;
 
 impl Client {
+    /// The same client, which releases nothing beyond this budget. Used by hosts.
+    pub fn with_budget(mut self, budget: Option<Budget>) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// The same client, whose releases get their noise from here. Used by hosts.
+    pub fn with_noise(mut self, noise: NoiseSource) -> Self {
+        self.noise = noise;
+        self
+    }
+
     fn mechanism<M: Message>(&mut self, slot: &str) -> Result<Option<&mut BoxedMechanism<M>>> {
         match self.has(slot) {
             true => self.store.get(slot).map(Some),

@@ -201,6 +201,13 @@ fn renumbered(examples: &Examples, order: &[usize]) -> Result<Examples> {
     Examples::all(examples.samples.inputs().clone(), Arc::new(labels))
 }
 
+impl PublicFrom {
+    /// Are they rows that a client would own otherwise?
+    pub(crate) fn of_clients(&self) -> bool {
+        matches!(self, Self::Share(_) | Self::Count(_) | Self::Tabular)
+    }
+}
+
 /// Takes the public rows out of the training or test rows, or from the set that `other` loads.
 fn take_public(
     how: &Public,

@@ -190,13 +190,6 @@ fl_core::choices! {
     }
 }
 
-impl PublicFrom {
-    /// Are they rows that a client would own otherwise?
-    pub(crate) fn of_clients(&self) -> bool {
-        matches!(self, Self::Share(_) | Self::Count(_) | Self::Tabular)
-    }
-}
-
 impl Public {
     /// All samples of this origin, without labels.
     pub fn from(from: PublicFrom) -> Self {

@@ -1,10 +1,11 @@
 //! The host's side of a call: what a library may ask for, and what it answers.
 
 use super::away::{Away, Home, Rounding};
+use super::chance::{add_gaussian, add_laplace, fill_normal, fill_uniform};
 use crate::abi::cross::{plain, slice};
 use crate::abi::raw::{FL_F32, FL_F64, FL_SEEDED, FL_SYSTEM, FL_U8, FL_U32, FlHost, FlText};
 use crate::message::Tensor;
-use crate::privacy::{Noise, NoiseDraws, ReleaseNoise};
+use crate::privacy::{Noise, NoiseDraws};
 use crate::{Draws, Executor, Stream};
 use ndarray::{ArrayD, IxDyn};
 use std::alloc::{Layout, alloc_zeroed};
@@ -54,21 +55,21 @@ pub(super) struct Answer {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     answer: Answer,
     rooms: Vec<(String, Vec<usize>, Room)>,
     names: BTreeSet<String>,
     bytes: usize,
-    draws: Option<Draws>,
-    noise: Option<NoiseDraws>,
+    pub draws: Option<Draws>,
+    pub noise: Option<NoiseDraws>,
 }
 
 /// One call.
 pub(super) struct Call<'a> {
     who: &'a str,
-    key: Option<[u8; 32]>,
+    pub(super) key: Option<[u8; 32]>,
     exec: Option<&'a dyn Executor>,
-    noise: Noise,
+    pub(super) noise: Noise,
     /// How the host rounds.
     rounding: Rounding,
     state: Mutex<State>,
@@ -136,11 +137,11 @@ impl<'a> Call<'a> {
         (code, answer)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn misuse(&self, what: String) {
+    pub(super) fn misuse(&self, what: String) {
         self.state().answer.misuse.get_or_insert(what);
     }
 
@@ -189,41 +190,7 @@ impl<'a> Call<'a> {
         state.rooms.push((name.into(), shape.to_vec(), room));
         Ok(data)
     }
-
-    fn draw(&self, out: &mut [f64], one: impl Fn(&mut Draws) -> f64) {
-        let Some(key) = self.key else {
-            self.misuse("it asked for random numbers where nothing is random".into());
-            return;
-        };
-        let mut state = self.state();
-        let draws = state
-            .draws
-            .get_or_insert_with(|| Stream::from_key(key).draws());
-        out.fill_with(|| one(draws));
-    }
-
-    fn hide(&self, what: &str, values: &mut [f64], scale: f64, one: Hide) {
-        let Some(key) = self.key else {
-            self.misuse("it asked for noise where nothing is random".into());
-            return;
-        };
-        if !(scale > 0.0 && scale.is_finite()) {
-            self.misuse(format!(
-                "`{what}`: a scale must be finite and above 0, got {scale}"
-            ));
-            return;
-        }
-        let mut state = self.state();
-        let noise = || ReleaseNoise::of(Stream::from_key(key), self.noise).draws();
-        let draws = state.noise.get_or_insert_with(noise);
-        for x in values {
-            *x = one(draws, *x, scale);
-        }
-    }
 }
-
-/// Adds noise of a scale to a number.
-type Hide = fn(&mut NoiseDraws, f64, f64) -> f64;
 
 /// A number of which all bytes may be 0.
 trait Zero: Copy {}
@@ -265,7 +232,11 @@ unsafe fn line(text: FlText) -> String {
 ///
 /// # Safety
 /// `context` is that of an `FlHost` whose call is still running.
-unsafe fn serve<R>(context: *mut c_void, otherwise: R, f: impl FnOnce(&Call<'_>) -> R) -> R {
+pub(super) unsafe fn serve<R>(
+    context: *mut c_void,
+    otherwise: R,
+    f: impl FnOnce(&Call<'_>) -> R,
+) -> R {
     if context.is_null() {
         return otherwise;
     }
@@ -357,72 +328,6 @@ unsafe extern "C" fn part(context: *mut c_void, part: *mut c_void) {
                 answer.misuse.get_or_insert_with(|| what.into());
             } else {
                 answer.parts.push(part);
-            }
-        });
-    }
-}
-
-unsafe extern "C" fn fill_uniform(context: *mut c_void, out: *mut f64, n: usize) {
-    // SAFETY: as `log`; `out` has room for `n` numbers that nobody else looks at.
-    unsafe {
-        serve(context, (), |call| {
-            if n > 0 && !out.is_null() {
-                call.draw(std::slice::from_raw_parts_mut(out, n), Draws::uniform);
-            }
-        });
-    }
-}
-
-unsafe extern "C" fn fill_normal(context: *mut c_void, out: *mut f64, n: usize) {
-    // SAFETY: as `fill_uniform`.
-    unsafe {
-        serve(context, (), |call| {
-            if call.noise == Noise::System {
-                let what =
-                    "it drew normal numbers; noise of the system is added with `add_gaussian`";
-                call.misuse(what.into());
-            } else if n > 0 && !out.is_null() {
-                call.draw(std::slice::from_raw_parts_mut(out, n), Draws::normal);
-            }
-        });
-    }
-}
-
-unsafe extern "C" fn add_laplace(context: *mut c_void, values: *mut f64, n: usize, scale: f64) {
-    // SAFETY: as `fill_uniform`, of `values`.
-    unsafe {
-        add(
-            context,
-            "add_laplace",
-            (values, n),
-            scale,
-            NoiseDraws::laplace,
-        )
-    }
-}
-
-unsafe extern "C" fn add_gaussian(context: *mut c_void, values: *mut f64, n: usize, sigma: f64) {
-    // SAFETY: as `fill_uniform`, of `values`.
-    unsafe {
-        add(
-            context,
-            "add_gaussian",
-            (values, n),
-            sigma,
-            NoiseDraws::gaussian,
-        )
-    }
-}
-
-/// # Safety
-/// As [`serve`]; at `values` are as many numbers as it says, and nobody else looks at them.
-unsafe fn add(context: *mut c_void, what: &str, values: (*mut f64, usize), scale: f64, one: Hide) {
-    let (data, n) = values;
-    // SAFETY: as the caller says.
-    unsafe {
-        serve(context, (), |call| {
-            if n > 0 && !data.is_null() {
-                call.hide(what, std::slice::from_raw_parts_mut(data, n), scale, one);
             }
         });
     }

@@ -4,6 +4,7 @@ mod accountant;
 mod aggregator;
 mod away;
 mod call;
+mod chance;
 mod declare;
 mod describe;
 mod generator;
