@@ -60,7 +60,7 @@ fn peak(clients: usize) -> f64 {
     };
     let labels = Labels::Classes {
         of: vec![0; clients],
-        classes: 2,
+        classes: CLASSES,
     };
     let all = Examples::all(Arc::new(inputs), Arc::new(labels)).unwrap();
     let is_mean = |p: &&fl_core::PartDecl| p.role == Role::Aggregator && p.name == "mean-labels";

@@ -33,6 +33,11 @@ extern "C" {
 /* The part does not have an ability that was asked for. */
 #define FL_LACKS 6
 
+/* Noise follows the run's seed. */
+#define FL_SEEDED 0u
+/* Noise follows a key of the operating system, and is exact. */
+#define FL_SYSTEM 1u
+
 /* Tensors of `float`. */
 #define FL_F32 0u
 /* Tensors of `double`. */
@@ -48,7 +53,8 @@ extern "C" {
 #define FL_CHECK 1u
 /* Optional. Gives a text: aggregators `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
  * `class_counts`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; selectors of clients
- * `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers `{"parametric": false, "differentiable": false}`. */
+ * `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers `{"parametric": false, "differentiable": false,
+ * "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`, where no `learns` stands for all losses. */
 #define FL_DESCRIBE 2u
 /* Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no state. */
 #define FL_SAVE 3u
@@ -94,7 +100,8 @@ extern "C" {
 /* Mechanism. One message in, text `{"clients": 10, "of": 20, "draw": "everyone"}`, where a draw is `everyone`,
  * `{"poisson": {"rate": 0.1}}`, `fixed-size` or `unknown`; gives the text of a privacy event. */
 #define FL_PRICE 33u
-/* Mechanism. One message in, text as `FL_PRICE`; gives the message with noise. */
+/* Mechanism. One message in, text as `FL_PRICE`; gives the message with noise, drawn with `add_laplace`, `add_gaussian` or,
+ * for choices between labels, `fill_uniform`. */
 #define FL_PERTURB 34u
 /* Mechanism, optional. One message in; gives the text of a whole number. */
 #define FL_QUERIES 35u
@@ -214,11 +221,18 @@ typedef struct FlHost {
   void (*part)(void *context, void *part);
   /* The next numbers of the call's stream, uniform in `[0, 1)`. */
   void (*fill_uniform)(void *context, double *out, size_t n);
-  /* The next numbers of the call's stream, standard normal. */
+  /* The next numbers of the call's stream, standard normal. Not for `FL_PERTURB` where `noise` is FL_SYSTEM. */
   void (*fill_normal)(void *context, double *out, size_t n);
   /* Calls `work(argument, i, chunk, length)` for every chunk of `size` of the `n` numbers at `data`, on the host's
    * threads, in any order; returns when all is done. Results must not depend on how the work is cut. */
   void (*parallel_for)(void *context, float *data, size_t n, size_t size, void (*work)(void *argument, size_t i, float *chunk, size_t length), void *argument);
+  /* Where the noise of `FL_PERTURB` comes from: FL_SEEDED or FL_SYSTEM. */
+  uint32_t noise;
+  /* Adds Laplace noise of this scale to each of the `n` numbers at `values`. Noise of the system is drawn on a grid, to
+   * which the numbers are moved first, towards 0. */
+  void (*add_laplace)(void *context, double *values, size_t n, double scale);
+  /* As `add_laplace`, with normal noise of this standard deviation. */
+  void (*add_gaussian)(void *context, double *values, size_t n, double sigma);
 } FlHost;
 
 /* What a library exports, under the name `fl_plugin`. Every function is needed.

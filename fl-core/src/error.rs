@@ -24,7 +24,7 @@ pub enum Problem {
     #[error("{0}")]
     Disagree(String),
     /// A weight that cannot be used.
-    #[error("weight {weight}; a weight must be finite, at least 0{}", .most.map_or(String::new(), |most| format!(" and at most {most} (faults.max-weight)")))]
+    #[error("weight {weight}; a weight must be finite{}", .most.map_or(" and at least 0".into(), |most| format!(", at least 0 and at most {most} (faults.max-weight)")))]
     Weight {
         /// What was given.
         weight: f64,

@@ -14,7 +14,7 @@ const KINDS: [Noise; 2] = [Noise::Seeded, Noise::System];
 
 fn draws() -> usize {
     let asked = std::env::var("FL_AUDIT_DRAWS").ok();
-    asked.map_or(10_000, |n| n.parse().expect("a number of draws"))
+    asked.map_or(20_000, |n| n.parse().expect("a number of draws"))
 }
 
 fn context() -> BuildContext {
@@ -125,7 +125,7 @@ fn no_mechanism_shows_more_than_is_claimed_and_the_audit_is_not_blind() {
     };
     one(
         of("gaussian-update"),
-        "{clip: 0.5, noise-multiplier: 2.0}",
+        "{clip: 0.5, noise-multiplier: 1.7}",
         (&update(-0.5), &update(0.5)),
         true,
     );

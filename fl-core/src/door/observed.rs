@@ -2,7 +2,7 @@
 
 use super::federation::Federation;
 use crate::message::Message;
-use crate::privacy::{Exposed, Flow, Guarantee, Observer, Protection, Protections};
+use crate::privacy::{Exposed, Flow, Guarantee, Observer, Protection, Protections, Unit};
 use crate::{Accountant, Ask, BuildContext, Needs, Parts, Problem, Protocol, Result};
 use anyhow::bail;
 
@@ -118,6 +118,16 @@ impl Federation<'_> {
             true => Ok(()),
             false => self.expose(&[Observer::Readers], &shown(slot)),
         }
+    }
+
+    /// Whose presence is hidden by what was released so far; `None` if nobody accounts.
+    ///
+    /// # Errors
+    /// When the accountant cannot say.
+    pub fn hides(&self) -> Result<Option<Unit>> {
+        let accountant = self.accountant.as_ref();
+        let guarantee = accountant.map(|a| a.guarantee(None)).transpose()?;
+        Ok(guarantee.map(|g| g.unit))
     }
 
     /// What is guaranteed so far, by observer; `None` without an accountant.

@@ -14,8 +14,9 @@ use fl_plugin_clustered_rounds as _;
 use fl_plugin_co_distill as _;
 #[cfg(feature = "cohorts")]
 use fl_plugin_cohorts as _;
-#[cfg(feature = "fediod")]
+#[cfg(feature = "dense-prediction")]
 use fl_plugin_dense_prediction as _;
+#[cfg(feature = "fediod")]
 use fl_plugin_fediod as _;
 #[cfg(feature = "fedkd")]
 use fl_plugin_fedkd as _;

@@ -2,7 +2,7 @@
 use crate::teach::{self, TOO_FEW, Taught, asked_about, ballots, check, learn, teachers};
 use fl_core::message::{Counts, Models, VoteSensitivity, Votes};
 use fl_core::prelude::*;
-use fl_core::privacy::Observer;
+use fl_core::privacy::{Observer, Unit};
 use fl_core::{ClientId, Problem, metrics};
 use serde::{Deserialize, Serialize};
 
@@ -115,10 +115,6 @@ impl TwoTierVote {
         match self.short_party {
             _ if short.is_empty() => {}
             ShortParty::Skip if !parties.is_empty() => {
-                fed.expose(
-                    &Observer::ALL,
-                    "parties with too few examples are left out, and whether one is depends on its data",
-                )?;
                 fed.warn(&format!("{what}; they take no part"));
             }
             ShortParty::Skip => bail!("{what}; nobody is left"),
@@ -312,6 +308,13 @@ impl Protocol for TwoTierVote {
             counts.set_sensitivity(self.sensitivity(counts.block(), s.close));
             if self.noise == NoiseAt::Server {
                 fed.release("privacy", round, &mut counts, &parties)?;
+            }
+            // another example in an example's place leaves a party as large as it was; another party need not be
+            if self.short_party == ShortParty::Skip && fed.hides()? == Some(Unit::Party) {
+                fed.expose(
+                    &Observer::ALL,
+                    "a party with too few examples takes no part, and everybody sees that",
+                )?;
             }
             s.counts = Some(counts);
             Ok(())

@@ -128,6 +128,14 @@ fn the_resolved_spec_reads_back_as_itself() {
       on-shape: fail
       on-weight: fail
       max-weight: 1000000.0
+      at-least: 1
+      below: stop
+      happen: []
+    noise: seeded
+    checkpoint:
+      every:
+        seconds: 20.0
+      keep: true
     ");
 }
 

@@ -7,8 +7,8 @@ use clap::Args;
 use fl_core::message::Facts;
 use fl_core::privacy::Observer;
 use fl_core::{
-    Asked, BoxedSelector, BuildContext, Candidate, ClientId, Parts, Role, Roster, Round, Stream,
-    Trainer,
+    Asked, BoxedSelector, BuildContext, Candidate, ClientId, Draw, Parts, Role, Roster, Round,
+    Stream, Trainer,
 };
 use fl_registry::Catalogue;
 use serde_json::json;
@@ -45,6 +45,8 @@ enum Cohort {
 struct Row {
     asked: Asked,
     cohort: Cohort,
+    /// How they are drawn.
+    draw: Draw,
     /// Clients asked each time, at most.
     clients: usize,
     /// Bytes to one client, at most.
@@ -103,6 +105,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             let copies = |bytes: u64| bytes.saturating_mul(asked.copies as u64);
             Row {
                 cohort,
+                draw: draw(parts, asked.cohort, &make),
                 rows: facts.rows,
                 clients: match cohort {
                     Cohort::Fixed(n) => n,
@@ -127,7 +130,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         false => Vec::new(),
     };
     let reached = match accounts {
-        true => reach::reach(parts, &rows, &exposed, &make, spec.noise),
+        true => reach::reach(parts, &rows, everyone, &exposed, &make, spec.noise),
         false => Vec::new(),
     };
     let sum = |bytes: fn(&Row) -> Option<u64>| {
@@ -205,6 +208,15 @@ fn line(row: &Row, everyone: usize) -> String {
         asked.label, asked.times
     );
     format!("{}\n", text.trim_end())
+}
+
+/// How the selector in `slot` draws clients.
+fn draw(parts: &Parts, slot: Option<&str>, make: &BuildContext) -> Draw {
+    let Some(slot) = slot.filter(|slot| parts.has(slot)) else {
+        return Draw::Everyone;
+    };
+    let selector = parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, make);
+    selector.map_or(Draw::Unknown, |selector| selector.draw())
 }
 
 /// How many clients the selector in `slot` picks: its cohorts are drawn as in a run.

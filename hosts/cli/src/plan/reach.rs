@@ -14,6 +14,7 @@ const MOST: usize = 1_000_000;
 pub fn reach(
     parts: &Parts,
     rows: &[Row],
+    everyone: usize,
     exposed: &Exposed,
     context: &BuildContext,
     noise: Noise,
@@ -22,7 +23,7 @@ pub fn reach(
     let promised = promised.filter(|observer| exposed.to(*observer).is_empty());
     promised
         .map(|observer| {
-            let reached = against(observer, parts, rows, context);
+            let reached = against(observer, parts, rows, everyone, context);
             (observer, reached.map(|g| Guarantee { noise, ..g }))
         })
         .collect()
@@ -32,6 +33,7 @@ fn against(
     observer: Observer,
     parts: &Parts,
     rows: &[Row],
+    everyone: usize,
     context: &BuildContext,
 ) -> Option<Guarantee> {
     let mut accountant: Box<dyn Accountant> = parts
@@ -56,7 +58,11 @@ fn against(
         }
         let at_server = flow.at_server.iter().filter(|slot| parts.releases(slot));
         for slot in at_server.filter(|_| observer != Observer::Server) {
-            let cohort = Cohort::all(row.clients);
+            let cohort = Cohort {
+                of: everyone,
+                draw: row.draw,
+                ..Cohort::all(row.clients)
+            };
             let event = price(parts, slot, None, row, &cohort, context)?;
             (0..times.min(MOST))
                 .try_for_each(|_| accountant.charge(&event))

@@ -192,6 +192,17 @@ fn a_party_with_too_few_examples_is_named_or_skipped() {
         skip.status.success() && said.contains("they take no part"),
         "{said}"
     );
+    // that one takes no part tells how much it has, whether or not it happens; one example's presence does not change it
+    let spec = quick("fedkt-l1.yaml");
+    let priced = |out: &str, unit: &str| {
+        let set = ["protocol.short-party=skip", unit];
+        json(dir.path(), &with(&spec, out, &set))["privacy"]["readers"].clone()
+    };
+    let party = priced("party", "parts.accountant.unit=party");
+    let why = party["nothing"][0].as_str().unwrap();
+    assert!(why.contains("takes no part"), "{party}");
+    let example = priced("example", "parts.accountant.unit=example");
+    assert!(example["epsilon"].as_f64().unwrap() > 0.0, "{example}");
 }
 
 #[test]
