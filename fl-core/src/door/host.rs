@@ -195,7 +195,7 @@ pub trait Host {
     /// Step number `done` is complete: keeps the server's state and every client's, if the run can be resumed.
     ///
     /// # Errors
-    /// [`Problem::Stopped`] when the run is to stop here; others when it cannot be written.
+    /// [`crate::Problem::Stopped`] when the run is to stop here; others when it cannot be written.
     fn checkpoint(
         &mut self,
         done: usize,
