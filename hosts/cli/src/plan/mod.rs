@@ -247,13 +247,20 @@ fn cohort(parts: &Parts, slot: &str, times: usize, roster: &Roster, make: &Build
     }
 }
 
+/// One client of each part that fills `slot`; `None` for those that the spec does not name.
+fn owners(parts: &Parts, slot: &str) -> Vec<Option<ClientId>> {
+    let filled = parts.iter().filter(|filled| filled.slot == slot);
+    let first = filled.map(|filled| filled.clients.iter().flatten().next());
+    first
+        .map(|range| range.map(|range| *range.start()))
+        .collect()
+}
+
 /// The largest model in `slot`: its parameters, and its bytes in its own format. Those of a forest are not known before it
 /// has grown.
 fn sizes(parts: &Parts, slot: &str, make: &BuildContext) -> (usize, Option<u64>) {
     let (mut params, mut bytes) = (0, parts.has(slot).then_some(0));
-    for filled in parts.iter().filter(|filled| filled.slot == slot) {
-        let client = filled.clients.iter().flatten().next();
-        let client = client.map(|range| *range.start());
+    for client in owners(parts, slot) {
         let model = parts.build::<Box<dyn Trainer>>(Role::Trainer, slot, client, make);
         let mut model = model.ok();
         let count = model.as_mut().and_then(|m| m.parametric());

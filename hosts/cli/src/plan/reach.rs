@@ -1,6 +1,6 @@
 //! The epsilon that a run will have reached in its end, where that can be known before.
 
-use super::Row;
+use super::{Row, owners};
 use fl_core::message::{self, Message, Outline, Visitor};
 use fl_core::privacy::{Composition, Exposed, Guarantee, Ledger, Noise, Observer};
 use fl_core::{
@@ -70,19 +70,6 @@ fn against(
         }
     }
     accountant.guarantee(None).ok()
-}
-
-/// One client of each part that fills `slot`; `None` for those that the spec does not name.
-fn owners(parts: &Parts, slot: &str) -> Vec<Option<ClientId>> {
-    let filled = parts.iter().filter(|filled| filled.slot == slot);
-    let one = filled.map(|f| {
-        f.clients
-            .iter()
-            .flatten()
-            .next()
-            .map(|range| *range.start())
-    });
-    one.collect()
 }
 
 /// What a release through the mechanism in `slot` costs, if its price does not depend on the numbers.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 /// The workspace's root.
 pub fn root() -> PathBuf {
@@ -20,6 +20,20 @@ pub fn fl(dir: &Path, args: &[&str]) -> Output {
         .env("NO_COLOR", "1")
         .output()
         .expect("fl starts")
+}
+
+/// Starts `fl` in `dir`, and does not wait.
+pub fn start(dir: &Path, args: &[&str]) -> Child {
+    let mut fl = Command::new(env!("CARGO_BIN_EXE_fl"));
+    fl.args(args).current_dir(dir);
+    fl.stdout(Stdio::piped()).stderr(Stdio::piped());
+    fl.spawn().unwrap()
+}
+
+/// Where this spec of `specs/quick` is.
+pub fn quick(name: &str) -> String {
+    let path = root().join(format!("specs/quick/{name}.yaml"));
+    path.display().to_string()
 }
 
 /// stdout of a run that must succeed.

@@ -1,23 +1,11 @@
 //! Runs that are killed, stopped, starved and given more to do.
-use crate::common::{fails, fl, json, out, root};
+use crate::common::{fails, fl, json, out, quick as spec, root, start};
 use crate::library;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
-fn spec(name: &str) -> String {
-    let path = root().join(format!("specs/quick/{name}.yaml"));
-    path.display().to_string()
-}
-
-fn start(dir: &Path, args: &[&str]) -> Child {
-    let mut fl = Command::new(env!("CARGO_BIN_EXE_fl"));
-    fl.args(args).current_dir(dir);
-    fl.stdout(Stdio::piped()).stderr(Stdio::piped());
-    fl.spawn().unwrap()
-}
+use std::process::{Child, Command};
 
 /// Waits until a run has come so far that `path` is there.
 fn until(child: &mut Child, path: &Path) {

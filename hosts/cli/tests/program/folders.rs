@@ -1,22 +1,10 @@
 //! Run folders: several runs at once, what a run was begun with, and going on after whatever happened.
-use crate::common::{fails, json, out, root};
+use crate::common::{fails, json, out, quick as spec, start};
 use crate::library;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
-fn spec(name: &str) -> String {
-    let path = root().join(format!("specs/quick/{name}.yaml"));
-    path.display().to_string()
-}
-
-fn start(dir: &Path, args: &[&str]) -> Child {
-    let mut fl = Command::new(env!("CARGO_BIN_EXE_fl"));
-    fl.args(args).current_dir(dir);
-    fl.stdout(Stdio::piped()).stderr(Stdio::piped());
-    fl.spawn().unwrap()
-}
+use std::process::{Child, Command};
 
 fn read(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
