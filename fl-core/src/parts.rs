@@ -8,6 +8,7 @@ use crate::{
     Task,
 };
 use anyhow::{Context, anyhow};
+use std::any::Any;
 use std::ops::RangeInclusive;
 
 /// One part of a spec: what fills a slot, for all clients or for some.
@@ -241,20 +242,31 @@ impl Parts {
         context: &BuildContext,
     ) -> Result<B> {
         let filled = self.find(slot, client)?;
-        let what = || format!("parts.{slot} ({} `{}`)", filled.decl.role, filled.decl.name);
-        let part = (filled.decl.build)(&filled.settings, context).with_context(what)?;
-        let part = part
-            .downcast::<B>()
-            .map_err(|_| match filled.decl.role == role {
-                true => anyhow!(
-                    "does not fit this slot: it is {}",
-                    (filled.decl.describe)().signature
-                ),
-                false => anyhow!(
-                    "does not fit this slot, which wants {}",
-                    role.with_article()
-                ),
-            });
-        Ok(*part.with_context(what)?)
+        let made = filled.make(context)?;
+        made.downcast::<B>()
+            .map(|part| *part)
+            .map_err(|_| filled.misfit(role))
+    }
+}
+
+// the same for parts of every type
+impl Filled {
+    fn who(&self) -> String {
+        format!(
+            "parts.{} ({} `{}`)",
+            self.slot, self.decl.role, self.decl.name
+        )
+    }
+
+    fn make(&self, context: &BuildContext) -> Result<Box<dyn Any + Send>> {
+        (self.decl.build)(&self.settings, context).with_context(|| self.who())
+    }
+
+    fn misfit(&self, wanted: Role) -> anyhow::Error {
+        let why = match self.decl.role == wanted {
+            true => format!(": it is {}", (self.decl.describe)().signature),
+            false => format!(", which wants {}", wanted.with_article()),
+        };
+        anyhow!("does not fit this slot{why}").context(self.who())
     }
 }

@@ -257,6 +257,7 @@ impl Federation<'_> {
         let mut wanted = Wanted {
             outputs: store.task().kind.outputs(),
             model: &mut model,
+            first: None,
         };
         let mut left = to.to_vec();
         for attempt in 0.. {
@@ -291,6 +292,6 @@ impl Federation<'_> {
                 break;
             }
         }
-        exchange.end(self, round, ask, to.len())
+        exchange.end(self, round)
     }
 }

@@ -17,15 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 const TOLD_APART: usize = 256;
 
 /// One question to some clients, as it goes on.
-pub(super) struct Exchange<U> {
+pub(super) struct Exchange {
     entry: Entry,
     chain: Sha256,
     needs: Needs,
     faults: Faults,
     /// What was sent last, with its digest and bytes: one message to everybody is hashed once.
     sent: Option<(*const (), [u8; 32], Bytes)>,
-    /// Whose answer came first, where nothing says what shape is right.
-    first: Option<(ClientId, U)>,
     spent: Vec<(ClientId, Vec<PrivacyEvent>)>,
     measures: BTreeMap<String, Vec<f64>>,
     notes: BTreeMap<String, Vec<String>>,
@@ -38,8 +36,8 @@ pub(super) fn asked<D: Message>(sent: &D) -> Option<&[u32]> {
         .map(|ids| &ids.0[..])
 }
 
-impl<U: Message> Exchange<U> {
-    pub fn new<D: Message>(
+impl Exchange {
+    pub fn new<D: Message, U: Message>(
         round: &Round,
         ask: &Ask<D, U>,
         clients: usize,
@@ -65,7 +63,6 @@ impl<U: Message> Exchange<U> {
             needs,
             faults,
             sent: None,
-            first: None,
             spent: Vec::new(),
             measures: BTreeMap::new(),
             notes: BTreeMap::new(),
@@ -92,13 +89,13 @@ impl<U: Message> Exchange<U> {
     }
 
     /// Checks one answer, takes down what its envelope says, and counts and hashes it. `fate` is what happens to it on its way.
-    pub fn admit<D: Message>(
+    pub fn admit<D: Message, U: Message>(
         &mut self,
         from: ClientId,
         sent: &D,
         answer: Answer,
         fate: Option<Fate<'_>>,
-        wanted: &mut Wanted<'_>,
+        wanted: &mut Wanted<'_, U>,
     ) -> Result<Mail<U>> {
         let Answer { body, envelope } = answer;
         // what a client has released is spent, whatever becomes of its answer
@@ -134,7 +131,7 @@ impl<U: Message> Exchange<U> {
             most: Some(most),
         };
         ensure!(weight <= most, too_much);
-        self.check_shape(sent, &mail, wanted)?;
+        wanted.check(sent, &mail)?;
         for note in envelope.notes {
             self.notes.entry(note).or_default().push(from.to_string());
         }
@@ -150,34 +147,6 @@ impl<U: Message> Exchange<U> {
             self.entry.answers.push((from, hex(&digest[..4])));
         }
         Ok(mail)
-    }
-
-    fn check_shape<D: Message>(
-        &mut self,
-        sent: &D,
-        mail: &Mail<U>,
-        wanted: &mut Wanted<'_>,
-    ) -> Result<()> {
-        if let Some(counts) = &mail.class_counts {
-            ensure!(
-                counts.len() == wanted.outputs,
-                Problem::Shape(format!(
-                    "examples of {} classes are counted, and the task has {}",
-                    counts.len(),
-                    wanted.outputs
-                ))
-            );
-        }
-        if wanted.fits(sent, &mail.body)? {
-            return Ok(());
-        }
-        let from = mail.from;
-        let (first, body) = self.first.get_or_insert_with(|| (from, mail.body.clone()));
-        message::alike(body, &mail.body).map_err(|error| {
-            anyhow::anyhow!(Problem::Disagree(format!(
-                "{error}, that of client {first}, and nothing says which of them is right"
-            )))
-        })
     }
 
     /// What the spec's policy makes of an answer that cannot be used. Is its client to be asked again, who has been asked
@@ -204,13 +173,8 @@ impl<U: Message> Exchange<U> {
     }
 
     /// Passes on what was said, charges what was spent, and writes the journal.
-    pub fn end<D: Message>(
-        mut self,
-        fed: &mut Federation<'_>,
-        round: &Round,
-        ask: &Ask<D, U>,
-        clients: usize,
-    ) -> Result<()> {
+    pub fn end(mut self, fed: &mut Federation<'_>, round: &Round) -> Result<()> {
+        let (label, clients) = (self.entry.question.clone(), self.entry.clients);
         for (note, said_by) in self.notes {
             let who = match said_by.len() {
                 1 => "client",
@@ -232,7 +196,7 @@ impl<U: Message> Exchange<U> {
             self.entry.answers.clear();
         }
         self.entry.dropped.sort();
-        let told = format!("answer to `{}`", ask.label());
+        let told = format!("answer to `{label}`");
         fed.left_out(round, &told, &self.entry.dropped)?;
         let epsilons = |all: Protections| {
             let one =
@@ -242,7 +206,7 @@ impl<U: Message> Exchange<U> {
         self.entry.privacy = fed.protections()?.map(epsilons);
         fed.totals.up += self.entry.bytes_up.total() + self.entry.bytes_envelope;
         fed.totals.down += self.entry.bytes_down.total();
-        fed.link(ask.label(), &digest);
+        fed.link(&label, &digest);
         fed.host.journal(&self.entry)?;
         let (dropped, least) = (&self.entry.dropped, self.faults.at_least);
         let answers = clients - dropped.len();
@@ -250,13 +214,13 @@ impl<U: Message> Exchange<U> {
             [(id, why), ..] if answers == 0 && least == 1 => {
                 bail!(Problem::NoAnswer(format!(
                     " to `{}`: all {clients} were dropped; client {id}: {why}",
-                    ask.label(),
+                    label,
                 )))
             }
             [(id, why), ..] if answers < least => bail!(Problem::TooFew {
                 answers,
                 least,
-                text: format!(" to `{}` of {clients}; client {id}: {why}", ask.label()),
+                text: format!(" to `{}` of {clients}; client {id}: {why}", label),
             }),
             _ => Ok(()),
         }

@@ -1,24 +1,54 @@
-//! What shape an answer must have: that of what was sent, of the server's model, or of the task. Never that of whoever answered
-//! first.
+//! What shape an answer must have: that of what was sent, of the server's model, or of the task; never that of whoever answered
+//! first, who is only compared with.
 
-use crate::message::{self, Message};
-use crate::{Problem, Result};
+use crate::message::{self, Message, Named};
+use crate::{ClientId, Mail, Problem, Result};
 use anyhow::Context;
 
 /// What the shape of an answer is held against.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct Wanted<'a, U> {
     /// Outputs of the task.
     pub outputs: usize,
     /// The server's model, made when somebody sends parameters and was sent none.
     pub model: &'a mut dyn FnMut() -> Option<message::Params>,
+    /// Whose answer came first, where nothing says what shape is right.
+    pub first: Option<(ClientId, U)>,
 }
 
-impl Wanted<'_> {
+impl<U: Message> Wanted<'_, U> {
+    /// Checks an answer to what was `sent`.
+    ///
+    /// # Errors
+    /// [`Problem::Shape`] when it has not the shape that it must have, [`Problem::Disagree`] when nothing says what that is and
+    /// another client's answer has another.
+    pub fn check<D: Message>(&mut self, sent: &D, mail: &Mail<U>) -> Result<()> {
+        if let Some(counts) = &mail.class_counts {
+            anyhow::ensure!(
+                counts.len() == self.outputs,
+                Problem::Shape(format!(
+                    "examples of {} classes are counted, and the task has {}",
+                    counts.len(),
+                    self.outputs
+                ))
+            );
+        }
+        if self.fits(sent, &mail.body)? {
+            return Ok(());
+        }
+        let from = mail.from;
+        let (first, body) = self.first.get_or_insert_with(|| (from, mail.body.clone()));
+        message::alike(body, &mail.body).map_err(|error| {
+            anyhow::anyhow!(Problem::Disagree(format!(
+                "{error}, that of client {first}, and nothing says which of them is right"
+            )))
+        })
+    }
+
     /// Has `answer`, to what was `sent`, the shape that it must have, as far as anything says so? `Ok(false)`: nothing does.
     ///
     /// # Errors
     /// [`Problem::Shape`] when it has not.
-    pub fn fits<D: Message, U: Message>(&mut self, sent: &D, answer: &U) -> Result<bool> {
+    fn fits<D: Message>(&mut self, sent: &D, answer: &U) -> Result<bool> {
         let any = sent as &dyn std::any::Any;
         if let Some(sent) = any.downcast_ref::<U>() {
             message::alike_to(sent, answer, "what was sent")?;
@@ -34,7 +64,7 @@ impl Wanted<'_> {
             );
         }
         if let Some(params) = any.downcast_ref::<message::Params>() {
-            return within(params, answer);
+            return within(params, &answer.tensors());
         }
         let model = (U::KIND == message::Params::KIND).then(|| (self.model)());
         let Some(model) = model.flatten() else {
@@ -49,8 +79,7 @@ impl Wanted<'_> {
 }
 
 /// Are the parameters that a composite answer has under one field shaped as those that were sent?
-fn within<U: Message>(sent: &message::Params, answer: &U) -> Result<bool> {
-    let tensors = answer.tensors();
+fn within(sent: &message::Params, tensors: &Named<'_>) -> Result<bool> {
     let fields = tensors
         .iter()
         .filter_map(|(name, _)| Some(name.split_once('.')?.0));

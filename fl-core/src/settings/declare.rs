@@ -1,6 +1,6 @@
 //! A group of settings.
 
-use super::{Field, Settings, Value, to_json};
+use super::{Field, Value, to_json};
 use serde_json::json;
 
 /// Tidies the text of a doc comment.
@@ -59,7 +59,10 @@ macro_rules! settings {
                 map.into()
             }
             fn schema() -> $crate::__private::Json {
-                $crate::settings::object_schema::<Self>()
+                $crate::settings::object_schema(
+                    &<Self as $crate::settings::Settings>::doc(),
+                    &<Self as $crate::settings::Settings>::fields(),
+                )
             }
             fn kind() -> String { "mapping".into() }
         }
@@ -113,8 +116,7 @@ pub fn field(
 
 /// Used by [`settings!`](crate::settings!).
 #[doc(hidden)]
-pub fn object_schema<S: Settings>() -> serde_json::Value {
-    let fields = S::fields();
+pub fn object_schema(doc: &str, fields: &[Field]) -> serde_json::Value {
     let properties: serde_json::Map<_, _> = fields
         .iter()
         .map(|f| (f.name.clone(), f.schema.clone()))
@@ -125,7 +127,7 @@ pub fn object_schema<S: Settings>() -> serde_json::Value {
         .map(|f| f.name.as_str())
         .collect();
     let mut schema = json!({
-        "type": "object", "description": S::doc(), "properties": properties, "additionalProperties": false
+        "type": "object", "description": doc, "properties": properties, "additionalProperties": false
     });
     if !required.is_empty() {
         schema["required"] = json!(required);

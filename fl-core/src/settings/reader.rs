@@ -144,15 +144,19 @@ impl Reader {
         check: impl FnOnce(&T) -> Result<(), String>,
         range: Option<String>,
     ) -> Option<T> {
-        let Some(value) = found.remove(name) else {
-            return default.or_else(|| {
-                let range = range.map(|r| format!(", {r}")).unwrap_or_default();
-                self.below(Step::Key(name.into()), |r| {
-                    r.wrong(format!("is missing ({}{range})", T::kind()))
-                })
-            });
-        };
-        self.below(Step::Key(name.into()), |r| r.checked(value, check, range))
+        match found.remove(name) {
+            Some(value) => {
+                self.path.push(Step::Key(name.into()));
+                let read = self.checked(value, check, range);
+                self.path.pop();
+                read
+            }
+            None if default.is_some() => default,
+            None => {
+                self.missing(name, &T::kind(), range);
+                None
+            }
+        }
     }
 
     /// Reads a value that is to be in `range`, which `check` finds out.
@@ -163,25 +167,38 @@ impl Reader {
         range: Option<String>,
     ) -> Option<T> {
         let before = self.mistakes.len();
-        if let Some(read) = T::read(value, self) {
-            return match check(&read) {
-                Ok(()) => Some(read),
-                Err(text) => self.wrong(text),
-            };
+        let Some(read) = T::read(value, self) else {
+            self.tell_range(before, value, &T::kind(), range);
+            return None;
+        };
+        match check(&read) {
+            Ok(()) => Some(read),
+            Err(text) => self.wrong(text),
         }
-        // a number that the type cannot hold, such as -1 or 1.5, is told the range all the same
+    }
+
+    // the same for settings of every type
+
+    fn missing(&mut self, name: &str, kind: &str, range: Option<String>) {
+        let range = range.map(|r| format!(", {r}")).unwrap_or_default();
+        self.below(Step::Key(name.into()), |r| {
+            r.wrong::<()>(format!("is missing ({kind}{range})"));
+        });
+    }
+
+    /// A number that the type cannot hold, such as -1 or 1.5, is told the range all the same.
+    fn tell_range(&mut self, before: usize, value: &Value, kind: &str, range: Option<String>) {
         if let (Some(range), Some(wrong)) = (range, self.mistakes.get_mut(before))
             && value.as_f64().is_some_and(f64::is_finite)
             && wrong.path == self.path
         {
             let whole = value.is_i64() || value.is_u64();
-            let what = match T::kind().as_str() {
+            let what = match kind {
                 "whole number" if !whole => "a whole number ",
                 _ => "",
             };
             wrong.text = format!("must be {what}{range}, got {}", show(value));
         }
-        None
     }
 }
 

@@ -11,8 +11,8 @@ use fl_core::privacy::ReleaseNoise;
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Candidate, ClientId,
-    Cohort, Examples, Filled, Inbox, Labels, Mail, PartDecl, Parts, Pool, PrivacyEvent, Result,
-    Role, Roster, Round, Said, Samples, Stream, Task, TaskKind,
+    Cohort, Examples, Filled, Inbox, Labels, Mail, Needs, PartDecl, Parts, Pool, PrivacyEvent,
+    Result, Role, Roster, Round, Said, Samples, Stream, Task, TaskKind,
 };
 use fl_registry::Catalogue;
 use ndarray::Array2;
@@ -145,27 +145,38 @@ fn shown<M: Message>(out: &M) -> Result<Json> {
     Ok(json!({ "kind": M::KIND, "tensors": to_json(out) }))
 }
 
+/// The round and the messages that an aggregator is tried with.
+fn asked<I: Message>(input: Json, needs: Needs, stream: &Stream) -> Result<(Round, Inbox<I>)> {
+    let round = Round::first().with_stream(stream.clone());
+    let Letters { messages, sent } = serde_json::from_value(input)?;
+    let round = match sent {
+        Some(sent) => round.showing(from_json::<I>(&sent).context("`sent`")?),
+        None if needs.sent => {
+            bail!("it wants to see what the clients were sent: add `sent`, the tensors of that")
+        }
+        None => round,
+    };
+    Ok((round, inbox(messages)?))
+}
+
+/// What an aggregator gave, and what it said.
+fn answered<O: Message>(round: &Round, out: &O) -> Result<Json> {
+    let mut out = shown(out)?;
+    for said in round.said() {
+        match said {
+            Said::Note(text) => out["note"] = json!(text),
+            Said::Number(name, value) => out[name] = json!(value),
+        }
+    }
+    Ok(out)
+}
+
 impl PairVisitor for Trial<'_> {
     type Out = Result<Json>;
     fn visit<I: Message, O: Message>(self) -> Result<Json> {
-        let round = Round::first().with_stream(self.make.stream.clone());
         let mut part = self.part::<BoxedAggregator<I, O>>(Role::Aggregator)?;
-        let Letters { messages, sent } = serde_json::from_value(self.input)?;
-        let round = match sent {
-            Some(sent) => round.showing(from_json::<I>(&sent).context("`sent`")?),
-            None if part.needs().sent => {
-                bail!("it wants to see what the clients were sent: add `sent`, the tensors of that")
-            }
-            None => round,
-        };
-        let mut out = shown(&part.aggregate(&round, &inbox(messages)?)?)?;
-        for said in round.said() {
-            match said {
-                Said::Note(text) => out["note"] = json!(text),
-                Said::Number(name, value) => out[name] = json!(value),
-            }
-        }
-        Ok(out)
+        let (round, inbox) = asked(self.input, part.needs(), &self.make.stream)?;
+        answered(&round, &part.aggregate(&round, &inbox)?)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Aggregators of a library as parts of this program.
 
+use super::call::Answer;
 use super::late::{Late, load};
 use super::remote::Remote;
 use crate::abi::cross::{Letter, content};
@@ -11,10 +12,6 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::any::Any;
 use std::marker::PhantomData;
-
-fn gave(remote: &Remote) -> String {
-    format!("{}: what it gave", remote.who())
-}
 
 /// What `FL_DESCRIBE` gives for an aggregator.
 #[derive(Default, Deserialize)]
@@ -66,17 +63,18 @@ fn sane<M: Message>(message: &M) -> Result<()> {
     }
 }
 
-pub(super) struct LoadedAggregator<I, O> {
+/// An aggregator of a library. What it does with what the clients sent knows `I`, what it does with what the library gave
+/// knows `O`: only [`LoadedAggregator`] knows both, of which there are as many as pairs of messages.
+struct Loaded {
     remote: Remote,
     needs: Needs,
     claims: Claims,
     folds: bool,
     late: Late,
-    kinds: PhantomData<fn(I) -> O>,
 }
 
-impl<I: Message, O: Message> LoadedAggregator<I, O> {
-    pub fn new(remote: Remote) -> Result<Self> {
+impl Loaded {
+    fn new(remote: Remote) -> Result<Self> {
         let about: AboutAggregator = match remote.call(FL_DESCRIBE, "", &[], None, None)? {
             Some(answer) => remote.json(&answer)?,
             None => AboutAggregator::default(),
@@ -99,14 +97,11 @@ impl<I: Message, O: Message> LoadedAggregator<I, O> {
             folds: about.folds,
             remote,
             late: Late::default(),
-            kinds: PhantomData,
         })
     }
-}
 
-impl<I: Message, O: Message> LoadedAggregator<I, O> {
     /// Shows it what the clients were sent, if it wants to see it.
-    fn show(&self, round: &Round) -> Result<()> {
+    fn show<I: Message>(&self, round: &Round) -> Result<()> {
         if !self.needs.sent {
             return Ok(());
         }
@@ -122,45 +117,33 @@ impl<I: Message, O: Message> LoadedAggregator<I, O> {
         self.remote.must(FL_SENT, "", &letter, None, None)?;
         Ok(())
     }
-}
 
-impl<I: Message, O: Message> Aggregator for LoadedAggregator<I, O> {
-    type In = I;
-    type Out = O;
-
-    fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>) -> Result<O> {
+    /// Hands over the inbox.
+    fn ask<I: Message>(&self, round: &Round, inbox: &Inbox<I>) -> Result<Answer> {
         self.late.check().context(self.remote.who())?;
-        self.show(round)?;
+        self.show::<I>(round)?;
         let facts = RoundText::of(round)?;
         let (stream, exec) = (Some(&round.stream), Some(&*round.exec));
         let answer = self
             .remote
             .on_inbox(FL_AGGREGATE, &facts, inbox, stream, exec)?;
         self.remote.said(&answer, round)?;
-        let out: O = self.remote.message(answer)?;
-        let first = inbox.iter().next().map(|mail| &mail.body);
-        sound(first, &out).with_context(|| gave(&self.remote))?;
-        Ok(out)
+        Ok(answer)
     }
 
-    fn fold(&self, round: &Round) -> Option<Box<dyn Fold<I, O>>> {
+    fn fold<I: Message>(&self, round: &Round) -> Option<Remote> {
         let begin = || {
-            self.show(round)?;
+            self.show::<I>(round)?;
             let (facts, stream) = (RoundText::of(round)?, Some(&round.stream));
             self.remote.part(FL_FOLD, &facts, stream)
         };
-        let remote = self.late.keep(match self.folds {
+        self.late.keep(match self.folds {
             true => begin().map(Some),
             false => Ok(None),
-        });
-        Some(Box::new(LoadedFold {
-            remote: remote??,
-            first: None,
-            kinds: PhantomData,
-        }))
+        })?
     }
 
-    fn update(&mut self, round: &Round, folded: O) -> Result<O> {
+    fn update<O: Message>(&self, round: &Round, folded: O) -> Result<O> {
         self.late.check().context(self.remote.who())?;
         let answer = {
             let tensors = content(&folded);
@@ -172,44 +155,83 @@ impl<I: Message, O: Message> Aggregator for LoadedAggregator<I, O> {
             return Ok(folded);
         };
         self.remote.said(&answer, round)?;
-        let out: O = self.remote.message(answer)?;
-        sound(Some(&folded), &out).with_context(|| gave(&self.remote))?;
-        Ok(out)
-    }
-
-    fn needs(&self) -> Needs {
-        self.needs
-    }
-
-    fn claims(&self) -> Claims {
-        self.claims
-    }
-
-    fn save(&self) -> Vec<u8> {
-        self.late.save(&self.remote)
-    }
-
-    fn load(&mut self, state: &[u8]) -> Result<()> {
-        load(&self.remote, state)
+        received(&self.remote, answer, Some(&folded))
     }
 }
 
 /// What an aggregator made of messages like `first`: of their outline, finite and sane.
-fn sound<I: Message, O: Message>(first: Option<&I>, out: &O) -> Result<()> {
-    // first what is quick, for a wrong shape may be a huge one
-    if let Some(first) = first {
-        same_outline(first, out)?;
-    }
-    sane(out)
+fn received<O: Message>(remote: &Remote, answer: Answer, first: Option<&dyn Any>) -> Result<O> {
+    let out: O = remote.message(answer)?;
+    let sound = || {
+        // first what is quick, for a wrong shape may be a huge one
+        if let Some(first) = first {
+            same_outline(first, &out)?;
+        }
+        sane(&out)
+    };
+    sound().with_context(|| format!("{}: what it gave", remote.who()))?;
+    Ok(out)
 }
 
 /// Parameters in, parameters out: of the same names and shapes; and scores for the same classes.
-fn same_outline<I: Message, O: Message>(first: &I, out: &O) -> Result<()> {
-    let any = first as &dyn Any;
-    let keeps = any.is::<Params>() || any.is::<Logits>();
-    match any.downcast_ref::<O>().filter(|_| keeps) {
+fn same_outline<O: Message>(first: &dyn Any, out: &O) -> Result<()> {
+    let keeps = first.is::<Params>() || first.is::<Logits>();
+    match first.downcast_ref::<O>().filter(|_| keeps) {
         Some(first) => like(first, out),
         None => Ok(()),
+    }
+}
+
+pub(super) struct LoadedAggregator<I, O> {
+    it: Loaded,
+    kinds: PhantomData<fn(I) -> O>,
+}
+
+impl<I: Message, O: Message> LoadedAggregator<I, O> {
+    pub fn new(remote: Remote) -> Result<Self> {
+        Ok(Self {
+            it: Loaded::new(remote)?,
+            kinds: PhantomData,
+        })
+    }
+}
+
+impl<I: Message, O: Message> Aggregator for LoadedAggregator<I, O> {
+    type In = I;
+    type Out = O;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>) -> Result<O> {
+        let answer = self.it.ask(round, inbox)?;
+        let first = inbox.iter().next().map(|mail| &mail.body as &dyn Any);
+        received(&self.it.remote, answer, first)
+    }
+
+    fn fold(&self, round: &Round) -> Option<Box<dyn Fold<I, O>>> {
+        Some(Box::new(LoadedFold {
+            remote: self.it.fold::<I>(round)?,
+            first: None,
+            kinds: PhantomData,
+        }))
+    }
+
+    fn update(&mut self, round: &Round, folded: O) -> Result<O> {
+        self.it.update(round, folded)
+    }
+
+    fn needs(&self) -> Needs {
+        self.it.needs
+    }
+
+    fn claims(&self) -> Claims {
+        self.it.claims
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.it.late.save(&self.it.remote)
+    }
+
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        load(&self.it.remote, state)
     }
 }
 
@@ -241,25 +263,29 @@ struct LoadedFold<I, O> {
     kinds: PhantomData<fn() -> O>,
 }
 
+/// Hands over one message.
+fn add<I: Message>(remote: &Remote, first: &mut Option<I>, mail: Mail<I>) -> Result<()> {
+    let tensors = content(&mail.body);
+    let letter = Letter {
+        from: mail.from,
+        weight: mail.weight,
+        class_counts: mail.class_counts.as_deref(),
+        tensors: &tensors,
+    };
+    remote.must(FL_FOLD_ADD, "", &[letter], None, None)?;
+    drop(tensors);
+    first.get_or_insert(mail.body);
+    Ok(())
+}
+
 impl<I: Message, O: Message> Fold<I, O> for LoadedFold<I, O> {
     fn add(&mut self, mail: Mail<I>) -> Result<()> {
-        let tensors = content(&mail.body);
-        let letter = Letter {
-            from: mail.from,
-            weight: mail.weight,
-            class_counts: mail.class_counts.as_deref(),
-            tensors: &tensors,
-        };
-        self.remote.must(FL_FOLD_ADD, "", &[letter], None, None)?;
-        drop(tensors);
-        self.first.get_or_insert(mail.body);
-        Ok(())
+        add(&self.remote, &mut self.first, mail)
     }
 
     fn finish(self: Box<Self>) -> Result<O> {
         let answer = self.remote.must(FL_FOLD_FINISH, "", &[], None, None)?;
-        let out = self.remote.message(answer)?;
-        sound(self.first.as_ref(), &out).with_context(|| gave(&self.remote))?;
-        Ok(out)
+        let first = self.first.as_ref().map(|first| first as &dyn Any);
+        received(&self.remote, answer, first)
     }
 }

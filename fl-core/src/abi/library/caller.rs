@@ -168,7 +168,7 @@ impl Host<'_> {
     }
 
     /// Runs `f` with the host's threads.
-    pub fn with_executor<R>(&self, f: impl FnOnce(SharedExecutor) -> R) -> R {
+    pub fn with_executor(&self, f: &mut dyn FnMut(SharedExecutor) -> Result<()>) -> Result<()> {
         Threads::lend(self.0, f)
     }
 }

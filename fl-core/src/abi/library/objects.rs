@@ -11,8 +11,8 @@ use crate::abi::raw::*;
 use crate::message::{Message, PairVisitor, View, Visitor, visit, visit_pair};
 use crate::privacy::{Composition, Ledger};
 use crate::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Examples, Fold, Labels,
-    PrivacyEvent, Result, Role, Round, Serial, SharedExecutor,
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Claims, Examples, Fold, Inbox,
+    Labels, Mail, Needs, PrivacyEvent, Result, Role, Round, Serial, SharedExecutor,
 };
 use anyhow::{Context, anyhow, bail};
 use ndarray::ArrayView1;
@@ -37,8 +37,8 @@ pub(super) fn wrap(
     impl PairVisitor for Wrap {
         type Out = Wrapped;
         fn visit<I: Message, O: Message>(self) -> Wrapped {
-            Ok(Box::new(OfAggregator::<I, O> {
-                part: unboxed(self.0)?,
+            Ok(Box::new(OfAggregator::<I> {
+                part: Box::new(unboxed::<BoxedAggregator<I, O>>(self.0)?),
                 shelf: Shelf::default(),
                 sent: None,
             }))
@@ -81,21 +81,85 @@ pub(super) fn state(host: &Host<'_>, state: &[u8]) -> Result<()> {
     }
 }
 
-struct OfAggregator<I, O> {
-    part: BoxedAggregator<I, O>,
+/// An aggregator of `I`, whatever it gives: all that has to know both messages.
+trait Gives<I>: Send {
+    fn about(&self) -> (Needs, Claims);
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>, host: &Host<'_>) -> Result<()>;
+    fn fold(&self, round: &Round) -> Option<Box<dyn FoldGives<I>>>;
+    fn update(&mut self, round: &Round, input: &Input<'_>, host: &Host<'_>) -> Result<()>;
+    fn save(&self) -> Vec<u8>;
+    fn load(&mut self, state: &[u8]) -> Result<()>;
+}
+
+trait FoldGives<I>: Send {
+    fn add(&mut self, mail: Mail<I>) -> Result<()>;
+    fn finish(self: Box<Self>, host: &Host<'_>) -> Result<()>;
+}
+
+impl<I: Message, O: Message> Gives<I> for BoxedAggregator<I, O> {
+    fn about(&self) -> (Needs, Claims) {
+        (self.needs(), self.claims())
+    }
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>, host: &Host<'_>) -> Result<()> {
+        gives(host, round, &(**self).aggregate(round, inbox)?)
+    }
+    fn fold(&self, round: &Round) -> Option<Box<dyn FoldGives<I>>> {
+        Some(Box::new((**self).fold(round)?))
+    }
+    fn update(&mut self, round: &Round, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
+        gives(host, round, &(**self).update(round, input.message(0)?)?)
+    }
+    fn save(&self) -> Vec<u8> {
+        (**self).save()
+    }
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        (**self).load(state)
+    }
+}
+
+impl<I: Message, O: Message> FoldGives<I> for Box<dyn Fold<I, O>> {
+    fn add(&mut self, mail: Mail<I>) -> Result<()> {
+        (**self).add(mail)
+    }
+    fn finish(self: Box<Self>, host: &Host<'_>) -> Result<()> {
+        host.tensors(&content(&(*self).finish()?))
+    }
+}
+
+struct OfAggregator<I> {
+    part: Box<dyn Gives<I>>,
     shelf: Shelf<I>,
     /// What the clients were sent in this round, if it wants to see it.
     sent: Option<I>,
 }
 
-impl<I: Message, O: Message> OfAggregator<I, O> {
-    fn round(&mut self, input: &Input<'_>, host: &Host<'_>, exec: SharedExecutor) -> Result<Round> {
-        let round = input.json::<RoundText<'_>>()?.round(host.stream(), exec);
-        Ok(match self.sent.take() {
-            Some(sent) => round.showing(sent),
-            None => round,
-        })
-    }
+/// The round of a call, which shows what was sent.
+fn round_of<I: Message>(
+    sent: Option<I>,
+    input: &Input<'_>,
+    host: &Host<'_>,
+    exec: SharedExecutor,
+) -> Result<Round> {
+    let round = input.json::<RoundText<'_>>()?.round(host.stream(), exec);
+    Ok(match sent {
+        Some(sent) => round.showing(sent),
+        None => round,
+    })
+}
+
+/// What an aggregator says of itself.
+fn describe(host: &Host<'_>, needs: Needs, claims: Claims, folds: bool) -> Result<()> {
+    let named = |all: &[(&'static str, bool)]| -> Vec<&'static str> {
+        all.iter().filter(|(_, is)| *is).map(|(n, _)| *n).collect()
+    };
+    host.json(&json!({
+        "needs": named(&[("samples", needs.samples), ("class_counts", needs.class_counts), ("sent", needs.sent)]),
+        "claims": named(&[
+            ("order_free", claims.order_free), ("weight_scale_free", claims.weight_scale_free),
+            ("weight_free", claims.weight_free), ("within_hull", claims.within_hull),
+        ]),
+        "folds": folds,
+    }))
 }
 
 /// A result, and beside it what was said on the way to it.
@@ -111,45 +175,31 @@ fn said(host: &Host<'_>, round: &Round) -> Result<()> {
     }
 }
 
-impl<I: Message, O: Message> Object for OfAggregator<I, O> {
+impl<I: Message> Object for OfAggregator<I> {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
             FL_DESCRIBE => {
-                let (needs, claims) = (self.part.needs(), self.part.claims());
-                let named = |all: &[(&'static str, bool)]| -> Vec<&'static str> {
-                    all.iter().filter(|(_, is)| *is).map(|(n, _)| *n).collect()
-                };
-                host.json(&json!({
-                    "needs": named(&[("samples", needs.samples), ("class_counts", needs.class_counts), ("sent", needs.sent)]),
-                    "claims": named(&[
-                        ("order_free", claims.order_free), ("weight_scale_free", claims.weight_scale_free),
-                        ("weight_free", claims.weight_free), ("within_hull", claims.within_hull),
-                    ]),
-                    "folds": self.part.fold(&Round::first()).is_some(),
-                }))?;
+                let folds = self.part.fold(&Round::first()).is_some();
+                let (needs, claims) = self.part.about();
+                describe(host, needs, claims, folds)?;
             }
             FL_SENT => self.sent = Some(input.message(0)?),
-            FL_AGGREGATE => host.with_executor(|exec| {
-                let round = self.round(input, host, exec)?;
+            FL_AGGREGATE => host.with_executor(&mut |exec| {
+                let round = round_of(self.sent.take(), input, host, exec)?;
                 let inbox = input.inbox(&mut self.shelf)?;
-                let out = self.part.aggregate(&round, inbox.inbox())?;
-                drop(inbox);
-                gives(host, &round, &out)
+                self.part.aggregate(&round, inbox.inbox(), host)
             })?,
             FL_FOLD => {
                 // what was sent is shown to the fold and to the update after it
-                let sent = self.sent.clone();
-                let round = self.round(input, host, Arc::new(Serial))?;
-                self.sent = sent;
+                let round = round_of(self.sent.clone(), input, host, Arc::new(Serial))?;
                 match self.part.fold(&round) {
-                    Some(fold) => host.part(Box::new(OfFold::<I, O>(Some(fold))))?,
+                    Some(fold) => host.part(Box::new(OfFold(Some(fold))))?,
                     None => return Ok(false),
                 }
             }
-            FL_UPDATE => host.with_executor(|exec| {
-                let round = self.round(input, host, exec)?;
-                let out = self.part.update(&round, input.message(0)?)?;
-                gives(host, &round, &out)
+            FL_UPDATE => host.with_executor(&mut |exec| {
+                let round = round_of(self.sent.take(), input, host, exec)?;
+                self.part.update(&round, input, host)
             })?,
             FL_SAVE => state(host, &self.part.save())?,
             FL_LOAD => self.part.load(&input.parcel(0)?.bytes("state")?)?,
@@ -159,9 +209,9 @@ impl<I: Message, O: Message> Object for OfAggregator<I, O> {
     }
 }
 
-struct OfFold<I, O>(Option<Box<dyn Fold<I, O>>>);
+struct OfFold<I>(Option<Box<dyn FoldGives<I>>>);
 
-impl<I: Message, O: Message> Object for OfFold<I, O> {
+impl<I: Message> Object for OfFold<I> {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
             FL_FOLD_ADD => {
@@ -170,7 +220,7 @@ impl<I: Message, O: Message> Object for OfFold<I, O> {
             }
             FL_FOLD_FINISH => {
                 let fold = self.0.take().context("a fold that is finished")?;
-                host.tensors(&content(&fold.finish()?))?;
+                fold.finish(host)?;
             }
             _ => return Ok(false),
         }

@@ -1,7 +1,7 @@
 //! The host's threads as an executor.
 
 use crate::abi::raw::FlHost;
-use crate::{Executor, SharedExecutor};
+use crate::{Executor, Result, SharedExecutor};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -17,7 +17,7 @@ pub(super) struct Threads(RwLock<Option<HostPointer>>);
 
 impl Threads {
     /// Runs `f` with the threads of `host`.
-    pub fn lend<R>(host: &FlHost, f: impl FnOnce(SharedExecutor) -> R) -> R {
+    pub fn lend(host: &FlHost, f: &mut dyn FnMut(SharedExecutor) -> Result<()>) -> Result<()> {
         let threads = Arc::new(Self(RwLock::new(Some(HostPointer(host)))));
         // whoever keeps the executor after the call, and be it in a panic, finds one that works alone
         struct Leave(Arc<Threads>);
