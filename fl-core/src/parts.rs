@@ -190,6 +190,12 @@ impl Parts {
         needs.unwrap_or_default()
     }
 
+    /// Does a client tell how many examples it has beside the answers to this question, as far as that is known before a run?
+    pub fn tells_counts(&self, asked: &Asked, context: &BuildContext) -> bool {
+        let needs = asked.aggregator.map(|slot| self.needs(slot, context));
+        needs.is_some_and(|needs| needs.samples || needs.class_counts)
+    }
+
     fn wants(&self, name: &str, context: &BuildContext) -> bool {
         let Some(slot) = self.slot(name).filter(|_| self.has(name)) else {
             return false;

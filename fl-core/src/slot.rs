@@ -39,6 +39,9 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// The slot of [`Slot::counts`].
+    pub const COUNTS: &'static str = "counts-privacy";
+
     fn new(name: &'static str, role: Role, signature: String, doc: &'static str) -> Self {
         Self {
             name,
@@ -69,6 +72,15 @@ impl Slot {
     /// For a privacy mechanism on this message.
     pub fn privacy<M: Message>(name: &'static str, doc: &'static str) -> Self {
         Self::new(name, Role::Privacy, M::KIND.into(), doc)
+    }
+    /// For a mechanism on what clients tell of their data beside an answer, when an aggregator or a selector wants to know it:
+    /// how many examples of each class. It is released once, as one row of [`crate::message::Counts`], and told again after that.
+    pub fn counts() -> Self {
+        Self::privacy::<crate::message::Counts>(
+            Self::COUNTS,
+            "Noise on how many examples of each class a client says that it has, where an aggregator wants to know.",
+        )
+        .optional()
     }
     /// For a trainer.
     pub fn trainer(name: &'static str, doc: &'static str) -> Self {

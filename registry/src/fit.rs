@@ -85,9 +85,7 @@ impl<'f> Fit<'f> {
     /// Does the protocol, set as it is, release anything through this slot?
     fn is_asked(&self, slot: &Slot) -> bool {
         let asked = self.protocol.into_iter().flat_map(|p| &p.asked);
-        asked
-            .into_iter()
-            .any(|q| q.flow.slots().any(|s| s == slot.name))
+        asked.into_iter().any(|q| q.goes_through(slot.name))
     }
 
     fn model(

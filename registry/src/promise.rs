@@ -2,9 +2,29 @@
 
 use crate::check::{Checker, Conversation, key};
 use fl_core::privacy::Observer;
-use fl_core::{Budget, BuildContext, Parts, Stream, Task, exposed};
+use fl_core::{Asked, Budget, BuildContext, Parts, Slot, Stream, Task, exposed};
 
 impl Checker<'_> {
+    /// Noise on counts that nobody wants to know is a mistake.
+    pub fn told(&mut self, of: &Conversation, parts: &Parts, task: &Task) {
+        let Some(protocol) = of.protocol.as_ref().filter(|_| parts.has(Slot::COUNTS)) else {
+            return;
+        };
+        let context = BuildContext {
+            task: task.clone(),
+            stream: Stream::root(0),
+        };
+        let parts = parts.in_slots(protocol.slots());
+        // a selector of clients may ask how many examples they have
+        let wanted = |asked: Asked| {
+            parts.tells_counts(&asked, &context) || asked.cohort.is_some_and(|slot| parts.has(slot))
+        };
+        if !protocol.questions().into_iter().any(wanted) {
+            let text = "nobody wants to know how many examples clients have: a mechanism here would protect nothing";
+            self.note_key(&[key("parts"), key(Slot::COUNTS)], text);
+        }
+    }
+
     /// A budget against somebody who sees what nothing prices is a mistake.
     pub fn kept(&mut self, budget: &Budget, of: &Conversation, parts: &Parts, task: &Task) {
         let Some(protocol) = &of.protocol else {

@@ -73,7 +73,7 @@ impl Checker<'_> {
                 );
                 self.note(&path, text);
             }
-            let released = |q: &Asked| q.flow.slots().any(|s| s == slot.name);
+            let released = |q: &Asked| q.goes_through(slot.name);
             if map.contains_key(slot.name)
                 && slot.role == Role::Privacy
                 && protocol.part.is_some()

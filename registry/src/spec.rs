@@ -86,13 +86,12 @@ pub fn read<D: DataSection>(
     check.conflicts(&value, protocol.as_ref(), data.as_ref());
     if let (Some(top), Some(task)) = (&top, data.as_ref().and_then(D::task)) {
         check.build(&filled, protocol.as_ref(), &task, top.seed);
-        if let (Some(protocol), Some(budget)) = (&protocol, &top.budget) {
-            check.kept(
-                budget,
-                protocol,
-                &Parts::new(in_order(filled.clone())),
-                &task,
-            );
+        if let Some(protocol) = &protocol {
+            let parts = Parts::new(in_order(filled.clone()));
+            check.told(protocol, &parts, &task);
+            if let Some(budget) = &top.budget {
+                check.kept(budget, protocol, &parts, &task);
+            }
         }
     }
     let protocol = protocol.and_then(|p| p.part);

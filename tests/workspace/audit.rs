@@ -119,6 +119,12 @@ fn no_mechanism_shows_more_than_is_claimed_and_the_audit_is_not_blind() {
         (&one_class, &other),
         true,
     );
+    one(
+        of("laplace-counts"),
+        "{scale: 1.5}",
+        (&counts([3.0, 2.0]), &counts([2.0, 3.0])),
+        true,
+    );
     let update = |value: f32| {
         let inbox = fl_conformance::params(&[&[value]]);
         inbox.iter().next().unwrap().body.clone()

@@ -8,7 +8,8 @@ use fl_core::message::{ClassMeans, Counts, SoftLabels, Votes};
 use fl_core::prelude::*;
 use fl_core::privacy::{Observer, Unit};
 use fl_core::{
-    BuildContext, Examples, Filled, Inputs, Labels, Parts, Public, Role, RunOptions, linked_parts,
+    BuildContext, Examples, Filled, Inputs, Labels, Parts, Public, Role, RunOptions, Slot,
+    linked_parts,
 };
 use fl_plugins as _;
 use fl_sim::{Outcome, Setup, run};
@@ -239,6 +240,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         )
     };
     let sampling: Row = ("sampling", P, "first-examples", "{}");
+    let counts: Row = (Slot::COUNTS, P, "constant-counts", "{}");
     let filter: Row = (
         "client-filter",
         S,
@@ -261,6 +263,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
                 vec![
                     ("quantiser", P, "quantise", "{}"),
                     ("privacy", P, "constant-logits", "{}"),
+                    counts,
                 ],
             ));
         }
@@ -318,7 +321,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
             "class-distill",
             format!("{{rounds: 2, warm-up: {short}, local: {short}}}"),
             vec![linear("model"), ("ensemble", A, "mean-of-classes", "{}")],
-            vec![("privacy", P, "constant-means", "{}"), sampling],
+            vec![("privacy", P, "constant-means", "{}"), sampling, counts],
         ));
         let mean: &'static str = match weigh {
             "uniform" => "{weigh: uniform}",
@@ -332,6 +335,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
                 ("privacy", P, "constant-params", "{}"),
                 ("server-privacy", P, "constant-params", "{}"),
                 ("cohort", S, "power-of-choice", "{size: 1, candidates: 2}"),
+                counts,
             ],
         ));
     }

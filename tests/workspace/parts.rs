@@ -21,6 +21,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     ("density-ratio", "{}"),
     ("density-ratio", "{variant: landmarks, landmarks: 50}"),
+    ("laplace-counts", "{scale: 4}"),
     ("laplace-votes", "{gamma: 0.5}"),
     ("gaussian-votes", "{sigma: 2.0}"),
     ("gaussian-labels", "{sigma: 2.0}"),

@@ -1,5 +1,6 @@
 //! What a question is called, and what is known of it before anything runs.
 
+use crate::Slot;
 use crate::message::{Facts, Message, Nothing};
 use crate::privacy::Flow;
 use std::marker::PhantomData;
@@ -186,6 +187,11 @@ impl Asked {
     pub fn aggregated_in(mut self, slot: &'static str) -> Self {
         self.aggregator = Some(slot);
         self
+    }
+    /// Is anything of its answers, or of the counts beside them, released through `slot`?
+    pub fn goes_through(&self, slot: &str) -> bool {
+        let counts = slot == Slot::COUNTS && self.aggregator.is_some();
+        counts || self.flow.slots().any(|through| through == slot)
     }
     /// Asked only if `slot` is filled.
     pub fn needs(mut self, slot: &'static str) -> Self {

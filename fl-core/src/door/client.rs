@@ -6,7 +6,7 @@ use crate::privacy::NoiseSource;
 use crate::{
     BoxedAggregator, BoxedSelector, Budget, ClientId, Differentiable, Envelope, Examples,
     Generator, Inbox, Needs, Parametric, Parts, PrivacyEvent, Problem, Public, Result, Round, Said,
-    Serial, Stream, Task, Trainer, message, parametric,
+    Serial, Slot, Stream, Task, Trainer, message, parametric,
 };
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
@@ -125,7 +125,7 @@ impl Client {
         Ok(sample)
     }
 
-    fn private_sample(&self) -> Result<Option<Examples>> {
+    pub(super) fn private_sample(&self) -> Result<Option<Examples>> {
         let positions = |Ids(all): Ids| all.iter().map(|at| *at as usize).collect::<Vec<_>>();
         let chosen = self.stashed::<Ids>(PRIVATE)?.map(positions);
         Ok(chosen.map(|chosen| self.data.pick(&chosen)))
@@ -140,6 +140,7 @@ impl Client {
             let mut chosen = Ids((0..self.data.len() as u32).collect());
             self.release(slot, &mut chosen)?;
             self.stash(PRIVATE, &chosen);
+            self.stash.remove(Slot::COUNTS);
         }
         Ok(())
     }
@@ -155,15 +156,15 @@ impl Client {
     }
 
     pub(crate) fn envelope(&mut self, needs: Needs) -> Result<Envelope> {
-        self.ledger.extend(self.spent.iter().cloned());
-        let counted = match needs.samples || needs.class_counts {
-            true => self.private_sample()?,
+        let told = match needs.samples || needs.class_counts {
+            true => Some(self.told()?),
             false => None,
         };
-        let counted = counted.as_ref().unwrap_or(&self.data);
+        let (samples, class_counts) = told.unzip();
+        self.ledger.extend(self.spent.iter().cloned());
         Ok(Envelope {
-            samples: needs.samples.then_some(counted.len() as u64),
-            class_counts: needs.class_counts.then(|| counted.class_counts()),
+            samples: samples.filter(|_| needs.samples),
+            class_counts: class_counts.filter(|_| needs.class_counts),
             notes: std::mem::take(&mut self.notes),
             measures: std::mem::take(&mut self.measures),
             spent: std::mem::take(&mut self.spent),

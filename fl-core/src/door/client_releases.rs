@@ -2,10 +2,11 @@
 
 use super::client::Client;
 use super::release::{Afford, afford};
-use crate::message::{self, Message};
+use crate::message::{self, Counts, Message, VoteSensitivity};
 use crate::privacy::NoiseSource;
-use crate::{Accountant, BoxedMechanism, Budget, Cohort, Result};
+use crate::{Accountant, BoxedMechanism, Budget, Cohort, Result, Slot, TaskKind};
 use anyhow::Context;
+use ndarray::Array2;
 
 impl Client {
     /// The same client, which releases nothing beyond this budget. Used by hosts.
@@ -96,6 +97,45 @@ impl Client {
         self.notes
             .extend(note.map(|note| format!("parts.{slot}: {note}")));
         message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
+    }
+
+    /// How many examples it says that it has, and how many of each class: those that the run may use, or what the mechanism in
+    /// [`Slot::COUNTS`] releases of them, once.
+    pub(super) fn told(&mut self) -> Result<(u64, Vec<u32>)> {
+        let counted = self.private_sample()?;
+        let counted = counted.as_ref().unwrap_or(&self.data);
+        let (samples, classes) = (counted.len() as u64, counted.class_counts());
+        if !self.has(Slot::COUNTS) {
+            return Ok((samples, classes));
+        }
+        let told = match self.stashed::<Counts>(Slot::COUNTS)? {
+            Some(told) => told,
+            None => {
+                let (mut row, mut moved) = (classes, 1);
+                if matches!(self.task().kind, TaskKind::MultiLabel(_)) {
+                    // an example may have all labels or none; how many there are does not follow from the labels
+                    moved = row.len().div_ceil(2) as u32;
+                    row.push(u32::try_from(samples)?);
+                }
+                let row: Vec<f64> = row.into_iter().map(f64::from).collect();
+                let mut counts = Counts::new(vec![0], Array2::from_shape_vec((1, row.len()), row)?);
+                counts.set_sensitivity(VoteSensitivity {
+                    example: Some(moved),
+                    ..VoteSensitivity::default()
+                });
+                self.release(Slot::COUNTS, &mut counts)?;
+                self.stash(Slot::COUNTS, &counts);
+                counts
+            }
+        };
+        // whatever noise says, a client that answers has some examples
+        let whole = |n: &f64| n.round().clamp(0.0, f64::from(u32::MAX)) as u32;
+        let mut classes: Vec<u32> = told.values.iter().map(whole).collect();
+        let samples = match self.task().kind {
+            TaskKind::MultiLabel(_) => classes.pop().map(u64::from),
+            _ => Some(classes.iter().map(|n| u64::from(*n)).sum()),
+        };
+        Ok((samples.unwrap_or_default().max(1), classes))
     }
 
     /// Lets the client's own accountant, if a budget needs one, know everything that was spent.

@@ -133,14 +133,17 @@ impl<'h> Federation<'h> {
         self.store.task()
     }
 
-    /// Every client that has examples and how many, ascending: what was agreed when the run was set up.
-    pub fn roster(&self) -> &[(ClientId, usize)] {
-        self.host.roster()
-    }
-
     /// Every client that has examples, ascending.
     pub fn everyone(&self) -> Cohort {
         Cohort::everyone(self.host.roster().iter().map(|(id, _)| *id).collect())
+    }
+
+    /// Every client that has at least so many examples, ascending. How many each has no protocol is told; whoever sees who takes
+    /// part learns this much, and a protocol that asks for more than one must say so ([`Federation::expose`]).
+    pub fn with_examples(&self, at_least: usize) -> Cohort {
+        let few = self.host.roster().iter().filter(|(_, n)| *n < at_least);
+        let few: BTreeSet<ClientId> = few.map(|(id, _)| *id).collect();
+        self.everyone().retain(|id| !few.contains(&id))
     }
 
     /// The positions in `pool` that the selector in `slot` picks, ascending; `None` if the slot is empty.

@@ -3,7 +3,7 @@
 use super::federation::Federation;
 use crate::message::Message;
 use crate::privacy::{Exposed, Flow, Guarantee, Observer, Protection, Protections, Unit};
-use crate::{Accountant, Ask, BuildContext, Needs, Parts, Problem, Protocol, Result};
+use crate::{Accountant, Ask, BuildContext, Needs, Parts, Problem, Protocol, Result, Slot};
 use anyhow::bail;
 
 /// What the protocol says of its questions, and what was seen so far.
@@ -44,7 +44,8 @@ pub fn exposed(protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) -
     for question in questions.filter(|asked| parts.asks(asked, context)) {
         all.add(&question.flow.open(&releases, false), &told(question.label));
         let needs = question.aggregator.map(|slot| parts.needs(slot, context));
-        if let Some(beside) = needs.and_then(|needs| beside(question.label, needs)) {
+        let beside = needs.and_then(|needs| beside(question.label, needs));
+        if let Some(beside) = beside.filter(|_| !releases(Slot::COUNTS)) {
             all.add(&question.flow.open(&releases, true), &beside);
         }
     }
@@ -104,9 +105,10 @@ impl Federation<'_> {
         let body = flow.open(&releases, false);
         let envelope = flow.open(&releases, true);
         self.expose(&body, &told(ask.label()))?;
+        let priced = self.store.parts().releases(Slot::COUNTS);
         match beside(ask.label(), needs) {
-            Some(beside) => self.expose(&envelope, &beside),
-            None => Ok(()),
+            Some(beside) if !priced => self.expose(&envelope, &beside),
+            _ => Ok(()),
         }
     }
 

@@ -91,6 +91,7 @@ impl Protocol for ClassDistill {
                 "Draws the examples that a client trains on (as in FedMD-NFDP).",
             )
             .optional(),
+            Slot::counts(),
             Slot::accountant(),
         ]
     }

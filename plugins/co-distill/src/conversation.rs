@@ -56,6 +56,7 @@ impl CoDistill {
             ensemble,
             privacy.optional(),
             Slot::privacy::<Ids>("sampling", sampling).optional(),
+            Slot::counts(),
             Slot::accountant(),
             // one that is fitted and asked before round 1 only need not be kept
             Slot::selector::<Samples>("client-filter", knows)

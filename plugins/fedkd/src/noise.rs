@@ -1,4 +1,5 @@
-//! Eq. 2: Laplace noise on the ensemble's scores.
+//! Eq. 2: Laplace noise on the ensemble's scores; and on the counts that weigh it (Eq. 3 of the paper tells them exactly).
+use fl_core::message::Counts;
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, at_most};
 use fl_core::settings::above;
@@ -42,9 +43,69 @@ impl PrivacyMechanism for LaplaceLogits {
 }
 plugin!(privacy "laplace-logits" => LaplaceLogits);
 
+settings! {
+    /// Laplace noise on how many examples of each class a client has (the Laplace mechanism, Dwork et al. 2006). Without `at-most` it hides one example, which moves one
+    /// count up and another down; with it, a whole client.
+    pub struct LaplaceCounts {
+        /// Scale of the noise. One example costs an epsilon of 2 over it, once.
+        scale: f64, in above(0.0);
+        /// Counts above this are told as this: then no client moves more than the number of classes times it.
+        at_most: Option<u32> = None, in 1..;
+    }
+}
+
+impl PrivacyMechanism for LaplaceCounts {
+    type On = Counts;
+
+    fn clip(&self, counts: &mut Counts) -> Result<()> {
+        if let Some(most) = self.at_most {
+            let most = f64::from(most);
+            counts.values.mapv_inplace(|n| n.clamp(-most, most));
+        }
+        Ok(())
+    }
+
+    fn price(&self, counts: &Counts, _: &Cohort) -> Result<PrivacyEvent> {
+        let rows = counts.values.nrows() as f64;
+        let moved = match (self.at_most, counts.sensitivity().example) {
+            (Some(most), _) => Some((counts.values.len() as f64 * f64::from(most), Unit::Party)),
+            // in every row up in some counts and down in others
+            (None, Some(example)) => Some((2.0 * f64::from(example) * rows, Unit::Example)),
+            (None, None) => None,
+        };
+        Ok(match moved {
+            Some((sensitivity, unit)) => PrivacyEvent::Laplace {
+                sensitivity,
+                scale: self.scale,
+                unit,
+            },
+            None => PrivacyEvent::Unaccounted {
+                why: "nobody says how many counts one example changes; set `at-most` in laplace-counts".into(),
+            },
+        })
+    }
+
+    fn perturb(&mut self, counts: &mut Counts, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+        let mut draws = noise.draws();
+        counts.values.mapv_inplace(|n| draws.laplace(n, self.scale));
+        Ok(())
+    }
+}
+plugin!(privacy "laplace-counts" => LaplaceCounts);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn noise_on_counts_hides_an_example_or_a_client() {
+        for at_most in [None, Some(20)] {
+            fl_conformance::mechanism(|| LaplaceCounts {
+                scale: 4.0,
+                at_most,
+            });
+        }
+    }
 
     #[test]
     fn noise_and_price_agree() {

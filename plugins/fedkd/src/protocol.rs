@@ -209,6 +209,7 @@ impl Protocol for OneShotDistill {
                 "Noise on the ensemble's scores, drawn once at the server.",
             )
             .optional(),
+            Slot::counts(),
             Slot::accountant(),
         ]
     }

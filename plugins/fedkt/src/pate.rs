@@ -31,6 +31,7 @@ impl Protocol for Pate {
             Slot::trainer("student", "The model that learns from their votes.").at_server(),
             Slot::aggregator::<Votes, Counts>("vote", "Counts the teachers."),
             Slot::privacy::<Counts>("privacy", "Noise on the counts.").optional(),
+            Slot::counts(),
             Slot::accountant(),
         ]
     }

@@ -93,20 +93,9 @@ struct State {
 impl TwoTierVote {
     /// Those who have an example for each teacher.
     fn parties(&self, fed: &mut Federation<'_>) -> Result<Cohort> {
-        let has_enough = |n: usize| n >= self.subsets;
-        let short: Vec<String> = fed
-            .roster()
-            .iter()
-            .filter(|(_, n)| !has_enough(*n))
-            // who takes part is public, how much it has is not
-            .map(|(id, n)| match fed.has("accountant") {
-                true => format!("client {id}"),
-                false => format!("client {id} has {n}"),
-            })
-            .collect();
-        let enough = fed.roster().iter().filter(|(_, n)| has_enough(*n));
-        let enough: Vec<ClientId> = enough.map(|(id, _)| *id).collect();
-        let parties = fed.everyone().retain(|id| enough.contains(&id));
+        let parties = fed.with_examples(self.subsets);
+        let short = fed.everyone().retain(|id| !parties.contains(&id));
+        let short: Vec<String> = short.iter().map(|id| format!("client {id}")).collect();
         let what = format!(
             "too few examples for `subsets: {}` ({TOO_FEW}): {}",
             self.subsets,

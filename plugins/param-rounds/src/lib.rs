@@ -110,6 +110,7 @@ impl Protocol for ParamRounds {
                 "What attackers make of their own labels before they learn them; name them with `clients`.",
             )
             .for_some(),
+            Slot::counts(),
             Slot::accountant(),
         ]
     }

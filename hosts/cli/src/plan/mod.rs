@@ -8,7 +8,7 @@ use fl_core::message::Facts;
 use fl_core::privacy::Observer;
 use fl_core::{
     Asked, BoxedSelector, BuildContext, Candidate, ClientId, Draw, Parts, Role, Roster, Round,
-    Stream, Trainer,
+    Slot, Stream, Trainer,
 };
 use fl_registry::Catalogue;
 use serde_json::json;
@@ -114,6 +114,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
                 down: (asked.down_bytes)(&facts).map(copies),
                 up: (asked.up_bytes)(&facts).map(each),
                 releases: (asked.flow.slots())
+                    .chain(parts.tells_counts(&asked, &make).then_some(Slot::COUNTS))
                     .filter(|slot| parts.has(slot))
                     .collect(),
                 asked,
@@ -171,8 +172,16 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         };
     }
     for (observer, guarantee) in &reached {
+        let budget = spec.budget.as_ref();
+        let budget = budget.filter(|b| Observer::from(&b.against) == *observer);
         out += &match guarantee {
-            Some(guarantee) => format!("against {observer} at most {guarantee}\n"),
+            Some(guarantee) => match budget.filter(|b| b.epsilon < guarantee.epsilon) {
+                Some(budget) => format!(
+                    "against {observer} at most {guarantee}: more than the budget of {}, which may end the run early\n",
+                    budget.epsilon
+                ),
+                None => format!("against {observer} at most {guarantee}\n"),
+            },
             None => format!("how much epsilon against {observer} will be only the run can say\n"),
         };
     }

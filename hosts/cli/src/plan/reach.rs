@@ -5,6 +5,7 @@ use fl_core::message::{self, Message, Outline, Visitor};
 use fl_core::privacy::{Composition, Exposed, Guarantee, Ledger, Noise, Observer};
 use fl_core::{
     Accountant, BoxedMechanism, BuildContext, ClientId, Cohort, Draws, Parts, PrivacyEvent, Role,
+    Slot, TaskKind,
 };
 
 /// The most charges that are added up for a plan.
@@ -49,7 +50,8 @@ fn against(
         for slot in flow.releases.iter().filter(|slot| parts.releases(slot)) {
             // clients may have mechanisms of their own: each kind of client is one client here, and the worst counts
             for (client, owner) in owners(parts, slot).into_iter().enumerate() {
-                let event = price(parts, slot, owner, row, &Cohort::everyone(vec![0]), context)?;
+                let alone = Cohort::everyone(vec![0]);
+                let event = price(parts, slot, owner, about(row), &alone, context)?;
                 let events = vec![event; times.min(MOST)];
                 let client = Some(client as ClientId);
                 let ledger = [Ledger { client, events }];
@@ -63,13 +65,32 @@ fn against(
                 draw: row.draw,
                 ..Cohort::all(row.clients)
             };
-            let event = price(parts, slot, None, row, &cohort, context)?;
+            let event = price(parts, slot, None, about(row), &cohort, context)?;
             (0..times.min(MOST))
                 .try_for_each(|_| accountant.charge(&event))
                 .ok()?;
         }
     }
+    let counts = |row: &Row| parts.tells_counts(&row.asked, context);
+    if parts.releases(Slot::COUNTS) && rows.iter().any(counts) {
+        // what one example with several labels moves is not known of made-up counts
+        let TaskKind::Classes(_) = context.task.kind else {
+            return None;
+        };
+        let alone = Cohort::everyone(vec![0]);
+        for (client, owner) in owners(parts, Slot::COUNTS).into_iter().enumerate() {
+            let event = price(parts, Slot::COUNTS, owner, (1, 1), &alone, context)?;
+            let (client, events) = (Some(client as ClientId), vec![event]);
+            let ledger = [Ledger { client, events }];
+            accountant.merge(&ledger, Composition::Parallel).ok()?;
+        }
+    }
     accountant.guarantee(None).ok()
+}
+
+/// How many samples an answer is about, and how many voters speak in it.
+fn about(row: &Row) -> (usize, usize) {
+    (row.rows, row.asked.voices)
 }
 
 /// What a release through the mechanism in `slot` costs, if its price does not depend on the numbers.
@@ -77,7 +98,7 @@ fn price(
     parts: &Parts,
     slot: &str,
     owner: Option<ClientId>,
-    row: &Row,
+    about: (usize, usize),
     cohort: &Cohort,
     context: &BuildContext,
 ) -> Option<PrivacyEvent> {
@@ -88,7 +109,7 @@ fn price(
             parts,
             slot,
             owner,
-            row,
+            about,
             cohort,
             context,
             seed,
@@ -108,7 +129,7 @@ struct MadeUp<'a> {
     parts: &'a Parts,
     slot: &'a str,
     owner: Option<ClientId>,
-    row: &'a Row,
+    about: (usize, usize),
     cohort: &'a Cohort,
     context: &'a BuildContext,
     seed: u64,
@@ -120,10 +141,9 @@ impl Visitor for MadeUp<'_> {
     fn visit<M: Message>(self) -> Option<PrivacyEvent> {
         let mut draws = self.context.stream.child("made up", self.seed).draws();
         let number = |draws: &mut Draws| draws.normal() as f32;
-        let ids: Vec<u32> = (0..u32::try_from(self.row.rows).ok()?).collect();
+        let ids: Vec<u32> = (0..u32::try_from(self.about.0).ok()?).collect();
         let classes = self.context.task.kind.outputs();
-        let voters = self.row.asked.voices;
-        let mut outline = Outline::new(1, &number, &mut draws).fixed(&ids, classes, voters);
+        let mut outline = Outline::new(1, &number, &mut draws).fixed(&ids, classes, self.about.1);
         let mut message = M::sample(&mut outline)?;
         let part = self.parts;
         let mut part: BoxedMechanism<M> = part

@@ -1,6 +1,6 @@
 //! DP-FedAvg as a user runs it: what it guarantees to whom, and what a budget does.
 
-use crate::common::{json, out, root};
+use crate::common::{fails, json, out, root};
 use std::fs;
 
 fn spec() -> String {
@@ -69,5 +69,59 @@ fn a_budget_ends_the_run_with_the_last_model_that_was_paid_for() {
     assert!(
         report.contains("the budget ends the run before round 6"),
         "{report}"
+    );
+}
+
+#[test]
+fn counts_have_a_price_once_they_have_noise() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = root().join("specs/quick/fedavg-private.yaml");
+    let run = |name: &str, more: &[&str]| {
+        let mut args = vec!["run", spec.to_str().unwrap(), "--out", name, "--json"];
+        for set in [
+            "parts.accountant={use: rdp, delta: 1e-5}",
+            "parts.aggregator.weigh=samples",
+        ]
+        .iter()
+        .chain(more)
+        {
+            args.extend(["--set", set]);
+        }
+        json(dir.path(), &args)
+    };
+    let exact = run("exact", &[]);
+    let why = exact["privacy"]["server"]["nothing"][0].as_str().unwrap();
+    assert!(why.contains("how many examples it has"), "{why}");
+    let noisy = |scale: u32| {
+        format!("parts.counts-privacy={{use: laplace-counts, scale: {scale}, at-most: 100}}")
+    };
+    let (little, much) = (run("little", &[&noisy(40)]), run("much", &[&noisy(4000)]));
+    let epsilon =
+        |answer: &serde_json::Value| answer["privacy"]["server"]["epsilon"].as_f64().unwrap();
+    let alone = run("alone", &["parts.aggregator.weigh=uniform"]);
+    // four counts of at most 100 each: an epsilon of 10 and of 0.1, once in ten rounds
+    assert!(epsilon(&little) > epsilon(&alone) + 1.0, "{little} {alone}");
+    assert!(
+        epsilon(&little) < epsilon(&alone) + 10.1,
+        "{little} {alone}"
+    );
+    assert!(epsilon(&much) > epsilon(&alone), "{much} {alone}");
+    assert!(epsilon(&much) < epsilon(&alone) + 0.1, "{much} {alone}");
+    assert_ne!(little["digest"], exact["digest"], "weights have noise");
+    let (code, said) = fails(
+        dir.path(),
+        &[
+            "check",
+            spec.to_str().unwrap(),
+            "--set",
+            &noisy(40),
+            "--set",
+            "parts.accountant={use: rdp, delta: 1e-5}",
+        ],
+    );
+    assert_eq!(code, 2);
+    assert!(
+        said.contains("nobody wants to know how many examples"),
+        "{said}"
     );
 }

@@ -11,6 +11,7 @@ use std::fs;
 
 /// Settings for parts that have none by default.
 const SETTINGS: &[(&str, &str)] = &[
+    ("laplace-counts", "{scale: 4}"),
     ("laplace-votes", "{gamma: 0.5}"),
     ("gaussian-votes", "{sigma: 2.0}"),
     ("confident-votes", "{threshold: 1, check: 0.5, sigma: 0.5}"),

@@ -180,7 +180,7 @@ fn a_party_with_too_few_examples_is_named_or_skipped() {
     let (code, said) = fails(dir.path(), &with("short.yaml", "fails", &[]));
     assert_eq!(code, 1);
     assert!(
-        said.contains("too few examples for `subsets: 5` (each needs one at least): client 0 has "),
+        said.contains("too few examples for `subsets: 5` (each needs one at least): client 0;"),
         "{said}"
     );
     let skip = fl(
