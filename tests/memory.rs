@@ -101,7 +101,7 @@ fn peak(clients: usize) -> f64 {
         client_cache: None,
         watch: None,
         exposed: Vec::new(),
-        progress: Box::new(|_, _, _| {}),
+        progress: Box::new(|_| {}),
         warn: Box::new(|_| {}),
     })
     .unwrap();

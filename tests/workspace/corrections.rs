@@ -70,7 +70,7 @@ fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
         client_cache: None,
         watch: None,
         exposed: Vec::new(),
-        progress: Box::new(|_, _, _| {}),
+        progress: Box::new(|_| {}),
         warn: Box::new(|_| {}),
     })
     .unwrap();

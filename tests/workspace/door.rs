@@ -73,7 +73,7 @@ fn federation(
         client_cache: None,
         watch: None,
         exposed: Vec::new(),
-        progress: Box::new(|_, _, _| {}),
+        progress: Box::new(|_| {}),
         warn: Box::new(|_| {}),
     })
 }

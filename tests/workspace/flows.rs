@@ -158,7 +158,7 @@ fn world(protocol: Arc<dyn Protocol>, parts: &[Filled], other: bool) -> Result<(
             seen.push((what.to_string(), bytes.to_vec()));
         })),
         exposed: Vec::new(),
-        progress: Box::new(|_, _, _| {}),
+        progress: Box::new(|_| {}),
         warn: Box::new(|_| {}),
     })?;
     Ok((outcome, views))

@@ -113,7 +113,7 @@ fn until(
         client_cache: None,
         watch: None,
         exposed: Vec::new(),
-        progress: Box::new(|_, _, _| {}),
+        progress: Box::new(|_| {}),
         warn: Box::new(|_| {}),
     });
     let asked = protocol.asked.lock().unwrap().clone();

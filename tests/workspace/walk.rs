@@ -300,7 +300,7 @@ fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
             client_cache: cache,
             watch: None,
             exposed: Vec::new(),
-            progress: Box::new(|_, _, _| {}),
+            progress: Box::new(|_| {}),
             warn: Box::new(|_| {}),
         })
     };

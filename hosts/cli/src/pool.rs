@@ -161,8 +161,8 @@ impl Pool<'_> {
             stop_after: None,
             stop: Default::default(),
             client_cache: None,
-            progress: Box::new(|step, done, of| {
-                bar.set_message(format!("{}: {}", job.name, run::progress(step, done, of)));
+            progress: Box::new(|begun| {
+                bar.set_message(format!("{}: {}", job.name, run::progress(begun)));
                 bar.tick();
             }),
             // they are in the run's folder

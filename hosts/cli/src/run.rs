@@ -8,7 +8,7 @@ use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{BuildContext, Public, RunOptions, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Mistakes, Spec};
-use fl_sim::{Hashed, Manifest, Outcome, Paused, Progress, RunFolder, Session, Setup, Warn};
+use fl_sim::{Begun, Hashed, Manifest, Outcome, Paused, Progress, RunFolder, Session, Setup, Warn};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -284,12 +284,12 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         stop_after: args.stop_after,
         stop: asked.stop.clone(),
         client_cache: args.client_cache.map(|size| size.0),
-        progress: Box::new(move |what, done, of| {
-            let line = format!("{name}: {}", progress(what, done, of));
+        progress: Box::new(move |begun| {
+            let line = format!("{name}: {}", progress(begun));
             crate::log::note(&line);
-            if of > 0 {
-                step.set_length(of as u64);
-                step.set_position(done as u64);
+            if begun.of > 0 {
+                step.set_length(begun.of as u64);
+                step.set_position(begun.number as u64);
                 step.set_style(left.clone());
             }
             step.set_message(line);
@@ -326,11 +326,18 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
 }
 
 /// How far a run is.
-pub fn progress(step: &str, done: usize, of: usize) -> String {
-    match of {
-        0 => step.to_string(),
-        _ => format!("{done} of {of} rounds"),
+pub fn progress(begun: Begun<'_>) -> String {
+    let mut line = match begun.of {
+        0 => begun.step.to_string(),
+        of => format!("{} of {of} rounds", begun.number),
+    };
+    if let Some(accuracy) = begun.accuracy {
+        line += &format!(", accuracy {accuracy:.4}");
     }
+    if begun.bytes > 0 {
+        line += &format!(", {}", ByteSize(begun.bytes).display().si());
+    }
+    line
 }
 
 fn text(o: &Outcome) -> String {

@@ -4,7 +4,7 @@ use crate::answers::Answers;
 use crate::clients::Clients;
 use crate::folder::{At, RunFolder, Saved, Written};
 use crate::pool::for_clients;
-use crate::setup::{Progress, Warn, Watch};
+use crate::setup::{Begun, Progress, Warn, Watch};
 use anyhow::{Context, ensure};
 use fl_core::privacy::Observer;
 use fl_core::{
@@ -184,8 +184,18 @@ impl Host for Sim<'_> {
         self.exec.clone()
     }
 
-    fn progress(&mut self, step: &str, done: usize, of: usize) {
-        (self.progress)(step, done, of);
+    fn progress(&mut self, step: &str, number: usize, of: usize) {
+        let measured = self.metrics.iter().rev();
+        let mut accuracy =
+            measured.filter(|m| m.name.ends_with("accuracy") || m.name.ends_with("mauc"));
+        let crossed = |e: &Entry| e.bytes_up.total() + e.bytes_envelope + e.bytes_down.total();
+        (self.progress)(Begun {
+            step,
+            number,
+            of,
+            accuracy: accuracy.next().map(|m| m.value),
+            bytes: self.entries.iter().map(crossed).sum(),
+        });
     }
 
     fn journal(&mut self, entry: &Entry) -> Result<()> {

@@ -17,4 +17,4 @@ pub use folder::{Resumed, RunFolder};
 pub use manifest::{Hashed, Manifest, Session};
 pub use paused::Paused;
 pub use run::run;
-pub use setup::{Outcome, Progress, Setup, Spent, Summary, Warn, Watch};
+pub use setup::{Begun, Outcome, Progress, Setup, Spent, Summary, Warn, Watch};

@@ -8,8 +8,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Told of each step: its name, its number, how many there are.
-pub type Progress<'a> = Box<dyn FnMut(&str, usize, usize) + 'a>;
+/// Told of each step that begins.
+pub type Progress<'a> = Box<dyn FnMut(Begun<'_>) + 'a>;
+
+/// A step that begins, and how far the run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun<'a> {
+    /// The step's name.
+    pub step: &'a str,
+    /// Which one it is.
+    pub number: usize,
+    /// How many there are; 0 if nobody knows.
+    pub of: usize,
+    /// The accuracy (mAUC with several labels) that was measured last.
+    pub accuracy: Option<f64>,
+    /// Bytes that have crossed so far, both ways.
+    pub bytes: u64,
+}
 
 /// Told what the user should know.
 pub type Warn<'a> = Box<dyn FnMut(&str) + 'a>;
@@ -57,7 +72,7 @@ pub struct Setup<'a> {
     pub stop_after: Option<usize>,
     /// Once this is set: stop after the step that is going on.
     pub stop: Arc<AtomicBool>,
-    /// Told of each step: name, number, how many there are.
+    /// Told of each step.
     pub progress: Progress<'a>,
     /// Told what the user should know.
     pub warn: Warn<'a>,
