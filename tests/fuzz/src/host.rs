@@ -8,12 +8,15 @@ use fl_core::abi::raw::*;
 use fl_core::settings::{Reader, Value};
 use fl_core::{Role, linked_parts};
 use fl_plugins as _;
-use std::cell::LazyCell;
+use std::cell::{Cell, LazyCell};
 use std::ffi::c_void;
+use std::panic::set_hook;
+use std::sync::Once;
 
 thread_local! {
     /// Where each part that can cross stands in the description, and its settings, every default filled in.
     static PARTS: LazyCell<Vec<(u32, String)>> = LazyCell::new(parts);
+    static IN_CALL: Cell<bool> = const { Cell::new(false) };
 }
 
 fn parts() -> Vec<(u32, String)> {
@@ -313,8 +316,21 @@ impl Block {
     }
 }
 
+/// A part may panic at nonsense, which its library catches; a fuzzer's own hook would take that for the end.
+fn allow_panics_in_calls() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        set_hook(Box::new(|panic| {
+            if !IN_CALL.get() {
+                eprintln!("{panic}");
+            }
+        }));
+    });
+}
+
 /// Every call returns a code, with a text where there is one.
 pub(crate) fn calls(data: &[u8]) {
+    allow_panics_in_calls();
     let mut bytes = Bytes(data);
     let table = library();
     let mut kept = Kept::default();
@@ -324,11 +340,13 @@ pub(crate) fn calls(data: &[u8]) {
     let task = bytes.one(&TASKS).as_bytes();
     let first = host(&mut kept, &mut bytes);
     let create = table.create.expect("create");
+    IN_CALL.set(true);
     // SAFETY: a host and texts that live through the call.
     unsafe { create(index, borrowed(&settings), borrowed(task), &raw const first) };
     while !bytes.is_empty() {
         one(table, &mut kept, &mut bytes);
     }
+    IN_CALL.set(false);
     for part in kept.parts {
         // SAFETY: the library made it, and it is dropped once.
         unsafe { table.drop.expect("drop")(part) };

@@ -1,8 +1,6 @@
 //! The wire form of every message.
 
-use fl_core::message::{
-    Message, Visitor, check, decode, digest, encode, from_json, to_json, visit_all,
-};
+use fl_core::message::{Message, Visitor, check, decode, encode, from_json, to_json, visit_all};
 
 #[derive(Clone, Copy)]
 struct Decode<'a>(&'a [u8]);
@@ -14,16 +12,15 @@ impl Visitor for Decode<'_> {
             return;
         };
         let wire = encode(&message);
+        if check(&message).is_err() {
+            return;
+        }
         let again = decode::<M>(&wire).expect("what was encoded is decoded");
         assert_eq!(encode(&again), wire, "another wire form the second time");
-        assert_eq!(digest(&again), digest(&message), "another digest");
         let json = to_json(&message);
-        if check(&message).is_ok() {
-            let read = from_json::<M>(json.as_object().expect("an object"));
-            // a list without numbers has no shape
-            if let Ok(read) = read {
-                assert_eq!(to_json(&read), json, "another message from JSON");
-            }
+        // a list without numbers has no shape
+        if let Ok(read) = from_json::<M>(json.as_object().expect("an object")) {
+            assert_eq!(to_json(&read), json, "another message from JSON");
         }
     }
 }
