@@ -238,6 +238,10 @@ pub(super) unsafe fn view<'a>(raw: &FlTensor) -> Result<(&'a str, View<'a>)> {
         shape.len() == n && strides.len() == n,
         "tensor `{name}` has no shape"
     );
+    ensure!(
+        !raw.data.is_null() || shape.contains(&0),
+        "tensor `{name}` has a shape, and no numbers"
+    );
     /// # Safety
     /// `data` is valid for this shape and these strides and lives for `'a`.
     unsafe fn of<'a, T>(
@@ -246,9 +250,7 @@ pub(super) unsafe fn view<'a>(raw: &FlTensor) -> Result<(&'a str, View<'a>)> {
         strides: &[isize],
     ) -> ArrayViewD<'a, T> {
         let mut data = data.cast::<T>();
-        if shape.contains(&0) || data.is_null() {
-            let nothing = shape.iter().map(|_| 0).collect::<Vec<usize>>();
-            let shape = if shape.contains(&0) { shape } else { &nothing };
+        if shape.contains(&0) {
             data = std::ptr::NonNull::dangling().as_ptr();
             // SAFETY: an array of no numbers reads none.
             return unsafe { ArrayViewD::from_shape_ptr(IxDyn(shape), data) };

@@ -143,4 +143,9 @@ fn strides_may_be_negative_or_zero() {
     odd.shape = std::ptr::null();
     // SAFETY: there is no shape.
     assert!(unsafe { view(&odd) }.is_err());
+    for shape in [&[][..], &[12]] {
+        let none = raw(std::ptr::null(), shape, &[1][..shape.len()]);
+        // SAFETY: there are no numbers to be looked at.
+        assert!(unsafe { view(&none) }.is_err());
+    }
 }

@@ -6,7 +6,7 @@ use crate::{
     Answer, ClientId, Examples, Faults, Public, Question, Result, Round, Scored, SharedExecutor,
     Task, metrics,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -82,16 +82,31 @@ pub struct Metric {
     pub round: usize,
     /// What was measured: `accuracy`, `clients.accuracy`.
     pub name: String,
-    /// The number; the mean over clients where `each` is filled.
+    /// The number; the mean over clients where `each` is filled. JSON has no NaN and no infinities: they are written as `null`,
+    /// and read as NaN.
+    #[serde(deserialize_with = "number")]
     pub value: f64,
     /// Population standard deviation over clients.
     pub std: Option<f64>,
     /// One number per client, in client order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "numbers"
+    )]
     pub each: Vec<f64>,
     /// [`crate::metrics::confusion`] of what was evaluated, the sum over clients where `each` is filled; empty where there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confusion: Vec<Vec<u32>>,
+}
+
+fn number<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
+fn numbers<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec<f64>, D::Error> {
+    let all = Vec::<Option<f64>>::deserialize(from)?;
+    Ok(all.into_iter().map(|n| n.unwrap_or(f64::NAN)).collect())
 }
 
 impl Metric {
@@ -265,4 +280,12 @@ pub struct Totals {
     pub down: u64,
     /// Steps done.
     pub steps: usize,
+}
+
+#[test]
+fn numbers_that_are_not_finite_are_read_back_as_nan() {
+    let metric = Metric::of_each(&Round::first(), "accuracy", vec![0.5, f64::INFINITY]);
+    let text = serde_json::to_string(&metric).unwrap();
+    let read: Metric = serde_json::from_str(&text).unwrap();
+    assert!(read.value.is_nan() && read.each[0] == 0.5 && read.each[1].is_nan());
 }

@@ -44,7 +44,14 @@ impl Grid {
     }
 
     fn unpack(&self, packed: &[u8], shape: (usize, usize)) -> Result<Array2<f32>> {
-        Ok(unpack_bits(packed, shape, self.bits())?.mapv(|level| self.value(level)))
+        let levels = unpack_bits(packed, shape, self.bits())?;
+        if let Some(high) = levels.iter().find(|level| **level >= self.levels) {
+            bail!(Problem::Shape(format!(
+                "level {high} of a grid of {} levels",
+                self.levels
+            )));
+        }
+        Ok(levels.mapv(|level| self.value(level)))
     }
 }
 
@@ -177,6 +184,22 @@ impl Message for Logits {
 mod tests {
     use super::super::{Bytes, bytes, decode, encode, tests::logits};
     use super::*;
+
+    #[test]
+    fn a_level_beyond_the_grid_is_refused() {
+        let mut packed = logits();
+        packed.pack(Grid {
+            levels: 4,
+            lowest: 0.0,
+            step: 1.0,
+        });
+        let mut wire = encode(&packed);
+        let at = wire.len() - 16 - packed.values.len().div_ceil(4);
+        wire[at] = 0xff;
+        wire[at + packed.values.len().div_ceil(4) + 4] = 3;
+        let error = format!("{:#}", decode::<Logits>(&wire).unwrap_err());
+        assert!(error.contains("level 3 of a grid of 3 levels"), "{error}");
+    }
 
     #[test]
     fn exact_packed_levels_survive_the_wire_for_every_width() {

@@ -167,12 +167,31 @@ fn one_file(
 
 /// What the part answers, or why it does not.
 fn ask(case: &Case, catalogue: &Catalogue) -> Result<Json, String> {
-    let part = case.part.split_once(' ');
-    let part = part.ok_or("`part` must be a role and a name, as in `aggregator trimmed-mean`")?;
     let settings = case.settings.clone();
     let settings = settings.unwrap_or(Value::Mapping(Default::default()));
-    let answer = trial(part, settings, case.input.clone(), case.seed, catalogue);
-    answer.map_err(|failure| match failure {
+    answer_of(
+        &case.part,
+        settings,
+        case.input.clone(),
+        case.seed,
+        catalogue,
+    )
+}
+
+/// What `fl try` and `fl test` say of a part, such as `aggregator trimmed-mean`, or why it has no answer.
+///
+/// # Errors
+/// As `fl try` prints them.
+pub fn answer_of(
+    part: &str,
+    settings: Value,
+    input: Json,
+    seed: u64,
+    catalogue: &Catalogue,
+) -> std::result::Result<Json, String> {
+    let part = part.split_once(' ');
+    let part = part.ok_or("`part` must be a role and a name, as in `aggregator trimmed-mean`")?;
+    trial(part, settings, input, seed, catalogue).map_err(|failure| match failure {
         Failure::Usage(text) => text,
         Failure::Failed(error) => format!("{error:#}"),
         Failure::Refused(refusal) => refusal.to_string(),

@@ -32,6 +32,8 @@ mod study;
 mod topics;
 mod try_part;
 
+pub use cases::answer_of;
+
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use fl_registry::{Catalogue, Library};
 use log::{complain, say};

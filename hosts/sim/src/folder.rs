@@ -248,10 +248,12 @@ impl RunFolder {
                 })
                 .collect()
         }
-        Ok((
-            all(&self.path.join(JOURNAL))?,
-            all(&self.path.join(METRICS))?,
-        ))
+        let mut metrics: Vec<Metric> = all(&self.path.join(METRICS))?;
+        // of what is not finite, deviations included, the file has `null`
+        for metric in metrics.iter_mut().filter(|m| !m.each.is_empty()) {
+            metric.std.get_or_insert(f64::NAN);
+        }
+        Ok((all(&self.path.join(JOURNAL))?, metrics))
     }
 
     pub(crate) fn model(&self, name: &str, bytes: &[u8]) -> Result<()> {

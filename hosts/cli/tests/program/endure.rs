@@ -483,3 +483,26 @@ fn a_library_that_is_pinned_may_be_anybody_s_and_is_what_was_hashed() {
     let (code, error) = fails(dir, &["list", "--plugin", "needs.so"]);
     assert!(code == 3 && error.contains("($ORIGIN)"), "{code}: {error}");
 }
+
+#[test]
+fn what_was_measured_and_is_no_number_does_not_end_a_run() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let dir = d.path();
+    let whole = json(dir, &["run", &spec, "--out", "whole", "--json"]);
+    out(dir, &["run", &spec, "--out", "r", "--stop-after", "2"]);
+    // a number that is not finite is written as `null`; the file has as many bytes as the checkpoint knows of
+    let path = dir.join("r/metrics.jsonl");
+    let mut text = fs::read_to_string(&path).unwrap();
+    let (mut at, mut nulls) = (0, 0);
+    while let Some(found) = text[at..].find("\"value\":") {
+        at += found + "\"value\":".len();
+        let length = text[at..].find([',', '}']).unwrap();
+        text.replace_range(at..at + length, &format!("{:<length$}", "null"));
+        nulls += 1;
+    }
+    assert!(nulls > 0, "{text}");
+    fs::write(path, text).unwrap();
+    let resumed = json(dir, &["run", "--resume", "r", "--json"]);
+    assert_eq!(resumed["digest"], whole["digest"]);
+    assert_eq!(resumed["metrics"], whole["metrics"], "of the last round");
+}
