@@ -122,7 +122,7 @@ fn go_on(
         checkpoints: spec.checkpoints.clone(),
         stop_after,
         stop: Arc::default(),
-        progress: Box::new(|_, _, _| {}),
+        progress: Box::new(|_| {}),
         warn: Box::new(|_| {}),
         watch: None,
         exposed: Vec::new(),

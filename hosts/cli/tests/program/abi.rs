@@ -281,6 +281,7 @@ fn same_part(linked: &'static PartDecl, loaded: &PartDecl, inboxes: u64) {
     let signature = (linked.describe)().signature;
     let settings = match linked.name {
         "dfdx" => "{net: [linear: 8, tanh, outputs]}",
+        "laplace-counts" => "{scale: 4}",
         "laplace-votes" => "{gamma: 0.5}",
         "gaussian-votes" => "{sigma: 2.0}",
         _ => "{}",
