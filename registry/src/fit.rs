@@ -3,6 +3,7 @@
 use crate::check::Conversation;
 use crate::slots::Fill;
 use fl_core::message::{self, Message, Outline, Visitor};
+use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
     Ability, Accountant, BoxedMechanism, BoxedSelector, Cohort, PrivacyEvent, Problem, Role,
@@ -142,15 +143,32 @@ impl<'f> Fit<'f> {
         wrong
     }
 
-    /// Mechanisms whose releases the accountant has no price for.
+    /// Mechanisms whose releases the accountant has no price for, or only one that does not add up with another's.
     pub fn prices(self) -> Vec<(&'f Fill, String)> {
         let Some((name, accountant)) = self.accountant else {
             return Vec::new();
         };
+        let mut first: Option<(&Fill, Unit)> = None;
         let refused = |(fill, event): (&'f Fill, Result<PrivacyEvent, String>)| {
-            let why = match event {
+            let priced = event.map(|event| accountant.guarantee(Some(&event)));
+            let why = match priced {
                 Err(why) => why,
-                Ok(event) => unpriced(&accountant.guarantee(Some(&event)).err()?)?,
+                Ok(Err(error)) => unpriced(&error)?,
+                Ok(Ok(guarantee)) => {
+                    let (other, unit) = *first.get_or_insert((fill, guarantee.unit));
+                    let of = |unit| match unit {
+                        Unit::Example => "one example",
+                        Unit::Party => "one party",
+                    };
+                    let text = format!(
+                        "it hides {}, and parts.{} hides {}: the two guarantees do not add up; a mechanism for a whole party \
+                         bounds all that a client tells (`at-most` of `laplace-counts`)",
+                        of(guarantee.unit),
+                        other.slot,
+                        of(unit)
+                    );
+                    return (unit != guarantee.unit).then_some((fill, text));
+                }
             };
             let text = format!("its release has no price in accountant `{name}`: {why}");
             Some((fill, text))

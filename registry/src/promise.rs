@@ -19,7 +19,8 @@ impl Checker<'_> {
         let wanted = |asked: Asked| {
             parts.tells_counts(&asked, &context) || asked.cohort.is_some_and(|slot| parts.has(slot))
         };
-        if !protocol.questions().into_iter().any(wanted) {
+        let mut asked = protocol.questions().into_iter();
+        if !asked.any(|asked| parts.asks(&asked, &context) && wanted(asked)) {
             let text = "nobody wants to know how many examples clients have: a mechanism here would protect nothing";
             self.note_key(&[key("parts"), key(Slot::COUNTS)], text);
         }

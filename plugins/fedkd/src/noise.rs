@@ -2,7 +2,7 @@
 use fl_core::message::Counts;
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, at_most};
-use fl_core::settings::above;
+use fl_core::settings::{above, above_to};
 
 settings! {
     /// Laplace noise of scale `1 / gamma` on every score of the ensemble, drawn once (FedKD, Eq. 2; Gong et al. 2022).
@@ -48,9 +48,9 @@ settings! {
     /// count up and another down; with it, a whole client.
     pub struct LaplaceCounts {
         /// Scale of the noise. One example costs an epsilon of 2 over it, once.
-        scale: f64, in above(0.0);
+        scale: f64, in above_to(0.0, 1e6);
         /// Counts above this are told as this: then no client moves more than the number of classes times it.
-        at_most: Option<u32> = None, in 1..;
+        at_most: Option<u32> = None, in 1..=1_000_000;
     }
 }
 

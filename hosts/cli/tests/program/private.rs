@@ -108,20 +108,28 @@ fn counts_have_a_price_once_they_have_noise() {
     assert!(epsilon(&much) > epsilon(&alone), "{much} {alone}");
     assert!(epsilon(&much) < epsilon(&alone) + 0.1, "{much} {alone}");
     assert_ne!(little["digest"], exact["digest"], "weights have noise");
-    let (code, said) = fails(
-        dir.path(),
-        &[
-            "check",
-            spec.to_str().unwrap(),
-            "--set",
-            &noisy(40),
-            "--set",
-            "parts.accountant={use: rdp, delta: 1e-5}",
-        ],
-    );
-    assert_eq!(code, 2);
+    let refused = |sets: &[&str]| {
+        let mut args = vec!["check", spec.to_str().unwrap()];
+        args.extend(sets.iter().flat_map(|set| ["--set", set]));
+        let (code, said) = fails(dir.path(), &args);
+        assert_eq!(code, 2, "{said}");
+        said
+    };
+    let nobody = "nobody wants to know how many examples";
+    let rdp = "parts.accountant={use: rdp, delta: 1e-5}";
+    let samples = "parts.aggregator.weigh=samples";
+    let said = refused(&[rdp, &noisy(40)]);
+    assert!(said.contains(nobody), "{said}");
+    // nor does a server that only sums, whatever its aggregator would like
+    let sums = "parts={model: {use: linear}, aggregator: {use: mean}, \
+                server-privacy: {use: gaussian-update, clip: 0.5, noise-multiplier: 2}}";
+    let said = refused(&[sums, rdp, samples, &noisy(40)]);
+    assert!(said.contains(nobody), "{said}");
+    // one example here and a whole client there
+    let example = "parts.counts-privacy={use: laplace-counts, scale: 4}";
+    let said = refused(&[rdp, samples, example]);
     assert!(
-        said.contains("nobody wants to know how many examples"),
+        said.contains("parts.counts-privacy") && said.contains("do not add up"),
         "{said}"
     );
 }
