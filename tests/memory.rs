@@ -2,7 +2,7 @@
 
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
-use fl_core::{Examples, Faults, Filled, Inputs, Labels, Parts, Role, RunOptions, linked_parts};
+use fl_core::{Examples, Filled, Inputs, Labels, Parts, Role, RunOptions, linked_parts};
 use fl_plugins as _;
 use fl_sim::{Setup, run};
 use ndarray::Array2;
@@ -75,34 +75,14 @@ fn peak(clients: usize) -> f64 {
     };
     let grown = Arc::new(Mutex::new(0));
     run(Setup {
-        name: "crowd",
-        protocol_name: "crowd",
-        protocol: Arc::new(Crowd(grown.clone())),
-        parts: Arc::new(Parts::new(vec![ensemble])),
-        options: RunOptions {
-            seed: 1,
-            noise: Default::default(),
-            task: all.task(),
-            faults: fl_core::settings::read_yaml::<Faults>("{}").unwrap(),
-            budget: None,
-            evaluate_every: 1,
-        },
-        clients: (0..clients).map(|k| all.pick(&[k])).collect(),
-        public: None,
-        test: all.pick(&[0]),
-        client_tests: Vec::new(),
         threads: 2,
-        folder: None,
-        resumed: None,
-        wire: false,
-        checkpoints: fl_core::settings::defaults(),
-        stop: Default::default(),
-        stop_after: None,
-        client_cache: None,
-        watch: None,
-        exposed: Vec::new(),
-        progress: Box::new(|_| {}),
-        warn: Box::new(|_| {}),
+        ..Setup::new(
+            Arc::new(Crowd(grown.clone())),
+            Arc::new(Parts::new(vec![ensemble])),
+            RunOptions::new(1, all.task()),
+            (0..clients).map(|k| all.pick(&[k])).collect(),
+            all.pick(&[0]),
+        )
     })
     .unwrap();
     let grown = *grown.lock().unwrap();

@@ -156,16 +156,10 @@ impl<'f> Fit<'f> {
                 Ok(Err(error)) => unpriced(&error)?,
                 Ok(Ok(guarantee)) => {
                     let (other, unit) = *first.get_or_insert((fill, guarantee.unit));
-                    let of = |unit| match unit {
-                        Unit::Example => "one example",
-                        Unit::Party => "one party",
-                    };
                     let text = format!(
-                        "it hides {}, and parts.{} hides {}: the two guarantees do not add up; a mechanism for a whole party \
-                         bounds all that a client tells (`at-most` of `laplace-counts`)",
-                        of(guarantee.unit),
-                        other.slot,
-                        of(unit)
+                        "it hides one {}, and parts.{} hides one {unit}: the two guarantees do not add up; a mechanism for a \
+                         whole party bounds all that a client tells",
+                        guarantee.unit, other.slot
                     );
                     return (unit != guarantee.unit).then_some((fill, text));
                 }

@@ -88,10 +88,7 @@ pub fn read<D: DataSection>(
         check.build(&filled, protocol.as_ref(), &task, top.seed);
         if let Some(protocol) = &protocol {
             let parts = Parts::new(in_order(filled.clone()));
-            check.told(protocol, &parts, &task);
-            if let Some(budget) = &top.budget {
-                check.kept(budget, protocol, &parts, &task);
-            }
+            check.promises(top.budget.as_ref(), protocol, &parts, &task);
         }
     }
     let protocol = protocol.and_then(|p| p.part);

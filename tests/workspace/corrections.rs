@@ -1,6 +1,6 @@
 //! SCAFFOLD and FedNova as `param-rounds` runs them, beside the papers' boxes written down once more.
 
-use crate::door::{part, strict};
+use crate::door::part;
 use fl_core::message::{Params, decode};
 use fl_core::settings::read_yaml;
 use fl_core::{Examples, Inputs, Labels, Parts, Role, RunOptions};
@@ -40,38 +40,20 @@ fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
     let manifest = Manifest::new(Session::now("0", &[]), 1, "box", Vec::new(), Vec::new());
     let protocol: ParamRounds = read_yaml(protocol).unwrap();
     run(Setup {
-        name: "box",
-        protocol_name: "param-rounds",
-        protocol: Arc::new(protocol),
-        parts: Arc::new(Parts::new(vec![
-            part("model", Role::Trainer, "linear", &format!("{{lr: {LR}}}")),
-            part("aggregator", Role::Aggregator, "mean", aggregator),
-            part("cohort", Role::Selector, "cyclic", cohort),
-        ])),
-        options: RunOptions {
-            seed: 1,
-            noise: Default::default(),
-            task: all.task(),
-            faults: strict(),
-            budget: None,
-            evaluate_every: 1,
-        },
-        clients: (0..CLIENTS).map(own).collect(),
-        public: None,
-        test: all.clone(),
-        client_tests: Vec::new(),
         threads: 2,
         folder: Some(RunFolder::create(&path, "box", &manifest).unwrap()),
-        resumed: None,
         wire: true,
-        checkpoints: fl_core::settings::defaults(),
-        stop: Default::default(),
-        stop_after: None,
-        client_cache: None,
-        watch: None,
-        exposed: Vec::new(),
-        progress: Box::new(|_| {}),
-        warn: Box::new(|_| {}),
+        ..Setup::new(
+            Arc::new(protocol),
+            Arc::new(Parts::new(vec![
+                part("model", Role::Trainer, "linear", &format!("{{lr: {LR}}}")),
+                part("aggregator", Role::Aggregator, "mean", aggregator),
+                part("cohort", Role::Selector, "cyclic", cohort),
+            ])),
+            RunOptions::new(1, all.task()),
+            (0..CLIENTS).map(own).collect(),
+            all.clone(),
+        )
     })
     .unwrap();
     let model = std::fs::read(path.join("models/model")).unwrap();

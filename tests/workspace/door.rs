@@ -47,34 +47,18 @@ fn federation(
         .map(|k| all.pick(&(10 * k..10 * (k + 1)).collect::<Vec<_>>()))
         .collect();
     run(Setup {
-        name: "door",
-        protocol_name: "door",
-        protocol,
-        parts: Arc::new(Parts::new(parts)),
-        options: RunOptions {
-            seed: 1,
-            noise: Default::default(),
-            task: all.task(),
-            faults,
-            budget,
-            evaluate_every: 1,
-        },
-        clients,
-        public: None,
-        test: all.pick(&[0, 1]),
-        client_tests: Vec::new(),
         threads: 2,
-        folder: None,
-        resumed: None,
-        wire: false,
-        checkpoints: fl_core::settings::defaults(),
-        stop: Default::default(),
-        stop_after: None,
-        client_cache: None,
-        watch: None,
-        exposed: Vec::new(),
-        progress: Box::new(|_| {}),
-        warn: Box::new(|_| {}),
+        ..Setup::new(
+            protocol,
+            Arc::new(Parts::new(parts)),
+            RunOptions {
+                faults,
+                budget,
+                ..RunOptions::new(1, all.task())
+            },
+            clients,
+            all.pick(&[0, 1]),
+        )
     })
 }
 

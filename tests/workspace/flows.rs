@@ -129,37 +129,18 @@ fn world(protocol: Arc<dyn Protocol>, parts: &[Filled], other: bool) -> Result<(
     let all = all();
     let public = all.pick(&(60..72).collect::<Vec<_>>());
     let outcome = run(Setup {
-        name: "flows",
-        protocol_name: "flows",
-        protocol,
-        parts: Arc::new(Parts::new(parts.to_vec())),
-        options: RunOptions {
-            seed: 1,
-            noise: Default::default(),
-            task: all.task(),
-            faults: crate::door::strict(),
-            budget: None,
-            evaluate_every: 1,
-        },
-        clients: (0..3).map(|k| all.pick(&own(k, other))).collect(),
         public: Some(Public::labelled(public)),
-        test: all.pick(&(80..92).collect::<Vec<_>>()),
-        client_tests: Vec::new(),
-        threads: 1,
-        folder: None,
-        resumed: None,
-        wire: false,
-        checkpoints: fl_core::settings::defaults(),
-        stop: Default::default(),
-        stop_after: None,
-        client_cache: None,
         watch: Some(Box::new(|observer, what, bytes| {
             let seen = views.entry(observer).or_default();
             seen.push((what.to_string(), bytes.to_vec()));
         })),
-        exposed: Vec::new(),
-        progress: Box::new(|_| {}),
-        warn: Box::new(|_| {}),
+        ..Setup::new(
+            protocol,
+            Arc::new(Parts::new(parts.to_vec())),
+            RunOptions::new(1, all.task()),
+            (0..3).map(|k| all.pick(&own(k, other))).collect(),
+            all.pick(&(80..92).collect::<Vec<_>>()),
+        )
     })?;
     Ok((outcome, views))
 }

@@ -87,34 +87,16 @@ fn until(
         asked: Mutex::default(),
     });
     let outcome = run(Setup {
-        name: "long",
-        protocol_name: "long",
-        protocol: protocol.clone(),
-        parts: Arc::new(Parts::default()),
-        options: RunOptions {
-            seed: 1,
-            task: all.task(),
-            faults: crate::door::strict(),
-            budget: None,
-            noise: Default::default(),
-            evaluate_every: 1,
-        },
-        clients: (0..6).map(own).collect(),
-        public: None,
-        test: all.pick(&[0, 1]),
-        client_tests: Vec::new(),
-        threads: 1,
         folder,
         resumed,
-        wire: false,
         checkpoints: read_yaml("{every: {seconds: 1e-9}}").unwrap(),
-        stop: Default::default(),
-        stop_after: None,
-        client_cache: None,
-        watch: None,
-        exposed: Vec::new(),
-        progress: Box::new(|_| {}),
-        warn: Box::new(|_| {}),
+        ..Setup::new(
+            protocol.clone(),
+            Arc::new(Parts::default()),
+            RunOptions::new(1, all.task()),
+            (0..6).map(own).collect(),
+            all.pick(&[0, 1]),
+        )
     });
     let asked = protocol.asked.lock().unwrap().clone();
     (outcome, asked)

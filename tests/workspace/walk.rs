@@ -274,34 +274,20 @@ fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
     let own = |k: usize| all.pick(&(10 * k..10 * (k + 1)).collect::<Vec<_>>());
     let once = |folder: Option<RunFolder>, resumed, stop_after, cache| {
         run(Setup {
-            name: "walk",
-            protocol_name: "walk",
-            protocol: Arc::new(Walk { lasting }),
-            parts: Arc::new(Parts::new(parts.to_vec())),
-            options: RunOptions {
-                seed: 1,
-                noise: Default::default(),
-                task: all.task(),
-                faults: crate::door::strict(),
-                budget: None,
-                evaluate_every: 1,
-            },
-            clients: (0..6).map(own).collect(),
             public: Some(Public::unlabelled(all.samples.clone())),
-            test: all.pick(&[0, 1]),
-            client_tests: Vec::new(),
             threads: how.threads,
             folder,
             resumed,
             wire: how.wire,
-            checkpoints: fl_core::settings::defaults(),
-            stop: Default::default(),
             stop_after,
             client_cache: cache,
-            watch: None,
-            exposed: Vec::new(),
-            progress: Box::new(|_| {}),
-            warn: Box::new(|_| {}),
+            ..Setup::new(
+                Arc::new(Walk { lasting }),
+                Arc::new(Parts::new(parts.to_vec())),
+                RunOptions::new(1, all.task()),
+                (0..6).map(own).collect(),
+                all.pick(&[0, 1]),
+            )
         })
     };
     let Some((path, stops)) = how.stops else {

@@ -156,15 +156,11 @@ impl Client {
     }
 
     pub(crate) fn envelope(&mut self, needs: Needs) -> Result<Envelope> {
-        let told = match needs.samples || needs.class_counts {
-            true => Some(self.told()?),
-            false => None,
-        };
-        let (samples, class_counts) = told.unzip();
+        let (samples, class_counts) = self.told(needs)?;
         self.ledger.extend(self.spent.iter().cloned());
         Ok(Envelope {
-            samples: samples.filter(|_| needs.samples),
-            class_counts: class_counts.filter(|_| needs.class_counts),
+            samples,
+            class_counts,
             notes: std::mem::take(&mut self.notes),
             measures: std::mem::take(&mut self.measures),
             spent: std::mem::take(&mut self.spent),

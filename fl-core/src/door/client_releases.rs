@@ -4,7 +4,7 @@ use super::client::Client;
 use super::release::{Afford, afford};
 use crate::message::{self, Counts, Message, VoteSensitivity};
 use crate::privacy::NoiseSource;
-use crate::{Accountant, BoxedMechanism, Budget, Cohort, Result, Slot, TaskKind};
+use crate::{Accountant, BoxedMechanism, Budget, Cohort, Needs, Result, Slot, TaskKind};
 use anyhow::Context;
 use ndarray::Array2;
 
@@ -99,23 +99,36 @@ impl Client {
         message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
     }
 
-    /// How many examples it says that it has, and how many of each class: those that the run may use, or what the mechanism in
-    /// [`Slot::COUNTS`] releases of them, once.
-    pub(super) fn told(&mut self) -> Result<(u64, Vec<u32>)> {
-        let counted = self.private_sample()?;
-        let counted = counted.as_ref().unwrap_or(&self.data);
-        let (samples, classes) = (counted.len() as u64, counted.class_counts());
-        if !self.has(Slot::COUNTS) {
-            return Ok((samples, classes));
+    /// What the server needs to know of how many examples there are, and how many of each class: of those that the run may
+    /// use, or what the mechanism in [`Slot::COUNTS`] releases of them, once.
+    pub(super) fn told(&mut self, needs: Needs) -> Result<(Option<u64>, Option<Vec<u32>>)> {
+        if !needs.samples && !needs.class_counts {
+            return Ok((None, None));
         }
+        let (samples, classes) = match self.has(Slot::COUNTS) {
+            true => self.noisy_counts()?,
+            false => {
+                let counted = self.private_sample()?;
+                let counted = counted.as_ref().unwrap_or(&self.data);
+                let classes = needs.class_counts.then(|| counted.class_counts());
+                (counted.len() as u64, classes.unwrap_or_default())
+            }
+        };
+        let samples = needs.samples.then_some(samples);
+        Ok((samples, needs.class_counts.then_some(classes)))
+    }
+
+    fn noisy_counts(&mut self) -> Result<(u64, Vec<u32>)> {
         let told = match self.stashed::<Counts>(Slot::COUNTS)? {
             Some(told) => told,
             None => {
-                let (mut row, mut moved) = (classes, 1);
+                let counted = self.private_sample()?;
+                let counted = counted.as_ref().unwrap_or(&self.data);
+                let (mut row, mut moved) = (counted.class_counts(), 1);
                 if matches!(self.task().kind, TaskKind::MultiLabel(_)) {
                     // an example may have all labels or none; how many there are does not follow from the labels
                     moved = row.len().div_ceil(2) as u32;
-                    row.push(u32::try_from(samples)?);
+                    row.push(u32::try_from(counted.len())?);
                 }
                 let row: Vec<f64> = row.into_iter().map(f64::from).collect();
                 let mut counts = Counts::new(vec![0], Array2::from_shape_vec((1, row.len()), row)?);

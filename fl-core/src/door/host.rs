@@ -271,6 +271,20 @@ pub struct RunOptions {
     pub evaluate_every: usize,
 }
 
+impl RunOptions {
+    /// A run with seeded noise, without a budget, that fails on an answer it cannot use, evaluated after every round.
+    pub fn new(seed: u64, task: Task) -> Self {
+        Self {
+            seed,
+            noise: NoiseSource::Seeded,
+            task,
+            faults: crate::settings::defaults(),
+            budget: None,
+            evaluate_every: 1,
+        }
+    }
+}
+
 /// What a run adds up to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {

@@ -44,8 +44,8 @@ pub fn exposed(protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) -
     for question in questions.filter(|asked| parts.asks(asked, context)) {
         all.add(&question.flow.open(&releases, false), &told(question.label));
         let needs = question.aggregator.map(|slot| parts.needs(slot, context));
-        let beside = needs.and_then(|needs| beside(question.label, needs));
-        if let Some(beside) = beside.filter(|_| !releases(Slot::COUNTS)) {
+        let beside = needs.and_then(|needs| beside(question.label, needs, &releases));
+        if let Some(beside) = beside {
             all.add(&question.flow.open(&releases, true), &beside);
         }
     }
@@ -57,9 +57,10 @@ pub fn exposed(protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) -
     all
 }
 
-/// What the envelopes of the answers to a question tell.
-fn beside(label: &str, needs: Needs) -> Option<String> {
+/// What the envelopes of the answers to a question tell without a price.
+fn beside(label: &str, needs: Needs, releases: &dyn Fn(&str) -> bool) -> Option<String> {
     let counts = match (needs.samples, needs.class_counts) {
+        _ if releases(Slot::COUNTS) => return None,
         (_, true) => "how many examples of each class it has",
         (true, false) => "how many examples it has",
         (false, false) => return None,
@@ -104,11 +105,11 @@ impl Federation<'_> {
         let releases = |slot: &str| self.store.parts().releases(slot);
         let body = flow.open(&releases, false);
         let envelope = flow.open(&releases, true);
+        let beside = beside(ask.label(), needs, &releases);
         self.expose(&body, &told(ask.label()))?;
-        let priced = self.store.parts().releases(Slot::COUNTS);
-        match beside(ask.label(), needs) {
-            Some(beside) if !priced => self.expose(&envelope, &beside),
-            _ => Ok(()),
+        match beside {
+            Some(beside) => self.expose(&envelope, &beside),
+            None => Ok(()),
         }
     }
 

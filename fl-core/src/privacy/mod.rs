@@ -22,6 +22,15 @@ pub enum Unit {
     Party,
 }
 
+impl Display for Unit {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Example => "example",
+            Self::Party => "party",
+        })
+    }
+}
+
 /// Which two data sets a guarantee says are hard to tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -261,16 +270,12 @@ pub struct Guarantee {
 
 impl Display for Guarantee {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let unit = match self.unit {
-            Unit::Example => "example",
-            Unit::Party => "party",
-        };
         // a small epsilon is not 0
         match self.epsilon {
             e if e == 0.0 || e >= 0.001 => write!(f, "epsilon {e:.4}")?,
             e => write!(f, "epsilon {e:.2e}")?,
         }
-        write!(f, " at delta {} for each {unit}", short(self.delta))?;
+        write!(f, " at delta {} for each {}", short(self.delta), self.unit)?;
         match self.neighbours {
             Neighbours::Replaced => write!(f, " (replaced by another), ")?,
             Neighbours::Removed => write!(f, " (added or removed), ")?,

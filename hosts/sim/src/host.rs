@@ -41,6 +41,8 @@ pub(crate) struct Sim<'a> {
     /// What was said through `warn`, and what only the report says.
     pub notes: Vec<String>,
     pub entries: Vec<Entry>,
+    /// Bytes of all of them.
+    pub crossed: u64,
     pub metrics: Vec<Metric>,
     pub began: Instant,
     pub before: f64,
@@ -49,6 +51,15 @@ pub(crate) struct Sim<'a> {
     /// Where that was.
     pub place: At,
     pub written: Written,
+}
+
+/// Bytes of an exchange, both ways.
+pub(crate) fn crossed(entry: &Entry) -> u64 {
+    let both = entry
+        .bytes_up
+        .total()
+        .saturating_add(entry.bytes_down.total());
+    both.saturating_add(entry.bytes_envelope)
 }
 
 impl Sim<'_> {
@@ -188,13 +199,12 @@ impl Host for Sim<'_> {
         let measured = self.metrics.iter().rev();
         let mut accuracy =
             measured.filter(|m| m.name.ends_with("accuracy") || m.name.ends_with("mauc"));
-        let crossed = |e: &Entry| e.bytes_up.total() + e.bytes_envelope + e.bytes_down.total();
         (self.progress)(Begun {
             step,
             number,
             of,
             accuracy: accuracy.next().map(|m| m.value),
-            bytes: self.entries.iter().map(crossed).sum(),
+            bytes: self.crossed,
         });
     }
 
@@ -202,6 +212,7 @@ impl Host for Sim<'_> {
         if let Some(folder) = &mut self.folder {
             folder.journal(entry)?;
         }
+        self.crossed = self.crossed.saturating_add(crossed(entry));
         self.entries.push(entry.clone());
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::answers::Answers;
 use crate::clients::Clients;
 use crate::folder::{At, Resumed, RunFolder, Written};
-use crate::host::Sim;
+use crate::host::{Sim, crossed};
 use crate::pool::Threads;
 use crate::report;
 use crate::setup::{Outcome, Setup, Spent, Summary};
@@ -110,6 +110,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         warn,
         watch: setup.watch,
         notes: said,
+        crossed: entries.iter().map(crossed).fold(0, u64::saturating_add),
         entries,
         metrics,
         began,

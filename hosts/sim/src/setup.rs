@@ -80,6 +80,41 @@ pub struct Setup<'a> {
     pub watch: Option<Watch<'a>>,
 }
 
+impl Setup<'_> {
+    /// A run of these clients on one thread, which writes nothing, and tells nobody.
+    pub fn new(
+        protocol: Arc<dyn Protocol>,
+        parts: Arc<Parts>,
+        options: RunOptions,
+        clients: Vec<Examples>,
+        test: Examples,
+    ) -> Self {
+        Self {
+            name: "run",
+            protocol_name: "protocol",
+            protocol,
+            parts,
+            options,
+            clients,
+            public: None,
+            test,
+            client_tests: Vec::new(),
+            threads: 1,
+            exposed: Vec::new(),
+            client_cache: None,
+            folder: None,
+            resumed: None,
+            wire: false,
+            checkpoints: fl_core::settings::defaults(),
+            stop_after: None,
+            stop: Arc::default(),
+            progress: Box::new(|_| {}),
+            warn: Box::new(|_| {}),
+            watch: None,
+        }
+    }
+}
+
 /// Bytes that crossed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {

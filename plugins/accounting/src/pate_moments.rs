@@ -1,7 +1,7 @@
 //! The accountant of PATE's and FedKT's Laplace votes.
 use crate::advanced::Whose;
 use crate::pate::{Orders, Pure, alpha, epsilon, moments};
-use crate::priced_ledger::{Price, PricedLedger, Pricing, name, ratio, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
 use fl_core::Problem;
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, VoteNoise, VoteRelease};
@@ -60,8 +60,7 @@ pub(crate) fn changed(
     let (changed, from_data) = votes.votes_of(unit);
     let changed = changed.with_context(|| {
         Problem::Unpriced(format!(
-            "{event}: nobody has said how many votes one {} can change",
-            name(unit)
+            "{event}: nobody has said how many votes one {unit} can change"
         ))
     })?;
     Ok((changed, from_data))

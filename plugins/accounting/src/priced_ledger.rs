@@ -101,8 +101,7 @@ impl<P: Pricing> PricedLedger<P> {
         if let Some(before) = before.filter(|before| *before != price.unit) {
             bail!(Problem::Unpriced(format!(
                 "guarantees for one {} and for one {} do not add up",
-                name(price.unit),
-                name(before)
+                price.unit, before
             )));
         }
         *last = Some((event.clone(), price.clone()));
@@ -179,14 +178,6 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
 fn weaker(so_far: Neighbours, next: Option<&PrivacyEvent>) -> Neighbours {
     let next = next.and_then(PrivacyEvent::neighbours);
     next.map_or(so_far, |next| so_far.min(next))
-}
-
-/// As people say it.
-pub(crate) fn name(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Example => "example",
-        Unit::Party => "party",
-    }
 }
 
 /// The refusal of an accountant that has no price for an event.

@@ -2,7 +2,6 @@
 
 use crate::bytes::Bytes;
 use crate::spec::CATALOGUE;
-use fl_core::privacy::NoiseSource;
 use fl_core::{BuildContext, Problem, Result, RunOptions, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::Spec;
@@ -98,34 +97,21 @@ fn go_on(
         stream: Stream::root(0).child("protocol", 0),
     };
     fl_sim::run(Setup {
-        name: &spec.name,
-        protocol_name: spec.protocol.name,
-        protocol: Arc::from(spec.make_protocol(&make)?),
-        parts: spec.parts.clone(),
-        options: RunOptions {
-            seed: spec.seed,
-            noise: NoiseSource::Seeded,
-            task: data.task,
-            faults: spec.faults.clone(),
-            budget: None,
-            evaluate_every: spec.evaluate_every,
-        },
-        clients: data.clients,
-        public: None,
-        test: data.test,
-        client_tests: Vec::new(),
-        threads: 1,
-        client_cache: None,
         folder: Some(folder),
         resumed,
-        wire: false,
         checkpoints: spec.checkpoints.clone(),
         stop_after,
-        stop: Arc::default(),
-        progress: Box::new(|_| {}),
-        warn: Box::new(|_| {}),
-        watch: None,
-        exposed: Vec::new(),
+        ..Setup::new(
+            Arc::from(spec.make_protocol(&make)?),
+            spec.parts.clone(),
+            RunOptions {
+                faults: spec.faults.clone(),
+                evaluate_every: spec.evaluate_every,
+                ..RunOptions::new(spec.seed, data.task)
+            },
+            data.clients,
+            data.test,
+        )
     })
 }
 

@@ -48,15 +48,8 @@ fn against(
         }
         let times = row.asked.times;
         for slot in flow.releases.iter().filter(|slot| parts.releases(slot)) {
-            // clients may have mechanisms of their own: each kind of client is one client here, and the worst counts
-            for (client, owner) in owners(parts, slot).into_iter().enumerate() {
-                let alone = Cohort::everyone(vec![0]);
-                let event = price(parts, slot, owner, about(row), &alone, context)?;
-                let events = vec![event; times.min(MOST)];
-                let client = Some(client as ClientId);
-                let ledger = [Ledger { client, events }];
-                accountant.merge(&ledger, Composition::Parallel).ok()?;
-            }
+            let events = (about(row), times.min(MOST));
+            at_clients(&mut *accountant, parts, slot, events, context)?;
         }
         let at_server = flow.at_server.iter().filter(|slot| parts.releases(slot));
         for slot in at_server.filter(|_| observer != Observer::Server) {
@@ -77,15 +70,28 @@ fn against(
         let TaskKind::Classes(_) = context.task.kind else {
             return None;
         };
-        let alone = Cohort::everyone(vec![0]);
-        for (client, owner) in owners(parts, Slot::COUNTS).into_iter().enumerate() {
-            let event = price(parts, Slot::COUNTS, owner, (1, 1), &alone, context)?;
-            let (client, events) = (Some(client as ClientId), vec![event]);
-            let ledger = [Ledger { client, events }];
-            accountant.merge(&ledger, Composition::Parallel).ok()?;
-        }
+        at_clients(&mut *accountant, parts, Slot::COUNTS, ((1, 1), 1), context)?;
     }
     accountant.guarantee(None).ok()
+}
+
+/// Charges what clients release through the mechanisms in `slot`, so many times. They may have mechanisms of their own: each
+/// kind of client is one client here, and the worst counts.
+fn at_clients(
+    accountant: &mut dyn Accountant,
+    parts: &Parts,
+    slot: &str,
+    (about, times): ((usize, usize), usize),
+    context: &BuildContext,
+) -> Option<()> {
+    let alone = Cohort::everyone(vec![0]);
+    for (client, owner) in owners(parts, slot).into_iter().enumerate() {
+        let event = price(parts, slot, owner, about, &alone, context)?;
+        let (client, events) = (Some(client as ClientId), vec![event; times]);
+        let ledger = [Ledger { client, events }];
+        accountant.merge(&ledger, Composition::Parallel).ok()?;
+    }
+    Some(())
 }
 
 /// How many samples an answer is about, and how many voters speak in it.
