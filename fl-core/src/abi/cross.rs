@@ -1,7 +1,7 @@
 //! What both sides share: texts, tensors and messages as C types, and back.
 
 use super::raw::{FL_F32, FL_F64, FL_U8, FL_U32, FlMessage, FlTensor, FlText};
-use crate::message::{Logits, Message, Named, Params, Parcel, Tensor, View};
+use crate::message::{Logits, Message, Named, Params, Parcel, View};
 use crate::{ClientId, Inbox, Mail, Result};
 use anyhow::{Context, bail, ensure};
 use ndarray::{ArrayRef, ArrayViewD, Axis, Dimension, IxDyn, ShapeBuilder};
@@ -287,16 +287,6 @@ pub(super) unsafe fn view<'a>(raw: &FlTensor) -> Result<(&'a str, View<'a>)> {
     Ok((name, view))
 }
 
-/// A view's numbers as a tensor of its own.
-pub(super) fn owned(view: &View<'_>) -> Tensor {
-    match view {
-        View::F32(a) => Tensor::F32(a.as_standard_layout().into_owned()),
-        View::F64(a) => Tensor::F64(a.as_standard_layout().into_owned()),
-        View::U32(a) => Tensor::U32(a.as_standard_layout().into_owned()),
-        View::U8(b) => Tensor::U8(b.to_vec()),
-    }
-}
-
 /// The tensors of a message of the other side, copied.
 ///
 /// # Safety
@@ -307,7 +297,7 @@ pub(super) unsafe fn copied(message: &FlMessage) -> Result<Parcel> {
     let one = |raw| {
         // SAFETY: as the caller says.
         let (name, view) = unsafe { view(raw) }?;
-        Ok((name.to_string(), owned(&view)))
+        Ok((name.to_string(), view.to_tensor()))
     };
     Ok(Parcel::new(tensors.iter().map(one).collect::<Result<_>>()?))
 }

@@ -1,6 +1,6 @@
 //! What happens to clients on purpose, and what is done about answers that cannot be used.
 
-use crate::message::{Message, Parcel, Tensor, View};
+use crate::message::{Message, Parcel, Tensor};
 use crate::settings::{Reader, Setting, Value, above};
 use crate::{ClientId, Problem, Result, Stream};
 use ndarray::{ArrayD, Axis, Slice};
@@ -165,7 +165,7 @@ impl Fate<'_> {
         };
         let owned = message.tensors().into_iter().map(|(name, view)| {
             let known = name == "rows" || name.starts_with('.');
-            let tensor = own(&view);
+            let tensor = view.to_tensor();
             (
                 name.into_owned(),
                 if known { tensor } else { change(tensor) },
@@ -173,15 +173,6 @@ impl Fate<'_> {
         });
         M::from_tensors(Parcel::new(owned.collect()))
             .map_err(|error| anyhow::anyhow!(Problem::Shape(format!("{error:#}"))))
-    }
-}
-
-fn own(view: &View<'_>) -> Tensor {
-    match view {
-        View::F32(a) => Tensor::F32(a.to_owned()),
-        View::F64(a) => Tensor::F64(a.to_owned()),
-        View::U32(a) => Tensor::U32(a.to_owned()),
-        View::U8(b) => Tensor::U8(b.to_vec()),
     }
 }
 

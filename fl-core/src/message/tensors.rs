@@ -98,6 +98,16 @@ impl View<'_> {
         }
     }
 
+    /// A copy of the numbers, in row order.
+    pub fn to_tensor(&self) -> Tensor {
+        match self {
+            Self::F32(a) => Tensor::F32(a.as_standard_layout().into_owned()),
+            Self::F64(a) => Tensor::F64(a.as_standard_layout().into_owned()),
+            Self::U32(a) => Tensor::U32(a.as_standard_layout().into_owned()),
+            Self::U8(b) => Tensor::U8(b.to_vec()),
+        }
+    }
+
     /// What its numbers are.
     pub fn dtype(&self) -> Dtype {
         match self {
@@ -120,6 +130,18 @@ pub enum Tensor {
     U32(ArrayD<u32>),
     /// Raw bytes.
     U8(Vec<u8>),
+}
+
+impl Tensor {
+    /// A look at the numbers.
+    pub fn view(&self) -> View<'_> {
+        match self {
+            Self::F32(a) => View::F32(a.view()),
+            Self::F64(a) => View::F64(a.view()),
+            Self::U32(a) => View::U32(a.view()),
+            Self::U8(b) => View::U8(b.into()),
+        }
+    }
 }
 
 /// Named tensors, in the order a message lists them.

@@ -1,10 +1,11 @@
 //! `fl test`: parts held to files of cases.
 
-use crate::try_part::trial;
+use crate::try_part::{guarded, settings, trial};
 use crate::{Done, Failure, print};
 use clap::Args;
 use console::style;
-use fl_core::settings::Value;
+use fl_core::PartDecl;
+use fl_core::settings::{Value, nearest};
 use fl_registry::Catalogue;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
@@ -19,8 +20,15 @@ const SHOWN: usize = 10;
 #[derive(Args)]
 pub struct TestArgs {
     /// Files of cases, or folders with files that end in `.cases.yaml`.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "conformance")]
     paths: Vec<PathBuf>,
+    /// Hold this part to what its role asks and to what it claims, on input that is made up: `geometric-median`, or with its
+    /// role, `"privacy clip-norm"`. May be given several times.
+    #[arg(long, value_name = "PART")]
+    conformance: Vec<String>,
+    /// The settings of those parts, as YAML: `{trim: 0.2}`.
+    #[arg(long, default_value = "{}", requires = "conformance")]
+    settings: String,
     /// Take what parts answer now as right; it is shown.
     #[arg(long)]
     accept: bool,
@@ -41,7 +49,10 @@ struct Case {
     part: String,
     settings: Option<Value>,
     /// As `fl try` reads it.
-    input: Json,
+    input: Option<Json>,
+    /// Instead of an input: it keeps what its role asks and what it claims, as with `--conformance`.
+    #[serde(default)]
+    conformance: bool,
     #[serde(default)]
     seed: u64,
     /// So far apart numbers may be, relative to 1 and to their size; otherwise all bits count.
@@ -62,6 +73,18 @@ struct Tally {
     taken: usize,
 }
 
+impl Tally {
+    fn judged(&mut self, fine: bool, title: &str) {
+        let word = match fine {
+            true => style("fine     ").green(),
+            false => style("different").red(),
+        };
+        self.fine += usize::from(fine);
+        self.different += usize::from(!fine);
+        self.lines.push(format!("{word}  {title}"));
+    }
+}
+
 pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
     let mut files = BTreeSet::new();
     for path in &args.paths {
@@ -71,10 +94,22 @@ pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
             files.insert(path.clone());
         }
     }
-    if files.is_empty() {
+    if files.is_empty() && args.conformance.is_empty() {
         return Err(Failure::usage(format!("no file there ends in `{ENDING}`")));
     }
     let mut tally = Tally::default();
+    let given: Value = serde_yaml::from_str(&args.settings)
+        .map_err(|e| Failure::usage(format!("--settings: {e}")))?;
+    for part in &args.conformance {
+        let decl = named(part, catalogue).map_err(Failure::usage)?;
+        let broken = broken(decl, &given).map_err(Failure::usage)?;
+        let title = format!(
+            "{} {}: keeps what its role asks and what it claims",
+            decl.role, decl.name
+        );
+        tally.judged(broken.is_none(), &title);
+        tally.lines.extend(broken.map(|text| format!("    {text}")));
+    }
     for path in &files {
         one_file(path, args.accept, catalogue, &mut tally)?;
     }
@@ -130,25 +165,17 @@ fn one_file(
         let found = ask(&case, catalogue);
         let different = judge(&case, &found, answers.get(&case.name));
         let answered = case.within.is_empty() && case.refused.is_none();
-        let word = match (different.is_empty(), &found) {
-            (true, _) => {
-                tally.fine += 1;
-                style("fine     ").green()
-            }
-            (false, Ok(answer)) if accept && answered => {
+        let title = format!("{}: {}", path.display(), case.name);
+        match &found {
+            Ok(answer) if accept && answered && !different.is_empty() => {
                 answers.insert(case.name.clone(), answer.clone());
                 changed = true;
                 tally.taken += 1;
-                style("taken    ").yellow()
+                let word = style("taken    ").yellow();
+                tally.lines.push(format!("{word}  {title}"));
             }
-            _ => {
-                tally.different += 1;
-                style("different").red()
-            }
-        };
-        tally
-            .lines
-            .push(format!("{word}  {}: {}", path.display(), case.name));
+            _ => tally.judged(different.is_empty(), &title),
+        }
         let more = different.len().saturating_sub(SHOWN);
         let shown = different.into_iter().take(SHOWN);
         tally.lines.extend(shown.map(|line| format!("    {line}")));
@@ -167,15 +194,21 @@ fn one_file(
 
 /// What the part answers, or why it does not.
 fn ask(case: &Case, catalogue: &Catalogue) -> Result<Json, String> {
-    let settings = case.settings.clone();
-    let settings = settings.unwrap_or(Value::Mapping(Default::default()));
-    answer_of(
-        &case.part,
-        settings,
-        case.input.clone(),
-        case.seed,
-        catalogue,
-    )
+    let settings = case.settings.clone().unwrap_or_else(nothing);
+    match (&case.input, case.conformance) {
+        (Some(input), false) => {
+            answer_of(&case.part, settings, input.clone(), case.seed, catalogue)
+        }
+        (None, true) => match broken(named(&case.part, catalogue)?, &settings)? {
+            Some(broken) => Err(broken),
+            None => Ok(Json::Null),
+        },
+        _ => Err("a case has either an `input` or `conformance: true`".into()),
+    }
+}
+
+fn nothing() -> Value {
+    Value::Mapping(Default::default())
 }
 
 /// What `fl try` and `fl test` say of a part, such as `aggregator trimmed-mean`, or why it has no answer.
@@ -189,14 +222,56 @@ pub fn answer_of(
     seed: u64,
     catalogue: &Catalogue,
 ) -> std::result::Result<Json, String> {
-    let part = part.split_once(' ');
-    let part = part.ok_or("`part` must be a role and a name, as in `aggregator trimmed-mean`")?;
-    trial(part, settings, input, seed, catalogue).map_err(|failure| match failure {
+    trial(named(part, catalogue)?, &settings, input, seed).map_err(words)
+}
+
+/// What the part does not keep of what its role asks and of what it claims; an error if it cannot be tried.
+fn broken(decl: &'static PartDecl, given: &Value) -> Result<Option<String>, String> {
+    let settings = settings(decl, given).map_err(words)?;
+    match guarded(decl, || {
+        Ok(fl_conformance::check::declared(decl, &settings))
+    }) {
+        Ok(Some(tried)) => Ok(tried.err().map(|broken| broken.to_string())),
+        Ok(None) => {
+            let what = (decl.describe)().signature;
+            let of = if what.is_empty() { "" } else { " of " };
+            Err(format!(
+                "the conformance kit has nothing for {}{of}{what}",
+                decl.role.with_article()
+            ))
+        }
+        Err(error) => Ok(Some(format!("{error:#}"))),
+    }
+}
+
+/// The part that `aggregator mean` or, where no other role has one of that name, `mean` stands for.
+fn named(part: &str, catalogue: &Catalogue) -> Result<&'static PartDecl, String> {
+    if let Some((role, name)) = part.split_once(' ') {
+        let role = crate::show::role(role).map_err(words)?;
+        return catalogue.find(role, name.trim());
+    }
+    match catalogue.named(part)[..] {
+        [decl] => Ok(decl),
+        [] => {
+            let near = nearest(part, catalogue.parts().iter().map(|p| p.name));
+            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            Err(format!("no part is called `{part}`{near}"))
+        }
+        ref several => {
+            let all = several.iter().map(|d| format!("`{} {part}`", d.role));
+            let all = all.collect::<Vec<_>>().join(" or ");
+            Err(format!("several parts are called `{part}`: say {all}"))
+        }
+    }
+}
+
+fn words(failure: Failure) -> String {
+    match failure {
         Failure::Usage(text) => text,
         Failure::Failed(error) => format!("{error:#}"),
         Failure::Refused(refusal) => refusal.to_string(),
         Failure::Differs | Failure::Stopped(_) => String::new(),
-    })
+    }
 }
 
 /// What is not as it should be, line by line.
@@ -207,7 +282,9 @@ fn judge(case: &Case, found: &Result<Json, String>, held: Option<&Json>) -> Vec<
             return vec![format!("refused, but `{wanted}` is not in: {text}")];
         }
         (Ok(answer), Some(_)) => return vec![format!("not refused: {answer}")],
+        (Err(text), None) if case.conformance => return vec![text.clone()],
         (Err(text), None) => return vec![format!("refused: {text}")],
+        (Ok(_), None) if case.conformance => return Vec::new(),
         (Ok(answer), None) => answer,
     };
     let mut different = Vec::new();

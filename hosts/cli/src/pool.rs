@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,8 @@ struct Pool<'a> {
     threads: usize,
     data: &'a DataDir,
     command: &'a [String],
+    /// Once this is set: runs stop after their step, and none is begun.
+    stop: Arc<AtomicBool>,
     state: Mutex<State>,
     bars: MultiProgress,
     all: ProgressBar,
@@ -51,13 +54,15 @@ struct Pool<'a> {
     plain: bool,
 }
 
-/// Does all of them; gives the numbers of those that failed, and why. `known` says how long other runs of a table took.
+/// Does all of them, or those there is time for before `stop` is set; gives the numbers of those that failed, and why. `known`
+/// says how long other runs of a table took.
 pub fn run_all(
     jobs: &[Job],
     threads: usize,
     data: &DataDir,
     command: &[String],
     known: &[(String, f64)],
+    stop: Arc<AtomicBool>,
 ) -> anyhow::Result<BTreeMap<usize, String>> {
     let mut took: BTreeMap<String, (usize, f64)> = BTreeMap::new();
     for (table, seconds) in known {
@@ -77,6 +82,7 @@ pub fn run_all(
         threads,
         data,
         command,
+        stop,
         state: Mutex::new(State {
             next: 0,
             working: 0,
@@ -114,7 +120,7 @@ impl Pool<'_> {
             let (at, threads) = {
                 let mut state = self.state();
                 let at = state.next;
-                if at >= end {
+                if at >= end || self.stop.load(Ordering::Relaxed) {
                     return;
                 }
                 state.next += 1;
@@ -159,7 +165,7 @@ impl Pool<'_> {
             threads,
             wire: false,
             stop_after: None,
-            stop: Default::default(),
+            stop: self.stop.clone(),
             client_cache: None,
             progress: Box::new(|begun| {
                 bar.set_message(format!("{}: {}", job.name, run::progress(begun)));
@@ -171,6 +177,9 @@ impl Pool<'_> {
         let outcome = run::execute(&job.spec, data, place, how);
         bar.finish_and_clear();
         let outcome = outcome?;
+        if let Some(after) = outcome.stopped {
+            return Ok(format!("stopped after {after}"));
+        }
         let metrics = outcome.metrics.iter();
         let best = metrics.filter(|(name, _)| name.ends_with("accuracy") || name.ends_with("mauc"));
         let best = best

@@ -43,7 +43,7 @@ pub fn listen() -> std::io::Result<Asked> {
                 told.signal.store(signal, Ordering::Relaxed);
                 let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
                 crate::say(format_args!(
-                    "{name}: the run stops after this step; the same again ends it at once"
+                    "{name}: it stops after the step that is going on; the same again ends it at once"
                 ));
             }
         })?;

@@ -2,7 +2,8 @@
 
 use crate::pool::{self, Job};
 use crate::run::{self, at_least_one};
-use crate::{DataDir, Done, Failure, Overrides, print, say};
+use crate::{DataDir, Done, Failure, Overrides, print, say, stop};
+use anyhow::Context;
 use clap::Args;
 use fl_data::DataSpec;
 use fl_registry::{Catalogue, Spec};
@@ -122,13 +123,25 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     all.sort_by_key(|(_, job)| (job.alone, job.at));
     let keys: Vec<String> = all.iter().map(|(key, _)| key.to_string()).collect();
     let jobs: Vec<Job> = all.into_iter().map(|(_, job)| job).collect();
+    // from here on a signal is a wish, not the end
+    let asked = stop::listen().context("listening to signals")?;
     let failed = pool::run_all(
         &jobs,
         run::threads(args.threads),
         &args.data,
         command,
         &known,
+        asked.stop.clone(),
     )?;
+    if let Some(code) = asked.exit_code() {
+        let done = |job: &&Job| job.folder.join("outcome.json").exists();
+        say(format_args!(
+            "stopped: {} of {} runs are done; the same command goes on",
+            jobs.iter().filter(done).count(),
+            jobs.len()
+        ));
+        return Err(Failure::Stopped(code));
+    }
     let failed: BTreeMap<&str, &String> = failed
         .iter()
         .map(|(at, why)| (&keys[*at][..], why))
@@ -315,6 +328,8 @@ fn written(
     let key = |run: &RunSpec| runs.get(run).map_or(String::new(), |r| r.key.clone());
     let to = |ending: &str| args.out.join(format!("{name}{ending}"));
     fl_sim::write(&to(".md"), format!("{text}\n").as_bytes())?;
+    let sections: Vec<fl_report::Section> = made.iter().map(|m| m.section.clone()).collect();
+    fl_sim::write(&to(".html"), fl_report::study(name, &sections).as_bytes())?;
     fl_sim::write(&to(".csv"), &fl_study::tables_csv(&made)?)?;
     fl_sim::write(
         &to("-runs.csv"),
@@ -348,7 +363,8 @@ fn written(
         }
     }
     say(format_args!(
-        "tables: {}, {}, {}",
+        "tables: {}, {}, {}, {}",
+        to(".html").display(),
         to(".md").display(),
         to(".csv").display(),
         to("-runs.csv").display()

@@ -314,11 +314,11 @@ fn answer(decl: &'static PartDecl, trial: Trial<'_>) -> Result<Json> {
     }
 }
 
-/// As [`answer`]; a part that panics is an error like any other.
-fn guarded(decl: &'static PartDecl, trial: Trial<'_>) -> Result<Json> {
+/// Calls a part; that it panics is an error like any other, and no news for the screen.
+pub fn guarded<T>(decl: &PartDecl, f: impl FnOnce() -> Result<T>) -> Result<T> {
     let hook = take_hook();
     set_hook(Box::new(|_| {}));
-    let outcome = catch_unwind(AssertUnwindSafe(|| answer(decl, trial)));
+    let outcome = catch_unwind(AssertUnwindSafe(f));
     set_hook(hook);
     outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
@@ -331,25 +331,27 @@ fn guarded(decl: &'static PartDecl, trial: Trial<'_>) -> Result<Json> {
 /// Where the part stands, unless it is an accountant.
 const SLOT: &str = "part";
 
-/// What the part `name` of this role answers to `input`.
+/// The part's settings as it reads them, or every mistake in them.
+pub fn settings(decl: &PartDecl, given: &Value) -> std::result::Result<Value, Failure> {
+    let mut reader = Reader::default();
+    let read = (decl.check)(given, &mut reader);
+    let all = reader.mistakes.iter().map(|m| format!("settings: {m}"));
+    let all = all.collect::<Vec<_>>().join("\n");
+    read.filter(|_| all.is_empty())
+        .ok_or_else(|| Failure::usage(all))
+}
+
+/// What the part answers to `input`.
 ///
 /// # Errors
-/// Everything that is wrong: no such part, wrong settings, or what it says against the input.
+/// Everything that is wrong: settings, or what it says against the input.
 pub fn trial(
-    (role, name): (&str, &str),
-    settings: Value,
+    decl: &'static PartDecl,
+    given: &Value,
     input: Json,
     seed: u64,
-    catalogue: &Catalogue,
 ) -> std::result::Result<Json, Failure> {
-    let role = crate::show::role(role)?;
-    let decl = catalogue.find(role, name).map_err(Failure::usage)?;
-    let mut reader = Reader::default();
-    (decl.check)(&settings, &mut reader);
-    if !reader.mistakes.is_empty() {
-        let all = reader.mistakes.iter().map(|m| format!("settings: {m}"));
-        return Err(Failure::usage(all.collect::<Vec<_>>().join("\n")));
-    }
+    let settings = settings(decl, given)?;
     let parts = Parts::new(vec![Filled {
         slot: SLOT.into(),
         clients: None,
@@ -369,11 +371,12 @@ pub fn trial(
         make: &make,
         input,
     };
-    Ok(guarded(decl, trial)?)
+    Ok(guarded(decl, || answer(decl, trial))?)
 }
 
 pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
-    let part = (&args.role[..], &args.name[..]);
+    let role = crate::show::role(&args.role)?;
+    let decl = catalogue.find(role, &args.name).map_err(Failure::usage)?;
     let settings: Value = serde_yaml::from_str(&args.settings)
         .map_err(|e| Failure::usage(format!("--settings: {e}")))?;
     let file = args.input.display();
@@ -381,7 +384,7 @@ pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
     let text = crate::open(&args.input).and_then(std::io::read_to_string);
     let text = text.map_err(|e| wrong(&e))?;
     let input: Json = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
-    match trial(part, settings, input, args.seed, catalogue) {
+    match trial(decl, &settings, input, args.seed) {
         Ok(answer) => print(serde_json::to_string(&answer)?),
         Err(Failure::Failed(error)) => Err(wrong(&format!("{error:#}"))),
         Err(Failure::Usage(text)) => {

@@ -13,6 +13,7 @@ mod page;
 mod read;
 mod several;
 mod specs;
+mod study;
 mod svg;
 mod text;
 
@@ -20,3 +21,4 @@ pub use compare::{Comparison, compare};
 pub use export::{csv, tensorboard};
 pub use page::{MOST, page};
 pub use read::{Bytes, Entry, Metric, Outcome, Run, Summary};
+pub use study::{Picture, Section, Spot, study};

@@ -28,6 +28,11 @@ pub fn page(runs: &[Run]) -> Result<String> {
         [run] => one::page(run),
         runs => several::page(runs),
     };
+    Ok(whole(&title, &body))
+}
+
+/// A page that needs no other file.
+pub(crate) fn whole(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -42,7 +47,7 @@ pub fn page(runs: &[Run]) -> Result<String> {
             body { (body) }
         }
     };
-    Ok(page.into_string())
+    page.into_string()
 }
 
 /// A picture with what it shows, and its numbers for whoever wants to read them.

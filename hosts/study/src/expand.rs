@@ -3,6 +3,7 @@
 use crate::columns::{Column, columns};
 use crate::file::{File, RawColumn, RawItem, RawTable};
 use crate::grid::{grid, seeds_of, text};
+use crate::plots::{Place, Plot, plots};
 use crate::{MAX_BYTES, MAX_RUNS};
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
@@ -30,6 +31,8 @@ pub struct Item {
     pub published: Option<String>,
     /// What stands in columns of text.
     pub text: BTreeMap<String, String>,
+    /// Where a row of a grid stands in it.
+    pub grid: Vec<Place>,
 }
 
 /// A table and its runs.
@@ -47,6 +50,8 @@ pub struct Table {
     pub lead: Vec<Column>,
     /// The columns.
     pub columns: Vec<Column>,
+    /// The pictures.
+    pub plots: Vec<Plot>,
     /// The row that others are compared with.
     pub against: Option<usize>,
     /// How far apart published numbers without a deviation may be and still not be told apart.
@@ -162,6 +167,8 @@ pub(crate) struct Wanted {
     pub item: RawItem,
     /// From a grid, as they stand there.
     pub set: Vec<(String, Value)>,
+    /// Where it stands there.
+    pub places: Vec<Place>,
 }
 
 fn table(
@@ -192,6 +199,9 @@ fn table(
         all.columns = vec![RawColumn::Known("mean".into())];
     }
     all.lead = first(&raw.lead, &defaults.lead);
+    if all.plots.is_empty() {
+        all.plots = defaults.plots.clone();
+    }
 
     let rows = match (raw.rows.is_empty(), raw.grid.is_empty()) {
         (false, true) => raw
@@ -199,7 +209,7 @@ fn table(
             .iter()
             .map(|item| Wanted {
                 item: item.clone(),
-                set: Vec::new(),
+                ..Wanted::default()
             })
             .collect(),
         (true, false) => grid(&raw.grid, raw.label.as_deref(), most)?,
@@ -255,7 +265,8 @@ fn table(
         }
         runs.push(of_row);
     }
-    let item = |raw: &RawItem| Item {
+    let item = |raw: &RawItem, grid: &[Place]| Item {
+        grid: grid.to_vec(),
         name: raw.name.clone(),
         published: raw
             .published
@@ -268,11 +279,16 @@ fn table(
             .map(|(key, value)| (key.clone(), text(value)))
             .collect(),
     };
+    let items: Vec<Item> = rows
+        .iter()
+        .map(|row| item(&row.item, &row.places))
+        .collect();
     Ok(Table {
         title: all.title.clone().unwrap_or(name.clone()),
         name,
-        rows: rows.iter().map(|row| item(&row.item)).collect(),
-        across: across.iter().map(item).collect(),
+        plots: plots(&all, &items)?,
+        rows: items,
+        across: across.iter().map(|raw| item(raw, &[])).collect(),
         lead,
         columns: columns_,
         against: against.transpose()?,

@@ -49,6 +49,8 @@ pub(crate) struct RawTable {
     pub lead: Vec<RawColumn>,
     /// The columns.
     pub columns: Vec<RawColumn>,
+    /// The pictures.
+    pub plots: Vec<RawPlot>,
     /// The row that others are compared with, seed by seed.
     pub against: Option<String>,
     /// What others published, by row.
@@ -59,6 +61,17 @@ pub(crate) struct RawTable {
     pub alone: Option<bool>,
     /// The README that holds the table between marks, relative to the study's file.
     pub into: Option<String>,
+}
+
+/// A picture.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct RawPlot {
+    /// `round`, or a path of the grid.
+    pub by: String,
+    /// What is measured, if not what the table measures.
+    pub measure: Option<OneOrMany>,
+    pub scale: Option<f64>,
 }
 
 /// A row, or one of `across`.

@@ -2,6 +2,7 @@
 
 use crate::MAX_RUNS;
 use crate::expand::Wanted;
+use crate::plots::Place;
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use serde_yaml::{Mapping, Value};
@@ -39,6 +40,11 @@ pub(crate) fn grid(grid: &Mapping, label: Option<&str>, most: usize) -> Result<V
                     (None, Some(last)) if path != "base" => format!("{last} = {}", text(value)),
                     _ => text(value),
                 };
+                row.places.push(Place {
+                    path: path.into(),
+                    name: usual(),
+                    number: value.as_f64(),
+                });
                 let mut named = named.clone();
                 named.push((
                     path.into(),

@@ -42,6 +42,17 @@ impl Measured {
         }
     }
 
+    /// The rounds in which one of these was measured, in order.
+    pub fn rounds(&self, names: &[String]) -> Vec<u64> {
+        let of = |name: &String| {
+            let name = name.strip_suffix(".std").unwrap_or(name);
+            let all = self.run.metrics.iter().filter(|m| m.name == name);
+            all.map(|m| m.round).collect::<Vec<_>>()
+        };
+        let mut all = names.iter().map(of);
+        all.find(|rounds| !rounds.is_empty()).unwrap_or_default()
+    }
+
     fn measurement(&self, name: &str, round: Option<u64>) -> Option<f64> {
         let (name, std) = match name.strip_suffix(".std") {
             Some(name) => (name, true),

@@ -3,19 +3,23 @@
 use crate::columns::{Column, Show, What};
 use crate::expand::{RunSpec, Table};
 use crate::measured::Measured;
+use crate::plots::pictures;
 use crate::stats::{Paired, Sample, paired};
+use fl_report::Section;
 use std::collections::BTreeMap;
 
 /// What each run came to, or why it failed; runs that have not been run are not in it.
 pub type Answers = BTreeMap<RunSpec, std::result::Result<Measured, String>>;
 
 /// A table, made.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Made {
     /// In Markdown, with its heading, and what has failed or is missing.
     pub markdown: String,
     /// Every run is there and done.
     pub whole: bool,
+    /// The same for a page.
+    pub section: Section,
     /// One row for each measured column of each row, for programs.
     pub(crate) csv: Vec<[String; 13]>,
 }
@@ -48,9 +52,9 @@ pub fn made(table: &Table, answers: &Answers) -> Made {
             .iter()
             .map(|(across, column)| maker.head(*across, column)),
     );
-    markdown += &line(head);
+    markdown += &line(head.clone());
     markdown += &format!("|{}\n", "---|".repeat(columns.len() + 1));
-    let mut csv = Vec::new();
+    let (mut csv, mut rows) = (Vec::new(), Vec::new());
     for row in 0..table.rows.len() {
         let mut cells = vec![table.rows[row].name.clone()];
         for (across, column) in &columns {
@@ -62,21 +66,48 @@ pub fn made(table: &Table, answers: &Answers) -> Made {
                     .filter(|line| !csv.contains(line)),
             );
         }
-        markdown += &line(cells);
+        markdown += &line(cells.clone());
+        rows.push(cells);
     }
     let (failed, missing) = maker.lacking();
-    for text in &failed {
-        markdown += &format!("\n* Failed: {}", text.replace('\n', " "));
-    }
+    let mut notes: Vec<String> = failed
+        .iter()
+        .map(|text| format!("Failed: {}", text.replace('\n', " ")))
+        .collect();
     if missing > 0 {
         let runs = if missing == 1 { "run has" } else { "runs have" };
-        markdown += &format!("\n* {missing} {runs} not been run.");
+        notes.push(format!("{missing} {runs} not been run."));
+    }
+    for note in &notes {
+        markdown += &format!("\n* {note}");
     }
     Made {
         whole: failed.is_empty() && missing == 0,
         markdown: format!("{}\n", markdown.trim_end()),
+        section: Section {
+            title: maker.heading(),
+            head,
+            rows,
+            notes,
+            pictures: pictures(table, answers),
+        },
         csv,
     }
+}
+
+/// Seed and number of every run that has it.
+pub(crate) fn values(
+    answers: &Answers,
+    runs: &[(u64, RunSpec)],
+    names: &[String],
+    round: Option<u64>,
+) -> Vec<(u64, f64)> {
+    let of = |(seed, run): &(u64, RunSpec)| {
+        let measured = answers.get(run)?.as_ref().ok()?;
+        let value = names.iter().find_map(|name| measured.get(name, round))?;
+        value.is_finite().then_some((*seed, value))
+    };
+    runs.iter().filter_map(of).collect()
 }
 
 struct Maker<'a> {
@@ -136,7 +167,6 @@ impl Maker<'_> {
         &self.table.runs[row][across]
     }
 
-    /// Seed and number of every run that has it.
     fn values(
         &self,
         row: usize,
@@ -144,12 +174,7 @@ impl Maker<'_> {
         names: &[String],
         round: Option<u64>,
     ) -> Vec<(u64, f64)> {
-        let of = |(seed, run): &(u64, RunSpec)| {
-            let measured = self.answers.get(run)?.as_ref().ok()?;
-            let value = names.iter().find_map(|name| measured.get(name, round))?;
-            value.is_finite().then_some((*seed, value))
-        };
-        self.runs(row, across).iter().filter_map(of).collect()
+        values(self.answers, self.runs(row, across), names, round)
     }
 
     fn sample(&self, row: usize, across: usize, what: &What) -> Option<Sample> {

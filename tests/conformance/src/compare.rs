@@ -61,22 +61,26 @@ pub(crate) fn whole<M: Message>(message: &M) -> Vec<u32> {
 
 /// Says where two messages differ by more than `tolerance`; 0 asks for the same bits.
 pub(crate) fn difference<M: Message>(one: &M, other: &M, tolerance: f64) -> Option<String> {
-    let (a, b) = (one.tensors(), other.tensors());
+    apart_tensors(&one.tensors(), &other.tensors(), tolerance)
+}
+
+/// As [`difference`].
+pub(crate) fn apart_tensors(a: &Named<'_>, b: &Named<'_>, tolerance: f64) -> Option<String> {
     let outline = |t: &Named<'_>| {
         let each = t
             .iter()
             .map(|(name, v)| format!("`{name}` {:?}", v.shape()));
         each.collect::<Vec<_>>().join(", ")
     };
-    if outline(&a) != outline(&b) {
+    if outline(a) != outline(b) {
         return Some(format!(
             "it holds {} once and {} the other time",
-            outline(&a),
-            outline(&b)
+            outline(a),
+            outline(b)
         ));
     }
     a.iter()
-        .zip(&b)
+        .zip(b)
         .find_map(|((name, x), (_, y))| apart(name, &numbers(x), &numbers(y), tolerance))
 }
 

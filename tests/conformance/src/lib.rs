@@ -33,6 +33,7 @@ mod aggregator;
 mod audit;
 mod broken;
 mod compare;
+mod declared;
 mod generator;
 mod helpers;
 mod mechanism;
@@ -59,6 +60,7 @@ use fl_core::{
 pub mod check {
     pub use crate::accountant::check as accountant;
     pub use crate::aggregator::check as aggregator;
+    pub use crate::declared::check as declared;
     pub use crate::generator::check as generator;
     pub use crate::mechanism::check as mechanism;
     pub use crate::selector::check as selector;
@@ -142,7 +144,7 @@ pub fn accountant<A: Accountant + 'static>(make: impl Fn() -> A) {
 /// same bits, another others; it learns; what it saves goes on with the same bits; what does not fit is an error.
 #[track_caller]
 pub fn generator<G: Generator + 'static>(make: impl Fn(&BuildContext) -> Result<G>) {
-    held(check::generator(&|m| {
+    held(check::generator(&tasks(), &|m| {
         make(m).map(|g| Box::new(g) as Box<dyn Generator>)
     }));
 }

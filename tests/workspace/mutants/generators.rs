@@ -85,7 +85,7 @@ impl Generator for Around {
 
 pub fn all() -> Vec<Mutant> {
     let kit = |flaw: Flaw| {
-        check::generator(&move |make| {
+        check::generator(&fl_conformance::tasks(), &move |make| {
             let images = make.task.input.len() > 1;
             ensure!(flaw != Flaw::RowsOnly || !images, "rows of numbers only");
             Ok(Box::new(Around {

@@ -1,6 +1,6 @@
 //! `fl test`: parts held to files of cases.
 use crate::common::{fails, fl, out, root};
-use std::collections::BTreeSet;
+use crate::library;
 use std::fs;
 
 const CASES: &str = "cases:
@@ -23,7 +23,7 @@ const CASES: &str = "cases:
 ";
 
 #[test]
-fn linked_aggregators_answer_as_they_did() {
+fn linked_parts_answer_as_they_did() {
     let update = std::env::var_os("FL_UPDATE").is_some();
     let more: &[&str] = if update { &["--accept"] } else { &[] };
     let said = fl(&root(), &[&["test", "tests/cases"], more].concat());
@@ -32,20 +32,99 @@ fn linked_aggregators_answer_as_they_did() {
         said.status.success(),
         "take what they answer now with FL_UPDATE=1\n{text}"
     );
-    let listed = out(&root(), &["list", "aggregator", "--json"]);
-    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
-    let names: BTreeSet<&str> = listed["parts"]
-        .as_array()
-        .unwrap()
+    let files = ["aggregator", "selector", "privacy", "accountant"];
+    for (role, file) in files
         .iter()
-        .map(|p| p["name"].as_str().unwrap())
-        .collect();
-    for name in names {
-        assert!(
-            text.contains(&format!("aggregators.cases.yaml: {name}\n")),
-            "`{name}` has no case"
-        );
+        .zip(["aggregators", "selectors", "privacy", "accountants"])
+    {
+        let listed = out(&root(), &["list", role, "--json"]);
+        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        let parts = listed["parts"].as_array().unwrap().iter();
+        for name in parts.map(|p| p["name"].as_str().unwrap()) {
+            let case = format!("{file}.cases.yaml: {name}");
+            let mut titles = text.lines().filter_map(|line| line.split_once(&case));
+            let found = titles.any(|(_, rest)| rest.is_empty() || rest.starts_with(' '));
+            assert!(found, "{role} `{name}` has no case");
+        }
     }
+}
+
+#[test]
+fn parts_are_held_to_their_claims_linked_or_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let kit = |more: &[&str]| {
+        let done = fl(dir.path(), &[&["test"], more].concat());
+        let text = [done.stdout, done.stderr].map(|t| String::from_utf8(t).unwrap());
+        (done.status.code().unwrap(), text.concat())
+    };
+    let parts = [
+        "--conformance",
+        "median",
+        "--conformance",
+        "privacy laplace-labels",
+    ];
+    let (code, said) = kit(&[&parts[..], &["--settings", "{}"]].concat());
+    assert!(code == 2 && said.contains("scale: is missing"), "{said}");
+    let (code, said) = kit(&[
+        "--conformance",
+        "trimmed-mean",
+        "--settings",
+        "{trim: 0.25}",
+    ]);
+    assert_eq!(
+        (code, &said[..]),
+        (
+            0,
+            "fine       aggregator trimmed-mean: keeps what its role asks and what it claims\n1 fine, 0 different, 0 taken as right\n"
+        )
+    );
+    for (name, says) in [
+        ("mediann", "did you mean `median`?"),
+        (
+            "param-rounds",
+            "the conformance kit has nothing for a protocol",
+        ),
+    ] {
+        let (code, said) = kit(&["--conformance", name]);
+        assert!(code == 2 && said.contains(says), "{said}");
+    }
+
+    let library = library::beside("fl_plugin_example_dynamic");
+    let loaded = ["--plugin", library.to_str().unwrap()];
+    let listed = out(
+        dir.path(),
+        &[&loaded[..], &["list", "aggregator", "--json"]].concat(),
+    );
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let parts = listed["parts"].as_array().unwrap().iter();
+    let own = parts.filter(|p| p["origin"].as_str().unwrap().contains("example"));
+    let names: Vec<&str> = own.map(|p| p["name"].as_str().unwrap()).collect();
+    assert!(!names.is_empty(), "{listed}");
+    for name in names {
+        let (code, said) = kit(&[&loaded[..], &["--conformance", name]].concat());
+        assert!(code == 0, "{said}");
+    }
+
+    // one that panics breaks what its role asks
+    let library = library::beside("fl_hostile");
+    let place = [
+        "--settings",
+        "{place: aggregate}",
+        "--conformance",
+        "panics",
+    ];
+    let (code, said) = kit(&[&["--plugin", library.to_str().unwrap()], &place[..]].concat());
+    assert!(
+        code == 1 && said.contains("never fails on a legal inbox: "),
+        "{said}"
+    );
+    let cases = "cases: [{ name: broken, part: aggregator panics, settings: { place: aggregate }, conformance: true }]";
+    fs::write(dir.path().join("a.cases.yaml"), cases).unwrap();
+    let (code, said) = kit(&["--plugin", library.to_str().unwrap(), "a.cases.yaml"]);
+    assert!(
+        code == 1 && said.contains("never fails on a legal inbox: "),
+        "{said}"
+    );
 }
 
 #[test]
@@ -119,7 +198,7 @@ fn a_new_aggregator_comes_with_cases_that_hold() {
     .unwrap();
     let said = out(dir.path(), &["test", "mine"]);
     assert!(
-        said.ends_with("3 fine, 0 different, 0 taken as right\n"),
+        said.ends_with("4 fine, 0 different, 0 taken as right\n"),
         "{said}"
     );
 }

@@ -44,6 +44,79 @@ fn the_quick_study_is_what_its_readme_says() {
 }
 
 #[test]
+fn a_page_draws_what_the_tables_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let grid = "{ protocol.rounds: [3, 1, 2], protocol.mu: [0.0, 0.5] }";
+    let plots = "[{ by: protocol.rounds, scale: 100 }, { by: round, measure: accuracy }]";
+    let table = |plots: &str| format!("- name: t\n  grid: {grid}\n  plots: {plots}\n");
+    write(dir.path(), &table(plots));
+    let done = study(dir.path(), &[]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let page = fs::read_to_string(dir.path().join("runs/studies/s.html")).unwrap();
+    let section = |title: &str| {
+        let from = page.find(&format!("<h3>{title}</h3>")).expect(title);
+        let to = page[from..].find("</figure>").unwrap();
+        page[from..from + to].to_string()
+    };
+    let sweep = section("accuracy or clients.accuracy by protocol.rounds");
+    // two lines of three places each, from left to right whatever the grid's order
+    assert_eq!(sweep.matches("<polyline").count(), 2, "{sweep}");
+    let numbers = sweep.split_once("<tbody>").unwrap().1;
+    let cells: Vec<&str> = numbers
+        .split("</td>")
+        .filter(|cell| cell.contains("<td"))
+        .filter_map(|cell| cell.rsplit_once('>'))
+        .map(|(_, cell)| cell)
+        .collect();
+    let rows: Vec<&[&str]> = cells.chunks(5).collect();
+    let places: Vec<_> = rows.iter().map(|row| (row[0], row[1], row[4])).collect();
+    let line = |mu| ["1", "2", "3"].map(|x| (mu, x, "3"));
+    assert_eq!(places[..3], line("mu = 0.0"));
+    assert_eq!(places[3..], line("mu = 0.5"));
+    // the numbers are those of the table, which has four digits after the point
+    let csv = fs::read_to_string(dir.path().join("runs/studies/s.csv")).unwrap();
+    let of = csv
+        .lines()
+        .find(|l| l.contains("\"rounds = 3, mu = 0.5\""))
+        .unwrap();
+    let mean: f64 = of.rsplit(',').nth(7).unwrap().parse().unwrap();
+    let drawn: f64 = rows[5][2].parse().unwrap();
+    assert!((100.0 * mean - drawn).abs() < 0.01, "{of}\n{drawn}");
+    // six rows by round: one, two and three rounds
+    let curves = section("accuracy by round");
+    let count = curves
+        .split_once("<tbody>")
+        .unwrap()
+        .1
+        .matches("<tr>")
+        .count();
+    assert_eq!(count, 2 * (1 + 2 + 3), "{curves}");
+    assert!(page.contains("default-src 'none'") && !page.contains("<script"));
+
+    for (plots, says) in [
+        (
+            "[{ by: rounds }]",
+            "got `rounds`; its grid has `protocol.rounds`, `protocol.mu`",
+        ),
+        ("[{ by: round, log: true }]", "unknown field `log`"),
+    ] {
+        write(dir.path(), &table(plots));
+        let (code, error) = fails(dir.path(), &["study", "s.yaml"]);
+        assert!(code == 2 && error.contains(says), "{error}");
+    }
+    let grid = "{ parts.aggregator: { mean: { use: mean }, median: { use: median } } }";
+    write(
+        dir.path(),
+        &format!("- name: t\n  grid: {grid}\n  plots: [{{ by: parts.aggregator }}]\n"),
+    );
+    let (code, error) = fails(dir.path(), &["study", "s.yaml"]);
+    assert!(
+        code == 2 && error.contains("`mean` is not a number"),
+        "{error}"
+    );
+}
+
+#[test]
 fn what_is_kept_is_not_run_again_and_numbers_are_those_of_the_runs() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), ROWS);
@@ -206,14 +279,14 @@ fn a_study_that_was_killed_goes_on_to_the_same_tables() {
         "- name: t\n  set: { protocol.rounds: 400 }\n  rows: [{ name: a }, { name: b, set: { protocol.mu: 0.1 } }]\n",
     );
     let kept = dir.path().join("runs/studies/kept");
-    for done in [1, 3] {
+    for (done, signal) in [(1, "TERM"), (3, "KILL")] {
         let mut begun = Command::new(env!("CARGO_BIN_EXE_fl"));
         begun
             .args(["study", "s.yaml", "--threads", "1"])
             .current_dir(dir.path());
         let mut begun = begun
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let whole = || {
@@ -227,8 +300,19 @@ fn a_study_that_was_killed_goes_on_to_the_same_tables() {
             assert_eq!(begun.try_wait().unwrap(), None, "it is to run for long");
             std::thread::yield_now();
         }
-        begun.kill().unwrap();
-        begun.wait().unwrap();
+        let sent = Command::new("kill")
+            .args(["-s", signal, &begun.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        let ended = begun.wait_with_output().unwrap();
+        if signal == "TERM" {
+            let said = text(&ended.stderr);
+            assert_eq!(ended.status.code(), Some(143), "{said}");
+            assert!(
+                said.ends_with(" of 6 runs are done; the same command goes on\n"),
+                "{said}"
+            );
+        }
     }
     let killed = study(dir.path(), &[]);
     assert!(killed.status.success(), "{}", text(&killed.stderr));

@@ -1,0 +1,129 @@
+//! The page of a study: its tables, and pictures of them.
+
+use crate::page::{figure, table, whole};
+use crate::svg::{self, Dot, Line};
+use crate::text::number;
+use maud::{Markup, html};
+
+/// A table of a study, as it is shown.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// Its heading.
+    pub title: String,
+    /// The heads of its columns.
+    pub head: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+    /// What failed or is missing.
+    pub notes: Vec<String>,
+    /// What is drawn of it.
+    pub pictures: Vec<Picture>,
+}
+
+/// Lines over numbers.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// Its heading.
+    pub title: String,
+    /// What stands from left to right.
+    pub x: String,
+    /// What stands from below to above.
+    pub y: String,
+    /// `x` may be shown in powers of ten, if the numbers call for it.
+    pub powers: bool,
+    /// By name.
+    pub lines: Vec<(String, Vec<Spot>)>,
+}
+
+/// What several seeds came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    /// Where.
+    pub x: f64,
+    /// Their mean.
+    pub y: f64,
+    /// Their deviation; none of one seed.
+    pub spread: Option<f64>,
+    /// How many there are.
+    pub seeds: usize,
+}
+
+/// The page of a study: HTML that needs no other file.
+pub fn study(name: &str, sections: &[Section]) -> String {
+    let body = html! {
+        h1 { (name) }
+        @for section in sections {
+            h2 { (section.title) }
+            (rows(section))
+            @for note in &section.notes { p.notice { (note) } }
+            @if !section.pictures.is_empty() {
+                div.charts { @for picture in &section.pictures { (drawn(picture)) } }
+            }
+        }
+    };
+    whole(name, &body)
+}
+
+fn rows(section: &Section) -> Markup {
+    let head = section.head.iter().enumerate();
+    let head: Vec<String> = head
+        .map(|(at, name)| format!("{}{name}", if at == 0 { "" } else { "#" }))
+        .collect();
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    table(&head, &section.rows)
+}
+
+fn drawn(picture: &Picture) -> Markup {
+    let dot = |label: &str, spot: &Spot| Dot {
+        x: spot.x,
+        y: spot.y,
+        spread: spot.spread.unwrap_or(0.0),
+        title: format!("{label}: {} at {}", number(spot.y), number(spot.x)),
+    };
+    let shown = picture.lines.iter().take(svg::STYLES).enumerate();
+    let lines: Vec<Line> = shown
+        .map(|(style, (label, spots))| Line {
+            label: label.clone(),
+            style,
+            dots: spots.iter().map(|spot| dot(label, spot)).collect(),
+        })
+        .collect();
+    let numbers: Vec<Vec<String>> = picture
+        .lines
+        .iter()
+        .flat_map(|(label, spots)| {
+            spots.iter().map(|spot| {
+                vec![
+                    label.clone(),
+                    number(spot.x),
+                    number(spot.y),
+                    spot.spread.map_or(String::new(), number),
+                    spot.seeds.to_string(),
+                ]
+            })
+        })
+        .collect();
+    let head = [
+        "",
+        &format!("#{}", picture.x),
+        &format!("#{}", picture.y),
+        "#deviation",
+        "#seeds",
+    ];
+    let mut about = String::from("Means over seeds; bands are one standard deviation over them.");
+    if picture.lines.len() > svg::STYLES {
+        about += &format!(
+            " The first {} of {} lines are drawn; the numbers of all stand below.",
+            svg::STYLES,
+            picture.lines.len()
+        );
+    }
+    let legend: Vec<(usize, &str)> = lines.iter().map(|l| (l.style, l.label.as_str())).collect();
+    figure(
+        &picture.title,
+        &about,
+        &svg::lines(&lines, &picture.x, &picture.y, picture.powers),
+        &legend,
+        &table(&head, &numbers),
+    )
+}

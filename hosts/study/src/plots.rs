@@ -1,0 +1,196 @@
+//! Pictures of a table: what was measured by round, or by a value of the grid.
+
+use crate::expand::{Item, Table};
+use crate::file::{OneOrMany, RawPlot, RawTable};
+use crate::measured::Measured;
+use crate::stats::Sample;
+use crate::tables::{Answers, values};
+use anyhow::{bail, ensure};
+use fl_core::Result;
+use fl_report::{Picture, Spot};
+use std::collections::BTreeSet;
+
+/// What stands from left to right.
+#[derive(Clone, Debug, PartialEq)]
+pub enum By {
+    /// The round: a line for each row.
+    Round,
+    /// A value of the grid, by its path: a line for each combination of the others.
+    Value(String),
+}
+
+/// A picture that is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plot {
+    /// From left to right.
+    pub by: By,
+    /// What is measured; the first that a run has counts.
+    pub names: Vec<String>,
+    /// What numbers are multiplied by.
+    pub scale: f64,
+}
+
+/// Where a row stands in the grid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The path of the value that was set.
+    pub path: String,
+    /// What the value is called: `rounds = 20`.
+    pub name: String,
+    /// The value, if it is a number.
+    pub number: Option<f64>,
+}
+
+/// The plots of `raw`, which has every default.
+pub(crate) fn plots(raw: &RawTable, rows: &[Item]) -> Result<Vec<Plot>> {
+    raw.plots.iter().map(|plot| one(plot, raw, rows)).collect()
+}
+
+fn one(plot: &RawPlot, raw: &RawTable, rows: &[Item]) -> Result<Plot> {
+    let by = match plot.by.as_str() {
+        "round" => By::Round,
+        path => {
+            let mut paths: Vec<&str> = Vec::new();
+            for place in rows.iter().flat_map(|row| &row.grid) {
+                if !paths.contains(&place.path.as_str()) {
+                    paths.push(&place.path);
+                }
+            }
+            if !paths.contains(&path) {
+                let known: Vec<String> = paths.iter().map(|p| format!("`{p}`")).collect();
+                bail!(
+                    "plots: `by` must be `round` or a path of the grid, got `{path}`; {}",
+                    match known.is_empty() {
+                        true => "the table has no grid".into(),
+                        false => format!("its grid has {}", known.join(", ")),
+                    }
+                );
+            }
+            let of_path = rows.iter().flat_map(|row| &row.grid);
+            let mut words = of_path.filter(|place| place.path == path && place.number.is_none());
+            if let Some(word) = words.next() {
+                bail!(
+                    "plots: by `{path}`: `{}` is not a number, so it has no place on an axis",
+                    word.name
+                );
+            }
+            By::Value(path.into())
+        }
+    };
+    let names = plot.measure.as_ref().or(raw.measure.as_ref());
+    let scale = plot.scale.or(raw.scale).unwrap_or(1.0);
+    ensure!(scale.is_finite(), "plots: `scale` must be finite");
+    Ok(Plot {
+        by,
+        names: names.map_or(
+            vec!["accuracy".into(), "clients.accuracy".into()],
+            OneOrMany::all,
+        ),
+        scale,
+    })
+}
+
+/// The pictures of a table, from what its runs came to.
+pub fn pictures(table: &Table, answers: &Answers) -> Vec<Picture> {
+    let plots = table.plots.iter();
+    plots
+        .map(|plot| Drawn {
+            table,
+            answers,
+            plot,
+        })
+        .map(|drawn| drawn.picture())
+        .collect()
+}
+
+struct Drawn<'a> {
+    table: &'a Table,
+    answers: &'a Answers,
+    plot: &'a Plot,
+}
+
+impl Drawn<'_> {
+    fn picture(&self) -> Picture {
+        let y = self.plot.names.join(" or ");
+        let lines = match &self.plot.by {
+            By::Round => self.by_round(),
+            By::Value(path) => self.by_value(path),
+        };
+        let x = match &self.plot.by {
+            By::Round => "round",
+            By::Value(path) => path,
+        };
+        Picture {
+            title: format!("{y} by {x}"),
+            x: x.into(),
+            y,
+            powers: self.plot.by != By::Round,
+            lines: lines.into_iter().filter(|(_, l)| !l.is_empty()).collect(),
+        }
+    }
+
+    /// The row, and the column if there are several.
+    fn label(&self, row: String, across: usize) -> String {
+        let column = &self.table.across[across].name;
+        match (row.is_empty(), column.is_empty()) {
+            (_, true) => row,
+            (true, false) => column.clone(),
+            (false, false) => format!("{row}, {column}"),
+        }
+    }
+
+    fn spot(&self, row: usize, across: usize, x: f64, round: Option<u64>) -> Option<Spot> {
+        let runs = &self.table.runs[row][across];
+        let all = values(self.answers, runs, &self.plot.names, round).into_iter();
+        let sample = Sample::new(all.map(|(_, v)| v * self.plot.scale).collect())?;
+        Some(Spot {
+            x,
+            y: sample.mean(),
+            spread: sample.std(),
+            seeds: sample.count(),
+        })
+    }
+
+    fn by_round(&self) -> Vec<(String, Vec<Spot>)> {
+        let mut lines = Vec::new();
+        for (row, item) in self.table.rows.iter().enumerate() {
+            for across in 0..self.table.across.len() {
+                let runs = self.table.runs[row][across].iter();
+                let done = runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
+                let rounds: BTreeSet<u64> = done
+                    .flat_map(|run: &Measured| run.rounds(&self.plot.names))
+                    .collect();
+                let spot = |round: u64| self.spot(row, across, round as f64, Some(round));
+                let label = self.label(item.name.clone(), across);
+                lines.push((label, rounds.into_iter().filter_map(spot).collect()));
+            }
+        }
+        lines
+    }
+
+    fn by_value(&self, path: &str) -> Vec<(String, Vec<Spot>)> {
+        let mut lines: Vec<(String, Vec<Spot>)> = Vec::new();
+        for (row, item) in self.table.rows.iter().enumerate() {
+            let (mut x, mut others) = (None, Vec::new());
+            for place in &item.grid {
+                match place.path == path {
+                    true => x = place.number,
+                    false => others.push(place.name.clone()),
+                }
+            }
+            let Some(x) = x else { continue };
+            for across in 0..self.table.across.len() {
+                let label = self.label(others.join(", "), across);
+                let spot = self.spot(row, across, x, None);
+                match lines.iter_mut().find(|(of, _)| *of == label) {
+                    Some((_, spots)) => spots.extend(spot),
+                    None => lines.push((label, spot.into_iter().collect())),
+                }
+            }
+        }
+        for (_, spots) in &mut lines {
+            spots.sort_by(|a, b| a.x.total_cmp(&b.x));
+        }
+        lines
+    }
+}

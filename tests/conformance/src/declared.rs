@@ -1,0 +1,112 @@
+//! A part that is known by its declaration, as a program knows it.
+
+use crate::{Broken, Neighbours, check, tasks};
+use fl_core::message::{Message, PairVisitor, SoftLabels, Visitor, visit, visit_pair};
+use fl_core::settings::Value;
+use fl_core::{
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Generator, PartDecl,
+    Pool, Result, Role, Roster, Samples, Stream, Task,
+};
+
+/// Tries a part with these settings, which its declaration has found right; `None` if the kit has nothing for its role or for
+/// what it works on. A trainer or a generator is tried on
+/// those [`tasks`] for which it can be made.
+pub fn check(decl: &PartDecl, settings: &Value) -> Option<std::result::Result<(), Broken>> {
+    let signature = (decl.describe)().signature;
+    let part = Declared { decl, settings };
+    let by_task = matches!(decl.role, Role::Trainer | Role::Generator);
+    if let Some(Err(error)) = (!by_task).then(|| (decl.build)(settings, &plain())) {
+        return Some(Err(Broken::new("can be made", format!("{error:#}"))));
+    }
+    match decl.role {
+        Role::Aggregator => visit_pair(&signature, part),
+        Role::Privacy => visit(&signature, part),
+        Role::Selector => match signature.as_str() {
+            Roster::NAME => Some(part.selector::<Roster>()),
+            Samples::NAME => Some(part.selector::<Samples>()),
+            SoftLabels::NAME => Some(part.selector::<SoftLabels>()),
+            _ => None,
+        },
+        Role::Trainer => {
+            let tasks = part.tasks(tasks());
+            Some(check::trainer(&tasks, &|make| part.build(make)))
+        }
+        Role::Generator => {
+            // some networks double sides, and want such that can be halved
+            let mut all = tasks();
+            let image = all.swap_remove(1);
+            let input = vec![1, 8, 8];
+            let tasks = part.tasks(vec![
+                all.swap_remove(0),
+                Task {
+                    input,
+                    ..image.clone()
+                },
+                image,
+            ]);
+            Some(check::generator(&tasks, &|make| {
+                part.build::<Box<dyn Generator>>(make)
+            }))
+        }
+        Role::Accountant => Some(check::accountant(&|| part.first::<Box<dyn Accountant>>())),
+        Role::Protocol => None,
+    }
+}
+
+/// For the first of [`tasks`].
+fn plain() -> BuildContext {
+    context(tasks().swap_remove(0))
+}
+
+fn context(task: Task) -> BuildContext {
+    BuildContext {
+        task,
+        stream: Stream::root(1),
+    }
+}
+
+struct Declared<'a> {
+    decl: &'a PartDecl,
+    settings: &'a Value,
+}
+
+impl Declared<'_> {
+    fn build<P: 'static>(&self, make: &BuildContext) -> Result<P> {
+        let part = (self.decl.build)(self.settings, make)?;
+        let part = part.downcast::<P>();
+        part.map(|part| *part)
+            .map_err(|_| anyhow::anyhow!("`{}` is not of its signature", self.decl.name))
+    }
+
+    /// Those for which it can be made, or all if it never can.
+    fn tasks(&self, all: Vec<Task>) -> Vec<Task> {
+        let made =
+            |task: &&Task| (self.decl.build)(self.settings, &context((*task).clone())).is_ok();
+        let some: Vec<Task> = all.iter().filter(made).cloned().collect();
+        if some.is_empty() { all } else { some }
+    }
+
+    /// One that could be made before.
+    fn first<P: 'static>(&self) -> P {
+        let made = self.build(&plain());
+        made.unwrap_or_else(|e| panic!("{} `{}`: {e:#}", self.decl.role, self.decl.name))
+    }
+
+    fn selector<P: crate::PoolSample + ?Sized + 'static>(&self) -> std::result::Result<(), Broken> {
+        check::selector(&|| self.first::<BoxedSelector<P>>(), false)
+    }
+}
+
+impl PairVisitor for Declared<'_> {
+    type Out = std::result::Result<(), Broken>;
+    fn visit<I: Message, O: Message>(self) -> Self::Out {
+        check::aggregator(&|| self.first::<BoxedAggregator<I, O>>())
+    }
+}
+
+impl Visitor for Declared<'_> {
+    type Out = std::result::Result<(), Broken>;
+    fn visit<M: Message>(self) -> Self::Out {
+        check::mechanism(&|| self.first::<BoxedMechanism<M>>(), Neighbours::Replaced)
+    }
+}
