@@ -2,6 +2,7 @@
 
 use crate::choices::fields_json;
 use crate::load::Library;
+use crate::sections::Isolate;
 use fl_core::settings::{Field, nearest, show, to_json};
 use fl_core::{Asked, BuildContext, PartDecl, Protocol, Role, Slot, Stream, Task, TaskKind};
 use serde_json::{Value as Json, json};
@@ -13,6 +14,8 @@ pub struct Catalogue {
     pub(crate) parts: Vec<&'static PartDecl>,
     /// Where the parts that are not linked come from.
     pub(crate) libraries: Vec<Library>,
+    /// How those are kept apart that do not say it themselves.
+    pub(crate) isolate: Option<Isolate>,
 }
 
 /// The slots that a question's answers are released through.
@@ -47,7 +50,7 @@ impl Catalogue {
         }
         Ok(Self {
             parts,
-            libraries: Vec::new(),
+            ..Self::default()
         })
     }
 

@@ -8,6 +8,8 @@
 //! The text is read event by event with positions, which the crate that writes YAML (`serde_yaml`) gives only for its
 //! first error. What plain scalars mean is still decided by that crate alone, so that what is written reads back.
 
+#[cfg(unix)]
+mod apart;
 mod catalogue;
 mod check;
 mod choices;
@@ -33,10 +35,12 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+#[cfg(unix)]
+pub use apart::{ARGUMENT, isolate_with, library_process};
 pub use catalogue::{Catalogue, inspect, inspect_json, settings_json, settings_table};
 pub use choices::Choice;
 pub use load::{Library, Refusal, load};
 pub use mistakes::{Mistake, Mistakes, Place};
-pub use sections::DataSection;
+pub use sections::{DataSection, Isolate};
 pub use spec::{Spec, read};
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

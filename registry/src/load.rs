@@ -2,7 +2,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::check::{Checker, key};
-use crate::sections::Plugin;
+use crate::sections::{Isolate, Plugin};
 use fl_core::PartDecl;
 use fl_core::abi::{self, raw::FlLibrary};
 use fl_core::settings::{Reader, Setting, Step, Value, show_path};
@@ -13,12 +13,14 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
 /// A library that somebody named.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Library {
     /// Where it is.
     pub path: PathBuf,
     /// The SHA-256 that it must have, in hexadecimal.
     pub sha256: Option<String>,
+    /// Has it processes of its own?
+    pub isolate: Option<Isolate>,
 }
 
 impl Library {
@@ -27,6 +29,7 @@ impl Library {
         Self {
             path: path.into(),
             sha256: None,
+            isolate: None,
         }
     }
 }
@@ -37,6 +40,7 @@ impl Library {
         let plugin = Plugin {
             path: self.path.display().to_string(),
             sha256: self.sha256.clone(),
+            isolate: self.isolate.clone(),
         };
         plugin.write()
     }
@@ -65,6 +69,13 @@ impl Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Catalogue {
+    /// The same parts; libraries that are still to be loaded get processes of their own, as `isolate` says or as they say
+    /// themselves.
+    pub fn isolating(mut self, isolate: Isolate) -> Self {
+        self.isolate = Some(isolate);
+        self
+    }
+
     /// These parts and those of `libraries`. A library that is named twice is loaded once.
     ///
     /// # Errors
@@ -79,7 +90,8 @@ impl Catalogue {
             if known && library.sha256.is_none() {
                 continue;
             }
-            let (loaded, hash) = load_hashed(library)?;
+            let (loaded, hash) =
+                load_hashed(library, library.isolate.as_ref().or(all.isolate.as_ref()))?;
             if known {
                 continue;
             }
@@ -87,6 +99,7 @@ impl Catalogue {
             all.libraries.push(Library {
                 path,
                 sha256: Some(hash),
+                isolate: library.isolate.clone(),
             });
             for part in loaded {
                 let twin = |p: &&&PartDecl| (p.role, p.name) == (part.role, part.name);
@@ -142,6 +155,7 @@ fn plugins(file: &str, text: &[u8], set: &[String]) -> Vec<(String, Library)> {
         let library = Library {
             path: folder.join(p.path),
             sha256: p.sha256,
+            isolate: p.isolate,
         };
         (format!("{file}:{place}  {}", show_path(&path)), library)
     };
@@ -153,11 +167,14 @@ fn plugins(file: &str, text: &[u8], set: &[String]) -> Vec<(String, Library)> {
 /// # Errors
 /// Says what is wrong with the file or with what it describes.
 pub fn load(library: &Library) -> Result<Vec<&'static PartDecl>, Refusal> {
-    load_hashed(library).map(|(parts, _)| parts)
+    load_hashed(library, library.isolate.as_ref()).map(|(parts, _)| parts)
 }
 
 /// Its parts, and the SHA-256 of the file that they are from.
-fn load_hashed(library: &Library) -> Result<(Vec<&'static PartDecl>, String), Refusal> {
+fn load_hashed(
+    library: &Library,
+    isolate: Option<&Isolate>,
+) -> Result<(Vec<&'static PartDecl>, String), Refusal> {
     let refused = |text: String| Refusal {
         place: None,
         path: library.path.clone(),
@@ -180,6 +197,15 @@ fn load_hashed(library: &Library) -> Result<(Vec<&'static PartDecl>, String), Re
         && let Some(why) = crate::elf::obstacle(&mut file).map_err(unread)?
     {
         return Err(refused(why));
+    }
+    #[cfg(unix)]
+    if let Some(isolate) = isolate {
+        let parts = crate::apart::import(file, &library.path, isolate).map_err(refused)?;
+        return Ok((parts, hash));
+    }
+    #[cfg(not(unix))]
+    if isolate.is_some() {
+        return Err(refused("libraries can be isolated on Linux only".into()));
     }
     let table = table(file, &library.path).map_err(refused)?;
     // SAFETY: the symbol is at least 16 bytes that the library maps; `import` looks at these first. The library stays.
@@ -259,7 +285,7 @@ fn says(file: &mut File, text: &[u8]) -> bool {
 ///
 /// On Linux what is loaded is the sealed copy that was looked at and hashed, so nobody can put other bytes in its place in
 /// between; but it stands nowhere, so that `$ORIGIN` does not lead it to other libraries. Elsewhere it is opened by its path: whoever may write to its folder could be quick enough.
-fn table(mut file: File, path: &Path) -> Result<*const FlLibrary, String> {
+pub(crate) fn table(mut file: File, path: &Path) -> Result<*const FlLibrary, String> {
     #[cfg(target_os = "linux")]
     let name = {
         use std::os::fd::AsRawFd;

@@ -83,6 +83,20 @@ fl_core::settings! {
         path: String;
         /// The SHA-256 that it must have; otherwise it is refused.
         sha256: Option<String> = None;
+        /// Give it processes of its own: a crash, an `exit`, an endless loop or exhausted memory is then an error of its part,
+        /// and not the end of the run. Results do not depend on it; every call takes some microseconds more, and tensors are
+        /// copied.
+        isolate: Option<Isolate> = None;
+    }
+}
+
+fl_core::settings! {
+    /// What processes of a library may take.
+    pub struct Isolate {
+        /// A call that takes longer ends its process, in seconds.
+        call_seconds: f64 = 600.0, in 0.001..=1e6;
+        /// The memory that a process may have, in GiB; as much as there is if left out.
+        memory_gib: Option<f64> = None, in 0.0625..=1e6;
     }
 }
 

@@ -1,12 +1,17 @@
-//! What it costs to call a part through the C interface instead of directly: time at 10 clients x 1,000 parameters, and peak
-//! memory at 100 clients x 1,000,000. `cargo bench -p fl-bench --bench abi`.
+//! What it costs to call a part through the C interface instead of directly, and in a process of its own: time at 10 clients x
+//! 1,000 parameters, and time and peak memory at 100 clients x 1,000,000. `cargo bench -p fl-bench --bench abi`.
 use criterion::Criterion;
 use fl_core::message::Params;
 use fl_core::prelude::*;
 use fl_core::settings::Value;
 use fl_core::{BoxedAggregator, PartDecl, TaskKind, abi, linked_parts};
 use ndarray::ArrayD;
+use std::fs::File;
 use std::hint::black_box;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 settings! {
     /// The weighted mean.
@@ -47,6 +52,47 @@ fn build(decl: &PartDecl) -> BoxedAggregator<Params, Params> {
     *part.downcast().expect("an aggregator")
 }
 
+/// The parts of this program in a process that this program begins, as a loaded library's with `--isolate`.
+fn apart() -> &'static PartDecl {
+    let begin = || {
+        let (socket, theirs) = UnixStream::pair()?;
+        let shared = tempfile::NamedTempFile::new_in("/dev/shm")?;
+        let memory = shared.reopen()?;
+        let child = Command::new(std::env::current_exe()?)
+            .arg(SERVE)
+            .arg(shared.path())
+            .stdin(OwnedFd::from(theirs))
+            .spawn()?;
+        // it has opened it once it answers
+        std::mem::forget(shared.into_temp_path());
+        Ok(abi::Process {
+            child,
+            socket,
+            memory,
+        })
+    };
+    let library = abi::Apart::new(Box::new(begin), 1, Duration::from_secs(60));
+    abi::import_apart(library, "apart").expect("it serves its parts")[0]
+}
+
+/// What the process does.
+fn serve(shared: &str) -> Result<()> {
+    let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let memory = File::options().read(true).write(true).open(shared)?;
+    std::fs::remove_file(shared)?;
+    // SAFETY: the table is this program's own.
+    #[allow(
+        unsafe_code,
+        reason = "what a library says of itself is taken on trust"
+    )]
+    unsafe {
+        abi::serve(|| Ok(abi::library()), socket, memory, &fl_core::Serial)
+    }
+}
+
+/// What the process is told.
+const SERVE: &str = "--serve";
+
 /// Peak memory of this process in MiB, since the last [`forget`]; `None` where nobody counts.
 fn peak() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -61,10 +107,19 @@ fn forget() {
 
 #[allow(clippy::print_stdout, reason = "a benchmark prints")]
 fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if args.get(1).is_some_and(|arg| arg == SERVE) {
+        return serve(&args[2]).expect("the program is there");
+    }
     let (linked, loaded) = (linked_parts()[0], abi::import_linked("here")[0]);
+    let all = [
+        ("linked", linked),
+        ("through C", loaded),
+        ("apart", apart()),
+    ];
     let mut criterion = Criterion::default().configure_from_args();
     let small = inbox(10, 1_000);
-    for (name, decl) in [("linked", linked), ("through C", loaded)] {
+    for (name, decl) in all {
         let (mut part, round) = (build(decl), Round::first());
         criterion.bench_function(&format!("mean of 10 x 1,000, {name}"), |b| {
             b.iter(|| black_box(part.aggregate(&round, &small)));
@@ -72,13 +127,22 @@ fn main() {
     }
     criterion.final_summary();
     let large = inbox(100, 1_000_000);
-    for (name, decl) in [("linked", linked), ("through C", loaded)] {
+    for (name, decl) in all {
         let mut part = build(decl);
         forget();
-        let out = part.aggregate(&Round::first(), &large);
+        let took: Vec<f64> = (0..3)
+            .map(|_| {
+                let began = Instant::now();
+                let out = part.aggregate(&Round::first(), &large);
+                assert!(out.is_ok(), "{name}");
+                began.elapsed().as_secs_f64() * 1e3
+            })
+            .collect();
         println!(
-            "mean of 100 x 1,000,000, {name}: ok {}, peak memory {:.1} MiB",
-            out.is_ok(),
+            "mean of 100 x 1,000,000, {name}: {:.0} ms, then {:.0} and {:.0}, peak memory {:.1} MiB",
+            took[0],
+            took[1],
+            took[2],
             peak().unwrap_or(f64::NAN)
         );
     }

@@ -11,7 +11,7 @@
 //!
 //! # What is survived, and what is not
 //! A library can answer whatever it likes: codes, texts, names, shapes, types, counts and numbers are checked, errors are
-//! cut to a length and cleared of what steers a terminal, and a Rust part may panic. But it runs in this process, so
+//! cut to a length and cleared of what steers a terminal, and a Rust part may panic. But unless it has a process of its own,
 //! nothing here helps against one that
 //! * never returns: there is no time limit, for a thread cannot be ended from outside; the program must be;
 //! * ends the process (`abort`, `_exit`, a Rust library built with `panic = "abort"`, a stack that overflows, memory that
@@ -21,12 +21,16 @@
 //!   dropped; or hands over a text or a pointer that is not as long as it says;
 //! * does harm when it is loaded: its initialisers run before anything of it can be looked at.
 //!
+//! In a process of its own (`apart/`) all of this but the last is an error of the part.
+//!
 //! Load only what you would also run.
 #![allow(
     unsafe_code,
     reason = "a C interface; every block says why it is sound"
 )]
 
+#[cfg(unix)]
+mod apart;
 mod cross;
 mod facts;
 mod host;
@@ -38,6 +42,10 @@ pub mod raw;
 #[cfg(test)]
 mod tests;
 
+#[cfg(unix)]
+pub use apart::{Apart, Process, serve};
+#[cfg(unix)]
+pub use host::import_apart;
 pub use host::{Refused, during, import, import_linked, on_log};
 pub use library::{fl_plugin, library};
 

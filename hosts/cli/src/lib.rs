@@ -51,6 +51,10 @@ struct Cli {
     /// A library with more parts. May be given several times.
     #[arg(long = "plugin", value_name = "LIB", global = true)]
     plugins: Vec<PathBuf>,
+    /// Give every such library, and those that specs name, processes of their own: one that crashes, exits or never returns is
+    /// an error of its part, and not the end of the run. Results do not depend on it.
+    #[arg(long, global = true)]
+    isolate: bool,
     /// Say nothing but errors: no notes, no progress.
     #[arg(long, global = true)]
     quiet: bool,
@@ -235,9 +239,11 @@ fn dispatch(cli: Cli, command: &[String]) -> Done {
         }
     });
     let libraries: Vec<_> = cli.plugins.iter().map(Library::at).collect();
-    let catalogue = Catalogue::linked()?
-        .with(&libraries)
-        .map_err(Failure::Refused)?;
+    let mut catalogue = Catalogue::linked()?;
+    if cli.isolate {
+        catalogue = catalogue.isolating(fl_core::settings::defaults());
+    }
+    let catalogue = catalogue.with(&libraries).map_err(Failure::Refused)?;
     match cli.command {
         Command::Run(args) => run::run(&args, &catalogue, command),
         Command::Report(args) => report::report(&args),
@@ -292,6 +298,24 @@ fn man(dir: &Path) -> Done {
 
 /// Does what the command line says: the whole of a program with parts of its own.
 pub fn main() -> ExitCode {
+    #[cfg(unix)]
+    {
+        let args: Vec<OsString> = std::env::args_os().collect();
+        if args.get(1).is_some_and(|arg| arg == fl_registry::ARGUMENT) {
+            let served = fl_sim::executor(run::threads(None))
+                .and_then(|exec| fl_registry::library_process(&args[2..], exec.as_ref()));
+            return match served {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    complain(format_args!("error: {error:#}"));
+                    ExitCode::from(1)
+                }
+            };
+        }
+        if let Ok(program) = std::env::current_exe() {
+            fl_registry::isolate_with(program);
+        }
+    }
     run(std::env::args_os())
 }
 

@@ -16,5 +16,6 @@ pub use disk::write;
 pub use folder::{Resumed, RunFolder};
 pub use manifest::{Hashed, Manifest, Session};
 pub use paused::Paused;
+pub use pool::executor;
 pub use run::run;
 pub use setup::{Begun, Outcome, Progress, Setup, Spent, Summary, Warn, Watch};

@@ -1,10 +1,11 @@
 //! Work on clients: many at once, answers in order, few of them held at a time.
 
 use crate::clients::Clients;
-use fl_core::{Client, ClientId, Executor, Result};
+use anyhow::Context;
+use fl_core::{Client, ClientId, Executor, Result, SharedExecutor};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// How far workers may run ahead of the answer that is due, per thread: enough that a slow client does not stop the
 /// others, few enough that answers do not pile up.
@@ -103,8 +104,18 @@ pub(crate) fn for_clients<T: Send>(
     })
 }
 
+/// What parts share work among so many threads with.
+///
+/// # Errors
+/// When they cannot be started.
+pub fn executor(threads: usize) -> Result<SharedExecutor> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.max(1));
+    let pool = pool.build().context("starting threads")?;
+    Ok(Arc::new(Threads(pool)))
+}
+
 /// Chunks on a pool of threads.
-pub(crate) struct Threads(pub rayon::ThreadPool);
+struct Threads(rayon::ThreadPool);
 
 impl Executor for Threads {
     fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {

@@ -4,7 +4,7 @@ use crate::answers::Answers;
 use crate::clients::Clients;
 use crate::folder::{At, Resumed, RunFolder, Written};
 use crate::host::{Sim, crossed};
-use crate::pool::Threads;
+use crate::pool::executor;
 use crate::report;
 use crate::setup::{Outcome, Setup, Spent, Summary};
 use crate::shelf::Shelf;
@@ -73,10 +73,6 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         .map(|r| std::mem::take(&mut r.clients));
     let shelf = shelf.unwrap_or_else(|| Shelf::new(setup.folder.as_ref().map(|f| f.path().into())));
     let clients = Clients::new(owners.into_iter().map(client), setup.client_cache, shelf)?;
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(setup.threads.max(1))
-        .build()
-        .context("starting threads")?;
     let (mut entries, mut metrics) = (Vec::new(), Vec::new());
     if let (Some(folder), Some(_)) = (&setup.folder, &setup.resumed) {
         (entries, metrics) = folder.lines()?;
@@ -100,7 +96,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         test: setup.test,
         client_tests: setup.client_tests,
         threads: setup.threads.max(1),
-        exec: Arc::new(Threads(pool)),
+        exec: executor(setup.threads)?,
         folder: setup.folder,
         wire: setup.wire,
         checkpoints: setup.checkpoints,

@@ -2,10 +2,19 @@
 
 use std::cell::Cell;
 use std::sync::Once;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Calls into libraries that are going on, on all threads.
 static AWAY: AtomicUsize = AtomicUsize::new(0);
+
+/// Does this process serve a library only, so that whoever asks it sees how it ends?
+static OWN: AtomicBool = AtomicBool::new(false);
+
+/// This process is a library's own: it may end it as it likes.
+#[cfg(unix)]
+pub(in crate::abi) fn own_process() {
+    OWN.store(true, Ordering::Relaxed);
+}
 
 thread_local! {
     /// In whose code this thread is; it has no destructor, so that it can be looked at while the program ends.
@@ -57,7 +66,7 @@ pub fn during<T>(who: &str, f: impl FnOnce() -> T) -> T {
 #[cfg(unix)]
 extern "C" fn ended() {
     use std::io::Write;
-    if AWAY.load(Ordering::Relaxed) == 0 {
+    if AWAY.load(Ordering::Relaxed) == 0 || OWN.load(Ordering::Relaxed) {
         return;
     }
     let who = IN.get().map(|(data, length)| {

@@ -2,7 +2,11 @@
 
 use super::away::{Away, Home, Rounding};
 use super::chance::{add_gaussian, add_laplace, fill_normal, fill_uniform};
+#[cfg(unix)]
+use crate::abi::apart::Asked;
 use crate::abi::cross::{plain, slice};
+#[cfg(unix)]
+use crate::abi::raw::FlMessage;
 use crate::abi::raw::{FL_F32, FL_F64, FL_SEEDED, FL_SYSTEM, FL_U8, FL_U32, FlHost, FlText};
 use crate::message::Tensor;
 use crate::privacy::{Noise, NoiseDraws};
@@ -44,7 +48,7 @@ enum Room {
 
 /// What came back from one call.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(in crate::abi) struct Answer {
     pub text: Option<String>,
     pub tensors: Vec<(String, Tensor)>,
     pub parts: Vec<*mut c_void>,
@@ -65,7 +69,7 @@ pub(super) struct State {
 }
 
 /// One call.
-pub(super) struct Call<'a> {
+pub(in crate::abi) struct Call<'a> {
     who: &'a str,
     pub(super) key: Option<[u8; 32]>,
     exec: Option<&'a dyn Executor>,
@@ -90,6 +94,16 @@ impl<'a> Call<'a> {
     /// The same call, with noise of this kind.
     pub fn with_noise(self, noise: Noise) -> Self {
         Self { noise, ..self }
+    }
+
+    /// What a process needs to know of this call.
+    #[cfg(unix)]
+    pub fn asked<'m>(&self, messages: &'m [FlMessage]) -> Asked<'m> {
+        Asked {
+            key: self.key,
+            noise: self.noise,
+            messages,
+        }
     }
 
     /// Runs `f` with what a library sees of this call.

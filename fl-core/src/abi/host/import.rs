@@ -77,6 +77,39 @@ pub unsafe fn import(
     table: *const FlLibrary,
     origin: &str,
 ) -> Result<Vec<&'static PartDecl>, Refused> {
+    // SAFETY: as the caller says.
+    declared(unsafe { checked_table(table) }?, origin)
+}
+
+/// The parts of a library that is in processes of its own.
+///
+/// # Errors
+/// Says why the library cannot be used.
+#[cfg(unix)]
+pub fn import_apart(
+    library: crate::abi::Apart,
+    origin: &str,
+) -> Result<Vec<&'static PartDecl>, Refused> {
+    declared(Functions::Apart(Box::leak(Box::new(library))), origin)
+}
+
+fn declared(functions: Functions, origin: &str) -> Result<Vec<&'static PartDecl>, Refused> {
+    let refused = |e: anyhow::Error| Refused::Description(format!("{e:#}"));
+    let text = functions.describe().map_err(refused)?;
+    let parts = describe::read(&text).map_err(refused)?;
+    let origin: &'static str = origin.to_string().leak();
+    Ok(parts
+        .into_iter()
+        .enumerate()
+        .map(|(index, part)| declare(functions, index as u32, part, origin))
+        .collect())
+}
+
+/// The functions of a table, if it is one of this interface.
+///
+/// # Safety
+/// As [`import`].
+pub(in crate::abi) unsafe fn checked_table(table: *const FlLibrary) -> Result<Functions, Refused> {
     if table.is_null() || !table.is_aligned() {
         return Err(Refused::Magic);
     }
@@ -99,14 +132,5 @@ pub unsafe fn import(
     }
     // SAFETY: magic, version and size are those of such a table, which stays valid for ever.
     let table: &'static FlLibrary = unsafe { &*table };
-    let functions = Functions::of(table).map_err(Refused::Missing)?;
-    let refused = |e: anyhow::Error| Refused::Description(format!("{e:#}"));
-    let text = functions.describe().map_err(refused)?;
-    let parts = describe::read(&text).map_err(refused)?;
-    let origin: &'static str = origin.to_string().leak();
-    Ok(parts
-        .into_iter()
-        .enumerate()
-        .map(|(index, part)| declare(functions, index as u32, part, origin))
-        .collect())
+    Functions::of(table).map_err(Refused::Missing)
 }

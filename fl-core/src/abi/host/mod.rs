@@ -20,4 +20,13 @@ mod tests;
 
 pub use away::during;
 pub use call::on_log;
+#[cfg(unix)]
+pub use import::import_apart;
 pub use import::{Refused, import, import_linked};
+#[cfg(unix)]
+pub(super) use {
+    away::own_process,
+    call::{Answer, Call},
+    import::checked_table,
+    remote::Functions,
+};

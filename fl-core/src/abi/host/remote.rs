@@ -2,6 +2,8 @@
 
 use super::away::Away;
 use super::call::{Answer, Call};
+#[cfg(unix)]
+use crate::abi::apart::Apart;
 use crate::abi::cross::{Letter, plain, with_inbox, with_messages};
 use crate::abi::facts::SaidText;
 use crate::abi::raw::{
@@ -20,7 +22,7 @@ type Describe = unsafe extern "C" fn(*const FlHost, *mut FlText) -> i32;
 
 /// The functions of a library's table, none of them missing. The library stays loaded for ever.
 #[derive(Clone, Copy)]
-pub(super) struct Functions {
+pub(in crate::abi) struct Table {
     describe: Describe,
     create: Create,
     call: Operate,
@@ -28,32 +30,120 @@ pub(super) struct Functions {
     free: unsafe extern "C" fn(FlText),
 }
 
+/// What a library can be asked, wherever it is.
+#[derive(Clone, Copy)]
+pub(in crate::abi) enum Functions {
+    /// In this process.
+    Here(Table),
+    /// In processes of its own.
+    #[cfg(unix)]
+    Apart(&'static Apart),
+}
+
 impl Functions {
     /// Says which function is missing.
     pub fn of(table: &FlLibrary) -> Result<Self, &'static str> {
-        Ok(Self {
+        Ok(Self::Here(Table {
             describe: table.describe.ok_or("describe")?,
             create: table.create.ok_or("create")?,
             call: table.call.ok_or("call")?,
             drop: table.drop.ok_or("drop")?,
             free: table.free.ok_or("free")?,
-        })
+        }))
     }
 
     /// The description.
     pub fn describe(&self) -> Result<String> {
+        let call = Call::new("a library", None, None);
+        let cannot = "it cannot describe its parts";
+        let table = match self {
+            Self::Here(table) => table,
+            #[cfg(unix)]
+            Self::Apart(apart) => {
+                let (code, answer) = call.run(|host| apart.describe(host));
+                let answer = checked(code, answer).context(cannot)?;
+                return answer.and_then(|a| a.text).context(cannot);
+            }
+        };
         let mut json = FlText::EMPTY;
-        let (code, answer) = Call::new("a library", None, None).run(|host| {
+        let (code, answer) = call.run(|host| {
             // SAFETY: `host` and `json` live through the call.
-            unsafe { (self.describe)(host, &mut json) }
+            unsafe { (table.describe)(host, &mut json) }
         });
-        checked(code, answer).context("it cannot describe its parts")?;
+        checked(code, answer).context(cannot)?;
         // SAFETY: the text lives until `free`.
         let text = unsafe { json.read("its description") }.map(str::to_string);
         let _away = Away::with("a library");
         // SAFETY: the text that `describe` gave, once.
-        unsafe { (self.free)(json) };
+        unsafe { (table.free)(json) };
         text
+    }
+
+    /// Makes a part.
+    pub fn create_raw(
+        self,
+        index: u32,
+        settings: &str,
+        task: &str,
+        call: Call<'_>,
+    ) -> (i32, Answer) {
+        match self {
+            Self::Here(table) => call.run(|host| {
+                // SAFETY: everything handed over lives through the call.
+                unsafe { (table.create)(index, FlText::of(settings), FlText::of(task), host) }
+            }),
+            #[cfg(unix)]
+            Self::Apart(apart) => {
+                let asked = call.asked(&[]);
+                call.run(|host| apart.create(index, settings, task, asked, host))
+            }
+        }
+    }
+
+    /// Does one operation with a part of this library, which nobody else uses now.
+    pub fn call_raw(
+        self,
+        part: *mut c_void,
+        operation: u32,
+        text: &str,
+        messages: &[FlMessage],
+        call: Call<'_>,
+    ) -> (i32, Answer) {
+        match self {
+            Self::Here(table) => {
+                let input = FlInput {
+                    size: size_of::<FlInput>(),
+                    text: FlText::of(text),
+                    messages: messages.as_ptr(),
+                    count: messages.len(),
+                };
+                call.run(|host| {
+                    // SAFETY: the part is the library's own, nobody else uses it now, and everything handed over lives
+                    // through the call.
+                    unsafe { (table.call)(part, operation, &input, host) }
+                })
+            }
+            #[cfg(unix)]
+            Self::Apart(apart) => {
+                let asked = call.asked(messages);
+                call.run(|host| {
+                    // SAFETY: the part is one that a call gave, and `messages` are valid through the call.
+                    unsafe { apart.call(part, operation, text, asked, host) }
+                })
+            }
+        }
+    }
+
+    /// Ends a part of this library, which is used no more.
+    pub fn drop_raw(self, who: &str, part: *mut c_void) {
+        let _away = Away::with(who);
+        match self {
+            // SAFETY: the library made it, and it is dropped once.
+            Self::Here(table) => unsafe { (table.drop)(part) },
+            #[cfg(unix)]
+            // SAFETY: a call gave it, and it is dropped once.
+            Self::Apart(apart) => unsafe { apart.drop(part) },
+        }
     }
 
     /// Makes a part; `who` names it in errors.
@@ -65,10 +155,8 @@ impl Functions {
         task: &str,
         stream: &Stream,
     ) -> Result<Remote> {
-        let (code, answer) = Call::new(who, Some(stream), None).run(|host| {
-            // SAFETY: everything handed over lives through the call.
-            unsafe { (self.create)(index, FlText::of(settings), FlText::of(task), host) }
-        });
+        let call = Call::new(who, Some(stream), None);
+        let (code, answer) = self.create_raw(index, settings, task, call);
         Remote {
             functions: self,
             who,
@@ -113,7 +201,7 @@ fn checked(code: i32, answer: Answer) -> Result<Option<Answer>> {
 }
 
 /// A part in a library.
-pub(super) struct Remote {
+pub(in crate::abi) struct Remote {
     functions: Functions,
     /// `aggregator `mine` from libmine.so`
     who: &'static str,
@@ -126,9 +214,7 @@ unsafe impl Send for Remote {}
 impl Drop for Remote {
     fn drop(&mut self) {
         if !self.part.is_null() {
-            let _away = Away::with(self.who);
-            // SAFETY: the library made it, and it is dropped once.
-            unsafe { (self.functions.drop)(self.part) };
+            self.functions.drop_raw(self.who, self.part);
         }
     }
 }
@@ -177,17 +263,8 @@ impl Remote {
         messages: &[FlMessage],
         call: Call<'_>,
     ) -> (i32, Answer) {
-        let input = FlInput {
-            size: size_of::<FlInput>(),
-            text: FlText::of(text),
-            messages: messages.as_ptr(),
-            count: messages.len(),
-        };
-        call.run(|host| {
-            // SAFETY: the part is the library's own, nobody else uses it now (`Remote` is not `Sync`), and everything
-            // handed over lives through the call.
-            unsafe { (self.functions.call)(self.part, operation, &input, host) }
-        })
+        self.functions
+            .call_raw(self.part, operation, text, messages, call)
     }
 
     /// Does one operation; `None`: the part has no such operation.

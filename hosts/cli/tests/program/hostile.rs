@@ -1,7 +1,6 @@
 //! Libraries that do what they must not: each gets a clear error, and the program goes on to say it.
 
 use crate::{common, library};
-use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -176,6 +175,19 @@ impl Table {
 
     /// One row: what is wrong, the exit code, and what the program said last.
     fn row(&mut self, what: &str, args: &[&str], envs: &[(&str, &str)]) {
+        let line = self.said(what, args, envs);
+        self.text += &line;
+        self.rows += 1;
+    }
+
+    /// As [`Table::row`], of a library that was loaded: one in a process of its own must come to the same.
+    fn called(&mut self, what: &str, args: &[&str]) {
+        self.row(what, args, &[]);
+        let apart = self.said(what, &[args, &["--isolate"]].concat(), &[]);
+        assert!(self.text.ends_with(&apart), "with --isolate: {apart}");
+    }
+
+    fn said(&self, what: &str, args: &[&str], envs: &[(&str, &str)]) -> String {
         let out = Command::new(env!("CARGO_BIN_EXE_fl"))
             .args(args)
             .envs(envs.iter().copied())
@@ -204,8 +216,7 @@ impl Table {
         let line: String = said.join(" | ").chars().take(230).collect();
         let here = library::beside("fl_hostile").display().to_string();
         let line = line.replace(&here, "libfl_hostile.so");
-        let _ = writeln!(self.text, "{what:<26} {}  {line}", code.unwrap());
-        self.rows += 1;
+        format!("{what:<26} {}  {line}\n", code.unwrap())
     }
 
     fn list(&mut self, what: &str, file: &str) {
@@ -331,7 +342,7 @@ fn exact_every_hostile_library_gets_a_clear_error() {
         let settings = format!("{{mode: {mode}}}");
         let part = ["try", "aggregator", "hostile", "--plugin", "fine.so"];
         let args = [&part[..], &["--input", "in.json", "--settings", &settings]].concat();
-        table.row(mode, &args, &[]);
+        table.called(mode, &args);
     }
     for (role, signature, input, modes) in ROLES {
         let flags = [
@@ -344,13 +355,13 @@ fn exact_every_hostile_library_gets_a_clear_error() {
             let (lib, input) = (format!("{role}.so"), format!("{role}.json"));
             let settings = format!("{{mode: {mode}}}");
             let part = ["try", role, "hostile", "--plugin", &lib, "--input", &input];
-            table.row(mode, &[&part[..], &["--settings", &settings]].concat(), &[]);
+            table.called(mode, &[&part[..], &["--settings", &settings]].concat());
         }
     }
     for (what, flag) in CHECKS {
         table.compile("check.so", &[flag]);
         let part = ["try", "aggregator", "hostile", "--plugin", "check.so"];
-        table.row(what, &[&part[..], &["--input", "in.json"]].concat(), &[]);
+        table.called(what, &[&part[..], &["--input", "in.json"]].concat());
         fs::remove_file(path(table.dir.path(), "check.so")).unwrap();
     }
     let rust = library::beside("fl_hostile").display().to_string();
@@ -364,7 +375,7 @@ fn exact_every_hostile_library_gets_a_clear_error() {
         let settings = format!("{{place: {place}}}");
         let part = ["try", "aggregator", "panics", "--plugin", &rust];
         let args = [&part[..], &["--input", "in.json", "--settings", &settings]].concat();
-        table.row(&format!("panic in {place}"), &args, &[]);
+        table.called(&format!("panic in {place}"), &args);
     }
     eprintln!("{}", table.text);
     assert!(table.rows >= 90, "{}", table.rows);

@@ -2,6 +2,7 @@
 
 mod abi;
 mod account;
+mod apart;
 mod cases;
 mod commands;
 mod common;

@@ -1,0 +1,166 @@
+//! Memory that two processes share.
+
+use super::Lying;
+use crate::Result;
+use crate::abi::raw::{FL_F32, FL_F64, FL_U8, FL_U32};
+use crate::message::View;
+use anyhow::{Context, bail, ensure};
+use memmap2::MmapRaw;
+use ndarray::{ArrayView, ArrayViewD, ArrayViewMutD, IxDyn};
+use std::fs::File;
+
+/// A tensor begins where its numbers are aligned whatever they are, and where a vector register likes it.
+const ALIGNED: usize = 64;
+/// It grows by so much at least.
+const STEP: usize = 1 << 16;
+
+/// A file in memory, mapped. It only grows: it is sealed against becoming shorter, so that what is mapped stays.
+pub(super) struct Area {
+    file: File,
+    map: Option<MmapRaw>,
+}
+
+impl Area {
+    pub fn new(file: File) -> Self {
+        Self { file, map: None }
+    }
+
+    pub fn len(&self) -> usize {
+        self.map.as_ref().map_or(0, MmapRaw::len)
+    }
+
+    /// Makes it at least so long.
+    pub fn reserve(&mut self, length: usize) -> Result<()> {
+        if length <= self.len() {
+            return Ok(());
+        }
+        // twice as long as before, so that a few sizes in a row do not map it anew each time
+        let length = length.max(2 * self.len()).next_multiple_of(STEP);
+        self.file
+            .set_len(length as u64)
+            .context("making shared memory")?;
+        self.see(length as u64)
+    }
+
+    /// The other side has made it so long.
+    pub fn see(&mut self, length: u64) -> Result<()> {
+        let length = usize::try_from(length)?;
+        if length <= self.len() {
+            return Ok(());
+        }
+        let there = self.file.metadata()?.len();
+        ensure!(
+            there >= length as u64,
+            "shared memory is said to have {length} bytes and has {there}"
+        );
+        self.map = None;
+        self.map = Some(MmapRaw::map_raw(&self.file).context("mapping shared memory")?);
+        Ok(())
+    }
+
+    /// Where tensors of these numbers of bytes lie, one after the other, and where they end.
+    pub fn places(bytes: impl Iterator<Item = usize>) -> Result<(Vec<usize>, usize)> {
+        let mut end: usize = 0;
+        let mut all = Vec::new();
+        for n in bytes {
+            all.push(end);
+            let next = end.checked_add(n).context("too many bytes")?;
+            end = next
+                .checked_next_multiple_of(ALIGNED)
+                .context("too many bytes")?;
+        }
+        Ok((all, end))
+    }
+
+    /// The address of so many bytes, which are all inside.
+    pub fn address(&self, at: usize, bytes: usize) -> Result<*mut u8> {
+        let end = at.checked_add(bytes).filter(|end| *end <= self.len());
+        ensure!(
+            end.is_some() && at.is_multiple_of(ALIGNED),
+            "{bytes} bytes at {at} are not in the {} bytes of shared memory",
+            self.len()
+        );
+        Ok(match &self.map {
+            // SAFETY: within the mapping, which stays while `self` is borrowed.
+            Some(map) => unsafe { map.as_mut_ptr().add(at) },
+            None => std::ptr::NonNull::<u64>::dangling().as_ptr().cast(),
+        })
+    }
+
+    /// Writes a tensor there, in row order.
+    pub fn write(&mut self, at: usize, view: &View<'_>) -> Result<()> {
+        /// # Safety
+        /// At `to` is room for all numbers, aligned, which nobody else looks at.
+        unsafe fn copy<T: Copy>(view: &ArrayViewD<'_, T>, to: *mut u8) {
+            // SAFETY: as the caller says.
+            let mut room = unsafe { ArrayViewMutD::from_shape_ptr(view.raw_dim(), to.cast()) };
+            room.assign(view);
+        }
+        let to = self.address(at, view.bytes())?;
+        // SAFETY: `address` has looked that there is room; the other side waits for our word.
+        unsafe {
+            match view {
+                View::F32(a) => copy(a, to),
+                View::F64(a) => copy(a, to),
+                View::U32(a) => copy(a, to),
+                View::U8(b) => copy(&ArrayView::from(&**b).into_dyn(), to),
+            }
+        }
+        Ok(())
+    }
+
+    /// A look at a tensor that lies there.
+    ///
+    /// # Safety
+    /// Nobody writes there while the view lives.
+    pub unsafe fn view(&self, tensor: &Lying) -> Result<View<'_>> {
+        let at = self.address(tensor.at, tensor.bytes()?)?;
+        let shape = IxDyn(&tensor.shape);
+        // SAFETY: so many numbers are inside, aligned, any bits are numbers, and the caller says that nobody writes.
+        Ok(unsafe {
+            match tensor.dtype {
+                FL_F32 => View::F32(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),
+                FL_F64 => View::F64(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),
+                FL_U32 => View::U32(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),
+                _ => View::U8(std::slice::from_raw_parts(at, tensor.shape[0]).into()),
+            }
+        })
+    }
+}
+
+impl Lying {
+    /// How many bytes its numbers have.
+    pub fn bytes(&self) -> Result<usize> {
+        let size = match self.dtype {
+            FL_F32 | FL_U32 => 4,
+            FL_F64 => 8,
+            FL_U8 if self.shape.len() == 1 => 1,
+            other => bail!(
+                "tensor `{}` has type {other} and {} dimensions",
+                self.name,
+                self.shape.len()
+            ),
+        };
+        let mut sizes = self.shape.iter();
+        let bytes = sizes.try_fold(size, |n: usize, d| n.checked_mul(*d));
+        // ndarray wants this of the product without zeros too
+        let whole = self.shape.iter().filter(|d| **d > 0);
+        let whole = whole
+            .into_iter()
+            .try_fold(size, |n: usize, d| n.checked_mul(*d))
+            .filter(|n| isize::try_from(*n).is_ok());
+        bytes
+            .filter(|_| whole.is_some())
+            .with_context(|| format!("tensor `{}` has the shape {:?}", self.name, self.shape))
+    }
+}
+
+/// The type's number.
+pub(super) fn dtype(view: &View<'_>) -> u32 {
+    match view {
+        View::F32(_) => FL_F32,
+        View::F64(_) => FL_F64,
+        View::U32(_) => FL_U32,
+        View::U8(_) => FL_U8,
+    }
+}

@@ -1,0 +1,203 @@
+//! The process that has the library.
+
+use super::area::{Area, dtype};
+use super::{Ask, Lying, Reply, What, receive, send};
+use crate::abi::cross::{Letter, with_messages};
+use crate::abi::host::{Answer, Call, Functions, Refused, checked_table, on_log, own_process};
+use crate::abi::raw::{FL_ERROR, FL_OK, FlLibrary};
+use crate::message::Named;
+use crate::{Executor, Result, Stream};
+use anyhow::ensure;
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::fs::File;
+use std::io::{BufReader, ErrorKind};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+
+/// What the library has logged since the last answer.
+static SAID: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
+/// So many lines are kept.
+const LINES: usize = 1000;
+
+/// Loads a library, and answers the program's questions with its parts, until the program has no more. `memory` is what tensors are
+/// shared in.
+///
+/// # Errors
+/// When the program cannot be understood or told.
+///
+/// # Safety
+/// What `load` gives is as [`crate::abi::import`] wants it.
+pub unsafe fn serve(
+    load: impl FnOnce() -> Result<*const FlLibrary, String>,
+    program: UnixStream,
+    memory: File,
+    exec: &dyn Executor,
+) -> Result<()> {
+    own_process();
+    on_log(|level, _, line| {
+        let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.len() < LINES {
+            said.push((level, line.to_string()));
+        }
+    });
+    // SAFETY: as the caller says.
+    let functions = load().and_then(|table| unsafe { checked_table(table) }.map_err(text_of));
+    let mut child = Child {
+        functions,
+        parts: BTreeSet::new(),
+        area: Area::new(memory),
+        exec,
+    };
+    let mut from = BufReader::new(program.try_clone()?);
+    let mut to = program;
+    loop {
+        let ask: Ask = match receive(&mut from) {
+            Ok(ask) => ask,
+            // the program has ended, or needs this process no more
+            Err(error) if closed(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if let Some(reply) = child.reply(ask) {
+            send(&mut to, &reply)?;
+        }
+    }
+}
+
+fn text_of(refused: Refused) -> String {
+    refused.to_string()
+}
+
+fn closed(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|e| [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset].contains(&e.kind()))
+}
+
+struct Child<'e> {
+    functions: Result<Functions, String>,
+    /// Those that the library has made and nobody has dropped.
+    parts: BTreeSet<u64>,
+    area: Area,
+    exec: &'e dyn Executor,
+}
+
+impl Child<'_> {
+    fn reply(&mut self, ask: Ask) -> Option<Reply> {
+        let answered = self.answered(ask).transpose()?;
+        let mut reply = answered.unwrap_or_else(|error| Reply {
+            code: FL_ERROR,
+            failure: Some((String::new(), format!("{error:#}"))),
+            ..Reply::default()
+        });
+        reply.room = self.area.len() as u64;
+        let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+        reply.said = std::mem::take(&mut *said);
+        Some(reply)
+    }
+
+    fn answered(&mut self, ask: Ask) -> Result<Option<Reply>> {
+        let functions = match &self.functions {
+            Ok(functions) => *functions,
+            Err(why) => anyhow::bail!("{why}"),
+        };
+        self.area.see(ask.room)?;
+        let call = || {
+            let stream = ask.key.map(Stream::from_key);
+            Call::new("a library", stream.as_ref(), Some(self.exec)).with_noise(ask.noise)
+        };
+        let (code, answer) = match &ask.what {
+            What::Describe => {
+                let text = functions.describe()?;
+                return Ok(Some(Reply {
+                    code: FL_OK,
+                    text: Some(text),
+                    ..Reply::default()
+                }));
+            }
+            What::Create {
+                index,
+                settings,
+                task,
+            } => functions.create_raw(*index, settings, task, call()),
+            What::Call {
+                part,
+                operation,
+                text,
+            } => {
+                // 0 stands for the library itself
+                ensure!(
+                    *part == 0 || self.parts.contains(part),
+                    "that part is not there any more"
+                );
+                let mut bodies: Vec<Named<'_>> = Vec::new();
+                for message in &ask.messages {
+                    let body = message.tensors.iter().map(|tensor| {
+                        // SAFETY: the program waits for the answer, and writes nothing meanwhile.
+                        let view = unsafe { self.area.view(tensor) }?;
+                        Ok((tensor.name.as_str().into(), view))
+                    });
+                    bodies.push(body.collect::<Result<_>>()?);
+                }
+                let letters = ask.messages.iter().zip(&bodies).map(|(m, tensors)| Letter {
+                    from: m.from,
+                    weight: m.weight,
+                    class_counts: m.class_counts.as_deref(),
+                    tensors,
+                });
+                let letters: Vec<Letter<'_, '_>> = letters.collect();
+                with_messages(&letters, |messages| {
+                    functions.call_raw(*part as *mut c_void, *operation, text, messages, call())
+                })
+            }
+            What::Drop { part } => {
+                if self.parts.remove(part) {
+                    functions.drop_raw("a library", *part as *mut c_void);
+                }
+                return Ok(None);
+            }
+        };
+        let part = match ask.what {
+            What::Call { part, .. } => part,
+            _ => 0,
+        };
+        self.told(part, code, answer).map(Some)
+    }
+
+    /// What a call of `part` gave.
+    fn told(&mut self, part: u64, code: i32, mut answer: Answer) -> Result<Reply> {
+        // a part that is there already would be dropped twice
+        let given: Vec<u64> = answer.parts.iter().map(|part| *part as u64).collect();
+        let (known, parts): (Vec<u64>, Vec<u64>) = given
+            .into_iter()
+            .partition(|part| self.parts.contains(part));
+        if !known.is_empty() {
+            let what = match known.contains(&part) {
+                true => "it gave itself as a new part",
+                false => "it gave a part that is there already",
+            };
+            answer.misuse.get_or_insert_with(|| what.into());
+        }
+        self.parts.extend(&parts);
+        let mut reply = Reply {
+            code,
+            text: answer.text,
+            failure: answer.failure,
+            misuse: answer.misuse,
+            parts,
+            ..Reply::default()
+        };
+        let views: Vec<_> = answer.tensors.iter().map(|(n, t)| (n, t.view())).collect();
+        let (places, end) = Area::places(views.iter().map(|(_, view)| view.bytes()))?;
+        self.area.reserve(end)?;
+        for ((name, view), at) in views.into_iter().zip(places) {
+            self.area.write(at, &view)?;
+            reply.tensors.push(Lying {
+                name: name.clone(),
+                dtype: dtype(&view),
+                shape: view.shape(),
+                at,
+            });
+        }
+        Ok(reply)
+    }
+}
