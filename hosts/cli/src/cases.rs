@@ -155,6 +155,9 @@ fn one_file(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Map::new(),
         Err(error) => return Err(wrong(&held, &error)),
     };
+    if file.cases.is_empty() {
+        return Err(wrong(path, &"it has no cases"));
+    }
     let mut names = BTreeSet::new();
     let mut changed = false;
     for case in file.cases {
@@ -162,6 +165,7 @@ fn one_file(
             let error = format!("two cases are called `{}`", case.name);
             return Err(wrong(path, &error));
         }
+        sound(&case, catalogue).map_err(|e| wrong(path, &format!("case `{}`: {e}", case.name)))?;
         let found = ask(&case, catalogue);
         let different = judge(&case, &found, answers.get(&case.name));
         let answered = case.within.is_empty() && case.refused.is_none();
@@ -192,6 +196,31 @@ fn one_file(
     Ok(())
 }
 
+/// A case that asks for nothing, or for what can never be missed, is a mistake.
+fn sound(case: &Case, catalogue: &Catalogue) -> Result<(), String> {
+    named(&case.part, catalogue)?;
+    let said = match (&case.input, case.conformance) {
+        (Some(_), true) | (None, false) => "a case has either an `input` or `conformance: true`",
+        _ if case
+            .close
+            .is_some_and(|close| !close.is_finite() || close < 0.0) =>
+        {
+            "`close` must be a finite number, at least 0"
+        }
+        _ if case.refused.as_ref().is_some_and(String::is_empty) => {
+            "`refused` must say what the error's text has in it"
+        }
+        (None, true) if case.close.is_some() || !case.within.is_empty() => {
+            "a case of `conformance` has no answer that could be `close` or `within`"
+        }
+        _ if case.refused.is_some() && (case.close.is_some() || !case.within.is_empty()) => {
+            "a case that is `refused` has no answer that could be `close` or `within`"
+        }
+        _ => return Ok(()),
+    };
+    Err(said.into())
+}
+
 /// What the part answers, or why it does not.
 fn ask(case: &Case, catalogue: &Catalogue) -> Result<Json, String> {
     let settings = case.settings.clone().unwrap_or_else(nothing);
@@ -203,7 +232,7 @@ fn ask(case: &Case, catalogue: &Catalogue) -> Result<Json, String> {
             Some(broken) => Err(broken),
             None => Ok(Json::Null),
         },
-        _ => Err("a case has either an `input` or `conformance: true`".into()),
+        _ => Err("it has nothing to be asked".into()),
     }
 }
 

@@ -71,11 +71,16 @@ enum Command {
     Run(run::RunArgs),
     /// Make a page of a run folder, or of several beside each other, to open in a browser.
     Report(report::ReportArgs),
-    /// Say what tells two run folders apart: specs, where they part, measurements. Exit code 1 if anything does.
+    /// Say what tells two run folders apart: specs, where they part, measurements. Exit code 1 if their results differ.
     Compare(report::CompareArgs),
     /// Write what was measured, and models, in the forms that other tools read.
     Export(export::ExportArgs),
     /// Hold parts to files of cases: what they answered last, a bound, or a refusal. Exit code 1 on a difference.
+    ///
+    /// A file is YAML, `cases: [..]`. A case has a `name`, a `part` (`aggregator mean`), its `settings`, and an `input` as `fl try`
+    /// reads it, with a `seed` (0). It is held to the answer in the file beside it, all bits or `close: 1e-6` (relative to 1 and to
+    /// the number); or to bounds, `within: { tensors.w: [0, 1] }`; or `refused: text` says what the error has in it. Instead of an
+    /// input `conformance: true` holds the part to its claims.
     Test(cases::TestArgs),
     /// Print what a shell needs to complete commands: `fl completions bash > /etc/bash_completion.d/fl`.
     Completions {

@@ -47,6 +47,17 @@ pub fn report(args: &ReportArgs) -> Done {
         (None, [dir]) => dir.join(PAGE),
         (None, _) => PathBuf::from("comparison.html"),
     };
+    // a spec or a journal that is named by mistake stays
+    if out.is_file()
+        && let Ok(there) = std::fs::read(&out)
+        && !there.is_empty()
+        && !there.starts_with(b"<!DOCTYPE html>")
+    {
+        return Err(Failure::usage(format!(
+            "{} is there and is no page; it is not replaced",
+            out.display()
+        )));
+    }
     for run in &runs {
         for notice in &run.notices {
             say(format_args!("note: {}: {notice}", run.path.display()));

@@ -101,7 +101,7 @@ pub fn build(spec: &Spec<DataSpec>, dir: &DataDir) -> anyhow::Result<Assembled> 
 }
 
 /// The files that the data of a spec are read from.
-fn data_files(spec: &DataSpec, dir: &DataDir) -> anyhow::Result<Vec<Hashed>> {
+pub fn data_files(spec: &DataSpec, dir: &DataDir) -> anyhow::Result<Vec<Hashed>> {
     let files = fl_data::fingerprints(spec, &fl_data::data_dir(dir.data_dir.as_deref()))?;
     let hashed = |(path, sha256): (PathBuf, String)| Hashed {
         path: path.display().to_string(),
@@ -110,11 +110,11 @@ fn data_files(spec: &DataSpec, dir: &DataDir) -> anyhow::Result<Vec<Hashed>> {
     Ok(files.into_iter().map(hashed).collect())
 }
 
-/// What a run is begun with, or goes on with.
-fn manifest(
+/// What a run is begun with, or goes on with, with these data files.
+pub fn manifest(
     spec: &Spec<DataSpec>,
     yaml: &str,
-    dir: &DataDir,
+    data: Vec<Hashed>,
     command: &[String],
 ) -> anyhow::Result<Manifest> {
     let libraries = spec.libraries.iter().map(|library| Hashed {
@@ -126,7 +126,7 @@ fn manifest(
         spec.seed,
         yaml,
         libraries.collect(),
-        data_files(&spec.data, dir)?,
+        data,
     ))
 }
 
@@ -170,7 +170,8 @@ pub fn execute(
     how: How<'_>,
 ) -> anyhow::Result<Outcome> {
     let yaml = spec.yaml()?;
-    let manifest = manifest(spec, &yaml, how.data, how.command)?;
+    let data_files = data_files(&spec.data, how.data)?;
+    let manifest = manifest(spec, &yaml, data_files, how.command)?;
     let (folder, resumed) = match place {
         Place::Stopped(paused) => {
             let (folder, resumed) = paused.go_on(manifest, &yaml)?;
@@ -309,6 +310,16 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
     if let (None, Some(out)) = (&outcome.stopped, &outcome.out) {
         crate::report::beside(Path::new(out));
     }
+    let last = outcome.metrics.iter();
+    let last: Vec<String> = last
+        .map(|(name, value)| format!("{name} {value:.4}"))
+        .collect();
+    crate::log::note(&format!(
+        "{}: {}, digest {}",
+        outcome.name,
+        last.join(", "),
+        outcome.digest
+    ));
     let result = match args.json {
         true => serde_json::to_string(&outcome)?,
         false => text(&outcome),

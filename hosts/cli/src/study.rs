@@ -5,8 +5,10 @@ use crate::run::{self, at_least_one};
 use crate::{DataDir, Done, Failure, Overrides, print, say, stop};
 use anyhow::Context;
 use clap::Args;
+use fl_core::settings::Setting;
 use fl_data::DataSpec;
 use fl_registry::{Catalogue, Spec};
+use fl_sim::Hashed;
 use fl_study::{Answers, Made, Measured, RunSpec, Study, Table};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,14 +80,11 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
             .map_or(PathBuf::new(), |r| kept(&args.out, &r.key))
     };
     let mut answers = Answers::new();
-    for run in runs
-        .keys()
-        .filter(|run| folder(run).join("outcome.json").exists())
-    {
-        let read = Measured::read(&folder(run));
-        let read =
-            read.map_err(|error| format!("{error:#}; remove that folder, and it is run again"));
-        answers.insert(run.clone(), read);
+    let mut kept = Kept::new(&args.data, command);
+    for (run, checked) in &runs {
+        if folder(run).join("outcome.json").exists() {
+            answers.insert(run.clone(), kept.read(&folder(run), checked));
+        }
     }
     if args.list {
         return print(listed(&tables, &answers));
@@ -109,7 +108,8 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     if args.dry_run {
         return print(planned(&runs, &jobs));
     }
-    std::fs::create_dir_all(args.out.join("kept"))?;
+    let place = args.out.join("kept");
+    std::fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
     let known: Vec<(String, f64)> = answers
         .iter()
         .filter_map(|(run, answer)| {
@@ -152,11 +152,53 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
         }
         let answer = match failed.get(&checked.key[..]) {
             Some(why) => Err((*why).clone()),
-            None => Measured::read(&folder(run)).map_err(|error| format!("{error:#}")),
+            None => kept.read(&folder(run), checked),
         };
         answers.insert(run.clone(), answer);
     }
     written(args, &study.name, &tables, &answers, &runs, as_written)
+}
+
+/// Runs that are done, each looked at: is it the run that is wanted, on the data that are here?
+struct Kept<'a> {
+    place: &'a DataDir,
+    command: &'a [String],
+    /// By the spec's section: hashing takes as long as reading.
+    data: BTreeMap<String, Vec<Hashed>>,
+}
+
+impl<'a> Kept<'a> {
+    fn new(place: &'a DataDir, command: &'a [String]) -> Self {
+        Self {
+            place,
+            command,
+            data: BTreeMap::new(),
+        }
+    }
+
+    fn read(&mut self, folder: &Path, checked: &Checked) -> Result<Measured, String> {
+        let read = self
+            .looked_at(folder, &checked.spec)
+            .and_then(|()| Measured::read(folder));
+        read.map_err(|error| {
+            let folder = folder.display();
+            format!("{error:#}; remove {folder}, and it is run again")
+        })
+    }
+
+    fn looked_at(&mut self, folder: &Path, spec: &Spec<DataSpec>) -> anyhow::Result<()> {
+        let section = serde_json::to_string(&spec.data.write())?;
+        let data = match self.data.get(&section) {
+            Some(data) => data.clone(),
+            None => {
+                // tables can be made again where the data are not
+                let data = run::data_files(&spec.data, self.place).unwrap_or_default();
+                self.data.insert(section, data.clone());
+                data
+            }
+        };
+        run::manifest(spec, &spec.yaml()?, data, self.command)?.is_of(folder)
+    }
 }
 
 fn kept(out: &Path, key: &str) -> PathBuf {
@@ -326,7 +368,14 @@ fn written(
     let text: Vec<&str> = made.iter().map(|m| m.markdown.trim_end()).collect();
     let text = text.join("\n\n");
     let key = |run: &RunSpec| runs.get(run).map_or(String::new(), |r| r.key.clone());
-    let to = |ending: &str| args.out.join(format!("{name}{ending}"));
+    print(&text)?;
+    // a part of a study does not take its place
+    let part = if as_written && args.only.is_empty() {
+        ""
+    } else {
+        "-part"
+    };
+    let to = |ending: &str| args.out.join(format!("{name}{part}{ending}"));
     fl_sim::write(&to(".md"), format!("{text}\n").as_bytes())?;
     let sections: Vec<fl_report::Section> = made.iter().map(|m| m.section.clone()).collect();
     fl_sim::write(&to(".html"), fl_report::study(name, &sections).as_bytes())?;
@@ -335,7 +384,6 @@ fn written(
         &to("-runs.csv"),
         &fl_study::runs_csv(tables, answers, &key)?,
     )?;
-    print(&text)?;
     let mut fine = made.iter().all(|m| m.whole);
     for (table, made) in tables.iter().zip(&made).filter(|_| as_written) {
         let Some(into) = &table.into else { continue };
@@ -347,7 +395,8 @@ fn written(
             ));
             continue;
         }
-        let old = std::fs::read_to_string(into)?;
+        let old =
+            std::fs::read_to_string(into).with_context(|| format!("reading {}", into.display()))?;
         let new = fl_study::replaced(&old, &table.name, &made.markdown)?;
         match (args.check, old == new) {
             (_, true) => {}

@@ -7,6 +7,7 @@ use fl_core::{ClientId, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -109,6 +110,8 @@ pub struct Summary {
 pub struct Outcome {
     /// Steps done.
     pub rounds: u64,
+    /// The last measurement of each name.
+    pub metrics: BTreeMap<String, Option<f64>>,
     /// What is guaranteed against each observer.
     pub privacy: Option<BTreeMap<Observer, serde_json::Value>>,
     /// Digest of the run.
@@ -135,6 +138,7 @@ impl Outcome {
 pub(crate) struct Origin {
     pub version: String,
     pub started: String,
+    pub spec_sha256: String,
     pub command: Vec<String>,
     pub libraries: Vec<Hashed>,
     pub data: Vec<Hashed>,
@@ -205,14 +209,20 @@ impl Run {
         let mut notices = Vec::new();
         let journal = lines(path, "journal.jsonl", &mut notices);
         let metrics = lines(path, "metrics.jsonl", &mut notices);
-        let origin = whole(path, "run.json", &mut notices).unwrap_or_default();
-        let summary = match path.join("outcome.json").exists() {
+        let origin: Origin = whole(path, "run.json", &mut notices).unwrap_or_default();
+        let summary: Option<Summary> = match path.join("outcome.json").exists() {
             true => whole(path, "outcome.json", &mut notices),
             false => {
                 notices.push(not_done(path, &journal));
                 None
             }
         };
+        if !origin.spec_sha256.is_empty() && origin.spec_sha256 != sha256(&spec_text) {
+            notices.push("spec.yaml is not what the run was begun with: its SHA-256 is another than run.json says.".into());
+        }
+        if let Some(summary) = &summary {
+            notices.extend(contradiction(&summary.outcome, &metrics));
+        }
         let name = path.canonicalize().unwrap_or_else(|_| path.into());
         let name = name.file_name().map(|n| n.to_string_lossy().into_owned());
         Ok(Self {
@@ -305,6 +315,35 @@ impl Run {
         }
         last
     }
+}
+
+fn sha256(text: &str) -> String {
+    fl_core::hex(&Sha256::digest(text))
+}
+
+/// What two files of a run that is done say of one number.
+fn contradiction(outcome: &Outcome, metrics: &[Metric]) -> Option<String> {
+    let found = outcome.metrics.iter().find_map(|(name, said)| {
+        let last = metrics.iter().rev().find(|m| m.name == *name);
+        // a deviation has its mean's line
+        let is_std = || {
+            metrics
+                .iter()
+                .any(|m| name.strip_suffix(".std") == Some(&m.name))
+        };
+        match last {
+            Some(last) if last.value == *said => None,
+            None if is_std() => None,
+            last => Some((name, *said, last.and_then(|m| m.value))),
+        }
+    });
+    let (name, said, last) = found?;
+    let shown = |value: Option<f64>| value.map_or("nothing".into(), |v| v.to_string());
+    Some(format!(
+        "metrics.jsonl is damaged: its last `{name}` is {}, and outcome.json says {}.",
+        shown(last),
+        shown(said)
+    ))
 }
 
 fn not_done(path: &Path, journal: &[Entry]) -> String {

@@ -13,39 +13,57 @@ pub(crate) const UNFINISHED: &str = ".tmp";
 /// Names the process that a run lives in, and is locked as long as it does.
 pub(crate) const LOCK: &str = "lock";
 
-/// Writes a file so that a crash leaves the old one or the new one. Who may read it is what the umask says.
+/// Writes a file so that a crash leaves the old one or the new one. Who may read a new one is what the umask says; one that is
+/// there keeps its mode, and a link leads where it led. A device or a pipe is written to.
 ///
 /// # Errors
 /// When it cannot be written; what was there is then there still.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    write_for(path, bytes, 0o666)
+    let what = || format!("writing {}", path.display());
+    match path.metadata() {
+        Ok(about) if about.is_file() => {
+            let real = path.canonicalize().with_context(what)?;
+            replace(&real, bytes, Some(about.permissions())).with_context(what)
+        }
+        Ok(about) if about.is_dir() => bail!("{}: it is a folder", what()),
+        Ok(_) => {
+            let file = OpenOptions::new().write(true).open(path);
+            file.and_then(|mut file| file.write_all(bytes))
+                .with_context(what)
+        }
+        Err(_) => replace(path, bytes, mode(0o666)).with_context(what),
+    }
 }
 
 /// As [`write`], for nobody else's eyes.
 pub(crate) fn write_secret(path: &Path, bytes: &[u8]) -> Result<()> {
-    write_for(path, bytes, 0o600)
+    let what = || format!("writing {}", path.display());
+    replace(path, bytes, mode(0o600)).with_context(what)
 }
 
-#[cfg_attr(not(unix), expect(unused_variables, reason = "modes are Unix's"))]
-fn write_for(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    let folder = path.parent().context("a file stands in a folder")?;
-    let folder = match folder.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => folder,
-    };
-    let what = || format!("writing {}", path.display());
+#[cfg(unix)]
+fn mode(mode: u32) -> Option<fs::Permissions> {
+    Some(std::os::unix::fs::PermissionsExt::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn mode(_: u32) -> Option<fs::Permissions> {
+    None
+}
+
+fn replace(path: &Path, bytes: &[u8], mode: Option<fs::Permissions>) -> std::io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let mut unfinished = tempfile::Builder::new();
     unfinished.prefix(UNFINISHED);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        unfinished.permissions(fs::Permissions::from_mode(mode));
+    if let Some(mode) = mode {
+        unfinished.permissions(mode);
     }
-    let mut file = unfinished.tempfile_in(folder).with_context(what)?;
-    file.write_all(bytes)
-        .and_then(|()| file.as_file().sync_all())
-        .with_context(what)?;
-    file.persist(path).with_context(what)?;
+    let mut file = unfinished.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
     Ok(())
 }
 
@@ -114,6 +132,11 @@ pub(crate) fn hash(path: &Path) -> std::io::Result<String> {
     }
 }
 
+/// A run folder is in use, and by whom.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InUse(String);
+
 /// A run folder that is in use. The system lets go of it when the process ends, however it ends.
 pub(crate) struct Lock {
     path: PathBuf,
@@ -141,7 +164,10 @@ impl Lock {
                 let holder = fs::read_to_string(&path).ok();
                 let holder = holder.and_then(|text| text.trim().parse::<u32>().ok());
                 let holder = holder.map_or("another process".into(), |id| format!("process {id}"));
-                bail!("the run in {} is in use by {holder}", folder.display())
+                bail!(InUse(format!(
+                    "the run in {} is in use by {holder}",
+                    folder.display()
+                )))
             }
             // some network file systems know no locks: the run is worth more
             Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {}

@@ -98,6 +98,24 @@ impl Manifest {
         serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
     }
 
+    /// Is the run in `folder`, which is done, the run of what is here `now`? A data file that is not here `now` is not asked for.
+    ///
+    /// # Errors
+    /// When it has another spec, or other files.
+    pub fn is_of(&self, folder: &Path) -> Result<()> {
+        let then = Self::read(folder)?;
+        let here = folder.display();
+        let spec = disk::hash(&folder.join("spec.yaml")).context("reading spec.yaml")?;
+        ensure!(
+            then.spec_sha256 == self.spec_sha256 && spec == self.spec_sha256,
+            "the run in {here} is of another spec: somebody went on with it, or changed it"
+        );
+        match self.data.is_empty() {
+            true => Ok(()),
+            false => same("data files", &then.data, &self.data, folder),
+        }
+    }
+
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');

@@ -1,6 +1,6 @@
 //! From a study's text to its runs.
 
-use crate::columns::{Column, columns};
+use crate::columns::{Column, What, columns};
 use crate::file::{File, RawColumn, RawItem, RawTable};
 use crate::grid::{grid, seeds_of, text};
 use crate::plots::{Place, Plot, plots};
@@ -225,6 +225,32 @@ fn table(
             row.item.name
         );
     }
+    let mut columns_of = BTreeSet::new();
+    for other in &raw.across {
+        ensure!(
+            columns_of.insert(&other.name),
+            "two of `across` are called `{}`",
+            other.name
+        );
+        let set = other.set.keys().filter_map(Value::as_str);
+        if let Some(path) = { set }.find(|path| raw.grid.contains_key(*path)) {
+            bail!(
+                "across `{}` sets `{path}`, which the grid sets too",
+                other.name
+            );
+        }
+    }
+    let texts = || rows.iter().map(|row| &row.item).chain(&raw.across);
+    if let Some(item) = texts().find(|item| item.published.as_ref().is_some_and(Value::is_mapping))
+    {
+        bail!("published of `{}`: must be a number or a text", item.name);
+    }
+    for text in texts().map(|item| &item.name).chain(raw.title.as_ref()) {
+        ensure!(
+            !text.contains(char::is_control),
+            "{text:?} has control characters, which a table cannot show"
+        );
+    }
     let known = |name: &String| names.contains(name);
     if let Some(wrong) = raw.published.keys().find(|name| !known(name)) {
         bail!(
@@ -239,6 +265,16 @@ fn table(
     });
     let columns_ = columns(&all.columns, &all)?;
     let lead = columns(&all.lead, &all)?;
+    for column in columns_.iter().chain(&lead) {
+        if let What::Text(name) = &column.what {
+            let there = texts().any(|item| item.text.contains_key(name));
+            ensure!(
+                there,
+                "column `{}`: no row has a text `{name}`",
+                column.title
+            );
+        }
+    }
     let across = if raw.across.is_empty() {
         vec![RawItem::default()]
     } else {

@@ -10,6 +10,13 @@ use std::collections::BTreeSet;
 
 /// Every combination of a grid's values, the last path going round fastest.
 pub(crate) fn grid(grid: &Mapping, label: Option<&str>, most: usize) -> Result<Vec<Wanted>> {
+    for place in label.iter().flat_map(|label| label.split('{').skip(1)) {
+        let path = place.split('}').next().unwrap_or_default();
+        ensure!(
+            grid.contains_key(path),
+            "label: the grid has no path `{path}`"
+        );
+    }
     let mut rows = vec![Wanted::default()];
     let mut names: Vec<Vec<(String, String)>> = vec![Vec::new()];
     for (path, values) in grid {

@@ -1,7 +1,7 @@
 //! What a run came to, by name.
 
 use fl_core::Result;
-use fl_report::Run;
+use fl_report::{Metric, Run};
 use std::path::Path;
 
 /// Everything of a run that a table may ask for.
@@ -66,10 +66,14 @@ impl Measured {
     /// The last of everything that was measured, for a table of runs.
     pub fn all(&self) -> Vec<(String, f64)> {
         let last = self.run.last();
-        let mut all: Vec<(String, f64)> = last
-            .iter()
-            .filter_map(|m| Some((m.name.clone(), m.value?)))
-            .collect();
+        let both = |m: &&Metric| {
+            let std = m.std.map(|std| (format!("{}.std", m.name), std));
+            m.value
+                .map(|value| (m.name.clone(), value))
+                .into_iter()
+                .chain(std)
+        };
+        let mut all: Vec<(String, f64)> = last.iter().flat_map(both).collect();
         let others = [
             "bytes.up",
             "bytes.down",

@@ -33,12 +33,12 @@ pub fn made(table: &Table, answers: &Answers) -> Made {
             "| {} |\n",
             cells
                 .iter()
-                .map(|c| c.replace('|', "\\|").replace('\n', " "))
+                .map(|c| cell(c))
                 .collect::<Vec<_>>()
                 .join(" | ")
         )
     };
-    let mut markdown = format!("### {}\n\n", maker.heading());
+    let mut markdown = format!("### {}\n\n", cell(&maker.heading()));
     let mut head = vec![
         if table.against.is_some() {
             "setting"
@@ -78,11 +78,14 @@ pub fn made(table: &Table, answers: &Answers) -> Made {
         let runs = if missing == 1 { "run has" } else { "runs have" };
         notes.push(format!("{missing} {runs} not been run."));
     }
+    let wrong = maker.wrong();
+    let wholly = failed.is_empty() && missing == 0 && wrong.is_empty();
+    notes.extend(wrong);
     for note in &notes {
         markdown += &format!("\n* {note}");
     }
     Made {
-        whole: failed.is_empty() && missing == 0,
+        whole: wholly,
         markdown: format!("{}\n", markdown.trim_end()),
         section: Section {
             title: maker.heading(),
@@ -93,6 +96,12 @@ pub fn made(table: &Table, answers: &Answers) -> Made {
         },
         csv,
     }
+}
+
+/// A text as it may stand in a cell, also in a README where marks are comments.
+fn cell(text: &str) -> String {
+    let text = text.replace('|', "\\|").replace("<!--", "&lt;!--");
+    text.replace('\n', " ")
 }
 
 /// Seed and number of every run that has it.
@@ -191,8 +200,54 @@ impl Maker<'_> {
         Sample::new(values.into_iter().map(|(_, v)| v * scale).collect())
     }
 
-    /// This row minus the one that others are compared with, seed by seed.
-    fn difference(&self, row: usize, across: usize, what: &What) -> Option<Paired> {
+    /// What of the study's own text cannot be: a measurement that no run has, columns that stand for all and differ.
+    fn wrong(&self) -> Vec<String> {
+        let cells = || {
+            let rows = 0..self.table.rows.len();
+            rows.flat_map(|row| (0..self.table.across.len()).map(move |across| (row, across)))
+        };
+        let runs = self.table.runs.iter().flatten().flatten();
+        let mut done = runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
+        let Some(one) = done.next() else {
+            return Vec::new();
+        };
+        let asked = self.table.lead.iter().chain(&self.table.columns);
+        let asked = asked.filter_map(|column| match &column.what {
+            What::Measured { names, round, .. } => Some((names, *round)),
+            _ => None,
+        });
+        let plotted = self.table.plots.iter().map(|plot| (&plot.names, None));
+        let mut wrong = Vec::new();
+        for (names, round) in asked.chain(plotted) {
+            if !cells().any(|(row, at)| !self.values(row, at, names, round).is_empty()) {
+                let known: Vec<String> = one.all().into_iter().map(|(name, _)| name).collect();
+                let at = round.map_or(String::new(), |round| format!(" in round {round}"));
+                wrong.push(format!(
+                    "No run has measured `{}`{at}; there are {}",
+                    names.join("` or `"),
+                    known.join(", ")
+                ));
+            }
+        }
+        for column in &self.table.lead {
+            let differs = |row: usize| {
+                let first = self.cell(row, 0, column);
+                (1..self.table.across.len()).any(|at| self.cell(row, at, column) != first)
+            };
+            if let Some(row) = (0..self.table.rows.len()).find(|row| differs(*row)) {
+                wrong.push(format!(
+                    "`lead` column `{}` stands for all of `across`, and differs in row `{}`: put it into `columns`",
+                    column.title, self.table.rows[row].name
+                ));
+            }
+        }
+        wrong.sort();
+        wrong.dedup();
+        wrong
+    }
+
+    /// This row minus the one that others are compared with, seed by seed, and in how many seeds both are there.
+    fn difference(&self, row: usize, across: usize, what: &What) -> Option<(Paired, usize)> {
         let What::Measured {
             names,
             round,
@@ -207,13 +262,12 @@ impl Maker<'_> {
             .values(against, across, names, *round)
             .into_iter()
             .collect();
-        let pairs = self.values(row, across, names, *round);
-        paired(
-            pairs
-                .into_iter()
-                .filter_map(|(seed, v)| Some((v - other.get(&seed)?) * scale))
-                .collect(),
-        )
+        let pairs = self.values(row, across, names, *round).into_iter();
+        let pairs: Vec<f64> = pairs
+            .filter_map(|(seed, v)| Some((v - other.get(&seed)?) * scale))
+            .collect();
+        let count = pairs.len();
+        paired(pairs).map(|paired| (paired, count))
     }
 
     fn published(&self, row: usize, across: usize) -> Option<&String> {
@@ -243,9 +297,14 @@ impl Maker<'_> {
             } => (names, *round, *show, *digits),
         };
         if show == Show::Minus {
-            return self
-                .difference(row, across, &column.what)
-                .map_or(String::new(), |d| minus(d, digits));
+            let Some((difference, pairs)) = self.difference(row, across, &column.what) else {
+                return String::new();
+            };
+            let (text, all) = (minus(difference, digits), self.runs(row, across).len());
+            return match pairs < all {
+                true => format!("{text} ({pairs} of {all})"),
+                false => text,
+            };
         }
         let runs = self.runs(row, across);
         let done = runs
@@ -317,7 +376,14 @@ impl Maker<'_> {
             return None;
         };
         let sample = self.sample(row, across, &column.what)?;
-        let difference = self.difference(row, across, &column.what);
+        let difference = self.difference(row, across, &column.what).map(|(d, _)| d);
+        // what is published is of what the table measures first
+        let mut measured = self.table.columns.iter().filter_map(|c| match &c.what {
+            What::Measured { names, .. } => Some(names),
+            _ => None,
+        });
+        let published = self.published(row, across);
+        let published = published.filter(|_| measured.next() == Some(names));
         let (low, high) = match difference {
             Some(Paired {
                 mean,
@@ -337,7 +403,7 @@ impl Maker<'_> {
             sample.median().to_string(),
             sample.min().to_string(),
             sample.max().to_string(),
-            self.published(row, across).cloned().unwrap_or_default(),
+            published.cloned().unwrap_or_default(),
             difference.map_or(String::new(), |d| d.mean.to_string()),
             if low.is_empty() {
                 low
@@ -398,10 +464,11 @@ struct Printed {
     digits: usize,
 }
 
-/// `82.0 +- 0.6`, or `82.0`; nothing of anything else.
+/// `82.0 +- 0.6` or `82.0 ± 0.6`, or `82.0`; nothing of anything else.
 fn number(text: &str) -> Option<(Printed, Option<f64>)> {
     let one = |text: &str| text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
-    let (value, spread) = match text.split_once("+-") {
+    let parts = text.split_once("+-").or(text.split_once('±'));
+    let (value, spread) = match parts {
         Some((value, spread)) => (value, Some(one(spread)?)),
         None => (text, None),
     };

@@ -184,6 +184,55 @@ fn answers_are_taken_held_and_their_differences_shown() {
 }
 
 #[test]
+fn a_case_that_cannot_fail_is_a_mistake() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = "input: { messages: [{ from: 0, tensors: { w: [1] } }] }";
+    let mean = format!("name: a, part: aggregator mean, {input}");
+    for (case, says) in [
+        (
+            format!("{mean}, close: .inf"),
+            "`close` must be a finite number",
+        ),
+        (
+            format!("{mean}, close: -1"),
+            "`close` must be a finite number",
+        ),
+        (format!("{mean}, refused: ''"), "`refused` must say what"),
+        (
+            format!("{mean}, refused: x, within: {{ tensors.w: [0, 1] }}"),
+            "no answer that could be",
+        ),
+        (
+            format!("{mean}, conformance: true"),
+            "either an `input` or `conformance: true`",
+        ),
+        (
+            "name: a, part: aggregator mean, refused: input".into(),
+            "either an `input`",
+        ),
+        (
+            format!("name: a, part: aggregator maen, refused: maen, {input}"),
+            "did you mean `mean`?",
+        ),
+        (
+            "name: a, part: mean, conformance: true, close: 0.1".into(),
+            "has no answer",
+        ),
+    ] {
+        fs::write(
+            dir.path().join("a.cases.yaml"),
+            format!("cases: [{{ {case} }}]"),
+        )
+        .unwrap();
+        let (code, error) = fails(dir.path(), &["test", "."]);
+        assert!(code == 2 && error.contains(says), "{case}: {error}");
+    }
+    fs::write(dir.path().join("a.cases.yaml"), "cases: []").unwrap();
+    let (code, error) = fails(dir.path(), &["test", "."]);
+    assert!(code == 2 && error.contains("it has no cases"), "{error}");
+}
+
+#[test]
 fn a_new_aggregator_comes_with_cases_that_hold() {
     let dir = tempfile::tempdir().unwrap();
     let core = root().display().to_string();

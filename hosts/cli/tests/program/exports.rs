@@ -75,6 +75,44 @@ fn measurements_and_models_go_to_other_tools() {
 }
 
 /// Names of the tensors of a safetensors file: its head is JSON.
+#[test]
+#[cfg(unix)]
+fn what_is_written_stands_where_a_name_leads() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let at = |path: &str| dir.path().join(path);
+    out(dir.path(), &["run", &spec("fedavg"), "--out", "r"]);
+    // a link stays one, and the file it leads to its mode
+    fs::write(at("real.csv"), "old").unwrap();
+    fs::set_permissions(at("real.csv"), fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink("real.csv", at("link.csv")).unwrap();
+    out(dir.path(), &["export", "r", "--csv", "link.csv"]);
+    let real = fs::read_to_string(at("real.csv")).unwrap();
+    assert!(
+        real.contains("accuracy") && at("link.csv").is_symlink(),
+        "{real}"
+    );
+    let mode = at("real.csv").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    // a pipe stays one, and its reader gets all of it
+    let made = std::process::Command::new("mkfifo")
+        .arg(at("pipe"))
+        .status();
+    if made.is_ok_and(|status| status.success()) {
+        let pipe = at("pipe");
+        let reader = std::thread::spawn(move || fs::read_to_string(pipe).unwrap());
+        out(dir.path(), &["export", "r", "--csv", "pipe"]);
+        assert_eq!(reader.join().unwrap(), real);
+    }
+    // what is no page is not replaced by one
+    let spec = fs::read_to_string(at("r/spec.yaml")).unwrap();
+    let (code, error) = fails(dir.path(), &["report", "r", "--out", "r/spec.yaml"]);
+    assert!(code == 2 && error.contains("is no page"), "{error}");
+    assert_eq!(fs::read_to_string(at("r/spec.yaml")).unwrap(), spec);
+    out(dir.path(), &["report", "r", "--out", "p.html"]);
+    out(dir.path(), &["report", "r", "--out", "p.html"]);
+}
+
 fn safetensors(bytes: &[u8]) -> Vec<String> {
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let head: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();

@@ -117,6 +117,151 @@ fn a_page_draws_what_the_tables_say() {
 }
 
 #[test]
+fn what_is_kept_is_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let rows = |from: u32| {
+        let row = |k: u32| format!("{},{},{}\n", k % 7, (k * 5 + from) % 11, (k + from) % 2);
+        "x,y,label\n".to_string() + &(0..60).map(row).collect::<String>()
+    };
+    fs::write(d.join("p.csv"), rows(0)).unwrap();
+    let spec = "name: f\ndata: { set: { files: { format: csv, train: p.csv, holdout: 0.3, label: label } }, clients: 2 }\n\
+        protocol: { use: param-rounds, rounds: 2 }\nparts: { model: { use: linear }, aggregator: { use: mean } }\n";
+    fs::write(d.join("f.yaml"), spec).unwrap();
+    fs::write(
+        d.join("s.yaml"),
+        "name: s\ntables: [{ name: t, base: f.yaml, rows: [{ name: one }] }]\n",
+    )
+    .unwrap();
+    let run = || {
+        let done = study(d, &[]);
+        (done.status.code().unwrap(), text(&done.stdout))
+    };
+    let (code, first) = run();
+    assert_eq!(code, 0, "{first}");
+    let kept = fs::read_dir(d.join("runs/studies/kept"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    // on other data
+    fs::write(d.join("p.csv"), rows(1)).unwrap();
+    let (code, said) = run();
+    assert!(
+        code == 1 && said.contains("other data files") && said.contains("is run again"),
+        "{said}"
+    );
+    fs::write(d.join("p.csv"), rows(0)).unwrap();
+    assert_eq!(run(), (0, first.clone()));
+    // numbers that contradict each other, or are gone
+    let metrics = kept.join("metrics.jsonl");
+    let whole = fs::read_to_string(&metrics).unwrap();
+    let other = whole.replace("\"value\":0.", "\"value\":0.9");
+    for damaged in [String::new(), other] {
+        fs::write(&metrics, damaged).unwrap();
+        let (code, said) = run();
+        assert!(
+            code == 1 && said.contains("metrics.jsonl is damaged"),
+            "{said}"
+        );
+    }
+    fs::write(&metrics, &whole).unwrap();
+    // somebody went on with it
+    let folder = kept.display().to_string();
+    out(
+        d,
+        &["run", "--resume", &folder, "--set", "protocol.rounds=3"],
+    );
+    let (code, said) = run();
+    assert!(code == 1 && said.contains("is of another spec"), "{said}");
+    fs::remove_dir_all(&kept).unwrap();
+    assert_eq!(run(), (0, first));
+}
+
+#[test]
+fn two_studies_at_once_come_to_the_same_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    write(
+        dir.path(),
+        "- name: t\n  set: { protocol.rounds: 60 }\n  rows: [{ name: a }, { name: b, set: { protocol.mu: 0.1 } }]\n",
+    );
+    let both = || {
+        let mut one = Command::new(env!("CARGO_BIN_EXE_fl"));
+        one.args(["study", "s.yaml"]).current_dir(dir.path());
+        one.stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let (one, two) = (both(), both());
+    let ended = [one, two].map(|study| study.wait_with_output().unwrap());
+    for study in &ended {
+        assert!(
+            study.status.success(),
+            "{}{}",
+            text(&study.stdout),
+            text(&study.stderr)
+        );
+    }
+    assert_eq!(text(&ended[0].stdout), text(&ended[1].stdout));
+}
+
+#[test]
+fn what_no_run_has_measured_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    for (table, says) in [
+        (
+            "  rows: [{ name: a }]\n  measure: acuracy\n",
+            "No run has measured `acuracy`; there are accuracy",
+        ),
+        (
+            "  rows: [{ name: a }]\n  columns: [{ round: 99 }]\n",
+            "No run has measured `accuracy` or `clients.accuracy` in round 99",
+        ),
+        (
+            "  rows: [{ name: a }]\n  plots: [{ by: round, measure: nope }]\n",
+            "No run has measured `nope`",
+        ),
+        (
+            "  rows: [{ name: a }]\n  across: [{ name: x }, { name: y, set: { protocol.rounds: 1 } }]\n  lead: [{ measure: bytes.up }]\n",
+            "`lead` column `bytes.up` stands for all of `across`, and differs in row `a`",
+        ),
+    ] {
+        write(dir.path(), &format!("- name: t\n  seeds: 1\n{table}"));
+        let done = study(dir.path(), &[]);
+        let said = text(&done.stdout);
+        assert!(
+            done.status.code() == Some(1) && said.contains(says),
+            "{said}"
+        );
+    }
+    for (table, says) in [
+        (
+            "  rows: [{ name: a }]\n  columns: [{ text: key }]\n",
+            "no row has a text `key`",
+        ),
+        (
+            "  grid: { protocol.rounds: [1] }\n  label: 'r {protocol.runds}'\n",
+            "the grid has no path `protocol.runds`",
+        ),
+        (
+            "  grid: { protocol.rounds: [1] }\n  across: [{ name: x, set: { protocol.rounds: 2 } }]\n",
+            "which the grid sets too",
+        ),
+        (
+            "  rows: [{ name: a }]\n  across: [{ name: x }, { name: x }]\n",
+            "two of `across` are called `x`",
+        ),
+        ("  rows: [{ name: \"a\\nb\" }]\n", "control characters"),
+    ] {
+        write(dir.path(), &format!("- name: t\n  seeds: 1\n{table}"));
+        let (code, error) = fails(dir.path(), &["study", "s.yaml"]);
+        assert!(code == 2 && error.contains(says), "{error}");
+    }
+}
+
+#[test]
 fn what_is_kept_is_not_run_again_and_numbers_are_those_of_the_runs() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), ROWS);
