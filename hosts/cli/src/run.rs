@@ -314,7 +314,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
     let last: Vec<String> = last
         .map(|(name, value)| format!("{name} {value:.4}"))
         .collect();
-    crate::log::note(&format!(
+    crate::log::note(format_args!(
         "{}: {}, digest {}",
         outcome.name,
         last.join(", "),
