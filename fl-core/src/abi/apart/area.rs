@@ -8,11 +8,25 @@ use anyhow::{Context, bail, ensure};
 use memmap2::MmapRaw;
 use ndarray::{ArrayView, ArrayViewD, ArrayViewMutD, IxDyn};
 use std::fs::File;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// A tensor begins where its numbers are aligned whatever they are, and where a vector register likes it.
 const ALIGNED: usize = 64;
 /// It grows by so much at least.
 const STEP: usize = 1 << 16;
+
+/// So long a message is listened for before the system is asked to wake this thread.
+const LISTEN: Duration = Duration::from_micros(50);
+
+/// What rings when a message is sent.
+#[derive(Clone, Copy)]
+pub(super) enum Bell {
+    /// The program has asked.
+    Asked = 0,
+    /// The process has answered.
+    Answered = 1,
+}
 
 /// A file in memory, mapped. It only grows: it is sealed against becoming shorter, so that what is mapped stays.
 pub(super) struct Area {
@@ -60,7 +74,7 @@ impl Area {
 
     /// Where tensors of these numbers of bytes lie, one after the other, and where they end.
     pub fn places(bytes: impl Iterator<Item = usize>) -> Result<(Vec<usize>, usize)> {
-        let mut end: usize = 0;
+        let mut end: usize = ALIGNED; // the bells come first
         let mut all = Vec::new();
         for n in bytes {
             all.push(end);
@@ -70,6 +84,30 @@ impl Area {
                 .context("too many bytes")?;
         }
         Ok((all, end))
+    }
+
+    /// Rings: a message has been sent.
+    pub fn ring(&self, bell: Bell) {
+        if let Some(bell) = self.bell(bell) {
+            bell.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Waits a little for a message: whoever sleeps is woken late, and most answers come at once. `heard` counts
+    /// messages.
+    pub fn listen(&self, bell: Bell, heard: &mut u32) {
+        let until = Instant::now() + LISTEN;
+        let silent = |bell: &AtomicU32| bell.load(Ordering::Acquire) == *heard;
+        while self.bell(bell).is_some_and(silent) && Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        *heard = heard.wrapping_add(1);
+    }
+
+    fn bell(&self, bell: Bell) -> Option<&AtomicU32> {
+        let map = self.map.as_ref()?;
+        // SAFETY: the first bytes of a mapping are aligned, and used as bells alone.
+        Some(unsafe { &*map.as_ptr().cast::<AtomicU32>().add(bell as usize) })
     }
 
     /// The address of so many bytes, which are all inside.

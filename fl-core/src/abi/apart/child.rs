@@ -1,6 +1,6 @@
 //! The process that has the library.
 
-use super::area::{Area, dtype};
+use super::area::{Area, Bell, dtype};
 use super::{Ask, Lying, Reply, What, receive, send};
 use crate::abi::cross::{Letter, with_messages};
 use crate::abi::host::{Answer, Call, Functions, Refused, checked_table, on_log, own_process};
@@ -51,7 +51,9 @@ pub unsafe fn serve(
     };
     let mut from = BufReader::new(program.try_clone()?);
     let mut to = program;
+    let mut heard = 0;
     loop {
+        child.area.listen(Bell::Asked, &mut heard);
         let ask: Ask = match receive(&mut from) {
             Ok(ask) => ask,
             // the program has ended, or needs this process no more
@@ -60,6 +62,7 @@ pub unsafe fn serve(
         };
         if let Some(reply) = child.reply(ask) {
             send(&mut to, &reply)?;
+            child.area.ring(Bell::Answered);
         }
     }
 }

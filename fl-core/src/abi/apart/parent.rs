@@ -1,6 +1,6 @@
 //! The program, which asks.
 
-use super::area::{Area, dtype};
+use super::area::{Area, Bell, dtype};
 use super::{Ask, Letter, Lying, Reply, What, receive, send};
 use crate::Result;
 use crate::abi::cross::{slice, view};
@@ -53,6 +53,8 @@ struct Running {
     from: BufReader<UnixStream>,
     to: UnixStream,
     area: Area,
+    /// How many answers there were.
+    heard: u32,
 }
 
 impl Drop for Running {
@@ -196,7 +198,10 @@ impl Apart {
         }
         let running = worker.running.as_mut().context("it has a process")?;
         let reply = match running.tell(what, asked) {
-            Ok(()) => receive(&mut running.from),
+            Ok(()) => {
+                running.area.listen(Bell::Answered, &mut running.heard);
+                receive(&mut running.from)
+            }
             Err(error) => Err(error),
         };
         match reply {
@@ -220,12 +225,15 @@ impl Apart {
         } = (self.begin)().context("a process for it cannot be begun")?;
         let to = socket.try_clone()?;
         to.set_read_timeout(Some(self.longest))?;
+        let mut area = Area::new(memory);
+        area.reserve(1)?;
         Ok(Running {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             child,
             from: BufReader::new(socket),
             to,
-            area: Area::new(memory),
+            area,
+            heard: 0,
         })
     }
 
@@ -307,7 +315,9 @@ impl Running {
             messages,
             room: self.area.len() as u64,
         };
-        send(&mut self.to, &ask)
+        send(&mut self.to, &ask)?;
+        self.area.ring(Bell::Asked);
+        Ok(())
     }
 
     /// Hands a reply to the host as a library would.
