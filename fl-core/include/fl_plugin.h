@@ -249,7 +249,8 @@ typedef struct FlLibrary {
   /* Describes every part, as JSON in the library's own memory, until `free`:
    * `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.",
    * "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
-   * A setting without a default must be given. */
+   * A setting without a default must be given. A part may have an `index`: what `create` and FL_CHECK call it, if that is
+   * not its position here. */
   int32_t (*describe)(const FlHost *host, FlText *json);
   /* Makes the part at this position of the description. `settings` is JSON with every default filled in, `task` is
    * `{"input": [1, 28, 28], "kind": {"Classes": 10}}`. */

@@ -12,8 +12,9 @@ const BLOCK: usize = 65_536;
 /// Numbers that one call of the executor gets.
 const CHUNK: usize = 4 * BLOCK;
 
-/// `out[i] = sum_k weights[k] * sent[k][i] / sum_k weights[k]`.
-pub(crate) fn weighted_mean(sent: &[&[f32]], weights: &[f64], exec: &dyn Executor) -> Vec<f32> {
+/// `out[i] = sum_k weights[k] * sent[k][i] / sum_k weights[k]`, summed in f64 in this order: the mean of [`Inbox`](crate::Inbox),
+/// for hosts in other languages. All of `sent` are equally long.
+pub fn weighted_mean(sent: &[&[f32]], weights: &[f64], exec: &dyn Executor) -> Vec<f32> {
     let total: f64 = weights.iter().sum();
     let mut out = room(sent.first().map_or(0, |s| s.len()));
     exec.chunks(&mut out, CHUNK, &|chunk, out| {

@@ -25,7 +25,7 @@ pub use door::*;
 use door::{host, question};
 pub use error::*;
 pub use inbox::*;
-pub use kernels::{MeanOfParams, weighted_mean_f64};
+pub use kernels::{MeanOfParams, weighted_mean, weighted_mean_f64};
 pub use learn::*;
 pub use message::hex;
 pub use part::*;

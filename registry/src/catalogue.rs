@@ -16,6 +16,8 @@ pub struct Catalogue {
     pub(crate) libraries: Vec<Library>,
     /// How those are kept apart that do not say it themselves.
     pub(crate) isolate: Option<Isolate>,
+    /// Those parts.
+    pub(crate) loaded: Vec<&'static PartDecl>,
 }
 
 /// The slots that a question's answers are released through.

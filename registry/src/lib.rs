@@ -20,6 +20,7 @@ mod groups;
 mod load;
 mod methods;
 mod mistakes;
+mod module;
 mod overrides;
 #[cfg(unix)]
 mod owners;
@@ -41,6 +42,7 @@ pub use catalogue::{Catalogue, inspect, inspect_json, settings_json, settings_ta
 pub use choices::Choice;
 pub use load::{Library, Refusal, load};
 pub use mistakes::{Mistake, Mistakes, Place};
+pub use module::{Import, Module, on_module};
 pub use sections::{DataSection, Isolate};
 pub use spec::{Spec, read};
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

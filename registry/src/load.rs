@@ -2,6 +2,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::check::{Checker, key};
+use crate::module;
 use crate::sections::{Isolate, Plugin};
 use fl_core::PartDecl;
 use fl_core::abi::{self, raw::FlLibrary};
@@ -12,11 +13,13 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
-/// A library that somebody named.
+/// A library, or a module of Python, that somebody named.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Library {
-    /// Where it is.
+    /// Where it is; of a module, the folder in which it is looked for.
     pub path: PathBuf,
+    /// The module's name.
+    pub module: Option<String>,
     /// The SHA-256 that it must have, in hexadecimal.
     pub sha256: Option<String>,
     /// Has it processes of its own?
@@ -24,25 +27,62 @@ pub struct Library {
 }
 
 impl Library {
-    /// Whatever is at this place.
+    /// Whatever is at this place; a file that ends in `.py` is a module.
     pub fn at(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        let python = path.extension().is_some_and(|ending| ending == "py");
+        let module = path.file_stem().filter(|_| python);
+        let module = module.map(|name| name.to_string_lossy().into_owned());
         Self {
-            path: path.into(),
+            path: match (&module, path.parent()) {
+                (Some(_), Some(folder)) => folder.into(),
+                _ => path,
+            },
+            module,
             sha256: None,
             isolate: None,
         }
     }
-}
 
-impl Library {
     /// As it stands in a spec.
     pub(crate) fn write(&self) -> Value {
         let plugin = Plugin {
-            path: self.path.display().to_string(),
+            path: Some(self.path.display().to_string()),
+            module: self.module.clone(),
             sha256: self.sha256.clone(),
             isolate: self.isolate.clone(),
         };
         plugin.write()
+    }
+
+    /// Its parts, and the SHA-256 of what they are from.
+    fn load(&self, isolate: Option<&Isolate>) -> Result<(Vec<&'static PartDecl>, Self), Refusal> {
+        let isolate = self.isolate.as_ref().or(isolate);
+        let Some(name) = &self.module else {
+            let path = self.path.canonicalize();
+            let (parts, hash) = load_hashed(self, isolate)?;
+            let found = Self {
+                path: path.unwrap_or_else(|_| self.path.clone()),
+                module: None,
+                sha256: Some(hash),
+                isolate: self.isolate.clone(),
+            };
+            return Ok((parts, found));
+        };
+        module::load(self, name, isolate.is_some())
+    }
+}
+
+pub(crate) fn other_hash(found: &str, wanted: &str) -> String {
+    format!("its sha256 is {found}, and the spec wants {wanted}")
+}
+
+impl Display for Library {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match &self.module {
+            Some(name) => write!(f, "module {name} in {}", self.path.display()),
+            None => write!(f, "{}", self.path.display()),
+        }
     }
 }
 
@@ -81,38 +121,44 @@ impl Catalogue {
     /// # Errors
     /// Names the first library that cannot be used, or that brings a part which is already there.
     pub fn with(&self, libraries: &[Library]) -> Result<Self, Refusal> {
-        let mut all = self.clone();
+        let (mut all, linked) = (self.clone(), fl_core::linked_parts());
         for library in libraries {
             let path = library.path.canonicalize();
             let path = path.unwrap_or_else(|_| library.path.clone());
-            let known = all.libraries.iter().any(|l| l.path == path);
+            let here = |l: &Library| l.path == path && l.module == library.module;
+            let known = all.libraries.iter().any(here);
             // a second mention may still ask for a hash
             if known && library.sha256.is_none() {
                 continue;
             }
-            let (loaded, hash) =
-                load_hashed(library, library.isolate.as_ref().or(all.isolate.as_ref()))?;
-            if known {
+            let (loaded, found) = library.load(all.isolate.as_ref())?;
+            if known || all.libraries.contains(&found) {
                 continue;
             }
             // a run that goes on, or is repeated, is to have the same
-            all.libraries.push(Library {
-                path,
-                sha256: Some(hash),
-                isolate: library.isolate.clone(),
-            });
+            all.libraries.push(found);
             for part in loaded {
-                let twin = |p: &&&PartDecl| (p.role, p.name) == (part.role, part.name);
-                if let Some(other) = all.parts.iter().find(twin) {
+                let name = |p: &PartDecl| (p.role, p.name) == (part.role, part.name);
+                // what a spec's module has comes before what a host that has Python happens to know
+                let of = |list: &[&PartDecl], p| list.iter().any(|q| std::ptr::eq(*q, p));
+                let stays = |p: &&'static PartDecl| {
+                    !name(p) || library.module.is_none() || of(&linked, *p) || of(&all.loaded, *p)
+                };
+                all.parts.retain(stays);
+                if let Some(other) = all.parts.iter().find(|p| name(p)) {
                     return Err(Refusal {
                         place: None,
-                        path: library.path.clone(),
+                        path: match &library.module {
+                            Some(name) => name.into(),
+                            None => library.path.clone(),
+                        },
                         text: format!(
                             "two parts are called {} `{}`: one from {}, one from {}",
                             part.role, part.name, other.origin, part.origin
                         ),
                     });
                 }
+                all.loaded.push(part);
                 all.parts.push(part);
             }
         }
@@ -150,10 +196,12 @@ fn plugins(file: &str, text: &[u8], set: &[String]) -> Vec<(String, Library)> {
     let named: Vec<Plugin> = Setting::read(named, &mut Reader::default()).unwrap_or_default();
     let folder = Path::new(file).parent().unwrap_or(Path::new(""));
     let library = |(at, p): (usize, Plugin)| {
-        let path = [key("plugins"), Step::Item(at), key("path")];
+        let named = if p.module.is_some() { "module" } else { "path" };
+        let path = [key("plugins"), Step::Item(at), key(named)];
         let place = check.root.place(&path, false);
         let library = Library {
-            path: folder.join(p.path),
+            path: folder.join(p.path.unwrap_or_default()),
+            module: p.module,
             sha256: p.sha256,
             isolate: p.isolate,
         };
@@ -189,9 +237,7 @@ fn load_hashed(
     if let Some(wanted) = &library.sha256
         && !hash.eq_ignore_ascii_case(wanted)
     {
-        return Err(refused(format!(
-            "its sha256 is {hash}, and the spec wants {wanted}"
-        )));
+        return Err(refused(other_hash(&hash, wanted)));
     }
     if cfg!(target_os = "linux")
         && let Some(why) = crate::elf::obstacle(&mut file).map_err(unread)?

@@ -40,7 +40,8 @@ fl_core::settings! {
         /// A part for each slot of the protocol: `use` names it, the rest are its settings. A list gives different parts
         /// to different clients.
         parts: Raw = Raw;
-        /// Libraries with parts that are not linked into this program; they are loaded before anything else is read.
+        /// Libraries and modules of Python with parts that are not linked into this program; they are loaded before anything else is
+        /// read.
         plugins: Vec<Plugin> = Vec::new();
         /// When to measure.
         evaluate: Evaluate = Evaluate { every: 1 };
@@ -76,11 +77,14 @@ impl From<NoiseFrom> for Noise {
 }
 
 fl_core::settings! {
-    /// A library with parts.
-    #[check(hexadecimal)]
+    /// A library with parts, or a module of Python.
+    #[check(one)]
     pub(crate) struct Plugin {
-        /// Where it is, relative to the spec.
-        path: String;
+        /// Where the library is, relative to the spec; of a module, the folder in which it is looked for.
+        path: Option<String> = None;
+        /// The name of a module of Python whose parts are wanted. It is looked for in `path`, or else beside the spec, and then
+        /// where Python looks.
+        module: Option<String> = None;
         /// The SHA-256 that it must have; otherwise it is refused.
         sha256: Option<String> = None;
         /// Give it processes of its own: a crash, an `exit`, an endless loop or exhausted memory is then an error of its part,
@@ -100,7 +104,26 @@ fl_core::settings! {
     }
 }
 
-fn hexadecimal(plugin: &Plugin) -> Result<(), String> {
+fn one(plugin: &Plugin) -> Result<(), String> {
+    if plugin.path.is_none() && plugin.module.is_none() {
+        return Err("must have a `path`, that of a library, or a `module`".into());
+    }
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        letters
+            .next()
+            .is_some_and(|c| c.is_alphabetic() || c == '_')
+            && letters.all(|c| c.is_alphanumeric() || c == '_')
+    };
+    if let Some(module) = plugin
+        .module
+        .as_ref()
+        .filter(|name| !name.split('.').all(word))
+    {
+        return Err(format!(
+            "`module` must be a name as Python imports it, such as `mine` or `mine.parts`, got `{module}`"
+        ));
+    }
     let fine = |hash: &String| hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit());
     match plugin.sha256.as_ref().is_none_or(fine) {
         true => Ok(()),

@@ -277,7 +277,8 @@ pub struct FlLibrary {
     /// Describes every part, as JSON in the library's own memory, until `free`:
     /// `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.",
     /// "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
-    /// A setting without a default must be given.
+    /// A setting without a default must be given. A part may have an `index`: what `create` and FL_CHECK call it, if that is
+    /// not its position here.
     pub describe: Option<unsafe extern "C" fn(host: *const FlHost, json: *mut FlText) -> i32>,
     /// Makes the part at this position of the description. `settings` is JSON with every default filled in, `task` is
     /// `{"input": [1, 28, 28], "kind": {"Classes": 10}}`.

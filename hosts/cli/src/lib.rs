@@ -17,7 +17,9 @@
 
 mod account;
 mod again;
+mod ask;
 mod cases;
+mod embed;
 mod export;
 mod log;
 mod new;
@@ -32,10 +34,14 @@ mod study;
 mod topics;
 mod try_part;
 
+pub use ask::{Ask, Source, Told, carry_out};
 pub use cases::answer_of;
+pub use embed::{Answered, answered, bar, quiet};
+pub use run::{check_text, shown};
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use fl_registry::{Catalogue, Library};
+use fl_core::PartDecl;
+use fl_registry::{Catalogue, Library, Mistakes};
 use log::{complain, say};
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -189,9 +195,11 @@ struct DataDir {
 }
 
 /// Why a command did not do what it was asked.
-enum Failure {
-    /// Wrong usage or a wrong spec: nothing was run.
+pub enum Failure {
+    /// Wrong usage: nothing was run.
     Usage(String),
+    /// A wrong spec: nothing was run.
+    Mistakes(Mistakes),
     /// It was tried, and failed.
     Failed(anyhow::Error),
     /// What was compared differs, and that has been said.
@@ -219,6 +227,9 @@ type Done = Result<(), Failure>;
 /// Prints a result. A reader that has gone away (`fl list | head`) is no error.
 fn print(text: impl Display) -> Done {
     let text = plain::plain(&text.to_string());
+    if embed::keep(embed::Stream::Out, &text) {
+        return Ok(());
+    }
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
@@ -235,8 +246,8 @@ fn open(path: &Path) -> std::io::Result<File> {
     Err(std::io::Error::other("it is no regular file"))
 }
 
-fn dispatch(cli: Cli, command: &[String]) -> Done {
-    log::begin(cli.quiet, cli.log.as_deref())?;
+fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
+    log::begin(cli.quiet || embed::keeps(), cli.log.as_deref())?;
     fl_core::abi::on_log(|level, part, line| {
         if level <= 3 {
             // a line that a library says is one line, so that it cannot pass for one of the program's
@@ -244,7 +255,7 @@ fn dispatch(cli: Cli, command: &[String]) -> Done {
         }
     });
     let libraries: Vec<_> = cli.plugins.iter().map(Library::at).collect();
-    let mut catalogue = Catalogue::linked()?;
+    let mut catalogue = Catalogue::new([&fl_core::linked_parts(), more].concat())?;
     if cli.isolate {
         catalogue = catalogue.isolating(fl_core::settings::defaults());
     }
@@ -326,7 +337,16 @@ pub fn main() -> ExitCode {
 
 /// Does what `args` say; the first is the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args: Vec<OsString> = args.into_iter().collect();
+    ExitCode::from(does(args.into_iter().collect(), &[]))
+}
+
+/// As [`run`]; gives the exit code as a number.
+pub fn code(args: Vec<OsString>) -> u8 {
+    does(args, &[])
+}
+
+/// As [`code`], with parts besides those that are linked.
+fn does(args: Vec<OsString>, more: &[&'static PartDecl]) -> u8 {
     let command: Vec<String> = args
         .iter()
         .map(|arg| arg.to_string_lossy().into_owned())
@@ -334,25 +354,31 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(asked) => {
-            let _ = asked.print();
-            return ExitCode::from(asked.exit_code() as u8);
+            if !embed::keep(embed::Stream::Err, &asked.render().to_string()) {
+                let _ = asked.print();
+            }
+            return asked.exit_code() as u8;
         }
     };
-    match dispatch(cli, &command) {
-        Ok(()) => ExitCode::SUCCESS,
+    match dispatch(cli, &command, more) {
+        Ok(()) => 0,
         Err(Failure::Usage(text)) => {
             complain(text);
-            ExitCode::from(2)
+            2
+        }
+        Err(Failure::Mistakes(mistakes)) => {
+            complain(mistakes);
+            2
         }
         Err(Failure::Failed(error)) => {
             complain(format_args!("error: {error:#}"));
-            ExitCode::from(1)
+            1
         }
-        Err(Failure::Differs) => ExitCode::from(1),
-        Err(Failure::Stopped(code)) => ExitCode::from(code),
+        Err(Failure::Differs) => 1,
+        Err(Failure::Stopped(code)) => code,
         Err(Failure::Refused(refusal)) => {
             complain(refusal);
-            ExitCode::from(3)
+            3
         }
     }
 }

@@ -40,7 +40,9 @@ pub fn say(text: impl Display) {
 /// As [`say`], whoever wants it or not: what went wrong.
 pub fn complain(text: impl Display) {
     let text = crate::plain::plain(&text.to_string());
-    let _ = writeln!(std::io::stderr(), "{text}");
+    if !crate::embed::keep(crate::embed::Stream::Err, &text) {
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
     note(text);
 }
 

@@ -1,5 +1,7 @@
-//! `fl new`: a crate, or a C library, with one part that builds and passes its tests at once; a protocol with a program of
-//! its own.
+//! `fl new`: a crate, a C library, or a module of Python, with one part that builds and passes its tests at once; a protocol
+//! with a program of its own.
+
+mod python;
 
 use crate::{Done, Failure, print};
 use anyhow::Context;
@@ -29,6 +31,7 @@ pub struct NewArgs {
 enum Language {
     Rust,
     C,
+    Python,
 }
 
 const RUST: [(Role, &str); 7] = [
@@ -206,6 +209,7 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
     let files = match args.lang {
         Language::Rust => rust(role, args)?,
         Language::C => c(role, args)?,
+        Language::Python => python::files(role, args)?,
     };
     for (path, text) in files {
         let path = dir.join(path);
@@ -215,6 +219,7 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
     }
     let next = match (args.lang, role) {
         (Language::C, _) => "make && make test",
+        (Language::Python, _) => "pytest",
         (_, Role::Protocol) => "cargo test && cargo run --release -- run quick.yaml",
         _ => "cargo test && cargo build --release",
     };
@@ -258,6 +263,7 @@ fn rust(role: Role, args: &NewArgs) -> Result<Files, Failure> {
         // as a TOML string
         ("core", path.replace('\\', "\\\\").replace('"', "\\\"")),
         ("library", library(&args.name)),
+        ("refused", "trim: must be in".into()),
         ("ndarray", arrays.into()),
     ];
     let mut files = vec![("src/lib.rs", source), (".gitignore", "/target\n/runs\n")];

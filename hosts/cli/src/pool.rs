@@ -185,6 +185,7 @@ impl Pool<'_> {
             }),
             // they are in the run's folder
             warn: Box::new(|_| {}),
+            begun: Box::new(|_| {}),
         };
         let outcome = run::execute(&job.spec, data, place, how);
         bar.finish_and_clear();

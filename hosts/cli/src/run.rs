@@ -1,6 +1,7 @@
 //! `fl run`.
 
-use crate::{DataDir, Done, Failure, Overrides, again, print, say, stop};
+use crate::ask::{Ask, Source, Told, carry_out};
+use crate::{DataDir, Done, Failure, Overrides, print, say, stop};
 use anyhow::Context;
 use bytesize::ByteSize;
 use clap::Args;
@@ -62,15 +63,25 @@ pub fn check(
 ) -> Result<Result<Spec<DataSpec>, Mistakes>, Failure> {
     let name = path.display().to_string();
     let text = read_file(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    check_text(&name, &text, set, catalogue)
+}
+
+/// As [`check`], of a spec's text; what is relative in it is relative to the folder of `name`, which mistakes call it.
+pub fn check_text(
+    name: &str,
+    text: &[u8],
+    set: &[String],
+    catalogue: &Catalogue,
+) -> Result<Result<Spec<DataSpec>, Mistakes>, Failure> {
     let catalogue = catalogue
-        .with_plugins(&name, &text, set)
+        .with_plugins(name, text, set)
         .map_err(Failure::Refused)?;
-    Ok(fl_registry::read(&name, &text, set, &catalogue))
+    Ok(fl_registry::read(name, text, set, &catalogue))
 }
 
 /// As [`check`]; mistakes are the command's failure.
 pub fn read(path: &Path, set: &[String], catalogue: &Catalogue) -> Result<Spec<DataSpec>, Failure> {
-    check(path, set, catalogue)?.map_err(Failure::usage)
+    check(path, set, catalogue)?.map_err(Failure::Mistakes)
 }
 
 /// No more of a file than a spec may have, so that `fl check /dev/zero` ends too; a pipe that nobody writes to never would.
@@ -83,14 +94,16 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The data of a spec; says on stderr what a user should know of them.
-pub fn assemble(spec: &Spec<DataSpec>, dir: &DataDir) -> anyhow::Result<Assembled> {
+/// The data of a spec; tells what a user should know of them.
+pub fn assemble(
+    spec: &Spec<DataSpec>,
+    dir: &DataDir,
+    tell: &mut dyn FnMut(&str),
+) -> anyhow::Result<Assembled> {
     let data = build(spec, dir)?;
     let accounts = spec.parts.has("accountant");
     let uneven = data.uneven.iter().filter(|_| !accounts);
-    for note in data.notes.iter().chain(uneven) {
-        crate::say(format!("note: {note}"));
-    }
+    data.notes.iter().chain(uneven).for_each(|note| tell(note));
     Ok(data)
 }
 
@@ -118,7 +131,7 @@ pub fn manifest(
     command: &[String],
 ) -> anyhow::Result<Manifest> {
     let libraries = spec.libraries.iter().map(|library| Hashed {
-        path: library.path.display().to_string(),
+        path: library.to_string(),
         sha256: library.sha256.clone().unwrap_or_default(),
     });
     Ok(Manifest::new(
@@ -155,6 +168,8 @@ pub struct How<'a> {
     pub progress: Progress<'a>,
     /// Told what the user should know.
     pub warn: Warn<'a>,
+    /// Told the run folder, once it is there.
+    pub begun: Box<dyn FnOnce(&Path) + 'a>,
 }
 
 /// Every processor's worth, if nobody says otherwise.
@@ -204,6 +219,7 @@ pub fn execute(
         stream: Stream::root(spec.seed).child("protocol", 0),
     };
     let out = folder.path().to_path_buf();
+    (how.begun)(&out);
     let outcome = fl_sim::run(Setup {
         name: &spec.name,
         protocol_name: spec.protocol.name,
@@ -251,40 +267,12 @@ pub fn execute(
     })
 }
 
-pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
-    let dir = args.resume.as_deref();
-    // from here on a signal is a wish, not the end
-    let asked = stop::listen().context("listening to signals")?;
-    let paused = dir
-        .map(|dir| again::paused(dir, args.stop_after, &args.set.set))
-        .transpose()?;
-    let spec = match (dir.zip(paused.as_ref()), &args.spec) {
-        (Some((dir, paused)), _) => again::spec(dir, &args.set.set, catalogue, paused)?,
-        (None, Some(path)) => read(path, &args.set.set, catalogue)?,
-        (None, None) => return Err(Failure::usage("a spec or --resume is needed")),
-    };
-    let data = assemble(&spec, &args.data)?;
-    if let Some(code) = asked.exit_code() {
-        say("nothing was begun");
-        return Err(Failure::Stopped(code));
-    }
-    let place = match (paused, &args.out) {
-        (Some(paused), _) => Place::Stopped(Box::new(paused)),
-        (None, Some(out)) => Place::At(out),
-        (None, None) => Place::Next,
-    };
+/// Shows how far the run `name` is, where a terminal is to show it, and says what the user should know.
+pub fn shown(name: &str, bar: &ProgressBar) -> anyhow::Result<Told<'static>> {
     let left = ProgressStyle::with_template("{spinner} {msg} {elapsed}, about {eta} left")?;
-    let bar = crate::log::bar(ProgressBar::no_length())
-        .with_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
-    let (step, note, name) = (bar.clone(), bar.clone(), spec.name.clone());
-    let how = How {
-        data: &args.data,
-        command,
-        threads: threads(args.threads),
-        wire: args.wire,
-        stop_after: args.stop_after,
-        stop: asked.stop.clone(),
-        client_cache: args.client_cache.map(|size| size.0),
+    bar.set_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
+    let (step, note, name) = (bar.clone(), bar.clone(), name.to_string());
+    Ok(Told {
         progress: Box::new(move |begun| {
             let line = format!("{name}: {}", progress(begun));
             crate::log::note(&line);
@@ -297,18 +285,43 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
             step.tick();
         }),
         warn: Box::new(move |text| note.suspend(|| say(format_args!("note: {text}")))),
+        begun: Box::new(|_| {}),
+    })
+}
+
+pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
+    // from here on a signal is a wish, not the end
+    let asked = stop::listen().context("listening to signals")?;
+    let ask = Ask {
+        from: match (&args.resume, &args.spec) {
+            (Some(dir), _) => Source::Stopped(dir.clone()),
+            (None, Some(path)) => Source::File(path.clone()),
+            (None, None) => return Err(Failure::usage("a spec or --resume is needed")),
+        },
+        set: args.set.set.clone(),
+        out: args.out.clone(),
+        threads: args.threads,
+        stop_after: args.stop_after,
+        wire: args.wire,
+        client_cache: args.client_cache.map(|size| size.0),
+        data_dir: args.data.data_dir.clone(),
+        command: command.to_vec(),
+        stop: asked.stop.clone(),
     };
-    let outcome = execute(&spec, data, place, how);
+    let bar = crate::log::bar(ProgressBar::no_length());
+    let outcome = carry_out(&ask, catalogue, |spec| shown(&spec.name, &bar));
     bar.finish_and_clear();
-    let outcome = outcome?;
+    let Some(outcome) = outcome? else {
+        say("nothing was begun");
+        return asked
+            .exit_code()
+            .map_or(Ok(()), |code| Err(Failure::Stopped(code)));
+    };
     if let (Some(after), Some(out)) = (&outcome.stopped, &outcome.out) {
         let program = command.first().map_or("fl", String::as_str);
         say(format_args!(
             "stopped after {after}; go on with: {program} run --resume {out}"
         ));
-    }
-    if let (None, Some(out)) = (&outcome.stopped, &outcome.out) {
-        crate::report::beside(Path::new(out));
     }
     let last = outcome.metrics.iter();
     let last: Vec<String> = last

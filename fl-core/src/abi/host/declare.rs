@@ -28,7 +28,9 @@ pub(super) fn declare(
     part: Described,
     origin: &'static str,
 ) -> &'static PartDecl {
-    let Described { role, name, about } = part;
+    let Described {
+        role, name, about, ..
+    } = part;
     let name: &'static str = name.leak();
     let who: &'static str = format!("{role} `{name}` from {origin}").leak();
     let fields = about.fields.clone();

@@ -29,6 +29,9 @@ struct PartText {
     settings: Vec<Map<String, Json>>,
     #[serde(default, rename = "from")]
     _from: String,
+    /// Its number for `create`, where that is not its position here.
+    #[serde(default)]
+    index: Option<u32>,
 }
 
 /// One part, as it described itself.
@@ -36,6 +39,8 @@ pub(super) struct Described {
     pub role: Role,
     pub name: String,
     pub about: Description,
+    /// Its number for `create`, where that is not its position in the description.
+    pub index: Option<u32>,
 }
 
 /// Letters, digits and `-`: what a name may be, in specs and on a terminal.
@@ -122,6 +127,7 @@ fn part(text: PartText) -> Result<Described> {
         role,
         about: about().with_context(|| format!("{role} `{}`", text.name))?,
         name: text.name,
+        index: text.index,
     })
 }
 
@@ -283,6 +289,20 @@ fn one(field: &Field, value: &Value, reader: &mut Reader) -> Option<Value> {
     };
     if !fits {
         return reader.unlike(&format!("a {}", field.kind), value);
+    }
+    if let (Some(Json::Object(items)), Value::Sequence(all)) = (field.schema.get("items"), value) {
+        let item = Field {
+            kind: kind(items),
+            schema: items.clone().into(),
+            default: None,
+            ..field.clone()
+        };
+        let read = |(at, value)| reader.below(Step::Item(at), |r| one(&item, value, r));
+        let read: Vec<Option<Value>> = all.iter().enumerate().map(read).collect();
+        return read
+            .into_iter()
+            .collect::<Option<Vec<_>>>()
+            .map(Value::from);
     }
     if let Some(x) = value.as_f64() {
         for (key, words) in LIMITS {

@@ -57,6 +57,7 @@ pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
                 role,
                 name: part.name.into(),
                 about,
+                index: None,
             };
             Some(declare(functions, index as u32, part, origin))
         })
@@ -101,7 +102,10 @@ fn declared(functions: Functions, origin: &str) -> Result<Vec<&'static PartDecl>
     Ok(parts
         .into_iter()
         .enumerate()
-        .map(|(index, part)| declare(functions, index as u32, part, origin))
+        .map(|(at, part)| {
+            let index = part.index.unwrap_or(at as u32);
+            declare(functions, index, part, origin)
+        })
         .collect())
 }
 

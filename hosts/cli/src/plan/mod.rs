@@ -61,7 +61,9 @@ struct Row {
 
 pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     let spec = run::read(&args.spec, &args.set.set, catalogue)?;
-    let data = run::assemble(&spec, &args.data)?;
+    let data = run::assemble(&spec, &args.data, &mut |note| {
+        crate::say(format_args!("note: {note}"));
+    })?;
     let make = BuildContext {
         task: data.task.clone(),
         stream: Stream::root(spec.seed),

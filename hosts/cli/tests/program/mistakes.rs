@@ -90,3 +90,41 @@ fn what_cannot_work_is_found_before_the_run() {
         assert!(said.contains(says), "{spec} {set:?}: {said}");
     }
 }
+
+#[test]
+fn a_module_of_python_is_for_the_program_that_has_python() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = dir.path().join("mine.yaml");
+    std::fs::write(&spec, "name: mine\nplugins:\n  - module: mine\n").unwrap();
+    let (code, said) = fails(dir.path(), &["check", "mine.yaml"]);
+    assert_eq!(code, 3, "{said}");
+    let wanted = "mine.yaml:3:13  plugins[0].module: plugin mine: it is a module of Python, and this program has no Python in it: run the spec with";
+    assert!(said.starts_with(wanted), "{said}");
+    std::fs::write(
+        &spec,
+        "name: mine\nplugins:\n  - { module: mine, isolate: {} }\n",
+    )
+    .unwrap();
+    let (code, said) = fails(dir.path(), &["check", "mine.yaml"]);
+    assert!(code == 3 && said.contains("leave out `isolate`"), "{said}");
+    // the same, named from outside
+    let (code, said) = fails(dir.path(), &["list", "--plugin", "mine.py"]);
+    assert!(
+        code == 3 && said.contains("it is a module of Python"),
+        "{said}"
+    );
+    for (plugin, wanted) in [
+        (
+            "{ module: 1x }",
+            "plugins[0]: `module` must be a name as Python imports it",
+        ),
+        (
+            "{ sha256: x }",
+            "plugins[0]: must have a `path`, that of a library, or a `module`",
+        ),
+    ] {
+        std::fs::write(&spec, format!("name: mine\nplugins: [{plugin}]\n")).unwrap();
+        let (code, said) = fails(dir.path(), &["check", "mine.yaml"]);
+        assert!(code == 2 && said.contains(wanted), "{said}");
+    }
+}

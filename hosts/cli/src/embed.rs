@@ -1,0 +1,68 @@
+//! This program inside another one, such as an interpreter: what it would print is an answer, and it says nothing by itself.
+
+use fl_core::PartDecl;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use std::cell::RefCell;
+use std::ffi::OsString;
+
+/// What a command answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// The exit code.
+    pub code: u8,
+    /// What it would have printed.
+    pub out: String,
+    /// What went wrong.
+    pub err: String,
+}
+
+pub(crate) enum Stream {
+    Out,
+    Err,
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<Answered>> = const { RefCell::new(None) };
+}
+
+/// Does this thread keep what is printed?
+pub(crate) fn keeps() -> bool {
+    KEPT.with_borrow(Option::is_some)
+}
+
+/// Keeps a line; `false`: nobody does, print it.
+pub(crate) fn keep(stream: Stream, line: &str) -> bool {
+    KEPT.with_borrow_mut(|kept| {
+        let Some(kept) = kept else { return false };
+        let to = match stream {
+            Stream::Out => &mut kept.out,
+            Stream::Err => &mut kept.err,
+        };
+        to.push_str(line);
+        to.push('\n');
+        true
+    })
+}
+
+/// Does what `args` say, the first of which is the program's name, with the parts `more` besides those that are linked, and
+/// gives what it would have printed.
+pub fn answered(args: Vec<OsString>, more: &[&'static PartDecl]) -> Answered {
+    KEPT.set(Some(Answered::default()));
+    let code = crate::does(args, more);
+    let kept = KEPT.take().unwrap_or_default();
+    Answered { code, ..kept }
+}
+
+/// From now on nothing is said but errors.
+pub fn quiet() {
+    // without a log there is nothing that could fail
+    let _ = crate::log::begin(true, None);
+}
+
+/// A bar for [`crate::shown`]; one that is not `seen` only keeps count.
+pub fn bar(seen: bool) -> ProgressBar {
+    match seen {
+        true => ProgressBar::no_length(),
+        false => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
+    }
+}

@@ -1,0 +1,23 @@
+"""Federated learning and federated distillation, composed from plugins in a YAML file.
+
+    import fl
+    results = fl.run("spec.yaml", {"protocol.rounds": 20, "seed": 3})
+    results.metrics, results.digest, results.epsilon
+    results.frame(), results.plot()
+
+`fl.run`, `fl.check`, `fl.inspect`, `fl.parts`, `fl.schema`, `fl.study`, `fl.account` and `fl.open` are the program in Python;
+`fl.aggregator`, `fl.selector`, `fl.privacy` and `fl.trainer` make parts of classes. `fl.torch` and `fl.sklearn` have trainers.
+"""
+
+from ._errors import Error, Mistake, RunError, SpecError
+from ._given import Inbox, Lacks, Mail, Message, Pass, Pool, Round, Shape, Stream, Unpriced
+from ._parts import aggregator, between, privacy, selector, trainer
+from ._results import Results, open
+from ._run import run
+from ._tools import Study, account, check, inspect, parts, schema, study
+
+__all__ = [
+    "Error", "Inbox", "Lacks", "Mail", "Message", "Mistake", "Pass", "Pool", "Results", "Round", "RunError", "Shape", "SpecError", "Stream",
+    "Study", "Unpriced", "account", "aggregator", "between", "check", "inspect", "open", "parts", "privacy", "run", "schema",
+    "selector", "study", "trainer",
+]

@@ -1,0 +1,374 @@
+"""Parts written in Python, as the program calls them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import linecache
+import traceback
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import numpy as np
+
+from . import _state
+from ._given import Inbox, Lacks, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, Unpriced
+from ._parts import CLASSES
+
+_LOSSES = {"CrossEntropy": "cross-entropy", "Mae": "mae", "Mse": "mse", "Norm": "norm", "Kl": "kl"}
+_NAMES = {name: word for word, name in _LOSSES.items()}
+
+
+def _loss(loss) -> dict:
+    if isinstance(loss, dict):
+        return {"loss": "kl", "tau": loss["Kl"]["tau"]}
+    return {"loss": _LOSSES[loss]}
+
+
+def create(index: int, settings: str, task: str, key: bytes):
+    """Makes a part: its settings are there before `__init__`, which takes nothing."""
+    cls = CLASSES[index]
+    values = {name.replace("-", "_"): value for name, value in json.loads(settings).items()}
+    made = cls.__new__(cls)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    facts = json.loads(task)
+    kind, outputs = next(iter(facts["kind"].items()))
+    # with the number of scores of a sample, and what they stand for
+    object.__setattr__(made, "task", SimpleNamespace(input=tuple(facts["input"]), outputs=outputs, multi_label=kind != "Classes"))
+    made.__init__(**(values if dataclasses.is_dataclass(cls) else {}))
+    if hasattr(made, "setup"):
+        made.setup(Stream(bytes(key)))
+    return made
+
+
+_CODES = {Unpriced: 4, Shape: 5, Lacks: 6}
+
+
+def explain(error: BaseException, trace=None) -> tuple[int, str]:
+    """A code and a text for the program: the exception, and the last lines of the part's own code that it came through."""
+    code = next((c for kind, c in _CODES.items() if isinstance(error, kind)), 1)
+    frames = [f for f in traceback.extract_tb(trace or error.__traceback__) if f.filename != __file__]
+    lines = [f"\n  {f.filename}:{f.lineno} in {f.name}: {(f.line or linecache.getline(f.filename, f.lineno)).strip()}" for f in frames[-3:]]
+    text = f"{type(error).__name__}: {error}{''.join(lines)}"
+    while error is not None:  # frames hold arrays that were lent
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+    return code, text
+
+
+def _arrays(part, tensors, like=None) -> dict:
+    """In the types that cross, in row order. A double becomes a float, but in counts."""
+    if not isinstance(tensors, Mapping):
+        if like is None or len(like) != 1:
+            raise TypeError(f"it must give arrays by name, such as {{'w': array}}, got {type(tensors).__name__}")
+        tensors = {next(iter(like)): tensors}
+    wide = part._fl["signature"].endswith("counts")
+    out = {}
+    for name, array in tensors.items():
+        if not isinstance(name, str):
+            raise TypeError(f"an array's name must be text, got {name!r}")
+        out[name] = _array(name, array, wide)
+    return out
+
+
+def _array(name: str, array, wide: bool = False) -> np.ndarray:
+    if type(array) is not np.ndarray:
+        array = np.asarray(array)
+    kind = array.dtype.kind
+    if kind == "f":
+        if array.dtype != (dtype := np.float64 if wide else np.float32):
+            with np.errstate(over="ignore"):  # the program says which number is not finite
+                array = array.astype(dtype, order="C")
+    elif array.dtype == np.uint8 and array.ndim == 1:
+        pass
+    elif kind in "iu":
+        if array.size and (array.min() < 0 or array.max() > 0xFFFF_FFFF):
+            raise ValueError(f"`{name}`: whole numbers must be in 0..=4294967295, got {array.min()} to {array.max()}")
+        array = array.astype(np.uint32, order="C", copy=False)
+    else:
+        raise TypeError(f"`{name}` must be an array of floats or whole numbers, got {array.dtype}")
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _state_of(data: bytes) -> dict:
+    return {"state": np.frombuffer(data, np.uint8)}
+
+
+def _describe(part, *_):
+    role = part._fl["role"]
+    if role == "aggregator":
+        about = {"needs": list(getattr(part, "needs", ())), "claims": list(getattr(part, "claims", ())), "folds": hasattr(part, "fold")}
+    elif role == "selector":
+        draw = getattr(part, "draw", "unknown")
+        about = {"draw": draw() if callable(draw) else draw}
+    elif role == "trainer":
+        params = hasattr(part, "params") and hasattr(part, "set_params")
+        about = {"parametric": params, "differentiable": hasattr(part, "vjp")}
+        if (learns := getattr(part, "learns", None)) is not None:
+            about["learns"] = [{"Kl": {"tau": 1.0}} if one == "kl" else _NAMES[one] for one in learns]
+    else:
+        return None
+    return json.dumps(about), {}, None
+
+
+def _remembered(part) -> dict:
+    own = (*part._fl["fields"], "task")
+    return {name: value for name, value in vars(part).items() if name not in own and not name.startswith("_")}
+
+
+def _save(part, *_):
+    if hasattr(part, "save"):
+        return None, _state_of(part.save()), None
+    remembered = _remembered(part)
+    return None, _state_of(_state.save(remembered)) if remembered else {}, None
+
+
+def _load(part, _, messages, __):
+    state = bytes(messages[0][3]["state"])
+    if hasattr(part, "load"):
+        part.load(state)
+        return None, {}, None
+    try:
+        remembered = _state.load(state) if state else {}
+    except Exception as error:
+        raise ValueError(f"this is no state of `{part._fl['name']}` ({error})") from None
+    for name in _remembered(part).keys() - remembered.keys():
+        delattr(part, name)
+    for name, value in remembered.items():
+        object.__setattr__(part, name, value)
+    return None, {}, None
+
+
+def _round(part, text, host) -> Round:
+    return Round(text, host, part.__dict__.get("_sent"))
+
+
+def _aggregate(part, text, messages, host):
+    inbox, around = Inbox(messages, host), _round(part, text, host)
+    given = part.aggregate(around, inbox)
+    return around.said(), _arrays(part, given, messages[0][3]), None
+
+
+def _sent(part, _, messages, __):
+    # asked for before the call that looks at it, so it must be a copy
+    object.__setattr__(part, "_sent", {name: np.array(lent) for name, lent in messages[0][3].items()})
+    return None, {}, None
+
+
+class _Fold:
+    __slots__ = ("_fl", "fold", "names")
+
+    def __init__(self, part, fold):
+        self._fl, self.fold, self.names = part._fl, fold, None
+
+
+def _fold(part, text, _, host):
+    return (None, {}, _Fold(part, part.fold(_round(part, text, host)))) if hasattr(part, "fold") else None
+
+
+def _fold_add(fold, _, messages, __):
+    fold.names = fold.names or tuple(messages[0][3])
+    fold.fold.add(Mail(*messages[0]))
+    return None, {}, None
+
+
+def _fold_finish(fold, *_):
+    return None, _arrays(fold, fold.fold.finish(), fold.names), None
+
+
+def _update(part, text, messages, host):
+    if not hasattr(part, "update"):
+        return None
+    around, folded = _round(part, text, host), Message(messages[0][3])
+    return around.said(), _arrays(part, part.update(around, folded), folded), None
+
+
+def _fit(part, text, messages, host):
+    if hasattr(part, "fit"):
+        own = Pool(messages[0][3])
+        part.fit(own, json.loads(text)["classes"], Stream(host.key()))
+        return None, {}, None
+    return None
+
+
+def _select(part, text, messages, host):
+    around = _round(part, text, host)
+    picked = np.asarray(part.select(around, Pool(messages[0][3])))
+    if picked.dtype == bool:
+        picked = np.flatnonzero(picked)
+    return around.said(), {"positions": _array("positions", np.sort(picked) if picked.size else np.empty(0, np.uint32))}, None
+
+
+def _poll(part, text, messages, host):
+    if not hasattr(part, "poll"):
+        return None
+    pool = Pool(messages[0][3])
+    wanted = part.poll(_round(part, text, host), pool)
+    if isinstance(wanted, str):
+        known = pool["sizes" if wanted == "samples" else "losses"]
+        wanted = (wanted, np.flatnonzero(np.isnan(known)))
+    if wanted is None or len(wanted[1]) == 0:
+        return "null", {}, None
+    return json.dumps({"wanted": wanted[0], "of": sorted(int(at) for at in wanted[1])}), {}, None
+
+
+def _cohort(text: str) -> SimpleNamespace:
+    facts = json.loads(text)
+    return SimpleNamespace(clients=facts["clients"], of=facts["of"], draw=facts["draw"])
+
+
+def _message(method):
+    """Operations that take a message and give one."""
+
+    def run(part, text, messages, host):
+        message = Message(messages[0][3])
+        if method == "clip":
+            given = part.clip(message)
+        elif method == "perturb":
+            given = part.perturb(message, _cohort(text), Noise(host))
+        elif hasattr(part, method):
+            given = part.truncate(message, json.loads(text)["queries"])
+        else:
+            return None
+        return None, _arrays(part, given, message), None
+
+    return run
+
+
+def _about(method):
+    """Operations that take a message and give a text."""
+
+    def run(part, text, messages, _):
+        if not hasattr(part, method):
+            return None
+        more = [_cohort(text)] if method == "price" else []
+        given = getattr(part, method)(Message(messages[0][3]), *more)
+        return json.dumps(given, default=lambda number: number.item()), {}, None
+
+    return run
+
+
+def _agree(part, text, *_):
+    if not hasattr(part, "agree"):
+        return None
+    part.agree(json.loads(text))
+    return None, {}, None
+
+
+def _actual_cost(part, text, *_):
+    return (json.dumps(part.actual_cost(json.loads(text))), {}, None) if hasattr(part, "actual_cost") else None
+
+
+def _samples(messages) -> Message:
+    """Samples, and as many of whatever goes with them."""
+    first = Message(messages[0][3])
+    for name, array in first.items():
+        if len(array) != len(first["values"]):
+            raise Shape(f"{len(first['values'])} samples, and {len(array)} rows of `{name}`")
+    return first
+
+
+def _train(part, text, messages, host):
+    facts, first = json.loads(text), _samples(messages)
+    anchors = [Message(m[3]) for m in messages[1:]]
+    how = Pass(
+        target=facts["target"],
+        **_loss(facts["loss"]),
+        batch=facts["batch"],
+        epochs=facts["length"].get("Epochs"),
+        steps=facts["length"].get("Steps"),
+        fresh=facts["fresh"],
+        pull=(facts["pull"], anchors.pop(0)) if facts["pull"] is not None else None,
+        drift=anchors.pop(0) if facts["drift"] else None,
+        clip=facts["clip"],
+    )
+    steps, loss = part.fit(first["values"], first["target"], how, Stream(host.key()))
+    return json.dumps({"steps": int(steps), "loss": float(loss)}), {}, None
+
+
+def _gradient(part, text, messages, _):
+    if not hasattr(part, "gradient"):
+        return None
+    facts, first = json.loads(text), _samples(messages)
+    how = Pass(target=facts["target"], **_loss(facts["loss"]))
+    return None, _arrays(part, part.gradient(first["values"], first["target"], how)), None
+
+
+def _gives(method, name):
+    """Operations that take samples and give one array."""
+
+    def run(part, _, messages, __):
+        if not hasattr(part, method):
+            return None
+        first = _samples(messages)
+        given = getattr(part, method)(*(first[name] for name in ("values", "slope") if name in first))
+        return None, {} if given is None else {name: _array(name, given)}, None
+
+    return run
+
+
+def _state_operation(method):
+    def run(part, _, messages, __):
+        if not hasattr(part, method):
+            return None
+        if method.startswith("load"):
+            getattr(part, method)(bytes(messages[0][3]["state"]))
+            return None, {}, None
+        return None, _state_of(getattr(part, method)()), None
+
+    return run
+
+
+def _set_params(part, _, messages, __):
+    part.set_params(Message(messages[0][3]))
+    return None, {}, None
+
+
+def _step_size(part, *_):
+    return (json.dumps(part.step_size()), {}, None) if hasattr(part, "step_size") else None
+
+
+_OPERATIONS = {
+    2: ("describe", _describe),
+    3: ("save", _save),
+    4: ("load", _load),
+    10: ("aggregate", _aggregate),
+    11: ("fold", _fold),
+    12: ("add", _fold_add),
+    13: ("finish", _fold_finish),
+    14: ("sent", _sent),
+    15: ("update", _update),
+    20: ("fit", _fit),
+    21: ("select", _select),
+    22: ("poll", _poll),
+    30: ("clip", _message("clip")),
+    31: ("range", _about("range")),
+    32: ("agree", _agree),
+    33: ("price", _about("price")),
+    34: ("perturb", _message("perturb")),
+    35: ("queries", _about("queries")),
+    36: ("truncate", _message("truncate")),
+    37: ("actual_cost", _actual_cost),
+    60: ("fit", _train),
+    61: ("predict", _gives("predict", "scores")),
+    62: ("features", _gives("features", "features")),
+    63: ("save_state", _state_operation("save_state")),
+    64: ("load_state", _state_operation("load_state")),
+    65: ("params", lambda part, *_: (None, _arrays(part, part.params()), None)),
+    66: ("set_params", _set_params),
+    67: ("vjp", _gives("vjp", "slopes")),
+    68: ("gradient", _gradient),
+    69: ("step_size", _step_size),
+}
+
+
+def operation_name(operation: int) -> str:
+    """As the part's method is called."""
+    return _OPERATIONS[operation][0]
+
+
+def call(part, operation: int, text: str, messages: list, host):
+    """`None`: there is no such operation. Otherwise a text, arrays, and a new part."""
+    found = _OPERATIONS.get(operation)
+    return found and found[1](part, text, messages, host)

@@ -1,0 +1,60 @@
+"""How far a run is, for whoever looks: a terminal, a notebook, or nobody."""
+
+from __future__ import annotations
+
+import html
+import sys
+
+
+def notebook() -> bool:
+    """Is this a notebook?"""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell is not None and shell.has_trait("kernel") if hasattr(shell, "has_trait") else False
+
+
+def terminal() -> bool:
+    """Does somebody see standard error?"""
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except ValueError:  # it is closed
+        return False
+
+
+def _size(n: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if n < 1000:
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1000
+    return f"{n:.1f} TB"
+
+
+class Display:
+    """Notes as they come; in a notebook also a bar, which becomes the results. The terminal's bar is the program's own."""
+
+    def __init__(self, quiet: bool):
+        self.quiet, self.handle = quiet, None
+        if not quiet and notebook():
+            from IPython.display import HTML, display
+
+            self.html = HTML
+            self.handle = display(HTML(""), display_id=True)
+
+    def step(self, name: str, number: int, of: int, accuracy: float | None, crossed: int):
+        if self.handle is None:
+            return
+        words = [f"{number} of {of} rounds" if of else name]
+        if accuracy is not None:
+            words.append(f"accuracy {accuracy:.4f}")
+        if crossed:
+            words.append(_size(crossed))
+        bar = f'<progress value="{number}" max="{of}"></progress> ' if of else ""
+        self.handle.update(self.html(bar + html.escape(", ".join(words))))
+
+    def note(self, text: str):
+        if not self.quiet and sys.stderr is not None:
+            print(f"note: {text}", file=sys.stderr)
+
+    def end(self, text: str = ""):
+        if self.handle is not None:
+            self.handle.update(self.html(html.escape(text)))

@@ -1,0 +1,246 @@
+"""What a part in Python is handed, and what it may say instead of an answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+
+class Lacks(Exception):
+    """The part does not have an ability that was asked for."""
+
+
+class Shape(Exception):
+    """Shapes, names or lengths do not fit together."""
+
+
+class Unpriced(Exception):
+    """There is no price for an event."""
+
+
+class Stream:
+    """The randomness of a call: the same key gives the same numbers. A part draws from nothing else."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: bytes):
+        self.key = key
+
+    @property
+    def seed(self) -> int:
+        """For generators that want a number."""
+        return int.from_bytes(self.key[:8], "little") >> 1
+
+    def child(self, name: str, number: int = 0) -> Stream:
+        """A stream of its own, for one purpose."""
+        return Stream(hashlib.sha256(self.key + f"{name}/{number}".encode()).digest())
+
+    def numpy(self) -> np.random.Generator:
+        """A generator of numpy."""
+        return np.random.Generator(np.random.Philox(key=int.from_bytes(self.key[:16], "little")))
+
+    def torch(self):
+        """A generator of PyTorch."""
+        import torch
+
+        return torch.Generator().manual_seed(self.seed)
+
+
+class Message(Mapping):
+    """Arrays by name. They are lent for the call: read-only, without a copy, and gone after it. `array.copy()` is yours."""
+
+    __slots__ = ("_lent", "_seen")
+
+    def __init__(self, lent: dict):
+        self._lent, self._seen = lent, {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        seen = self._seen.get(name)
+        if seen is None:
+            seen = self._seen[name] = np.asarray(memoryview(self._lent[name]))
+        return seen
+
+    def __iter__(self):
+        return iter(self._lent)
+
+    def __len__(self) -> int:
+        return len(self._lent)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {', '.join(f'{k} {list(v.shape)}' for k, v in self.items())}>"
+
+    def __reduce__(self):
+        raise TypeError("a message is lent for one call: copy its arrays")
+
+
+class Mail(Message):
+    """One client's message: who it is `sender` of, its `weight`, and `class_counts` if the part needs them."""
+
+    __slots__ = ("class_counts", "sender", "weight")
+
+    def __init__(self, sender, weight, class_counts, lent):
+        self._lent, self._seen = lent, {}
+        self.sender, self.weight, self.class_counts = sender, weight, class_counts
+
+
+class Inbox(Sequence):
+    """The messages of a round, in client order, finite and of one shape."""
+
+    __slots__ = ("_host", "_made", "_messages")
+
+    def __init__(self, messages: list, host):
+        self._messages, self._host, self._made = messages, host, None
+
+    @property
+    def _mails(self) -> list[Mail]:
+        if self._made is None:
+            self._made = [Mail(*m) for m in self._messages]
+        return self._made
+
+    def __getitem__(self, at):
+        return self._mails[at]
+
+    def __iter__(self):
+        return iter(self._mails)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """One for each message."""
+        return np.array([message[1] for message in self._messages])
+
+    def mean(self, weights=None) -> dict[str, np.ndarray]:
+        """The weighted mean by name, as the aggregator `mean` has it, bit by bit: by the messages' weights, or by these."""
+        weights = [message[1] for message in self._messages] if weights is None else [float(w) for w in weights]
+        return {name: np.asarray(owner) for name, owner in self._host.mean(weights).items()}
+
+
+class Pool(Message):
+    """What a selector chooses from: of clients `clients` (their numbers), `sizes` and `losses` (NaN where nobody has asked), of
+    samples their `values`, all as attributes too."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"a pool has {', '.join(self)}, and no {name}") from None
+
+
+class Round:
+    """Which round it is, its `stream`, and what clients were `sent` if the part needs that."""
+
+    __slots__ = ("_facts", "_key", "_notes", "_numbers", "sent")
+
+    def __init__(self, text: str, host, sent=None):
+        self._facts, self._key, self.sent = text, host.key(), sent
+        self._notes, self._numbers = [], []
+
+    def _fact(self, name: str):
+        if isinstance(self._facts, str):  # most parts do not ask
+            self._facts = json.loads(self._facts)
+        return self._facts[name]
+
+    @property
+    def number(self) -> int:
+        """From 1; 0 for a step that is done once."""
+        return self._fact("number")
+
+    @property
+    def last(self) -> bool:
+        """Is it the last?"""
+        return self._fact("last")
+
+    @property
+    def name(self) -> str:
+        """Such as `round 3`."""
+        return self._fact("name")
+
+    @property
+    def stream(self) -> Stream:
+        """The round's randomness."""
+        return Stream(self._key)
+
+    def note(self, text: str):
+        """For the user, and the report."""
+        self._notes.append(str(text))
+
+    def record(self, name: str, value: float):
+        """A number for the report."""
+        self._numbers.append([name, float(value)])
+
+    def said(self) -> str | None:
+        """For the program."""
+        return json.dumps({"notes": self._notes, "numbers": self._numbers}) if self._notes or self._numbers else None
+
+
+class Noise:
+    """The noise of a release. It gives new arrays; with noise of the system it is exact."""
+
+    __slots__ = ("_host",)
+
+    def __init__(self, host):
+        self._host = host
+
+    def _added(self, add, array, width):
+        array = np.asarray(array)
+        wide = np.array(array, np.float64, order="C", ndmin=1)
+        add(wide, float(width))
+        return wide.astype(array.dtype).reshape(array.shape)
+
+    def laplace(self, array, scale: float) -> np.ndarray:
+        """With Laplace noise of this scale."""
+        return self._added(self._host.laplace, array, scale)
+
+    def gaussian(self, array, sigma: float) -> np.ndarray:
+        """With normal noise of this standard deviation."""
+        return self._added(self._host.gaussian, array, sigma)
+
+    def uniform(self, n: int) -> np.ndarray:
+        """So many uniform numbers in [0, 1), for mechanisms that choose between labels."""
+        out = np.empty(n)
+        self._host.uniform(out)
+        return out
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+    """One stretch of training: how long, by what, and what is added to the gradient."""
+
+    target: str
+    """`classes` (numbers), `multi-label` (1, 0, and -1 for unknown), `soft` (probabilities) or `scores`."""
+    loss: str
+    """`cross-entropy`, `mae`, `mse`, `norm` or `kl`; means are over the batch."""
+    tau: float = 1.0
+    """The temperature of `kl`."""
+    batch: int = 0
+    epochs: int | None = None
+    steps: int | None = None
+    fresh: bool = False
+    """Forget the optimiser's moments and schedule first."""
+    pull: tuple[float, Mapping] | None = None
+    """FedProx: adds `mu * (w - anchor)` to the gradient."""
+    drift: Mapping | None = None
+    """SCAFFOLD: adds this to the gradient."""
+    clip: float | None = None
+    """Clips the gradient of a batch to this Euclidean norm."""
+
+    def batches(self, n: int, stream: Stream):
+        """Positions of the mini-batches over `n` samples; every epoch has an order of its own."""
+        left, epoch = self.steps, 0
+        while n > 0 and (epoch < self.epochs if left is None else left > 0):
+            order = stream.child("epoch", epoch).numpy().permutation(n)
+            for at in range(0, n, self.batch):
+                if left is not None:
+                    if left == 0:
+                        return
+                    left -= 1
+                yield order[at : at + self.batch]
+            epoch += 1

@@ -1,0 +1,233 @@
+"""Classes become parts: their annotated fields are settings, which a spec sets and the program checks."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.machinery
+import json
+import os
+import sys
+import threading
+import traceback
+import types
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import _fl
+
+CLASSES: list[type] = []  # a part's number is its position, so nothing is ever taken out
+_LOCK = threading.RLock()
+_SEEN: dict[str, str] = {}  # by module: the hash of its source when its parts were declared
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_RANGES = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_MUST = {
+    "aggregator": ("aggregate",),
+    "selector": ("select",),
+    "privacy": ("clip", "price", "perturb"),
+    "trainer": ("fit", "predict", "save", "load"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class between:  # noqa: N801
+    """A range of a setting, for `Annotated`: `fl.between(ge=0, lt=1)`. Those of `annotated_types` do as well."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+
+def _schema(name: str, hint) -> tuple[dict, str, bool]:
+    """The JSON Schema of a type, its doc, and whether it may be left out."""
+    doc, ranges, optional = "", {}, False
+    if typing.get_origin(hint) is typing.Annotated:
+        hint, *more = typing.get_args(hint)
+        for one in more:
+            if isinstance(one, str):
+                doc = one
+            for key, word in _RANGES.items():
+                if (limit := getattr(one, key, None)) is not None:
+                    ranges[word] = limit
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        inner = [one for one in typing.get_args(hint) if one is not type(None)]
+        optional = len(inner) < len(typing.get_args(hint))
+        hint = inner[0] if len(inner) == 1 else None
+        if typing.get_origin(hint) is typing.Annotated:
+            schema, doc, _ = _schema(name, hint)
+            return schema | ranges, doc, optional
+    if typing.get_origin(hint) is typing.Literal:
+        words = typing.get_args(hint)
+        if all(isinstance(word, str) for word in words):
+            return {"enum": list(words)}, doc, optional
+    if typing.get_origin(hint) is list and len(typing.get_args(hint)) == 1:
+        items, _, nullable = _schema(name, typing.get_args(hint)[0])
+        if not nullable:
+            return {"type": "array", "items": items | ranges}, doc, optional
+    if hint in _TYPES:
+        return {"type": _TYPES[hint]} | ranges, doc, optional
+    raise TypeError(f"setting `{name}`: its type must be bool, int, float, str, a Literal of texts, a list of these, or one of them or None")
+
+
+def _settings(cls: type) -> dict[str, dict]:
+    """By the name that the field has in the class."""
+    out = {}
+    hints = typing.get_type_hints(cls, include_extras=True)
+    for name, hint in hints.items():
+        if name.startswith("_") or typing.get_origin(hint) is typing.ClassVar:
+            continue
+        schema, doc, optional = _schema(name, hint)
+        if hasattr(cls, name):
+            default = getattr(cls, name)
+            if schema.get("type") == "number" and isinstance(default, int):
+                default = float(default)
+            if default is None and not optional:
+                raise TypeError(f"setting `{name}`: it is None by default, so its type must say so, such as `float | None`")
+            schema["default"] = default
+        elif optional:
+            raise TypeError(f"setting `{name}`: what may be None must be None by default")
+        doc = doc or name.replace("_", " ").capitalize() + "."
+        out[name] = {"name": name.replace("_", "-"), "doc": doc, "schema": schema}
+    return out
+
+
+def _declared(role: str, name: str, signature: str):
+    def declare(cls):
+        if not isinstance(cls, type):
+            raise TypeError(f"@fl.{role} stands before a class, not before {cls!r}")
+        missing = [method for method in _MUST[role] if not callable(getattr(cls, method, None))]
+        if missing:
+            raise TypeError(f"{cls.__name__}: {role} parts have {', '.join(f'{m}()' for m in _MUST[role])}; missing: {', '.join(missing)}")
+        settings = _settings(cls)
+        doc = " ".join((cls.__doc__ or f"{cls.__name__}, a part in Python.").split())
+        about = {"role": role, "name": name, "signature": signature, "doc": doc, "settings": list(settings.values())}
+        module = cls.__module__
+        with _LOCK:
+            text = json.dumps({"parts": [about | {"index": len(CLASSES)}]})
+            _fl.declare(text, origin(module))
+            cls._fl = {"role": role, "name": name, "signature": signature, "fields": tuple(settings)}
+            CLASSES.append(cls)
+            if (files := _files(module)) is not None:
+                _SEEN[module.partition(".")[0]] = _hash(files)
+        return cls
+
+    return declare
+
+
+def aggregator(name: str, takes: str = "params", gives: str | None = None):
+    """Declares an aggregator, many answers in and one result out: a class with
+
+    `aggregate(self, round, inbox) -> {name: array}`, and optionally `fold(self, round)`, which gives an object with `add(mail)` and
+    `finish() -> {name: array}`, and `update(self, round, folded)`. `takes` and `gives` are kinds of messages (`fl inspect mean`
+    shows one); a class may have `needs = ["samples", "class_counts", "sent"]` and `claims = ["order_free", "weight_scale_free",
+    "weight_free", "within_hull"]`, to which the conformance kit holds it.
+    """
+    return _declared("aggregator", name, f"{takes} -> {gives or takes}")
+
+
+def selector(name: str, pool: str = "clients"):
+    """Declares a selector, which picks some of many: a class with
+
+    `select(self, round, pool) -> positions`, and optionally `poll(self, round, pool)`, `fit(self, own, stream)`, and `draw`, which
+    says how it draws clients. `pool` is `clients`, `samples` or `soft-labels`.
+    """
+    return _declared("selector", name, pool)
+
+
+def privacy(name: str, on: str = "params"):
+    """Declares a privacy mechanism on a kind of message: a class with
+
+    `clip(self, message) -> {name: array}`, `price(self, message, cohort) -> event` and
+    `perturb(self, message, cohort, noise) -> {name: array}`, and optionally `range`, `agree`, `queries`, `truncate`, `actual_cost`.
+    """
+    return _declared("privacy", name, on)
+
+
+def trainer(name: str):
+    """Declares a trainer, a model that learns: see `fl.torch.Trainer` and `fl.sklearn.Trainer`, or write a class with
+    `fit`, `predict`, `save` and `load`."""
+    return _declared("trainer", name, "")
+
+
+# ---- modules that a spec names
+
+
+def origin(module: str) -> str:
+    """Where a part is from, as users see it."""
+    return "this session" if module == "__main__" else f"module {module}"
+
+
+def _files(module: str) -> tuple[Path, list[Path]] | None:
+    """The folder that a module's package is in, and its sources."""
+    top = sys.modules.get(module.partition(".")[0])
+    file = getattr(top, "__file__", None)
+    if file is None or module == "__main__" or not os.path.exists(file):
+        return None
+    file = Path(file).resolve()
+    if hasattr(top, "__path__"):
+        return file.parent.parent, sorted(file.parent.rglob("*.py"))
+    return file.parent, [file]
+
+
+def _hash(files: tuple[Path, list[Path]]) -> str:
+    folder, sources = files
+    if len(sources) == 1:
+        return hashlib.sha256(sources[0].read_bytes()).hexdigest()  # what sha256sum says
+    lines = [f"{hashlib.sha256(s.read_bytes()).hexdigest()}  {s.relative_to(folder).as_posix()}\n" for s in sources]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _imported(name: str, folder: str):
+    """Looked for in `folder` first."""
+    sys.path.insert(0, folder)
+    try:
+        importlib.invalidate_caches()
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(folder)
+
+
+def _forget(top: str):
+    for name in [name for name in sys.modules if name == top or name.startswith(top + ".")]:
+        del sys.modules[name]
+
+
+def _where(error: BaseException) -> str:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__ and "importlib" not in f.filename]
+    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+
+
+def load(name: str, folder) -> tuple[str | None, str, str, list[str]]:
+    """For the program: imports a module that a spec names. Gives what is wrong, or else the folder that it is in, its hash, and
+    the origins of its parts."""
+    folder = os.path.abspath(folder or ".")
+    top = name.partition(".")[0]
+    with _LOCK:
+        there = _files(top)
+        here = importlib.machinery.PathFinder.find_spec(top, [folder])
+        if there is not None and here is not None and here.origin is not None:
+            here = Path(here.origin).resolve()
+            if here not in there[1]:
+                return (f"the module `{top}` of this process is {there[1][0]}, and the spec means {here}: give one of them another name, or run the spec in a process of its own", "", "", [])
+        if there is not None and _SEEN.get(top) not in (None, _hash(there)):
+            _forget(top)  # it was changed since
+        try:
+            module = _imported(name, folder)
+        except ModuleNotFoundError as error:
+            if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
+                return (f"it cannot be imported: {error}{_where(error)}", "", "", [])
+            return (f"no module of Python is called so, neither in {folder} nor where Python looks", "", "", [])
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too
+            return (f"it cannot be imported: {type(error).__name__}: {error}{_where(error)}", "", "", [])
+        files = _files(name)
+        if files is None:
+            return ("it has no source in a file", "", "", [])
+        if str(files[0]) == folder and folder not in sys.path:
+            sys.path.append(folder)  # what it imports later
+        shown = [one for one in vars(module).values() if isinstance(one, type) and "_fl" in vars(one)]
+        origins = {origin(one.__module__) for one in [*shown, *CLASSES] if one in shown or f"{one.__module__}.".startswith(f"{name}.")}
+        return None, str(files[0]), _hash(files), sorted(origins)

@@ -1,0 +1,149 @@
+"""`fl.run`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+from . import _fl
+from ._display import Display, terminal
+from ._errors import RunError, SpecError, spec_error
+from ._results import Results, read
+from ._spec import overrides, source
+
+
+def _at_least_one(name: str, value):
+    if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1):
+        raise SpecError(f"{name}: must be a whole number, at least 1, got {value!r}")
+    return None if value is None else value.__index__()
+
+
+def run(
+    spec=None,
+    set=None,
+    *,
+    resume=None,
+    out=None,
+    threads: int | None = None,
+    data_dir=None,
+    stop_after: int | None = None,
+    wire: bool = False,
+    client_cache: int | None = None,
+    quiet: bool = False,
+    on_step: Callable[[dict], None] | None = None,
+) -> Results:
+    """Runs a spec in this process, and gives what it came to.
+
+    `spec` is a path, a text in YAML or a mapping; what is relative in a text or a mapping is relative to the working directory.
+    `set` changes values by path: `{"protocol.rounds": 5, "seed": 3}`. With `resume` in place of a spec, the run that was stopped
+    in that folder goes on. Results do not depend on the rest: `out` is the run folder (otherwise `runs/NAME-1`, ..), `threads`
+    how many clients are served at once, `stop_after` so many steps the run stops, `wire` sends messages in their wire form, and
+    `client_cache` is how many bytes of what clients keep stay in memory. `on_step` is told of each step that begins, a mapping
+    with `step`, `number`, `of`, `accuracy` and `bytes`; an exception in it ends the run as Ctrl-C does.
+
+    Ctrl-C lets the step that is going on come to its end; the run is written down, and `KeyboardInterrupt` says how it goes on.
+    A second Ctrl-C does not wait: the step ends in the background.
+
+    Raises `SpecError` if the spec is wrong, with all its mistakes, and `RunError` if the run fails.
+    """
+    if (spec is None) == (resume is None):
+        raise SpecError("fl.run takes a spec, or resume= and the folder of a run that was stopped")
+    name, text, mapping = ("", "", False) if spec is None else source(spec)
+    threads, stop_after = _at_least_one("threads", threads), _at_least_one("stop_after", stop_after)
+    path = lambda p: None if p is None else os.fspath(p)  # noqa: E731
+    native = _fl.Run(
+        name,
+        text,
+        overrides(set),
+        resume=path(resume),
+        out=path(out),
+        threads=threads,
+        stop_after=stop_after,
+        wire=wire,
+        client_cache=client_cache,
+        data_dir=path(data_dir),
+        command=["fl", "run", name] if resume is None else ["fl", "run", "--resume", os.fspath(resume)],
+        bar=not quiet and terminal(),
+    )
+    return _Watch(native, Display(quiet), on_step, mapping).wait()
+
+
+class _Watch:
+    """Takes a run's events until it is done."""
+
+    def __init__(self, native, display: Display, on_step, mapping: bool):
+        self.native, self.display, self.on_step, self.mapping = native, display, on_step, mapping
+        self.notes: list[str] = []
+        self.folder: str | None = None
+
+    def wait(self) -> Results:
+        try:
+            while True:
+                if (done := self.next()) is not None:
+                    return self.end(done)
+        except (SpecError, RunError):
+            raise
+        except BaseException as why:  # Ctrl-C above all
+            self.native.stop()
+            self.display.note("the run stops after this step; Ctrl-C again does not wait for it")
+            self.on_step = None
+            while (done := self.next()) is None:
+                pass
+            try:
+                results = self.end(done)
+            except (SpecError, RunError) as error:
+                why.add_note(str(error))
+                raise why from None
+            if results is None:
+                raise _said(why, "nothing was begun") from None
+            if results.stopped is None:
+                raise _said(why, f"the run was done by then: fl.open({str(results.folder)!r})") from None
+            on = f"stopped after {results.stopped}; go on with: fl.run(resume={str(results.folder)!r})"
+            raise _said(why, on) from None
+
+    def next(self):
+        """What the last event says, if this was it."""
+        event = self.native.next()
+        match event:
+            case None:
+                return None
+            case ("step", name, number, of, accuracy, crossed):
+                self.display.step(name, number, of, accuracy, crossed)
+                if self.on_step:
+                    self.on_step({"step": name, "number": number, "of": of, "accuracy": accuracy, "bytes": crossed})
+                return None
+            case ("note", text):
+                self.notes.append(text)
+                self.display.note(text)
+                return None
+            case ("folder", path):
+                self.folder = path
+                return None
+        return event
+
+    def end(self, event) -> Results | None:
+        match event:
+            case ("done", None):
+                self.display.end()
+                return None
+            case ("done", outcome):
+                results = read(json.loads(outcome), self.notes)
+                self.display.end(f"stopped after {results.stopped}" if results.stopped else "")
+                return results
+            case (_, "spec", text, mistakes):
+                self.display.end()
+                raise spec_error(text, mistakes, self.mapping)
+            case (_, _, text, _):
+                self.display.end()
+                if self.folder and os.path.exists(os.path.join(self.folder, "state")):
+                    text += f"\nwhat was done until the last checkpoint is kept; go on with: fl.run(resume={self.folder!r})"
+                raise RunError(text, self.folder if self.folder and os.path.exists(self.folder) else None)
+
+
+def _said(why: BaseException, text: str) -> BaseException:
+    """The same exception, which says more."""
+    if isinstance(why, KeyboardInterrupt) and not why.args:
+        return KeyboardInterrupt(text)
+    why.add_note(text)
+    return why

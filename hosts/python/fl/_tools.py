@@ -1,0 +1,150 @@
+"""What the program does besides runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import _fl
+from ._errors import RunError, SpecError, spec_error
+from ._spec import overrides, source
+
+
+def command(*args: str) -> str:
+    """What the program answers to these arguments: `fl.command("list")`."""
+    code, out, err = _fl.command(["fl", *args])
+    if code == 0:
+        return out
+    text = err.strip() or out.strip() or f"it ended with code {code}"
+    raise (RunError(text.removeprefix("error: ")) if code == 1 else SpecError(text))
+
+
+def check(spec, set=None) -> dict:
+    """The resolved spec: every default filled in. Raises `SpecError`, with every mistake, if there are any."""
+    name, text, mapping = source(spec)
+    resolved, wrong = _fl.check(name, text, overrides(set))
+    if wrong is not None:
+        raise spec_error(wrong[1], wrong[2], mapping)
+    return json.loads(resolved[0])
+
+
+class _Page(dict):
+    """A mapping that shows itself as the program shows it."""
+
+    def __init__(self, content: dict, text: str):
+        super().__init__(content)
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_pretty_(self, printer, _cycle):
+        printer.text(self._text)
+
+
+def inspect(what) -> dict:
+    """What is known of a part, data set, split or network: its doc, settings, ranges, defaults. It shows itself as `fl inspect`
+    does. `what` is its name, or a class that was declared as a part."""
+    name = what._fl["name"] if hasattr(what, "_fl") else str(what)
+    found = json.loads(command("inspect", name, "--json"))
+    return _Page(found, command("inspect", name).rstrip())
+
+
+def parts(role: str | None = None) -> list[dict]:
+    """Every part that a spec can name, those of this session too; or those of one role."""
+    return json.loads(command("list", *([role] if role else []), "--json"))["parts"]
+
+
+def schema() -> dict:
+    """The JSON Schema of a spec, with every part in it."""
+    return json.loads(command("schema"))
+
+
+def account(kind: str, **options) -> dict:
+    """What releases cost, or how much noise an epsilon needs: `fl.account("gaussian", sigma=2.0, rate=0.1, times=100)`. Options
+    are those of `fl account KIND --help`."""
+    args = ["account", kind.replace("_", "-")]
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            args.append(flag)
+        elif value is not None and value is not False:
+            args += [flag, str(value)]
+    return json.loads(command(*args, "--json"))
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study came to: its tables as they stand in Markdown, and what was measured."""
+
+    text: str
+    rows: list[dict] = field(repr=False)
+    """One for each measurement of a run, as in `NAME-runs.csv`."""
+    folder: Path
+
+    def frame(self):
+        """The rows as a data frame of pandas."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_markdown_(self) -> str:
+        return self.text
+
+
+def study(file, set=None, *, only=(), out="runs/studies", threads: int | None = None, data_dir=None, quiet: bool = False) -> Study:
+    """Does every run of a study that is not done yet, and makes its tables. READMEs are left as they are (`fl study` writes them).
+
+    The runs are done by another process, so parts in Python come from modules that specs name under `plugins`. Ctrl-C lets the runs
+    that are going on end their step, a second one does not; what was done is kept, and the next call goes on.
+    """
+    args = [sys.executable, "-m", "fl", "study", os.fspath(file), "--check", "--out", os.fspath(out)]
+    for one in overrides(set):
+        args += ["--set", one]
+    for one in [only] if isinstance(only, str) else only:
+        args += ["--only", one]
+    if threads is not None:
+        args += ["--threads", str(threads)]
+    if data_dir is not None:
+        args += ["--data-dir", os.fspath(data_dir)]
+    # the tables go to a file: two pipes, of which one is read, could wait for each other
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
+        # in a session of its own, so that Ctrl-C reaches it once, from here
+        with subprocess.Popen(args, stdout=printed, stderr=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True) as program:
+            said: list[str] = []
+
+            def follow():
+                for line in program.stderr:
+                    said.append(line)
+                    if not quiet:
+                        print(line, end="", file=sys.stderr)
+
+            try:
+                follow()
+            except BaseException:
+                program.send_signal(signal.SIGINT)
+                try:
+                    follow()
+                except BaseException:
+                    program.kill()
+                raise
+        printed.seek(0)
+        text = printed.read()
+    if program.returncode not in (0, 1):
+        raise SpecError("".join(said).strip())
+    tables = [line for line in said if line.startswith("tables: ")]
+    if not tables:
+        raise RunError("".join(said).strip())
+    runs = Path(tables[-1].removeprefix("tables: ").strip().split(", ")[-1])
+    with runs.open(encoding="utf-8", newline="") as lines:
+        return Study(text.strip(), list(csv.DictReader(lines)), Path(out))

@@ -1,0 +1,320 @@
+"""Networks of PyTorch as trainers: say what the network is, and every protocol can use it.
+
+    import fl, fl.torch
+    from typing import Annotated
+    from torch import nn
+
+    @fl.trainer("paper-cnn")
+    class PaperCnn(fl.torch.Trainer):
+        "The network of the paper."
+        width: Annotated[int, "Channels of the first layer.", fl.between(ge=1)] = 32
+
+        def net(self):
+            c, h, w = self.task.input
+            layers = nn.Conv2d(c, self.width, 5), nn.ReLU(), nn.Flatten(), nn.LazyLinear(self.task.outputs)
+            return nn.Sequential(*layers)
+
+On a processor the same spec and seed give the same bits, on any number of clients' threads: PyTorch itself uses one thread while
+it is called from here, and where a network draws at random while it trains (dropout), one client trains at a time, for all threads
+of a process draw from one generator. On a GPU nothing of that is promised: PyTorch's own kernels may add in another order.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from contextlib import contextmanager, nullcontext
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from . import _state
+from ._given import Lacks, Pass, Shape, Stream
+from ._parts import between
+
+_GENERATOR = threading.RLock()
+
+
+class _OneThread:
+    """PyTorch adds in the same order only on one thread. How many it uses is said once for a process, so the first call says one,
+    and the last says what was before."""
+
+    def __init__(self):
+        self.lock, self.calls = threading.Lock(), 0
+
+    def __enter__(self):
+        with self.lock:
+            if self.calls == 0:
+                self.before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+                torch.use_deterministic_algorithms(True, warn_only=True)
+            self.calls += 1
+            if torch.get_num_threads() != 1:  # a thread asks for itself the first time
+                torch.set_num_threads(1)
+
+    def __exit__(self, *_):
+        with self.lock:
+            self.calls -= 1
+            if self.calls == 0:
+                torch.set_num_threads(self.before[0])
+                torch.use_deterministic_algorithms(self.before[1])
+
+
+_ONE = _OneThread()
+
+
+@contextmanager
+def _drawing(stream: Stream):
+    """Who draws from PyTorch's own generator has it alone, and leaves it as it was."""
+    with _GENERATOR, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream.seed)
+        yield
+
+
+class Trainer:
+    """A network and an optimiser: override `net`, and `optimiser` if need be. `self.task` has `input`, the shape of a sample,
+    `outputs`, how many scores it gets, and `multi_label`."""
+
+    lr: Annotated[float, "Learning rate.", between(gt=0)] = 0.01
+    momentum: Annotated[float, "Momentum of SGD.", between(ge=0, lt=1)] = 0.0
+    weight_decay: Annotated[float, "L2 penalty on every parameter.", between(ge=0)] = 0.0
+    device: Annotated[Literal["cpu", "cuda", "mps"], "Where it trains. Only `cpu` gives the same bits every time."] = "cpu"
+
+    def net(self) -> nn.Module:
+        """The network: samples in, `samples x outputs` scores (logits) out."""
+        raise NotImplementedError(f"{type(self).__name__} has no net()")
+
+    def optimiser(self, parameters) -> torch.optim.Optimizer:
+        """SGD, if nothing else is said."""
+        return torch.optim.SGD(parameters, self.lr, self.momentum, weight_decay=self.weight_decay)
+
+    # ---- what the program calls
+
+    def setup(self, stream: Stream):
+        with _ONE:
+            with _drawing(stream):
+                self._model = self.net()
+                two = torch.zeros(2, *self.task.input)
+                with torch.no_grad():
+                    scores = self._model.eval()(two)  # lazy layers find their sizes
+            if tuple(scores.shape) != (2, self.task.outputs):
+                raise Shape(f"net() gives scores of shape {list(scores.shape)} for 2 samples, and the task wants {[2, self.task.outputs]}")
+            self._draws = self._does_draw(two)
+            self._model.to(self.device)
+            self._steps = self.optimiser(self._model.parameters())
+            self._last = [m for m in self._model.modules() if isinstance(m, nn.Linear)][-1:]
+
+    def _does_draw(self, samples) -> bool:
+        """Does the network draw at random while it trains? Then it needs the generator for itself."""
+        before = {name: value.clone() for name, value in self._model.state_dict().items()}
+        with _GENERATOR, torch.random.fork_rng(devices=[]), torch.no_grad():
+            start = torch.get_rng_state()
+            self._model.train()(samples)
+            drew = not torch.equal(start, torch.get_rng_state())
+        self._model.load_state_dict(before)
+        return drew
+
+    def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
+        with _ONE, _drawing(stream.child("draws")) if self._draws else nullcontext():
+            return self._fit(x, target, how, stream)
+
+    def _fit(self, x, target, how, stream):
+        if len(x) == 0:
+            return 0, 0.0
+        inputs, wanted = self._inputs(x), self._target(target, how)
+        self.loss(self._zeros(wanted[:1]), wanted[:1], how)  # what does not go together changes nothing
+        pull = how.pull and (how.pull[0], self._like(how.pull[1], "the anchor"))
+        drift = how.drift and self._like(how.drift, "the drift")
+        if how.fresh:
+            self._steps = self.optimiser(self._model.parameters())
+        self._model.train()
+        named, losses = dict(self._model.named_parameters()), []
+        for at in how.batches(len(x), stream):
+            at = torch.from_numpy(at).to(self.device)
+            # statistics of one sample are none
+            alone = len(at) == 1 and self._has_batch_norm()
+            self._model.train(not alone)
+            loss = self.loss(self._model(inputs[at]), wanted[at], how)
+            if not math.isfinite(value := loss.item()):
+                raise FloatingPointError(f"the loss is {value}; a smaller learning rate, or clipping, may help")
+            losses.append(value)
+            self._steps.zero_grad()
+            loss.backward()
+            if how.clip is not None:
+                nn.utils.clip_grad_norm_(named.values(), how.clip)
+            for name, p in named.items():
+                if p.grad is None:
+                    continue
+                if pull and name in pull[1]:
+                    p.grad.add_(p.detach() - pull[1][name], alpha=pull[0])
+                if drift and name in drift:
+                    p.grad.add_(drift[name])
+            self._steps.step()
+        self._steps.zero_grad()
+        epoch = losses[-math.ceil(len(x) / how.batch) :]
+        return len(losses), sum(epoch) / max(len(epoch), 1)
+
+    def loss(self, scores: torch.Tensor, target: torch.Tensor, how: Pass) -> torch.Tensor:
+        """The mean over the batch of what is minimised."""
+        if how.loss == "cross-entropy":
+            if how.target == "multi-label":
+                known = target >= 0
+                return F.binary_cross_entropy_with_logits(scores[known], target[known]) if known.any() else scores.sum() * 0
+            if how.target == "scores":
+                raise Shape("cross-entropy is about classes or probabilities, and the target is scores")
+            return F.cross_entropy(scores, target)
+        if how.target in ("classes", "multi-label"):
+            raise Shape(f"the loss {how.loss} is about scores or probabilities, and the target is {how.target}")
+        match how.loss:
+            case "mae":
+                return (scores - target).abs().mean()
+            case "mse":
+                return F.mse_loss(scores, target)
+            case "norm":
+                return (scores - target).norm(dim=1).mean()
+            case "kl":
+                soft = F.softmax(target / how.tau, 1)
+                return F.kl_div(F.log_softmax(scores / how.tau, 1), soft, reduction="batchmean") * how.tau**2
+        raise Lacks(f"there is no loss called {how.loss} here")
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        with _ONE, torch.no_grad():
+            return self._in_turn(x, self.task.outputs, self._model.eval())
+
+    def features(self, x: np.ndarray) -> np.ndarray | None:
+        """What goes into the last linear layer."""
+        if not self._last:
+            return None
+        seen = []
+        hook = self._last[0].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+
+        def features(samples):
+            self._model(samples)
+            return seen.pop().flatten(1)
+
+        try:
+            with _ONE, torch.no_grad():
+                self._model.eval()
+                return self._in_turn(x, self._last[0].in_features, features)
+        finally:
+            hook.remove()
+
+    def _in_turn(self, x, columns: int, f) -> np.ndarray:
+        inputs = self._inputs(x)
+        parts = [f(inputs[at : at + 256]).float().cpu() for at in range(0, len(x), 256)]
+        return torch.cat(parts).numpy() if parts else np.zeros((0, columns), np.float32)
+
+    def gradient(self, x: np.ndarray, target: np.ndarray, how: Pass) -> dict[str, np.ndarray]:
+        with _ONE:
+            wanted = self._target(target, how)
+            loss = self.loss(self._model.eval()(self._inputs(x)), wanted, how)
+            named = dict(self._model.named_parameters())
+            slopes = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+            found = {name: slope for name, slope in zip(named, slopes) if slope is not None}
+            return {n: _numpy(found[n]) if n in found else np.zeros_like(v) for n, v in self.params().items()}
+
+    def vjp(self, x: np.ndarray, slope: np.ndarray) -> np.ndarray:
+        with _ONE:
+            inputs = self._inputs(x).requires_grad_()
+            if len(x) == 0:
+                return np.zeros((0, inputs[:1].numel() or math.prod(self.task.input)), np.float32)
+            scores = self._model.eval()(inputs)
+            (back,) = torch.autograd.grad(scores, inputs, torch.tensor(slope, device=self.device))
+            return _numpy(back.flatten(1))
+
+    def step_size(self) -> float:
+        return float(self._steps.param_groups[0]["lr"])
+
+    def params(self) -> dict[str, np.ndarray]:
+        # what is no float (how many batches there were) stays at home
+        return {name: _numpy(v) for name, v in self._model.state_dict().items() if v.is_floating_point()}
+
+    def set_params(self, params):
+        with _ONE, torch.no_grad():
+            new = self._like(params, "what was sent", whole=True)
+            for name, value in self._model.state_dict().items():
+                if name in new:
+                    value.copy_(new[name])
+
+    def save(self) -> bytes:
+        return _state.save(_plain(self._model.state_dict()))
+
+    def load(self, state: bytes):
+        self._take(_state.load(state))
+
+    def save_state(self) -> bytes:
+        return _state.save({"model": _plain(self._model.state_dict()), "steps": _plain(self._steps.state_dict())})
+
+    def load_state(self, state: bytes):
+        held = _state.load(state)
+        self._take(held["model"])
+        self._steps = self.optimiser(self._model.parameters())
+        self._steps.load_state_dict(_tensors(held["steps"]))
+
+    # ---- between numpy and PyTorch
+
+    def _inputs(self, x: np.ndarray) -> torch.Tensor:
+        if tuple(x.shape[1:]) != self.task.input:
+            raise Shape(f"samples of shape {list(x.shape[1:])}, and the network takes {list(self.task.input)}")
+        return torch.tensor(x, device=self.device)  # a copy: what is lent ends with the call
+
+    def _target(self, target: np.ndarray, how: Pass) -> torch.Tensor:
+        classes = how.target == "classes"
+        if not classes and target.shape[1:] != (self.task.outputs,):
+            raise Shape(f"a target of shape {list(target.shape)}, and the network has {self.task.outputs} outputs")
+        if classes and target.size and target.max() >= self.task.outputs:
+            raise Shape(f"class {target.max()}, and the network has {self.task.outputs} outputs")
+        return torch.tensor(target.astype(np.int64) if classes else target, device=self.device)
+
+    def _zeros(self, like: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(len(like), self.task.outputs, device=self.device)
+
+    def _has_batch_norm(self) -> bool:
+        return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self._model.modules())
+
+    def _like(self, params, what: str, whole: bool = False) -> dict[str, torch.Tensor]:
+        """Arrays by name as tensors, if they fit."""
+        own = {name: v for name, v in self._model.state_dict().items() if v.is_floating_point()}
+        if set(own) != set(params):
+            odd = sorted(set(own) ^ set(params))
+            raise Shape(f"{what} has other names than the network: {', '.join(odd[:5])}")
+        for name, value in own.items():
+            if tuple(params[name].shape) != tuple(value.shape):
+                raise Shape(f"{what}: `{name}` is {list(params[name].shape)}, and that of the network {list(value.shape)}")
+        return {name: torch.tensor(params[name], device=self.device) for name in own}
+
+    def _take(self, held: dict):
+        own = self._model.state_dict()
+        new = _tensors(held)
+        if not isinstance(new, dict) or set(own) != set(new) or any(own[n].shape != new[n].shape for n in own):
+            raise Shape("this is the model of another network")
+        self._model.load_state_dict(new)
+
+
+def _numpy(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().float().cpu().numpy()
+
+
+def _plain(state):
+    """Tensors as arrays, in whatever holds them."""
+    match state:
+        case torch.Tensor():
+            return state.detach().cpu().numpy()
+        case dict():
+            return {key: _plain(value) for key, value in state.items()}
+        case list() | tuple():
+            return type(state)(map(_plain, state))
+    return state
+
+
+def _tensors(state):
+    match state:
+        case np.ndarray():
+            return torch.tensor(state)
+        case dict():
+            return {key: _tensors(value) for key, value in state.items()}
+        case list() | tuple():
+            return type(state)(map(_tensors, state))
+    return state

@@ -1,0 +1,159 @@
+//! Numbers that numpy and PyTorch see without a copy.
+#![allow(unsafe_code, reason = "Python's buffer protocol")]
+
+use crate::keep;
+use fl_core::abi::raw::{FL_F32, FL_F64, FL_U32, FlTensor};
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A tensor: lent by the host for one call and read-only, or an owner of its numbers.
+#[pyclass(frozen)]
+pub struct Buffer {
+    data: *mut c_void,
+    shape: Vec<isize>,
+    /// In bytes.
+    strides: Vec<isize>,
+    size: isize,
+    format: &'static CStr,
+    /// Arrays that use it.
+    exports: AtomicUsize,
+    /// The call in which it was lent is over.
+    over: AtomicBool,
+    /// Numbers of its own.
+    own: Option<Vec<f32>>,
+}
+
+// SAFETY: what is lent is only read, and stays where it is for the call; an owner's numbers are Python's to guard.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// # Safety
+    /// `tensor` is as `FlTensor` says, until [`Buffer::end`].
+    pub unsafe fn lent(tensor: &FlTensor) -> Self {
+        let (format, size) = match tensor.dtype {
+            FL_F32 => (c"f", 4),
+            FL_F64 => (c"d", 8),
+            FL_U32 => (c"I", 4),
+            _ => (c"B", 1),
+        };
+        let at = |i: usize| {
+            // SAFETY: there is one for each dimension.
+            unsafe { (*tensor.shape.add(i) as isize, *tensor.strides.add(i) * size) }
+        };
+        let (shape, strides) = (0..tensor.dimensions as usize).map(at).unzip();
+        Self {
+            data: tensor.data.cast_mut(),
+            shape,
+            strides,
+            size,
+            format,
+            exports: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+            own: None,
+        }
+    }
+
+    /// Numbers in row order.
+    pub fn owner(shape: &[usize], mut numbers: Vec<f32>) -> Self {
+        let shape: Vec<isize> = shape.iter().map(|n| *n as isize).collect();
+        let mut strides = vec![4; shape.len()];
+        for at in (1..shape.len()).rev() {
+            strides[at - 1] = strides[at] * shape[at].max(1);
+        }
+        Self {
+            data: numbers.as_mut_ptr().cast(),
+            shape,
+            strides,
+            size: 4,
+            format: c"f",
+            exports: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+            own: Some(numbers),
+        }
+    }
+
+    /// Does anything use it now?
+    pub fn used(&self) -> bool {
+        self.exports.load(Ordering::Acquire) > 0
+    }
+
+    /// The call is over.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// Somebody will use it for ever.
+    pub fn keep(&self) {
+        // from the lowest address to the highest
+        let far = |(n, s): (&isize, &isize)| (n - 1).max(0) * s;
+        let steps = || self.shape.iter().zip(&self.strides).map(far);
+        let low: isize = steps().filter(|s| *s < 0).sum();
+        let high: isize = steps().filter(|s| *s > 0).sum();
+        let start = self.data.cast::<u8>().wrapping_offset(low);
+        keep::keep(start, (high - low + self.size) as usize);
+    }
+
+    fn rows(&self) -> bool {
+        let mut due = self.size;
+        self.shape.iter().zip(&self.strides).rev().all(|(n, s)| {
+            let fits = *n <= 1 || *s == due;
+            due *= n.max(&1);
+            fits
+        })
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        if this.over.load(Ordering::Acquire) {
+            return Err(PyBufferError::new_err(
+                "this was lent for a call that is over: copy what is to be kept (`array.copy()`)",
+            ));
+        }
+        let wants = |what: c_int| flags & what == what;
+        if wants(ffi::PyBUF_WRITABLE) && this.own.is_none() {
+            return Err(PyBufferError::new_err(
+                "what is lent is read-only: copy it first (`array.copy()`)",
+            ));
+        }
+        let order = [
+            ffi::PyBUF_C_CONTIGUOUS,
+            ffi::PyBUF_F_CONTIGUOUS,
+            ffi::PyBUF_ANY_CONTIGUOUS,
+        ];
+        if !this.rows() && (!wants(ffi::PyBUF_STRIDES) || order.into_iter().any(wants)) {
+            return Err(PyBufferError::new_err("its numbers are not in row order"));
+        }
+        this.exports.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: Python lends the view; what it points to lives in `slf`, to which it holds a reference.
+        unsafe {
+            (*view).buf = this.data;
+            (*view).len = this.shape.iter().product::<isize>() * this.size;
+            (*view).itemsize = this.size;
+            (*view).readonly = c_int::from(this.own.is_none());
+            (*view).ndim = this.shape.len() as c_int;
+            (*view).format = this.format.as_ptr().cast_mut();
+            (*view).shape = this.shape.as_ptr().cast_mut();
+            (*view).strides = this.strides.as_ptr().cast_mut();
+            (*view).suboffsets = std::ptr::null_mut();
+            (*view).internal = std::ptr::null_mut();
+            (*view).obj = slf.into_any().into_ptr();
+        }
+        Ok(())
+    }
+
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.exports.fetch_sub(1, Ordering::AcqRel);
+    }
+}

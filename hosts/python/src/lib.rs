@@ -1,0 +1,88 @@
+//! The native half of the package `fl`: runs and commands, and parts that are written in Python.
+#![allow(missing_docs, reason = "nobody links this; Python has the docs")]
+
+mod buffer;
+mod host;
+mod keep;
+mod parts;
+mod run;
+mod speed;
+mod table;
+
+use fl_cli::Failure;
+use fl_plugins as _;
+use fl_registry::Catalogue;
+use pyo3::prelude::*;
+use std::ffi::OsString;
+
+#[global_allocator]
+static MEMORY: keep::Keeping = keep::Keeping;
+
+/// Every part: linked ones, and those of this session.
+fn catalogue() -> anyhow::Result<Catalogue> {
+    Catalogue::new([fl_core::linked_parts(), parts::of_session()].concat())
+}
+
+/// What went wrong: of what kind it is, its text, and every mistake as JSON.
+type Wrong = (&'static str, String, String);
+
+fn wrong(failure: Failure) -> Wrong {
+    match failure {
+        Failure::Mistakes(mistakes) => ("spec", mistakes.to_string(), mistakes.json().to_string()),
+        Failure::Usage(text) => ("spec", text, "[]".into()),
+        Failure::Refused(refusal) => ("spec", refusal.to_string(), "[]".into()),
+        Failure::Failed(error) => ("run", format!("{error:#}"), "[]".into()),
+        Failure::Differs | Failure::Stopped(_) => ("run", "it was stopped".into(), "[]".into()),
+    }
+}
+
+/// The resolved spec as JSON and as YAML, or what is wrong with it.
+#[pyfunction]
+fn check(
+    py: Python<'_>,
+    name: String,
+    text: String,
+    set: Vec<String>,
+) -> (Option<(String, String)>, Option<Wrong>) {
+    let checked = || -> Result<(String, String), Failure> {
+        let spec = fl_cli::check_text(&name, text.as_bytes(), &set, &catalogue()?)?;
+        let spec = spec.map_err(Failure::Mistakes)?;
+        let json = fl_core::settings::to_json(&spec.resolved);
+        Ok((json.to_string(), spec.yaml()?))
+    };
+    match py.detach(checked) {
+        Ok(resolved) => (Some(resolved), None),
+        Err(failure) => (None, Some(wrong(failure))),
+    }
+}
+
+/// A command of the program, such as `["fl", "list"]`: its exit code, and what it would have printed.
+#[pyfunction]
+fn command(py: Python<'_>, args: Vec<OsString>) -> (u8, String, String) {
+    let answered = py.detach(|| fl_cli::answered(args, &parts::of_session()));
+    (answered.code, answered.out, answered.err)
+}
+
+/// The program itself; gives its exit code.
+#[pyfunction]
+fn program(py: Python<'_>, args: Vec<OsString>) -> u8 {
+    py.detach(|| fl_cli::code(args))
+}
+
+/// The native half of the package `fl`.
+#[pymodule]
+mod _fl {
+    #[pymodule_export]
+    use super::{
+        buffer::Buffer, check, command, host::Host, parts::conformance, parts::declare, program,
+        run::Run, speed::seconds,
+    };
+
+    #[pymodule_init]
+    fn init(_module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
+        // what a run says is for whoever called it
+        fl_cli::quiet();
+        fl_registry::on_module(super::parts::import);
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! The parts that Python has declared in this process.
+
+use crate::table::{DESCRIPTION, TABLE};
+use anyhow::{Context, Result, bail};
+use fl_conformance::check;
+use fl_core::settings::{Reader, Value};
+use fl_core::{PartDecl, abi};
+use fl_registry::Module;
+use pyo3::exceptions::{PyAssertionError, PyValueError};
+use pyo3::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The last part of each role, name and origin, in the order in which they were declared: in a notebook a class is declared
+/// again and again.
+static DECLARED: Mutex<Vec<&'static PartDecl>> = Mutex::new(Vec::new());
+
+fn declared() -> MutexGuard<'static, Vec<&'static PartDecl>> {
+    DECLARED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Every part that Python has declared, the last of each role and name.
+pub fn of_session() -> Vec<&'static PartDecl> {
+    let all = declared();
+    let later = |at: usize, p: &PartDecl| {
+        let mut later = all[at + 1..].iter();
+        later.any(|q| (q.role, q.name) == (p.role, p.name))
+    };
+    let last = all.iter().enumerate().filter(|(at, p)| !later(*at, p));
+    last.map(|(_, p)| *p).collect()
+}
+
+/// Declares the part that `json` describes; `origin` says where it is from.
+#[pyfunction]
+pub fn declare(json: String, origin: &str) -> PyResult<()> {
+    DESCRIPTION.set(json);
+    // SAFETY: the table is static and complete.
+    #[expect(unsafe_code, reason = "the interface of loaded libraries")]
+    let parts = unsafe { abi::import(&raw const TABLE, origin) };
+    for part in parts.map_err(|e| PyValueError::new_err(e.to_string()))? {
+        let twin = |p: &&PartDecl| (p.role, p.name) == (part.role, part.name);
+        if let Some(other) = fl_core::linked_parts().into_iter().find(|p| twin(p)) {
+            return Err(PyValueError::new_err(format!(
+                "there is {} `{name}` already, from {}; try my-{name}",
+                part.role.with_article(),
+                other.origin,
+                name = part.name
+            )));
+        }
+        let mut all = declared();
+        all.retain(|p| !twin(p) || p.origin != part.origin);
+        all.push(part);
+    }
+    Ok(())
+}
+
+/// Imports a module, for specs that name it.
+pub fn import(name: &str, folder: &Path) -> Result<Module, String> {
+    let found = Python::try_attach(|py| {
+        let bridge = py.import("fl._parts")?;
+        let found = bridge.call_method1("load", (name, folder))?;
+        found.extract::<(Option<String>, String, String, Vec<String>)>()
+    });
+    let (error, folder, sha256, origins) = found
+        .ok_or("Python is shutting down")?
+        .map_err(|error: PyErr| error.to_string())?;
+    if let Some(error) = error {
+        return Err(error);
+    }
+    let of_module = |p: &&'static PartDecl| origins.iter().any(|origin| origin == p.origin);
+    let parts: Vec<_> = declared().iter().copied().filter(of_module).collect();
+    match parts.is_empty() {
+        true => Err(
+            "it declares no part: put `@fl.aggregator(\"my-mean\")`, or what your part is, before a class of it".into(),
+        ),
+        false => Ok(Module {
+            parts,
+            folder: folder.into(),
+            sha256,
+        }),
+    }
+}
+
+/// A part such as `aggregator my-mean`, and its settings, every default filled in.
+pub fn find(part: &str, settings: &str) -> Result<(&'static PartDecl, Value)> {
+    let (role, name) = part.split_once(' ').context("a role and a name")?;
+    let all = crate::catalogue()?;
+    let named = all.named(name);
+    let mut named = named.into_iter();
+    let decl = named
+        .find(|p| p.role.name().split(' ').next() == Some(role))
+        .with_context(|| format!("no {role} is called `{name}`"))?;
+    let settings: Value = serde_yaml::from_str(settings)?;
+    let mut reader = Reader::default();
+    let filled = (decl.check)(&settings, &mut reader);
+    let wrong: Vec<String> = reader.mistakes.iter().map(ToString::to_string).collect();
+    match filled.filter(|_| wrong.is_empty()) {
+        Some(filled) => Ok((decl, filled)),
+        None => bail!("{}", wrong.join("\n")),
+    }
+}
+
+fn tried(part: &str, settings: &str) -> Result<(), String> {
+    let (decl, settings) = find(part, settings).map_err(|e| format!("{e:#}"))?;
+    let outcome = catch_unwind(AssertUnwindSafe(|| check::declared(decl, &settings)));
+    match outcome {
+        Ok(Some(held)) => held.map_err(|broken| broken.to_string()),
+        Ok(None) => Err(format!(
+            "the kit cannot try {} of `{}`",
+            decl.role.with_article(),
+            (decl.describe)().signature
+        )),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            Err(text.unwrap_or_else(|| "it panicked".into()))
+        }
+    }
+}
+
+/// Holds a part, such as `aggregator my-mean`, to what its role asks and to what it claims.
+#[pyfunction]
+pub fn conformance(py: Python<'_>, part: String, settings: String) -> PyResult<()> {
+    py.detach(|| tried(&part, &settings))
+        .map_err(PyAssertionError::new_err)
+}

@@ -1,0 +1,147 @@
+//! A run on a thread of its own; Python takes its events.
+
+use crate::{Wrong, catalogue, wrong};
+use fl_cli::{Ask, Failure, Source, Told};
+use fl_sim::Outcome;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long Ctrl-C may take to be noticed.
+const PAUSE: Duration = Duration::from_millis(50);
+
+enum Event {
+    /// Its name, which one it is, of how many, the last accuracy, and the bytes so far.
+    Step(String, usize, usize, Option<f64>, u64),
+    Note(String),
+    Folder(PathBuf),
+    /// What it came to; `None`: it was stopped before it began.
+    Done(Option<String>),
+    Wrong(Wrong),
+}
+
+fn told(name: &str, bar: bool, events: &Sender<Event>) -> anyhow::Result<Told<'static>> {
+    // whoever listens may have gone; the run goes on to the end of its step
+    let tell = |event: Event, to: &Sender<Event>| drop(to.send(event));
+    let (steps, notes, folder) = (events.clone(), events.clone(), events.clone());
+    let bar = fl_cli::bar(bar);
+    let mut seen = fl_cli::shown(name, &bar)?;
+    let notes = move |text: &str| tell(Event::Note(text.into()), &notes);
+    Ok(Told {
+        progress: Box::new(move |begun| {
+            (seen.progress)(begun);
+            let (name, number, of) = (begun.step.into(), begun.number, begun.of);
+            let event = Event::Step(name, number, of, begun.accuracy, begun.bytes);
+            tell(event, &steps);
+        }),
+        // a line in the middle of a bar would break it
+        warn: Box::new(move |text| bar.suspend(|| notes(text))),
+        begun: Box::new(move |path: &Path| tell(Event::Folder(path.into()), &folder)),
+    })
+}
+
+fn run(ask: &Ask, bar: bool, events: &Sender<Event>) -> Result<Option<Outcome>, Failure> {
+    fl_cli::carry_out(ask, &catalogue()?, |spec| told(&spec.name, bar, events))
+}
+
+/// A run: `next()` gives its events until it is done.
+#[pyclass(frozen)]
+pub struct Run {
+    events: Mutex<Receiver<Event>>,
+    stop: Arc<AtomicBool>,
+}
+
+#[pymethods]
+impl Run {
+    /// Begins: with a spec's `text`, which mistakes call `name`, or where the run in the folder `resume` stopped.
+    #[new]
+    #[pyo3(signature = (name, text, set, *, resume, out, threads, stop_after, wire, client_cache, data_dir, command, bar))]
+    #[expect(clippy::too_many_arguments, reason = "Python names them")]
+    fn new(
+        name: String,
+        text: String,
+        set: Vec<String>,
+        resume: Option<PathBuf>,
+        out: Option<PathBuf>,
+        threads: Option<usize>,
+        stop_after: Option<usize>,
+        wire: bool,
+        client_cache: Option<u64>,
+        data_dir: Option<PathBuf>,
+        command: Vec<String>,
+        bar: bool,
+    ) -> PyResult<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let ask = Ask {
+            from: match resume {
+                Some(dir) => Source::Stopped(dir),
+                None => Source::Text(name, text.into_bytes()),
+            },
+            set,
+            out,
+            threads,
+            stop_after,
+            wire,
+            client_cache,
+            data_dir,
+            command,
+            stop: stop.clone(),
+        };
+        let (events, received) = channel();
+        let job = move || {
+            let done = catch_unwind(AssertUnwindSafe(|| run(&ask, bar, &events)));
+            let json = |o: Outcome| serde_json::to_string(&o).unwrap_or_default();
+            let event = match done {
+                Ok(Ok(outcome)) => Event::Done(outcome.map(json)),
+                Ok(Err(failure)) => Event::Wrong(wrong(failure)),
+                Err(_) => Event::Wrong(("run", "it panicked".into(), "[]".into())),
+            };
+            drop(events.send(event));
+        };
+        std::thread::Builder::new()
+            .name("fl".into())
+            .spawn(job)
+            .map_err(PyErr::from)?;
+        Ok(Self {
+            events: Mutex::new(received),
+            stop,
+        })
+    }
+
+    /// The run stops after the step that is going on.
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// The next event, the last of which is `done` or `wrong`; `None`: nothing has happened for a while. Ctrl-C is noticed.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let wait = || {
+            let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+            events.recv_timeout(PAUSE)
+        };
+        let event = py.detach(wait);
+        // an event that has been taken must not get lost
+        if event.is_err() {
+            py.check_signals()?;
+        }
+        let tuple = match event {
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                ("wrong", "run", "it has ended", "[]").into_pyobject(py)?
+            }
+            Ok(Event::Step(name, number, of, accuracy, bytes)) => {
+                ("step", name, number, of, accuracy, bytes).into_pyobject(py)?
+            }
+            Ok(Event::Note(text)) => ("note", text).into_pyobject(py)?,
+            Ok(Event::Folder(path)) => ("folder", path.display().to_string()).into_pyobject(py)?,
+            Ok(Event::Done(outcome)) => ("done", outcome).into_pyobject(py)?,
+            Ok(Event::Wrong((kind, text, all))) => ("wrong", kind, text, all).into_pyobject(py)?,
+        };
+        Ok(Some(tuple))
+    }
+}

@@ -1,0 +1,26 @@
+"""What the tests share. None of them looks at the clock."""
+
+from pathlib import Path
+
+import fl
+import pytest
+
+SPECS = Path(__file__).parents[3] / "specs"
+QUICK = SPECS / "quick"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Run folders go where nobody sees them."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def fedavg():
+    """A small run as a mapping, which tests change."""
+    return fl.check(QUICK / "fedavg.yaml")
+
+
+def with_part(slot, use, **settings):
+    """The quick FedAvg with another part."""
+    return {f"parts.{slot}": {"use": use, **settings}}

@@ -1,0 +1,31 @@
+"""`fl new --lang python`: what it writes passes its own tests at once."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import fl
+import pytest
+
+
+@pytest.mark.parametrize("role", ["aggregator", "selector", "privacy", "trainer"])
+def test_what_is_written_passes_its_tests(role, tmp_path):
+    if role == "trainer":
+        pytest.importorskip("torch")
+    name = f"my-{role}"
+    fl._tools.command("new", role, name, "--lang", "python")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=tmp_path / name, capture_output=True, text=True)
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
+    if role == "aggregator":
+        args = [sys.executable, "-m", "fl", "test", ".", "--plugin", "my_aggregator.py"]
+        done = subprocess.run(args, cwd=tmp_path / name, capture_output=True, text=True)
+        assert "4 fine, 0 different" in done.stdout, done.stdout + done.stderr
+
+
+def test_names_that_a_module_cannot_have_are_refused():
+    for name, why in [("lambda", "cannot be called `lambda`; try my-lambda"), ("mean", "there is an aggregator `mean` already")]:
+        with pytest.raises(fl.SpecError, match=why):
+            fl._tools.command("new", "aggregator", name, "--lang", "python")
+    with pytest.raises(fl.SpecError, match="is written in Rust"):
+        fl._tools.command("new", "protocol", "mine", "--lang", "python")
+    assert not Path("mine").exists()

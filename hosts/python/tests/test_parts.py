@@ -1,0 +1,347 @@
+"""Parts in Python: what they are handed, what they may give, and what becomes of mistakes."""
+
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fl
+import fl.testing
+import my_parts
+import numpy as np
+import pytest
+from conftest import QUICK, with_part
+
+
+def digest(spec, set=None, **how):
+    return fl.run(spec, set, quiet=True, **how).digest
+
+
+@pytest.mark.parametrize("part", [("py-mean", {}), ("py-mean", {"how": "kernel"}), ("py-folds", {})], ids=str)
+def test_exact_a_mean_in_python_has_the_bits_of_the_linked_one(fedavg, part):
+    name, settings = part
+    assert digest(fedavg, with_part("aggregator", name, **settings)) == digest(fedavg)
+
+
+@pytest.mark.parametrize("part", [my_parts.PyMean, my_parts.Folds, my_parts.Remembers, my_parts.Share, my_parts.Gaussian])
+def test_parts_are_held_to_what_their_role_asks(part):
+    fl.testing.conformance(part)
+
+
+def test_the_kit_catches_a_planted_mistake():
+    with pytest.raises(AssertionError, match="claims order_free"):
+        fl.testing.conformance(my_parts.TakesTheFirst)
+    with pytest.raises(AssertionError, match="scale: must be above 0"):
+        fl.testing.conformance(my_parts.PyMean, {"scale": 0})
+
+
+def test_exact_a_part_that_remembers_goes_on_where_it_was(fedavg):
+    set = with_part("aggregator", "py-remembers")
+    whole = digest(fedavg, set)
+    assert whole != digest(fedavg)
+    assert fl.run(fedavg, set, out="here", stop_after=3, quiet=True).stopped == "round 3"
+    assert digest(None, resume="here") == whole
+
+
+def test_selectors_and_mechanisms_take_part(fedavg):
+    set = with_part("cohort", "py-share", share=0.4)
+    assert len({digest(fedavg, set, threads=n) for n in (1, 2)}) == 1
+    private = {"parts.privacy": {"use": "py-gaussian"}}
+    results = fl.run(QUICK / "fedavg-private.yaml", private, quiet=True)
+    assert results.epsilon > 0, results.guarantees
+
+
+def aggregator(name, f, **more):
+    """An aggregator of one function."""
+    return fl.aggregator(name)(type(name.title(), (), {"__doc__": "One function.", "aggregate": lambda self, round, inbox: f(inbox), **more}))
+
+
+LIKE = {
+    "of-another-shape": (lambda inbox: {n: np.zeros(3, np.float32) for n in inbox[0]}, r"\[3\].*where .* was sent"),
+    "of-another-name": (lambda inbox: {"w": np.zeros(3, np.float32)}, "where .* was sent"),
+    "nan": (lambda inbox: {n: inbox[0][n] * np.nan for n in inbox[0]}, "NaN at position 0; every number must be finite"),
+    "infinite-doubles": (lambda inbox: {n: np.full_like(inbox[0][n], 1e300, np.float64) for n in inbox[0]}, "inf at position 0"),
+    "nothing": (lambda inbox: None, "must give arrays by name.*got NoneType"),
+    "text": (lambda inbox: {n: np.array("text") for n in inbox[0]}, "must be an array of floats or whole numbers, got <U4"),
+    "objects": (lambda inbox: {n: np.array([object()]) for n in inbox[0]}, "must be an array of floats or whole numbers, got object"),
+    "whole-numbers": (lambda inbox: {n: inbox[0][n].astype(np.int64) for n in inbox[0]}, "(?s)u32|float|numbers"),
+    "complex": (lambda inbox: {n: inbox[0][n] * 1j for n in inbox[0]}, "got complex"),
+    "numbers-for-names": (lambda inbox: {1: inbox[0][n] for n in inbox[0]}, "an array's name must be text, got 1"),
+}
+
+
+@pytest.mark.parametrize("what", LIKE)
+def test_what_a_part_must_not_give_is_an_error(fedavg, what):
+    f, text = LIKE[what]
+    aggregator(f"gives-{what}", f)
+    with pytest.raises(fl.RunError, match=text) as told:
+        fl.run(fedavg, with_part("aggregator", f"gives-{what}"), quiet=True)
+    assert f"aggregator `gives-{what}` from module test_parts" in str(told.value)
+
+
+SAME = {
+    "doubles": lambda a: a.astype(np.float64),
+    "big-endian": lambda a: a.astype(">f4"),
+    "columns": lambda a: np.asfortranarray(a),
+    "every-second": lambda a: np.repeat(a, 2, axis=-1)[..., ::2] if a.ndim else a,
+    "backwards": lambda a: a[::-1].copy()[::-1] if a.ndim else a,
+    "lists": lambda a: a.tolist(),
+    "subclass": lambda a: a.view(np.ma.MaskedArray),
+    "lent": lambda a: a,
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_exact_however_numbers_lie_they_are_the_same(fedavg, what):
+    aggregator(f"lies-{what}", lambda inbox: {n: SAME[what](inbox[0][n]) for n in inbox[0]})
+    aggregator("lies-plainly", lambda inbox: {n: inbox[0][n].copy() for n in inbox[0]})
+    assert digest(fedavg, with_part("aggregator", f"lies-{what}")) == digest(fedavg, with_part("aggregator", "lies-plainly"))
+
+
+KEPT = []
+
+
+@pytest.mark.parametrize("how", ["array", "view", "memoryview", "cycle-that-stays", "after-an-exception"])
+def test_what_is_lent_cannot_be_kept(fedavg, how):
+    KEPT.clear()
+
+    def keeps(inbox):
+        array = next(iter(inbox[0].values()))
+        kept = {"array": array, "view": array[:1], "memoryview": memoryview(array), "after-an-exception": array}.get(how)
+        if kept is None:
+            kept = [array]
+            kept.append(kept)
+        KEPT.append((kept, np.array(array)))
+        if how == "after-an-exception":
+            raise ZeroDivisionError("mine")
+        return {n: inbox[0][n].copy() for n in inbox[0]}
+
+    aggregator(f"keeps-{how}", keeps)
+    text = "ZeroDivisionError" if how == "after-an-exception" else "after `aggregate` it still uses 1 of the arrays that were lent"
+    with pytest.raises(fl.RunError, match=text):
+        fl.run(fedavg, with_part("aggregator", f"keeps-{how}"), quiet=True)
+    # what was kept reads the same numbers, whatever has become of the run's memory since
+    [fl.run(fedavg, quiet=True) for _ in range(3)]
+    gc.collect()
+    kept, copy = KEPT.pop()
+    kept = np.asarray(kept[0] if isinstance(kept, list) else kept)
+    assert np.array_equal(kept.ravel(), copy[:1].ravel() if how == "view" else copy.ravel())
+
+
+def test_a_message_that_is_kept_has_nothing_in_it_any_more(fedavg):
+    kept = []
+    aggregator("keeps-the-inbox", lambda inbox: (kept.append(inbox[0]), inbox.mean())[1])
+    fl.run(fedavg, with_part("aggregator", "keeps-the-inbox"), quiet=True)
+    with pytest.raises(BufferError, match="a call that is over"):
+        next(iter(kept[0].values()))
+    with pytest.raises(TypeError, match="lent for one call"):
+        __import__("pickle").dumps(kept[0])
+
+
+def test_a_cycle_that_nobody_holds_is_no_mistake(fedavg):
+    def cycle(inbox):
+        ring = [next(iter(inbox[0].values()))]
+        ring.append(ring)
+        return inbox.mean()
+
+    aggregator("has-a-cycle", cycle, needs=["samples"])
+    assert digest(fedavg, with_part("aggregator", "has-a-cycle")) == digest(fedavg)
+
+
+def test_what_is_lent_cannot_be_written(fedavg):
+    def writes(inbox):
+        array = next(iter(inbox[0].values()))
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.flags.writeable = True
+        array[...] = 0
+
+    aggregator("writes", writes)
+    with pytest.raises(fl.RunError, match="read-only"):
+        fl.run(fedavg, with_part("aggregator", "writes"), quiet=True)
+
+
+def test_an_exception_tells_the_part_and_the_lines_it_came_through(fedavg):
+    def helper(inbox):
+        return {"w": 1 / 0}
+
+    aggregator("fails", lambda inbox: helper(inbox))
+    with pytest.raises(fl.RunError) as told:
+        fl.run(fedavg, with_part("aggregator", "fails"), quiet=True)
+    text = str(told.value)
+    assert "round 1: aggregator `fails` from module test_parts: ZeroDivisionError: division by zero" in text
+    assert 'in helper: return {"w": 1 / 0}' in text and "test_parts.py:" in text
+
+
+def test_what_cannot_be_saved_is_an_error_with_its_name(fedavg):
+    def remembers(self, round, inbox):
+        self.file = sys.stdout
+        return inbox.mean()
+
+    fl.aggregator("holds-a-file")(type("Holds", (), {"__doc__": "Holds a file.", "aggregate": remembers}))
+    with pytest.raises(fl.RunError, match="`file` .* cannot be saved"):
+        fl.run(fedavg, {**with_part("aggregator", "holds-a-file"), "checkpoint.every": {"rounds": 1}}, quiet=True)
+
+
+def test_a_class_that_cannot_be_a_part_is_refused_at_once():
+    with pytest.raises(TypeError, match=r"missing: aggregate"):
+        fl.aggregator("empty")(type("Empty", (), {}))
+    with pytest.raises(TypeError, match="setting `x`: its type must be"):
+        fl.selector("odd")(type("Odd", (), {"__annotations__": {"x": dict}, "select": print}))
+    with pytest.raises(ValueError, match="there is an aggregator `mean` already, from fl-plugin-means; try my-mean"):
+        aggregator("mean", None)
+    with pytest.raises(ValueError, match="a name is 1 to 64 of a-z"):
+        aggregator("My Mean", None)
+    with pytest.raises(ValueError, match="default of setting `x` must be at least 0, got -1"):
+        fl.aggregator("low")(type("Low", (), {"__annotations__": {"x": __import__("typing").Annotated[int, fl.between(ge=0)]}, "x": -1, "aggregate": print}))
+    with pytest.raises(ValueError, match="params, bytes|looks like"):
+        fl.aggregator("unknown", takes="bytes")(type("Unknown", (), {"aggregate": print}))
+
+
+def test_a_class_declared_again_takes_the_place_of_the_first(fedavg):
+    aggregator("again", lambda inbox: {n: inbox[0][n].copy() for n in inbox[0]})
+    first = digest(fedavg, with_part("aggregator", "again"))
+    aggregator("again", lambda inbox: inbox.mean(), needs=["samples"])
+    assert first != digest(fedavg, with_part("aggregator", "again")) == digest(fedavg)
+
+
+def test_a_dataclass_is_a_part_as_well(fedavg):
+    from dataclasses import dataclass
+
+    @fl.aggregator("is-a-dataclass")
+    @dataclass
+    class Twice:
+        """A dataclass."""
+
+        factor: float = 1.0
+        needs = ("samples",)
+
+        def aggregate(self, round, inbox):
+            return {n: a * np.float32(self.factor) for n, a in inbox.mean().items()}
+
+    assert digest(fedavg, with_part("aggregator", "is-a-dataclass")) == digest(fedavg)
+    assert digest(fedavg, with_part("aggregator", "is-a-dataclass", factor=0.5)) != digest(fedavg)
+
+
+def test_cases_hold_a_part_to_what_it_answered():
+    Path("mine.cases.yaml").write_text(
+        "cases:\n  - name: two\n    part: aggregator py-mean\n    input: { messages: [{ from: 0, weight: 1, tensors: { w: [1, 2] } },"
+        " { from: 1, weight: 3, tensors: { w: [3, 0.4] } }] }\n  - name: range\n    part: aggregator py-mean\n    settings: { scale: 0 }\n"
+        "    input: { messages: [] }\n    refused: must be above 0\n"
+    )
+    with pytest.raises(AssertionError, match="two"):
+        fl.testing.cases("mine.cases.yaml")
+    fl.testing.cases("mine.cases.yaml", accept=True)
+    assert "2 fine, 0 different" in fl.testing.cases(".")
+    messages = [{"from": k, "weight": 1, "tensors": {"w": [k]}} for k in (1, 2)]
+    assert fl.testing.answer(my_parts.PyMean, {"messages": messages})["tensors"] == {"w": [1.5]}
+
+
+# ---- modules that a spec names
+
+
+MINE = """
+import fl
+
+@fl.aggregator("of-a-module")
+class OfAModule:
+    "A mean of a module."
+    needs = ["samples"]
+
+    def aggregate(self, round, inbox):
+        return inbox.mean()
+"""
+
+
+def named(fedavg, module="mine", **more):
+    fedavg["plugins"] = [{"module": module, **more}]
+    fedavg["parts"]["aggregator"] = {"use": "of-a-module"}
+    return fedavg
+
+
+def module(name, text=MINE):
+    Path(f"{name}.py").write_text(text)
+    return name
+
+
+def test_exact_a_spec_names_a_module_and_the_run_keeps_its_hash(fedavg):
+    whole = digest(fedavg)
+    spec = named(fedavg, module("mine_a"))
+    first = fl.run(spec, out="here", stop_after=2, quiet=True)
+    kept = fl.check("here/spec.yaml")["plugins"]
+    assert kept == [{"module": "mine_a", "path": os.getcwd(), "sha256": __import__("hashlib").sha256(MINE.encode()).hexdigest()}]
+    assert first.stopped and digest(None, resume="here") == whole
+
+
+def test_a_module_that_was_changed_is_another(fedavg):
+    spec = named(fedavg, module("mine_b"))
+    first = fl.run(spec, out="here", stop_after=2, quiet=True)
+    module("mine_b", MINE.replace("return inbox.mean()", "return {n: inbox[0][n] * 0 for n in inbox[0]}"))
+    with pytest.raises(fl.SpecError, match="its sha256 is .*, and the spec wants"):
+        fl.run(resume=first.folder, quiet=True)
+    assert digest(spec) != digest({**fedavg, "plugins": [], "parts": {**fedavg["parts"], "aggregator": {"use": "mean"}}})
+
+
+def test_modules_that_cannot_be_used_are_refused_with_a_reason(fedavg):
+    for name, text, why in [
+        ("nowhere", None, "no module of Python is called so, neither in"),
+        ("raises", "1 / 0", r"it cannot be imported: ZeroDivisionError: division by zero \(.*raises.py:1\)"),
+        ("wants", "import nothing_of_this_name", r"it cannot be imported: No module named 'nothing_of_this_name'"),
+        ("syntax", "def", "it cannot be imported: SyntaxError"),
+        ("exits", "raise SystemExit(3)", "it cannot be imported: SystemExit"),
+        ("empty", "", "it declares no part"),
+        ("with space", None, "must be a name as Python imports it"),
+    ]:
+        if text is not None:
+            module(name, text)
+        with pytest.raises(fl.SpecError, match=why):
+            fl.run(named(fedavg, name))
+
+
+def test_a_module_of_the_same_name_elsewhere_is_not_taken_for_it(fedavg):
+    for folder in ("one", "two"):
+        Path(folder).mkdir()
+        Path(folder, "mine_c.py").write_text(MINE + f"# {folder}\n")
+    fl.check(named(fedavg, "mine_c", path="one"))
+    with pytest.raises(fl.SpecError, match="give one of them another name"):
+        fl.check(named(fedavg, "mine_c", path="two"))
+
+
+def test_a_package_is_a_module_too(fedavg):
+    Path("mine_d").mkdir()
+    Path("mine_d/__init__.py").write_text("from .parts import OfAModule\n")
+    Path("mine_d/parts.py").write_text(MINE)
+    assert digest(named(fedavg, "mine_d"), {"protocol.rounds": 1})
+
+
+def test_the_program_of_the_wheel_takes_modules_and_another_says_what_to_do(fedavg):
+    import json
+
+    spec = named(fedavg, module("mine_e"))
+    Path("spec.yaml").write_text(json.dumps(spec))
+    run = [sys.executable, "-m", "fl", "run", "spec.yaml", "--quiet", "--json"]
+    done = subprocess.run(run, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["digest"] == digest(QUICK / "fedavg.yaml")
+    failing = MINE.replace("inbox.mean()", "1 / 0").replace("of-a-module", "of-another")
+    Path("spec.yaml").write_text(json.dumps({**named(fedavg, module("mine_f", failing)), "parts": {**spec["parts"], "aggregator": {"use": "of-another"}}}))
+    done = subprocess.run(run, capture_output=True, text=True)
+    assert done.returncode == 1 and "mine_f.py:10 in aggregate: return 1 / 0" in done.stderr, done.stderr
+    if program := os.environ.get("FL_PROGRAM"):
+        done = subprocess.run([program, "check", "spec.yaml"], capture_output=True, text=True)
+        assert done.returncode == 3 and "this program has no Python in it: run the spec with" in done.stderr
+
+
+def test_ctrl_c_stops_the_program_of_the_wheel_as_it_stops_any_other(fedavg):
+    import json
+
+    interrupts = MINE.replace("of-a-module", "of-an-interrupt").replace(
+        "return inbox.mean()", "import os, signal\n        if round.number == 3:\n            os.kill(os.getpid(), signal.SIGINT)\n        return inbox.mean()"
+    )
+    spec = named(fedavg, module("mine_g", interrupts))
+    spec["parts"]["aggregator"], spec["protocol"]["rounds"] = {"use": "of-an-interrupt"}, 100_000
+    Path("spec.yaml").write_text(json.dumps(spec))
+    done = subprocess.run([sys.executable, "-m", "fl", "run", "spec.yaml", "--out", "here"], capture_output=True, text=True)
+    assert done.returncode == 130, done.stderr
+    assert "go on with: fl run --resume here" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,111 @@
+"""Networks of PyTorch in every protocol, beside those of others."""
+
+import threading
+from typing import Annotated
+
+import fl
+import fl.testing
+import numpy as np
+import pytest
+from conftest import QUICK
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+import fl.torch  # noqa: E402
+
+
+@fl.trainer("torch-small")
+class Small(fl.torch.Trainer):
+    """One hidden layer."""
+
+    lr: Annotated[float, "Learning rate.", fl.between(gt=0)] = 0.1
+    width: Annotated[int, "Hidden units.", fl.between(ge=1)] = 16
+    dropout: Annotated[float, "Share that is dropped.", fl.between(ge=0, lt=1)] = 0.0
+
+    def net(self):
+        dropped = [nn.Dropout(self.dropout)] if self.dropout else []
+        return nn.Sequential(nn.Flatten(), nn.LazyLinear(self.width), nn.Tanh(), *dropped, nn.LazyLinear(self.task.outputs))
+
+
+@fl.trainer("torch-norm")
+class Norm(fl.torch.Trainer):
+    """Batch normalisation, and Adam."""
+
+    lr: Annotated[float, "Learning rate.", fl.between(gt=0)] = 0.01
+
+    def net(self):
+        return nn.Sequential(nn.Flatten(), nn.LazyLinear(16), nn.BatchNorm1d(16), nn.Tanh(), nn.LazyLinear(self.task.outputs))
+
+    def optimiser(self, parameters):
+        return torch.optim.Adam(parameters, self.lr)
+
+
+@fl.trainer("torch-odd")
+class Odd(fl.torch.Trainer):
+    """Gives scores for other classes."""
+
+    def net(self):
+        return nn.Sequential(nn.Flatten(), nn.LazyLinear(self.task.outputs + 1))
+
+
+NETS = [("torch-small", {}), ("torch-small", {"dropout": 0.3}), ("torch-norm", {})]
+
+
+@pytest.mark.parametrize("net", NETS, ids=str)
+def test_a_network_is_held_to_what_trainers_promise(net):
+    fl.testing.conformance(f"trainer {net[0]}", net[1])
+
+
+@pytest.mark.parametrize("net", NETS, ids=str)
+@pytest.mark.parametrize("spec", ["fedavg", "scaffold", "feddf", "fesem"])
+def test_exact_threads_and_stops_change_nothing(spec, net):
+    use = {"parts.model": {"use": net[0], **net[1]}, "protocol.rounds": 3}
+    whole = fl.run(QUICK / f"{spec}.yaml", use, threads=1, quiet=True)
+    assert fl.run(QUICK / f"{spec}.yaml", use, threads=4, quiet=True).digest == whole.digest
+    fl.run(QUICK / f"{spec}.yaml", use, threads=2, stop_after=2, out="here", quiet=True)
+    assert fl.run(resume="here", quiet=True).digest == whole.digest
+
+
+def test_networks_of_others_teach_and_learn_in_one_run():
+    spec = fl.check(QUICK / "fedkd.yaml")
+    linked = spec["parts"]["teacher"][-1]
+    spec["parts"]["teacher"] = [{"clients": "0-1", "use": "torch-small"}, {k: v for k, v in linked.items() if k != "clients"}]
+    assert fl.run(spec, quiet=True).metrics["accuracy"] > 0.5
+    spec["parts"]["student"] = {"use": "torch-small"}
+    assert fl.run(spec, quiet=True).metrics["accuracy"] > 0.5
+
+
+def test_a_generator_learns_by_the_slopes_of_a_network():
+    spec = fl.check(QUICK / "fediod.yaml")
+    spec["parts"]["teacher"] = {"use": "torch-small"}
+    assert fl.run(spec, quiet=True).metrics
+
+
+def test_pytorch_is_left_as_it_was():
+    before = torch.get_num_threads(), torch.get_rng_state(), torch.are_deterministic_algorithms_enabled()
+    fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": "torch-small", "dropout": 0.3}}, quiet=True)
+    after = torch.get_num_threads(), torch.get_rng_state(), torch.are_deterministic_algorithms_enabled()
+    assert before[0] == after[0] and torch.equal(before[1], after[1]) and before[2] == after[2]
+
+
+def test_exact_runs_beside_each_other_draw_what_they_draw_alone():
+    use = {"parts.model": {"use": "torch-small", "dropout": 0.3}}
+    alone = fl.run(QUICK / "fedavg.yaml", use, quiet=True).digest
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(fl.run(QUICK / "fedavg.yaml", use, quiet=True).digest)) for _ in range(3)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert found == [alone] * 3
+
+
+def test_a_network_that_does_not_fit_is_found_before_the_run():
+    with pytest.raises(fl.SpecError, match=r"net\(\) gives scores of shape \[2, 5\] for 2 samples, and the task wants \[2, 4\]"):
+        fl.check(QUICK / "fedavg.yaml", {"parts.model": {"use": "torch-odd"}})
+
+
+def test_parameters_go_out_by_the_names_of_the_network():
+    results = fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": "torch-norm"}}, quiet=True)
+    held = fl._state.load(next((results.folder / "models").glob("*")).read_bytes())
+    assert {"1.weight", "2.running_var", "2.num_batches_tracked", "4.bias"} <= set(held)
+    assert all(np.isfinite(value).all() for value in held.values())
