@@ -40,8 +40,7 @@ pub(crate) fn import(
     let origin = path.display().to_string();
     let longest = std::time::Duration::from_secs_f64(isolate.call_seconds);
     let begin = move || linux::begin(program, &file, &path, &isolate);
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    let library = Apart::new(Box::new(begin), count, longest);
+    let library = Apart::new(Box::new(begin), longest);
     fl_core::abi::import_apart(library, &origin).map_err(|refused| refused.to_string())
 }
 
@@ -60,7 +59,7 @@ mod linux {
     use anyhow::{Context, bail};
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-    use rustix::process::{Resource, Rlimit, setrlimit};
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use std::os::fd::{AsFd, AsRawFd, OwnedFd};
     use std::os::unix::net::UnixStream;
     use std::os::unix::process::CommandExt;
@@ -71,7 +70,7 @@ mod linux {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memory = File::from(memfd_create("fl-shared", flags)?);
         // neither side can take away what the other has mapped
-        fcntl_add_seals(&memory, SealFlags::SHRINK)?;
+        fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::SEAL)?;
         // what a library prints is not the program's result
         let errors = std::io::stderr().as_fd().try_clone_to_owned()?;
         let bytes = isolate
@@ -112,6 +111,10 @@ mod linux {
             .write(true)
             .open(of_program(number(memory)?))?;
         let limit = |resource, most: u64| {
+            // nobody may raise what is inherited
+            let most = getrlimit(resource)
+                .maximum
+                .map_or(most, |hard| hard.min(most));
             let (current, maximum) = (Some(most), Some(most));
             setrlimit(resource, Rlimit { current, maximum })
         };
@@ -126,8 +129,9 @@ mod linux {
         let watched = socket.try_clone()?;
         std::thread::spawn(move || {
             // a library that never returns does not outlive the program
-            let _ = poll(&mut [PollFd::new(&watched, PollFlags::RDHUP)], None);
-            std::process::exit(0)
+            let mut program = [PollFd::new(&watched, PollFlags::RDHUP)];
+            while poll(&mut program, None).is_err_and(|error| error == rustix::io::Errno::INTR) {}
+            fl_core::abi::leave()
         });
         let load = || crate::load::table(library, Path::new(path));
         // SAFETY: the symbol is at least 16 bytes that the library maps, and it stays.

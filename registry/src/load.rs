@@ -12,6 +12,7 @@ use std::fmt::{Display, Formatter};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// A library, or a module of Python, that somebody named.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +87,14 @@ impl Display for Library {
     }
 }
 
+/// A library that is loaded: it stays for ever.
+struct Loaded {
+    hash: String,
+    path: PathBuf,
+    isolate: Option<Isolate>,
+    parts: Vec<&'static PartDecl>,
+}
+
 /// A library that was not used, and why.
 #[derive(Debug)]
 pub struct Refusal {
@@ -127,6 +136,17 @@ impl Catalogue {
             let path = path.unwrap_or_else(|_| library.path.clone());
             let here = |l: &Library| l.path == path && l.module == library.module;
             let known = all.libraries.iter().any(here);
+            // nobody is to believe that it is kept apart
+            if known && library.isolate.is_some() && all.isolate.is_none() {
+                let loaded = all.libraries.iter().find(|l| here(l));
+                if loaded.is_some_and(|l| l.isolate != library.isolate) {
+                    return Err(Refusal {
+                        place: None,
+                        path: library.path.clone(),
+                        text: "it is loaded already, by --plugin, and not isolated as is wanted here: leave --plugin out, or say --isolate".into(),
+                    });
+                }
+            }
             // a second mention may still ask for a hash
             if known && library.sha256.is_none() {
                 continue;
@@ -239,6 +259,22 @@ fn load_hashed(
     {
         return Err(refused(other_hash(&hash, wanted)));
     }
+    // a study names a library for each of its runs
+    static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let same =
+        |l: &&Loaded| (&l.hash, &l.path, l.isolate.as_ref()) == (&hash, &library.path, isolate);
+    if let Some(known) = loaded.iter().find(same) {
+        return Ok((known.parts.clone(), hash));
+    }
+    let mut keep = |parts: &Vec<&'static PartDecl>| {
+        loaded.push(Loaded {
+            hash: hash.clone(),
+            path: library.path.clone(),
+            isolate: isolate.cloned(),
+            parts: parts.clone(),
+        });
+    };
     if cfg!(target_os = "linux")
         && let Some(why) = crate::elf::obstacle(&mut file).map_err(unread)?
     {
@@ -247,6 +283,7 @@ fn load_hashed(
     #[cfg(unix)]
     if let Some(isolate) = isolate {
         let parts = crate::apart::import(file, &library.path, isolate).map_err(refused)?;
+        keep(&parts);
         return Ok((parts, hash));
     }
     #[cfg(not(unix))]
@@ -258,6 +295,7 @@ fn load_hashed(
     #[allow(unsafe_code, reason = "the address of a library's symbol")]
     let parts = unsafe { abi::import(table, &library.path.display().to_string()) };
     let parts = parts.map_err(|e| refused(e.to_string()))?;
+    keep(&parts);
     Ok((parts, hash))
 }
 

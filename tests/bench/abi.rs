@@ -71,7 +71,7 @@ fn apart() -> &'static PartDecl {
             memory,
         })
     };
-    let library = abi::Apart::new(Box::new(begin), 1, Duration::from_secs(60));
+    let library = abi::Apart::new(Box::new(begin), Duration::from_secs(60));
     abi::import_apart(library, "apart").expect("it serves its parts")[0]
 }
 

@@ -44,9 +44,9 @@ mod tests;
 
 #[cfg(unix)]
 pub use apart::{Apart, Process, serve};
-#[cfg(unix)]
-pub use host::import_apart;
 pub use host::{Refused, during, import, import_linked, on_log};
+#[cfg(unix)]
+pub use host::{import_apart, leave};
 pub use library::{fl_plugin, library};
 
 /// Makes a crate's parts loadable, besides being linkable: one line in its `lib.rs`, and `crate-type = ["cdylib", "rlib"]`

@@ -2,11 +2,13 @@
 
 use crate::run::{self, How, Place};
 use crate::{DataDir, say};
+use anyhow::Context;
 use fl_data::DataSpec;
 use fl_registry::Spec;
-use fl_sim::{InUse, Paused, RunFolder};
+use fl_sim::{Paused, RunFolder};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
 use std::io::IsTerminal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -150,24 +152,26 @@ impl Pool<'_> {
         let bar = self.bars.add(ProgressBar::no_length());
         bar.set_style(ProgressStyle::with_template("  {spinner} {msg}")?);
         bar.set_message(job.name.clone());
-        let place = loop {
-            match Paused::open(&job.folder, false) {
-                Ok(paused) => break Place::Stopped(Box::new(paused)),
-                Err(error) if error.is::<InUse>() => {
-                    // another study does it: what it comes to serves both
-                    if self.stop.load(Ordering::Relaxed) {
-                        return Ok("not begun".into());
-                    }
-                    bar.set_message(format!("{}: another process does it", job.name));
-                    std::thread::sleep(Duration::from_millis(100));
-                }
-                Err(_) if job.folder.join("outcome.json").exists() => {
-                    return Ok("done by another process".into());
-                }
-                Err(_) => {
-                    RunFolder::remove_unfinished(&job.folder)?;
-                    break Place::At(&job.folder);
-                }
+        // of all studies that share a folder one does this run, and what it comes to serves all
+        let turn = job.folder.with_extension("turn");
+        let turn = File::create(&turn).with_context(|| format!("making {}", turn.display()))?;
+        while let Err(TryLockError::WouldBlock) = turn.try_lock() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok("not begun".into());
+            }
+            bar.set_message(format!("{}: another process does it", job.name));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        if job.folder.join("outcome.json").exists() {
+            return Ok("done by another process".into());
+        }
+        bar.set_message(job.name.clone());
+        let place = match Paused::open(&job.folder, false) {
+            Ok(paused) => Place::Stopped(Box::new(paused)),
+            // one that is in use, or done by now, is left alone
+            Err(_) => {
+                RunFolder::remove_unfinished(&job.folder)?;
+                Place::At(&job.folder)
             }
         };
         let data = run::build(&job.spec, self.data)?;

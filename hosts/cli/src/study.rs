@@ -2,7 +2,7 @@
 
 use crate::pool::{self, Job};
 use crate::run::{self, at_least_one};
-use crate::{DataDir, Done, Failure, Overrides, print, say, stop};
+use crate::{DataDir, Done, Failure, Overrides, embed, print, say, stop};
 use anyhow::Context;
 use clap::Args;
 use fl_core::settings::Setting;
@@ -123,8 +123,11 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     all.sort_by_key(|(_, job)| (job.alone, job.at));
     let keys: Vec<String> = all.iter().map(|(key, _)| key.to_string()).collect();
     let jobs: Vec<Job> = all.into_iter().map(|(_, job)| job).collect();
-    // from here on a signal is a wish, not the end
-    let asked = stop::listen().context("listening to signals")?;
+    // from here on a signal is a wish, not the end; where this is part of another program, signals are that one's
+    let asked = match embed::keeps() {
+        true => stop::Asked::default(),
+        false => stop::listen().context("listening to signals")?,
+    };
     let failed = pool::run_all(
         &jobs,
         run::threads(args.threads),
@@ -191,8 +194,17 @@ impl<'a> Kept<'a> {
         let data = match self.data.get(&section) {
             Some(data) => data.clone(),
             None => {
-                // tables can be made again where the data are not
-                let data = run::data_files(&spec.data, self.place).unwrap_or_default();
+                let missing = |error: &anyhow::Error| {
+                    let io = error
+                        .chain()
+                        .find_map(|e| e.downcast_ref::<std::io::Error>());
+                    io.is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+                };
+                let data = match run::data_files(&spec.data, self.place) {
+                    // tables can be made again where the data are not
+                    Err(error) if missing(&error) => Vec::new(),
+                    data => data?,
+                };
                 self.data.insert(section, data.clone());
                 data
             }

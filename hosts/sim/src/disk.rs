@@ -23,7 +23,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     match path.metadata() {
         Ok(about) if about.is_file() => {
             let real = path.canonicalize().with_context(what)?;
-            replace(&real, bytes, Some(about.permissions())).with_context(what)
+            replace(&real, bytes, mode(0o600), Some(about.permissions())).with_context(what)
         }
         Ok(about) if about.is_dir() => bail!("{}: it is a folder", what()),
         Ok(_) => {
@@ -31,14 +31,14 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
             file.and_then(|mut file| file.write_all(bytes))
                 .with_context(what)
         }
-        Err(_) => replace(path, bytes, mode(0o666)).with_context(what),
+        Err(_) => replace(path, bytes, mode(0o666), None).with_context(what),
     }
 }
 
 /// As [`write`], for nobody else's eyes.
 pub(crate) fn write_secret(path: &Path, bytes: &[u8]) -> Result<()> {
     let what = || format!("writing {}", path.display());
-    replace(path, bytes, mode(0o600)).with_context(what)
+    replace(path, bytes, mode(0o600), None).with_context(what)
 }
 
 #[cfg(unix)]
@@ -51,7 +51,12 @@ fn mode(_: u32) -> Option<fs::Permissions> {
     None
 }
 
-fn replace(path: &Path, bytes: &[u8], mode: Option<fs::Permissions>) -> std::io::Result<()> {
+fn replace(
+    path: &Path,
+    bytes: &[u8],
+    mode: Option<fs::Permissions>,
+    kept: Option<fs::Permissions>,
+) -> std::io::Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -61,6 +66,10 @@ fn replace(path: &Path, bytes: &[u8], mode: Option<fs::Permissions>) -> std::io:
         unfinished.permissions(mode);
     }
     let mut file = unfinished.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    if let Some(kept) = kept {
+        // not cut by the umask
+        file.as_file().set_permissions(kept)?;
+    }
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path)?;
@@ -132,11 +141,6 @@ pub(crate) fn hash(path: &Path) -> std::io::Result<String> {
     }
 }
 
-/// A run folder is in use, and by whom.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct InUse(String);
-
 /// A run folder that is in use. The system lets go of it when the process ends, however it ends.
 pub(crate) struct Lock {
     path: PathBuf,
@@ -164,10 +168,7 @@ impl Lock {
                 let holder = fs::read_to_string(&path).ok();
                 let holder = holder.and_then(|text| text.trim().parse::<u32>().ok());
                 let holder = holder.map_or("another process".into(), |id| format!("process {id}"));
-                bail!(InUse(format!(
-                    "the run in {} is in use by {holder}",
-                    folder.display()
-                )))
+                bail!("the run in {} is in use by {holder}", folder.display())
             }
             // some network file systems know no locks: the run is worth more
             Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {}

@@ -12,7 +12,7 @@ mod run;
 mod setup;
 mod shelf;
 
-pub use disk::{InUse, write};
+pub use disk::write;
 pub use folder::{Resumed, RunFolder};
 pub use manifest::{Hashed, Manifest, Session};
 pub use paused::Paused;

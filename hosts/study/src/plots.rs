@@ -133,7 +133,8 @@ impl Drawn<'_> {
     fn label(&self, row: String, across: usize) -> String {
         let column = &self.table.across[across].name;
         match (row.is_empty(), column.is_empty()) {
-            (_, true) => row,
+            (true, true) => self.plot.names.join(" or "),
+            (false, true) => row,
             (true, false) => column.clone(),
             (false, false) => format!("{row}, {column}"),
         }

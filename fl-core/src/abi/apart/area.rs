@@ -49,11 +49,11 @@ impl Area {
             return Ok(());
         }
         // twice as long as before, so that a few sizes in a row do not map it anew each time
-        let length = length.max(2 * self.len()).next_multiple_of(STEP);
-        self.file
-            .set_len(length as u64)
-            .context("making shared memory")?;
-        self.see(length as u64)
+        let length = length.max(2 * self.len()).next_multiple_of(STEP) as u64;
+        // the other side may have made it longer than is mapped here
+        let length = length.max(self.file.metadata()?.len());
+        self.file.set_len(length).context("making shared memory")?;
+        self.see(length)
     }
 
     /// The other side has made it so long.
@@ -67,7 +67,7 @@ impl Area {
             there >= length as u64,
             "shared memory is said to have {length} bytes and has {there}"
         );
-        self.map = None;
+        // the old mapping stays until there is a new one
         self.map = Some(MmapRaw::map_raw(&self.file).context("mapping shared memory")?);
         Ok(())
     }

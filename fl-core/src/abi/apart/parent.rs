@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,21 +29,24 @@ pub struct Process {
 /// Begins a process.
 type Begin = Box<dyn Fn() -> Result<Process> + Send + Sync>;
 
-/// A library in processes of its own. Parts are made in one after the other, and stay where they were made.
+/// So many processes a library has at most, on every machine: which parts share one does not depend on how many processors
+/// there are.
+const PROCESSES: usize = 16;
+
+/// A library in processes of its own. A part's random stream says in which it is made, and there it stays.
 pub struct Apart {
     begin: Begin,
     /// A call that takes longer ends its process.
     longest: Duration,
-    workers: Vec<Mutex<Worker>>,
-    next: AtomicUsize,
+    workers: [Mutex<Worker>; PROCESSES],
 }
 
 /// The place of a process.
 #[derive(Default)]
 struct Worker {
     running: Option<Running>,
-    /// Why the last one ended.
-    ended: String,
+    /// The last one that ended, and why.
+    ended: Option<(u64, String)>,
 }
 
 struct Running {
@@ -82,13 +85,12 @@ pub(in crate::abi) struct Asked<'a> {
 }
 
 impl Apart {
-    /// At most `count` processes that `begin` begins; a call that takes longer than `longest` ends its process.
-    pub fn new(begin: Begin, count: usize, longest: Duration) -> Self {
+    /// Processes that `begin` begins when they are needed; a call that takes longer than `longest` ends its process.
+    pub fn new(begin: Begin, longest: Duration) -> Self {
         Self {
             begin,
             longest,
-            workers: (0..count.max(1)).map(|_| Mutex::default()).collect(),
-            next: AtomicUsize::new(0),
+            workers: Default::default(),
         }
     }
 
@@ -106,7 +108,7 @@ impl Apart {
         asked: Asked<'_>,
         host: &FlHost,
     ) -> i32 {
-        let worker = self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len();
+        let worker = asked.key.map_or(0, |key| usize::from(key[0])) % PROCESSES;
         let what = What::Create {
             index,
             settings: settings.into(),
@@ -151,8 +153,9 @@ impl Apart {
         };
         if running.number == handle.number {
             let what = What::Drop { part: handle.part };
-            // if it is gone, so is the part
-            let _ = running.tell(what, Asked::NOTHING);
+            if let Err(error) = running.tell(what, Asked::NOTHING) {
+                self.end(&mut worker, &error);
+            }
         }
     }
 
@@ -191,10 +194,19 @@ impl Apart {
         let here = worker.running.as_ref().map(|running| running.number);
         match number {
             Some(number) if here != Some(number) => {
-                return Err(anyhow!("its process has ended: {}", worker.ended));
+                let ended = worker.ended.as_ref().filter(|(of, _)| *of == number);
+                let why = ended.map_or("nothing of it is left", |(_, why)| why);
+                return Err(anyhow!("its process has ended: {why}"));
             }
-            None if here.is_none() => worker.running = Some(self.begun()?),
-            _ => {}
+            Some(_) => {}
+            // what is new does not suffer for what has ended meanwhile
+            None => {
+                let gone = |r: &mut Running| !matches!(r.child.try_wait(), Ok(None));
+                if worker.running.as_mut().is_none_or(gone) {
+                    worker.running = None;
+                    worker.running = Some(self.begun()?);
+                }
+            }
         }
         let running = worker.running.as_mut().context("it has a process")?;
         let reply = match running.tell(what, asked) {
@@ -207,13 +219,22 @@ impl Apart {
         match reply {
             // the borrow checker wants it to be looked up again
             Ok(reply) => Ok((worker.running.as_mut().context("it has a process")?, reply)),
-            Err(error) => {
-                let running = worker.running.take();
-                let ended = running.map_or(String::new(), |r| self.why(r, &error));
-                worker.ended.clone_from(&ended);
-                Err(anyhow!("{ended}, in the middle of a call"))
-            }
+            Err(error) => Err(anyhow!(
+                "{}, in the middle of a call",
+                self.end(worker, &error)
+            )),
         }
+    }
+
+    /// Ends a process that cannot be asked any more, and says why.
+    fn end(&self, worker: &mut Worker, error: &anyhow::Error) -> String {
+        let Some(running) = worker.running.take() else {
+            return "its process has ended".into();
+        };
+        let number = running.number;
+        let why = self.why(running, error);
+        worker.ended = Some((number, why.clone()));
+        why
     }
 
     fn begun(&self) -> Result<Running> {
@@ -223,18 +244,19 @@ impl Apart {
             socket,
             memory,
         } = (self.begin)().context("a process for it cannot be begun")?;
-        let to = socket.try_clone()?;
-        to.set_read_timeout(Some(self.longest))?;
-        let mut area = Area::new(memory);
-        area.reserve(1)?;
-        Ok(Running {
+        // from here on it is ended if something fails
+        let mut running = Running {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             child,
+            to: socket.try_clone()?,
             from: BufReader::new(socket),
-            to,
-            area,
+            area: Area::new(memory),
             heard: 0,
-        })
+        };
+        running.to.set_read_timeout(Some(self.longest))?;
+        running.to.set_write_timeout(Some(self.longest))?;
+        running.area.reserve(1)?;
+        Ok(running)
     }
 
     /// Why a process does not answer; it has ended afterwards.
@@ -245,19 +267,22 @@ impl Apart {
                 "its process was ended: a call took longer than {} seconds",
                 self.longest.as_secs_f64()
             ),
-            Some(_) => {
+            Some(ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
                 // its socket is closed, so it has ended or is about to
-                let _ = running.to.shutdown(std::net::Shutdown::Both);
-                match running.child.wait() {
-                    Ok(status) => match (status.signal(), status.code()) {
-                        (Some(signal), _) => format!("its process was ended by signal {signal}"),
-                        (_, Some(code)) => format!("it ended its process with exit code {code}"),
-                        _ => "its process has ended".into(),
-                    },
-                    Err(error) => format!("its process has ended ({error})"),
+                let status = (0..1000).find_map(|_| {
+                    let status = running.child.try_wait().ok().flatten();
+                    if status.is_none() {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    status
+                });
+                match status.map(|status| (status.signal(), status.code())) {
+                    Some((Some(signal), _)) => format!("its process was ended by signal {signal}"),
+                    Some((_, Some(code))) => format!("it ended its process with exit code {code}"),
+                    _ => "its process closed its socket, and was ended".into(),
                 }
             }
-            None => format!("its process was ended, for it cannot be understood ({error:#})"),
+            _ => format!("its process was ended, for it could not be asked ({error:#})"),
         }
     }
 }
@@ -361,14 +386,14 @@ impl Running {
             // SAFETY: as above.
             unsafe { text(host.context, FlText::of(json)) };
         }
+        if let Some(misuse) = &reply.misuse {
+            return Err(anyhow!("{misuse}"));
+        }
         if let Some((setting, text)) = &reply.failure {
             // SAFETY: as above.
             unsafe { fail(host, setting, text) };
         }
-        match &reply.misuse {
-            Some(misuse) => Err(anyhow!("{misuse}")),
-            None => Ok(reply.code),
-        }
+        Ok(reply.code)
     }
 }
 

@@ -14,6 +14,18 @@ static OWN: AtomicBool = AtomicBool::new(false);
 #[cfg(unix)]
 pub(in crate::abi) fn own_process() {
     OWN.store(true, Ordering::Relaxed);
+    // what ends a group of processes is for the program, which still asks this one
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        // SAFETY: nothing is run for a signal that is ignored.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Ends this process; nothing of a library is run any more.
+#[cfg(unix)]
+pub fn leave() -> ! {
+    // SAFETY: nothing else is run.
+    unsafe { libc::_exit(0) }
 }
 
 thread_local! {

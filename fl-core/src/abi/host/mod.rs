@@ -19,6 +19,8 @@ mod trainer;
 mod tests;
 
 pub use away::during;
+#[cfg(unix)]
+pub use away::leave;
 pub use call::on_log;
 #[cfg(unix)]
 pub use import::import_apart;

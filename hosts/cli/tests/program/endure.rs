@@ -126,7 +126,7 @@ fn a_signal_ends_the_step_and_a_second_one_the_program() {
         assert_eq!(ended.status.code(), Some(code), "{said}");
         let how = format!("run --resume {folder}");
         assert!(
-            said.contains("stops after this step") && said.contains(&how),
+            said.contains("it stops after the step that is going on") && said.contains(&how),
             "{said}"
         );
         let to = (done(dir, &folder) + 2).to_string();
