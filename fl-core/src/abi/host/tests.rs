@@ -149,4 +149,23 @@ fn descriptions_are_held_to_their_own_schemas() {
     let (read, mistakes) = check("{x: 3, y: 1}");
     assert_eq!((read, mistakes.len()), (None, 2));
     assert_eq!(mistakes[0].path, [Step::Key("x".into())]);
+
+    // what is in a list is checked one by one
+    let list = r#"{"type": "array", "items": {"type": "number", "minimum": 0}}"#;
+    let fields = setting(list).unwrap();
+    let mut reader = Reader::default();
+    let value: Value = serde_yaml::from_str("{x: [1, -1, a]}").unwrap();
+    assert_eq!(describe::check(&fields, &value, &mut reader), None);
+    let wrong: Vec<String> = reader.mistakes.iter().map(ToString::to_string).collect();
+    let wanted = [
+        "x[1]: must be at least 0, got -1",
+        "x[2]: must be a number, got `a`",
+    ];
+    assert_eq!(wrong, wanted);
+}
+
+#[test]
+fn a_part_may_say_its_number() {
+    let text = r#"{"parts": [{"role": "accountant", "name": "a", "doc": "b", "index": 7}]}"#;
+    assert_eq!(describe::read(text).unwrap()[0].index, Some(7));
 }
