@@ -27,6 +27,7 @@ mod owners;
 mod pages;
 mod promise;
 mod schema;
+mod sealed;
 mod sections;
 mod slots;
 mod spec;

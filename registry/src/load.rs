@@ -3,6 +3,7 @@
 use crate::catalogue::Catalogue;
 use crate::check::{Checker, key};
 use crate::module;
+use crate::sealed::{copy, hash, open, says};
 use crate::sections::{Isolate, Plugin};
 use fl_core::PartDecl;
 use fl_core::abi::{self, raw::FlLibrary};
@@ -297,72 +298,6 @@ fn load_hashed(
     let parts = parts.map_err(|e| refused(e.to_string()))?;
     keep(&parts);
     Ok((parts, hash))
-}
-
-/// Opens a regular file. Unless it is `pinned`, only its owner may be able to change it, and that must be whoever runs this, or
-/// root.
-fn open(path: &Path, pinned: bool) -> Result<File, String> {
-    // looked at before it is opened, for opening a pipe waits for somebody to write; and again when it cannot be replaced
-    let regular = |about: std::fs::Metadata| match (about.is_dir(), about.is_file()) {
-        (true, _) => Err("it is a directory; a plugin is a shared library".to_string()),
-        (_, false) => Err("it is no regular file".into()),
-        _ => Ok(about),
-    };
-    regular(path.metadata().map_err(|e| e.to_string())?)?;
-    let file = File::open(path).map_err(|e| e.to_string())?;
-    let about = regular(file.metadata().map_err(|e| e.to_string())?)?;
-    #[cfg(unix)]
-    if !pinned {
-        crate::owners::trusted(path, &about)?;
-    }
-    #[cfg(not(unix))]
-    let _ = (about, pinned);
-    Ok(file)
-}
-
-/// The bytes of a file as nobody can change them any more.
-#[cfg(target_os = "linux")]
-fn copy(file: &mut File) -> std::io::Result<File> {
-    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let mut copy = File::from(memfd_create("fl-plugin", flags)?);
-    std::io::copy(file, &mut copy)?;
-    let all = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-    fcntl_add_seals(&copy, all)?;
-    Ok(copy)
-}
-
-/// Elsewhere there is nothing to seal: the file itself.
-#[cfg(not(target_os = "linux"))]
-fn copy(file: &mut File) -> std::io::Result<File> {
-    file.try_clone()
-}
-
-fn hash(file: &mut File) -> std::io::Result<String> {
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 16];
-    file.rewind()?;
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hex(&hash.finalize())),
-            n => hash.update(&buffer[..n]),
-        }
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut out, b| {
-        let _ = write!(out, "{b:02x}");
-        out
-    })
-}
-
-/// Does this text occur in the file?
-fn says(file: &mut File, text: &[u8]) -> bool {
-    let mut bytes = Vec::new();
-    let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
-    read.is_ok() && bytes.windows(text.len()).any(|some| some == text)
 }
 
 /// The library's one symbol.

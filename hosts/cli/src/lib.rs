@@ -21,6 +21,7 @@ mod ask;
 mod cases;
 mod embed;
 mod export;
+mod kept;
 mod log;
 mod new;
 mod plain;

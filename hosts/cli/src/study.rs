@@ -1,15 +1,14 @@
 //! `fl study`: the runs that a study asks for, each once, and tables of them.
 
+use crate::kept::Kept;
 use crate::pool::{self, Job};
 use crate::run::{self, at_least_one};
 use crate::{DataDir, Done, Failure, Overrides, embed, print, say, stop};
 use anyhow::Context;
 use clap::Args;
-use fl_core::settings::Setting;
 use fl_data::DataSpec;
 use fl_registry::{Catalogue, Spec};
-use fl_sim::Hashed;
-use fl_study::{Answers, Made, Measured, RunSpec, Study, Table};
+use fl_study::{Answers, Made, RunSpec, Study, Table};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -83,7 +82,7 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     let mut kept = Kept::new(&args.data, command);
     for (run, checked) in &runs {
         if folder(run).join("outcome.json").exists() {
-            answers.insert(run.clone(), kept.read(&folder(run), checked));
+            answers.insert(run.clone(), kept.read(&folder(run), &checked.spec));
         }
     }
     if args.list {
@@ -155,62 +154,11 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
         }
         let answer = match failed.get(&checked.key[..]) {
             Some(why) => Err((*why).clone()),
-            None => kept.read(&folder(run), checked),
+            None => kept.read(&folder(run), &checked.spec),
         };
         answers.insert(run.clone(), answer);
     }
     written(args, &study.name, &tables, &answers, &runs, as_written)
-}
-
-/// Runs that are done, each looked at: is it the run that is wanted, on the data that are here?
-struct Kept<'a> {
-    place: &'a DataDir,
-    command: &'a [String],
-    /// By the spec's section: hashing takes as long as reading.
-    data: BTreeMap<String, Vec<Hashed>>,
-}
-
-impl<'a> Kept<'a> {
-    fn new(place: &'a DataDir, command: &'a [String]) -> Self {
-        Self {
-            place,
-            command,
-            data: BTreeMap::new(),
-        }
-    }
-
-    fn read(&mut self, folder: &Path, checked: &Checked) -> Result<Measured, String> {
-        let read = self
-            .looked_at(folder, &checked.spec)
-            .and_then(|()| Measured::read(folder));
-        read.map_err(|error| {
-            let folder = folder.display();
-            format!("{error:#}; remove {folder}, and it is run again")
-        })
-    }
-
-    fn looked_at(&mut self, folder: &Path, spec: &Spec<DataSpec>) -> anyhow::Result<()> {
-        let section = serde_json::to_string(&spec.data.write())?;
-        let data = match self.data.get(&section) {
-            Some(data) => data.clone(),
-            None => {
-                let missing = |error: &anyhow::Error| {
-                    let io = error
-                        .chain()
-                        .find_map(|e| e.downcast_ref::<std::io::Error>());
-                    io.is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
-                };
-                let data = match run::data_files(&spec.data, self.place) {
-                    // tables can be made again where the data are not
-                    Err(error) if missing(&error) => Vec::new(),
-                    data => data?,
-                };
-                self.data.insert(section, data.clone());
-                data
-            }
-        };
-        run::manifest(spec, &spec.yaml()?, data, self.command)?.is_of(folder)
-    }
 }
 
 fn kept(out: &Path, key: &str) -> PathBuf {

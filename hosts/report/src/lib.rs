@@ -8,6 +8,7 @@ mod compare;
 mod costs;
 mod curves;
 mod export;
+mod files;
 mod one;
 mod page;
 mod read;

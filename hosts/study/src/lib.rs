@@ -20,6 +20,7 @@
 //! A table has `rows` or a `grid`, and may have `across`: a second direction. What stands in `defaults` is every table's unless it
 //! says otherwise. Values are set by their paths, as `--set` does; a value may be a whole part.
 
+mod cells;
 mod columns;
 mod expand;
 mod file;

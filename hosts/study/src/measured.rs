@@ -1,5 +1,7 @@
 //! What a run came to, by name.
 
+use crate::expand::RunSpec;
+use crate::tables::Answers;
 use fl_core::Result;
 use fl_report::{Metric, Run};
 use std::path::Path;
@@ -99,4 +101,19 @@ impl Measured {
     pub fn seconds(&self) -> f64 {
         self.run.summary.as_ref().map_or(0.0, |s| s.outcome.seconds)
     }
+}
+
+/// Seed and number of every run that has it.
+pub(crate) fn values(
+    answers: &Answers,
+    runs: &[(u64, RunSpec)],
+    names: &[String],
+    round: Option<u64>,
+) -> Vec<(u64, f64)> {
+    let of = |(seed, run): &(u64, RunSpec)| {
+        let measured = answers.get(run)?.as_ref().ok()?;
+        let value = names.iter().find_map(|name| measured.get(name, round))?;
+        value.is_finite().then_some((*seed, value))
+    };
+    runs.iter().filter_map(of).collect()
 }

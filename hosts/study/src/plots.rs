@@ -2,9 +2,9 @@
 
 use crate::expand::{Item, Table};
 use crate::file::{OneOrMany, RawPlot, RawTable};
-use crate::measured::Measured;
+use crate::measured::{Measured, values};
 use crate::stats::Sample;
-use crate::tables::{Answers, values};
+use crate::tables::Answers;
 use anyhow::{bail, ensure};
 use fl_core::Result;
 use fl_report::{Picture, Spot};

@@ -1,8 +1,9 @@
 //! Tables of what runs came to: Markdown for people, CSV for programs.
 
+use crate::cells::{cell, minus, number, shown, signed};
 use crate::columns::{Column, Show, What};
 use crate::expand::{RunSpec, Table};
-use crate::measured::Measured;
+use crate::measured::{Measured, values};
 use crate::plots::pictures;
 use crate::stats::{Paired, Sample, paired};
 use fl_report::Section;
@@ -96,27 +97,6 @@ pub fn made(table: &Table, answers: &Answers) -> Made {
         },
         csv,
     }
-}
-
-/// A text as it may stand in a cell, also in a README where marks are comments.
-fn cell(text: &str) -> String {
-    let text = text.replace('|', "\\|").replace("<!--", "&lt;!--");
-    text.replace('\n', " ")
-}
-
-/// Seed and number of every run that has it.
-pub(crate) fn values(
-    answers: &Answers,
-    runs: &[(u64, RunSpec)],
-    names: &[String],
-    round: Option<u64>,
-) -> Vec<(u64, f64)> {
-    let of = |(seed, run): &(u64, RunSpec)| {
-        let measured = answers.get(run)?.as_ref().ok()?;
-        let value = names.iter().find_map(|name| measured.get(name, round))?;
-        value.is_finite().then_some((*seed, value))
-    };
-    runs.iter().filter_map(of).collect()
 }
 
 struct Maker<'a> {
@@ -412,75 +392,4 @@ impl Maker<'_> {
             },
         ])
     }
-}
-
-fn shown(sample: &Sample, show: Show, digits: usize) -> String {
-    let one = |value: f64| format!("{value:.digits$}");
-    match show {
-        Show::Mean => match sample.std() {
-            Some(std) => format!("{} +- {}", one(sample.mean()), one(std)),
-            None => one(sample.mean()),
-        },
-        Show::Median => one(sample.median()),
-        Show::Std => sample.std().map_or(String::new(), one),
-        Show::Range => format!("{} to {}", one(sample.min()), one(sample.max())),
-        Show::Min => one(sample.min()),
-        Show::Max => one(sample.max()),
-        Show::Seeds => sample.count().to_string(),
-        Show::Minus => String::new(),
-    }
-}
-
-/// `+0.1`; what rounds to nothing has the sign of nothing.
-fn signed(value: f64, digits: usize) -> String {
-    let text = format!("{value:+.digits$}");
-    match text
-        .trim_start_matches('-')
-        .chars()
-        .all(|c| "0.".contains(c))
-    {
-        true => text.replacen('-', "+", 1),
-        false => text,
-    }
-}
-
-fn minus(of: Paired, digits: usize) -> String {
-    let signed = |value: f64| signed(value, digits);
-    let interval = of.half.map_or(String::new(), |half| {
-        format!(" [{}, {}]", signed(of.mean - half), signed(of.mean + half))
-    });
-    let said = if of.distinguishable() == Some(false) {
-        ", not distinguishable"
-    } else {
-        ""
-    };
-    format!("{}{interval}{said}", signed(of.mean))
-}
-
-/// A published number.
-#[derive(Clone, Copy)]
-struct Printed {
-    value: f64,
-    digits: usize,
-}
-
-/// `82.0 +- 0.6` or `82.0 ± 0.6`, or `82.0`; nothing of anything else.
-fn number(text: &str) -> Option<(Printed, Option<f64>)> {
-    let one = |text: &str| text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
-    let parts = text.split_once("+-").or(text.split_once('±'));
-    let (value, spread) = match parts {
-        Some((value, spread)) => (value, Some(one(spread)?)),
-        None => (text, None),
-    };
-    let digits = value
-        .trim()
-        .split_once('.')
-        .map_or(0, |(_, d)| d.len().min(12));
-    Some((
-        Printed {
-            value: one(value)?,
-            digits,
-        },
-        spread,
-    ))
 }

@@ -1,0 +1,63 @@
+//! Runs of a study that are there already.
+
+use crate::{DataDir, run};
+use fl_core::settings::Setting;
+use fl_data::DataSpec;
+use fl_registry::Spec;
+use fl_sim::Hashed;
+use fl_study::Measured;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Runs that are done, each looked at: is it the run that is wanted, on the data that are here?
+pub struct Kept<'a> {
+    place: &'a DataDir,
+    command: &'a [String],
+    /// By the spec's section: hashing takes as long as reading.
+    data: BTreeMap<String, Vec<Hashed>>,
+}
+
+impl<'a> Kept<'a> {
+    /// For runs of these data.
+    pub fn new(place: &'a DataDir, command: &'a [String]) -> Self {
+        Self {
+            place,
+            command,
+            data: BTreeMap::new(),
+        }
+    }
+
+    /// What the run in `folder` has measured, if it is that of `spec`; otherwise why it is not used.
+    pub fn read(&mut self, folder: &Path, spec: &Spec<DataSpec>) -> Result<Measured, String> {
+        let read = self
+            .looked_at(folder, spec)
+            .and_then(|()| Measured::read(folder));
+        read.map_err(|error| {
+            let folder = folder.display();
+            format!("{error:#}; remove {folder}, and it is run again")
+        })
+    }
+
+    fn looked_at(&mut self, folder: &Path, spec: &Spec<DataSpec>) -> anyhow::Result<()> {
+        let section = serde_json::to_string(&spec.data.write())?;
+        let data = match self.data.get(&section) {
+            Some(data) => data.clone(),
+            None => {
+                let missing = |error: &anyhow::Error| {
+                    let io = error
+                        .chain()
+                        .find_map(|e| e.downcast_ref::<std::io::Error>());
+                    io.is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+                };
+                let data = match run::data_files(&spec.data, self.place) {
+                    // tables can be made again where the data are not
+                    Err(error) if missing(&error) => Vec::new(),
+                    data => data?,
+                };
+                self.data.insert(section, data.clone());
+                data
+            }
+        };
+        run::manifest(spec, &spec.yaml()?, data, self.command)?.is_of(folder)
+    }
+}
