@@ -1,9 +1,14 @@
 """What the tests share. None of them looks at the clock."""
 
+import signal
 from pathlib import Path
 
 import fl
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a job in the background is begun with Ctrl-C ignored, and some tests press it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SPECS = Path(__file__).parents[3] / "specs"
 QUICK = SPECS / "quick"

@@ -108,12 +108,25 @@ fn a_run_without_a_checkpoint_begins_anew_and_says_so() {
     assert_eq!(fs::read(dir.join("own/spec.yaml")).unwrap(), b"mine");
 }
 
+/// Is this signal ignored here, and so by every program that is begun here (a job in the background ignores SIGINT)?
+#[cfg(unix)]
+fn ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 #[test]
 #[cfg(unix)]
 fn a_signal_ends_the_step_and_a_second_one_the_program() {
     let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
     let dir = d.path();
     for (signal, code) in [("-TERM", 143), ("-INT", 130), ("-HUP", 129)] {
+        if ignored(code - 128) {
+            eprintln!("skipped: whoever began these tests lets them ignore {signal}");
+            continue;
+        }
         let folder = format!("r{code}");
         let mut child = start(
             dir,
@@ -136,13 +149,13 @@ fn a_signal_ends_the_step_and_a_second_one_the_program() {
     let step = ["--set", "protocol.local={epochs: 100000, batch: 1}"];
     let mut child = start(dir, &[&["run", &spec, "--out", "long"], &step[..]].concat());
     until(&mut child, &dir.join("long/run.json"));
-    send(&child, "-INT");
+    send(&child, "-TERM");
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
     let told = said.any(|line| line.unwrap().contains("the same again ends it at once"));
     assert!(told);
-    send(&child, "-INT");
+    send(&child, "-TERM");
     use std::os::unix::process::ExitStatusExt;
-    assert_eq!(child.wait().unwrap().signal(), Some(2));
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
 }
 
 #[test]
