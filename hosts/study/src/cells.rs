@@ -3,10 +3,14 @@
 use crate::columns::Show;
 use crate::stats::{Paired, Sample};
 
-/// A text as it may stand in a cell, also in a README where marks are comments.
+/// A text that is no mark where it stands in a README: marks are comments.
+pub(crate) fn unmarked(text: &str) -> String {
+    text.replace("<!--", "&lt;!--")
+}
+
+/// A text as it may stand in a cell.
 pub(crate) fn cell(text: &str) -> String {
-    let text = text.replace('|', "\\|").replace("<!--", "&lt;!--");
-    text.replace('\n', " ")
+    unmarked(&text.replace('|', "\\|").replace('\n', " "))
 }
 
 pub(crate) fn shown(sample: &Sample, show: Show, digits: usize) -> String {

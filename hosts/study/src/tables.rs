@@ -1,6 +1,6 @@
 //! Tables of what runs came to: Markdown for people, CSV for programs.
 
-use crate::cells::{cell, minus, number, shown, signed};
+use crate::cells::{cell, minus, number, shown, signed, unmarked};
 use crate::columns::{Column, Show, What};
 use crate::expand::{RunSpec, Table};
 use crate::measured::{Measured, values};
@@ -39,7 +39,7 @@ pub fn made(table: &Table, answers: &Answers) -> Made {
                 .join(" | ")
         )
     };
-    let mut markdown = format!("### {}\n\n", cell(&maker.heading()));
+    let mut markdown = format!("### {}\n\n", unmarked(&maker.heading()));
     let mut head = vec![
         if table.against.is_some() {
             "setting"
