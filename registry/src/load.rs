@@ -8,10 +8,8 @@ use crate::sections::{Isolate, Plugin};
 use fl_core::PartDecl;
 use fl_core::abi::{self, raw::FlLibrary};
 use fl_core::settings::{Reader, Setting, Step, Value, show_path};
-use sha2::{Digest, Sha256};
 use std::fmt::{Display, Formatter};
 use std::fs::File;
-use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 

@@ -1,6 +1,5 @@
 //! Files of a run folder, which may be cut short, damaged or not there.
 
-use fl_core::Result;
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
