@@ -147,7 +147,7 @@ fn cells_are_what_the_seeds_say() {
     let two = made(table, &answers).markdown;
     assert!(
         two.contains("| better | 84.5 +- 0.7 (2 of 3) | 84.5 (2 of 3) |")
-            && two.contains("| +3.5 [-2.9, +9.9], not distinguishable |"),
+            && two.contains("| +3.5 [-2.9, +9.9], not distinguishable (2 of 3) |"),
         "{two}"
     );
 }
