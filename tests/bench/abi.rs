@@ -118,12 +118,14 @@ fn main() {
         ("apart", apart()),
     ];
     let mut criterion = Criterion::default().configure_from_args();
-    let small = inbox(10, 1_000);
-    for (name, decl) in all {
-        let (mut part, round) = (build(decl), Round::first());
-        criterion.bench_function(&format!("mean of 10 x 1,000, {name}"), |b| {
-            b.iter(|| black_box(part.aggregate(&round, &small)));
-        });
+    for (clients, numbers) in [(1, 10), (10, 1_000)] {
+        let small = inbox(clients, numbers);
+        for (name, decl) in all {
+            let (mut part, round) = (build(decl), Round::first());
+            criterion.bench_function(&format!("mean of {clients} x {numbers}, {name}"), |b| {
+                b.iter(|| black_box(part.aggregate(&round, &small)));
+            });
+        }
     }
     criterion.final_summary();
     let large = inbox(100, 1_000_000);

@@ -66,7 +66,7 @@ pub fn check(
     check_text(&name, &text, set, catalogue)
 }
 
-/// As [`check`], of a spec's text; what is relative in it is relative to the folder of `name`, which mistakes call it.
+/// As `check`, of a spec's text; what is relative in it is relative to the folder of `name`, which mistakes call it.
 pub fn check_text(
     name: &str,
     text: &[u8],
