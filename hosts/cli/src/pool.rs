@@ -152,6 +152,12 @@ impl Pool<'_> {
         let bar = self.bars.add(ProgressBar::no_length());
         bar.set_style(ProgressStyle::with_template("  {spinner} {msg}")?);
         bar.set_message(job.name.clone());
+        let ended = self.run(job, threads, &bar);
+        bar.finish_and_clear();
+        ended
+    }
+
+    fn run(&self, job: &Job, threads: usize, bar: &ProgressBar) -> anyhow::Result<String> {
         // of all studies that share a folder one does this run, and what it comes to serves all
         let turn = job.folder.with_extension("turn");
         let turn = File::create(&turn).with_context(|| format!("making {}", turn.display()))?;
@@ -191,9 +197,7 @@ impl Pool<'_> {
             warn: Box::new(|_| {}),
             begun: Box::new(|_| {}),
         };
-        let outcome = run::execute(&job.spec, data, place, how);
-        bar.finish_and_clear();
-        let outcome = outcome?;
+        let outcome = run::execute(&job.spec, data, place, how)?;
         if let Some(after) = outcome.stopped {
             return Ok(format!("stopped after {after}"));
         }
