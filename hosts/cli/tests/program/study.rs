@@ -139,12 +139,12 @@ fn what_is_kept_is_looked_at() {
     };
     let (code, first) = run();
     assert_eq!(code, 0, "{first}");
+    // beside the run lies the lock of its turn, in an order that is the file system's
     let kept = fs::read_dir(d.join("runs/studies/kept"))
         .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.is_dir())
+        .unwrap();
     // on other data
     fs::write(d.join("p.csv"), rows(1)).unwrap();
     let (code, said) = run();
