@@ -280,7 +280,7 @@ fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
             resumed,
             wire: how.wire,
             stop_after,
-            client_cache: cache,
+            memory: cache,
             ..Setup::new(
                 Arc::new(Walk { lasting }),
                 Arc::new(Parts::new(parts.to_vec())),

@@ -24,7 +24,7 @@ pub struct Ask {
     /// Send every message through its wire form.
     pub wire: bool,
     /// Bytes of what clients keep that stay in memory.
-    pub client_cache: Option<u64>,
+    pub memory: Option<u64>,
     /// The data directory.
     pub data_dir: Option<PathBuf>,
     /// The command line, for `run.json`.
@@ -96,7 +96,7 @@ pub fn carry_out<'a>(
         wire: ask.wire,
         stop_after: ask.stop_after,
         stop: ask.stop.clone(),
-        client_cache: ask.client_cache,
+        memory: ask.memory,
         progress: told.progress,
         warn: told.warn,
         begun: told.begun,

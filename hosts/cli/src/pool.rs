@@ -188,7 +188,7 @@ impl Pool<'_> {
             wire: false,
             stop_after: None,
             stop: self.stop.clone(),
-            client_cache: None,
+            memory: None,
             progress: Box::new(|begun| {
                 bar.set_message(format!("{}: {}", job.name, run::progress(begun)));
                 bar.tick();

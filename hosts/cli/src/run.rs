@@ -39,10 +39,11 @@ pub struct RunArgs {
     /// Clients that are served at the same time; otherwise one per processor. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     threads: Option<usize>,
-    /// How much of what clients keep between two questions (models, control variates) stays in memory, such as `2GiB`; what is
-    /// beyond goes to the run folder, and comes back when it is needed. Otherwise all stays. Results do not depend on it.
+    /// How much memory the program is to hold at most, such as `4GiB`: fewer clients train at once when another would pass it, and
+    /// what clients keep between two questions (models, control variates) goes to the run folder beyond a quarter of it. Data
+    /// are held in any case; what cannot be kept is said. Results do not depend on it.
     #[arg(long, value_name = "SIZE")]
-    client_cache: Option<ByteSize>,
+    memory: Option<ByteSize>,
     #[command(flatten)]
     data: DataDir,
     /// One JSON object on stdout.
@@ -163,7 +164,7 @@ pub struct How<'a> {
     pub stop_after: Option<usize>,
     /// Once this is set: stop after the step that is going on.
     pub stop: Arc<AtomicBool>,
-    pub client_cache: Option<u64>,
+    pub memory: Option<u64>,
     /// Told of each step.
     pub progress: Progress<'a>,
     /// Told what the user should know.
@@ -244,7 +245,7 @@ pub fn execute(
         test,
         client_tests,
         threads: how.threads,
-        client_cache: how.client_cache,
+        memory: how.memory,
         folder: Some(folder),
         resumed,
         wire: how.wire,
@@ -303,7 +304,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         threads: args.threads,
         stop_after: args.stop_after,
         wire: args.wire,
-        client_cache: args.client_cache.map(|size| size.0),
+        memory: args.memory.map(|size| size.0),
         data_dir: args.data.data_dir.clone(),
         command: command.to_vec(),
         stop: asked.stop.clone(),

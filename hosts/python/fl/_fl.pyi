@@ -35,7 +35,7 @@ class Run:
         threads: int | None,
         stop_after: int | None,
         wire: bool,
-        client_cache: int | None,
+        memory: int | None,
         data_dir: str | None,
         command: Sequence[str],
         bar: bool,

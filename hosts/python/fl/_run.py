@@ -29,7 +29,7 @@ def run(
     data_dir=None,
     stop_after: int | None = None,
     wire: bool = False,
-    client_cache: int | None = None,
+    memory: int | None = None,
     quiet: bool = False,
     on_step: Callable[[dict], None] | None = None,
 ) -> Results:
@@ -39,8 +39,8 @@ def run(
     `set` changes values by path: `{"protocol.rounds": 5, "seed": 3}`. With `resume` in place of a spec, the run that was stopped
     in that folder goes on. Results do not depend on the rest: `out` is the run folder (otherwise `runs/NAME-1`, ..), `threads`
     how many clients are served at once, `stop_after` so many steps the run stops, `wire` sends messages in their wire form, and
-    `client_cache` is how many bytes of what clients keep stay in memory. `on_step` is told of each step that begins, a mapping
-    with `step`, `number`, `of`, `accuracy` and `bytes`; an exception in it ends the run as Ctrl-C does.
+    `memory` is how many bytes the program is to hold at most (what Python holds counts too). `on_step` is told of each step that
+    begins, a mapping with `step`, `number`, `of`, `accuracy` and `bytes`; an exception in it ends the run as Ctrl-C does.
 
     Ctrl-C lets the step that is going on come to its end; the run is written down, and `KeyboardInterrupt` says how it goes on.
     A second Ctrl-C does not wait: the step ends in the background.
@@ -61,7 +61,7 @@ def run(
         threads=threads,
         stop_after=stop_after,
         wire=wire,
-        client_cache=client_cache,
+        memory=memory,
         data_dir=path(data_dir),
         command=["fl", "run", name] if resume is None else ["fl", "run", "--resume", os.fspath(resume)],
         bar=not quiet and terminal(),

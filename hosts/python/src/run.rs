@@ -60,7 +60,7 @@ pub struct Run {
 impl Run {
     /// Begins: with a spec's `text`, which mistakes call `name`, or where the run in the folder `resume` stopped.
     #[new]
-    #[pyo3(signature = (name, text, set, *, resume, out, threads, stop_after, wire, client_cache, data_dir, command, bar))]
+    #[pyo3(signature = (name, text, set, *, resume, out, threads, stop_after, wire, memory, data_dir, command, bar))]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn new(
         name: String,
@@ -71,7 +71,7 @@ impl Run {
         threads: Option<usize>,
         stop_after: Option<usize>,
         wire: bool,
-        client_cache: Option<u64>,
+        memory: Option<u64>,
         data_dir: Option<PathBuf>,
         command: Vec<String>,
         bar: bool,
@@ -87,7 +87,7 @@ impl Run {
             threads,
             stop_after,
             wire,
-            client_cache,
+            memory,
             data_dir,
             command,
             stop: stop.clone(),

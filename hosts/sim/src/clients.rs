@@ -1,5 +1,6 @@
 //! The clients of a run, and where what lasts of them is: in memory, or beyond a limit on the disk.
 
+use crate::memory::{Memory, STATES};
 use crate::shelf::{Index, Shelf};
 use anyhow::{Context, anyhow};
 use fl_core::{Client, ClientId, Result};
@@ -14,6 +15,8 @@ pub(crate) struct Clients {
     all: BTreeMap<ClientId, Mutex<Client>>,
     /// How many bytes of states stay in memory; `None`: all, and in the form that is worked on.
     limit: Option<u64>,
+    /// What the program may hold.
+    pub memory: Option<Memory>,
     states: Mutex<States>,
 }
 
@@ -58,15 +61,16 @@ impl States {
 }
 
 impl Clients {
-    /// `shelf` has the states that the run goes on with.
+    /// `shelf` has the states that the run goes on with; `memory` is what the program may hold.
     ///
     /// # Errors
     /// When it has one of a client that is not there, or that is none.
     pub fn new(
         all: impl Iterator<Item = Client>,
-        limit: Option<u64>,
+        memory: Option<u64>,
         mut shelf: Shelf,
     ) -> Result<Self> {
+        let limit = memory.map(|bytes| bytes / STATES);
         let mut all: BTreeMap<ClientId, Client> = all.map(|c| (c.id(), c)).collect();
         let ids: Vec<ClientId> = shelf.ids().collect();
         for id in ids {
@@ -81,6 +85,7 @@ impl Clients {
         Ok(Self {
             all: all.collect(),
             limit,
+            memory: memory.map(Memory::new),
             states: Mutex::new(States {
                 cached: LruCache::unbounded(),
                 bytes: 0,
@@ -88,6 +93,12 @@ impl Clients {
                 shelf,
             }),
         })
+    }
+
+    /// What is to be said when the limit on memory cannot be kept.
+    pub fn passed(&self) -> Option<String> {
+        let memory = self.memory.as_ref()?;
+        memory.passed()
     }
 
     /// Who there is.

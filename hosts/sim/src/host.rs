@@ -270,6 +270,10 @@ impl Host for Sim<'_> {
             self.stop_after.is_some_and(|steps| done >= steps) || self.stop.load(Ordering::Relaxed);
         let due = stop || self.due(done, place);
         (self.done, self.asked) = (done, 0);
+        // not a note: what a run says of itself does not depend on the machine
+        if let Some(held) = self.clients.passed() {
+            (self.warn)(&held);
+        }
         if let Some(folder) = self.folder.as_ref().filter(|_| due) {
             let began = Instant::now();
             let (clients, bytes) = self.clients.checkpoint()?;

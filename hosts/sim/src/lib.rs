@@ -5,6 +5,7 @@ mod disk;
 mod folder;
 mod host;
 mod manifest;
+mod memory;
 mod paused;
 mod pool;
 mod report;

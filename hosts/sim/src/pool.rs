@@ -1,6 +1,7 @@
 //! Work on clients: many at once, answers in order, few of them held at a time.
 
 use crate::clients::Clients;
+use crate::memory::Memory;
 use anyhow::Context;
 use fl_core::{Client, ClientId, Executor, Result, SharedExecutor};
 use rayon::prelude::*;
@@ -39,10 +40,20 @@ pub(crate) fn for_clients<T: Send>(
         Ok(Ok(answer)) => size(answer),
         _ => 0,
     };
-    let one = |id: ClientId| clients.with(id, work);
+    let memory = clients.memory.as_ref();
+    let one = |id: ClientId| {
+        let result = clients.with(id, work);
+        memory.inspect(|memory| memory.ends());
+        result
+    };
+    let begins = |worker| memory.is_none_or(|memory| memory.begins(worker));
     let threads = threads.clamp(1, ids.len().max(1));
     if threads == 1 {
-        return ids.iter().try_for_each(|id| each(*id, one(*id)?));
+        let alone = |id: &ClientId| {
+            begins(0);
+            each(*id, one(*id)?)
+        };
+        return ids.iter().try_for_each(alone);
     }
     let state = Mutex::new(State {
         next: 0,
@@ -51,33 +62,36 @@ pub(crate) fn for_clients<T: Send>(
         waiting: 0,
     });
     let changed = Condvar::new();
+    let waiting = memory.map_or(WAITING, |memory| memory.waiting(WAITING));
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+    let serve = |worker: usize| {
+        loop {
+            let mut s = lock();
+            // the answer that is due is held up by nothing but clients at work, so nobody waits for ever
+            while s.next < ids.len()
+                && (s.next > s.due && (s.next >= s.due + AHEAD * threads || s.waiting >= waiting)
+                    || !begins(worker))
+            {
+                s = changed.wait(s).unwrap_or_else(PoisonError::into_inner);
+            }
+            let at = s.next;
+            if at >= ids.len() {
+                return;
+            }
+            s.next += 1;
+            drop(s);
+            let result = one(ids[at]);
+            let mut s = lock();
+            s.waiting += size(&result);
+            s.done.insert(at, result);
+            drop(s);
+            changed.notify_all();
+        }
+    };
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let mut s = lock();
-                    // the answer that is due is never held up, so the others do not wait for ever
-                    while s.next < ids.len()
-                        && s.next > s.due
-                        && (s.next >= s.due + AHEAD * threads || s.waiting >= WAITING)
-                    {
-                        s = changed.wait(s).unwrap_or_else(PoisonError::into_inner);
-                    }
-                    let at = s.next;
-                    if at >= ids.len() {
-                        return;
-                    }
-                    s.next += 1;
-                    drop(s);
-                    let result = one(ids[at]);
-                    let mut s = lock();
-                    s.waiting += size(&result);
-                    s.done.insert(at, result);
-                    drop(s);
-                    changed.notify_all();
-                }
-            });
+        for worker in 0..threads {
+            let serve = &serve;
+            scope.spawn(move || serve(worker));
         }
         let mut deliver = || {
             for (at, id) in ids.iter().enumerate() {

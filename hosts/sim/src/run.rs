@@ -72,7 +72,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         .as_mut()
         .map(|r| std::mem::take(&mut r.clients));
     let shelf = shelf.unwrap_or_else(|| Shelf::new(setup.folder.as_ref().map(|f| f.path().into())));
-    let clients = Clients::new(owners.into_iter().map(client), setup.client_cache, shelf)?;
+    let clients = Clients::new(owners.into_iter().map(client), setup.memory, shelf)?;
     let (mut entries, mut metrics) = (Vec::new(), Vec::new());
     if let (Some(folder), Some(_)) = (&setup.folder, &setup.resumed) {
         (entries, metrics) = folder.lines()?;

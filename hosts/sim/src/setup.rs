@@ -57,9 +57,10 @@ pub struct Setup<'a> {
     /// What the data have been made with of clients' own rows, such as means to standardise by: whoever sees a run sees
     /// something of it, and nothing prices it.
     pub exposed: Vec<String>,
-    /// How many bytes of what clients keep between two questions stay in memory; what is beyond goes to the disk, and comes
-    /// back when it is needed. `None`: all stays.
-    pub client_cache: Option<u64>,
+    /// So many bytes the program is to hold at most: fewer clients work at once when another would pass it, and of what
+    /// clients keep between two questions a quarter of it stays in memory; what is beyond goes to the disk, and comes back when
+    /// it is needed. Data, models at work and what an aggregator gathers stay. `None`: everything stays, and every thread works.
+    pub memory: Option<u64>,
     /// Where results go.
     pub folder: Option<RunFolder>,
     /// Where a stopped run goes on.
@@ -101,7 +102,7 @@ impl Setup<'_> {
             client_tests: Vec::new(),
             threads: 1,
             exposed: Vec::new(),
-            client_cache: None,
+            memory: None,
             folder: None,
             resumed: None,
             wire: false,

@@ -1,6 +1,6 @@
 //! Sameness: the same spec and seed give the same digest for any number of threads, again, and after a stop.
 
-use crate::common::{fails, fl, json, out, root, specs};
+use crate::common::{fails, fl, json, out, quick, root, specs};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -25,9 +25,19 @@ fn exact_threads_and_repetition_change_nothing() {
     for spec in specs("quick") {
         let (dir, spec) = (tempfile::tempdir().unwrap(), spec.display().to_string());
         let one = run(dir.path(), &spec, "one", &["--threads", "1"]);
-        for (out, threads) in [("two", "2"), ("three", "3"), ("again", "1")] {
+        for (out, threads, more) in [
+            ("two", "2", &[][..]),
+            // one client at work, and what clients keep on the disk
+            ("three", "3", &["--memory", "1MiB"]),
+            ("again", "1", &[]),
+        ] {
             assert_eq!(
-                run(dir.path(), &spec, out, &["--threads", threads]),
+                run(
+                    dir.path(),
+                    &spec,
+                    out,
+                    &[&["--threads", threads], more].concat()
+                ),
                 one,
                 "{spec} on {threads} threads"
             );
@@ -48,6 +58,32 @@ fn exact_threads_and_repetition_change_nothing() {
         let other = run(dir.path(), &spec, "other", &["--set", "seed=99"]);
         assert_ne!(other, one, "{spec}: another seed is another run");
     }
+}
+
+#[test]
+fn a_limit_on_memory_that_cannot_be_kept_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |out: &str, memory: &str| {
+        let spec = quick("fedavg");
+        let done = fl(
+            dir.path(),
+            &["run", &spec, "--out", out, "--memory", memory],
+        );
+        assert!(done.status.success());
+        let said = String::from_utf8(done.stderr).unwrap();
+        let of_it = |line: &&str| line.contains("with one client at work");
+        said.lines().filter(of_it).map(String::from).collect()
+    };
+    let notes: Vec<String> = said("tight", "1MiB");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(
+        notes[0].contains("more than the 1.0 MiB that it may have"),
+        "{notes:?}"
+    );
+    assert_eq!(said("wide", "64GiB"), Vec::<String>::new());
+    // the report says nothing of the machine
+    let notes = |out: &str| fs::read_to_string(dir.path().join(out).join("report.md")).unwrap();
+    assert!(!notes("tight").contains("one client at work"));
 }
 
 #[test]
