@@ -173,8 +173,11 @@ pub trait Host {
     /// What runs work in chunks.
     fn executor(&self) -> SharedExecutor;
 
-    /// A step begins: for a progress display.
-    fn progress(&mut self, step: &str, done: usize, of: usize);
+    /// A step is to begin, the `number`th of `of` (0: nobody knows): for a progress display.
+    ///
+    /// # Errors
+    /// [`crate::Problem::Stopped`] when the run is to be gone on with later; it has been written down then.
+    fn progress(&mut self, step: &str, number: usize, of: usize) -> Result<()>;
 
     /// Writes a line to the journal.
     ///

@@ -103,7 +103,7 @@ impl Federation<'_> {
                 postcard::from_bytes(&saved.protocol).context("the saved state of the protocol")?;
             return Ok(());
         }
-        self.host.progress(&name, number, of);
+        self.host.progress(&name, number, of)?;
         let times = match self.faults.below {
             Below::Stop => 0,
             Below::Repeat(times) => times,

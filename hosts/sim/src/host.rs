@@ -5,7 +5,7 @@ use crate::clients::Clients;
 use crate::folder::{At, RunFolder, Saved, Written};
 use crate::pool::for_clients;
 use crate::setup::{Begun, Progress, Warn, Watch};
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use fl_core::privacy::Observer;
 use fl_core::{
     Answer, Checkpoints, Client, ClientId, Entry, Every, Examples, Host, Metric, Payload, Place,
@@ -34,6 +34,8 @@ pub(crate) struct Sim<'a> {
     pub checkpoints: Checkpoints,
     pub stop_after: Option<usize>,
     pub stop: Arc<AtomicBool>,
+    /// The step that was to be the last of this time, if there is another.
+    pub stopped: Option<String>,
     pub wire: bool,
     pub progress: Progress<'a>,
     pub warn: Warn<'a>,
@@ -195,7 +197,10 @@ impl Host for Sim<'_> {
         self.exec.clone()
     }
 
-    fn progress(&mut self, step: &str, number: usize, of: usize) {
+    fn progress(&mut self, step: &str, number: usize, of: usize) -> Result<()> {
+        if let Some(after) = self.stopped.take() {
+            return Err(Problem::Stopped { after }.into());
+        }
         let measured = self.metrics.iter().rev();
         let mut accuracy =
             measured.filter(|m| m.name.ends_with("accuracy") || m.name.ends_with("mauc"));
@@ -206,6 +211,7 @@ impl Host for Sim<'_> {
             accuracy: accuracy.next().map(|m| m.value),
             bytes: self.crossed,
         });
+        Ok(())
     }
 
     fn journal(&mut self, entry: &Entry) -> Result<()> {
@@ -268,6 +274,8 @@ impl Host for Sim<'_> {
     ) -> Result<()> {
         let stop =
             self.stop_after.is_some_and(|steps| done >= steps) || self.stop.load(Ordering::Relaxed);
+        // nothing is left to go on with after the last round
+        let stop = stop && place != Place::Last;
         let due = stop || self.due(done, place);
         (self.done, self.asked) = (done, 0);
         // not a note: what a run says of itself does not depend on the machine
@@ -297,7 +305,8 @@ impl Host for Sim<'_> {
             };
             (self.saved, self.place) = (Some((Instant::now(), done)), place.into());
         }
-        ensure!(!stop, Problem::Stopped { after: step.into() });
+        // a run that ends with this step ends
+        self.stopped = stop.then(|| step.into());
         Ok(())
     }
 }

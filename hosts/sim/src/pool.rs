@@ -1,7 +1,6 @@
 //! Work on clients: many at once, answers in order, few of them held at a time.
 
 use crate::clients::Clients;
-use crate::memory::Memory;
 use anyhow::Context;
 use fl_core::{Client, ClientId, Executor, Result, SharedExecutor};
 use rayon::prelude::*;

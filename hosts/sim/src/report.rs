@@ -6,6 +6,9 @@ use fl_core::{ClientId, Entry, Metric, PrivacyEvent};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// So many clients are listed: nobody reads more.
+const CLIENTS: usize = 1000;
+
 /// 1234567 as `1,234,567`.
 fn count(n: u64) -> String {
     let digits = n.to_string();
@@ -170,7 +173,7 @@ fn fill(
         out,
         "\n## Clients\n\n| client | examples per class |\n|---|---|"
     )?;
-    for (id, counts) in held {
+    for (id, counts) in held.iter().take(CLIENTS) {
         writeln!(
             out,
             "| {id} | {} |",
@@ -179,6 +182,14 @@ fn fill(
                 .map(u32::to_string)
                 .collect::<Vec<_>>()
                 .join(" ")
+        )?;
+    }
+    if held.len() > CLIENTS {
+        writeln!(
+            out,
+            "\nThe first {} of {}; all are in `outcome.json`.",
+            count(CLIENTS as u64),
+            count(held.len() as u64)
         )?;
     }
     writeln!(out, "\nDigest `{}`.", outcome.digest)

@@ -102,6 +102,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         checkpoints: setup.checkpoints,
         stop_after: setup.stop_after,
         stop: setup.stop,
+        stopped: None,
         progress: setup.progress,
         warn,
         watch: setup.watch,

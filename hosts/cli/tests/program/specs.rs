@@ -90,10 +90,19 @@ fn a_limit_on_memory_that_cannot_be_kept_is_said() {
 fn exact_a_run_that_was_stopped_anywhere_ends_as_if_it_had_not() {
     for spec in specs("quick") {
         let (dir, spec) = (tempfile::tempdir().unwrap(), spec.display().to_string());
-        let whole = run(dir.path(), &spec, "whole", &[]);
-        let steps = json(dir.path(), &["run", &spec, "--json", "--out", "count"])["rounds"]
-            .as_u64()
-            .unwrap();
+        let whole = json(dir.path(), &["run", &spec, "--json", "--out", "whole"]);
+        let (whole, steps) = (
+            whole["digest"].as_str().unwrap(),
+            whole["rounds"].as_u64().unwrap(),
+        );
+        // a run that would stop where it ends, ends
+        let all = steps.to_string();
+        let ended = ["run", &spec, "--json", "--out", "ended", "--stop-after"];
+        let ended = json(dir.path(), &[&ended[..], &[&all]].concat());
+        assert!(
+            ended["stopped"].is_null() && ended["digest"] == whole,
+            "{spec}: {ended}"
+        );
         for stop in 1..=steps {
             let (at, folder) = (stop.to_string(), format!("stop-{stop}"));
             let stopped = json(
