@@ -1,6 +1,8 @@
 //! What both sides share: texts, tensors and messages as C types, and back.
 
-use super::raw::{FL_F32, FL_F64, FL_U8, FL_U32, FlMessage, FlTensor, FlText};
+use super::raw::{
+    FL_F32, FL_F64, FL_MAGIC, FL_U8, FL_U32, FL_VERSION, FlLibrary, FlMessage, FlTensor, FlText,
+};
 use crate::message::{Logits, Message, Named, Params, Parcel, View};
 use crate::{ClientId, Inbox, Mail, Result};
 use anyhow::{Context, bail, ensure};
@@ -23,9 +25,23 @@ pub(super) fn plain(text: &str) -> String {
     out
 }
 
+impl FlLibrary {
+    /// A table of this interface without any function yet.
+    pub const OF_THIS_VERSION: Self = Self {
+        magic: FL_MAGIC,
+        version: FL_VERSION,
+        size: size_of::<Self>() as u32,
+        describe: None,
+        create: None,
+        call: None,
+        drop: None,
+        free: None,
+    };
+}
+
 impl FlText {
     /// Borrows `text`: the result must not outlive it.
-    pub(super) fn of(text: &str) -> Self {
+    pub fn of(text: &str) -> Self {
         Self {
             data: text.as_ptr(),
             length: text.len(),
@@ -39,9 +55,12 @@ impl FlText {
 
     /// The text; `what` names it in errors.
     ///
+    /// # Errors
+    /// When it is no UTF-8, or too long.
+    ///
     /// # Safety
     /// `data` points to `length` bytes that live for `'a`, or is NULL.
-    pub(super) unsafe fn read<'a>(self, what: &str) -> Result<&'a str> {
+    pub unsafe fn read<'a>(self, what: &str) -> Result<&'a str> {
         ensure!(
             self.length <= LONGEST,
             "{what} has {} bytes; at most {LONGEST} are read",

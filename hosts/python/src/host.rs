@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "a C interface")]
 
 use crate::buffer::Buffer;
-use crate::table::{lend, text};
+use crate::table::text;
 use fl_core::Executor;
 use fl_core::abi::raw::*;
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
@@ -88,7 +88,7 @@ impl Host {
         let host = self.host()?;
         if let Some(log) = host.log {
             // SAFETY: the text lives through the call.
-            unsafe { log(host.context, level, lend(line)) }
+            unsafe { log(host.context, level, FlText::of(line)) }
         }
         Ok(())
     }

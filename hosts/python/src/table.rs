@@ -15,14 +15,12 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub static TABLE: FlLibrary = FlLibrary {
-    magic: FL_MAGIC,
-    version: FL_VERSION,
-    size: size_of::<FlLibrary>() as u32,
     describe: Some(describe),
     create: Some(create),
     call: Some(call),
     drop: Some(drop_part),
     free: Some(free),
+    ..FlLibrary::OF_THIS_VERSION
 };
 
 thread_local! {
@@ -30,22 +28,11 @@ thread_local! {
     pub static DESCRIPTION: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-pub fn lend(text: &str) -> FlText {
-    FlText {
-        data: text.as_ptr(),
-        length: text.len(),
-    }
-}
-
 /// # Safety
 /// The text is one of the host's, and lives as long as the call.
 pub unsafe fn text<'a>(text: FlText) -> &'a str {
-    if text.data.is_null() {
-        return "";
-    }
     // SAFETY: as the caller says.
-    let bytes = unsafe { std::slice::from_raw_parts(text.data, text.length) };
-    std::str::from_utf8(bytes).unwrap_or_default()
+    unsafe { text.read("a text") }.unwrap_or_default()
 }
 
 /// A function of `fl._bridge`.
@@ -80,7 +67,7 @@ fn guarded(
     let fail = |text: &str| {
         if let Some(fail) = host.fail {
             // SAFETY: the texts live through the call.
-            unsafe { fail(host.context, lend(""), lend(text)) }
+            unsafe { fail(host.context, FlText::of(""), FlText::of(text)) }
         }
     };
     let run = || Python::try_attach(|py| f(py, host));
@@ -98,7 +85,7 @@ unsafe extern "C" fn describe(_: *const FlHost, json: *mut FlText) -> i32 {
     // freed in `free`
     let text: &'static str = DESCRIPTION.take().leak();
     // SAFETY: the host lends the place for the call.
-    unsafe { *json = lend(text) };
+    unsafe { *json = FlText::of(text) };
     FL_OK
 }
 
@@ -211,7 +198,7 @@ fn deliver(py: Python<'_>, host: &FlHost, answer: &Bound<'_, PyAny>) -> PyResult
         answer.extract()?;
     if let (Some(json), Some(give)) = (&json, host.text) {
         // SAFETY: the text lives through the call.
-        unsafe { give(host.context, lend(json)) }
+        unsafe { give(host.context, FlText::of(json)) }
     }
     for (name, array) in tensors {
         send(py, host, name.extract()?, &array)?;
@@ -285,7 +272,7 @@ fn send(py: Python<'_>, host: &FlHost, name: &str, array: &Bound<'_, PyAny>) -> 
         let place = unsafe {
             tensor(
                 host.context,
-                lend(name),
+                FlText::of(name),
                 dtype,
                 shape.len() as u32,
                 shape.as_ptr(),

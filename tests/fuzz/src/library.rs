@@ -20,14 +20,12 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 static TABLE: FlLibrary = FlLibrary {
-    magic: FL_MAGIC,
-    version: FL_VERSION,
-    size: size_of::<FlLibrary>() as u32,
     describe: Some(describe),
     create: Some(create),
     call: Some(call),
     drop: Some(drop_part),
     free: Some(free),
+    ..FlLibrary::OF_THIS_VERSION
 };
 
 thread_local! {

@@ -16,14 +16,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "C sees this name")]
 pub static fl_plugin: FlLibrary = FlLibrary {
-    magic: FL_MAGIC,
-    version: FL_VERSION,
-    size: size_of::<FlLibrary>() as u32,
     describe: Some(describe),
     create: Some(create),
     call: Some(call),
     drop: Some(drop_part),
     free: Some(free),
+    ..FlLibrary::OF_THIS_VERSION
 };
 
 /// The table of this program's own parts: what a library shows of them.

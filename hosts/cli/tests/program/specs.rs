@@ -103,7 +103,7 @@ fn exact_a_run_that_was_stopped_anywhere_ends_as_if_it_had_not() {
             ended["stopped"].is_null() && ended["digest"] == whole,
             "{spec}: {ended}"
         );
-        for stop in 1..=steps {
+        for stop in 1..steps {
             let (at, folder) = (stop.to_string(), format!("stop-{stop}"));
             let stopped = json(
                 dir.path(),
