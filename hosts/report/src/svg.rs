@@ -47,6 +47,8 @@ struct Scale {
     low: f64,
     high: f64,
     log: bool,
+    /// All values are whole numbers.
+    whole: bool,
     from: f64,
     to: f64,
 }
@@ -55,8 +57,10 @@ impl Scale {
     /// One that has all `values`, from pixel `from` to pixel `to`. With `log`, in powers of ten if the values call for it.
     fn of(values: impl Iterator<Item = f64>, from: f64, to: f64, log: bool) -> Self {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        let mut whole = true;
         for value in values.filter(|v| v.is_finite()) {
             (low, high) = (low.min(value), high.max(value));
+            whole &= value.fract() == 0.0;
         }
         if low > high {
             (low, high) = (0.0, 1.0);
@@ -70,6 +74,7 @@ impl Scale {
             low,
             high,
             log,
+            whole,
             from,
             to,
         }
@@ -96,7 +101,9 @@ impl Scale {
                 .map(|n| 10_f64.powi(n))
                 .collect();
         }
-        let rough = (self.high - self.low) / 7.0;
+        // there is nothing between rounds
+        let least = if self.whole { 1.0 } else { 0.0 };
+        let rough = ((self.high - self.low) / 7.0).max(least);
         let power = 10_f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power);
         let step = step.into_iter().find(|s| *s >= rough).unwrap_or(rough);
@@ -332,6 +339,9 @@ mod tests {
             [0.2, 0.4, 0.6000000000000001, 0.8]
         );
         assert_eq!(of(&[1.0, 5000.0], true).ticks(), [1.0, 10.0, 100.0, 1000.0]);
+        // rounds
+        assert_eq!(of(&[1.0, 2.0, 3.0], false).ticks(), [1.0, 2.0, 3.0]);
+        assert_eq!(of(&[4.0], false).ticks(), [4.0]);
         for odd in [
             &[][..],
             &[3.0],

@@ -32,7 +32,7 @@ fn span(text: &str, name: &str) -> Result<std::ops::Range<usize>> {
 /// # Errors
 /// When a mark is missing, or is there twice.
 pub fn section<'t>(text: &'t str, name: &str) -> Result<&'t str> {
-    Ok(text[span(text, name)?].trim_matches('\n'))
+    Ok(text[span(text, name)?].trim_matches(['\r', '\n']))
 }
 
 /// `text` with another table between the marks of `name`.
@@ -41,12 +41,13 @@ pub fn section<'t>(text: &'t str, name: &str) -> Result<&'t str> {
 /// As [`section`].
 pub fn replaced(text: &str, name: &str, table: &str) -> Result<String> {
     let span = span(text, name)?;
-    let table = table.trim_matches('\n');
-    Ok(format!(
-        "{}\n\n{table}\n\n{}",
-        &text[..span.start],
-        &text[span.end..]
-    ))
+    let inner = format!("\n\n{}\n\n", table.trim_matches('\n'));
+    // the file's own line ends
+    let inner = match text.contains("\r\n") {
+        true => inner.replace('\n', "\r\n"),
+        false => inner,
+    };
+    Ok([&text[..span.start], &inner, &text[span.end..]].concat())
 }
 
 #[cfg(test)]
@@ -63,6 +64,9 @@ mod tests {
         );
         assert_eq!(section(&new, "a").unwrap(), "| x |");
         assert_eq!(replaced(&new, "a", "| x |").unwrap(), new);
+        let (text, new) = (text.replace('\n', "\r\n"), new.replace('\n', "\r\n"));
+        assert_eq!(replaced(&text, "a", "| x |\n").unwrap(), new);
+        assert_eq!(section(&new, "a").unwrap(), "| x |");
         for (wrong, said) in [
             ("nothing", "has no place there"),
             ("<!-- fl study: a -->", "is not followed by"),
