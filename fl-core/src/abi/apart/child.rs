@@ -1,7 +1,7 @@
 //! The process that has the library.
 
 use super::area::{Area, Bell, dtype};
-use super::{Ask, Lying, Reply, What, receive, send};
+use super::{Ask, Lying, Reply, Told, What, receive, send};
 use crate::abi::cross::{Letter, with_messages};
 use crate::abi::host::{Answer, Call, Functions, Refused, checked_table, on_log, own_process};
 use crate::abi::raw::{FL_ERROR, FL_OK, FlLibrary};
@@ -15,10 +15,24 @@ use std::io::{BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 
-/// What the library has logged since the last answer.
-static SAID: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
-/// So many lines are kept.
+/// The way to the program, and how many lines the library has logged since the last answer.
+static TO: Mutex<(Option<UnixStream>, usize)> = Mutex::new((None, 0));
+/// So many lines are passed on for each answer.
 const LINES: usize = 1000;
+
+/// Tells the program something, from whatever thread.
+fn tell(told: &Told) -> Result<()> {
+    let mut to = TO.lock().unwrap_or_else(PoisonError::into_inner);
+    let (Some(program), lines) = &mut *to else {
+        return Ok(());
+    };
+    match told {
+        Told::Said(..) if *lines == LINES => return Ok(()),
+        Told::Said(..) => *lines += 1,
+        Told::Answered(_) => *lines = 0,
+    }
+    send(program, told)
+}
 
 /// Loads a library, and answers the program's questions with its parts, until the program has no more. `memory` is what tensors are
 /// shared in.
@@ -36,11 +50,10 @@ pub unsafe fn serve(
 ) -> Result<()> {
     own_process();
     on_log(|level, _, line| {
-        let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.len() < LINES {
-            said.push((level, line.to_string()));
-        }
+        // the program has ended: nobody reads it
+        let _ = tell(&Told::Said(level, line.into()));
     });
+    TO.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(program.try_clone()?);
     // SAFETY: as the caller says.
     let functions = load().and_then(|table| unsafe { checked_table(table) }.map_err(text_of));
     let mut child = Child {
@@ -49,8 +62,7 @@ pub unsafe fn serve(
         area: Area::new(memory),
         exec,
     };
-    let mut from = BufReader::new(program.try_clone()?);
-    let mut to = program;
+    let mut from = BufReader::new(program);
     let mut heard = 0;
     loop {
         child.area.listen(Bell::Asked, &mut heard);
@@ -61,7 +73,7 @@ pub unsafe fn serve(
             Err(error) => return Err(error),
         };
         if let Some(reply) = child.reply(ask) {
-            send(&mut to, &reply)?;
+            tell(&Told::Answered(reply))?;
             child.area.ring(Bell::Answered);
         }
     }
@@ -93,8 +105,6 @@ impl Child<'_> {
             ..Reply::default()
         });
         reply.room = self.area.len() as u64;
-        let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-        reply.said = std::mem::take(&mut *said);
         Some(reply)
     }
 

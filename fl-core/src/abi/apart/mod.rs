@@ -85,9 +85,15 @@ struct Reply {
     misuse: Option<String>,
     parts: Vec<u64>,
     tensors: Vec<Lying>,
-    /// What it has logged: level and line.
-    said: Vec<(u32, String)>,
     room: u64,
+}
+
+/// What comes from a process.
+#[derive(Serialize, Deserialize)]
+enum Told {
+    /// It logs, with this level. Not a part of the answer: the last words of one that crashes matter most.
+    Said(u32, String),
+    Answered(Reply),
 }
 
 /// Writes a message, its length first.

@@ -1,7 +1,7 @@
 //! The program, which asks.
 
 use super::area::{Area, Bell, dtype};
-use super::{Ask, Letter, Lying, Reply, What, receive, send};
+use super::{Ask, Letter, Lying, Reply, Told, What, receive, send};
 use crate::Result;
 use crate::abi::cross::{slice, view};
 use crate::abi::raw::{FL_ERROR, FlHost, FlMessage, FlText};
@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A process that has loaded a library, or is about to.
 pub struct Process {
@@ -174,7 +174,13 @@ impl Apart {
         host: &FlHost,
     ) -> i32 {
         let mut worker = self.worker(at);
-        let answered = self.answered(&mut worker, number, what, asked);
+        let mut said = |level: u32, line: &str| {
+            if let Some(log) = host.log {
+                // SAFETY: the host's own function, context and call.
+                unsafe { log(host.context, level, FlText::of(line)) };
+            }
+        };
+        let answered = self.answered(&mut worker, number, what, asked, &mut said);
         let told = answered.and_then(|(running, reply)| running.hand_on(at, reply, host));
         told.unwrap_or_else(|error| {
             let text = format!("{error:#}");
@@ -190,6 +196,7 @@ impl Apart {
         number: Option<u64>,
         what: What,
         asked: Asked<'_>,
+        said: &mut dyn FnMut(u32, &str),
     ) -> Result<(&'w mut Running, Reply)> {
         let here = worker.running.as_ref().map(|running| running.number);
         match number {
@@ -212,7 +219,7 @@ impl Apart {
         let reply = match running.tell(what, asked) {
             Ok(()) => {
                 running.area.listen(Bell::Answered, &mut running.heard);
-                receive(&mut running.from)
+                running.hear(self.longest, said)
             }
             Err(error) => Err(error),
         };
@@ -345,15 +352,31 @@ impl Running {
         Ok(())
     }
 
+    /// Waits for the answer; what is logged until then is passed on, and does not give the call more time.
+    fn hear(&mut self, longest: Duration, said: &mut dyn FnMut(u32, &str)) -> Result<Reply> {
+        let began = Instant::now();
+        let mut lines = 0;
+        loop {
+            match receive(&mut self.from)? {
+                Told::Said(level, line) => said(level, &line),
+                Told::Answered(reply) if lines == 0 => return Ok(reply),
+                Told::Answered(reply) => {
+                    self.to.set_read_timeout(Some(longest))?;
+                    return Ok(reply);
+                }
+            }
+            lines += 1;
+            let left = longest.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Err(std::io::Error::from(ErrorKind::TimedOut).into());
+            }
+            self.to.set_read_timeout(Some(left))?;
+        }
+    }
+
     /// Hands a reply to the host as a library would.
     fn hand_on(&mut self, worker: usize, reply: Reply, host: &FlHost) -> Result<i32> {
         self.area.see(reply.room)?;
-        for (level, line) in &reply.said {
-            if let Some(log) = host.log {
-                // SAFETY: the host's own function, context and call.
-                unsafe { log(host.context, *level, FlText::of(line)) };
-            }
-        }
         for part in reply.parts {
             let handle = Handle {
                 worker,

@@ -182,6 +182,8 @@ fn what_a_library_does_to_its_process_is_an_error_of_its_part() {
             code == 1 && error.contains(&says),
             "{mode}: {code}: {error}"
         );
+        let logged = error.contains("last words");
+        assert_eq!(logged, mode == "aborts", "{error}");
     }
     // what it had kept is there: with another part the run goes on from its last step
     spec("{}", "crashes");

@@ -118,16 +118,19 @@ static float *room(const FlHost *host, const char *name, uint32_t dtype, uint32_
 }
 
 /* What only a process of its own survives. */
-static void ends(const Part *part) {
+static void ends(const Part *part, const FlHost *host) {
   if (is(part, "crashes")) {
     volatile int *volatile nowhere = NULL;
     *nowhere = 1;
   }
-  if (is(part, "aborts")) abort();
+  if (is(part, "aborts")) {
+    host->log(host->context, 1, fl_text("last words"));
+    abort();
+  }
   if (is(part, "overflows")) {
     volatile char deep[1 << 16];
     deep[0] = (char)part->mode[0];
-    ends((const Part *)part);
+    ends((const Part *)part, host);
     deep[1] = deep[0];
   }
   for (volatile int i = 0; is(part, "loops"); i++) {
@@ -140,7 +143,7 @@ static int32_t aggregate(Part *part, const FlInput *input, const FlHost *host) {
   size_t two[1] = {2}, three[1] = {3}, huge[1] = {(size_t)1 << 40}, large[1] = {(size_t)1 << 30}, most[2] = {SIZE_MAX, SIZE_MAX}, many[100] = {1};
   float *out;
   if (is(part, "exits")) exit(0);
-  ends(part);
+  ends(part, host);
   if (is(part, "rounds-up") || is(part, "as-it-is")) {
     /* a model that the next round's training moves, in numbers that have to be rounded */
     for (size_t t = 0; t < input->messages[0].count; t++) {
@@ -237,7 +240,7 @@ static int32_t protect(Part *part, uint32_t operation, const FlInput *input, con
   size_t three[1] = {3};
   int other = operation == FL_CLIP ? is(part, "bound-shape") : is(part, "perturb-shape");
   float *out;
-  ends(part);
+  ends(part, host);
   if (operation == FL_PRICE) {
     const char *price = "{\"Laplace\": {\"sensitivity\": 1, \"scale\": 1, \"unit\": \"party\"}}";
     if (is(part, "price-unknown")) price = "{\"Bribe\": {}}";
