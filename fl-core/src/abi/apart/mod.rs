@@ -10,6 +10,7 @@
 mod area;
 mod child;
 mod parent;
+mod running;
 
 pub use child::serve;
 pub(in crate::abi) use parent::Asked;
