@@ -37,7 +37,7 @@ pub struct RunArgs {
     #[arg(long)]
     wire: bool,
     /// Clients that are served at the same time; otherwise one per processor. Results do not depend on it.
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = a_number_of_threads)]
     threads: Option<usize>,
     /// How much memory the program is to hold at most, such as `4GiB`: fewer clients train at once when another would pass it, and
     /// what clients keep between two questions (models, control variates) goes to the run folder beyond a quarter of it. Data
@@ -54,6 +54,15 @@ pub struct RunArgs {
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|n| *n > 0);
     number.ok_or_else(|| "must be a whole number, at least 1".into())
+}
+
+/// More threads than any machine has processors only get into each other's way.
+pub const MOST_THREADS: usize = 1024;
+
+pub fn a_number_of_threads(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|n| (1..=MOST_THREADS).contains(n));
+    number.ok_or_else(|| format!("must be a whole number from 1 to {MOST_THREADS}"))
 }
 
 /// Reads a spec, or says everything that is wrong with it.
@@ -175,7 +184,8 @@ pub struct How<'a> {
 
 /// Every processor's worth, if nobody says otherwise.
 pub fn threads(asked: Option<usize>) -> usize {
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    let here = || std::thread::available_parallelism().map_or(1, usize::from);
+    asked.unwrap_or_else(here).min(MOST_THREADS)
 }
 
 /// Runs a spec with its data. The folder comes last: a run that cannot begin leaves nothing behind.
@@ -340,9 +350,10 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
     };
     // the run is done and in its folder, whether or not this can be read
     if let (Err(Failure::Failed(error)), Some(out)) = (print(result), &outcome.out) {
-        say(format_args!(
-            "the results could not be written ({error}); they are in {out}"
-        ));
+        let lost = format!(
+            "the run is done, and its results are in {out}; here they could not be written"
+        );
+        return Err(Failure::Failed(error.context(lost)));
     }
     match asked.exit_code().filter(|_| outcome.stopped.is_some()) {
         Some(code) => Err(Failure::Stopped(code)),

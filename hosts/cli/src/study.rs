@@ -2,7 +2,7 @@
 
 use crate::kept::Kept;
 use crate::pool::{self, Job};
-use crate::run::{self, at_least_one};
+use crate::run::{self, a_number_of_threads};
 use crate::{DataDir, Done, Failure, Overrides, embed, print, say, stop};
 use anyhow::Context;
 use clap::Args;
@@ -31,7 +31,7 @@ pub struct StudyArgs {
     #[arg(long, conflicts_with = "list")]
     dry_run: bool,
     /// Threads in all: so many runs go side by side, one thread each; otherwise one per processor. Results do not depend on it.
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = a_number_of_threads)]
     threads: Option<usize>,
     /// Where runs are kept, each under the digest of its resolved spec, and tables are written.
     #[arg(long, value_name = "DIR", default_value = "runs/studies")]

@@ -131,11 +131,16 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 /// The SHA-256 of a file.
 pub(crate) fn hash(path: &Path) -> std::io::Result<String> {
-    let (mut file, mut hash) = (open(path)?, Sha256::new());
+    Ok(hex(&sum(open(path)?)?.finalize()))
+}
+
+/// The SHA-256 of what is left to read, to which more can be added.
+pub(crate) fn sum(mut from: impl Read) -> std::io::Result<Sha256> {
+    let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
     loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hex(&hash.finalize())),
+        match from.read(&mut buffer)? {
+            0 => return Ok(hash),
             n => hash.update(&buffer[..n]),
         }
     }
@@ -158,6 +163,10 @@ impl Lock {
         let mut options = OpenOptions::new();
         // readable for whoever wants to know the process
         options.read(true).write(true).create(true).truncate(false);
+        // a link could lead to a file that is not the run's
+        if path.is_symlink() {
+            bail!("{}: it is a link", what());
+        }
         if path.exists() {
             open(&path).with_context(what)?;
         }

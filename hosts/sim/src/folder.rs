@@ -2,6 +2,7 @@
 
 use crate::answers;
 use crate::disk::{self, LOCK, Lock, UNFINISHED, write, write_secret};
+use crate::lines::{Known, Lines};
 use crate::manifest::{self, Manifest};
 use crate::setup::Summary;
 use crate::shelf::{Index, Shelf};
@@ -9,8 +10,8 @@ use anyhow::{Context, bail, ensure};
 use fl_core::{Entry, Metric, Place, Result, Stream};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 pub(crate) const SPEC: &str = "spec.yaml";
@@ -30,8 +31,8 @@ pub struct RunFolder {
     path: PathBuf,
     /// SHA-256 of `spec.yaml`; of two, while one takes the other's place.
     spec: Vec<[u8; 32]>,
-    journal: File,
-    metrics: File,
+    journal: Lines,
+    metrics: Lines,
     lock: Lock,
     /// SHA-256 of the key of the system's noise.
     noise: Option<[u8; 32]>,
@@ -47,9 +48,9 @@ pub(crate) struct Checkpoint {
     /// The run was written down here, or was to be, because only its last round is left, or not even that.
     pub place: At,
     /// Bytes of `journal.jsonl`.
-    pub journal: u64,
+    pub journal: Known,
     /// Bytes of `metrics.jsonl`.
-    pub metrics: u64,
+    pub metrics: Known,
     pub server: Vec<u8>,
     pub clients: Index,
     pub seconds: f64,
@@ -158,15 +159,8 @@ impl RunFolder {
         let models = path.join(MODELS);
         fs::create_dir_all(&models).with_context(|| format!("making {}", models.display()))?;
         write(&path.join(SPEC), spec.as_bytes())?;
-        let lines = |name: &str| {
-            let file = path.join(name);
-            let mut options = OpenOptions::new();
-            options.create(true).append(true);
-            options
-                .open(&file)
-                .with_context(|| format!("opening {}", file.display()))
-        };
-        let (journal, metrics) = (lines(JOURNAL)?, lines(METRICS)?);
+        let [journal, metrics] = [JOURNAL, METRICS].map(|name| Lines::create(path.join(name)));
+        let (journal, metrics) = (journal?, metrics?);
         manifest.write(path)?;
         disk::sync(path)?;
         let spec = vec![Sha256::digest(spec).into()];
@@ -176,8 +170,8 @@ impl RunFolder {
     pub(crate) fn of(
         path: PathBuf,
         spec: Vec<[u8; 32]>,
-        journal: File,
-        metrics: File,
+        journal: Lines,
+        metrics: Lines,
         lock: Lock,
     ) -> Self {
         Self {
@@ -229,11 +223,11 @@ impl RunFolder {
     }
 
     pub(crate) fn journal(&mut self, line: &impl Serialize) -> Result<()> {
-        writeln!(self.journal, "{}", serde_json::to_string(line)?).context("writing journal.jsonl")
+        self.journal.add(line)
     }
 
     pub(crate) fn metric(&mut self, line: &impl Serialize) -> Result<()> {
-        writeln!(self.metrics, "{}", serde_json::to_string(line)?).context("writing metrics.jsonl")
+        self.metrics.add(line)
     }
 
     /// The journal and the metrics so far.
@@ -262,15 +256,7 @@ impl RunFolder {
 
     /// Writes a checkpoint, which lasts; says how many bytes it has.
     pub(crate) fn checkpoint(&self, saved: Saved<'_>) -> Result<u64> {
-        for file in [&self.journal, &self.metrics] {
-            file.sync_all().context("syncing the journal")?;
-        }
-        let length = |file: &File| {
-            file.metadata()
-                .map(|m| m.len())
-                .context("the length of the journal")
-        };
-        let (journal, metrics) = (length(&self.journal)?, length(&self.metrics)?);
+        let (journal, metrics) = (self.journal.settle()?, self.metrics.settle()?);
         Checkpoint {
             spec: self.spec.clone(),
             step: saved.step.into(),
@@ -372,7 +358,7 @@ impl Checkpoint {
 
 /// Is there nothing in a folder but what a run leaves that was killed while it made it? `lock` comes first, and only
 /// `run.json`, which comes last, says that it began.
-fn unborn(folder: &Path) -> std::io::Result<bool> {
+pub(crate) fn unborn(folder: &Path) -> std::io::Result<bool> {
     let locked = folder.join(LOCK).exists();
     for entry in fs::read_dir(folder)? {
         let (entry, name) = entry.map(|e| (e.path(), e.file_name()))?;
@@ -389,4 +375,50 @@ fn unborn(folder: &Path) -> std::io::Result<bool> {
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Paused, Session};
+
+    #[test]
+    fn what_was_measured_and_is_no_number_does_not_end_a_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let manifest = || Manifest::new(Session::now("0", &[]), 1, "x", Vec::new(), Vec::new());
+        let mut folder = RunFolder::create(&dir.path().join("r"), "x", &manifest()).unwrap();
+        let metric = Metric {
+            step: "round 1".into(),
+            round: 1,
+            name: "clients.accuracy".into(),
+            value: f64::NAN,
+            std: Some(f64::INFINITY),
+            each: vec![0.5, f64::NAN],
+            confusion: Vec::new(),
+        };
+        folder.metric(&metric).unwrap();
+        let text = fs::read_to_string(folder.path().join(METRICS)).unwrap();
+        assert!(text.contains("\"value\":null"), "{text}");
+        let saved = Saved {
+            done: 1,
+            step: "round 1",
+            place: Place::Within,
+            server: Vec::new(),
+            clients: Index::default(),
+            seconds: 0.0,
+            notes: &[],
+            written: Written::default(),
+        };
+        folder.checkpoint(saved).unwrap();
+        let path = folder.path().to_path_buf();
+        drop(folder);
+        let (folder, _) = Paused::open(&path, false)
+            .unwrap()
+            .go_on(manifest(), "x")
+            .unwrap();
+        let (_, metrics) = folder.lines().unwrap();
+        assert!(metrics[0].value.is_nan() && metrics[0].each[1].is_nan());
+        assert_eq!(metrics[0].each[0], 0.5);
+        assert!(metrics[0].std.unwrap().is_nan());
+    }
 }

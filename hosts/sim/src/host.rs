@@ -81,7 +81,7 @@ impl Sim<'_> {
         let due = match (self.saved, &self.checkpoints.every) {
             (None, _) => true,
             (Some((at, _)), Every::Seconds(s)) => at.elapsed().as_secs_f64() >= *s,
-            (Some((_, then)), Every::Rounds(n)) => done >= then + n,
+            (Some((_, then)), Every::Rounds(n)) => done >= then.saturating_add(*n),
         };
         match place {
             // what comes after the last round is little, and one after it could not be given more
@@ -262,7 +262,10 @@ impl Host for Sim<'_> {
             watch(Observer::Readers, "note", text.as_bytes());
         }
         (self.warn)(text);
-        self.notes.push(text.into());
+        // what is said when a run begins is said again when it goes on
+        if !self.notes.iter().any(|note| note == text) {
+            self.notes.push(text.into());
+        }
     }
 
     fn checkpoint(

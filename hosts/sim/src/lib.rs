@@ -4,6 +4,7 @@ mod clients;
 mod disk;
 mod folder;
 mod host;
+mod lines;
 mod manifest;
 mod memory;
 mod paused;

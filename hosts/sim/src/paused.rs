@@ -4,12 +4,13 @@ use crate::disk::{self, Lock};
 use crate::folder::{
     At, Checkpoint, JOURNAL, METRICS, MODELS, OUTCOME, REPORT, Resumed, RunFolder, SPEC, STATE,
 };
+use crate::lines::{Known, Lines};
 use crate::manifest::Manifest;
 use crate::shelf::Shelf;
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use sha2::{Digest, Sha256};
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -22,8 +23,8 @@ pub struct Paused {
     /// `None`: it was stopped before its first checkpoint.
     saved: Option<Checkpoint>,
     clients: Shelf,
-    journal: File,
-    metrics: File,
+    journal: Lines,
+    metrics: Lines,
 }
 
 impl Paused {
@@ -35,8 +36,16 @@ impl Paused {
     pub fn open(path: &Path, more: bool) -> Result<Self> {
         let here = path.display();
         let state = path.join(STATE);
-        let spec = disk::read(&path.join(SPEC))
-            .with_context(|| format!("{here} is not a run folder: reading {SPEC}"))?;
+        let unborn = || {
+            format!(
+                "the run in {here} was ended before it began: nothing is lost, start it again with --out {here}"
+            )
+        };
+        let spec =
+            disk::read(&path.join(SPEC)).with_context(|| match crate::folder::unborn(path) {
+                Ok(true) => unborn(),
+                _ => format!("{here} is not a run folder: reading {SPEC}"),
+            })?;
         let done = || match (path.join(REPORT).exists(), state.exists()) {
             (false, _) => Ok(()),
             (true, true) if more => Ok(()),
@@ -45,7 +54,7 @@ impl Paused {
             ),
             (true, false) if more => {
                 bail!(
-                    "the run in {here} is done, and keeps no state to go on from: none does with an accountant, with noise of the system, or with `checkpoint: {{ keep: false }}`"
+                    "the run in {here} is done, and keeps no state to go on from: none does after a single round, with an accountant, with noise of the system, or with `checkpoint: {{ keep: false }}`"
                 )
             }
             (true, false) => bail!("the run in {here} is done; there is nothing to go on with"),
@@ -62,10 +71,7 @@ impl Paused {
             }
         };
         let begun = path.join(crate::manifest::FILE).exists();
-        ensure!(
-            begun || saved.is_some(),
-            "the run in {here} was ended before it began: nothing is lost, start it again with --out {here}"
-        );
+        ensure!(begun || saved.is_some(), unborn());
         let hash: [u8; 32] = Sha256::digest(&spec).into();
         ensure!(
             saved.as_ref().is_none_or(|s| s.spec.contains(&hash)),
@@ -74,12 +80,12 @@ impl Paused {
         );
         let manifest = Manifest::read(path)
             .with_context(|| format!("what the run in {here} was begun with is not known"))?;
-        let length = |of: fn(&Checkpoint) -> u64| saved.as_ref().map_or(0, of);
+        let known = |of: fn(&Checkpoint) -> Known| saved.as_ref().map(of);
         let clients = saved.as_ref().map(|s| s.clients.clone());
         Ok(Self {
             manifest,
-            journal: lines(&path.join(JOURNAL), length(|s| s.journal))?,
-            metrics: lines(&path.join(METRICS), length(|s| s.metrics))?,
+            journal: Lines::open(path.join(JOURNAL), known(|s| s.journal))?,
+            metrics: Lines::open(path.join(METRICS), known(|s| s.metrics))?,
             clients: Shelf::open(path, clients.unwrap_or_default())?,
             path: path.into(),
             lock,
@@ -108,14 +114,8 @@ impl Paused {
         self.manifest.goes_on_with(&now, &self.path)?;
         let hash: [u8; 32] = Sha256::digest(spec).into();
         self.take_over(spec, hash)?;
-        let saved = self.saved.as_ref();
-        for (file, length) in [
-            (&self.journal, saved.map_or(0, |s| s.journal)),
-            (&self.metrics, saved.map_or(0, |s| s.metrics)),
-        ] {
-            file.set_len(length)
-                .context("taking back the lines of the unfinished step")?;
-        }
+        self.journal.go_on()?;
+        self.metrics.go_on()?;
         self.clients.go_on()?;
         disk::tidy(&self.path)?;
         let models = self.path.join(MODELS);
@@ -177,22 +177,4 @@ fn checkpoint(bytes: &[u8], state: &Path) -> Result<Checkpoint> {
     );
     postcard::from_bytes(body)
         .with_context(|| format!("{} is of another version of fl", state.display()))
-}
-
-/// Opens a file of lines to add to, which has at least `length` bytes.
-fn lines(path: &Path, length: u64) -> Result<File> {
-    let what = || format!("opening {}", path.display());
-    disk::open(path).with_context(what)?;
-    let file = OpenOptions::new()
-        .append(true)
-        .open(path)
-        .with_context(what)?;
-    let found = file.metadata().with_context(what)?.len();
-    if found < length {
-        bail!(
-            "{} is cut short: it has {found} bytes, and had {length} when the run stopped; restore it, or start anew",
-            path.display()
-        );
-    }
-    Ok(file)
 }

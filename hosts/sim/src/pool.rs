@@ -117,12 +117,15 @@ pub(crate) fn for_clients<T: Send>(
     })
 }
 
-/// What parts share work among so many threads with.
+/// What parts share work among so many threads with; more than there are processors would only wait for each other.
 ///
 /// # Errors
 /// When they cannot be started.
 pub fn executor(threads: usize) -> Result<SharedExecutor> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.max(1));
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    // on a small machine too, sharing is tried
+    let threads = threads.clamp(1, processors.max(4));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
     let pool = pool.build().context("starting threads")?;
     Ok(Arc::new(Threads(pool)))
 }

@@ -78,12 +78,13 @@ impl Declared<'_> {
             .map_err(|_| anyhow::anyhow!("`{}` is not of its signature", self.decl.name))
     }
 
-    /// Those for which it can be made, or all if it never can.
+    /// Those for which it can be made; else such of larger images; or all if it never can.
     fn tasks(&self, all: Vec<Task>) -> Vec<Task> {
         let made =
             |task: &&Task| (self.decl.build)(self.settings, &context((*task).clone())).is_ok();
-        let some: Vec<Task> = all.iter().filter(made).cloned().collect();
-        if some.is_empty() { all } else { some }
+        let some = |of: &[Task]| of.iter().filter(made).cloned().collect::<Vec<_>>();
+        let fit = [some(&all), some(&crate::toy::larger())];
+        fit.into_iter().find(|some| !some.is_empty()).unwrap_or(all)
     }
 
     /// One that could be made before.

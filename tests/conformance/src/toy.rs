@@ -7,8 +7,16 @@ use ndarray::{Array2, ArrayView2};
 /// The tasks that trainers are tried on: three classes and three findings, each on rows of 7 numbers and on images of
 /// one channel of 6x6 points.
 pub fn tasks() -> Vec<Task> {
+    of(&[vec![7], vec![1, 6, 6]])
+}
+
+/// The same on images of the sizes that published networks are for.
+pub(crate) fn larger() -> Vec<Task> {
+    of(&[vec![1, 28, 28], vec![3, 32, 32]])
+}
+
+fn of(shapes: &[Vec<usize>]) -> Vec<Task> {
     let kinds = [TaskKind::Classes(3), TaskKind::MultiLabel(3)];
-    let shapes = [vec![7], vec![1, 6, 6]];
     let task = |(kind, input): (TaskKind, &Vec<usize>)| Task {
         input: input.clone(),
         kind,

@@ -60,7 +60,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Compares the product with central differences, where two of them agree: elsewhere there is a kink.
+    /// Compares the product with differences.
     fn slopes(&self, model: &mut Model) -> Held {
         let x = self.few();
         let mut draws = self.stream.child("slope", 0).draws();
@@ -80,60 +80,61 @@ impl Bench<'_> {
         self.must(SLOPES, vjp.dim() == values.dim(), || {
             format!("it is {:?}, the samples are {:?}", vjp.dim(), values.dim())
         })?;
-        let mut along = |(i, j): (usize, usize), step: f32| -> Held<f64> {
-            let mut at = |step: f32| -> Held<(f64, f64)> {
-                let mut moved = values.clone();
-                moved[[i, j]] += step;
-                let there = f64::from(moved[[i, j]]);
-                let scores = run(SLOPES, &self.place, || {
-                    model.predict(&Samples::fresh(moved, self.task.input.clone())?)
-                })?;
-                Ok((
-                    scores
-                        .iter()
-                        .zip(&slope)
-                        .map(|(s, g)| f64::from(*s) * f64::from(*g))
-                        .sum(),
-                    there,
-                ))
-            };
-            let ((up, high), (down, low)) = (at(step)?, at(-step)?);
-            Ok((up - down) / (high - low))
+        let mut at = |(i, j): (usize, usize), step: f32| -> Held<(f64, f64)> {
+            let mut moved = values.clone();
+            moved[[i, j]] += step;
+            let there = f64::from(moved[[i, j]]);
+            let scores = run(SLOPES, &self.place, || {
+                model.predict(&Samples::fresh(moved, self.task.input.clone())?)
+            })?;
+            let products = scores.iter().zip(&slope);
+            let sum = products.map(|(s, g)| f64::from(*s) * f64::from(*g)).sum();
+            Ok((sum, there))
         };
-        let scale = vjp.fold(0.0, |m: f64, v| m.max(f64::from(v.abs())));
+        let mut along = |number: (usize, usize), step: f32| -> Held<f64> {
+            let ((there, to), (here, from)) = (at(number, step)?, at(number, 0.0)?);
+            Ok((there - here) / (to - from))
+        };
+        // a fortieth of what a number of a toy sample is
+        let step = 0.05 / (values.ncols() as f32).sqrt();
         let mut measured = Vec::new();
-        for (at, by_vjp) in vjp.indexed_iter() {
-            measured.push((at, f64::from(*by_vjp), along(at, 0.02)?, along(at, 0.01)?));
+        for ((i, j), by_vjp) in vjp.indexed_iter().step_by(vjp.len().div_ceil(256)) {
+            measured.push(Slope {
+                of: format!("number {j} of sample {i}"),
+                said: f64::from(*by_vjp),
+                up: along((i, j), step)?,
+                down: along((i, j), -step)?,
+            });
         }
-        let scale = measured
+        self.by_differences(SLOPES, &measured)
+    }
+
+    /// Compares slopes with differences, where those up and down agree: elsewhere there is a kink.
+    fn by_differences(&self, property: &'static str, measured: &[Slope]) -> Held {
+        let largest = |m: f64, s: &Slope| m.max(s.said.abs()).max(s.up.abs()).max(s.down.abs());
+        let tolerance = 0.02 * measured.iter().fold(0.0, largest) + 1e-4;
+        let smooth = measured
             .iter()
-            .fold(scale, |m, (_, _, _, fine)| m.max(fine.abs()));
-        let tolerance = 0.02 * scale + 1e-4;
-        let smooth: Vec<_> = measured
-            .iter()
-            .filter(|(_, _, coarse, fine)| (coarse - fine).abs() <= tolerance / 4.0)
-            .collect();
-        self.must(SLOPES, 8 * smooth.len() >= measured.len(), || {
+            .filter(|s| (s.up - s.down).abs() <= tolerance / 2.0);
+        let smooth: Vec<&Slope> = smooth.collect();
+        self.must(property, 8 * smooth.len() >= measured.len(), || {
             format!(
-                "differences of steps 0.02 and 0.01 agree at {} of {} numbers only",
+                "differences up and down agree at {} of {} numbers only",
                 smooth.len(),
                 measured.len()
             )
         })?;
-        smooth
-            .into_iter()
-            .try_for_each(|((i, j), by_vjp, _, fine)| {
-                self.must(SLOPES, (by_vjp - fine).abs() <= tolerance, || {
-                    format!(
-                        "number {j} of sample {i} has {} by vjp and {} by differences",
-                        digits(*by_vjp),
-                        digits(*fine)
-                    )
-                })
-            })
+        let found = |s: &Slope| (s.up + s.down) / 2.0;
+        let off = |s: &&&Slope| (s.said - found(s)).abs() > tolerance;
+        let off: Vec<_> = smooth.iter().filter(off).collect();
+        // one in fifty may have as many kinks above as below
+        self.must(property, 50 * off.len() <= smooth.len(), || {
+            let (said, found) = (digits(off[0].said), digits(found(off[0])));
+            format!("{} has {said} and {found} by differences", off[0].of)
+        })
     }
 
-    /// Compares some numbers of the gradient with central differences, as [`Bench::slopes`] does. Tensors of which it says
+    /// Compares some numbers of the gradient, as [`Bench::slopes`] does. Tensors of which it says
     /// that nothing depends on them, such as running statistics, are taken at its word.
     fn gradient(&self, model: &mut Model) -> Held {
         let (x, target) = (&self.toy.x, self.toy.target());
@@ -168,31 +169,24 @@ impl Bench<'_> {
             .iter()
             .fold(0.0, |m: f64, g| m.max(f64::from(g.abs())));
         self.must(GRADIENT, scale > 0.0, || "it is 0 everywhere".into())?;
-        let tolerance = 0.02 * scale + 1e-4;
         let live = |t: &&ArrayD<f32>| t.iter().any(|g| *g != 0.0);
+        let mut measured = Vec::new();
         for (name, tensor) in gradient.0.iter().filter(|(_, t)| live(t)) {
             let every = tensor.len().div_ceil(12);
             for (at, slope) in tensor.iter().enumerate().step_by(every) {
                 let mut along = |step: f32| -> Held<f64> {
-                    let (up, down) = (cost(name, at, step)?, cost(name, at, -step)?);
-                    Ok((up - down) / (2.0 * f64::from(step)))
+                    let (there, here) = (cost(name, at, step)?, cost(name, at, 0.0)?);
+                    Ok((there - here) / f64::from(step))
                 };
-                let (coarse, fine) = (along(0.01)?, along(0.005)?);
-                let smooth = (coarse - fine).abs() <= tolerance / 4.0;
-                let slope = f64::from(*slope);
-                self.must(
-                    GRADIENT,
-                    !smooth || (slope - fine).abs() <= tolerance,
-                    || {
-                        format!(
-                            "number {at} of `{name}` has {} and {} by differences",
-                            digits(slope),
-                            digits(fine)
-                        )
-                    },
-                )?;
+                measured.push(Slope {
+                    of: format!("number {at} of `{name}`"),
+                    said: f64::from(*slope),
+                    up: along(0.005)?,
+                    down: along(-0.005)?,
+                });
             }
         }
+        self.by_differences(GRADIENT, &measured)?;
         run(GRADIENT, &self.place, || {
             model
                 .parametric()
@@ -374,4 +368,12 @@ impl Bench<'_> {
         }
         Ok(())
     }
+}
+
+/// What was said of a slope, and what differences up and down say.
+struct Slope {
+    of: String,
+    said: f64,
+    up: f64,
+    down: f64,
 }

@@ -251,6 +251,14 @@ fn what_is_cut_short_is_refused_and_what_is_too_much_is_taken_back() {
             };
             assert_eq!(names(&content(&dir.join("r"))), names(&before));
         }
+        // lines that were changed are not passed on beside the true digest
+        let other = String::from_utf8(good.clone()).unwrap();
+        let other = other.replacen("\"value", "\"valve", 1);
+        fs::write(&path, other).unwrap();
+        let (code, error) = fails(dir, &["run", "--resume", "r"]);
+        let says = format!("{file} is not what it was when the run stopped");
+        assert!(code == 1 && error.contains(&says), "{code}: {error}");
+        assert!(!error.contains("go on with"), "{error}");
         fs::write(&path, [&good[..], b"{\"half a li"].concat()).unwrap();
     }
     for left in ["r/.tmpAbCdEf", "r/models/.tmpAbCdEf"] {
@@ -285,13 +293,18 @@ fn nobody_has_to_look_at_a_run() {
     drop((child.stdout.take(), child.stderr.take()));
     assert!(child.wait().unwrap().success());
     if Path::new("/dev/full").exists() {
-        for full in ["2>/dev/full", ">/dev/full", ">/dev/full 2>&1"] {
+        // results that cannot be written are no success, for they are what a script reads
+        for (full, code) in [
+            ("2>/dev/full", 0),
+            (">/dev/full", 1),
+            (">/dev/full 2>&1", 1),
+        ] {
             let folder = format!("full{}", full.len());
             let script = format!("exec \"$0\" run \"$1\" --out {folder} {full}");
             let mut sh = Command::new("sh");
             sh.args(["-c", &script, env!("CARGO_BIN_EXE_fl"), &spec]);
             let done = sh.current_dir(dir).output().unwrap();
-            assert_eq!(done.status.code(), Some(0), "{full}: {done:?}");
+            assert_eq!(done.status.code(), Some(code), "{full}: {done:?}");
             assert!(dir.join(folder).join("report.md").is_file(), "{full}");
         }
     }
