@@ -51,7 +51,13 @@ pub fn note(text: impl Display) {
     let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(file) = log.as_mut() {
         let now = humantime::format_rfc3339_seconds(SystemTime::now());
-        let _ = writeln!(file, "{now} {}", crate::plain::plain(&text.to_string()));
+        let line = format!("{now} {}\n", crate::plain::plain(&text.to_string()));
+        if let Err(error) = file.write_all(line.as_bytes()) {
+            // said once: the run is worth more than its log
+            *log = None;
+            drop(log);
+            complain(format_args!("note: --log: {error}; it ends here"));
+        }
     }
 }
 

@@ -141,6 +141,20 @@ fn quiet_says_errors_only_and_a_log_has_everything() {
     );
     let (code, error) = fails(dir.path(), &["--quiet", "run", "none.yaml"]);
     assert!(code == 2 && error.contains("none.yaml"), "{error}");
+    if std::path::Path::new("/dev/full").exists() {
+        let full = [
+            "run",
+            &spec("fedavg"),
+            "--out",
+            "full",
+            "--log",
+            "/dev/full",
+        ];
+        let done = fl(dir.path(), &full);
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success());
+        assert_eq!(said.matches("note: --log: ").count(), 1, "{said}");
+    }
 }
 
 #[test]
