@@ -33,6 +33,7 @@ fn claim(event: &PrivacyEvent) -> Result<Guarantee> {
         ("basic", "{}"),
         ("nfdp", "{}"),
         ("analytic-gaussian", "{delta: 1e-3}"),
+        ("pld", "{delta: 1e-3}"),
         ("pate-gnmax", "{delta: 1e-3, unit: party}"),
     ];
     let mut claims = Vec::new();

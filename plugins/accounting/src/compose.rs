@@ -1,0 +1,273 @@
+//! Sums of privacy losses by Fourier transforms.
+
+use crate::losses::{Losses, Release, Way};
+use realfft::num_complex::Complex;
+
+/// A release, and how often.
+pub type Times = (Release, f64);
+
+/// No sum has more points than this: what needs more keeps a coarser bound.
+const MOST_POINTS: f64 = (1u64 << 22) as f64;
+/// Losses beyond this are as good as infinite.
+const MOST_SPAN: f64 = 1e15;
+/// The grid is made finer until that changes epsilon by no more than this share.
+const CLOSE: f64 = 5e-4;
+/// What is cut off of the tails counts as lost; this share of delta, and less than that of epsilon.
+const CUT_OFF: f64 = 1e-5;
+
+/// No less than the epsilon of all these releases at `delta`.
+pub fn epsilon(all: &[Times], delta: f64) -> f64 {
+    let variation: f64 = all.iter().map(|(release, n)| n * release.variation()).sum();
+    if variation <= delta {
+        return 0.0;
+    }
+    let one = |way| Sum { all, way, delta }.epsilon();
+    match all.iter().all(|(release, _)| release.is_symmetric()) {
+        true => one(Way::Removed),
+        false => one(Way::Removed).max(one(Way::Added)),
+    }
+}
+
+struct Sum<'a> {
+    all: &'a [Times],
+    way: Way,
+    delta: f64,
+}
+
+impl Sum<'_> {
+    fn epsilon(&self) -> f64 {
+        let times: f64 = self.all.iter().map(|(_, n)| n).sum();
+        // the tail of a normal variable is less than exp(-z^2 / 2)
+        let cut = (2.0 * (times / (CUT_OFF * self.delta)).ln()).sqrt();
+        let spans = self.all.iter().map(|(release, _)| release.range(cut));
+        let span = spans.fold(0.0, |most: f64, (a, b)| most.max(b - a));
+        if span.is_nan() || span > MOST_SPAN {
+            return f64::INFINITY;
+        }
+        let spread = |(release, n): &Times| (release.variance(self.way, cut), *n);
+        let spread = self.all.iter().map(spread);
+        let (sum, most) = spread.fold((0.0, 0.0), |(sum, most), (v, n)| {
+            (sum + n * v, f64::max(most, v))
+        });
+        let (mut step, least) = (
+            (sum.sqrt() / 32.0)
+                .min(most.sqrt())
+                .max(sum.sqrt() / 65536.0)
+                .max(span / 8192.0),
+            span / (MOST_POINTS / 4.0),
+        );
+        let (mut best, mut orders) = (f64::INFINITY, None);
+        loop {
+            let on_grid = |(release, n): &Times| (release.on_grid(self.way, step, cut), *n);
+            let grids = Grids {
+                all: self.all.iter().map(on_grid).collect(),
+                step,
+            };
+            let orders = orders.get_or_insert_with(|| grids.orders(self.delta));
+            let Some(epsilon) = grids.epsilon(orders, self.delta) else {
+                return best;
+            };
+            let close = best - epsilon <= CLOSE * epsilon;
+            best = best.min(epsilon);
+            if close || step / 2.0 < least {
+                return best;
+            }
+            step /= 2.0;
+        }
+    }
+}
+
+/// Orders of the moments `E exp(order * loss)` that bound tails well.
+struct Orders {
+    /// Of the loss whose tail has the wanted delta.
+    middle: f64,
+    /// Of losses above which nearly nothing is.
+    above: f64,
+    /// Of losses above and below which nearly nothing of the tilted sum is: it would come back at the other end of the window.
+    beyond: [f64; 2],
+}
+
+/// `ln` of the share of the tilted sum that may lie beyond one end of the window.
+const LN_BEYOND: f64 = -14.0;
+
+impl Orders {
+    /// Around `middle`, or around the order of Chernoff's bound.
+    fn of(grids: &Grids, delta: f64, middle: Option<f64>) -> Self {
+        let ln = delta.ln();
+        // the least loss that has this tail, by Chernoff's bound
+        let top = |ln_tail: f64, from: f64| {
+            least(
+                |order| (grids.ln_moment(order) - ln_tail) / order,
+                from,
+                1e10,
+            )
+        };
+        let smallest = 1e-9 / grids.step;
+        let middle = middle.unwrap_or_else(|| top(ln, smallest));
+        let above = top(ln + CUT_OFF.ln(), middle);
+        let tilted = grids.ln_moment(middle);
+        let end = |sign: f64| {
+            let width = |t: f64| (grids.ln_moment(middle + sign * t) - tilted - LN_BEYOND) / t;
+            middle + sign * least(width, smallest, 1e10)
+        };
+        Self {
+            middle,
+            above,
+            beyond: [end(-1.0), end(1.0)],
+        }
+    }
+}
+
+/// `ln` of how much rounding may grow, beside delta, and how often a smaller order is tried for that.
+const LN_GROWN: f64 = 22.0;
+const MOST_TRIES: usize = 12;
+
+/// Where `f` is least for a number above 0, to a few percent; `f` falls and then rises. It lies in `from..from * times`.
+fn least(f: impl Fn(f64) -> f64, from: f64, times: f64) -> f64 {
+    let (mut a, mut b) = (from.ln(), from.ln() + times.ln());
+    while b - a > 0.05 {
+        let (c, d) = (a + 0.382 * (b - a), a + 0.618 * (b - a));
+        match f(c.exp()) <= f(d.exp()) {
+            true => b = d,
+            false => a = c,
+        }
+    }
+    f64::midpoint(a, b).exp()
+}
+
+/// The losses of all releases on one grid.
+struct Grids {
+    all: Vec<(Losses, f64)>,
+    step: f64,
+}
+
+impl Grids {
+    /// `ln E exp(order * sum of losses)`.
+    fn ln_moment(&self, order: f64) -> f64 {
+        let each = |(losses, n): &(Losses, f64)| n * losses.ln_moment(order * self.step);
+        self.all.iter().map(each).sum()
+    }
+
+    /// Orders of which rounding leaves enough: where losses have a bound, Chernoff's order may be so large that the tilted sum is far
+    /// above epsilon, and what is rounded there would be `exp(order * distance)` times as much here.
+    fn orders(&self, delta: f64) -> Orders {
+        let mut orders = Orders::of(self, delta, None);
+        for _ in 0..MOST_TRIES {
+            let Some(epsilon) = self.epsilon(&orders, delta) else {
+                break;
+            };
+            let order = orders.middle;
+            let ln_grown = self.ln_moment(order) - order * epsilon - delta.ln();
+            if ln_grown < LN_GROWN {
+                break;
+            }
+            orders = Orders::of(self, delta, Some(order / 4.0));
+        }
+        orders
+    }
+
+    /// The least epsilon of which the sum shows that delta is kept; `None` if that needs too many points.
+    fn epsilon(&self, orders: &Orders, delta: f64) -> Option<f64> {
+        let step = self.step;
+        let lost: f64 = self.all.iter().map(|(losses, n)| n * losses.infinite).sum();
+        let lost = lost + CUT_OFF * delta;
+        let ln_tilted = self.ln_moment(orders.middle);
+        let ln_lost = (CUT_OFF * delta).ln();
+        let most = (self.ln_moment(orders.above) - ln_lost) / orders.above;
+        let end =
+            |order: f64| (self.ln_moment(order) - ln_tilted - LN_BEYOND) / (order - orders.middle);
+        let [least, far] = orders.beyond.map(end);
+        let most = most.max(far);
+        let last = (most / step).ceil() + 1.0;
+        let mut first = (least / step).floor().min(last - 2.0);
+        let mut points = (last - first).max(2.0);
+        while points < MOST_POINTS {
+            let size = (points as usize).next_power_of_two();
+            let window = (first as i64, size);
+            if let Some(epsilon) = self.within(window, (orders.middle, ln_tilted), (lost, delta)) {
+                return Some(epsilon);
+            }
+            // epsilon lies where hardly anything of the tilted sum is
+            points = 2.0 * size as f64;
+            first = last - points;
+        }
+        None
+    }
+
+    /// [`Grids::epsilon`] where the sum is within these points of the grid: the first, and how many. `None`: it is below them.
+    fn within(
+        &self,
+        (first, points): (i64, usize),
+        (order, ln_tilted): (f64, f64),
+        (lost, delta): (f64, f64),
+    ) -> Option<f64> {
+        let step = self.step;
+        let sum = self.tilted(order, points)?;
+        // from the highest loss down: `tail` is what is not below, weighed by exp(this loss - loss), `spent` is delta here
+        let (mut tail, mut spent) = (0.0, lost);
+        let (shrink, rest) = ((-step).exp(), -(-step).exp_m1());
+        for index in (first..first + points as i64).rev() {
+            let more = spent + rest * tail;
+            if more > delta {
+                // between here and the point above
+                let share: f64 = (delta - spent) / tail;
+                let above = (index + 1) as f64 * step;
+                return Some((above + (-share).ln_1p()).max(0.0));
+            }
+            if index < 0 {
+                return Some(0.0);
+            }
+            let loss = index as f64 * step;
+            let tilted = sum[index.rem_euclid(points as i64) as usize].max(0.0);
+            spent = more;
+            tail = tail * shrink + tilted * (ln_tilted - order * loss).exp();
+        }
+        None
+    }
+
+    /// The distribution of the sum, times `exp(order * loss)` and scaled to 1, so that what matters of it is not lost beside
+    /// what does not; around a circle of so many points.
+    fn tilted(&self, order: f64, points: usize) -> Option<Vec<f64>> {
+        let mut planner = realfft::RealFftPlanner::<f64>::new();
+        let (forward, backward) = (
+            planner.plan_fft_forward(points),
+            planner.plan_fft_inverse(points),
+        );
+        let mut product = vec![Complex::new(1.0 / points as f64, 0.0); points / 2 + 1];
+        let mut around = vec![0.0; points];
+        let mut spectrum = forward.make_output_vec();
+        for (losses, n) in &self.all {
+            let ln_scale = losses.ln_moment(order * self.step);
+            around.fill(0.0);
+            for (loss, mass) in (losses.first..).zip(&losses.mass) {
+                let tilt = (order * self.step * loss as f64 - ln_scale).exp();
+                around[loss.rem_euclid(points as i64) as usize] += mass * tilt;
+            }
+            forward.process(&mut around, &mut spectrum).ok()?;
+            for (product, one) in product.iter_mut().zip(&spectrum) {
+                *product *= Complex::from_polar(one.norm().powf(*n), one.arg() * n);
+            }
+        }
+        // rounding leaves something where nothing can be
+        product[0].im = 0.0;
+        if let Some(last) = product.last_mut() {
+            last.im = 0.0;
+        }
+        backward.process(&mut product, &mut around).ok()?;
+        Some(around)
+    }
+}
+
+impl Losses {
+    /// `ln sum mass exp(t * point)`.
+    fn ln_moment(&self, t: f64) -> f64 {
+        // every end has some mass, so the largest term is not far below the larger end's
+        let last = self.first + self.mass.len() as i64 - 1;
+        let most = (t * self.first as f64).max(t * last as f64);
+        let terms = (self.first..).zip(&self.mass);
+        let sum: f64 = terms
+            .map(|(point, m)| m * (t * point as f64 - most).exp())
+            .sum();
+        most + sum.ln()
+    }
+}

@@ -1,0 +1,282 @@
+//! Distributions of the privacy loss `ln(P(x) / Q(x))`, `x ~ P`, on a grid.
+//!
+//! A loss between two points of the grid is split over both so that `P` and `Q` keep their mass ("connect the dots", Doroshenko,
+//! Ghazi, Kamath, Kumar and Manurangsi 2022): the pair on the grid dominates the real one, so what is said of it is an upper
+//! bound, and near as the square of the step.
+
+/// One release, in terms of noise of standard deviation 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Release {
+    /// Gaussian noise on numbers that a unit moves by `shift`, if it is in the Poisson sample, with probability `rate`.
+    Poisson {
+        /// Probability that a unit takes part.
+        rate: f64,
+        /// Sensitivity over standard deviation.
+        shift: f64,
+    },
+    /// The same on a sample of fixed size, for a unit that is replaced (Balle, Barthe and Gaboardi 2018, theorem 11; Zhu, Dong
+    /// and Wang 2022, theorem 11).
+    Fixed {
+        /// Share of the units that takes part.
+        rate: f64,
+        /// Sensitivity over standard deviation.
+        shift: f64,
+    },
+    /// Laplace noise, sensitivity over scale.
+    Laplace(f64),
+    /// Anything of this pure epsilon; randomised response is the worst of it (Kairouz, Oh and Viswanath 2015).
+    Pure(f64),
+}
+
+/// Which of two neighbours the data are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The one with the unit: it is removed.
+    Removed,
+    /// The one without it.
+    Added,
+}
+
+/// The masses of the losses `h * (first + i)`.
+#[derive(Clone, Debug)]
+pub struct Losses {
+    /// Which point of the grid the first mass is for.
+    pub first: i64,
+    /// By point.
+    pub mass: Vec<f64>,
+    /// Mass of an infinite loss.
+    pub infinite: f64,
+}
+
+/// Below this a normal variable is with probability `tail`.
+fn tail(z: f64) -> f64 {
+    0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
+}
+
+fn density(z: f64) -> f64 {
+    (-0.5 * z * z).exp() / (2.0 * std::f64::consts::PI).sqrt()
+}
+
+/// Nodes and weights of the Gauss-Legendre rule of four points on `-1..1`.
+const NODES: [(f64, f64); 4] = [
+    (-0.861_136_311_594_052_6, 0.347_854_845_137_453_85),
+    (-0.339_981_043_584_856_3, 0.652_145_154_862_546_2),
+    (0.339_981_043_584_856_3, 0.652_145_154_862_546_2),
+    (0.861_136_311_594_052_6, 0.347_854_845_137_453_85),
+];
+
+/// A piece of that many standard deviations is integrated by one rule, to 13 digits.
+const PIECE: f64 = 0.1;
+
+impl Release {
+    /// The loss at `z` of a unit that was removed, for Gaussian noise.
+    fn loss(rate: f64, shift: f64, z: f64) -> f64 {
+        let full = shift * (z - 0.5 * shift);
+        match rate {
+            1.0 => full,
+            _ if full > 30.0 => rate.ln() + full + ((1.0 - rate) / rate * (-full).exp()).ln_1p(),
+            _ => (rate * full.exp_m1()).ln_1p(),
+        }
+    }
+
+    /// Where that loss is `loss`; minus infinity where it is always more.
+    fn place(rate: f64, shift: f64, loss: f64) -> f64 {
+        let full = match rate {
+            1.0 => loss,
+            _ if loss > 30.0 => loss - rate.ln() + ((rate - 1.0) * (-loss).exp()).ln_1p(),
+            _ => {
+                let inner = loss.exp_m1() / rate;
+                match inner > -1.0 {
+                    true => inner.ln_1p(),
+                    false => return f64::NEG_INFINITY,
+                }
+            }
+        };
+        full / shift + 0.5 * shift
+    }
+
+    /// No less than the total variation of the pair.
+    pub fn variation(&self) -> f64 {
+        match *self {
+            Self::Poisson { rate, shift } | Self::Fixed { rate, shift } => rate * 0.4 * shift,
+            Self::Laplace(epsilon) | Self::Pure(epsilon) => 0.5 * epsilon,
+        }
+        .min(1.0)
+    }
+
+    /// Are both neighbours alike?
+    pub fn is_symmetric(&self) -> bool {
+        !matches!(self, Self::Poisson { rate, .. } if *rate < 1.0)
+    }
+
+    /// Calls `put(loss, mass)` with losses that have together all mass of `P` but what lies beyond `cut` standard deviations,
+    /// and gives the mass whose loss is above all of them. No two losses of one call's quadrature lie on both sides of a
+    /// multiple of `step`.
+    pub fn visit(&self, way: Way, step: f64, cut: f64, put: &mut dyn FnMut(f64, f64)) -> f64 {
+        let beyond = tail(-cut);
+        match *self {
+            Self::Pure(epsilon) => {
+                let least = 1.0 / (1.0 + epsilon.exp());
+                put(epsilon, 1.0 - least);
+                put(-epsilon, least);
+                0.0
+            }
+            Self::Laplace(epsilon) => {
+                // the mass beyond is less than that of a normal variable
+                let far = epsilon.min(0.5 * cut * cut);
+                put(epsilon, 0.5);
+                put(epsilon - 2.0 * far, 0.5 * (-far).exp());
+                let loss = |x: f64| epsilon + 2.0 * x;
+                let place = |loss: f64| 0.5 * (loss - epsilon);
+                cells(step, (-far, 0.0), &place, &loss, &mut |x, w| {
+                    put(loss(x), w * 0.5 * x.exp());
+                });
+                0.0
+            }
+            Self::Fixed { rate, shift } => {
+                let (loss, place) = Self::both(rate, shift);
+                let mut sum = 0.0;
+                for range in ranges(shift, cut, 0.5 * shift) {
+                    cells(step, range, &place, &loss, &mut |z, w| {
+                        let q = w * density(z);
+                        let p = (1.0 - rate) * q + rate * w * density(z - shift);
+                        let loss = loss(z);
+                        put(loss, p);
+                        put(-loss, q);
+                        sum += p + q;
+                    });
+                }
+                let above = (1.0 - rate) * tail(-shift - cut) + rate * beyond;
+                put(0.0, (1.0 - sum - above).max(0.0));
+                above + beyond
+            }
+            Self::Poisson { rate, shift } => {
+                let (loss, place) = Self::both(rate, shift);
+                let all = ranges(shift, cut, f64::NEG_INFINITY);
+                let lowest = loss(-cut);
+                match way {
+                    Way::Removed => {
+                        for range in all {
+                            cells(step, range, &place, &loss, &mut |z, w| {
+                                let p = (1.0 - rate) * density(z) + rate * density(z - shift);
+                                put(loss(z), w * p);
+                            });
+                        }
+                        put(lowest, beyond);
+                        // above all of them, or between two that do not touch
+                        2.0 * beyond
+                    }
+                    Way::Added => {
+                        cells(step, (-cut, cut), &place, &loss, &mut |z, w| {
+                            put(-loss(z), w * density(z));
+                        });
+                        put(-loss(cut), beyond);
+                        beyond
+                    }
+                }
+            }
+        }
+    }
+
+    fn both(rate: f64, shift: f64) -> (impl Fn(f64) -> f64, impl Fn(f64) -> f64) {
+        (
+            move |z| Self::loss(rate, shift, z),
+            move |loss| Self::place(rate, shift, loss),
+        )
+    }
+
+    /// On the grid of this step.
+    pub fn on_grid(&self, way: Way, step: f64, cut: f64) -> Losses {
+        let (least, most) = self.range(cut);
+        let first = (least / step).floor() as i64 - 1;
+        let points = (most / step).ceil() as i64 + 2 - first;
+        let mut mass = vec![0.0; points.max(2) as usize];
+        let whole = -(-step).exp_m1();
+        let infinite = self.visit(way, step, cut, &mut |loss, m| {
+            let below = (loss / step).floor();
+            let at = ((below as i64 - first).max(0) as usize).min(mass.len() - 2);
+            let up = m * (-(below * step - loss).exp_m1() / whole).clamp(0.0, 1.0);
+            mass[at + 1] += up;
+            mass[at] += m - up;
+        });
+        let end = mass
+            .iter()
+            .rposition(|m| *m > 0.0)
+            .map_or(1, |last| last + 1);
+        mass.truncate(end);
+        let start = mass.iter().position(|m| *m > 0.0).unwrap_or_default();
+        mass.drain(..start);
+        Losses {
+            first: first + start as i64,
+            mass,
+            infinite,
+        }
+    }
+
+    /// All losses are within, both ways.
+    pub fn range(&self, cut: f64) -> (f64, f64) {
+        match *self {
+            Self::Laplace(epsilon) | Self::Pure(epsilon) => (-epsilon, epsilon),
+            Self::Poisson { rate, shift } | Self::Fixed { rate, shift } => {
+                let most = Self::loss(rate, shift, shift + cut);
+                let least = match self.is_symmetric() {
+                    true => -most,
+                    false => Self::loss(rate, shift, -cut).min(-Self::loss(rate, shift, cut)),
+                };
+                (least, most.max(-Self::loss(rate, shift, -cut)))
+            }
+        }
+    }
+
+    /// The variance of the loss.
+    pub fn variance(&self, way: Way, cut: f64) -> f64 {
+        let (mut mean, mut square) = (0.0, 0.0);
+        self.visit(way, f64::INFINITY, cut, &mut |loss, m| {
+            mean += m * loss;
+            square += m * loss * loss;
+        });
+        (square - mean * mean).max(0.0)
+    }
+}
+
+/// Where normal variables around 0 and `shift` are, above `from`: one stretch, or two that do not touch.
+fn ranges(shift: f64, cut: f64, from: f64) -> Vec<(f64, f64)> {
+    let near = ((-cut).max(from), cut);
+    let far = ((shift - cut).max(from), shift + cut);
+    match near.1 >= far.0 {
+        true => vec![(near.0, far.1)],
+        false if near.0 < near.1 => vec![near, far],
+        false => vec![far],
+    }
+}
+
+/// Calls `node(z, weight)` for a quadrature of `range`, cell by cell of the grid of losses.
+fn cells(
+    step: f64,
+    range: (f64, f64),
+    place: &dyn Fn(f64) -> f64,
+    loss: &dyn Fn(f64) -> f64,
+    node: &mut dyn FnMut(f64, f64),
+) {
+    let mut index = (loss(range.0) / step).floor();
+    let mut from = range.0;
+    while from < range.1 {
+        let to = match step.is_finite() {
+            true => place((index + 1.0) * step).min(range.1),
+            false => range.1,
+        };
+        index += 1.0;
+        if to <= from {
+            continue;
+        }
+        let pieces = ((to - from) / PIECE).ceil();
+        let half = 0.5 * (to - from) / pieces;
+        for piece in 0..pieces as usize {
+            let middle = from + half * (2 * piece + 1) as f64;
+            for (x, w) in NODES {
+                node(middle + half * x, half * w);
+            }
+        }
+        from = to;
+    }
+}

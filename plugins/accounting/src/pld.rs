@@ -1,0 +1,268 @@
+//! The accountant of privacy loss distributions.
+use crate::compose::{self, Times};
+use crate::losses::Release;
+use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
+use fl_core::Problem;
+use fl_core::prelude::*;
+use fl_core::settings::between;
+use std::sync::{Mutex, PoisonError};
+
+settings! {
+    /// Privacy loss distributions (Koskela, Jalko and Honkela 2020) on a grid (Doroshenko et al. 2022), added up by Fourier
+    /// transforms: an epsilon that is an upper bound, and near the least there is. Prices what `rdp` does: Gaussian noise on all data,
+    /// on a Poisson sample of them or one of fixed size, Laplace noise, and randomised response.
+    pub struct Pld {
+        /// Delta of the guarantee.
+        delta: f64 = 1e-5, in between(0.0, 1.0);
+    }
+}
+
+/// [`Pld`] at work: it remembers what it worked out last.
+pub struct LossDistributions {
+    delta: f64,
+    known: Mutex<Vec<(Vec<Times>, f64)>>,
+}
+
+/// So many epsilons are remembered: clients that released the same, and what was asked before it was charged.
+const REMEMBERED: usize = 8;
+
+impl From<Pld> for PricedLedger<LossDistributions> {
+    fn from(settings: Pld) -> Self {
+        Self::from(LossDistributions {
+            delta: settings.delta,
+            known: Mutex::default(),
+        })
+    }
+}
+
+impl Pricing for LossDistributions {
+    /// Which releases, and how often each.
+    type Cost = Vec<Times>;
+
+    fn price(&self, event: &PrivacyEvent) -> Result<Price<Vec<Times>>> {
+        let (release, times, unit) = match event {
+            PrivacyEvent::Gaussian {
+                sensitivity,
+                sigma,
+                unit,
+            } => {
+                let shift = up(ratio(event, *sensitivity, *sigma)?);
+                (Release::Poisson { rate: 1.0, shift }, 1, unit)
+            }
+            PrivacyEvent::SubsampledGaussian {
+                rate,
+                sensitivity,
+                sigma,
+                unit,
+            } => {
+                ensure!(
+                    (0.0..=1.0).contains(rate),
+                    Problem::Unpriced(format!("{event}: the probability must be in 0..=1"))
+                );
+                let shift = up(ratio(event, *sensitivity, *sigma)?);
+                (Release::Poisson { rate: *rate, shift }, 1, unit)
+            }
+            PrivacyEvent::FixedSizeGaussian {
+                k,
+                of,
+                sensitivity,
+                sigma,
+                unit,
+            } => {
+                ensure!(
+                    *of > 0 && k <= of,
+                    Problem::Unpriced(format!("{event}: no more can be drawn than there are"))
+                );
+                let shift = up(ratio(event, *sensitivity, *sigma)?);
+                let rate = *k as f64 / *of as f64;
+                (Release::Fixed { rate, shift }, 1, unit)
+            }
+            PrivacyEvent::Laplace {
+                sensitivity,
+                scale,
+                unit,
+            } => {
+                let epsilon = up(ratio(event, *sensitivity, *scale)?);
+                (Release::Laplace(epsilon), 1, unit)
+            }
+            PrivacyEvent::Pure {
+                epsilon,
+                times,
+                unit,
+            } => {
+                let epsilon = up(ratio(event, *epsilon, 1.0)?);
+                (Release::Pure(epsilon), *times, unit)
+            }
+            _ => {
+                return unpriced(
+                    "pld",
+                    "Gaussian and Laplace noise and randomised response; for votes use `pate-moments` or `pate-gnmax`",
+                    event,
+                );
+            }
+        };
+        // what hides in an empty sample, or is not moved at all, tells nothing
+        let cost = match release.variation() > 0.0 && times > 0 {
+            true => vec![(release, times as f64)],
+            false => Vec::new(),
+        };
+        Ok(Price::fixed(cost, *unit))
+    }
+
+    fn add(sum: &mut Vec<Times>, more: &Vec<Times>) {
+        for (release, times) in more {
+            match sum.iter_mut().find(|(known, _)| known == release) {
+                Some((_, n)) => *n += times,
+                None => sum.push((*release, *times)),
+            }
+        }
+    }
+
+    fn epsilon(&self, cost: &Vec<Times>) -> f64 {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, epsilon)) = known.iter().find(|(before, _)| before == cost) {
+            return *epsilon;
+        }
+        let epsilon = compose::epsilon(cost, self.delta);
+        if known.len() == REMEMBERED {
+            known.remove(0);
+        }
+        known.push((cost.clone(), epsilon));
+        epsilon
+    }
+
+    fn delta(&self, _: &Vec<Times>) -> f64 {
+        self.delta
+    }
+}
+plugin!(accountant "pld" => Pld as PricedLedger<LossDistributions>);
+
+/// Upwards to nine digits, so that releases that differ by rounding only are one.
+fn up(x: f64) -> f64 {
+    const BITS: u64 = (1 << 22) - 1;
+    f64::from_bits(x.to_bits().saturating_add(BITS) & !BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::renyi::gaussian_epsilon;
+
+    const FIXED: Release = Release::Fixed {
+        rate: 0.1,
+        shift: 0.5,
+    };
+
+    fn poisson(rate: f64, sigma: f64) -> Release {
+        let shift = 1.0 / sigma;
+        Release::Poisson { rate, shift }
+    }
+
+    #[test]
+    fn it_is_an_accountant() {
+        fl_conformance::accountant(|| PricedLedger::<LossDistributions>::from(Pld { delta: 1e-5 }));
+    }
+
+    #[test]
+    fn gaussian_noise_costs_what_the_exact_formula_says_and_no_less() {
+        for sigma in [1e-2, 0.5, 1.0, 5.0, 30.0] {
+            for times in [1.0, 7.0, 1000.0, 100_000.0] {
+                for delta in [1e-15, 1e-8, 1e-5, 0.01] {
+                    let exact = gaussian_epsilon(sigma / f64::sqrt(times), delta);
+                    let found = compose::epsilon(&[(poisson(1.0, sigma), times)], delta);
+                    let all = format!("{sigma} {times} {delta}: {found} of {exact}");
+                    // beyond 700 it is no longer exact, but a bound
+                    assert!(found >= exact * (1.0 - 1e-9) || exact > 700.0, "{all}");
+                    assert!(found <= exact * 1.002 + 1e-9, "{all}");
+                }
+            }
+        }
+    }
+
+    /// By hand: of `n` answers, of which `k` have the loss `epsilon`, the binomial tail.
+    #[test]
+    fn randomised_response_is_a_binomial() {
+        for (epsilon, n) in [(0.1, 50), (1.0, 10), (3.0, 1)] {
+            let delta = 1e-3;
+            let exact = {
+                let keep = 1.0 / (1.0 + f64::exp(-epsilon));
+                let spent = |at: f64| {
+                    let mut choose = 1.0;
+                    let mut sum = 0.0;
+                    for k in 0..=n {
+                        let loss = epsilon * f64::from(2 * k - n);
+                        let mass = choose * f64::powi(keep, k) * f64::powi(1.0 - keep, n - k);
+                        sum += mass * (1.0 - (at - loss).exp()).max(0.0);
+                        choose *= f64::from(n - k) / f64::from(k + 1);
+                    }
+                    sum
+                };
+                let (mut a, mut b) = (0.0, epsilon * f64::from(n));
+                for _ in 0..60 {
+                    let middle = f64::midpoint(a, b);
+                    match spent(middle) > delta {
+                        true => a = middle,
+                        false => b = middle,
+                    }
+                }
+                b
+            };
+            let found = compose::epsilon(&[(Release::Pure(epsilon), f64::from(n))], delta);
+            assert!(found >= exact * (1.0 - 1e-9), "{found} {exact}");
+            assert!(found <= exact * 1.003, "{found} {exact}");
+        }
+    }
+
+    #[test]
+    fn one_laplace_release_costs_what_its_formula_says() {
+        // delta(e) = 1 - exp((e - epsilon) / 2)
+        let found = compose::epsilon(&[(Release::Laplace(2.0), 1.0)], 0.1);
+        let exact = 2.0 + 2.0 * f64::ln(0.9);
+        assert!((exact..exact * 1.001).contains(&found), "{found} {exact}");
+    }
+
+    #[test]
+    fn a_sample_of_fixed_size_amplifies_as_its_theorem_says() {
+        // one release: ln(1 + q (e^epsilon - 1)) at q delta
+        let found = compose::epsilon(&[(FIXED, 1.0)], 1e-6);
+        let exact = (0.1 * gaussian_epsilon(2.0, 1e-5).exp_m1()).ln_1p();
+        assert!((exact..exact * 1.001).contains(&found), "{found} {exact}");
+        let all = |rate| {
+            let shift = 0.5;
+            compose::epsilon(&[(Release::Fixed { rate, shift }, 100.0)], 1e-5)
+        };
+        assert!(all(0.01) < all(0.1) && all(0.1) < all(1.0));
+        let exact = gaussian_epsilon(0.2, 1e-5);
+        assert!((all(1.0) / exact - 1.0).abs() < 0.002);
+    }
+
+    #[test]
+    fn more_releases_and_more_kinds_cost_more() {
+        let mut before = 0.0;
+        for n in [1.0, 10.0, 100.0, 101.0, 1000.0] {
+            let one = compose::epsilon(&[(poisson(0.02, 1.0), n)], 1e-5);
+            let two = compose::epsilon(&[(poisson(0.02, 1.0), n), (FIXED, 3.0)], 1e-5);
+            assert!(before < one && one < two, "{n}: {before} {one} {two}");
+            before = one;
+        }
+    }
+
+    /// `dp-accounting`'s own numbers, worked out on a fine grid: see the file for version and steps.
+    #[test]
+    fn the_numbers_of_dp_accounting() {
+        let text = include_str!("../tests/dp_accounting.json");
+        let known: serde_json::Value = serde_json::from_str(text).expect("JSON");
+        let rows: Vec<[f64; 5]> = serde_json::from_value(known["rows"].clone()).expect("numbers");
+        assert!(rows.len() > 50);
+        let mut far = Vec::new();
+        for [sigma, rate, times, delta, epsilon] in rows {
+            let found = compose::epsilon(&[(poisson(rate, sigma), times)], delta);
+            if (found - epsilon).abs() > 0.01 * epsilon + 1e-6 {
+                far.push(format!(
+                    "{sigma} {rate} {times} {delta}: {found} of {epsilon}"
+                ));
+            }
+        }
+        assert!(far.is_empty(), "{}", far.join("\n"));
+    }
+}
