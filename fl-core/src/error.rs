@@ -1,10 +1,12 @@
 //! What can go wrong, where somebody has to tell the cases apart.
 
+use serde::{Deserialize, Serialize};
+
 /// An error with context; [`Problem`] is inside where a caller must match on it.
 pub type Result<T, E = anyhow::Error> = std::result::Result<T, E>;
 
 /// The problems that hosts, policies and tests tell apart.
-#[derive(Debug, thiserror::Error, PartialEq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Problem {
     /// A tensor holds NaN or an infinity.

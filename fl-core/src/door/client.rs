@@ -28,6 +28,8 @@ pub struct Client {
     pub(super) spent: Vec<PrivacyEvent>,
     pub(super) notes: Vec<String>,
     measures: Vec<(String, f64)>,
+    /// What was spent on the same data beside this run.
+    pub(super) past: Vec<PrivacyEvent>,
     /// Everything spent before this question.
     pub(super) ledger: Vec<PrivacyEvent>,
     pub(super) budget: Option<Budget>,
@@ -64,6 +66,7 @@ impl Client {
             spent: Vec::new(),
             notes: Vec::new(),
             measures: Vec::new(),
+            past: Vec::new(),
             ledger: Vec::new(),
             budget: None,
             noise: NoiseSource::Seeded,
@@ -353,6 +356,7 @@ impl Client {
         )
         .with_budget(self.budget.clone())
         .with_noise(self.noise.clone())
+        .with_past(self.past.clone())
     }
 
     /// Is there nothing that lasts? Then there is no need to save it.

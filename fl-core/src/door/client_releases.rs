@@ -4,7 +4,9 @@ use super::client::Client;
 use super::release::{Afford, afford};
 use crate::message::{self, Counts, Message, VoteSensitivity};
 use crate::privacy::NoiseSource;
-use crate::{Accountant, BoxedMechanism, Budget, Cohort, Needs, Result, Slot, TaskKind};
+use crate::{
+    Accountant, BoxedMechanism, Budget, Cohort, Needs, PrivacyEvent, Result, Slot, TaskKind,
+};
 use anyhow::Context;
 use ndarray::Array2;
 
@@ -19,6 +21,18 @@ impl Client {
     pub fn with_noise(mut self, noise: NoiseSource) -> Self {
         self.noise = noise;
         self
+    }
+
+    /// The same client, of whose data other runs have released this: its budget pays for it too. Used by hosts, before the
+    /// client is asked anything or goes on from a saved state.
+    pub fn with_past(mut self, past: Vec<PrivacyEvent>) -> Self {
+        self.past = past;
+        self
+    }
+
+    /// What it has released in this run, in order; what a failed answer released is among it.
+    pub fn released(&self) -> impl Iterator<Item = &PrivacyEvent> {
+        self.ledger.iter().chain(&self.spent)
     }
 
     fn mechanism<M: Message>(&mut self, slot: &str) -> Result<Option<&mut BoxedMechanism<M>>> {
@@ -90,7 +104,7 @@ impl Client {
             &cohort,
             accountant,
             self.budget.as_ref(),
-            self.ledger.len() + self.spent.len(),
+            self.past.len() + self.ledger.len() + self.spent.len(),
         )?;
         mechanism.perturb(m, &cohort, &self.noise.at(&stream))?;
         self.spent.push(mechanism.actual_cost(event));
@@ -157,7 +171,8 @@ impl Client {
             return Ok(());
         }
         let accountant = self.store.get::<Box<dyn Accountant>>("accountant")?;
-        for event in self.ledger.iter().chain(&self.spent).skip(self.charged) {
+        let all = self.past.iter().chain(&self.ledger).chain(&self.spent);
+        for event in all.skip(self.charged) {
             accountant.charge(event)?;
             self.charged += 1;
         }

@@ -56,26 +56,6 @@ pub fn spec(
     Ok(now)
 }
 
-/// Where two resolved specs differ.
-fn differ(a: &Value, b: &Value, path: &str, out: &mut Vec<String>) {
-    match (a, b) {
-        (Value::Mapping(x), Value::Mapping(y)) => {
-            let keys = x.keys().chain(y.keys().filter(|key| !x.contains_key(*key)));
-            for key in keys {
-                let name = key.as_str().unwrap_or_default();
-                let path = match path {
-                    "" => name.to_string(),
-                    path => format!("{path}.{name}"),
-                };
-                let of = |map: &serde_yaml::Mapping| map.get(key).cloned().unwrap_or(Value::Null);
-                differ(&of(x), &of(y), &path, out);
-            }
-        }
-        (a, b) if a != b => out.push(path.into()),
-        _ => {}
-    }
-}
-
 /// May a run of the resolved spec `then` go on as `now`? `grows` is the protocol's setting that only says how many rounds there
 /// are, and `open` whether its last round is still to come.
 ///
@@ -88,8 +68,7 @@ fn allowed(
     open: bool,
     dir: &str,
 ) -> Result<(), Failure> {
-    let mut changed = Vec::new();
-    differ(then, now, "", &mut changed);
+    let changed = fl_remote::differences(then, now);
     let rounds = grows.map(|name| format!("protocol.{name}"));
     for path in changed
         .iter()

@@ -1,5 +1,6 @@
 //! A run, whoever asks for it: a command line, or a program that this one is a part of.
 
+use crate::processes::Apart;
 use crate::run::{How, Place, assemble, check_text, execute, read, threads};
 use crate::{DataDir, Failure, again};
 use fl_data::DataSpec;
@@ -23,6 +24,8 @@ pub struct Ask {
     pub stop_after: Option<usize>,
     /// Send every message through its wire form.
     pub wire: bool,
+    /// Let clients live in processes of their own.
+    pub processes: Option<Apart>,
     /// Bytes of what clients keep that stay in memory.
     pub memory: Option<u64>,
     /// The data directory.
@@ -94,6 +97,7 @@ pub fn carry_out<'a>(
         command: &ask.command,
         threads: threads(ask.threads),
         wire: ask.wire,
+        processes: ask.processes.clone(),
         stop_after: ask.stop_after,
         stop: ask.stop.clone(),
         memory: ask.memory,

@@ -24,12 +24,15 @@ mod export;
 mod kept;
 mod log;
 mod new;
+mod node_file;
 mod plain;
 mod plan;
 mod pool;
+mod processes;
 mod report;
 mod run;
 mod show;
+mod shown;
 mod stop;
 mod study;
 mod topics;
@@ -38,7 +41,9 @@ mod try_part;
 pub use ask::{Ask, Source, Told, carry_out};
 pub use cases::answer_of;
 pub use embed::{Answered, answered, bar, quiet};
-pub use run::{check_text, shown};
+pub use processes::{Apart, Who, begin_processes_with};
+pub use run::check_text;
+pub use shown::shown;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use fl_core::PartDecl;
@@ -148,6 +153,9 @@ enum Command {
         #[command(subcommand)]
         command: account::AccountCommand,
     },
+    /// Serve clients to the program that has begun this process, on the socket that is its standard input.
+    #[command(hide = true)]
+    ClientProcess(processes::ClientArgs),
     /// Look at data sets.
     Data {
         #[command(subcommand)]
@@ -283,6 +291,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         )?),
         Command::New(args) => new::new(&args, &catalogue),
         Command::Try(args) => try_part::try_part(&args, &catalogue),
+        Command::ClientProcess(args) => processes::serve(&args, &catalogue),
         Command::Account { command } => account::account(&command, &catalogue),
         Command::Data {
             command: DataCommand::List { place, json },
@@ -349,6 +358,7 @@ pub fn main() -> ExitCode {
             false => std::env::current_exe(),
         };
         if let Ok(program) = program {
+            begin_processes_with(vec![program.clone().into()]);
             fl_registry::isolate_with(program);
         }
     }

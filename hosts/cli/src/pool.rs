@@ -186,11 +186,12 @@ impl Pool<'_> {
             command: self.command,
             threads,
             wire: false,
+            processes: None,
             stop_after: None,
             stop: self.stop.clone(),
             memory: None,
             progress: Box::new(|begun| {
-                bar.set_message(format!("{}: {}", job.name, run::progress(begun)));
+                bar.set_message(format!("{}: {}", job.name, crate::shown::progress(begun)));
                 bar.tick();
             }),
             // they are in the run's folder

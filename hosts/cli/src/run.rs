@@ -1,20 +1,23 @@
 //! `fl run`.
 
-use crate::ask::{Ask, Source, Told, carry_out};
+use crate::ask::{Ask, Source, carry_out};
+use crate::processes::{self, Apart, Who};
+use crate::shown::{shown, text};
 use crate::{DataDir, Done, Failure, Overrides, print, say, stop};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use bytesize::ByteSize;
 use clap::Args;
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{BuildContext, Public, RunOptions, Stream};
-use fl_data::{Assembled, DataSpec};
+use fl_data::spec::Split;
+use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_registry::{Catalogue, Mistakes, Spec};
-use fl_sim::{Begun, Hashed, Manifest, Outcome, Paused, Progress, RunFolder, Session, Setup, Warn};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::fmt::Write;
+use fl_sim::{Hashed, Manifest, Outcome, Paused, Progress, RunFolder, Session, Setup, Warn};
+use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 #[derive(Args)]
 pub struct RunArgs {
@@ -36,6 +39,18 @@ pub struct RunArgs {
     /// Send every message through its wire form, as between processes. Results do not depend on it.
     #[arg(long)]
     wire: bool,
+    /// Let clients live in so many processes of their own: one that dies is begun anew, and parts that serve one client at a time
+    /// in a process, such as PyTorch's, work side by side. Results do not depend on it.
+    #[arg(long, value_name = "N", value_parser = a_number_of_threads, conflicts_with_all = ["wire", "memory"])]
+    processes: Option<usize>,
+    /// A client with data of its own (`data.split: own`): a file that says which client it is, where its data are, what it allows,
+    /// and where it keeps what lasts. It works in a process of its own. Once for each client.
+    #[arg(long = "node", value_name = "FILE", conflicts_with_all = ["wire", "memory", "processes"])]
+    nodes: Vec<PathBuf>,
+    /// With `--processes` or `--node`: a client that has not answered after so long has not answered at all, and `faults` says what
+    /// becomes of that. Results depend on it.
+    #[arg(long, value_name = "SECONDS", value_parser = processes::seconds)]
+    deadline: Option<Duration>,
     /// Clients that are served at the same time; otherwise one per processor. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = a_number_of_threads)]
     threads: Option<usize>,
@@ -170,6 +185,8 @@ pub struct How<'a> {
     pub command: &'a [String],
     pub threads: usize,
     pub wire: bool,
+    /// Clients live in processes of their own.
+    pub processes: Option<Apart>,
     pub stop_after: Option<usize>,
     /// Once this is set: stop after the step that is going on.
     pub stop: Arc<AtomicBool>,
@@ -180,6 +197,14 @@ pub struct How<'a> {
     pub warn: Warn<'a>,
     /// Told the run folder, once it is there.
     pub begun: Box<dyn FnOnce(&Path) + 'a>,
+}
+
+/// The public samples, as both sides of a run have them.
+pub fn everybody(public: PublicSamples) -> Public {
+    match public.labelled {
+        Some(examples) => Public::labelled(examples),
+        None => Public::unlabelled(public.samples).with_truth(public.truth),
+    }
 }
 
 /// Every processor's worth, if nobody says otherwise.
@@ -195,6 +220,23 @@ pub fn execute(
     place: Place<'_>,
     how: How<'_>,
 ) -> anyhow::Result<Outcome> {
+    let own = matches!(spec.data.split(), Split::Own);
+    let nodes = how.processes.as_ref();
+    let nodes = nodes.is_some_and(|apart| matches!(apart.who, Who::Own(_)));
+    match (own, nodes) {
+        (true, false) => bail!(
+            "clients own their data by this spec (`data.split: own`), so each must be named: --node FILE"
+        ),
+        (false, true) => bail!(
+            "--node is for clients that own their data, and by this spec they own a part of its set; take `data.split: own`"
+        ),
+        _ => {}
+    }
+    let all = spec.data.clients();
+    let apart = how.processes.as_ref();
+    let apart = apart.map_or(String::new(), |apart| apart.who.to_string());
+    let ready = how.processes.map(|apart| processes::ready(apart, all));
+    let ready = ready.transpose()?;
     let yaml = spec.yaml()?;
     let data_files = data_files(&spec.data, how.data)?;
     let manifest = manifest(spec, &yaml, data_files, how.command)?;
@@ -231,6 +273,10 @@ pub fn execute(
     };
     let out = folder.path().to_path_buf();
     (how.begun)(&out);
+    let elsewhere = match ready {
+        Some(ready) => Some(processes::clients(&yaml, &out, ready, how.data)?),
+        None => None,
+    };
     let outcome = fl_sim::run(Setup {
         name: &spec.name,
         protocol_name: spec.protocol.name,
@@ -247,11 +293,9 @@ pub fn execute(
             budget: spec.budget.clone(),
             evaluate_every: spec.evaluate_every,
         },
-        clients,
-        public: public.map(|p| match p.labelled {
-            Some(examples) => Public::labelled(examples),
-            None => Public::unlabelled(p.samples).with_truth(p.truth),
-        }),
+        clients: if own { Vec::new() } else { clients },
+        elsewhere,
+        public: public.map(everybody),
         test,
         client_tests,
         threads: how.threads,
@@ -271,32 +315,10 @@ pub fn execute(
         if out.join("state").is_file() {
             let program = how.command.first().map_or("fl", String::as_str);
             say(format_args!(
-                "what was done until the last checkpoint is kept; go on with: {program} run --resume {}",
+                "what was done until the last checkpoint is kept; go on with: {program} run --resume {}{apart}",
                 out.display()
             ));
         }
-    })
-}
-
-/// Shows how far the run `name` is, where a terminal is to show it, and says what the user should know.
-pub fn shown(name: &str, bar: &ProgressBar) -> anyhow::Result<Told<'static>> {
-    let left = ProgressStyle::with_template("{spinner} {msg} {elapsed}, about {eta} left")?;
-    bar.set_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
-    let (step, note, name) = (bar.clone(), bar.clone(), name.to_string());
-    Ok(Told {
-        progress: Box::new(move |begun| {
-            let line = format!("{name}: {}", progress(begun));
-            crate::log::note(&line);
-            if begun.of > 0 {
-                step.set_length(begun.of as u64);
-                step.set_position(begun.number as u64);
-                step.set_style(left.clone());
-            }
-            step.set_message(line);
-            step.tick();
-        }),
-        warn: Box::new(move |text| note.suspend(|| say(format_args!("note: {text}")))),
-        begun: Box::new(|_| {}),
     })
 }
 
@@ -314,6 +336,20 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         threads: args.threads,
         stop_after: args.stop_after,
         wire: args.wire,
+        processes: match (args.processes, &args.nodes[..], args.deadline) {
+            (None, [], Some(_)) => {
+                return Err(Failure::usage("--deadline is for --processes and --node"));
+            }
+            (None, [], None) => None,
+            (None, nodes, deadline) => Some(Apart {
+                who: Who::Own(nodes.to_vec()),
+                deadline,
+            }),
+            (Some(number), _, deadline) => Some(Apart {
+                who: Who::Split(number),
+                deadline,
+            }),
+        },
         memory: args.memory.map(|size| size.0),
         data_dir: args.data.data_dir.clone(),
         command: command.to_vec(),
@@ -329,9 +365,11 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
             .map_or(Ok(()), |code| Err(Failure::Stopped(code)));
     };
     if let (Some(after), Some(out)) = (&outcome.stopped, &outcome.out) {
+        let apart = ask.processes.as_ref();
+        let apart = apart.map_or(String::new(), |apart| apart.who.to_string());
         let program = command.first().map_or("fl", String::as_str);
         say(format_args!(
-            "stopped after {after}; go on with: {program} run --resume {out}"
+            "stopped after {after}; go on with: {program} run --resume {out}{apart}"
         ));
     }
     let last = outcome.metrics.iter();
@@ -359,53 +397,4 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         Some(code) => Err(Failure::Stopped(code)),
         None => Ok(()),
     }
-}
-
-/// How far a run is.
-pub fn progress(begun: Begun<'_>) -> String {
-    let mut line = match begun.of {
-        0 => begun.step.to_string(),
-        of => format!("{} of {of} rounds", begun.number),
-    };
-    if let Some(accuracy) = begun.accuracy {
-        line += &format!(", accuracy {accuracy:.4}");
-    }
-    if begun.bytes > 0 {
-        line += &format!(", {}", ByteSize(begun.bytes).display().si());
-    }
-    line
-}
-
-fn text(o: &Outcome) -> String {
-    let mut out = format!(
-        "{} (seed {}, {} steps, {:.1} s)\n",
-        o.name, o.seed, o.rounds, o.seconds
-    );
-    for (name, value) in o.metrics.iter().filter(|(name, _)| !name.ends_with(".std")) {
-        let std = o
-            .metrics
-            .get(&format!("{name}.std"))
-            .map_or(String::new(), |s| format!(" +- {s:.4}"));
-        let _ = writeln!(out, "  {name:<20} {value:.4}{std}");
-    }
-    let _ = writeln!(
-        out,
-        "  {:<20} {} up, {} down",
-        "bytes", o.bytes.up, o.bytes.down
-    );
-    let _ = match &o.privacy {
-        Some(all) => all.iter().try_for_each(|(observer, protection)| {
-            let against = format!("against {observer}");
-            writeln!(out, "  {:<20} {against}: {protection}", "privacy")
-        }),
-        None => writeln!(out, "  {:<20} nothing is guaranteed", "privacy"),
-    };
-    let _ = writeln!(out, "  {:<20} {}", "digest", o.digest);
-    let _ = write!(
-        out,
-        "  {:<20} {}",
-        "run folder",
-        o.out.as_deref().unwrap_or("none")
-    );
-    out
 }

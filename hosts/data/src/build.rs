@@ -130,7 +130,9 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         ),
     }
     .with_context(|| format!("splitting `{name}`"))?;
-    uneven.extend(extremes(&parts.sizes()));
+    if !matches!(spec.split(), Split::Own) {
+        uneven.extend(extremes(&parts.sizes()));
+    }
     let owners = match spec.split() {
         Split::ByFile => sources.into_iter().map(|source| source.name).collect(),
         _ => Vec::new(),

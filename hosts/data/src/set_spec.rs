@@ -144,7 +144,7 @@ impl SetSpec {
     }
 
     /// See [`DataSet::locate`]; also reads a set of which only the files say what is to be learnt.
-    pub(crate) fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
+    pub fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
         let (set, mut problems) = self.set.located(folder);
         *self = Self::new(self.decl, set);
         if problems.is_empty()

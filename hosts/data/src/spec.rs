@@ -7,7 +7,7 @@
 //! assert!(matches!(spec.split(), Split::Dirichlet(_)));
 //! ```
 
-pub(crate) use crate::spec_checks::{check, check_files, check_shares};
+pub(crate) use crate::spec_checks::{check, check_files, check_own, check_shares};
 
 use crate::domains::Domains;
 use crate::partition::check_covering;
@@ -95,6 +95,9 @@ fl_core::choices! {
         Size(Sizes) = "size",
         /// Client `k` owns the rows of the set's training file (or folder) `k`: for `files`.
         ByFile = "by-file",
+        /// Nobody gets any: each client owns what it says itself (`fl run --node`). What the set is for is to be learnt; its test
+        /// rows and public samples are used, and its other training rows are not.
+        Own = "own",
         /// A split whose counts were published: FedKD's of `cifar10` over 20 clients.
         Published(PublishedSplit) = "published",
     }
@@ -309,6 +312,7 @@ impl DataSpec {
                     .and_then(|table| table.check(clients))
             }
             Split::ByFile => check_files(self.set.name(), self.set.sources(), clients),
+            Split::Own => check_own(self),
             Split::Iid | Split::Dirichlet(_) | Split::Size(Sizes::Power(_)) => Ok(()),
         };
         let order = match &self.class_order {

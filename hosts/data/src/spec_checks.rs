@@ -62,3 +62,18 @@ impl fl_registry::DataSection for DataSpec {
         DataSpec::resolve(self, folder)
     }
 }
+
+/// What the program does to clients' rows it cannot do where they are not.
+pub(crate) fn check_own(spec: &DataSpec) -> anyhow::Result<()> {
+    let cannot = [
+        ("class-order", spec.class_order.is_some()),
+        ("domains", spec.domains.is_some()),
+        ("validation", spec.validation != 0.0),
+    ];
+    match cannot.iter().find(|(_, there)| *there) {
+        Some((name, _)) => anyhow::bail!(
+            "each client owns its rows, and `{name}` is for rows that are shared out; leave it away"
+        ),
+        None => Ok(()),
+    }
+}

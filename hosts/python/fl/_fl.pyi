@@ -35,6 +35,8 @@ class Run:
         threads: int | None,
         stop_after: int | None,
         wire: bool,
+        processes: int | None,
+        deadline: float | None,
         memory: int | None,
         data_dir: str | None,
         command: Sequence[str],

@@ -19,6 +19,14 @@ def _at_least_one(name: str, value):
     return None if value is None else value.__index__()
 
 
+def _seconds(processes, deadline):
+    if deadline is None:
+        return None
+    if processes is None or isinstance(deadline, bool) or not 0 < deadline < 1e9:
+        raise SpecError(f"deadline: must be a number of seconds, above 0, beside processes; got {deadline!r}")
+    return float(deadline)
+
+
 def run(
     spec=None,
     set=None,
@@ -29,6 +37,8 @@ def run(
     data_dir=None,
     stop_after: int | None = None,
     wire: bool = False,
+    processes: int | None = None,
+    deadline: float | None = None,
     memory: int | None = None,
     quiet: bool = False,
     on_step: Callable[[dict], None] | None = None,
@@ -38,7 +48,9 @@ def run(
     `spec` is a path, a text in YAML or a mapping; what is relative in a text or a mapping is relative to the working directory.
     `set` changes values by path: `{"protocol.rounds": 5, "seed": 3}`. With `resume` in place of a spec, the run that was stopped
     in that folder goes on. Results do not depend on the rest: `out` is the run folder (otherwise `runs/NAME-1`, ..), `threads`
-    how many clients are served at once, `stop_after` so many steps the run stops, `wire` sends messages in their wire form, and
+    how many clients are served at once, `stop_after` so many steps the run stops, `wire` sends messages in their wire form,
+    `processes` lets clients live in so many processes of their own (PyTorch trains in parallel so; a client that has not answered
+    after `deadline` seconds has then not answered at all, which results do depend on), and
     `memory` is how many bytes the program is to hold at most (what Python holds counts too). `on_step` is told of each step that
     begins, a mapping with `step`, `number`, `of`, `accuracy` and `bytes`; an exception in it ends the run as Ctrl-C does.
 
@@ -61,6 +73,8 @@ def run(
         threads=threads,
         stop_after=stop_after,
         wire=wire,
+        processes=_at_least_one("processes", processes),
+        deadline=_seconds(processes, deadline),
         memory=memory,
         data_dir=path(data_dir),
         command=["fl", "run", name] if resume is None else ["fl", "run", "--resume", os.fspath(resume)],

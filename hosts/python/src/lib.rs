@@ -79,7 +79,12 @@ mod _fl {
     };
 
     #[pymodule_init]
-    fn init(_module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
+    fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
+        // clients in processes of their own are Python too, so that parts in Python can be theirs
+        let sys = module.py().import("sys")?;
+        if let Ok(python) = sys.getattr("executable")?.extract::<super::OsString>() {
+            fl_cli::begin_processes_with(vec![python, "-m".into(), "fl".into()]);
+        }
         // what a run says is for whoever called it
         fl_cli::quiet();
         fl_registry::on_module(super::parts::import);

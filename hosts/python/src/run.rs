@@ -1,7 +1,7 @@
 //! A run on a thread of its own; Python takes its events.
 
 use crate::{Wrong, catalogue, wrong};
-use fl_cli::{Ask, Failure, Source, Told};
+use fl_cli::{Apart, Ask, Failure, Source, Told, Who};
 use fl_sim::Outcome;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -60,7 +60,7 @@ pub struct Run {
 impl Run {
     /// Begins: with a spec's `text`, which mistakes call `name`, or where the run in the folder `resume` stopped.
     #[new]
-    #[pyo3(signature = (name, text, set, *, resume, out, threads, stop_after, wire, memory, data_dir, command, bar))]
+    #[pyo3(signature = (name, text, set, *, resume, out, threads, stop_after, wire, processes, deadline, memory, data_dir, command, bar))]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn new(
         name: String,
@@ -71,12 +71,15 @@ impl Run {
         threads: Option<usize>,
         stop_after: Option<usize>,
         wire: bool,
+        processes: Option<usize>,
+        deadline: Option<f64>,
         memory: Option<u64>,
         data_dir: Option<PathBuf>,
         command: Vec<String>,
         bar: bool,
     ) -> PyResult<Self> {
         let stop = Arc::new(AtomicBool::new(false));
+        let deadline = deadline.and_then(|s| Duration::try_from_secs_f64(s).ok());
         let ask = Ask {
             from: match resume {
                 Some(dir) => Source::Stopped(dir),
@@ -87,6 +90,10 @@ impl Run {
             threads,
             stop_after,
             wire,
+            processes: processes.map(|number| Apart {
+                who: Who::Split(number),
+                deadline,
+            }),
             memory,
             data_dir,
             command,

@@ -53,6 +53,8 @@ pub(crate) struct Checkpoint {
     pub metrics: Known,
     pub server: Vec<u8>,
     pub clients: Index,
+    /// What is known of clients that live elsewhere; empty: they live in this process.
+    pub elsewhere: Vec<u8>,
     pub seconds: f64,
     /// What was said.
     pub notes: Vec<String>,
@@ -97,6 +99,7 @@ pub struct Resumed {
     pub server: Vec<u8>,
     /// Every client's state.
     pub(crate) clients: Shelf,
+    pub(crate) elsewhere: Vec<u8>,
     /// Time already spent.
     pub seconds: f64,
     /// The last step that is complete.
@@ -266,6 +269,7 @@ impl RunFolder {
             metrics,
             server: saved.server,
             clients: saved.clients,
+            elsewhere: saved.elsewhere,
             seconds: saved.seconds,
             notes: saved.notes.to_vec(),
             written: saved.written,
@@ -339,6 +343,7 @@ pub(crate) struct Saved<'a> {
     pub place: Place,
     pub server: Vec<u8>,
     pub clients: Index,
+    pub elsewhere: Vec<u8>,
     pub seconds: f64,
     pub notes: &'a [String],
     pub written: Written,

@@ -2,6 +2,7 @@
 
 use crate::answers::Answers;
 use crate::clients::Clients;
+use crate::elsewhere::Elsewhere;
 use crate::folder::{At, RunFolder, Saved, Written};
 use crate::pool::for_clients;
 use crate::setup::{Begun, Progress, Warn, Watch};
@@ -17,6 +18,8 @@ use std::time::Instant;
 
 pub(crate) struct Sim<'a> {
     pub clients: Clients,
+    /// Where they live, if not in this process: `clients` then are not asked anything.
+    pub elsewhere: Option<Box<dyn Elsewhere + 'a>>,
     pub roster: Vec<(ClientId, usize)>,
     pub protocol: Arc<dyn Protocol>,
     pub public: Option<Arc<Public>>,
@@ -91,22 +94,16 @@ impl Sim<'_> {
         }
     }
 
-    pub fn seconds(&self) -> f64 {
-        self.before + self.began.elapsed().as_secs_f64()
-    }
-}
-
-impl Host for Sim<'_> {
-    fn roster(&self) -> &[(ClientId, usize)] {
-        &self.roster
-    }
-
-    fn ask<'q>(
+    /// Lets the clients answer, wherever they are.
+    fn serve<'q>(
         &mut self,
         to: &[ClientId],
         question: &(dyn Fn(ClientId) -> Question<'q> + Sync),
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()> {
+        if let Some(elsewhere) = &mut self.elsewhere {
+            return elsewhere.ask(to, question, each);
+        }
         let (protocol, wire) = (&self.protocol, self.wire);
         let (answers, done, asked) = (self.answers.as_ref(), self.done, self.asked);
         self.asked += 1;
@@ -125,7 +122,7 @@ impl Host for Sim<'_> {
             }
             let question = question(client.id());
             let answer = match wire {
-                true => elsewhere(protocol.as_ref(), client, question),
+                true => over_the_wire(protocol.as_ref(), client, question),
                 false => fl_core::answer(protocol.as_ref(), client, question),
             }?;
             let long = long.is_some_and(|s| since.elapsed().as_secs_f64() >= s);
@@ -139,8 +136,27 @@ impl Host for Sim<'_> {
             answers.map_or(Ok(()), Answers::sound)?;
             each(id, answer)
         };
-        let Some(watch) = &mut self.watch else {
-            return for_clients(&self.clients, to, self.threads, &work, &size, each);
+        for_clients(&self.clients, to, self.threads, &work, &size, each)
+    }
+
+    pub fn seconds(&self) -> f64 {
+        self.before + self.began.elapsed().as_secs_f64()
+    }
+}
+
+impl Host for Sim<'_> {
+    fn roster(&self) -> &[(ClientId, usize)] {
+        &self.roster
+    }
+
+    fn ask<'q>(
+        &mut self,
+        to: &[ClientId],
+        question: &(dyn Fn(ClientId) -> Question<'q> + Sync),
+        each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
+    ) -> Result<()> {
+        let Some(mut watch) = self.watch.take() else {
+            return self.serve(to, question, each);
         };
         for id in to {
             let question = question(*id);
@@ -150,15 +166,16 @@ impl Host for Sim<'_> {
                 &question.payload.encode(),
             );
         }
-        let each = &mut |id: ClientId, answer: Result<Answer>| {
+        let served = self.serve(to, question, &mut |id, answer| {
             let seen = match &answer {
                 Ok(answer) => answer.seen()?,
                 Err(error) => format!("{error:#}").into_bytes(),
             };
             watch(Observer::Server, &format!("answer of client {id}"), &seen);
             each(id, answer)
-        };
-        for_clients(&self.clients, to, self.threads, &work, &size, each)
+        });
+        self.watch = Some(watch);
+        served
     }
 
     fn score_clients(
@@ -168,6 +185,9 @@ impl Host for Sim<'_> {
     ) -> Result<()> {
         let (test, own) = (&self.test, &self.client_tests);
         let ids: Vec<ClientId> = self.roster.iter().map(|(id, _)| *id).collect();
+        if let Some(elsewhere) = &mut self.elsewhere {
+            return elsewhere.score(&ids, slot, each);
+        }
         for_clients(
             &self.clients,
             &ids,
@@ -247,6 +267,15 @@ impl Host for Sim<'_> {
         if self.folder.is_none() && self.watch.is_none() {
             return Ok(());
         }
+        if let Some(mut elsewhere) = self.elsewhere.take() {
+            let ids: Vec<ClientId> = self.roster.iter().map(|(id, _)| *id).collect();
+            let kept = elsewhere.models(&ids, slot, &mut |id, model| match model {
+                Ok(model) => self.keep_model(&format!("{slot}-{id}"), &model),
+                Err(error) => lost(id, error),
+            });
+            self.elsewhere = Some(elsewhere);
+            return kept;
+        }
         for id in self.clients.ids() {
             let model = self.clients.with(id, |client| client.model(slot)?.save())?;
             match model {
@@ -288,18 +317,23 @@ impl Host for Sim<'_> {
         if let Some(folder) = self.folder.as_ref().filter(|_| due) {
             let began = Instant::now();
             let (clients, bytes) = self.clients.checkpoint()?;
+            let elsewhere = self.elsewhere.as_ref();
             let saved = Saved {
                 done,
                 step,
                 place,
                 server: server()?,
                 clients,
+                elsewhere: elsewhere.map_or(Ok(Vec::new()), |e| e.save())?,
                 seconds: self.seconds(),
                 notes: &self.notes,
                 written: self.written,
             };
             let state = folder.checkpoint(saved).context("writing a checkpoint")?;
             self.clients.tidy()?;
+            if let Some(elsewhere) = &mut self.elsewhere {
+                elsewhere.saved();
+            }
             self.answers.as_ref().map_or(Ok(()), Answers::forget)?;
             self.written = Written {
                 times: self.written.times + 1,
@@ -316,7 +350,7 @@ impl Host for Sim<'_> {
 
 /// Answers as a client in another process would: everything that crosses is in its wire form, and the client is made anew
 /// from its saved state.
-fn elsewhere(
+fn over_the_wire(
     protocol: &dyn Protocol,
     client: &mut Client,
     question: Question<'_>,

@@ -2,6 +2,7 @@
 mod answers;
 mod clients;
 mod disk;
+mod elsewhere;
 mod folder;
 mod host;
 mod lines;
@@ -15,6 +16,7 @@ mod setup;
 mod shelf;
 
 pub use disk::write;
+pub use elsewhere::{Elsewhere, Maker, owners};
 pub use folder::{Resumed, RunFolder};
 pub use manifest::{Hashed, Manifest, Session};
 pub use paused::Paused;

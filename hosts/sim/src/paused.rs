@@ -129,6 +129,7 @@ impl Paused {
         let resumed = self.saved.map(|saved| Resumed {
             server: saved.server,
             clients: self.clients,
+            elsewhere: saved.elsewhere,
             seconds: saved.seconds,
             step: saved.step,
             done: saved.done,

@@ -2,15 +2,16 @@
 
 use crate::answers::Answers;
 use crate::clients::Clients;
+use crate::elsewhere::{Maker, owners};
 use crate::folder::{At, Resumed, RunFolder, Written};
 use crate::host::{Sim, crossed};
 use crate::pool::executor;
 use crate::report;
 use crate::setup::{Outcome, Setup, Spent, Summary};
 use crate::shelf::Shelf;
-use anyhow::{Context, ensure};
+use anyhow::bail;
 use fl_core::privacy::{NoiseSource, Observer};
-use fl_core::{Client, ClientId, Examples, Federation, Problem, Result, Stream, TaskKind, Totals};
+use fl_core::{ClientId, Examples, Federation, Problem, Result, TaskKind, Totals};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +22,6 @@ use std::time::Instant;
 /// When the run fails; the run folder then keeps its last checkpoint.
 pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let began = Instant::now();
-    let root = Stream::root(setup.options.seed);
     // what is kept must not show more than the results, and a round done again must not draw noise anew
     if setup.parts.has("accountant") || matches!(setup.options.noise, NoiseSource::System(_)) {
         setup.checkpoints.keep = false;
@@ -32,41 +32,33 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     }
     let public = setup.public.map(Arc::new);
     let parts = Arc::new(setup.parts.in_slots(setup.protocol.slots()));
-    let mut owners: Vec<(ClientId, Examples)> = setup
-        .clients
-        .into_iter()
-        .enumerate()
-        .map(|(k, data)| (k as ClientId, data))
-        .collect();
     let mut warn = setup.warn;
-    let idle: Vec<String> = owners
-        .iter()
-        .filter(|(_, data)| data.is_empty())
-        .map(|(id, _)| id.to_string())
-        .collect();
+    let idle = setup.clients.iter().enumerate();
+    let idle = idle.filter(|(_, data)| data.is_empty());
+    let idle: Vec<String> = idle.map(|(id, _)| id.to_string()).collect();
     if !idle.is_empty() {
         warn(&format!(
             "clients without examples take no part: {}",
             idle.join(", ")
         ));
     }
-    owners.retain(|(_, data)| !data.is_empty());
-    if setup.protocol.pools_data() {
-        let mut all = owners.into_iter().map(|(_, data)| data);
-        let first = all.next().context("no client has any examples")?;
-        owners = vec![(0, all.try_fold(first, |sum, data| sum.join(&data))?)];
-    }
-    ensure!(!owners.is_empty(), "no client has any examples");
-    let roster = owners.iter().map(|(id, data)| (*id, data.len())).collect();
+    let owners = match setup.elsewhere.is_some() && setup.clients.is_empty() {
+        true => Vec::new(),
+        false => owners(setup.clients, setup.protocol.pools_data())?,
+    };
+    let roster: Vec<(ClientId, usize)> =
+        owners.iter().map(|(id, data)| (*id, data.len())).collect();
     // what each client holds is nobody's business where somebody accounts
     let accounts = parts.has("accountant");
     let notes = one_class(&owners, setup.options.task.kind).filter(|_| !accounts);
-    let client = |(id, data): (ClientId, Examples)| {
-        let home = root.child("client", u64::from(id));
-        Client::new(id, data, public.clone(), parts.clone(), home)
-            .with_budget(setup.options.budget.clone())
-            .with_noise(setup.options.noise.clone())
+    let maker = Maker {
+        public: public.clone(),
+        parts: parts.clone(),
+        seed: setup.options.seed,
+        budget: setup.options.budget.clone(),
+        noise: setup.options.noise.clone(),
     };
+    let client = |(id, data)| maker.client(id, data);
     let shelf = setup
         .resumed
         .as_mut()
@@ -90,6 +82,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         done,
         asked: 0,
         clients,
+        elsewhere: setup.elsewhere,
         roster,
         protocol: setup.protocol.clone(),
         public,
@@ -116,6 +109,10 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         place,
         written,
     };
+    if let Err(error) = begin_elsewhere(&mut sim, resumed) {
+        undo(sim, resumed.is_none());
+        return Err(error);
+    }
     let state = setup.resumed.as_ref().map(|r| &r.server[..]);
     let resumed = state.is_some();
     let protocol = setup.protocol.as_ref();
@@ -129,13 +126,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         Err(error) => match error.downcast_ref::<Problem>() {
             Some(Problem::Stopped { after }) => Some(after.clone()),
             _ => {
-                let unsaid = sim.answers.as_ref().is_none_or(Answers::is_empty);
-                let nothing = sim.entries.is_empty() && sim.metrics.is_empty() && unsaid;
-                if let Some(folder) = sim.folder.take().filter(|_| nothing && !resumed) {
-                    // what cannot be removed stays; the run's own error is what matters
-                    let _ = sim.clients.discard();
-                    folder.discard();
-                }
+                undo(sim, !resumed);
                 return Err(error);
             }
         },
@@ -180,8 +171,37 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         if !keep {
             sim.clients.discard()?;
         }
+        sim.elsewhere.map_or(Ok(()), |mut e| e.end(keep))?;
     }
     Ok(outcome)
+}
+
+/// Finds clients that live elsewhere, if they do.
+fn begin_elsewhere(sim: &mut Sim<'_>, resumed: Option<&Resumed>) -> Result<()> {
+    let known = resumed.map(|r| &r.elsewhere[..]);
+    match (&mut sim.elsewhere, known) {
+        (None, Some([_, ..])) => bail!(
+            "the clients of this run live in processes of their own; go on with `--processes`"
+        ),
+        (Some(_), Some([])) => {
+            bail!("the clients of this run live in this process; go on without `--processes`")
+        }
+        (None, _) => {}
+        (Some(elsewhere), state) => sim.roster = elsewhere.begin(&sim.roster, state)?,
+    }
+    Ok(())
+}
+
+/// A run that `begins` and failed before it did anything leaves nothing behind.
+fn undo(mut sim: Sim<'_>, begins: bool) {
+    let unsaid = sim.answers.as_ref().is_none_or(Answers::is_empty);
+    let nothing = sim.entries.is_empty() && sim.metrics.is_empty() && unsaid;
+    if let Some(folder) = sim.folder.take().filter(|_| nothing && begins) {
+        // what cannot be removed stays; the run's own error is what matters
+        let _ = sim.clients.discard();
+        let _ = sim.elsewhere.map(|mut e| e.end(false));
+        folder.discard();
+    }
 }
 
 /// Who holds examples of one class only, for the report.

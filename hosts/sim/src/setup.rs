@@ -1,5 +1,6 @@
 //! What a run needs, and what it comes to.
 
+use crate::elsewhere::Elsewhere;
 use crate::folder::{Resumed, RunFolder};
 use fl_core::privacy::{Observer, Protections};
 use fl_core::{Checkpoints, ClientId, Examples, Parts, Protocol, Public, RunOptions};
@@ -46,6 +47,8 @@ pub struct Setup<'a> {
     pub options: RunOptions,
     /// What each client owns; those who own nothing take no part.
     pub clients: Vec<Examples>,
+    /// Where the clients live, if not in this process; `clients` then says what is known of their data.
+    pub elsewhere: Option<Box<dyn Elsewhere + 'a>>,
     /// What everybody has.
     pub public: Option<Public>,
     /// What models are tested on.
@@ -97,6 +100,7 @@ impl Setup<'_> {
             parts,
             options,
             clients,
+            elsewhere: None,
             public: None,
             test,
             client_tests: Vec::new(),

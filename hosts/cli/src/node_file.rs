@@ -1,0 +1,117 @@
+//! What a node says of itself: whose data it has, where they are, and what it allows.
+
+use anyhow::{Context, bail, ensure};
+use fl_core::ClientId;
+use fl_core::message::KINDS;
+use fl_core::settings::{Setting, Value, to_json};
+use fl_data::{Assembled, DataSpec, SetSpec};
+use fl_remote::Policy;
+use std::path::{Path, PathBuf};
+
+fl_core::settings! {
+    /// A node with data of its own.
+    struct File {
+        /// Which client of the run it is.
+        client: u32;
+        /// What it owns: the training rows of a set, as specs name sets.
+        data: SetSpec;
+        /// The folder of what lasts (its secret, what it has released, what it has learnt), relative to this file. It must stay
+        /// as long as the data do.
+        home: String;
+        /// What it allows.
+        policy: Policy = fl_core::settings::defaults();
+    }
+}
+
+/// A node with data of its own.
+pub struct NodeFile {
+    pub client: ClientId,
+    data: SetSpec,
+    /// What is relative in it is relative to this.
+    folder: PathBuf,
+    pub home: PathBuf,
+    pub policy: Policy,
+}
+
+impl NodeFile {
+    /// Reads what a node says of itself; none of its data.
+    ///
+    /// # Errors
+    /// Every mistake of it.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let name = || path.display().to_string();
+        let about = path.metadata().with_context(name)?;
+        ensure!(
+            about.is_file() && about.len() <= fl_registry::MAX_BYTES as u64,
+            "{}: it is no regular file, or too large",
+            name()
+        );
+        let text = std::fs::read_to_string(path).with_context(name)?;
+        let file: File = fl_core::settings::read_yaml(&text).with_context(name)?;
+        let folder = path.canonicalize().with_context(name)?;
+        let folder = folder.parent().unwrap_or(Path::new("/"));
+        for kind in file.policy.may_leave.iter().flatten() {
+            ensure!(
+                KINDS.contains(&&**kind) || Policy::WORDS.contains(&&**kind),
+                "{}: policy.may-leave: there is no kind of message `{kind}`; known: {}, {}",
+                name(),
+                KINDS.join(", "),
+                Policy::WORDS.join(", ")
+            );
+        }
+        Ok(Self {
+            client: file.client,
+            data: file.data,
+            home: folder.join(file.home),
+            folder: folder.into(),
+            policy: file.policy,
+        })
+    }
+
+    /// Its own examples; the error says why they do not fit what the spec is about.
+    pub fn load(
+        &self,
+        spec: &DataSpec,
+        due: &Assembled,
+        dir: &Path,
+    ) -> anyhow::Result<fl_core::Examples> {
+        let mut data = self.data.clone();
+        if let Some((_, wrong)) = data.resolve(&self.folder).pop() {
+            bail!(wrong);
+        }
+        let set = fl_data::load(&data, dir, spec.normalise.as_ref())?;
+        let own = set.train.task();
+        let (input, kind) = (&due.task.input, due.task.kind);
+        ensure!(
+            own == due.task,
+            "its rows have shape {:?} and are for {}, and the spec's {input:?} and {kind}",
+            own.input,
+            own.kind
+        );
+        ensure!(
+            set.classes.is_empty() || due.classes.is_empty() || set.classes == due.classes,
+            "its classes are {}, and the spec's {}",
+            set.classes.join(", "),
+            due.classes.join(", ")
+        );
+        // the same rows must become the same numbers, wherever they are
+        let (here, there) = (data.write(), spec.set.write());
+        if let (Some(here), Some(there)) = (here.get("files"), there.get("files")) {
+            for key in ["label", "classes", "columns", "missing"] {
+                let text = |of: &Value| to_json(of.get(key).unwrap_or(&Value::Null));
+                ensure!(
+                    here.get(key) == there.get(key),
+                    "its `{key}` is {}, and the spec's {}",
+                    text(here),
+                    text(there)
+                );
+            }
+        }
+        ensure!(
+            set.inferred.is_empty(),
+            "it would be read by what its own rows are like ({}); say it in `data`, as the spec does",
+            set.inferred.join("; ")
+        );
+        Ok(set.train)
+    }
+}

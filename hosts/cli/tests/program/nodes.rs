@@ -1,0 +1,263 @@
+//! Clients whose data are their own.
+
+use crate::common::{fails, fl, json, quick};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const SET: &str = "{ files: { format: csv, train: TRAIN, test: all.csv, label: income, classes: [low, high],
+    columns: { age: { number: { range: [0, 100] } }, job: { category: { of: [cook, nurse] } } } } }";
+
+const REST: &str = "protocol: { use: param-rounds, rounds: 3, local: { epochs: 1, batch: 8 }, correction: scaffold }
+parts: { model: { use: linear }, aggregator: { use: mean } }
+";
+
+fn rows(of: impl Iterator<Item = usize>) -> String {
+    let row = |i: usize| {
+        let (age, job) = (20 + i * 7 % 50, ["cook", "nurse"][i % 2]);
+        let income = if age + 20 * (i % 2) > 50 {
+            "high"
+        } else {
+            "low"
+        };
+        format!("{age},{job},{income}\n")
+    };
+    "age,job,income\n".to_string() + &of.map(row).collect::<String>()
+}
+
+/// Three towns, each with its file, and what each says of itself.
+fn towns(dir: &Path) -> Vec<String> {
+    fs::write(dir.join("all.csv"), rows(0..90)).unwrap();
+    let spec = |train: &str, split: &str| {
+        let set = SET.replace("TRAIN", train);
+        format!("name: towns\ndata:\n  set: {set}\n  clients: 3\n  split: {split}\n{REST}")
+    };
+    let files = "[\"0/mine.csv\", \"1/mine.csv\", \"2/mine.csv\"]";
+    fs::write(dir.join("here.yaml"), spec(files, "by-file")).unwrap();
+    fs::write(dir.join("own.yaml"), spec("all.csv", "own")).unwrap();
+    let town = |k: usize| {
+        let folder = dir.join(k.to_string());
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("mine.csv"), rows((k..90).step_by(3))).unwrap();
+        fs::write(folder.join("all.csv"), rows(0..4)).unwrap();
+        write(&folder, k, &SET.replace("TRAIN", "mine.csv"), "");
+        format!("--node={k}/node.yaml")
+    };
+    (0..3).map(town).collect()
+}
+
+fn write(folder: &Path, client: usize, data: &str, policy: &str) {
+    let text = format!("client: {client}\nhome: kept\ndata: {data}\n{policy}");
+    fs::write(folder.join("node.yaml"), text).unwrap();
+}
+
+/// `fl run own.yaml` with these nodes.
+fn own<'a>(nodes: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
+    let nodes = nodes.iter().map(String::as_str);
+    let run = ["run", "own.yaml", "--json"].into_iter();
+    run.chain(nodes).chain(more.iter().copied()).collect()
+}
+
+#[test]
+fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let nodes = towns(dir);
+    let here = json(dir, &["run", "here.yaml", "--json", "--out", "here"]);
+    let there = json(dir, &own(&nodes, &["--out", "there"]));
+    assert_eq!(there["digest"], here["digest"]);
+    // stopped, and gone on with
+    json(dir, &own(&nodes, &["--out", "r", "--stop-after", "1"]));
+    let resume = ["run", "--resume", "r", "--json"].into_iter();
+    let resume: Vec<&str> = resume.chain(nodes.iter().map(String::as_str)).collect();
+    assert_eq!(json(dir, &resume)["digest"], here["digest"]);
+    // what the leader keeps says nothing of who has how many of which class
+    let outcome = fs::read_to_string(dir.join("there/outcome.json")).unwrap();
+    let outcome: Value = serde_json::from_str(&outcome).unwrap();
+    assert_eq!(outcome["held"], serde_json::json!({}));
+    // a node that was set up anew has lost its control variate
+    json(dir, &own(&nodes, &["--out", "l", "--stop-after", "2"]));
+    fs::remove_dir_all(dir.join("1/kept")).unwrap();
+    let resume: Vec<&str> = resume
+        .iter()
+        .map(|a| if *a == "r" { "l" } else { *a })
+        .collect();
+    let (code, error) = fails(dir, &resume);
+    assert!(
+        code == 1 && error.contains("what client 1 has learnt and spent in this run is lost"),
+        "{error}"
+    );
+}
+
+#[test]
+fn data_that_do_not_fit_are_found_before_anything_is_asked() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let nodes = towns(dir);
+    let set = SET.replace("TRAIN", "mine.csv");
+    for (data, text) in [
+        (
+            set.replace("[low, high]", "[high, low]"),
+            "its classes are high, low, and the spec's low, high",
+        ),
+        (
+            set.replace("of: [cook, nurse]", "of: [cook, nurse, king]"),
+            "its rows have shape [4]",
+        ),
+        (
+            set.replace("range: [0, 100]", "range: [0, 200]"),
+            "its `columns` is ",
+        ),
+        (set.replace("mine.csv", "none.csv"), "none.csv"),
+    ] {
+        write(&dir.join("1"), 1, &data, "");
+        let (code, error) = fails(dir, &own(&nodes, &["--out", "r"]));
+        let unfit = "its own data do not fit the spec: ";
+        assert!(
+            code == 1
+                && error.contains("client 1: ")
+                && error.contains(unfit)
+                && error.contains(text),
+            "{text}: {error}"
+        );
+        assert!(!dir.join("r").exists(), "nothing was begun");
+    }
+    // two for one client; a policy that knows no such kind; a spec that shares out its set; nobody named
+    write(&dir.join("1"), 0, &set, "");
+    let (_, error) = fails(dir, &own(&nodes, &[]));
+    assert!(error.contains("are both of client 0"), "{error}");
+    write(&dir.join("1"), 3, &set, "");
+    let (_, error) = fails(dir, &own(&nodes, &[]));
+    assert!(
+        error.contains("is of client 3, and the spec has 3"),
+        "{error}"
+    );
+    let (_, error) = fails(dir, &own(&nodes[..1], &[]));
+    assert!(error.contains("no --node is of client 1"), "{error}");
+    write(&dir.join("1"), 1, &set, "policy: { may-leave: [parms] }");
+    let (_, error) = fails(dir, &own(&nodes, &[]));
+    assert!(error.contains("no kind of message `parms`"), "{error}");
+    let (code, error) = fails(dir, &["run", "here.yaml", &nodes[0]]);
+    assert!(
+        code == 1 && error.contains("take `data.split: own`"),
+        "{error}"
+    );
+    let (code, error) = fails(dir, &["run", "own.yaml"]);
+    assert!(
+        code == 1 && error.contains("each must be named: --node FILE"),
+        "{error}"
+    );
+    let (code, error) = fails(dir, &["check", "own.yaml", "--set", "data.validation=0.1"]);
+    assert!(
+        code == 2 && error.contains("`validation` is for rows that are shared out"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_node_lets_nothing_leave_that_it_does_not_allow() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let nodes = towns(dir);
+    let set = SET.replace("TRAIN", "mine.csv");
+    write(&dir.join("2"), 2, &set, "policy: { may-leave: [logits] }");
+    let (code, error) = fails(dir, &own(&nodes, &["--out", "r"]));
+    assert!(
+        code == 1 && error.contains("client 2") && error.contains("its node lets no `"),
+        "{error}"
+    );
+    let drop = [
+        "--out",
+        "s",
+        "--set",
+        "faults.on-error=drop",
+        "--set",
+        "protocol.correction=none",
+    ];
+    let o = fl(dir, &own(&nodes, &drop));
+    let said = String::from_utf8(o.stderr).unwrap();
+    assert!(
+        o.status.success() && said.contains("left out: client 2"),
+        "{said}"
+    );
+    // the others' go on, and the journal says who did not
+    let journal = fs::read_to_string(dir.join("s/journal.jsonl")).unwrap();
+    assert!(
+        journal.contains("its node lets no `params` leave (may-leave: logits)"),
+        "{journal}"
+    );
+}
+
+#[test]
+fn a_nodes_budget_is_for_its_lifetime() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let spec = fs::read_to_string(quick("fedavg-private")).unwrap();
+    let clients = spec
+        .lines()
+        .find_map(|l| l.trim().strip_prefix("clients: "))
+        .unwrap();
+    let clients: usize = clients.parse().unwrap();
+    let set = spec
+        .lines()
+        .find_map(|l| l.trim().strip_prefix("set: "))
+        .unwrap();
+    let spec = spec.replace(
+        &format!("clients: {clients}"),
+        &format!("clients: {clients}\n  split: own"),
+    );
+    fs::write(dir.join("own.yaml"), spec).unwrap();
+    let nodes: Vec<String> = (0..clients)
+        .map(|k| {
+            let folder = dir.join(k.to_string());
+            fs::create_dir(&folder).unwrap();
+            let policy = if k == 1 {
+                "policy: { epsilon: 60 }"
+            } else {
+                ""
+            };
+            write(&folder, k, set, policy);
+            format!("--node={k}/node.yaml")
+        })
+        .collect();
+    // noise that whoever has the spec can take off is no promise
+    let (code, error) = fails(dir, &own(&nodes, &["--out", "seeded"]));
+    assert!(
+        code == 1 && error.contains("client 1") && error.contains("noise: system"),
+        "{error}"
+    );
+    let system = ["--set", "noise=system"];
+    // stopped and gone on with: what was released once is paid once
+    let begin = [&system[..], &["--out", "one", "--stop-after", "2"]].concat();
+    json(dir, &own(&nodes, &begin));
+    let resume = ["run", "--resume", "one", "--json"].into_iter();
+    let resume: Vec<&str> = resume.chain(nodes.iter().map(String::as_str)).collect();
+    let one = json(dir, &resume);
+    let epsilon = one["privacy"]["server"]["epsilon"].as_f64().unwrap();
+    assert!((30.0..60.0).contains(&epsilon), "{one}");
+    // another run is another ledger for the leader, and the same for the node
+    let (code, error) = fails(
+        dir,
+        &own(&nodes, &[&system[..], &["--out", "two"]].concat()),
+    );
+    assert!(
+        code == 1
+            && error.contains("client 1")
+            && error.contains("its node's budget allows no more"),
+        "{error}"
+    );
+    // a budget that nobody could keep
+    let open = [
+        "--set",
+        "noise=system",
+        "--set",
+        "parts.aggregator.weigh=samples",
+        "--out",
+        "open",
+    ];
+    let (code, error) = fails(dir, &own(&nodes, &open));
+    assert!(
+        code == 1 && error.contains("the server sees something without a price"),
+        "{error}"
+    );
+}

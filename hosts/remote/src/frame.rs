@@ -1,0 +1,198 @@
+//! Packets on a stream of bytes, such as a socket between two processes. A body that is the one before is not sent again.
+
+use crate::node::Node;
+use crate::wire::{MAX_HEAD, Packet};
+use anyhow::{Context, bail, ensure};
+use fl_core::Result;
+use std::io::{BufReader, ErrorKind, Read, Write};
+use std::sync::{Arc, mpsc};
+
+/// A message has at most so many bytes.
+pub const MAX_BODY: u64 = 8 << 30;
+
+/// Length of the head, whether a body follows, and its length.
+const FRONT: usize = 4 + 1 + 8;
+
+/// The side that packets go into.
+pub struct Sender<W> {
+    to: W,
+    last: Arc<[u8]>,
+}
+
+impl<W: Write> Sender<W> {
+    /// Onto a stream that nobody has written to.
+    pub fn new(to: W) -> Self {
+        let last = Arc::new([]);
+        Self { to, last }
+    }
+
+    /// Sends a packet.
+    ///
+    /// # Errors
+    /// When the stream does not take it, or it is too large.
+    pub fn send(&mut self, packet: &Packet) -> Result<()> {
+        let Packet { head, body } = packet;
+        let (length, bytes) = (u32::try_from(head.len())?, body.len() as u64);
+        ensure!(
+            bytes <= MAX_BODY,
+            "a message of {bytes} bytes, and it may have {MAX_BODY}"
+        );
+        let again = Arc::ptr_eq(body, &self.last) && !body.is_empty();
+        let mut front = Vec::with_capacity(FRONT + head.len());
+        front.extend(length.to_le_bytes());
+        front.push(u8::from(!again));
+        front.extend(bytes.to_le_bytes());
+        front.extend(head);
+        self.to.write_all(&front)?;
+        if !again {
+            self.to.write_all(body)?;
+            self.last = body.clone();
+        }
+        self.to.flush()?;
+        Ok(())
+    }
+}
+
+/// The side that they come out of.
+pub struct Receiver<R> {
+    from: BufReader<R>,
+    last: Arc<[u8]>,
+}
+
+impl<R: Read> Receiver<R> {
+    /// From a stream that nobody has read from.
+    pub fn new(from: R) -> Self {
+        let (from, last) = (BufReader::new(from), Arc::new([]));
+        Self { from, last }
+    }
+
+    /// The next packet; `None`: the other side has gone, and nothing is left.
+    ///
+    /// # Errors
+    /// When the stream is cut short, or what comes is no packet, or one that is too large. Memory grows with what has come,
+    /// not with what is said to come.
+    pub fn receive(&mut self) -> Result<Option<Packet>> {
+        let mut front = [0; FRONT];
+        let mut got = 0;
+        while got < FRONT {
+            match self.from.read(&mut front[got..]) {
+                Ok(0) if got == 0 => return Ok(None),
+                Ok(0) => bail!("a packet was cut short"),
+                Ok(n) => got += n,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let head = u64::from(u32::from_le_bytes([front[0], front[1], front[2], front[3]]));
+        let mut body = [0; 8];
+        body.copy_from_slice(&front[5..]);
+        let body = u64::from_le_bytes(body);
+        ensure!(
+            head <= MAX_HEAD as u64 && body <= MAX_BODY,
+            "a packet with a head of {head} bytes and a message of {body}, and they may have {MAX_HEAD} and {MAX_BODY}"
+        );
+        let head = self.take(head)?;
+        match front[4] {
+            1 => self.last = self.take(body)?.into(),
+            0 if self.last.len() as u64 == body => {}
+            _ => bail!("a packet whose message is that of one before, which was another"),
+        }
+        let body = self.last.clone();
+        Ok(Some(Packet { head, body }))
+    }
+
+    fn take(&mut self, length: u64) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.from.by_ref().take(length).read_to_end(&mut bytes)?;
+        ensure!(bytes.len() as u64 == length, "a packet was cut short");
+        Ok(bytes)
+    }
+}
+
+/// Answers on a stream until the other side goes; `gone` is called as soon as it has, also while a question is answered.
+///
+/// # Errors
+/// When the stream is damaged, or does not take a reply.
+pub fn serve<R: Read + Send + 'static>(
+    from: R,
+    to: impl Write,
+    node: &mut Node,
+    gone: impl FnOnce() + Send + 'static,
+) -> Result<()> {
+    let (tell, requests) = mpsc::channel();
+    let read = move || {
+        let mut from = Receiver::new(from);
+        loop {
+            let request = from.receive();
+            let more = matches!(request, Ok(Some(_)));
+            let failed = request.is_err();
+            if !matches!(request, Ok(None)) && tell.send(request).is_err() || failed {
+                return;
+            }
+            if !more {
+                return gone();
+            }
+        }
+    };
+    let reader = std::thread::Builder::new().name("requests".into());
+    reader.spawn(read).context("starting a thread")?;
+    let mut to = Sender::new(to);
+    for request in requests {
+        if let Some(request) = request? {
+            to.send(&node.reply(&request)?)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(head: &[u8], body: &Arc<[u8]>) -> Packet {
+        let (head, body) = (head.to_vec(), body.clone());
+        Packet { head, body }
+    }
+
+    #[test]
+    fn a_message_to_many_crosses_once() {
+        let (big, small): (Arc<[u8]>, Arc<[u8]>) = (vec![7; 100_000].into(), vec![1, 2].into());
+        let sent = [
+            packet(b"one", &big),
+            packet(b"two", &big),
+            packet(b"three", &small),
+            packet(b"", &Arc::from([])),
+            packet(b"four", &big),
+        ];
+        let mut bytes = Vec::new();
+        let mut sender = Sender::new(&mut bytes);
+        sent.iter().for_each(|p| sender.send(p).unwrap());
+        assert!((200_000..201_000).contains(&bytes.len()), "{}", bytes.len());
+        let mut from = Receiver::new(&bytes[..]);
+        for packet in sent {
+            assert_eq!(from.receive().unwrap(), Some(packet));
+        }
+        assert_eq!(from.receive().unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_cut_short_or_too_large_is_an_error_and_takes_no_memory() {
+        let mut bytes = Vec::new();
+        Sender::new(&mut bytes)
+            .send(&packet(b"head", &vec![1; 30].into()))
+            .unwrap();
+        for cut in 1..bytes.len() {
+            assert!(Receiver::new(&bytes[..cut]).receive().is_err(), "{cut}");
+        }
+        let mut long = bytes.clone();
+        long[5..13].copy_from_slice(&(MAX_BODY).to_le_bytes());
+        let error = Receiver::new(&long[..]).receive().unwrap_err();
+        assert!(error.to_string().contains("cut short"), "{error}");
+        long[5..13].copy_from_slice(&u64::MAX.to_le_bytes());
+        let error = Receiver::new(&long[..]).receive().unwrap_err();
+        assert!(error.to_string().contains("they may have"), "{error}");
+        // "the one before" where there is none
+        bytes[4] = 0;
+        assert!(Receiver::new(&bytes[..]).receive().is_err());
+    }
+}

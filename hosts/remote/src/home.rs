@@ -1,0 +1,157 @@
+//! The folder of a node: who it is, its secret, and what its clients keep, run by run.
+
+use crate::wire::{Id, Said, hex, random};
+use anyhow::{Context, ensure};
+use fl_core::{ClientId, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// What a client is after one of its questions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// The number of the question; 0: before the first.
+    pub number: u64,
+    /// What lasts of it, if anything does.
+    pub client: Option<Vec<u8>>,
+    /// The answers that what it has spent in the run was spent on.
+    pub paid: Vec<[u8; 32]>,
+}
+
+/// What a client keeps between two requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// The leader's life that was heard of last.
+    pub life: u64,
+    /// The last question before the leader's last checkpoint, as far as is known.
+    pub marked: u64,
+    /// What the client was at that checkpoint.
+    pub base: State,
+    pub now: State,
+    /// The last question that was answered: what it was about, and what was said.
+    pub last: Option<([u8; 32], Said, Vec<u8>)>,
+}
+
+/// What tells one version of a client's file from another.
+pub(crate) type Sum = [u8; 32];
+
+/// The folder of a node. Several processes may have it at once: each client is one's at a time.
+#[derive(Clone, Debug)]
+pub struct Home {
+    path: PathBuf,
+    node: Id,
+    secret: [u8; 32],
+}
+
+impl Home {
+    /// Makes the folder, or takes the one that is there. Nobody but its owner may look into a new one.
+    ///
+    /// # Errors
+    /// When it cannot be written, or is damaged.
+    pub fn open(path: &Path) -> Result<Self> {
+        let what = || format!("the node's folder {}", path.display());
+        let mut make = fs::DirBuilder::new();
+        make.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut make, 0o700);
+        make.create(path).with_context(what)?;
+        let lock = File::create(path.join("lock")).with_context(what)?;
+        lock.lock().with_context(what)?;
+        Ok(Self {
+            node: own(&path.join("node-id")).with_context(what)?,
+            secret: own(&path.join("secret")).with_context(what)?,
+            path: path.into(),
+        })
+    }
+
+    /// Which node it is.
+    pub fn node(&self) -> Id {
+        self.node
+    }
+
+    /// What nobody else knows.
+    pub(crate) fn secret(&self) -> [u8; 32] {
+        self.secret
+    }
+
+    /// Where everything stands that was ever released.
+    pub(crate) fn ledger(&self) -> PathBuf {
+        self.path.join("ledger")
+    }
+
+    fn file(&self, run: &Id, client: ClientId) -> PathBuf {
+        let run = self.path.join("runs").join(hex(run));
+        run.join(format!("client-{client}"))
+    }
+
+    /// Waits until no other process answers for this client; with `alone`, for any client of the node.
+    pub(crate) fn turn(&self, run: &Id, client: ClientId, alone: bool) -> Result<File> {
+        let path = match alone {
+            true => self.path.join("runs").join("lock"),
+            false => self.file(run, client).with_extension("lock"),
+        };
+        let what = || format!("locking {}", path.display());
+        let file = self.file(run, client);
+        fs::create_dir_all(file.parent().unwrap_or(&self.path)).with_context(what)?;
+        let mut options = OpenOptions::new();
+        let lock = options.write(true).create(true).truncate(false).open(&path);
+        let lock = lock.with_context(what)?;
+        lock.lock().with_context(what)?;
+        Ok(lock)
+    }
+
+    /// Which version of its file is there.
+    pub(crate) fn sum(&self, run: &Id, client: ClientId) -> Result<Option<Sum>> {
+        let path = self.file(run, client);
+        let mut sum = [0; 32];
+        match File::open(&path).and_then(|mut file| file.read_exact(&mut sum)) {
+            Ok(()) => Ok(Some(sum)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+        }
+    }
+
+    pub(crate) fn read(&self, run: &Id, client: ClientId) -> Result<Kept> {
+        let path = self.file(run, client);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Kept::default()),
+            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+        };
+        let (sum, body) = bytes.split_at_checked(32).unwrap_or((&[], &[]));
+        ensure!(
+            Sha256::digest(body).as_slice() == sum,
+            "{} is damaged: its checksum does not match; restore it, or begin the run anew",
+            path.display()
+        );
+        let kept = postcard::from_bytes(body);
+        kept.with_context(|| format!("{} is of another version of fl", path.display()))
+    }
+
+    /// Takes the place of the version before as a whole, and lasts.
+    pub(crate) fn write(&self, run: &Id, client: ClientId, kept: &Kept) -> Result<Sum> {
+        let mut bytes = postcard::to_extend(kept, vec![0; 32])?;
+        let sum: Sum = Sha256::digest(&bytes[32..]).into();
+        bytes[..32].copy_from_slice(&sum);
+        fl_sim::write(&self.file(run, client), &bytes)?;
+        Ok(sum)
+    }
+}
+
+/// Random bytes of a node's own, drawn once.
+fn own<const N: usize>(path: &Path) -> Result<[u8; N]> {
+    match fs::read(path) {
+        Ok(bytes) => {
+            let bytes = bytes.try_into().ok();
+            bytes.with_context(|| format!("{} is damaged: it has {N} bytes", path.display()))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let bytes = random()?;
+            fl_sim::write(path, &bytes)?;
+            Ok(bytes)
+        }
+        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+    }
+}

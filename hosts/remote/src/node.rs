@@ -1,0 +1,374 @@
+//! A node: answers requests to the clients that live there, keeps what lasts of them, and never does the same one twice.
+
+use crate::home::{Home, Kept, State, Sum};
+use crate::ledger::{Key, Ledger};
+use crate::own::Own;
+use crate::spec::SpecText;
+use crate::wire::{Id, Packet, Reply, Request, Said, Want, Why};
+use anyhow::{Context, Error, anyhow, ensure};
+use fl_core::privacy::NoiseSource;
+use fl_core::{
+    Against, Body, Budget, BuildContext, Client, ClientId, Examples, Payload, Problem, Protocol,
+    Question, Result, Stream, Task,
+};
+use fl_sim::Maker;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// What a node serves.
+pub struct Served {
+    /// The spec that it was begun with.
+    pub spec: SpecText,
+    /// The method.
+    pub protocol: Arc<dyn Protocol>,
+    /// What is to be learnt.
+    pub task: Task,
+    /// What its clients are made from.
+    pub maker: Maker,
+    /// If the data are the node's own: what it allows.
+    pub own: Option<Own>,
+    /// The clients that live there, and what each owns.
+    pub owners: Vec<(ClientId, Examples)>,
+    /// What models are tested on.
+    pub test: Examples,
+    /// What each client's own model is tested on, if not on `test`: one per client, or empty.
+    pub client_tests: Vec<Examples>,
+}
+
+/// A client that is at work, or was last.
+struct Live {
+    run: Id,
+    id: ClientId,
+    /// The version of its file that it is of.
+    sum: Option<Sum>,
+    kept: Kept,
+    client: Client,
+}
+
+/// The clients at one place. One of them is in memory at a time, the others are in the folder.
+pub struct Node {
+    served: Served,
+    owners: BTreeMap<ClientId, Examples>,
+    home: Home,
+    live: Option<Live>,
+}
+
+/// What is said, and the message beside it.
+type Says = (Said, Arc<[u8]>);
+
+impl Node {
+    /// A node that serves this, and keeps what lasts at its `home`.
+    pub fn new(mut served: Served, home: Home) -> Self {
+        let owners = std::mem::take(&mut served.owners).into_iter().collect();
+        if let Some(epsilon) = served.own.as_ref().and_then(|own| own.policy.epsilon) {
+            let of_run = served.maker.budget.take();
+            let less = of_run.as_ref().map_or(epsilon, |b| b.epsilon.min(epsilon));
+            served.maker.budget = Some(Budget {
+                epsilon: less,
+                against: Against::Server,
+                delta: of_run.and_then(|b| b.delta),
+            });
+        }
+        Self {
+            served,
+            owners,
+            home,
+            live: None,
+        }
+    }
+
+    /// Answers a request. What goes wrong is a reply too.
+    ///
+    /// # Errors
+    /// When nobody can be replied to: the packet has no head that can be read.
+    pub fn reply(&mut self, packet: &Packet) -> Result<Packet> {
+        let request: Request = packet.read()?;
+        let said = caught(|| self.answer(&request, &packet.body));
+        let (said, body) = said.unwrap_or_else(|error| (Said::Refused((&error).into()), none()));
+        let reply = Reply {
+            run: request.run,
+            client: request.client,
+            number: request.number,
+            node: self.home.node(),
+            said,
+        };
+        Packet::new(&reply, body)
+    }
+
+    fn answer(&mut self, request: &Request, body: &[u8]) -> Result<Says> {
+        let id = request.client;
+        let data = self.owners.get(&id);
+        let data = data
+            .with_context(|| format!("client {id} does not live here"))?
+            .clone();
+        self.agrees(request, body)?;
+        self.takes_part(&request.want)?;
+        if request.want == Want::Hello {
+            let examples = data.len() as u64;
+            return Ok((Said::Here { examples }, none()));
+        }
+        let own = self.served.own.is_some();
+        let _turn = self.home.turn(&request.run.id, id, own)?;
+        let mut live = self.wake(request, data)?;
+        let mark = |kept: &Kept| (kept.life, kept.marked, kept.now.number, kept.base.number);
+        let before = mark(&live.kept);
+        let digest = request.digest(body)?;
+        let asks = matches!(request.want, Want::Answer { .. });
+        ensure!(
+            request.run.life >= live.kept.life,
+            "the run has been gone on with since this was asked; another leads it now"
+        );
+        if let Some((last, said, body)) = &live.kept.last
+            && asks
+            && *last == digest
+            && live.kept.now.number == request.number
+        {
+            // the engine has lost the reply, or the leader was stopped before it had written it down
+            let says = (said.clone(), body[..].into());
+            if live.kept.life != request.run.life {
+                live.kept.life = request.run.life;
+                live.sum = Some(self.home.write(&request.run.id, id, &live.kept)?);
+            }
+            self.live = Some(live);
+            return Ok(says);
+        }
+        live = self.go_to(live, request, asks)?;
+        let key = self.key(&digest, &live.kept.now);
+        if let NoiseSource::System(_) = self.served.maker.noise {
+            let noise = NoiseSource::System(Stream::from_key(key));
+            live.client = live.client.with_noise(noise);
+        }
+        let mut ledger = match own {
+            true => Some(Ledger::read(&self.home)?),
+            false => None,
+        };
+        if let Some(ledger) = &ledger {
+            // what this very answer has cost, should the node have ended before it could say so, is not paid twice
+            let paid = [&live.kept.now.paid[..], &[key]].concat();
+            let past = ledger.beside(&paid);
+            live.client = live.client.blank().with_past(past);
+            load(&mut live)?;
+        }
+        let before_it = live.client.released().count();
+        let done = caught(|| self.work(&mut live.client, request, body));
+        let lasts = !live.client.is_blank();
+        if let Some(ledger) = &mut ledger {
+            let spent = live.client.released().skip(before_it).cloned();
+            let spent: Vec<_> = spent.collect();
+            if !spent.is_empty() {
+                live.kept.now.paid.push(key);
+            }
+            ledger.charge(&self.home, key, spent)?;
+        }
+        let (said, body) = match done {
+            Ok((Said::Answer { mut envelope, .. }, body)) => {
+                if self.served.own.as_ref().is_some_and(|own| !own.notes()) {
+                    (envelope.notes, envelope.measures) = Default::default();
+                }
+                let remembers = lasts;
+                (
+                    Said::Answer {
+                        envelope,
+                        remembers,
+                    },
+                    body,
+                )
+            }
+            Ok(says) => says,
+            Err(error) if !asks => return Err(self.told(error)),
+            Err(error) => {
+                let why = Why::from(&self.told(error));
+                let remembers = lasts;
+                (Said::Failed { why, remembers }, none())
+            }
+        };
+        if asks {
+            // what a failure has spent is spent, so it is kept too
+            let client = lasts.then(|| caught(|| live.client.save())).transpose()?;
+            live.kept.now = State {
+                number: request.number,
+                client,
+                paid: std::mem::take(&mut live.kept.now.paid),
+            };
+            live.kept.last = Some((digest, said.clone(), body.to_vec()));
+        }
+        if asks || mark(&live.kept) != before {
+            live.sum = Some(self.home.write(&request.run.id, id, &live.kept)?);
+        }
+        self.live = Some(live);
+        Ok((said, body))
+    }
+
+    /// Do both sides speak of the same run?
+    fn agrees(&self, request: &Request, body: &[u8]) -> Result<()> {
+        let own = &self.served.spec;
+        let differs = || match request.want {
+            Want::Hello => own.differs(body),
+            _ => "it was not asked whether they agree".into(),
+        };
+        ensure!(
+            request.run.spec == own.digest,
+            "the leader runs another spec than this node: {}",
+            differs()
+        );
+        Ok(())
+    }
+
+    /// The client as it is now: the one in memory, if its file has not been written since, or the one in its file.
+    fn wake(&mut self, request: &Request, data: Examples) -> Result<Live> {
+        let (run, id) = (request.run.id, request.client);
+        let sum = self.home.sum(&run, id)?;
+        let same = |live: &Live| (live.run, live.id, live.sum) == (run, id, sum);
+        if let Some(live) = self.live.take().filter(same) {
+            return Ok(live);
+        }
+        let kept = self.home.read(&run, id)?;
+        let client = self.served.maker.client(id, data);
+        let mut live = Live {
+            run,
+            id,
+            sum,
+            kept,
+            client,
+        };
+        load(&mut live)?;
+        Ok(live)
+    }
+
+    /// Goes to where the leader is: on, or back to its last checkpoint if it has gone on from there.
+    fn go_to(&self, mut live: Live, request: &Request, asks: bool) -> Result<Live> {
+        let id = request.client;
+        let before = request.number - u64::from(asks && request.number > 0);
+        let kept = &mut live.kept;
+        if request.run.life > kept.life && kept.now.number > before {
+            ensure!(
+                kept.marked == request.kept,
+                "the run goes on after question {} to client {id}, but what the client was then is not kept: it is of question {}",
+                request.kept,
+                kept.base.number
+            );
+            (kept.now, kept.last) = (kept.base.clone(), None);
+            live.client = live.client.blank();
+            load(&mut live)?;
+        }
+        let kept = &mut live.kept;
+        ensure!(
+            kept.now.number <= before,
+            "this is about question {before} to client {id}, which has been asked {} by now; such a request came late",
+            kept.now.number
+        );
+        if kept.now.number < request.had {
+            ensure!(
+                !request.remembers,
+                Problem::Absent(format!(
+                    "what client {id} has learnt and spent in this run is lost: it remembers {} of {} questions. Restore its node's folder and go on with the run, or begin anew",
+                    kept.now.number, request.had
+                ))
+            );
+            // nothing lasted after that question, so nothing is missing
+            kept.now = State {
+                number: request.had,
+                ..State::default()
+            };
+            kept.last = None;
+            live.client = live.client.blank();
+        }
+        if request.kept > kept.marked {
+            (kept.marked, kept.base) = (request.kept, kept.now.clone());
+        }
+        kept.life = request.run.life;
+        Ok(live)
+    }
+
+    fn work(&self, client: &mut Client, request: &Request, body: &[u8]) -> Result<Says> {
+        match &request.want {
+            Want::Hello => Err(anyhow!("a greeting is no question")),
+            Want::Answer {
+                label,
+                needs,
+                stream,
+            } => {
+                let stream = Stream::from_key(*stream);
+                let question = Question::new(label, Payload::Wire(body), stream, *needs);
+                let answer = fl_core::answer(self.served.protocol.as_ref(), client, question)?;
+                let body = match answer.body {
+                    Body::Here(message) => message.encode(),
+                    Body::Wire(bytes) => bytes,
+                };
+                let (envelope, remembers) = (answer.envelope, false);
+                Ok((
+                    Said::Answer {
+                        envelope,
+                        remembers,
+                    },
+                    body.into(),
+                ))
+            }
+            Want::Score { slot } => {
+                let own = self.served.client_tests.get(request.client as usize);
+                let scored = client.score(slot, own.unwrap_or(&self.served.test))?;
+                Ok((scored.into(), none()))
+            }
+            Want::Model { slot } => Ok((Said::Model, client.model(slot)?.save()?.into())),
+        }
+    }
+
+    /// What an answer is made from, and the node's secret. Its noise follows this: whoever is asked the same again says the same
+    /// again, and no two answers share their noise, whatever the leader says that they are.
+    fn key(&self, request: &[u8; 32], state: &State) -> Key {
+        let state = state.client.as_deref().unwrap_or_default();
+        Sha256::new()
+            .chain_update(self.home.secret())
+            .chain_update(request)
+            .chain_update(Sha256::digest(state))
+            .finalize()
+            .into()
+    }
+
+    /// Does the node take part in such a run, and say such things?
+    fn takes_part(&self, want: &Want) -> Result<()> {
+        let served = &self.served;
+        let Some(own) = &served.own else {
+            return Ok(());
+        };
+        let context = BuildContext {
+            task: served.task.clone(),
+            stream: Stream::root(served.maker.seed).child("protocol", 0),
+        };
+        let (parts, noise) = (&served.maker.parts, served.maker.noise.kind());
+        own.takes_part(served.protocol.as_ref(), parts, &context, noise)?;
+        own.allows(served.protocol.as_ref(), want)
+    }
+
+    /// An error as the leader is told it.
+    fn told(&mut self, error: Error) -> Error {
+        match &mut self.served.own {
+            Some(own) => own.told(&error),
+            None => error,
+        }
+    }
+}
+
+fn none() -> Arc<[u8]> {
+    Arc::new([])
+}
+
+/// Takes back what lasts of a client, which has nothing yet.
+fn load(live: &mut Live) -> Result<()> {
+    match &live.kept.now.client {
+        Some(state) => live.client.load(state),
+        None => Ok(()),
+    }
+}
+
+/// As `work`; a panic is an error like any other.
+fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let panicked = |panic: Box<dyn std::any::Any + Send>| -> Error {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        anyhow!("a part panicked: {}", text.unwrap_or_default())
+    };
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(panic)))
+}

@@ -1,0 +1,126 @@
+//! A node with data of its own, and what it allows.
+
+use crate::wire::Want;
+use anyhow::{Error, bail, ensure};
+use fl_core::privacy::{Noise, Observer};
+use fl_core::settings::above;
+use fl_core::{BuildContext, Parts, Problem, Protocol, Result};
+
+fl_core::settings! {
+    /// What a node allows, whatever a leader asks for.
+    pub struct Policy {
+        /// What everything that it ever releases may cost together, by the accountant of the spec that asks. Where a spec has no
+        /// accountant, draws its noise from its seed, or shows the server something without a price, the node takes no part.
+        epsilon: Option<f64> = None, in above(0.0);
+        /// Kinds of messages that may leave, such as `params` or `logits`; also `score` and `model`, for measurements of its own
+        /// model and the model as a result, and `notes`, for what its parts say of their work. If not given, all but `notes`.
+        may_leave: Option<Vec<String>> = None;
+    }
+}
+
+impl Policy {
+    /// What `may-leave` knows beside the kinds of messages.
+    pub const WORDS: [&'static str; 3] = ["score", "model", "notes"];
+}
+
+/// What is special about a node whose data are its own.
+pub struct Own {
+    /// What it allows.
+    pub policy: Policy,
+    /// Why its data do not fit the spec, if they do not.
+    pub unfit: Option<String>,
+    /// Told what goes wrong, which stays where the data are.
+    pub tell: Box<dyn FnMut(&str) + Send>,
+}
+
+impl Own {
+    /// Can the node take part at all?
+    ///
+    /// # Errors
+    /// When its data do not fit, or its budget cannot be kept with such a spec.
+    pub(crate) fn takes_part(
+        &self,
+        protocol: &dyn Protocol,
+        parts: &Parts,
+        context: &BuildContext,
+        noise: Noise,
+    ) -> Result<()> {
+        if let Some(why) = &self.unfit {
+            bail!("its own data do not fit the spec: {why}");
+        }
+        ensure!(
+            !protocol.pools_data(),
+            "the protocol puts everybody's data in one place, and these stay where they are"
+        );
+        let Some(epsilon) = self.policy.epsilon else {
+            return Ok(());
+        };
+        let why = match fl_core::exposed(protocol, parts, context).to(Observer::Server) {
+            seen if !seen.is_empty() => format!("the server sees something without a price: {}", seen.join("; ")),
+            _ if !parts.has("accountant") => "the spec has no accountant that could keep it".into(),
+            _ if noise == Noise::Seeded => {
+                "the spec's noise follows its seed, so whoever has the spec can take it off (noise: system)".into()
+            }
+            _ => return Ok(()),
+        };
+        bail!(Problem::Budget(format!(
+            "it releases no more than epsilon {epsilon} in its lifetime, and that cannot be promised: {why}"
+        )))
+    }
+
+    /// May this leave?
+    ///
+    /// # Errors
+    /// When it may not, and what may.
+    pub(crate) fn allows(&self, protocol: &dyn Protocol, want: &Want) -> Result<()> {
+        let kind = match want {
+            Want::Hello => return Ok(()),
+            Want::Answer { label, .. } => {
+                let asked = protocol.questions();
+                match asked.iter().find(|asked| asked.label == label) {
+                    Some(asked) => asked.up,
+                    // of one that the protocol does not list only that there is an answer is known
+                    None => "nothing",
+                }
+            }
+            Want::Score { .. } => "score",
+            Want::Model { .. } => "model",
+        };
+        let Some(may) = &self.policy.may_leave else {
+            return Ok(());
+        };
+        ensure!(
+            kind == "nothing" || may.iter().any(|m| m == kind),
+            Problem::Absent(format!(
+                "its node lets no `{kind}` leave (may-leave: {})",
+                may.join(", ")
+            ))
+        );
+        Ok(())
+    }
+
+    /// May what its parts say of their work leave?
+    pub(crate) fn notes(&self) -> bool {
+        let may = self.policy.may_leave.iter().flatten();
+        may.into_iter().any(|m| m == "notes")
+    }
+
+    /// What the leader is told of an error, which may say something of the data: of what kind it is.
+    pub(crate) fn told(&mut self, error: &Error) -> Error {
+        (self.tell)(&format!("{error:#}"));
+        let told = match error.downcast_ref::<Problem>() {
+            Some(Problem::Budget(_)) => Problem::Budget("its node's budget allows no more".into()),
+            Some(Problem::Unpriced(_)) => {
+                Problem::Unpriced("the accountant has no price for what was to be released".into())
+            }
+            Some(Problem::NotFinite { tensor, .. }) => Problem::NotFinite {
+                tensor: tensor.clone(),
+                at: 0,
+                value: "no number".into(),
+            },
+            Some(Problem::Lacks(text)) => Problem::Lacks(text.clone()),
+            _ => Problem::Absent("it could not answer; its node says why to its owner".into()),
+        };
+        Error::new(told)
+    }
+}

@@ -1,0 +1,339 @@
+//! The clients of a run that live elsewhere, as the leading process sees them.
+
+use crate::leader::Leader;
+use crate::spec::SpecText;
+use crate::wire::{Id, Packet, Reply, Request, Run, Said, Want};
+use anyhow::{Context, Error, bail, ensure};
+use fl_core::{Answer, Body, ClientId, Payload, Problem, Question, Result, Scored};
+use fl_sim::Elsewhere;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Bytes of replies that wait for their turn, beyond which nobody else is asked.
+const WAITING: usize = 32 << 20;
+
+/// Whoever carries packets between a leader and nodes: an engine, or a test.
+pub trait Courier {
+    /// Who there is to ask; empty: whoever the spec knows.
+    fn clients(&self) -> Vec<ClientId>;
+
+    /// How many requests may be on their way at once.
+    fn window(&self) -> usize;
+
+    /// Takes a request to this client. What fails later is said by [`Courier::receive`].
+    ///
+    /// # Errors
+    /// When nobody can be asked any more.
+    fn send(&mut self, to: ClientId, request: Packet) -> Result<()>;
+
+    /// Waits for the next reply, whoever's it is. Whoever does not reply in the time that the engine gives is a
+    /// [`Problem::Absent`], and so is whoever cannot be reached.
+    ///
+    /// # Errors
+    /// When nobody can be asked any more.
+    fn receive(&mut self) -> Result<(ClientId, Result<Packet>)>;
+
+    /// The run is over; if nobody goes on with it, what is left of it goes too.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    fn end(&mut self, keep: bool) -> Result<()>;
+}
+
+/// What is known of a client.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Known {
+    /// Questions that it was asked.
+    asked: u64,
+    /// The last whose reply came.
+    had: u64,
+    /// Did anything last after that?
+    remembers: bool,
+    /// The last that it was asked before the last checkpoint.
+    #[serde(skip)]
+    kept: u64,
+    /// Where it lives.
+    #[serde(skip)]
+    node: Option<Id>,
+}
+
+/// Clients behind a [`Courier`].
+pub struct Remote<C> {
+    courier: C,
+    run: Run,
+    spec: SpecText,
+    clients: BTreeMap<ClientId, Known>,
+}
+
+/// What a client said, and the message beside it.
+type Says = (Said, Arc<[u8]>);
+
+/// Told of what a client said.
+type Each<'a> = &'a mut dyn FnMut(ClientId, Result<Says>) -> Result<()>;
+
+impl<C: Courier> Remote<C> {
+    /// The clients of the run that `leader` leads by this spec.
+    pub fn new(courier: C, leader: &Leader, spec: SpecText) -> Self {
+        Self {
+            courier,
+            run: leader.run(spec.digest),
+            spec,
+            clients: BTreeMap::new(),
+        }
+    }
+
+    /// Asks each of `to`, and hands over what they say in this order; few of them are held at a time.
+    fn exchange(
+        &mut self,
+        to: &[ClientId],
+        want: &mut dyn FnMut(ClientId) -> Result<(Want, Arc<[u8]>)>,
+        each: Each<'_>,
+    ) -> Result<()> {
+        let window = self.courier.window().max(1);
+        let (mut next, mut due, mut bytes) = (0, 0, 0);
+        let mut out = BTreeSet::new();
+        let mut early: BTreeMap<ClientId, Result<Says>> = BTreeMap::new();
+        let size = |says: &Result<Says>| says.as_ref().map_or(0, |(_, body)| body.len());
+        while due < to.len() {
+            // whoever is due is asked in any case, so nobody waits for ever
+            while next < to.len() && (next == due || next < due + window && bytes < WAITING) {
+                let id = to[next];
+                let (want, body) = want(id)?;
+                let request = self.request(id, want);
+                self.courier.send(id, Packet::new(&request, body)?)?;
+                out.insert(id);
+                next += 1;
+            }
+            let id = to[due];
+            if let Some(says) = early.remove(&id) {
+                bytes -= size(&says);
+                due += 1;
+                each(id, says)?;
+                continue;
+            }
+            let (from, packet) = self.courier.receive()?;
+            if !out.contains(&from) {
+                continue; // of a question that has been given up
+            }
+            let Some(says) = self.hear(from, packet).transpose() else {
+                continue;
+            };
+            out.remove(&from);
+            bytes += size(&says);
+            early.insert(from, says);
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, client: ClientId, want: Want) -> Request {
+        let known = self.clients.entry(client).or_default();
+        if let Want::Answer { .. } = want {
+            known.asked += 1;
+        }
+        Request {
+            run: self.run,
+            client,
+            number: known.asked,
+            had: known.had,
+            kept: known.kept,
+            remembers: known.remembers,
+            want,
+        }
+    }
+
+    /// What a reply says; `None`: it is to an earlier request, and nobody waits for it any more.
+    fn hear(&mut self, from: ClientId, packet: Result<Packet>) -> Result<Option<Says>> {
+        let packet = packet?;
+        let reply: Reply = packet
+            .read()
+            .map_err(|error| absent(format!("its reply cannot be read: {error:#}")))?;
+        ensure!(
+            reply.run.id == self.run.id && reply.run.spec == self.run.spec,
+            absent("its reply is to another run".into())
+        );
+        ensure!(
+            reply.client == from,
+            absent(format!("client {} replied in its place", reply.client))
+        );
+        let known = self.clients.entry(from).or_default();
+        if reply.run.life < self.run.life || reply.number < known.asked {
+            return Ok(None);
+        }
+        ensure!(
+            reply.run.life == self.run.life && reply.number == known.asked,
+            absent("its reply is to a question that it was not asked yet".into())
+        );
+        let node = *known.node.get_or_insert(reply.node);
+        ensure!(
+            node == reply.node,
+            absent("two nodes answer for it; end one of them, or go on with the run (--resume) if its node was set up anew".into())
+        );
+        match &reply.said {
+            Said::Answer { remembers, .. } | Said::Failed { remembers, .. } => {
+                (known.had, known.remembers) = (reply.number, *remembers);
+            }
+            _ => {}
+        }
+        match reply.said {
+            Said::Failed { why, .. } | Said::Refused(why) => Err(why.into()),
+            said => Ok(Some((said, packet.body))),
+        }
+    }
+}
+
+fn absent(text: String) -> Error {
+    Error::new(Problem::Absent(text))
+}
+
+fn other(said: &Said) -> Error {
+    let said = match said {
+        Said::Here { .. } => "a greeting",
+        Said::Answer { .. } => "an answer",
+        Said::Scored { .. } => "a score",
+        Said::Model => "a model",
+        Said::Failed { .. } | Said::Refused(_) => "an error",
+    };
+    absent(format!("it replied with {said}, which was not asked for"))
+}
+
+impl<C: Courier> Elsewhere for Remote<C> {
+    fn begin(
+        &mut self,
+        known: &[(ClientId, usize)],
+        state: Option<&[u8]>,
+    ) -> Result<Vec<(ClientId, usize)>> {
+        if let Some(state) = state {
+            let saved: Vec<(ClientId, Known)> =
+                postcard::from_bytes(state).context("what the checkpoint says of the clients")?;
+            let kept = |(id, known): (ClientId, Known)| {
+                (
+                    id,
+                    Known {
+                        kept: known.asked,
+                        ..known
+                    },
+                )
+            };
+            self.clients = saved.into_iter().map(kept).collect();
+        }
+        let due: BTreeMap<ClientId, usize> = known.iter().copied().collect();
+        let mut to = self.courier.clients();
+        match to.is_empty() {
+            true => to = due.keys().copied().collect(),
+            false => to.sort_unstable(),
+        }
+        let told: Arc<[u8]> = self.spec.told()?.into();
+        let mut roster = Vec::new();
+        self.exchange(
+            &to,
+            &mut |_| Ok((Want::Hello, told.clone())),
+            &mut |id, says| {
+                let (said, _) = says.with_context(|| format!("client {id}"))?;
+                let Said::Here { examples } = said else {
+                    bail!(other(&said).context(format!("client {id}")));
+                };
+                if let Some(n) = due.get(&id) {
+                    ensure!(
+                        *n as u64 == examples,
+                        "client {id} has {examples} examples where it lives, and by the spec {n}"
+                    );
+                }
+                roster.push((id, usize::try_from(examples)?));
+                Ok(())
+            },
+        )?;
+        roster.retain(|(_, examples)| *examples > 0);
+        ensure!(!roster.is_empty(), "no client has any examples");
+        Ok(roster)
+    }
+
+    fn ask<'q>(
+        &mut self,
+        to: &[ClientId],
+        question: &(dyn Fn(ClientId) -> Question<'q> + Sync),
+        each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
+    ) -> Result<()> {
+        // what is sent to everybody is written down once
+        let mut last = None::<(*const (), Arc<[u8]>)>;
+        let mut written = |payload: Payload<'_>| -> Arc<[u8]> {
+            let Payload::Here(message) = payload else {
+                return payload.encode().into();
+            };
+            let at: *const () = std::ptr::from_ref(message).cast();
+            match &last {
+                Some((same, bytes)) if *same == at && size_of_val(message) > 0 => bytes.clone(),
+                _ => last.insert((at, payload.encode().into())).1.clone(),
+            }
+        };
+        let mut want = |id| {
+            let question = question(id);
+            Ok((Want::question(&question), written(question.payload)))
+        };
+        self.exchange(to, &mut want, &mut |id, says| {
+            let answer = says.and_then(|(said, body)| match said {
+                Said::Answer { envelope, .. } => Ok(Answer {
+                    body: Body::Wire(body.to_vec()),
+                    envelope,
+                }),
+                said => Err(other(&said)),
+            });
+            each(id, answer)
+        })
+    }
+
+    fn score(
+        &mut self,
+        to: &[ClientId],
+        slot: &str,
+        each: &mut dyn FnMut(ClientId, Result<Scored>) -> Result<()>,
+    ) -> Result<()> {
+        let mut want = |_| Ok((Want::Score { slot: slot.into() }, Arc::new([]) as Arc<[u8]>));
+        self.exchange(to, &mut want, &mut |id, says| {
+            let scored = says.and_then(|(said, _)| match said {
+                Said::Scored {
+                    score,
+                    digest,
+                    confusion,
+                } => Ok(Scored {
+                    score,
+                    digest,
+                    confusion,
+                }),
+                said => Err(other(&said)),
+            });
+            each(id, scored)
+        })
+    }
+
+    fn models(
+        &mut self,
+        to: &[ClientId],
+        slot: &str,
+        each: &mut dyn FnMut(ClientId, Result<Vec<u8>>) -> Result<()>,
+    ) -> Result<()> {
+        let mut want = |_| Ok((Want::Model { slot: slot.into() }, Arc::new([]) as Arc<[u8]>));
+        self.exchange(to, &mut want, &mut |id, says| {
+            let model = says.and_then(|(said, body)| match said {
+                Said::Model => Ok(body.to_vec()),
+                said => Err(other(&said)),
+            });
+            each(id, model)
+        })
+    }
+
+    fn save(&self) -> Result<Vec<u8>> {
+        let all: Vec<(&ClientId, &Known)> = self.clients.iter().collect();
+        Ok(postcard::to_stdvec(&all)?)
+    }
+
+    fn saved(&mut self) {
+        self.clients
+            .values_mut()
+            .for_each(|known| known.kept = known.asked);
+    }
+
+    fn end(&mut self, keep: bool) -> Result<()> {
+        self.courier.end(keep)
+    }
+}

@@ -1,0 +1,119 @@
+//! What both sides must agree on before anything is asked.
+
+use anyhow::Context;
+use fl_core::Result;
+use fl_core::settings::Value;
+use sha2::{Digest, Sha256};
+
+/// A resolved spec, as both sides compare it: without what may differ from machine to machine.
+#[derive(Clone, Debug)]
+pub struct SpecText {
+    /// As it was written.
+    pub yaml: String,
+    value: Value,
+    /// SHA-256 of what it says, and of the data files.
+    pub digest: [u8; 32],
+}
+
+impl SpecText {
+    /// `files` are the SHA-256 of the data files that the spec names, in hexadecimal: both sides must have the same.
+    ///
+    /// # Errors
+    /// When it is no YAML.
+    pub fn new(yaml: &str, files: &[String]) -> Result<Self> {
+        let mut value: Value = serde_yaml::from_str(yaml).context("the resolved spec")?;
+        if let Value::Mapping(spec) = &mut value {
+            // when a run is written down is the leader's business
+            spec.remove("checkpoint");
+            // where a library is, is each machine's own; that it is the same one its hash says
+            for library in spec
+                .get_mut("plugins")
+                .and_then(Value::as_sequence_mut)
+                .into_iter()
+                .flatten()
+            {
+                if let Value::Mapping(library) = library {
+                    library.remove("path");
+                    library.remove("isolate");
+                }
+            }
+            if !files.is_empty() {
+                let files = files
+                    .iter()
+                    .map(|f| Value::from(f.as_str()))
+                    .collect::<Vec<_>>();
+                spec.insert("data files".into(), files.into());
+            }
+        }
+        let digest = Sha256::digest(serde_yaml::to_string(&value)?).into();
+        let yaml = yaml.into();
+        Ok(Self {
+            yaml,
+            value,
+            digest,
+        })
+    }
+
+    /// What crosses: enough to say what differs.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn told(&self) -> Result<Vec<u8>> {
+        Ok(serde_yaml::to_string(&self.value)?.into_bytes())
+    }
+
+    /// Says where the leader's spec, as [`SpecText::told`] has it, differs from this one.
+    pub fn differs(&self, leader: &[u8]) -> String {
+        let Ok(there) = serde_yaml::from_slice::<Value>(leader) else {
+            return "the leader's spec cannot be read".into();
+        };
+        let at = differences(&there, &self.value);
+        let of = |spec: &Value, path: &str| {
+            let value = path.split('.').try_fold(spec, |value, key| value.get(key));
+            let text = value.and_then(|v| serde_json::to_string(v).ok());
+            text.unwrap_or_else(|| "nothing".into())
+        };
+        let one = |path: &String| {
+            format!(
+                "`{path}` is {} there, and {} here",
+                of(&there, path),
+                of(&self.value, path)
+            )
+        };
+        match at.len() {
+            0 => "it says the same in another way".into(),
+            1..=3 => at.iter().map(one).collect::<Vec<_>>().join("; "),
+            n => format!(
+                "{}; and {} more",
+                at[..3].iter().map(one).collect::<Vec<_>>().join("; "),
+                n - 3
+            ),
+        }
+    }
+}
+
+/// The paths at which two specs differ, such as `protocol.rounds`.
+pub fn differences(a: &Value, b: &Value) -> Vec<String> {
+    fn walk(a: &Value, b: &Value, path: &str, out: &mut Vec<String>) {
+        match (a, b) {
+            (Value::Mapping(x), Value::Mapping(y)) => {
+                let keys = x.keys().chain(y.keys().filter(|key| !x.contains_key(*key)));
+                for key in keys {
+                    let name = key.as_str().unwrap_or_default();
+                    let path = match path {
+                        "" => name.to_string(),
+                        path => format!("{path}.{name}"),
+                    };
+                    let of =
+                        |map: &serde_yaml::Mapping| map.get(key).cloned().unwrap_or(Value::Null);
+                    walk(&of(x), &of(y), &path, out);
+                }
+            }
+            (a, b) if a != b => out.push(path.into()),
+            _ => {}
+        }
+    }
+    let mut out = Vec::new();
+    walk(a, b, "", &mut out);
+    out
+}
