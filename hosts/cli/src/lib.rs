@@ -22,6 +22,8 @@ mod cases;
 mod embed;
 mod export;
 mod kept;
+#[cfg(unix)]
+mod late;
 mod log;
 mod new;
 mod node_file;
@@ -322,29 +324,13 @@ fn man(dir: &Path) -> Done {
     print(format_args!("man pages are in {}", dir.display()))
 }
 
-/// Threads that are started when a part first wants them: most processes of a library never do.
-#[cfg(unix)]
-#[derive(Default)]
-struct Late(std::sync::OnceLock<fl_core::SharedExecutor>);
-
-#[cfg(unix)]
-impl fl_core::Executor for Late {
-    fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
-        let made = || {
-            let threads = fl_sim::executor(run::threads(None));
-            threads.unwrap_or_else(|_| std::sync::Arc::new(fl_core::Serial))
-        };
-        self.0.get_or_init(made).chunks(data, size, work);
-    }
-}
-
 /// Does what the command line says: the whole of a program with parts of its own.
 pub fn main() -> ExitCode {
     #[cfg(unix)]
     {
         let args: Vec<OsString> = std::env::args_os().collect();
         if args.get(1).is_some_and(|arg| arg == fl_registry::ARGUMENT) {
-            return match fl_registry::library_process(&args[2..], &Late::default()) {
+            return match fl_registry::library_process(&args[2..], &late::Late::default()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     complain(format_args!("error: {error:#}"));

@@ -129,16 +129,6 @@ fl_core::choices! {
     }
 }
 
-impl Reading {
-    /// The smallest client that the reading accepts.
-    pub fn min_size(&self) -> usize {
-        match self {
-            Self::Balanced => 10,
-            Self::Floor | Self::Plain => 0,
-        }
-    }
-}
-
 fl_core::choices! {
     /// Sizes of clients that draw their samples at random.
     pub enum Sizes {

@@ -82,6 +82,16 @@ impl Groups {
     }
 }
 
+impl Reading {
+    /// The smallest client that the reading accepts.
+    pub fn min_size(&self) -> usize {
+        match self {
+            Self::Balanced => 10,
+            Self::Floor | Self::Plain => 0,
+        }
+    }
+}
+
 /// Shares out all samples to `clients`; `set` is the name of the set, which a published split asks for. Every sample
 /// goes to exactly one client; with more clients than samples some own none.
 ///

@@ -410,6 +410,7 @@ mod tests {
             place: Place::Within,
             server: Vec::new(),
             clients: Index::default(),
+            elsewhere: Vec::new(),
             seconds: 0.0,
             notes: &[],
             written: Written::default(),
