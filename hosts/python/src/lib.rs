@@ -78,6 +78,8 @@ mod _fl {
         run::Run, speed::seconds,
     };
 
+    use pyo3::types::PyAnyMethods as _;
+
     #[pymodule_init]
     fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
         // clients in processes of their own are Python too, so that parts in Python can be theirs
