@@ -149,7 +149,7 @@ fn own<const N: usize>(path: &Path) -> Result<[u8; N]> {
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let bytes = random()?;
-            fl_sim::write(path, &bytes)?;
+            fl_sim::write_secret(path, &bytes)?;
             Ok(bytes)
         }
         Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),

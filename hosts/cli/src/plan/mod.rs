@@ -10,6 +10,7 @@ use fl_core::{
     Asked, BoxedSelector, BuildContext, Candidate, ClientId, Draw, Parts, Role, Roster, Round,
     Slot, Stream, Trainer,
 };
+use fl_data::spec::Split;
 use fl_registry::Catalogue;
 use serde_json::json;
 use std::path::PathBuf;
@@ -70,7 +71,9 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     };
     let protocol = spec.make_protocol(&make)?;
     let owners = data.clients.iter().enumerate();
-    let owners = owners.filter(|(_, own)| !own.is_empty());
+    // what is at nodes is not known here
+    let at_nodes = matches!(spec.data.split(), Split::Own);
+    let owners = owners.filter(|(_, own)| at_nodes || !own.is_empty());
     let mut roster: Vec<(ClientId, usize)> = owners
         .map(|(id, own)| (id as ClientId, own.len()))
         .collect();

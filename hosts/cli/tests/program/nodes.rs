@@ -1,6 +1,6 @@
 //! Clients whose data are their own.
 
-use crate::common::{fails, fl, json, quick};
+use crate::common::{fails, fl, json, out, quick};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -64,6 +64,8 @@ fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
     let dir = d.path();
     let nodes = towns(dir);
     let here = json(dir, &["run", "here.yaml", "--json", "--out", "here"]);
+    let plan = out(dir, &["plan", "own.yaml"]);
+    assert!(plan.contains("`param-rounds`, 3 clients"), "{plan}");
     let there = json(dir, &own(&nodes, &["--out", "there"]));
     assert_eq!(there["digest"], here["digest"]);
     // stopped, and gone on with
@@ -71,6 +73,12 @@ fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
     let resume = ["run", "--resume", "r", "--json"].into_iter();
     let resume: Vec<&str> = resume.chain(nodes.iter().map(String::as_str)).collect();
     assert_eq!(json(dir, &resume)["digest"], here["digest"]);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let secret = fs::metadata(dir.join("0/kept/secret")).unwrap();
+        assert_eq!(secret.permissions().mode() & 0o777, 0o600);
+    }
     // what the leader keeps says nothing of who has how many of which class
     let outcome = fs::read_to_string(dir.join("there/outcome.json")).unwrap();
     let outcome: Value = serde_json::from_str(&outcome).unwrap();
