@@ -67,7 +67,15 @@ fn word(x: f64) -> Json {
     }
 }
 
+/// Lists of nothing are written out up to so many: a shape of a few bytes may stand for billions of them.
+const EMPTY_LISTS: usize = 10_000;
+
 fn nested<T: Copy>(a: ArrayViewD<'_, T>, number: &impl Fn(T) -> Json) -> Json {
+    let outer = a.shape().iter().take_while(|n| **n > 0);
+    let lists = outer.fold(1, |all: usize, n| all.saturating_mul(*n));
+    if a.is_empty() && lists > EMPTY_LISTS {
+        return json!([]);
+    }
     match a.ndim() {
         0 => a.first().map_or(Json::Null, |x| number(*x)),
         _ => a.outer_iter().map(|inner| nested(inner, number)).collect(),
