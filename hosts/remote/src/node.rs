@@ -62,13 +62,18 @@ impl Node {
     /// A node that serves this, and keeps what lasts at its `home`.
     pub fn new(mut served: Served, home: Home) -> Self {
         let owners = std::mem::take(&mut served.owners).into_iter().collect();
-        if let Some(epsilon) = served.own.as_ref().and_then(|own| own.policy.epsilon) {
+        let policy = served.own.as_ref().map(|own| &own.policy);
+        if let Some((epsilon, delta)) = policy.and_then(|p| Some((p.epsilon?, p.delta))) {
             let of_run = served.maker.budget.take();
             let less = of_run.as_ref().map_or(epsilon, |b| b.epsilon.min(epsilon));
             served.maker.budget = Some(Budget {
                 epsilon: less,
                 against: Against::Server,
-                delta: of_run.and_then(|b| b.delta),
+                delta: Some(
+                    of_run
+                        .and_then(|b| b.delta)
+                        .map_or(delta, |of| of.min(delta)),
+                ),
             });
         }
         Self {

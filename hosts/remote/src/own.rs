@@ -12,6 +12,8 @@ fl_core::settings! {
         /// What everything that it ever releases may cost together, by the accountant of the spec that asks. Where a spec has no
         /// accountant, draws its noise from its seed, or shows the server something without a price, the node takes no part.
         epsilon: Option<f64> = None, in above(0.0);
+        /// The delta of that epsilon; a run that names a smaller one is held to its own.
+        delta: f64 = 1e-5, in above(0.0);
         /// Kinds of messages that may leave, such as `params` or `logits`; also `score` and `model`, for measurements of its own
         /// model and the model as a result, and `notes`, for what its parts say of their work. If not given, all but `notes`.
         may_leave: Option<Vec<String>> = None;
@@ -86,6 +88,14 @@ impl Own {
             Want::Score { .. } => "score",
             Want::Model { .. } => "model",
         };
+        // neither goes through a mechanism, so neither has a price
+        let bare = matches!(want, Want::Score { .. } | Want::Model { .. });
+        ensure!(
+            self.policy.epsilon.is_none() || !bare,
+            Problem::Absent(format!(
+                "its node has a budget, and a `{kind}` has no price"
+            ))
+        );
         let Some(may) = &self.policy.may_leave else {
             return Ok(());
         };

@@ -191,12 +191,15 @@ impl From<&Error> for Why {
     }
 }
 
+/// Of reasons of reasons so many are read: each is one more error inside another.
+const LONGEST_CHAIN: usize = 64;
+
 impl From<Why> for Error {
     fn from(why: Why) -> Self {
         let Why { problem, chain } = why;
         let mut problem = problem;
         let mut error: Option<Error> = None;
-        for (at, text) in chain.into_iter().enumerate().rev() {
+        for (at, text) in chain.into_iter().take(LONGEST_CHAIN).enumerate().rev() {
             let here = problem.take_if(|(place, _)| *place == at).map(|(_, p)| p);
             error = Some(match (error, here) {
                 (Some(error), Some(problem)) => error.context(problem),

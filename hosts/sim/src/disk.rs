@@ -35,10 +35,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// As [`write`], for nobody else's eyes.
+/// As [`write()`], for nobody else's eyes.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_secret(path: &Path, bytes: &[u8]) -> Result<()> {
     let what = || format!("writing {}", path.display());
     replace(path, bytes, mode(0o600), None).with_context(what)
