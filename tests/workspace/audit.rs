@@ -3,7 +3,7 @@
 
 use crate::door::part;
 use fl_conformance::{Audit, audit};
-use fl_core::message::{Counts, Message, SoftLabels, VoteSensitivity, Votes};
+use fl_core::message::{Counts, GradientSum, Message, SoftLabels, VoteSensitivity, Votes};
 use fl_core::prelude::*;
 use fl_core::privacy::{Guarantee, Noise, Unit};
 use fl_core::{BoxedMechanism, Parts, Role, TaskKind, linked_parts};
@@ -134,6 +134,13 @@ fn no_mechanism_shows_more_than_is_claimed_and_the_audit_is_not_blind() {
         of("gaussian-update"),
         "{clip: 0.5, noise-multiplier: 1.7}",
         (&update(-0.5), &update(0.5)),
+        true,
+    );
+    let gradient = |value: f32| GradientSum { sum: update(value) };
+    one(
+        of("gaussian-gradients"),
+        "{clip: 0.5, noise-multiplier: 1.7}",
+        (&gradient(-0.5), &gradient(0.5)),
         true,
     );
     one(

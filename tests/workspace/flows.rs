@@ -4,7 +4,7 @@
 //! end show that it bites. What the journal's digests and byte counts tell is left out, see fl-core/PRIVACY.md.
 
 use crate::door::part;
-use fl_core::message::{ClassMeans, Counts, SoftLabels, Votes};
+use fl_core::message::{ClassMeans, Counts, GradientSum, SoftLabels, Votes};
 use fl_core::prelude::*;
 use fl_core::privacy::{Observer, Unit};
 use fl_core::{
@@ -50,6 +50,13 @@ macro_rules! constant {
         plugin!(privacy $name => $settings as $part);
     };
 }
+constant!(
+    "constant-gradients",
+    GradientsSettings,
+    ConstantGradients,
+    GradientSum,
+    |m| m.sum.0.values_mut().for_each(|t| t.fill(0.5))
+);
 constant!(
     "constant-logits",
     LogitsSettings,
@@ -318,6 +325,18 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
                 ("cohort", S, "power-of-choice", "{size: 1, candidates: 2}"),
                 counts,
             ],
+        ));
+    }
+    for draw in ["poisson", "fixed"] {
+        cases.push((
+            "param-rounds",
+            format!("{{rounds: 2, local: {{steps: 2, batch: 4}}, sampling: {{rate: 0.5, draw: {draw}}}}}"),
+            vec![
+                linear("model"),
+                ("aggregator", A, "mean", "{weigh: uniform}"),
+                ("example-privacy", P, "constant-gradients", "{}"),
+            ],
+            vec![],
         ));
     }
     cases.push((

@@ -72,6 +72,7 @@ impl Federation<'_> {
             mechanism.as_ref(),
             m,
             cohort,
+            1,
             self.accountant.as_deref(),
             self.budget.as_ref(),
             self.own.len(),

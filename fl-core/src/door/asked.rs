@@ -2,7 +2,7 @@
 
 use crate::Slot;
 use crate::message::{Facts, Message, Nothing};
-use crate::privacy::Flow;
+use crate::privacy::{Flow, Lots};
 use std::marker::PhantomData;
 
 /// A question: its label, what is sent with it (`D`), and what comes back (`U`).
@@ -142,6 +142,12 @@ impl Asked {
     pub fn releases(mut self, slot: &'static str) -> Self {
         self.flow.releases.push(slot);
         self
+    }
+    /// The answer is made of these steps, and what each sees of the client's examples is released through the mechanism in `slot`
+    /// ([`crate::Client::release_steps`]).
+    pub fn releases_steps(mut self, slot: &'static str, lots: Lots) -> Self {
+        self.flow.steps = Some((slot, lots));
+        self.releases(slot)
     }
     /// The answer depends on the client's own data only through what the mechanism in `slot` lets through, here or before.
     pub fn through(mut self, slot: &'static str) -> Self {

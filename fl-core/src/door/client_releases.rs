@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::release::{Afford, afford};
 use crate::message::{self, Counts, Message, VoteSensitivity};
-use crate::privacy::NoiseSource;
+use crate::privacy::{Lots, NoiseSource};
 use crate::{
     Accountant, BoxedMechanism, Budget, Cohort, Needs, PrivacyEvent, Result, Slot, TaskKind,
 };
@@ -102,6 +102,7 @@ impl Client {
             mechanism.as_ref(),
             m,
             &cohort,
+            1,
             accountant,
             self.budget.as_ref(),
             self.past.len() + self.ledger.len() + self.spent.len(),
@@ -111,6 +112,71 @@ impl Client {
         self.notes
             .extend(note.map(|note| format!("parts.{slot}: {note}")));
         message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
+    }
+
+    /// Releases what the steps of a training see of the client's own examples through the mechanism in `slot` (DP-SGD): all of them
+    /// are priced and afforded before the first. Each draws a lot and asks `step` for what it sees of these positions, and `then` gets
+    /// that with noise. `like` is what a step releases in shape.
+    ///
+    /// # Errors
+    /// When the slot is empty, as [`Client::release`], and those of `step` and `then`.
+    pub fn release_steps<M: Message>(
+        &mut self,
+        slot: &str,
+        mut like: M,
+        lots: &Lots,
+        mut step: impl FnMut(&mut Self, &[usize], &BoxedMechanism<M>) -> Result<M>,
+        mut then: impl FnMut(&mut Self, usize, M) -> Result<()>,
+    ) -> Result<()> {
+        self.account()?;
+        let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
+        let mut all = || -> Result<()> {
+            let stream = self.stream(slot).child("noise", self.spent.len() as u64);
+            let noise = self.noise.at(&stream);
+            let cohort = lots.cohort();
+            let event = self.affordable(&mechanism, &mut like, &cohort, lots.steps)?;
+            // it is spent with the first step, whatever becomes of the others
+            self.spent.push(event);
+            for at in 0..lots.steps {
+                let noise = noise.child("step", at as u64);
+                let lot = lots.draw(self.data.len(), noise.child("lot", 0).stream());
+                let mut seen = step(self, &lot, &mechanism)?;
+                mechanism.perturb(&mut seen, &cohort, &noise)?;
+                message::check(&seen)
+                    .with_context(|| format!("parts.{slot}: step {at}, after the noise"))?;
+                then(self, at, seen)?;
+            }
+            Ok(())
+        };
+        let released = all();
+        self.store.put(slot, mechanism);
+        released
+    }
+
+    fn affordable<M: Message>(
+        &mut self,
+        mechanism: &BoxedMechanism<M>,
+        like: &mut M,
+        cohort: &Cohort,
+        times: usize,
+    ) -> Result<PrivacyEvent> {
+        let accountant = match self.budget.is_some() && self.store.has("accountant") {
+            true => Some(self.store.get::<Box<dyn Accountant>>("accountant")?),
+            false => None,
+        };
+        let budget = self.budget.as_ref();
+        let released = self.ledger.len() + self.spent.len();
+        let accountant = accountant.map(|a| &**a);
+        let afford = afford(
+            mechanism.as_ref(),
+            like,
+            cohort,
+            times,
+            accountant,
+            budget,
+            released,
+        )?;
+        Ok(afford.event)
     }
 
     /// What the server needs to know of how many examples there are, and how many of each class: of those that the run may

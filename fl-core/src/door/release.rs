@@ -47,7 +47,7 @@ fn believe(event: PrivacyEvent, cohort: &Cohort) -> Result<PrivacyEvent> {
     )))
 }
 
-/// The price of releasing `message`, after it has been cut to the queries that the budget pays for; and what there is
+/// The price of releasing `message`, or so many `times` messages like it, after it has been cut to the queries that the budget pays for; and what there is
 /// to say about it.
 ///
 /// # Errors
@@ -56,11 +56,19 @@ pub(crate) fn afford<M: Message>(
     mechanism: &dyn PrivacyMechanism<On = M>,
     message: &mut M,
     cohort: &Cohort,
+    times: usize,
     accountant: Option<&dyn Accountant>,
     budget: Option<&Budget>,
     released: usize,
 ) -> Result<Afford> {
-    let price = |message: &M| believe(mechanism.price(message, cohort)?, cohort);
+    let price = |message: &M| {
+        let event = believe(mechanism.price(message, cohort)?, cohort)?;
+        let all = |event| PrivacyEvent::Repeated { times, event };
+        Ok::<_, anyhow::Error>(match times {
+            1 => event,
+            _ => all(Box::new(event)),
+        })
+    };
     let whole = |event| Ok(Afford { event, note: None });
     let event = price(message)?;
     let (Some(accountant), Some(budget)) = (accountant, budget) else {
@@ -195,7 +203,15 @@ mod tests {
             delta: None,
         };
         let one = Cohort::everyone(vec![0]);
-        let afford = afford(&Rows, &mut counts, &one, Some(&Adds(2.0)), Some(&budget), 3)?;
+        let afford = afford(
+            &Rows,
+            &mut counts,
+            &one,
+            1,
+            Some(&Adds(2.0)),
+            Some(&budget),
+            3,
+        )?;
         let released = counts.rows.len();
         assert_eq!(
             afford.event,

@@ -2,8 +2,8 @@
 //! the conformance kit makes up, what the table of messages shows.
 
 use super::{
-    ClassMeans, Counts, Ids, Logits, Mask, Message, Models, Nothing, Params, Scalar, SoftLabels,
-    Votes,
+    ClassMeans, Counts, GradientSum, Ids, Logits, Mask, Message, Models, Nothing, Params, Scalar,
+    SoftLabels, Votes,
 };
 
 /// Something to do with a message of which the name is known, and not the type.
@@ -70,6 +70,7 @@ macro_rules! kinds {
 // one line a message, in the order in which users see them
 kinds! {
     Params,
+    GradientSum,
     Logits,
     SoftLabels,
     ClassMeans,

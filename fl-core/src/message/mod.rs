@@ -13,6 +13,7 @@ mod checks;
 mod class_means;
 mod compose;
 mod counts;
+mod gradient_sum;
 mod ids;
 mod json;
 mod kinds;
@@ -36,6 +37,7 @@ pub use class_means::{ClassMeans, class_means};
 #[doc(hidden)]
 pub use compose::{put_under, take_apart};
 pub use counts::{Counts, VoteSensitivity};
+pub use gradient_sum::GradientSum;
 pub use ids::Ids;
 pub use json::{from_json, to_json};
 pub use kinds::{KINDS, PairVisitor, Visitor, visit, visit_all, visit_pair};

@@ -1,6 +1,6 @@
 //! Who sees what of a run, and what of it nobody has priced.
 
-use super::Guarantee;
+use super::{Guarantee, Lots};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Formatter};
@@ -43,6 +43,8 @@ pub struct Flow {
     pub through: Vec<&'static str>,
     /// It is released through the mechanisms in these slots, at the client.
     pub releases: Vec<&'static str>,
+    /// The mechanism in this slot releases the steps of a training.
+    pub steps: Option<(&'static str, Lots)>,
     /// If one of these slots is filled, something of the answer goes beside those mechanisms.
     pub beside: Vec<&'static str>,
     /// Only a part of the answer is released through them.

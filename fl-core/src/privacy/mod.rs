@@ -2,9 +2,12 @@
 
 mod discrete;
 mod flow;
+mod lots;
 mod noise;
+mod repeated;
 
 pub use flow::{Exposed, Flow, Observer, Protection, Protections};
+pub use lots::Lots;
 pub use noise::{Noise, NoiseDraws, NoiseSource, ReleaseNoise, at_most, grid};
 
 use crate::ClientId;
@@ -113,6 +116,14 @@ pub enum PrivacyEvent {
         /// The reason, for people.
         why: String,
     },
+    /// The same release of the same data so many times, such as the steps of DP-SGD.
+    Repeated {
+        /// How many times.
+        times: usize,
+        /// One of them; not a repetition itself, which is refused where it is read.
+        #[serde(deserialize_with = "repeated::once")]
+        event: Box<PrivacyEvent>,
+    },
 }
 
 /// Noise on the counts of votes, before the highest count wins.
@@ -194,6 +205,7 @@ impl PrivacyEvent {
         match self {
             Self::SubsampledGaussian { .. } | Self::Sampled { .. } => Some(Neighbours::Removed),
             Self::Unaccounted { .. } => None,
+            Self::Repeated { event, .. } => event.neighbours(),
             _ => Some(Neighbours::Replaced),
         }
     }
@@ -241,6 +253,7 @@ impl Display for PrivacyEvent {
                 let s = if *times == 1 { "" } else { "s" };
                 write!(f, "{times} answer{s} of pure epsilon {epsilon}")
             }
+            Self::Repeated { times, event } => write!(f, "{times} times {event}"),
             Self::Sampled { k, n, replacement } => {
                 let with = if *replacement { "with" } else { "without" };
                 write!(f, "a sample of {k} of {n} examples {with} replacement")

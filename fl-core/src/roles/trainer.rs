@@ -246,7 +246,17 @@ pub trait Parametric {
         Err(Problem::Lacks("this trainer gives no gradients".into()).into())
     }
 
-    /// How far the next step goes: the present step size (learning rate) of its optimiser. `None`: it has none.
+    /// One step of its optimiser along this gradient, which is named and shaped as [`Parametric::params`], as after batch `at` of `of`
+    /// of a pass. Buffers stay as they are.
+    ///
+    /// # Errors
+    /// When names or shapes differ; when this trainer takes no gradients.
+    fn descend(&mut self, _gradient: &Params, _at: usize, _of: usize) -> Result<()> {
+        Err(Problem::Lacks("this trainer takes no gradients".into()).into())
+    }
+
+    /// How far the next step goes: the step size (learning rate) of its optimiser, if each step of a pass is that times the gradient
+    /// and nothing else. `None`: it has none, as with momentum, Adam or a rate that changes.
     fn step_size(&self) -> Option<f64> {
         None
     }

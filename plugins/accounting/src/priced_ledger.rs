@@ -96,7 +96,13 @@ impl<P: Pricing> PricedLedger<P> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let price = match &*last {
             Some((known, price)) if known == event => price.clone(),
-            _ => self.pricing.price(event)?,
+            _ => match event {
+                PrivacyEvent::Repeated { times, event } => {
+                    let one = self.pricing.price(event)?;
+                    one.map(|cost| multiple::<P>(cost, *times))
+                }
+                _ => self.pricing.price(event)?,
+            },
         };
         if let Some(before) = before.filter(|before| *before != price.unit) {
             bail!(Problem::Unpriced(format!(
@@ -171,6 +177,22 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
             .for_each(|(client, event, price)| self.enter(*client, event, price));
         Ok(())
     }
+}
+
+/// So many times this cost, by doubling.
+fn multiple<P: Pricing>(mut cost: P::Cost, mut times: usize) -> P::Cost {
+    let mut sum = P::Cost::default();
+    while times > 0 {
+        if times % 2 == 1 {
+            P::add(&mut sum, &cost);
+        }
+        times /= 2;
+        if times > 0 {
+            let same = cost.clone();
+            P::add(&mut cost, &same);
+        }
+    }
+    sum
 }
 
 /// Of guarantees about several kinds of neighbours, the weaker holds for all: what hides that one unit is another hides that

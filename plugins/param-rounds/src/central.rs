@@ -1,7 +1,6 @@
 //! DP-FedAvg: every client clips its update, and the server hides their sum.
 
-use crate::{ParamRounds, State};
-use fl_core::Problem;
+use crate::{ParamRounds, State, end, has_ended};
 use fl_core::prelude::*;
 
 pub(crate) const UPDATE: Ask<Params, Params> = Ask::new("clipped update");
@@ -26,12 +25,8 @@ pub(crate) fn round(
             .try_for_each(|mail| sum.add_scaled(1.0, &mail.body))?;
     }
     match fed.release_sum(SLOT, round, &mut sum, cohort) {
-        Err(error) if matches!(error.downcast_ref(), Some(Problem::Budget(_))) => {
-            let name = &round.name;
-            fed.warn(&format!(
-                "the budget ends the run before {name} is paid for: {error:#}"
-            ));
-            state.spent = true;
+        Err(error) if has_ended(&error) => {
+            end(fed, round, state, &error);
             return Ok(());
         }
         released => released?,

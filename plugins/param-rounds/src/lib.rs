@@ -4,15 +4,18 @@ mod central;
 mod fuse;
 pub mod nova;
 mod private;
+mod private_steps;
 pub mod scaffold;
 mod train;
 
 pub use fuse::{Fuse, TeacherOf, teacher};
 pub use nova::{Normalised, Nova};
 pub use private::GaussianUpdate;
+pub use private_steps::{GaussianGradients, LotDraw, Sampling};
 pub use scaffold::{Control, Controlled, Scaffold, ServerControl};
 
-use fl_core::message::Votes;
+use fl_core::Problem;
+use fl_core::message::{GradientSum, Votes};
 use fl_core::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +46,8 @@ settings! {
         /// With `parts.attack`: an attacker trains so many times from the same parameters, each time on a random half of its examples, so
         /// that its attack knows how far honest answers differ. 1: once, on all of them.
         looks: usize = 1, in 1..=1000;
+        /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps draws examples.
+        sampling: Option<Sampling> = None;
         /// Start every round's training with a fresh optimiser.
         fresh: bool = true;
         /// Start from this model, which another run kept, instead of a new one: a path from the working directory, such as
@@ -61,6 +66,20 @@ fn load_initial(fed: &mut Federation<'_>, path: &str) -> Result<Params> {
         .load(&bytes)
         .with_context(|| format!("protocol.initial: {path} does not fit parts.model"))?;
     Ok(fed.parametric("model")?.params())
+}
+
+/// Has a budget refused a release?
+pub(crate) fn has_ended(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Problem::Budget(_)))
+}
+
+/// The run stays at the model of the last round that was paid for.
+pub(crate) fn end(fed: &mut Federation<'_>, round: &Round, state: &mut State, why: &anyhow::Error) {
+    let name = &round.name;
+    fed.warn(&format!(
+        "the budget ends the run before {name} is paid for: {why:#}"
+    ));
+    state.spent = true;
 }
 
 /// What the server keeps from round to round.
@@ -93,6 +112,11 @@ impl Protocol for ParamRounds {
             Slot::privacy::<Params>(
                 "privacy",
                 "Bounds and hides what a client's training has changed, before it leaves the client.",
+            )
+            .optional(),
+            Slot::privacy::<GradientSum>(
+                private_steps::SLOT,
+                "Clips the gradient of each of a client's examples, and hides the sum of a step's (DP-SGD).",
             )
             .optional(),
             Slot::privacy::<Params>(
@@ -149,13 +173,35 @@ impl Protocol for ParamRounds {
         let twice = (has(central::SLOT) && has("privacy")).then(|| {
             "an update is hidden at its client (`parts.privacy`) or in a sum at the server (`parts.server-privacy`): leave one out".to_string()
         });
-        let all = [fuse, initial, both, pulled, looks, bare, hidden, twice];
+        let stepwise = has(private_steps::SLOT);
+        let beside = stepwise
+            && (corrected
+                || self.mu > 0.0
+                || self.looks > 1
+                || self.local.clip.is_some()
+                || ["privacy", central::SLOT, "attack", "labels"]
+                    .iter()
+                    .any(|slot| has(slot)));
+        let beside = beside.then(|| {
+            "`example-privacy` hides what each step sees and nothing beside it: leave out `correction`, `mu`, `looks`, `local.clip`, and the other mechanisms and attacks".to_string()
+        });
+        let drawn = match (stepwise, &self.sampling, self.local.steps) {
+            (true, None, _) | (true, _, None) => Some("`example-privacy` needs `sampling: { rate: .. }`, and `local.steps` in place of epochs: how many steps there are must not depend on how many examples a client has".to_string()),
+            (false, Some(_), _) => Some("`sampling` has no effect without `parts.example-privacy`: fill it, or leave `sampling` out".to_string()),
+            _ => None,
+        };
+        let all = [
+            fuse, initial, both, pulled, looks, bare, hidden, twice, beside, drawn,
+        ];
         all.into_iter().flatten().collect()
     }
 
     fn questions(&self) -> Vec<Asked> {
         let train = match &self.correction {
-            Correction::None => TRAIN.asked().releases("privacy"),
+            Correction::None => match private_steps::lots(self) {
+                Some(lots) => TRAIN.asked().releases_steps(private_steps::SLOT, lots),
+                None => TRAIN.asked().releases("privacy"),
+            },
             Correction::Scaffold(_) => scaffold::TRAIN.asked(),
             Correction::Nova(_) => nova::TRAIN.asked(),
         };
@@ -212,8 +258,10 @@ impl Protocol for ParamRounds {
                 }
                 (Correction::Nova(nova), _) => nova.round(fed, round, &cohort, state)?,
                 (Correction::None, None) => {
-                    state.model =
-                        fed.gather("aggregator", round, &TRAIN, &cohort, |_| &state.model)?;
+                    match fed.gather("aggregator", round, &TRAIN, &cohort, |_| &state.model) {
+                        Err(error) if has_ended(&error) => end(fed, round, state, &error),
+                        next => state.model = next?,
+                    }
                 }
                 (Correction::None, Some(fuse)) => {
                     let global = &state.model;
@@ -235,6 +283,9 @@ impl Protocol for ParamRounds {
     fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
         question
             .on(&TRAIN, me, |me, global| {
+                if me.has(private_steps::SLOT) {
+                    return private_steps::train(self, me, global);
+                }
                 let mut trained = self.train(me, global, None)?.params;
                 if me.has("privacy") {
                     let mut update = trained.zip(global, |w, g| w - g)?;

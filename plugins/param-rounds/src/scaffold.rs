@@ -134,7 +134,7 @@ impl Scaffold {
             Some(gradient) => gradient,
             None => {
                 let lr = me.parametric("model")?.step_size().context(
-                    "parts.model: SCAFFOLD divides by the learning rate, and this trainer has none; use plain gradient descent, or `control: gradient`",
+                    "parts.model: SCAFFOLD's `control: steps` takes every step for one learning rate times the gradient, and this trainer's are not (Adam, momentum, a rate that changes); use plain gradient descent, or `control: gradient`",
                 )?;
                 let (steps, way) = (
                     trained.steps as f64,

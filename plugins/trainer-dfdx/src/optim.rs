@@ -126,6 +126,12 @@ impl Optimiser {
         }
     }
 
+    /// Is every step the same rate times the gradient?
+    pub fn is_plain(&self) -> bool {
+        matches!(&self.rule, Rule::Sgd(sgd) if sgd.momentum == 0.0)
+            && self.schedule == Schedule::Constant
+    }
+
     /// The rate of the next batch, if it is the first of its pass.
     pub fn rate(&self) -> f64 {
         let lr = match &self.rule {

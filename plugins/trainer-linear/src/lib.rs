@@ -178,6 +178,14 @@ impl Parametric for LinearModel {
         Ok(named(&weight, &bias))
     }
 
+    fn descend(&mut self, gradient: &Params, _: usize, _: usize) -> Result<()> {
+        let (mut weight, bias) = self.parts_of(gradient)?;
+        weight.scaled_add(self.settings.l2 as f32, &self.weight);
+        self.weight.scaled_add(-self.settings.lr as f32, &weight);
+        self.bias.scaled_add(-self.settings.lr as f32, &bias);
+        Ok(())
+    }
+
     fn step_size(&self) -> Option<f64> {
         Some(self.settings.lr)
     }

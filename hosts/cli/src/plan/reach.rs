@@ -2,7 +2,7 @@
 
 use super::{Row, owners};
 use fl_core::message::{self, Message, Outline, Visitor};
-use fl_core::privacy::{Composition, Exposed, Guarantee, Ledger, Noise, Observer};
+use fl_core::privacy::{Composition, Exposed, Guarantee, Ledger, Lots, Noise, Observer};
 use fl_core::{
     Accountant, BoxedMechanism, BuildContext, ClientId, Cohort, Draws, Parts, PrivacyEvent, Role,
     Slot, TaskKind,
@@ -49,7 +49,9 @@ fn against(
         let times = row.asked.times;
         for slot in flow.releases.iter().filter(|slot| parts.releases(slot)) {
             let events = (about(row), times.min(MOST));
-            at_clients(&mut *accountant, parts, slot, events, context)?;
+            let lots = flow.steps.filter(|(through, _)| through == slot);
+            let lots = lots.map(|(_, lots)| lots);
+            at_clients(&mut *accountant, parts, slot, events, lots, context)?;
         }
         let at_server = flow.at_server.iter().filter(|slot| parts.releases(slot));
         for slot in at_server.filter(|_| observer != Observer::Server) {
@@ -70,7 +72,14 @@ fn against(
         let TaskKind::Classes(_) = context.task.kind else {
             return None;
         };
-        at_clients(&mut *accountant, parts, Slot::COUNTS, ((1, 1), 1), context)?;
+        at_clients(
+            &mut *accountant,
+            parts,
+            Slot::COUNTS,
+            ((1, 1), 1),
+            None,
+            context,
+        )?;
     }
     accountant.guarantee(None).ok()
 }
@@ -82,11 +91,20 @@ fn at_clients(
     parts: &Parts,
     slot: &str,
     (about, times): ((usize, usize), usize),
+    lots: Option<Lots>,
     context: &BuildContext,
 ) -> Option<()> {
-    let alone = Cohort::everyone(vec![0]);
+    let alone = lots.map_or_else(|| Cohort::everyone(vec![0]), |lots| lots.cohort());
+    let steps = lots.map_or(1, |lots| lots.steps);
     for (client, owner) in owners(parts, slot).into_iter().enumerate() {
-        let event = price(parts, slot, owner, about, &alone, context)?;
+        let mut event = price(parts, slot, owner, about, &alone, context)?;
+        if steps > 1 {
+            let one = Box::new(event);
+            event = PrivacyEvent::Repeated {
+                times: steps,
+                event: one,
+            };
+        }
         let (client, events) = (Some(client as ClientId), vec![event; times]);
         let ledger = [Ledger { client, events }];
         accountant.merge(&ledger, Composition::Parallel).ok()?;

@@ -136,3 +136,74 @@ fn counts_have_a_price_once_they_have_noise() {
         "{said}"
     );
 }
+
+/// DP-SGD: what a step sees of the examples is priced as it is drawn.
+#[test]
+fn the_steps_of_dp_sgd_cost_what_the_accountant_says_of_each_draw() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = root().join("specs/quick/dp-sgd.yaml");
+    let spec = spec.to_str().unwrap();
+    let epsilon = |name: &str, sets: &[&str]| {
+        let mut args = vec!["run", spec, "--out", name, "--json"];
+        args.extend(sets.iter().flat_map(|set| ["--set", set]));
+        let answer = json(dir.path(), &args);
+        let server = answer["privacy"]["server"].clone();
+        assert_eq!(server["unit"], "example", "{answer}");
+        (
+            server["epsilon"].as_f64().unwrap(),
+            server["neighbours"].as_str().unwrap().to_string(),
+        )
+    };
+    // 5 rounds of 10 steps
+    let account = |how: &str| {
+        let args = format!("account gaussian {how} --times 50 --json");
+        let args: Vec<&str> = args.split(' ').collect();
+        let all = json(dir.path(), &args);
+        let of = |name: &str| {
+            let mut all = all["all"].as_array().unwrap().iter();
+            let found = all.find(|one| one["accountant"] == name);
+            found.unwrap()["epsilon"].as_f64().unwrap()
+        };
+        (of("pld"), of("rdp"))
+    };
+    let (pld, rdp) = account("--sigma 2 --rate 0.1");
+    assert!(pld < rdp);
+    assert_eq!(epsilon("poisson", &[]), (pld, "removed".into()));
+    let use_rdp = "parts.accountant={use: rdp}";
+    let found = epsilon("rdp", &[use_rdp]).0;
+    assert!((found / rdp - 1.0).abs() < 1e-9, "{found} {rdp}");
+    // one example becomes another: twice as far
+    let (pld, _) = account("--sigma 2 --sensitivity 2 --draw 10 --of 100");
+    let fixed = "protocol.sampling={rate: 0.1, draw: fixed}";
+    assert_eq!(epsilon("fixed", &[fixed]), (pld, "replaced".into()));
+    // what is planned is what comes
+    let plan = out(dir.path(), &["plan", spec]);
+    let epsilon = epsilon("again", &[]).0;
+    let due = format!("against the server at most epsilon {epsilon:.4}");
+    assert!(plan.contains(&due), "{plan}");
+}
+
+#[test]
+fn a_budget_ends_dp_sgd_with_the_last_model_that_was_paid_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = root().join("specs/quick/dp-sgd.yaml");
+    let spec = spec.to_str().unwrap();
+    let run = |name: &str, set: &str| {
+        let args = ["run", spec, "--out", name, "--json", "--set", set];
+        json(dir.path(), &args)
+    };
+    let model = |name: &str| fs::read(dir.path().join(name).join("models/model")).unwrap();
+    let three = run("three", "protocol.rounds=3");
+    let epsilon = three["privacy"]["server"]["epsilon"].as_f64().unwrap();
+    let ended = run("ended", &format!("budget.epsilon={}", epsilon * 1.0001));
+    assert_eq!(
+        ended["privacy"]["server"]["epsilon"].as_f64().unwrap(),
+        epsilon
+    );
+    assert_eq!(model("three"), model("ended"));
+    let report = fs::read_to_string(dir.path().join("ended/report.md")).unwrap();
+    assert!(
+        report.contains("the budget ends the run before round 4"),
+        "{report}"
+    );
+}

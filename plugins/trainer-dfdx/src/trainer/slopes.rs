@@ -9,6 +9,7 @@ use anyhow::ensure;
 use fl_core::message::Params;
 use fl_core::{Differentiable, Loss, Parametric, Problem, Result, Samples, Target, Trainer, loss};
 use ndarray::{Array2, ArrayD, ArrayView2, IxDyn, s};
+use std::sync::Arc;
 
 impl Parametric for Dfdx {
     fn params(&self) -> Params {
@@ -56,8 +57,16 @@ impl Parametric for Dfdx {
         all.map(Params)
     }
 
+    fn descend(&mut self, gradient: &Params, at: usize, of: usize) -> Result<()> {
+        let gradient = self.flat(gradient, "the gradient")?;
+        let numbers = self.numbers.of_mut(&self.net);
+        let weights: &mut Vec<f32> = Arc::make_mut(&mut numbers.weights);
+        self.optimiser.step(weights, &gradient, at, of);
+        Ok(())
+    }
+
     fn step_size(&self) -> Option<f64> {
-        Some(self.optimiser.rate())
+        self.optimiser.is_plain().then(|| self.optimiser.rate())
     }
 }
 

@@ -419,3 +419,57 @@ fn a_model_that_is_only_made_takes_no_memory_and_one_beyond_counting_is_refused(
         );
     }
 }
+
+/// Each example for itself, as DP-SGD needs it, in networks of every kind of layer.
+#[test]
+fn the_gradients_of_single_examples_have_the_gradient_of_all_as_their_mean() {
+    let nets = [
+        "lenet",
+        "[{conv: {out: 4, kernel: 3}}, batch-norm, relu, {max-pool: {kernel: 2, stride: 2}}, {linear: 5}, relu, outputs]",
+        "[{linear: 7}, tanh, {dropout: 0.5}, outputs]",
+    ];
+    for net in nets {
+        let mut model = trainer(
+            &format!("{{net: {net}, optimiser: {{sgd: {{lr: 0.5}}}}}}"),
+            &[1, 28, 28],
+            TaskKind::Classes(4),
+        );
+        let mut draws = Stream::root(2).draws();
+        let x = Array2::from_shape_simple_fn((6, 784), || draws.normal() as f32);
+        let x = Samples::fresh(x, vec![1, 28, 28]).unwrap();
+        let classes = [0, 1, 2, 3, 0, 1];
+        let loss = Loss::CrossEntropy;
+        let whole = model.gradient(&x, Target::Classes(&classes), loss).unwrap();
+        let mut sum = whole.zeros_like();
+        for (at, class) in classes.iter().enumerate() {
+            let one = model
+                .gradient(&x.pick(&[at]), Target::Classes(&[*class]), loss)
+                .unwrap();
+            sum.add_scaled(1.0 / 6.0, &one).unwrap();
+        }
+        let off = sum.zip(&whole, |a, b| a - b).unwrap().norm();
+        assert!(off < 1e-5 * whole.norm(), "{net}: {off}");
+        // a step along it is one of the optimiser
+        let mut due = model.params();
+        due.add_scaled(-0.5, &whole).unwrap();
+        model.descend(&whole, 0, 1).unwrap();
+        let off = model.params().zip(&due, |a, b| a - b).unwrap().norm();
+        assert!(off < 1e-6, "{net}: {off}");
+    }
+}
+
+/// SCAFFOLD and FedNova divide by it.
+#[test]
+fn only_plain_gradient_descent_has_a_step_size() {
+    let size = |how: &str| {
+        let yaml = format!("{{net: logistic, {how}}}");
+        trainer(&yaml, &[4], TaskKind::Classes(2)).step_size()
+    };
+    assert_eq!(
+        size("optimiser: {sgd: {lr: 0.1, weight-decay: 0.01}}"),
+        Some(0.1)
+    );
+    assert_eq!(size("optimiser: {sgd: {lr: 0.1, momentum: 0.5}}"), None);
+    assert_eq!(size("optimiser: {adam: {lr: 0.1}}"), None);
+    assert_eq!(size("optimiser: {sgd: {lr: 0.1}}, schedule: cosine"), None);
+}

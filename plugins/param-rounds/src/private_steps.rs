@@ -1,0 +1,240 @@
+//! DP-SGD (Abadi et al. 2016, algorithm 1) as a client's training.
+use crate::ParamRounds;
+use fl_core::message::GradientSum;
+use fl_core::prelude::*;
+use fl_core::privacy::{Lots, Unit};
+use fl_core::settings::{above, above_to};
+use fl_core::{Examples, Parametric};
+
+/// The slot of the mechanism that clips the gradient of every example, and hides their sum.
+pub(crate) const SLOT: &str = "example-privacy";
+
+choices! {
+    /// How the examples of a step are drawn.
+    pub enum LotDraw {
+        /// Each is in it with probability `rate`, by itself (Poisson sampling): priced for an example that is added or removed.
+        Poisson = "poisson",
+        /// The share `rate` of them, rounded down, every such set alike: priced for an example that is replaced by another.
+        Fixed = "fixed",
+    }
+}
+
+settings! {
+    /// How a step of DP-SGD sees a client's examples.
+    pub struct Sampling {
+        /// Share of the client's examples in a step. The sum of their gradients is divided by `local.batch`, so that should be about as many.
+        rate: f64, in above_to(0.0, 1.0);
+        /// How they are drawn.
+        draw: LotDraw = LotDraw::Poisson;
+    }
+}
+
+settings! {
+    /// Clips the gradient of each example to an L2 norm and adds Gaussian noise to every number of their sum (DP-SGD, Abadi et al. 2016). Hides
+    /// one example of one client.
+    pub struct GaussianGradients {
+        /// The largest L2 norm of the gradient of one example.
+        clip: f64 = 1.0, in above(0.0);
+        /// Standard deviation of the noise, in multiples of `clip`.
+        noise_multiplier: f64 = 1.0, in above(0.0);
+    }
+}
+
+impl PrivacyMechanism for GaussianGradients {
+    type On = GradientSum;
+
+    fn clip(&self, gradient: &mut GradientSum) -> Result<()> {
+        let norm = gradient.sum.norm();
+        if norm > self.clip {
+            // a hair below, so that rounding cannot lead above
+            gradient.sum.scale(self.clip / norm * (1.0 - 1e-6));
+        }
+        Ok(())
+    }
+
+    fn price(&self, _: &GradientSum, lot: &Cohort) -> Result<PrivacyEvent> {
+        let (clip, unit) = (self.clip, Unit::Example);
+        let sigma = self.noise_multiplier * clip;
+        Ok(match lot.draw {
+            // an example comes or goes
+            Draw::Poisson { rate } => PrivacyEvent::SubsampledGaussian {
+                rate,
+                sensitivity: clip,
+                sigma,
+                unit,
+            },
+            // an example becomes another: from one end of the ball to the other
+            Draw::FixedSize => PrivacyEvent::FixedSizeGaussian {
+                k: lot.len(),
+                of: lot.of,
+                sensitivity: 2.0 * clip,
+                sigma,
+                unit,
+            },
+            Draw::Everyone | Draw::Unknown => PrivacyEvent::Gaussian {
+                sensitivity: 2.0 * clip,
+                sigma,
+                unit,
+            },
+        })
+    }
+
+    fn perturb(&mut self, all: &mut GradientSum, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+        let (mut draws, sigma) = (noise.draws(), self.noise_multiplier * self.clip);
+        for tensor in all.sum.0.values_mut() {
+            tensor.mapv_inplace(|x| draws.gaussian(f64::from(x), sigma) as f32);
+        }
+        Ok(())
+    }
+}
+plugin!(privacy "gaussian-gradients" => GaussianGradients);
+
+/// The steps of a round, if the examples are hidden.
+pub(crate) fn lots(this: &ParamRounds) -> Option<Lots> {
+    let sampling = this.sampling.as_ref()?;
+    Some(Lots {
+        steps: this.local.steps?,
+        rate: sampling.rate,
+        fixed: sampling.draw == LotDraw::Fixed,
+    })
+}
+
+/// The sum of the gradients of single examples, each clipped.
+fn clipped_sum(
+    model: &mut dyn Parametric,
+    examples: &Examples,
+    lot: &[usize],
+    mechanism: &dyn PrivacyMechanism<On = GradientSum>,
+) -> Result<GradientSum> {
+    let mut sum = model.params().zeros_like();
+    for at in lot {
+        let one = examples.pick(&[*at]);
+        let labels = one.multi_label().unwrap_or_default();
+        let classes = one.classes();
+        let target = match &classes {
+            Some(classes) => Target::Classes(classes),
+            None => Target::MultiLabel(labels.view()),
+        };
+        let mut gradient = GradientSum {
+            sum: model.gradient(&one.samples, target, Loss::CrossEntropy)?,
+        };
+        mechanism.clip(&mut gradient)?;
+        sum.add_scaled(1.0, &gradient.sum)?;
+    }
+    Ok(GradientSum { sum })
+}
+
+/// A client's side of a round: `w <- w - lr (sum of clipped gradients + noise) / batch`, by the model's own optimiser.
+pub(crate) fn train(this: &ParamRounds, me: &mut Client, global: &Params) -> Result<Params> {
+    let lots = lots(this).context("`sampling` is not given")?;
+    me.parametric("model")?.set_params(global)?;
+    let (examples, batch) = (me.own().clone(), this.local.batch as f64);
+    let like = GradientSum {
+        sum: global.zeros_like(),
+    };
+    me.release_steps(
+        SLOT,
+        like,
+        &lots,
+        |me, lot, mechanism| {
+            clipped_sum(me.parametric("model")?, &examples, lot, mechanism.as_ref())
+        },
+        |me, at, GradientSum { mut sum }| {
+            sum.scale(1.0 / batch);
+            me.parametric("model")?.descend(&sum, at, lots.steps)
+        },
+    )?;
+    Ok(me.parametric("model")?.params())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::{Filled, Inputs, Labels, Parts, Role, TaskKind, linked_parts};
+    use fl_plugin_trainer_linear as _;
+    use std::sync::Arc;
+
+    fn part(clip: f64, noise_multiplier: f64) -> GaussianGradients {
+        GaussianGradients {
+            clip,
+            noise_multiplier,
+        }
+    }
+
+    #[test]
+    fn noise_and_price_agree() {
+        for (clip, noise_multiplier) in [(1.0, 1.0), (30.0, 0.2)] {
+            fl_conformance::mechanism(|| part(clip, noise_multiplier));
+        }
+    }
+
+    /// Nine examples around 0, and one at `last`.
+    fn examples(last: f32) -> Examples {
+        let mut draws = Stream::root(3).draws();
+        let mut data: Vec<f32> = (0..20).map(|_| draws.normal() as f32).collect();
+        data[18..].fill(last);
+        let inputs = Inputs::Dense {
+            shape: vec![2],
+            data,
+        };
+        let labels = Labels::Classes {
+            of: (0..10).map(|at| at % 2).collect(),
+            classes: 2,
+        };
+        Examples::all(Arc::new(inputs), Arc::new(labels)).unwrap()
+    }
+
+    /// The sum over all of them at the first weights of a linear model.
+    fn sum(examples: &Examples, clip: f64) -> (Params, Params) {
+        let decl = linked_parts()
+            .into_iter()
+            .find(|part| part.role == Role::Trainer && part.name == "linear")
+            .unwrap();
+        let parts = Parts::new(vec![Filled {
+            slot: "model".into(),
+            clients: None,
+            decl,
+            settings: fl_core::settings::Value::Mapping(Default::default()),
+        }]);
+        let context = BuildContext {
+            task: Task {
+                input: vec![2],
+                kind: TaskKind::Classes(2),
+            },
+            stream: Stream::root(0),
+        };
+        let mut model: Box<dyn Trainer> =
+            parts.build(Role::Trainer, "model", None, &context).unwrap();
+        let model = model.parametric().unwrap();
+        let classes = examples.classes().unwrap();
+        let whole = model
+            .gradient(
+                &examples.samples,
+                Target::Classes(&classes),
+                Loss::CrossEntropy,
+            )
+            .unwrap();
+        let lot: Vec<usize> = (0..examples.len()).collect();
+        let sum = clipped_sum(model, examples, &lot, &part(clip, 1.0)).unwrap();
+        (sum.sum, whole)
+    }
+
+    #[test]
+    fn an_example_far_away_moves_the_sum_by_no_more_than_two_bounds() {
+        let clip = 0.3;
+        let (near, far) = (sum(&examples(0.1), clip).0, sum(&examples(1e4), clip).0);
+        let moved = near.zip(&far, |a, b| a - b).unwrap().norm();
+        assert!(moved > clip / 2.0 && moved <= 2.0 * clip, "{moved}");
+        // without bounds it is all that is left
+        let moved = sum(&examples(1e4), 1e9).0.norm();
+        assert!(moved > 1e3, "{moved}");
+    }
+
+    #[test]
+    fn without_clipping_the_sum_is_the_gradient_of_all() {
+        let (mut sum, whole) = sum(&examples(0.5), 1e9);
+        sum.scale(0.1);
+        let off = sum.zip(&whole, |a, b| a - b).unwrap().norm();
+        assert!(off < 1e-6 * whole.norm(), "{off}");
+    }
+}
