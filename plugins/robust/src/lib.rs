@@ -3,10 +3,12 @@
 mod clipped;
 mod geometric;
 mod krum;
+mod trust;
 
 pub use clipped::{CentredClipping, Clipping, NormBounding};
 pub use geometric::GeometricMedian;
 pub use krum::{Bulyan, Krum, MultiKrum};
+pub use trust::Fltrust;
 
 use fl_core::prelude::*;
 

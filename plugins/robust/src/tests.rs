@@ -20,6 +20,7 @@ fn they_keep_their_claims() {
     }
     fl_conformance::aggregator(|| part::<NormBounding>("{}"));
     fl_conformance::aggregator(|| part::<NormBounding>("{bound: 100, weigh: uniform}"));
+    fl_conformance::aggregator(|| part::<Fltrust>("{}"));
     for settings in ["{}", "{passes: 3}", "{radius: 50}"] {
         fl_conformance::aggregator(|| Clipping::from(part::<CentredClipping>(settings)));
     }
@@ -50,6 +51,25 @@ fn exact_one_wild_client() {
     // changes of norms sqrt(5), sqrt(8), sqrt(13) ..: none is longer than 1 afterwards
     insta::assert_snapshot!(made(part::<NormBounding>("{weigh: uniform}"), &sent), @"w [2] 0.649636 0.456236");
     insta::assert_snapshot!(made(Clipping::from(part::<CentredClipping>("{}")), &sent), @"w [2] 0.649636 0.456236");
+}
+
+/// Changes as long as the trusted client's, weighed by cosines: 1 for (2, 0), 0.6 for (3, 4), 0 for what points away.
+#[test]
+fn exact_who_points_another_way_than_the_trusted_client_does_not_count() {
+    let sent: [&[f32]; 5] = [
+        &[5.0, 0.0],
+        &[2.0, 0.0],
+        &[3.0, 4.0],
+        &[-1e9, 1e9],
+        &[0.0, 7.0],
+    ];
+    // (1 * (5, 0) + 0.6 * (3, 4)) / 1.6
+    insta::assert_snapshot!(made(part::<Fltrust>("{}"), &sent), @"w [2] 4.25 1.5");
+    // nobody agrees: the parameters stay as they were
+    let alone = [sent[0], sent[1], sent[3]];
+    insta::assert_snapshot!(made(part::<Fltrust>("{trusted: 2}"), &alone), @"w [2] 0 0");
+    // without the trusted client nobody is trusted
+    insta::assert_snapshot!(made(part::<Fltrust>("{trusted: 9}"), &sent), @"w [2] 0 0");
 }
 
 #[test]
