@@ -327,6 +327,16 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
             ],
         ));
     }
+    cases.push((
+        "param-rounds",
+        format!("{{rounds: 3, local: {short}, adaptive: {{first: 0.5}}}}"),
+        vec![
+            linear("model"),
+            ("aggregator", A, "mean", "{weigh: uniform}"),
+            ("server-privacy", P, "constant-params", "{}"),
+        ],
+        vec![],
+    ));
     for draw in ["poisson", "fixed"] {
         cases.push((
             "param-rounds",

@@ -11,32 +11,25 @@ pub(crate) const SLOT: &str = "server-privacy";
 /// A round of DP-FedAvg (McMahan et al. 2018, algorithm 1): the sum of clipped updates with noise, over the number of clients
 /// that are expected in a round. What the aggregator makes of it is post-processing.
 pub(crate) fn round(
+    this: &ParamRounds,
     fed: &mut Federation<'_>,
     round: &Round,
     cohort: &Cohort,
     state: &mut State,
 ) -> Result<()> {
-    let mut sum = state.model.zeros_like();
-    // noise and price are those of a draw of nobody too: that nobody was drawn is what it hides
-    if !cohort.is_empty() {
-        let updates = fed.ask(round, &UPDATE, cohort, |_| &state.model)?;
-        updates
-            .iter()
-            .try_for_each(|mail| sum.add_scaled(1.0, &mail.body))?;
-    }
-    match fed.release_sum(SLOT, round, &mut sum, cohort) {
+    let sum = match &this.adaptive {
+        Some(adaptive) => adaptive.sum(fed, round, cohort, state),
+        None => sum(fed, round, cohort, &state.model),
+    };
+    let sum = match sum {
         Err(error) if has_ended(&error) => {
             end(fed, round, state, &error);
             return Ok(());
         }
-        released => released?,
-    }
-    let expected = match cohort.draw {
-        Draw::Poisson { rate } => rate * cohort.of as f64,
-        _ => cohort.len() as f64,
+        sum => sum?,
     };
     let mut next = state.model.clone();
-    next.add_scaled(1.0 / expected, &sum)?;
+    next.add_scaled(1.0 / expected(cohort), &sum)?;
     let shown = round.showing(state.model.clone());
     state.model = fed.aggregate(
         "aggregator",
@@ -44,6 +37,28 @@ pub(crate) fn round(
         &Inbox::new(vec![Mail::new(0, 1.0, next)])?,
     )?;
     Ok(())
+}
+
+/// How many clients a round has on average; that of this one may tell who takes part.
+pub(crate) fn expected(cohort: &Cohort) -> f64 {
+    match cohort.draw {
+        Draw::Poisson { rate } => rate * cohort.of as f64,
+        _ => cohort.len() as f64,
+    }
+}
+
+/// The sum of the cohort's clipped updates, with noise.
+fn sum(fed: &mut Federation<'_>, round: &Round, cohort: &Cohort, model: &Params) -> Result<Params> {
+    let mut sum = model.zeros_like();
+    // noise and price are those of a draw of nobody too: that nobody was drawn is what it hides
+    if !cohort.is_empty() {
+        let updates = fed.ask(round, &UPDATE, cohort, |_| model)?;
+        updates
+            .iter()
+            .try_for_each(|mail| sum.add_scaled(1.0, &mail.body))?;
+    }
+    fed.release_sum(SLOT, round, &mut sum, cohort)?;
+    Ok(sum)
 }
 
 /// A client's side.

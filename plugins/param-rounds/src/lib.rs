@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod adaptive;
 mod central;
 mod fuse;
 pub mod nova;
@@ -8,6 +9,7 @@ mod private_steps;
 pub mod scaffold;
 mod train;
 
+pub use adaptive::{AdaptiveClip, Bounded};
 pub use fuse::{Fuse, TeacherOf, teacher};
 pub use nova::{Normalised, Nova};
 pub use private::GaussianUpdate;
@@ -48,6 +50,9 @@ settings! {
         looks: usize = 1, in 1..=1000;
         /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps draws examples.
         sampling: Option<Sampling> = None;
+        /// DP-FedAvg, with `parts.server-privacy`: the bound of updates follows a quantile of their norms, and the mechanism's own
+        /// `clip` must be 1.
+        adaptive: Option<AdaptiveClip> = None;
         /// Start every round's training with a fresh optimiser.
         fresh: bool = true;
         /// Start from this model, which another run kept, instead of a new one: a path from the working directory, such as
@@ -88,6 +93,8 @@ pub(crate) struct State {
     pub model: Params,
     /// SCAFFOLD's, from its first round on.
     pub control: Option<Params>,
+    /// The bound of the next round's updates, where it adapts, from the first round on.
+    pub bound: Option<f64>,
     /// Has the budget ended the run?
     pub spent: bool,
 }
@@ -173,6 +180,9 @@ impl Protocol for ParamRounds {
         let twice = (has(central::SLOT) && has("privacy")).then(|| {
             "an update is hidden at its client (`parts.privacy`) or in a sum at the server (`parts.server-privacy`): leave one out".to_string()
         });
+        let alone = (self.adaptive.is_some() && !has(central::SLOT)).then(|| {
+            "`adaptive` has no effect without `parts.server-privacy`: fill it, or leave `adaptive` out".to_string()
+        });
         let stepwise = has(private_steps::SLOT);
         let beside = stepwise
             && (corrected
@@ -191,7 +201,7 @@ impl Protocol for ParamRounds {
             _ => None,
         };
         let all = [
-            fuse, initial, both, pulled, looks, bare, hidden, twice, beside, drawn,
+            fuse, initial, both, pulled, looks, bare, hidden, twice, alone, beside, drawn,
         ];
         all.into_iter().flatten().collect()
     }
@@ -205,7 +215,11 @@ impl Protocol for ParamRounds {
             Correction::Scaffold(_) => scaffold::TRAIN.asked(),
             Correction::Nova(_) => nova::TRAIN.asked(),
         };
-        let summed = central::UPDATE.asked().times(self.rounds).cohort("cohort");
+        let summed = match &self.adaptive {
+            Some(_) => adaptive::UPDATE.asked(),
+            None => central::UPDATE.asked(),
+        };
+        let summed = summed.times(self.rounds).cohort("cohort");
         let summed = summed
             .needs(central::SLOT)
             .releases_at_server(central::SLOT);
@@ -231,6 +245,7 @@ impl Protocol for ParamRounds {
         let mut state = State {
             model: fed.parametric("model")?.params(),
             control: None,
+            bound: None,
             spent: false,
         };
         if let Some(path) = &self.initial {
@@ -245,7 +260,7 @@ impl Protocol for ParamRounds {
             }
             let cohort = fed.cohort_by_loss("cohort", round, &LOSS, &state.model)?;
             if fed.has(central::SLOT) {
-                central::round(fed, round, &cohort, state)?;
+                central::round(self, fed, round, &cohort, state)?;
                 fed.parametric("model")?.set_params(&state.model)?;
                 return fed.evaluate(round, "model");
             }
@@ -304,6 +319,10 @@ impl Protocol for ParamRounds {
             })
             .on(&central::UPDATE, me, |me, global| {
                 central::answer(self, me, global)
+            })
+            .on(&adaptive::UPDATE, me, |me, sent| match &self.adaptive {
+                Some(adaptive) => adaptive.answer(self, me, sent),
+                None => bail!("this run does not adapt a bound"),
             })
             .on(&LOSS, me, |me, global| {
                 me.parametric("model")?.set_params(global)?;

@@ -80,3 +80,14 @@ pub fn specs(name: &str) -> Vec<PathBuf> {
     assert!(!all.is_empty());
     all
 }
+
+/// A spec for tests that run every quick one many times: the longest, FedIOD's, with a fifth of its steps.
+pub fn shorter(dir: &Path, spec: &Path) -> String {
+    let text = std::fs::read_to_string(spec).expect("a spec");
+    let at = match text.contains("\n  steps: 25\n") {
+        true => dir.join(spec.file_name().expect("a name")),
+        false => return spec.display().to_string(),
+    };
+    std::fs::write(&at, text.replace("\n  steps: 25\n", "\n  steps: 5\n")).expect("written");
+    at.display().to_string()
+}

@@ -1,0 +1,214 @@
+//! A bound of updates that follows a quantile of their norms (Andrew, Thakkar, McMahan, Ramaswamy 2021, algorithm 1).
+use crate::{ParamRounds, State, central};
+use fl_core::prelude::*;
+use fl_core::settings::{above, above_to};
+use std::f64::consts::FRAC_1_SQRT_2;
+
+settings! {
+    /// The bound of the clients' updates in DP-FedAvg follows a quantile of their norms (Andrew et al. 2021). Each client also says whether
+    /// its update was within the bound, and the server learns only how many were, with noise.
+    pub struct AdaptiveClip {
+        /// The bound of the first round.
+        first: f64 = 0.1, in above(0.0);
+        /// The share of the updates that is to be within the bound.
+        quantile: f64 = 0.5, in 0.0..=1.0;
+        /// How fast it moves: each round times `exp(-rate (share within - quantile))`.
+        rate: f64 = 0.2, in above(0.0);
+        /// How much of the bounded norm is for the question who was within the bound. The number of those then has noise of
+        /// `noise-multiplier / (2 effort)`, and the updates `1 / sqrt(1 - effort^2)` times the noise that they would have: the paper's
+        /// `sigma_b`, a twentieth of the clients of a round, is an effort of `10 noise-multiplier / clients`.
+        effort: f64 = 0.1, in above_to(0.0, FRAC_1_SQRT_2);
+    }
+}
+
+message! {
+    /// A model or a change of it, and the bound or what is said of it (adaptive clipping).
+    pub struct Bounded: "params-and-bound" { params: Params, bound: Scalar }
+}
+
+pub(crate) const UPDATE: Ask<Bounded, Bounded> =
+    Ask::new("clipped update, and whether it was within the bound");
+
+/// What is said of the bound, among the numbers of an update while it is bounded and hidden with them.
+const WITHIN: &str = "within-bound";
+
+/// A norm of 1 is what the mechanism must let through, up to rounding.
+const ROUNDING: f64 = 1e-3;
+
+fn join(Bounded { mut params, bound }: Bounded) -> Params {
+    let bound = ndarray::arr1(&[bound.value()]).into_dyn();
+    params.0.insert(WITHIN.into(), bound);
+    params
+}
+
+fn split(mut joint: Params) -> Result<Bounded> {
+    let bound = joint.0.remove(WITHIN).and_then(|t| t.first().copied());
+    let bound = Scalar::new(bound.context("nothing is said of the bound")?);
+    Ok(Bounded {
+        params: joint,
+        bound,
+    })
+}
+
+impl AdaptiveClip {
+    /// What is left of a norm of 1 for updates.
+    fn left(&self) -> f64 {
+        (1.0 - self.effort * self.effort).sqrt()
+    }
+
+    pub(crate) fn bound(&self, state: &State) -> f64 {
+        state.bound.unwrap_or(self.first)
+    }
+
+    /// The sum of what the cohort's clients have to say, with noise, in the scale of their updates; it moves the bound.
+    pub(crate) fn sum(
+        &self,
+        fed: &mut Federation<'_>,
+        round: &Round,
+        cohort: &Cohort,
+        state: &mut State,
+    ) -> Result<Params> {
+        let bound = self.bound(state);
+        let sent = |params| Bounded {
+            params,
+            bound: Scalar::new(bound as f32),
+        };
+        let mut sum = join(sent(state.model.zeros_like()));
+        sum.scale(0.0);
+        if !cohort.is_empty() {
+            let sent = sent(state.model.clone());
+            for mail in fed.ask(round, &UPDATE, cohort, |_| &sent)?.iter() {
+                sum.add_scaled(1.0, &join(mail.body.clone()))?;
+            }
+        }
+        fed.release_sum(central::SLOT, round, &mut sum, cohort)?;
+        let Bounded {
+            mut params,
+            bound: within,
+        } = split(sum)?;
+        let within = f64::from(within.value());
+        let share = within / (2.0 * self.effort * central::expected(cohort)) + 0.5;
+        fed.record(round, "clip", bound)?;
+        state.bound = Some(self.next(bound, share));
+        params.scale(bound / self.left());
+        Ok(params)
+    }
+
+    /// The bound of the next round, when this share was within.
+    fn next(&self, bound: f64, share: f64) -> f64 {
+        let next = bound * (-self.rate * (share - self.quantile)).exp();
+        // of numbers in single precision, and never 0
+        next.clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX) / 2.0)
+    }
+
+    /// A client's update as a point in the ball of norm 1, and in one number more which side of the bound it was.
+    fn bounded(&self, mut update: Params, bound: f64) -> Params {
+        let norm = update.norm();
+        update.scale(self.left() / norm.max(bound));
+        let side = if norm <= bound { 1.0 } else { -1.0 };
+        join(Bounded {
+            params: update,
+            bound: Scalar::new((side * self.effort) as f32),
+        })
+    }
+
+    /// A client's side.
+    pub(crate) fn answer(
+        &self,
+        this: &ParamRounds,
+        me: &mut Client,
+        sent: &Bounded,
+    ) -> Result<Bounded> {
+        let trained = this.train(me, &sent.params, None)?.params;
+        let update = trained.zip(&sent.params, |w, g| w - g)?;
+        let mut joint = self.bounded(update, f64::from(sent.bound.value()));
+        let before = joint.norm();
+        me.clip(central::SLOT, &mut joint, None)?;
+        ensure!(
+            joint.norm() >= before * (1.0 - ROUNDING),
+            "parts.{}: `adaptive` gives it updates of norm 1 at most, and it lets {:.3} of {before:.3} through: set its `clip` to 1",
+            central::SLOT,
+            joint.norm()
+        );
+        split(joint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(effort: f64) -> AdaptiveClip {
+        AdaptiveClip {
+            first: 1.0,
+            quantile: 0.5,
+            rate: 0.2,
+            effort,
+        }
+    }
+
+    fn update(norm: f32) -> Params {
+        Params(
+            [(
+                "w".to_string(),
+                ndarray::arr1(&[0.6 * norm, -0.8 * norm]).into_dyn(),
+            )]
+            .into(),
+        )
+    }
+
+    #[test]
+    fn what_leaves_lies_in_the_ball_and_says_which_side_it_was() {
+        for effort in [1e-3, 0.1, 0.7] {
+            for (norm, bound) in [
+                (0.0, 1.0),
+                (0.5, 1.0),
+                (0.999, 1.0),
+                (7.0, 2.0),
+                (1e20, 1e-3),
+            ] {
+                let joint = part(effort).bounded(update(norm), bound);
+                assert!(joint.norm() <= 1.0 + 1e-6, "{}", joint.norm());
+                let Bounded {
+                    mut params,
+                    bound: side,
+                } = split(joint).unwrap();
+                assert_eq!(side.value() > 0.0, f64::from(norm) <= bound);
+                // taken back, it is the update, shortened to the bound
+                params.scale(bound / part(effort).left());
+                let due = f64::from(norm).min(bound);
+                assert!((params.norm() - due).abs() <= 1e-5 * due, "{norm} {bound}");
+            }
+        }
+    }
+
+    /// With the median of the norms as its aim, and without noise.
+    #[test]
+    fn the_bound_goes_to_the_quantile_of_the_norms() {
+        let norms: Vec<f64> = (1..=100).map(|k| k as f64 / 10.0).collect();
+        for (quantile, due) in [(0.5, 5.0), (0.9, 9.0), (0.0, 0.1)] {
+            let part = AdaptiveClip {
+                quantile,
+                ..part(0.1)
+            };
+            let mut bound = 0.1;
+            for _ in 0..1000 {
+                let within = norms.iter().filter(|norm| **norm <= bound).count();
+                bound = part.next(bound, within as f64 / 100.0);
+            }
+            assert!((bound - due).abs() < 0.15, "{quantile}: {bound}");
+        }
+    }
+
+    #[test]
+    fn the_bound_stays_a_number_whatever_the_noise_says() {
+        let part = part(0.1);
+        for share in [-1e9, 1e9] {
+            let mut bound = 1.0;
+            for _ in 0..10 {
+                bound = part.next(bound, share);
+            }
+            assert!(bound as f32 > 0.0 && (bound as f32).is_finite(), "{bound}");
+        }
+    }
+}
