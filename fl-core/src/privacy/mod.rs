@@ -281,6 +281,9 @@ pub struct Guarantee {
     pub noise: Noise,
 }
 
+/// A larger delta is spelt out: it ought to be well below one over the number of those who are protected.
+const LARGE_DELTA: f64 = 1e-3;
+
 impl Display for Guarantee {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         // a small epsilon is not 0
@@ -288,7 +291,12 @@ impl Display for Guarantee {
             e if e == 0.0 || e >= 0.001 => write!(f, "epsilon {e:.4}")?,
             e => write!(f, "epsilon {e:.2e}")?,
         }
-        write!(f, " at delta {} for each {}", short(self.delta), self.unit)?;
+        write!(f, " at delta {}", short(self.delta))?;
+        if self.delta > LARGE_DELTA {
+            let percent = 100.0 * self.delta;
+            write!(f, " (a chance of {percent:.2} % that nothing is hidden)")?;
+        }
+        write!(f, " for each {}", self.unit)?;
         match self.neighbours {
             Neighbours::Replaced => write!(f, " (replaced by another), ")?,
             Neighbours::Removed => write!(f, " (added or removed), ")?,
