@@ -1,9 +1,10 @@
 //! The answers to one question, as parts see them.
 
 use crate::message::{self, Message, Params};
-use crate::{Problem, Result, kernels};
+use crate::{Problem, Result, kernels, ranks};
 use anyhow::{Context, ensure};
 use ndarray::ArrayD;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A client's number.
@@ -169,9 +170,8 @@ impl<M: Message> Inbox<M> {
 }
 
 impl Inbox<Params> {
-    /// Builds parameters number by number: `f` gets what each client sent for one place, in client order.
-    pub fn per_coordinate(&self, f: impl Fn(&mut [f32]) -> f32) -> Params {
-        let mut column = vec![0.0; self.len()];
+    /// Builds parameters tensor by tensor: `f` gets what each client sent for one tensor, in client order.
+    fn per_tensor(&self, mut f: impl FnMut(&[&[f32]]) -> Vec<f32>) -> Params {
         let tensors = self.0[0].body.0.iter().map(|(name, first)| {
             let sent: Vec<_> = self
                 .0
@@ -182,40 +182,44 @@ impl Inbox<Params> {
                 .iter()
                 .map(|t| t.as_slice().expect("standard layout"))
                 .collect();
-            let values = (0..first.len()).map(|i| {
-                for (c, s) in column.iter_mut().zip(&sent) {
-                    *c = s[i];
-                }
-                f(&mut column)
-            });
-            let values = values.collect();
-            (
-                name.clone(),
-                ArrayD::from_shape_vec(first.raw_dim(), values).expect("one value for each place"),
-            )
-        });
-        Params(tensors.collect())
-    }
-
-    /// The mean weighted by `weights` (one per message, in order): sums in f64 and in client order, then one division.
-    pub fn weighted_mean(&self, weights: &[f64], exec: &dyn Executor) -> Params {
-        let tensors = self.0[0].body.0.iter().map(|(name, first)| {
-            let sent: Vec<_> = self
-                .0
-                .iter()
-                .map(|m| m.body.0[name].as_standard_layout())
-                .collect();
-            let sent: Vec<&[f32]> = sent
-                .iter()
-                .map(|t| t.as_slice().expect("standard layout"))
-                .collect();
-            let out = kernels::weighted_mean(&sent, weights, exec);
+            let out = f(&sent);
             (
                 name.clone(),
                 ArrayD::from_shape_vec(first.raw_dim(), out).expect("one value for each place"),
             )
         });
         Params(tensors.collect())
+    }
+
+    /// Builds parameters number by number: `f` gets what each client sent for one place, in client order.
+    pub fn per_coordinate(&self, f: impl Fn(&mut [f32]) -> f32) -> Params {
+        let mut column = vec![0.0; self.len()];
+        self.per_tensor(|sent| {
+            let places = 0..sent.first().map_or(0, |s| s.len());
+            let values = places.map(|i| {
+                for (c, s) in column.iter_mut().zip(sent) {
+                    *c = s[i];
+                }
+                f(&mut column)
+            });
+            values.collect()
+        })
+    }
+
+    /// Builds parameters number by number: `f` gets, of what the clients sent for one place, those of these ranks, ascending. `0..len` is
+    /// all of them; the fewer ranks, the quicker. `-0` counts as `0`, so that the order of the clients does not matter.
+    pub fn per_rank(
+        &self,
+        ranks: Range<usize>,
+        exec: &dyn Executor,
+        f: impl Fn(&mut [f32]) -> f32 + Sync,
+    ) -> Params {
+        self.per_tensor(|sent| ranks::by_rank(sent, ranks.clone(), exec, &f))
+    }
+
+    /// The mean weighted by `weights` (one per message, in order): sums in f64 and in client order, then one division.
+    pub fn weighted_mean(&self, weights: &[f64], exec: &dyn Executor) -> Params {
+        self.per_tensor(|sent| kernels::weighted_mean(sent, weights, exec))
     }
 }
 

@@ -172,6 +172,7 @@ macro_rules! twice {
         }
     };
 }
+pub(crate) use twice;
 
 twice! {
     /// `sums += weight * sent`

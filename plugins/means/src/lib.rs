@@ -45,14 +45,12 @@ impl Aggregator for Median {
     type In = Params;
     type Out = Params;
 
-    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
-        Ok(inbox.per_coordinate(|values| {
-            values.sort_by(f32::total_cmp);
-            let mid = values.len() / 2;
-            match values.len() % 2 {
-                1 => values[mid],
-                _ => ((f64::from(values[mid - 1]) + f64::from(values[mid])) / 2.0) as f32,
-            }
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let n = inbox.len();
+        let middle = (n - 1) / 2..n / 2 + 1;
+        Ok(inbox.per_rank(middle, &*round.exec, |values| match values {
+            [one] => *one,
+            _ => ((f64::from(values[0]) + f64::from(values[1])) / 2.0) as f32,
         }))
     }
     fn claims(&self) -> Claims {
@@ -78,11 +76,10 @@ impl Aggregator for TrimmedMean {
     type In = Params;
     type Out = Params;
 
-    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let drop = (self.trim * inbox.len() as f64) as usize;
-        Ok(inbox.per_coordinate(|values| {
-            values.sort_by(f32::total_cmp);
-            let kept = &values[drop..values.len() - drop];
+        let kept = drop..inbox.len() - drop;
+        Ok(inbox.per_rank(kept, &*round.exec, |kept| {
             (kept.iter().map(|v| f64::from(*v)).sum::<f64>() / kept.len() as f64) as f32
         }))
     }

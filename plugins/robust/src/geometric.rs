@@ -1,8 +1,8 @@
 //! The point nearest to all.
-use crate::squared_distance;
 use fl_core::Weigh;
 use fl_core::prelude::*;
 use fl_core::settings::above;
+use fl_core::squared_distance;
 
 settings! {
     /// The geometric median: the point with the least sum of distances to what the clients sent, by smoothed Weiszfeld steps

@@ -1,6 +1,6 @@
 //! Rules that believe those who lie close together: Krum, Multi-Krum, Bulyan.
-use crate::squared_distance;
 use fl_core::prelude::*;
+use fl_core::squared_distances;
 use std::cmp::Ordering;
 
 settings! {
@@ -40,15 +40,10 @@ struct Points {
 }
 
 impl Points {
-    fn new(inbox: &Inbox<Params>) -> Self {
+    fn new(inbox: &Inbox<Params>, round: &Round) -> Self {
         let sent = crate::flat(inbox);
-        let mut apart = vec![vec![0.0; sent.len()]; sent.len()];
-        for i in 0..sent.len() {
-            for j in 0..i {
-                let distance = squared_distance(&sent[i], &sent[j]);
-                (apart[i][j], apart[j][i]) = (distance, distance);
-            }
-        }
+        let slices: Vec<&[f32]> = sent.iter().map(Vec::as_slice).collect();
+        let apart = squared_distances(&slices, &*round.exec);
         Self { sent, apart }
     }
 
@@ -115,7 +110,7 @@ impl Aggregator for Krum {
     type Out = Params;
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
-        let points = Points::new(inbox);
+        let points = Points::new(inbox, round);
         let f = bad(self.bad, inbox.len(), |f| 2 * f + 3, round);
         let first = &points.ranked(&points.everyone(), f)[..1];
         Ok(mean_of(first, inbox, round))
@@ -131,7 +126,7 @@ impl Aggregator for MultiKrum {
     type Out = Params;
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
-        let points = Points::new(inbox);
+        let points = Points::new(inbox, round);
         let f = bad(self.bad, inbox.len(), |f| 2 * f + 3, round);
         let mut kept = points.ranked(&points.everyone(), f);
         kept.truncate(self.keep.unwrap_or(inbox.len() - f));
@@ -161,7 +156,7 @@ impl Aggregator for Bulyan {
     type Out = Params;
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
-        let points = Points::new(inbox);
+        let points = Points::new(inbox, round);
         let f = bad(self.bad, inbox.len(), |f| 4 * f + 3, round);
         let (mut left, mut chosen) = (points.everyone(), Vec::new());
         while chosen.len() < inbox.len() - 2 * f {
@@ -180,7 +175,9 @@ impl Aggregator for Bulyan {
         )?;
         // `bad` is below a quarter, so something is always left
         let keep = chosen.len() - 2 * f;
-        Ok(some.per_coordinate(|values| around_median(values, keep)))
+        Ok(some.per_rank(0..some.len(), &*round.exec, |values| {
+            around_median(values, keep)
+        }))
     }
     fn claims(&self) -> Claims {
         CLAIMS

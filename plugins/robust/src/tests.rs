@@ -1,4 +1,5 @@
 use super::*;
+use fl_core::squared_distance;
 use fl_core::settings::{Settings, read_yaml};
 
 fn part<S: Settings>(settings: &str) -> S {
