@@ -2,4 +2,6 @@
 
 mod common;
 mod exchange;
+#[cfg(unix)]
+mod processes;
 mod promises;
