@@ -345,7 +345,8 @@ fn exact_a_new_life_forgets_what_the_last_one_did_beyond_its_checkpoint() {
     let (spec, d) = (read(SCAFFOLD), tempfile::tempdir().unwrap());
     // what client 0 is asked in the three rounds of a run
     let mut node = spec.node(&d.path().join("all"));
-    let asked: Rc<RefCell<Vec<(Request, Arc<[u8]>)>>> = Rc::default();
+    type Asked = Vec<(Request, Arc<[u8]>)>;
+    let asked: Rc<RefCell<Asked>> = Rc::default();
     let kept = asked.clone();
     let carry: Carry = Box::new(move |to, request| {
         let read: Request = request.read().unwrap();
