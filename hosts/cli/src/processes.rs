@@ -219,6 +219,9 @@ pub fn serve(args: &ClientArgs, catalogue: &Catalogue) -> Done {
 
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
     let socket = UnixStream::from(socket.context("its standard input")?);
+    // a part that reads its standard input finds nothing, not what the leader asks
+    let nothing = std::fs::File::open("/dev/null").context("opening /dev/null")?;
+    rustix::stdio::dup2_stdin(nothing).context("its standard input")?;
     let yaml = std::fs::read_to_string(&args.spec)
         .with_context(|| format!("reading {}", args.spec.display()))?;
     let spec = check(&args.spec, &[], catalogue)?.map_err(Failure::Mistakes)?;

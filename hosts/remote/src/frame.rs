@@ -119,7 +119,8 @@ pub fn serve<R: Read + Send + 'static>(
     node: &mut Node,
     gone: impl FnOnce() + Send + 'static,
 ) -> Result<()> {
-    let (tell, requests) = mpsc::channel();
+    // a leader asks one thing at a time; one that does not waits, and with it the reader
+    let (tell, requests) = mpsc::sync_channel(1);
     let read = move || {
         let mut from = Receiver::new(from);
         loop {

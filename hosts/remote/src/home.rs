@@ -32,9 +32,11 @@ pub(crate) struct Kept {
     pub now: State,
     /// The last question that was answered: what it was about, and what was said.
     pub last: Option<([u8; 32], Said, Vec<u8>)>,
+    /// The data that it has answered from, if they are the node's own.
+    pub data: Option<Sum>,
 }
 
-/// What tells one version of a client's file from another.
+/// What tells one version of a client's file, or of its data, from another.
 pub(crate) type Sum = [u8; 32];
 
 /// The folder of a node. Several processes may have it at once: each client is one's at a time.
@@ -46,10 +48,10 @@ pub struct Home {
 }
 
 impl Home {
-    /// Makes the folder, or takes the one that is there. Nobody but its owner may look into a new one.
+    /// Makes the folder, or takes the one that is there. Nobody but its owner may look into a new one, or into any file in it.
     ///
     /// # Errors
-    /// When it cannot be written, or is damaged.
+    /// When it cannot be written, is damaged, or has a secret that others can read: it may be none any more.
     pub fn open(path: &Path) -> Result<Self> {
         let what = || format!("the node's folder {}", path.display());
         let mut make = fs::DirBuilder::new();
@@ -59,6 +61,7 @@ impl Home {
         make.create(path).with_context(what)?;
         let lock = File::create(path.join("lock")).with_context(what)?;
         lock.lock().with_context(what)?;
+        private(&path.join("secret"))?;
         Ok(Self {
             node: own(&path.join("node-id")).with_context(what)?,
             secret: own(&path.join("secret")).with_context(what)?,
@@ -79,6 +82,11 @@ impl Home {
     /// Where everything stands that was ever released.
     pub(crate) fn ledger(&self) -> PathBuf {
         self.path.join("ledger")
+    }
+
+    /// How much of that is whole, and its checksum.
+    pub(crate) fn ledger_head(&self) -> PathBuf {
+        self.path.join("ledger-head")
     }
 
     fn file(&self, run: &Id, client: ClientId) -> PathBuf {
@@ -135,9 +143,52 @@ impl Home {
         let mut bytes = postcard::to_extend(kept, vec![0; 32])?;
         let sum: Sum = Sha256::digest(&bytes[32..]).into();
         bytes[..32].copy_from_slice(&sum);
-        fl_sim::write(&self.file(run, client), &bytes)?;
+        last(&self.file(run, client), &bytes)?;
         Ok(sum)
     }
+
+    /// Nothing is kept of this client's part in a run that is over; what it has released stays in the ledger.
+    pub(crate) fn forget(&self, run: &Id, client: ClientId) -> Result<()> {
+        let file = self.file(run, client);
+        for path in [file.with_extension("lock"), file.clone()] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("removing {}", path.display()));
+                }
+                _ => {}
+            }
+        }
+        // one that has other clients of the node in it stays
+        let _ = file.parent().map(fs::remove_dir);
+        Ok(())
+    }
+}
+
+/// Writes a file of a node for nobody else's eyes, as a whole, and so that a crash of the system does not undo it.
+pub(crate) fn last(path: &Path, bytes: &[u8]) -> Result<()> {
+    fl_sim::write_secret(path, bytes)?;
+    path.parent().map_or(Ok(()), fl_sim::sync)
+}
+
+/// Whoever could read a secret can take off all noise that ever followed it: no `chmod` mends that.
+#[cfg(unix)]
+fn private(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let Ok(about) = fs::metadata(path) else {
+        return Ok(());
+    };
+    let mode = about.permissions().mode() & 0o777;
+    ensure!(
+        mode & 0o077 == 0,
+        "{} has mode {mode:03o}, so others may have read the secret that noise follows; if nobody has, `chmod 600` it, else nothing that was released with it is private any more",
+        path.display()
+    );
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn private(_: &Path) -> Result<()> {
+    Ok(())
 }
 
 /// Random bytes of a node's own, drawn once.
@@ -149,7 +200,7 @@ fn own<const N: usize>(path: &Path) -> Result<[u8; N]> {
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let bytes = random()?;
-            fl_sim::write_secret(path, &bytes)?;
+            last(path, &bytes)?;
             Ok(bytes)
         }
         Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),

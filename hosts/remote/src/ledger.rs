@@ -1,55 +1,204 @@
 //! What a node has released since it was set up, whatever run it was for: no new run sets it back.
+//!
+//! A file that only grows, a record an answer, and beside it a small one that says how much of it is whole and what its
+//! records come to. What stands behind that was being written when the node ended, and its answer has not left.
 
-use crate::home::Home;
+use crate::home::{Home, last};
 use anyhow::{Context, ensure};
 use fl_core::{PrivacyEvent, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 
 /// What one answer is made from; whoever is asked the same again says the same again, which costs nothing.
 pub(crate) type Key = [u8; 32];
 
-/// Everything that was released, by answer.
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Ledger(BTreeMap<Key, Vec<PrivacyEvent>>);
+/// How much of the ledger is whole, and what it comes to: each record's checksum goes on from the one before.
+#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Head {
+    bytes: u64,
+    sum: [u8; 32],
+}
+
+impl Head {
+    /// With one more record behind it.
+    fn with(self, record: &[u8]) -> Self {
+        let sum = Sha256::new().chain_update(self.sum).chain_update(record);
+        Self {
+            bytes: self.bytes + record.len() as u64,
+            sum: sum.finalize().into(),
+        }
+    }
+}
+
+/// Everything that was released, by answer; as far as it has been read.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    all: BTreeMap<Key, Vec<PrivacyEvent>>,
+    head: Head,
+}
 
 impl Ledger {
-    /// As it was written down last.
-    pub fn read(home: &Home) -> Result<Self> {
-        let path = home.ledger();
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+    /// Reads what other processes have written since it was read last.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is damaged.
+    pub fn catch_up(&mut self, home: &Home) -> Result<()> {
+        let (path, head) = (home.ledger(), home.ledger_head());
+        let what = || format!("reading {}", path.display());
+        let damaged = || {
+            format!(
+                "{} is damaged: nobody knows what was released, so nothing more is; restore it and {}",
+                path.display(),
+                head.display()
+            )
         };
-        let (sum, body) = bytes.split_at_checked(32).unwrap_or((&[], &[]));
-        ensure!(
-            Sha256::digest(body).as_slice() == sum,
-            "{} is damaged: nobody knows what was released, so nothing more is",
-            path.display()
-        );
-        let ledger = postcard::from_bytes(body);
-        ledger.with_context(|| format!("{} is of another version of fl", path.display()))
+        let due: Head = match std::fs::read(&head) {
+            Ok(bytes) => postcard::from_bytes(&bytes).ok().with_context(damaged)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                // its head is written first
+                let none = !path.exists() && self.head == Head::default();
+                return none.then_some(()).with_context(damaged);
+            }
+            Err(error) => return Err(error).with_context(|| format!("reading {}", head.display())),
+        };
+        if due == self.head {
+            return Ok(());
+        }
+        let more = due
+            .bytes
+            .checked_sub(self.head.bytes)
+            .with_context(damaged)?;
+        let mut bytes = Vec::new();
+        let mut file = File::open(&path).with_context(what)?;
+        file.seek(SeekFrom::Start(self.head.bytes))
+            .with_context(what)?;
+        file.take(more).read_to_end(&mut bytes).with_context(what)?;
+        ensure!(bytes.len() as u64 == more, damaged());
+        let (mut rest, mut now, mut all) = (&bytes[..], self.head, Vec::new());
+        while let Some((length, behind)) = rest.split_first_chunk() {
+            let record = 4 + u32::from_le_bytes(*length) as usize;
+            let (record, behind) = rest
+                .split_at_checked(record)
+                .map(|(r, _)| (r, behind))
+                .with_context(damaged)?;
+            now = now.with(record);
+            let one: (Key, Vec<PrivacyEvent>) = postcard::from_bytes(&behind[..record.len() - 4])
+                .ok()
+                .with_context(damaged)?;
+            all.push(one);
+            rest = &rest[record.len()..];
+        }
+        ensure!(rest.is_empty() && now == due, damaged());
+        for (key, events) in all {
+            self.all.entry(key).or_default().extend(events);
+        }
+        self.head = now;
+        Ok(())
     }
 
     /// What was released by all answers but these.
     pub fn beside(&self, paid: &[Key]) -> Vec<PrivacyEvent> {
         let paid: BTreeSet<&Key> = paid.iter().collect();
-        let others = self.0.iter().filter(|(key, _)| !paid.contains(key));
+        let others = self.all.iter().filter(|(key, _)| !paid.contains(key));
         others.flat_map(|(_, events)| events.clone()).collect()
     }
 
-    /// An answer releases this; it is written down before the answer leaves.
+    /// An answer releases this; it is written down before the answer leaves. The ledger has been caught up with, and nobody
+    /// else writes to it.
     pub fn charge(&mut self, home: &Home, key: Key, events: Vec<PrivacyEvent>) -> Result<()> {
-        if events.is_empty() || self.0.get(&key) == Some(&events) {
+        if events.is_empty() || self.all.get(&key) == Some(&events) {
             return Ok(());
         }
-        self.0.entry(key).or_default().extend(events);
-        let mut bytes = postcard::to_extend(self, vec![0; 32])?;
-        let sum = Sha256::digest(&bytes[32..]);
-        bytes[..32].copy_from_slice(&sum);
-        fl_sim::write(&home.ledger(), &bytes)
+        let mut record = postcard::to_extend(&(key, &events), vec![0; 4])?;
+        let length = u32::try_from(record.len() - 4).context("what one answer releases")?;
+        record[..4].copy_from_slice(&length.to_le_bytes());
+        let (path, head) = (home.ledger(), home.ledger_head());
+        let what = || format!("writing {}", path.display());
+        if !head.exists() {
+            last(&head, &postcard::to_stdvec(&self.head)?)?;
+        }
+        if !path.exists() {
+            last(&path, &[])?;
+        }
+        let mut file = OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .with_context(what)?;
+        // of an answer that has not left
+        file.set_len(self.head.bytes).with_context(what)?;
+        file.seek(SeekFrom::End(0)).with_context(what)?;
+        file.write_all(&record).with_context(what)?;
+        file.sync_all().with_context(what)?;
+        let now = self.head.with(&record);
+        last(&head, &postcard::to_stdvec(&now)?)?;
+        self.head = now;
+        self.all.entry(key).or_default().extend(events);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn event(scale: f64) -> Vec<PrivacyEvent> {
+        vec![PrivacyEvent::Laplace {
+            sensitivity: 1.0,
+            scale,
+            unit: fl_core::privacy::Unit::Example,
+        }]
+    }
+
+    #[test]
+    fn a_ledger_grows_at_its_end_and_what_is_damaged_is_not_used() {
+        let d = tempfile::tempdir().unwrap();
+        let home = Home::open(d.path()).unwrap();
+        let mut one = Ledger::default();
+        one.catch_up(&home).unwrap();
+        let mut length = 0;
+        for k in 0..4 {
+            let before = fs::read(home.ledger()).unwrap_or_default();
+            one.charge(&home, [k; 32], event(f64::from(k))).unwrap();
+            let after = fs::read(home.ledger()).unwrap();
+            // what was there is not written again, and each costs the same
+            assert!(after.starts_with(&before) && after.len() > before.len());
+            assert!(k == 0 || after.len() - before.len() == length);
+            length = after.len() - before.len();
+        }
+        let told = |ledger: &mut Ledger| {
+            ledger.catch_up(&home).map_err(|e| format!("{e:#}"))?;
+            Ok::<usize, String>(ledger.beside(&[[0; 32]]).len())
+        };
+        assert_eq!(told(&mut Ledger::default()), Ok(3));
+        // another process goes on with it, which the first finds
+        let mut other = Ledger::default();
+        other.catch_up(&home).unwrap();
+        other.charge(&home, [9; 32], event(9.0)).unwrap();
+        assert_eq!(told(&mut one), Ok(4));
+        // ended while it was writing: the answer has not left, so nothing was released
+        let whole = fs::read(home.ledger()).unwrap();
+        fs::write(home.ledger(), [&whole[..], &whole[..20]].concat()).unwrap();
+        assert_eq!(told(&mut Ledger::default()), Ok(4));
+        one.charge(&home, [10; 32], event(10.0)).unwrap();
+        assert_eq!(told(&mut Ledger::default()), Ok(5));
+        // every other change is one that nobody goes on with
+        let whole = fs::read(home.ledger()).unwrap();
+        for at in (0..whole.len()).step_by(7) {
+            let mut bent = whole.clone();
+            bent[at] ^= 1;
+            fs::write(home.ledger(), bent).unwrap();
+            let error = told(&mut Ledger::default()).unwrap_err();
+            assert!(error.contains("nobody knows what was released"), "{error}");
+        }
+        fs::write(home.ledger(), &whole[..whole.len() - 1]).unwrap();
+        assert!(told(&mut Ledger::default()).is_err());
+        fs::write(home.ledger(), &whole).unwrap();
+        fs::remove_file(home.ledger_head()).unwrap();
+        assert!(told(&mut Ledger::default()).is_err());
+        assert!(told(&mut one).is_err());
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! There is no network in here. Whoever carries packets between the two is a [`Courier`]: an engine such as Flower, or
 //! [`Processes`], which begins the nodes on this machine.
+mod asked;
 pub mod frame;
 mod home;
 mod leader;
 mod ledger;
+mod live;
 mod node;
 mod own;
 #[cfg(unix)]

@@ -2,9 +2,10 @@
 
 use crate::home::{Home, Kept, State, Sum};
 use crate::ledger::{Key, Ledger};
-use crate::own::Own;
+use crate::live::Live;
+use crate::own::{self, Own};
 use crate::spec::SpecText;
-use crate::wire::{Id, Packet, Reply, Request, Said, Want, Why};
+use crate::wire::{Packet, Reply, Request, Said, Want, Why};
 use anyhow::{Context, Error, anyhow, ensure};
 use fl_core::privacy::NoiseSource;
 use fl_core::{
@@ -37,22 +38,17 @@ pub struct Served {
     pub client_tests: Vec<Examples>,
 }
 
-/// A client that is at work, or was last.
-struct Live {
-    run: Id,
-    id: ClientId,
-    /// The version of its file that it is of.
-    sum: Option<Sum>,
-    kept: Kept,
-    client: Client,
-}
-
 /// The clients at one place. One of them is in memory at a time, the others are in the folder.
 pub struct Node {
     served: Served,
     owners: BTreeMap<ClientId, Examples>,
     home: Home,
     live: Option<Live>,
+    ledger: Ledger,
+    /// What noise follows beside the node's secret and what it is asked: the spec, but for how many rounds there are.
+    spec: Sum,
+    /// What each owner's data are, if they are the node's own.
+    data: BTreeMap<ClientId, Sum>,
 }
 
 /// What is said, and the message beside it.
@@ -61,7 +57,17 @@ type Says = (Said, Arc<[u8]>);
 impl Node {
     /// A node that serves this, and keeps what lasts at its `home`.
     pub fn new(mut served: Served, home: Home) -> Self {
-        let owners = std::mem::take(&mut served.owners).into_iter().collect();
+        let owners: BTreeMap<_, _> = std::mem::take(&mut served.owners).into_iter().collect();
+        let mut data = BTreeMap::new();
+        if let Some(own) = &mut served.own {
+            if let Some(why) = &own.unfit {
+                (own.tell)(&format!("its own data do not fit the spec: {why}"));
+            }
+            data = owners
+                .iter()
+                .map(|(id, rows)| (*id, own::sum(rows)))
+                .collect();
+        }
         let policy = served.own.as_ref().map(|own| &own.policy);
         if let Some((epsilon, delta)) = policy.and_then(|p| Some((p.epsilon?, p.delta))) {
             let of_run = served.maker.budget.take();
@@ -76,11 +82,15 @@ impl Node {
                 ),
             });
         }
+        let spec = served.spec.but_for_rounds(served.protocol.grows());
         Self {
             served,
             owners,
             home,
             live: None,
+            ledger: Ledger::default(),
+            spec,
+            data,
         }
     }
 
@@ -96,6 +106,7 @@ impl Node {
             run: request.run,
             client: request.client,
             number: request.number,
+            about: packet.about(),
             node: self.home.node(),
             said,
         };
@@ -110,13 +121,18 @@ impl Node {
             .clone();
         self.agrees(request, body)?;
         self.takes_part(&request.want)?;
+        let own = self.served.own.is_some();
         if request.want == Want::Hello {
+            if own {
+                self.same_data(id, &self.home.read(&request.run.id, id)?)?;
+            }
             let examples = data.len() as u64;
             return Ok((Said::Here { examples }, none()));
         }
-        let own = self.served.own.is_some();
         let _turn = self.home.turn(&request.run.id, id, own)?;
         let mut live = self.wake(request, data)?;
+        self.same_data(id, &live.kept)?;
+        live.kept.data = self.data.get(&id).copied();
         let mark = |kept: &Kept| (kept.life, kept.marked, kept.now.number, kept.base.number);
         let before = mark(&live.kept);
         let digest = request.digest(body)?;
@@ -125,8 +141,16 @@ impl Node {
             request.run.life >= live.kept.life,
             "the run has been gone on with since this was asked; another leads it now"
         );
+        if request.want == Want::Over {
+            self.home.forget(&request.run.id, id)?;
+            return Ok((Said::Forgotten, none()));
+        }
+        // what an earlier life has said is said again if it is the first that this one asks
+        let first = request.number.checked_sub(1) == Some(request.from);
+        let here = live.kept.life == request.run.life || first;
         if let Some((last, said, body)) = &live.kept.last
             && asks
+            && here
             && *last == digest
             && live.kept.now.number == request.number
         {
@@ -139,33 +163,30 @@ impl Node {
             self.live = Some(live);
             return Ok(says);
         }
-        live = self.go_to(live, request, asks)?;
-        let key = self.key(&digest, &live.kept.now);
+        live = live.go_to(request, asks)?;
+        let key = self.key(id, &digest, &live.kept.now);
         if let NoiseSource::System(_) = self.served.maker.noise {
             let noise = NoiseSource::System(Stream::from_key(key));
             live.client = live.client.with_noise(noise);
         }
-        let mut ledger = match own {
-            true => Some(Ledger::read(&self.home)?),
-            false => None,
-        };
-        if let Some(ledger) = &ledger {
+        if own {
+            self.ledger.catch_up(&self.home)?;
             // what this very answer has cost, should the node have ended before it could say so, is not paid twice
             let paid = [&live.kept.now.paid[..], &[key]].concat();
-            let past = ledger.beside(&paid);
+            let past = self.ledger.beside(&paid);
             live.client = live.client.blank().with_past(past);
-            load(&mut live)?;
+            live.load()?;
         }
         let before_it = live.client.released().count();
         let done = caught(|| self.work(&mut live.client, request, body));
         let lasts = !live.client.is_blank();
-        if let Some(ledger) = &mut ledger {
+        if own {
             let spent = live.client.released().skip(before_it).cloned();
             let spent: Vec<_> = spent.collect();
             if !spent.is_empty() {
                 live.kept.now.paid.push(key);
             }
-            ledger.charge(&self.home, key, spent)?;
+            self.ledger.charge(&self.home, key, spent)?;
         }
         let (said, body) = match done {
             Ok((Said::Answer { mut envelope, .. }, body)) => {
@@ -238,58 +259,13 @@ impl Node {
             kept,
             client,
         };
-        load(&mut live)?;
-        Ok(live)
-    }
-
-    /// Goes to where the leader is: on, or back to its last checkpoint if it has gone on from there.
-    fn go_to(&self, mut live: Live, request: &Request, asks: bool) -> Result<Live> {
-        let id = request.client;
-        let before = request.number - u64::from(asks && request.number > 0);
-        let kept = &mut live.kept;
-        if request.run.life > kept.life && kept.now.number > before {
-            ensure!(
-                kept.marked == request.kept,
-                "the run goes on after question {} to client {id}, but what the client was then is not kept: it is of question {}",
-                request.kept,
-                kept.base.number
-            );
-            (kept.now, kept.last) = (kept.base.clone(), None);
-            live.client = live.client.blank();
-            load(&mut live)?;
-        }
-        let kept = &mut live.kept;
-        ensure!(
-            kept.now.number <= before,
-            "this is about question {before} to client {id}, which has been asked {} by now; such a request came late",
-            kept.now.number
-        );
-        if kept.now.number < request.had {
-            ensure!(
-                !request.remembers,
-                Problem::Absent(format!(
-                    "what client {id} has learnt and spent in this run is lost: it remembers {} of {} questions. Restore its node's folder and go on with the run, or begin anew",
-                    kept.now.number, request.had
-                ))
-            );
-            // nothing lasted after that question, so nothing is missing
-            kept.now = State {
-                number: request.had,
-                ..State::default()
-            };
-            kept.last = None;
-            live.client = live.client.blank();
-        }
-        if request.kept > kept.marked {
-            (kept.marked, kept.base) = (request.kept, kept.now.clone());
-        }
-        kept.life = request.run.life;
+        live.load()?;
         Ok(live)
     }
 
     fn work(&self, client: &mut Client, request: &Request, body: &[u8]) -> Result<Says> {
         match &request.want {
-            Want::Hello => Err(anyhow!("a greeting is no question")),
+            Want::Hello | Want::Over => Err(anyhow!("that is no question")),
             Want::Answer {
                 label,
                 needs,
@@ -322,14 +298,28 @@ impl Node {
 
     /// What an answer is made from, and the node's secret. Its noise follows this: whoever is asked the same again says the same
     /// again, and no two answers share their noise, whatever the leader says that they are.
-    fn key(&self, request: &[u8; 32], state: &State) -> Key {
+    fn key(&self, id: ClientId, request: &[u8; 32], state: &State) -> Key {
         let state = state.client.as_deref().unwrap_or_default();
         Sha256::new()
             .chain_update(self.home.secret())
+            .chain_update(self.spec)
+            .chain_update(self.data.get(&id).copied().unwrap_or_default())
             .chain_update(request)
             .chain_update(Sha256::digest(state))
             .finalize()
             .into()
+    }
+
+    /// Are a client's own data those that it has answered from in this run?
+    fn same_data(&self, id: ClientId, kept: &Kept) -> Result<()> {
+        let now = self.data.get(&id);
+        ensure!(
+            kept.data.as_ref().is_none_or(|then| Some(then) == now),
+            Problem::Absent(
+                "its own data have changed since it answered in this run first; begin a new run, or put them back as they were".into()
+            )
+        );
+        Ok(())
     }
 
     /// Does the node take part in such a run, and say such things?
@@ -344,7 +334,7 @@ impl Node {
         };
         let (parts, noise) = (&served.maker.parts, served.maker.noise.kind());
         own.takes_part(served.protocol.as_ref(), parts, &context, noise)?;
-        own.allows(served.protocol.as_ref(), want)
+        own.allows(served.protocol.as_ref(), parts, &context, want)
     }
 
     /// An error as the leader is told it.
@@ -358,14 +348,6 @@ impl Node {
 
 fn none() -> Arc<[u8]> {
     Arc::new([])
-}
-
-/// Takes back what lasts of a client, which has nothing yet.
-fn load(live: &mut Live) -> Result<()> {
-    match &live.kept.now.client {
-        Some(state) => live.client.load(state),
-        None => Ok(()),
-    }
 }
 
 /// As `work`; a panic is an error like any other.

@@ -1,10 +1,13 @@
 //! A node with data of its own, and what it allows.
 
+use crate::asked::wanted;
+use crate::home::Sum;
 use crate::wire::Want;
 use anyhow::{Error, bail, ensure};
 use fl_core::privacy::{Noise, Observer};
 use fl_core::settings::above;
-use fl_core::{BuildContext, Parts, Problem, Protocol, Result};
+use fl_core::{BuildContext, Examples, Labels, Needs, Parts, Problem, Protocol, Result, Slot};
+use sha2::{Digest, Sha256};
 
 fl_core::settings! {
     /// What a node allows, whatever a leader asks for.
@@ -29,7 +32,7 @@ impl Policy {
 pub struct Own {
     /// What it allows.
     pub policy: Policy,
-    /// Why its data do not fit the spec, if they do not.
+    /// Why its data do not fit the spec, if they do not; for their owner.
     pub unfit: Option<String>,
     /// Told what goes wrong, which stays where the data are.
     pub tell: Box<dyn FnMut(&str) + Send>,
@@ -47,9 +50,10 @@ impl Own {
         context: &BuildContext,
         noise: Noise,
     ) -> Result<()> {
-        if let Some(why) = &self.unfit {
-            bail!("its own data do not fit the spec: {why}");
-        }
+        ensure!(
+            self.unfit.is_none(),
+            "its own data do not fit the spec; its node says why to its owner"
+        );
         ensure!(
             !protocol.pools_data(),
             "the protocol puts everybody's data in one place, and these stay where they are"
@@ -74,10 +78,19 @@ impl Own {
     ///
     /// # Errors
     /// When it may not, and what may.
-    pub(crate) fn allows(&self, protocol: &dyn Protocol, want: &Want) -> Result<()> {
+    pub(crate) fn allows(
+        &self,
+        protocol: &dyn Protocol,
+        parts: &Parts,
+        context: &BuildContext,
+        want: &Want,
+    ) -> Result<()> {
         let kind = match want {
-            Want::Hello => return Ok(()),
-            Want::Answer { label, .. } => {
+            Want::Hello | Want::Over => return Ok(()),
+            Want::Answer { label, needs, .. } => {
+                if self.policy.epsilon.is_some() {
+                    expected(protocol, parts, context, label, *needs)?;
+                }
                 let asked = protocol.questions();
                 match asked.iter().find(|asked| asked.label == label) {
                     Some(asked) => asked.up,
@@ -133,4 +146,56 @@ impl Own {
         };
         Error::new(told)
     }
+}
+
+/// Would the spec ask this? What is priced, and what leaves without a price, was worked out for that and nothing else.
+fn expected(
+    protocol: &dyn Protocol,
+    parts: &Parts,
+    context: &BuildContext,
+    label: &str,
+    needs: Needs,
+) -> Result<()> {
+    let Some(wanted) = wanted(protocol, parts, context, label) else {
+        bail!(Problem::Absent(
+            "its node has a budget, and answers only what the spec asks; this question it does not"
+                .into()
+        ));
+    };
+    let counts = |needs: Needs| (needs.samples, needs.class_counts);
+    let ((samples, classes), (may, may_classes)) = (counts(needs), counts(wanted));
+    ensure!(
+        (!samples || may) && (!classes || may_classes),
+        Problem::Absent(
+            "its node has a budget, and tells only the counts that the spec's parts ask for; these they do not".into()
+        )
+    );
+    ensure!(
+        !(samples || classes) || parts.has(Slot::COUNTS),
+        Problem::Absent(format!(
+            "its node has a budget, and how many examples it has has no price; fill parts.{}",
+            Slot::COUNTS
+        ))
+    );
+    Ok(())
+}
+
+/// What tells a node's data from any others: every row, in their order, as parts get it.
+pub(crate) fn sum(data: &Examples) -> Sum {
+    let (samples, labels) = (&data.samples, data.labels());
+    let mut hash = Sha256::new();
+    hash.update(format!("{:?} {}", data.task(), data.len()));
+    let mut row = vec![0.0; samples.width()];
+    for (at, id) in samples.ids().iter().enumerate() {
+        samples.write(&[at], &mut row);
+        row.iter().for_each(|v| hash.update(v.to_le_bytes()));
+        match &**labels {
+            Labels::Classes { of, .. } => hash.update(of[*id as usize].to_le_bytes()),
+            Labels::Multi(of) => of
+                .row(*id as usize)
+                .iter()
+                .for_each(|v| hash.update(v.to_le_bytes())),
+        }
+    }
+    hash.finalize().into()
 }

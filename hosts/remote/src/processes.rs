@@ -30,7 +30,8 @@ struct Job {
 struct Running {
     process: Child,
     socket: UnixStream,
-    to: Sender<UnixStream>,
+    /// To whoever writes: a process that does not read its request keeps nobody waiting but itself.
+    to: mpsc::SyncSender<Packet>,
 }
 
 impl Drop for Running {
@@ -72,13 +73,13 @@ pub struct Processes<'a> {
     waiting: VecDeque<Job>,
     deadline: Option<Duration>,
     folder: PathBuf,
-    told: mpsc::Sender<Event>,
+    told: mpsc::SyncSender<Event>,
     events: mpsc::Receiver<Event>,
 }
 
 impl<'a> Processes<'a> {
     /// These processes, begun when they are needed first. `folder` is what goes with the run, `deadline` how long one may take
-    /// to reply, and `tell` is told of those that end.
+    /// to take its request and to reply, and `tell` is told of those that end.
     pub fn new(
         seats: Seats,
         deadline: Option<Duration>,
@@ -86,11 +87,12 @@ impl<'a> Processes<'a> {
         begin: Begin<'a>,
         tell: Box<dyn FnMut(&str) + 'a>,
     ) -> Self {
-        let (told, events) = mpsc::channel();
         let number = match &seats {
             Seats::Any(number) => *number,
             Seats::Each(clients) => clients.len(),
         };
+        // one that says more than it was asked waits until somebody listens
+        let (told, events) = mpsc::sync_channel(number.max(1));
         Self {
             begin,
             tell,
@@ -122,9 +124,9 @@ impl<'a> Processes<'a> {
                 self.start(at)?;
             }
             let worker = &mut self.workers[at];
-            if let Some(running) = &mut worker.running {
-                // one that does not take it is gone, which is an event
-                let _ = running.to.send(&job.request);
+            if let Some(running) = &worker.running {
+                // there is room, for it has replied to what it was given before; if nobody writes any more it is gone, which is an event
+                let _ = running.to.try_send(job.request.clone());
             }
             (worker.job, worker.since) = (Some(job), Some(Instant::now()));
         }
@@ -134,12 +136,13 @@ impl<'a> Processes<'a> {
     fn start(&mut self, at: usize) -> Result<()> {
         let (process, socket) = (self.begin)(at).context("beginning a process for clients")?;
         let (to, from) = (socket.try_clone()?, socket.try_clone()?);
+        let (give, requests) = mpsc::sync_channel::<Packet>(1);
         let worker = &mut self.workers[at];
         worker.number += 1;
         worker.running = Some(Running {
             process,
             socket,
-            to: Sender::new(to),
+            to: give,
         });
         let (number, told) = (worker.number, self.told.clone());
         let read = move || {
@@ -152,8 +155,18 @@ impl<'a> Processes<'a> {
             }
             let _ = told.send((at, number, None));
         };
-        let reader = std::thread::Builder::new().name("replies".into());
-        reader.spawn(read).context("starting a thread")?;
+        let write = move || {
+            let mut to = Sender::new(to);
+            // whoever does not take it is gone, which the reader finds, or too slow, and then the socket is closed
+            while requests
+                .recv()
+                .is_ok_and(|request| to.send(&request).is_ok())
+            {}
+        };
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        let what = "starting a thread";
+        thread("replies").spawn(read).context(what)?;
+        thread("requests").spawn(write).context(what)?;
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Error, bail, ensure};
 use fl_core::{Answer, Body, ClientId, Payload, Problem, Question, Result, Scored};
 use fl_sim::Elsewhere;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Bytes of replies that wait for their turn, beyond which nobody else is asked.
@@ -50,6 +50,9 @@ struct Known {
     had: u64,
     /// Did anything last after that?
     remembers: bool,
+    /// The last that it was asked before the checkpoint that the run goes on from.
+    #[serde(skip)]
+    from: u64,
     /// The last that it was asked before the last checkpoint.
     #[serde(skip)]
     kept: u64,
@@ -92,7 +95,8 @@ impl<C: Courier> Remote<C> {
     ) -> Result<()> {
         let window = self.courier.window().max(1);
         let (mut next, mut due, mut bytes) = (0, 0, 0);
-        let mut out = BTreeSet::new();
+        // what each was asked, whose reply is still to come
+        let mut out: BTreeMap<ClientId, [u8; 32]> = BTreeMap::new();
         let mut early: BTreeMap<ClientId, Result<Says>> = BTreeMap::new();
         let size = |says: &Result<Says>| says.as_ref().map_or(0, |(_, body)| body.len());
         while due < to.len() {
@@ -101,8 +105,9 @@ impl<C: Courier> Remote<C> {
                 let id = to[next];
                 let (want, body) = want(id)?;
                 let request = self.request(id, want);
-                self.courier.send(id, Packet::new(&request, body)?)?;
-                out.insert(id);
+                let packet = Packet::new(&request, body)?;
+                out.insert(id, packet.about());
+                self.courier.send(id, packet)?;
                 next += 1;
             }
             let id = to[due];
@@ -113,10 +118,10 @@ impl<C: Courier> Remote<C> {
                 continue;
             }
             let (from, packet) = self.courier.receive()?;
-            if !out.contains(&from) {
+            let Some(about) = out.get(&from) else {
                 continue; // of a question that has been given up
-            }
-            let Some(says) = self.hear(from, packet).transpose() else {
+            };
+            let Some(says) = self.hear(from, packet, about).transpose() else {
                 continue;
             };
             out.remove(&from);
@@ -136,14 +141,20 @@ impl<C: Courier> Remote<C> {
             client,
             number: known.asked,
             had: known.had,
+            from: known.from,
             kept: known.kept,
             remembers: known.remembers,
             want,
         }
     }
 
-    /// What a reply says; `None`: it is to an earlier request, and nobody waits for it any more.
-    fn hear(&mut self, from: ClientId, packet: Result<Packet>) -> Result<Option<Says>> {
+    /// What a reply to the request with this head says; `None`: it is to another, which nobody waits for any more.
+    fn hear(
+        &mut self,
+        from: ClientId,
+        packet: Result<Packet>,
+        about: &[u8; 32],
+    ) -> Result<Option<Says>> {
         let packet = packet?;
         let reply: Reply = packet
             .read()
@@ -164,6 +175,10 @@ impl<C: Courier> Remote<C> {
             reply.run.life == self.run.life && reply.number == known.asked,
             absent("its reply is to a question that it was not asked yet".into())
         );
+        if reply.about != *about {
+            // a score that was late, say, or of another model
+            return Ok(None);
+        }
         let node = *known.node.get_or_insert(reply.node);
         ensure!(
             node == reply.node,
@@ -192,6 +207,7 @@ fn other(said: &Said) -> Error {
         Said::Answer { .. } => "an answer",
         Said::Scored { .. } => "a score",
         Said::Model => "a model",
+        Said::Forgotten => "a farewell",
         Said::Failed { .. } | Said::Refused(_) => "an error",
     };
     absent(format!("it replied with {said}, which was not asked for"))
@@ -210,6 +226,7 @@ impl<C: Courier> Elsewhere for Remote<C> {
                 (
                     id,
                     Known {
+                        from: known.asked,
                         kept: known.asked,
                         ..known
                     },
@@ -334,6 +351,14 @@ impl<C: Courier> Elsewhere for Remote<C> {
     }
 
     fn end(&mut self, keep: bool) -> Result<()> {
+        if !keep {
+            // whoever has a folder of its own forgets the run; one that is still at work, or away, keeps a few files, and that is all
+            let mut over = self.courier.clients();
+            let idle = |known: &Known| known.asked > 0 && known.had == known.asked;
+            over.retain(|id| self.clients.get(id).is_some_and(idle));
+            let mut want = |_| Ok((Want::Over, Arc::new([]) as Arc<[u8]>));
+            let _ = self.exchange(&over, &mut want, &mut |_, _| Ok(()));
+        }
         self.courier.end(keep)
     }
 }

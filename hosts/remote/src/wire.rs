@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The form of heads that this program speaks. It comes first in every head, so that any other can be told.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A head has at most so many bytes: what an envelope says grows with the classes and with what was released, and no further.
 pub const MAX_HEAD: usize = 16 << 20;
@@ -70,6 +70,8 @@ pub enum Want {
         /// The slot.
         slot: String,
     },
+    /// The run is over, and nobody goes on with it: forget what you keep of it.
+    Over,
 }
 
 impl Want {
@@ -94,6 +96,9 @@ pub struct Request {
     pub number: u64,
     /// The last of its questions whose reply the leader has had; 0: none.
     pub had: u64,
+    /// The last that was asked before the checkpoint that this life of the run has begun from; 0: it begins anew. Whatever a
+    /// client has done beyond it in an earlier life has not happened.
+    pub from: u64,
     /// The last that was asked before the leader's last checkpoint: it never goes back behind that.
     pub kept: u64,
     /// Did anything last at the client after reply `had`?
@@ -111,6 +116,8 @@ pub struct Reply {
     pub client: ClientId,
     /// The request's.
     pub number: u64,
+    /// SHA-256 of the request's head: what it is a reply to, whatever has been asked since.
+    pub about: [u8; 32],
     /// Which node the client lives at.
     pub node: Id,
     /// What it says.
@@ -143,6 +150,8 @@ pub enum Said {
     },
     /// To [`Want::Model`]; the model is the packet's body.
     Model,
+    /// To [`Want::Over`].
+    Forgotten,
     /// The question went wrong.
     Failed {
         /// Why.
@@ -231,6 +240,11 @@ impl Packet {
         Ok(Self { head, body })
     }
 
+    /// What tells this request from every other of its run: the SHA-256 of its head.
+    pub fn about(&self) -> [u8; 32] {
+        Sha256::digest(&self.head).into()
+    }
+
     /// The head.
     ///
     /// # Errors
@@ -298,6 +312,7 @@ mod tests {
             },
             client: 3,
             number: 4,
+            about: [6; 32],
             node: [5; 16],
             said: Said::Model,
         };

@@ -80,7 +80,10 @@ fn replace(
 }
 
 /// Makes the names in `folder` last: a file that was written, or renamed, is there after a crash of the system too.
-pub(crate) fn sync(folder: &Path) -> Result<()> {
+///
+/// # Errors
+/// When the file system cannot say that they do.
+pub fn sync(folder: &Path) -> Result<()> {
     #[cfg(unix)]
     match File::open(folder).and_then(|folder| folder.sync_all()) {
         // some file systems cannot

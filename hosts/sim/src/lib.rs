@@ -15,7 +15,7 @@ mod run;
 mod setup;
 mod shelf;
 
-pub use disk::{write, write_secret};
+pub use disk::{sync, write, write_secret};
 pub use elsewhere::{Elsewhere, Maker, owners};
 pub use folder::{Resumed, RunFolder};
 pub use manifest::{Hashed, Manifest, Session};

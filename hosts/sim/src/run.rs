@@ -116,10 +116,19 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let state = setup.resumed.as_ref().map(|r| &r.server[..]);
     let resumed = state.is_some();
     let protocol = setup.protocol.as_ref();
-    let mut fed = Federation::new(&mut sim, parts.clone(), protocol, &setup.options, state)?;
-    for what in &setup.exposed {
-        fed.expose(&Observer::ALL, what)?;
-    }
+    let fed = Federation::new(&mut sim, parts.clone(), protocol, &setup.options, state);
+    let fed = fed.and_then(|mut fed| {
+        let mut shown = setup.exposed.iter();
+        shown.try_for_each(|what| fed.expose(&Observer::ALL, what))?;
+        Ok(fed)
+    });
+    let mut fed = match fed {
+        Ok(fed) => fed,
+        Err(error) => {
+            undo(sim, !resumed);
+            return Err(error);
+        }
+    };
     let led = setup.protocol.lead(&mut fed);
     let stopped = match led {
         Ok(()) => None,

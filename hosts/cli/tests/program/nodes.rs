@@ -83,6 +83,34 @@ fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
     let outcome = fs::read_to_string(dir.join("there/outcome.json")).unwrap();
     let outcome: Value = serde_json::from_str(&outcome).unwrap();
     assert_eq!(outcome["held"], serde_json::json!({}));
+    // data that changed since the run was stopped are not those that it is of
+    json(dir, &own(&nodes, &["--out", "c", "--stop-after", "1"]));
+    let mine = fs::read_to_string(dir.join("2/mine.csv")).unwrap();
+    fs::write(
+        dir.join("2/mine.csv"),
+        mine.replacen(",cook,", ",nurse,", 1),
+    )
+    .unwrap();
+    let changed: Vec<&str> = resume
+        .iter()
+        .map(|a| if *a == "r" { "c" } else { *a })
+        .collect();
+    let (code, error) = fails(dir, &changed);
+    assert!(
+        code == 1 && error.contains("client 2: its own data have changed"),
+        "{error}"
+    );
+    fs::write(dir.join("2/mine.csv"), mine).unwrap();
+    assert_eq!(json(dir, &changed)["digest"], here["digest"]);
+    // of a run that nobody can go on with nothing is kept
+    let kept = || {
+        let runs = fs::read_dir(dir.join("0/kept/runs")).unwrap();
+        runs.filter(|e| e.as_ref().unwrap().path().is_dir()).count()
+    };
+    let before = kept();
+    let over = ["--out", "o", "--set", "checkpoint.keep=false"];
+    json(dir, &own(&nodes, &over));
+    assert_eq!(kept(), before);
     // a node that was set up anew has lost its control variate
     json(dir, &own(&nodes, &["--out", "l", "--stop-after", "2"]));
     fs::remove_dir_all(dir.join("1/kept")).unwrap();
@@ -120,12 +148,14 @@ fn data_that_do_not_fit_are_found_before_anything_is_asked() {
     ] {
         write(&dir.join("1"), 1, &data, "");
         let (code, error) = fails(dir, &own(&nodes, &["--out", "r"]));
-        let unfit = "its own data do not fit the spec: ";
+        // all of it to whoever owns the data, and to the leader that it is so
+        let (unfit, owner) = ("its own data do not fit the spec", "1/node.yaml: ");
+        let line = |of: &str| error.lines().find(|line| line.contains(of));
+        let (told, kept) = (line("client 1: "), line(owner));
         assert!(
             code == 1
-                && error.contains("client 1: ")
-                && error.contains(unfit)
-                && error.contains(text),
+                && told.is_some_and(|t| t.contains(unfit) && !t.contains(text))
+                && kept.is_some_and(|k| k.contains(unfit) && k.contains(text)),
             "{text}: {error}"
         );
         assert!(!dir.join("r").exists(), "nothing was begun");

@@ -141,3 +141,25 @@ fn sets_splits_and_networks_can_be_inspected() {
     let (_, error) = fails(dir.path(), &["inspect", "minst"]);
     assert!(error.contains("did you mean `mnist`?"), "{error}");
 }
+
+#[test]
+fn a_run_whose_budget_cannot_be_kept_leaves_nothing_behind() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    people(dir);
+    // what kinds the columns have is found in private rows, which no accountant prices
+    let columns = SPEC.lines().find(|l| l.contains("columns:")).unwrap();
+    let private = "aggregator: { use: mean, weigh: uniform },
+  privacy: { use: gaussian-update, clip: 0.5, noise-multiplier: 1.0 }, accountant: { use: analytic-gaussian, delta: 1e-5 } }
+budget: { epsilon: 1000, against: readers }";
+    let spec = SPEC
+        .replace(columns, "")
+        .replace("aggregator: { use: mean } }", private);
+    fs::write(dir.join("private.yaml"), spec).unwrap();
+    let (code, error) = fails(dir, &["run", "private.yaml", "--out", "r"]);
+    assert!(
+        code == 1 && error.contains("no budget can be kept against readers"),
+        "{error}"
+    );
+    assert!(!dir.join("r").exists(), "{error}");
+}

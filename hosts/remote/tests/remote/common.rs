@@ -1,11 +1,12 @@
 //! A leader and its nodes in one process, and an engine between them that loses, doubles and mixes up what it is told to.
 
+use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{BuildContext, ClientId, Public, Result, RunOptions, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_plugins as _;
 use fl_registry::{Catalogue, Spec};
 use fl_remote::wire::Packet;
-use fl_remote::{Courier, Home, Leader, Node, Remote, Served, SpecText};
+use fl_remote::{Courier, Home, Leader, Node, Own, Remote, Served, SpecText};
 use fl_sim::{Maker, Outcome, Setup};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -18,6 +19,20 @@ seed: 1
 data: { set: { blobs: { classes: 4, features: 6 } }, clients: 4 }
 protocol: { use: param-rounds, rounds: 3, local: { steps: 5, batch: 8 }, correction: scaffold }
 parts: { model: { use: linear }, aggregator: { use: mean } }
+";
+
+/// FedAvg with noise of the system at every client, which an accountant adds up.
+pub const PRIVATE: &str = "
+name: private
+seed: 1
+noise: system
+data: { set: { blobs: { classes: 4, features: 20 } }, clients: 4 }
+protocol: { use: param-rounds, rounds: 3, local: { epochs: 2, batch: 16 } }
+parts:
+  model: { use: linear, lr: 0.05 }
+  aggregator: { use: mean, weigh: uniform }
+  privacy: { use: gaussian-update, clip: 0.5, noise-multiplier: 1.0 }
+  accountant: { use: analytic-gaussian, delta: 1e-5 }
 ";
 
 pub struct Read {
@@ -49,28 +64,45 @@ impl Read {
 
     /// A node with every client of the spec.
     pub fn node(&self, home: &Path) -> Node {
+        Node::new(self.served(None, |_| true), Home::open(home).unwrap())
+    }
+
+    /// A node with data of its own, those of client 1 but for its `left` last rows.
+    pub fn own_node(&self, home: &Path, own: Own, left: usize) -> Node {
+        let mut node = self.served(Some(own), |id| id == 1);
+        for (_, data) in &mut node.owners {
+            let rows: Vec<usize> = (0..data.len() - left).collect();
+            *data = data.pick(&rows);
+        }
+        Node::new(node, Home::open(home).unwrap())
+    }
+
+    fn served(&self, own: Option<Own>, who: impl Fn(ClientId) -> bool) -> Served {
         let data = self.data();
         let protocol = self.protocol(&data);
         let public = data
             .public
             .map(|p| Public::unlabelled(p.samples).with_truth(p.truth));
-        let served = Served {
+        let owners = fl_sim::owners(data.clients, false).unwrap();
+        Served {
             spec: self.text.clone(),
             task: data.task.clone(),
-            own: None,
-            owners: fl_sim::owners(data.clients, false).unwrap(),
+            own,
+            owners: owners.into_iter().filter(|(id, _)| who(*id)).collect(),
             maker: Maker {
                 public: public.map(Arc::new),
                 parts: Arc::new(self.spec.parts.in_slots(protocol.slots())),
                 seed: self.spec.seed,
                 budget: None,
-                noise: fl_core::privacy::NoiseSource::Seeded,
+                noise: match self.spec.noise {
+                    Noise::Seeded => NoiseSource::Seeded,
+                    Noise::System => NoiseSource::system().unwrap(),
+                },
             },
             protocol,
             test: data.test,
             client_tests: Vec::new(),
-        };
-        Node::new(served, Home::open(home).unwrap())
+        }
     }
 
     /// The run, with clients behind this courier, or in this process.

@@ -1,9 +1,7 @@
 //! What two sides make of each other when what is between them, or one of them, does not do what it should.
 
-mod common;
-
+use crate::common::{Carry, Engine, SCAFFOLD, read};
 use anyhow::Context;
-use common::{Carry, Engine, SCAFFOLD, read};
 use fl_core::{ClientId, Problem, Result};
 use fl_remote::wire::{Packet, Reply, Request, Run, Said, Want};
 use fl_remote::{Leader, Node};
@@ -285,6 +283,7 @@ fn another_spec_says_what_differs() {
         client: 0,
         number: 0,
         had: 0,
+        from: 0,
         kept: 0,
         remembers: false,
         want: Want::Hello,
@@ -292,10 +291,93 @@ fn another_spec_says_what_differs() {
     let mut packet = Packet::new(&request, Arc::new([])).unwrap();
     let mut node = here.node(d.path());
     assert!(node.reply(&packet).is_ok());
-    packet.head[0] = 2;
+    packet.head[0] = 9;
     let error = node.reply(&packet).unwrap_err();
     assert!(
         error.to_string().contains("install the same version"),
         "{error}"
     );
+}
+
+#[test]
+fn a_late_reply_is_not_taken_for_that_of_another_request() {
+    use fl_sim::Elsewhere;
+    let (spec, d) = (read(SCAFFOLD), tempfile::tempdir().unwrap());
+    // two scores without a question between them, and the network delivers the first of them again
+    let mut late = Vec::new();
+    let carry: Carry = Box::new(move |to, request| {
+        let asked: Request = request.read().unwrap();
+        let said = match &asked.want {
+            Want::Score { slot } => Said::Scored {
+                score: f64::from(u8::from(slot == "second")),
+                digest: [0; 32],
+                confusion: Vec::new(),
+            },
+            _ => Said::Here { examples: 10 },
+        };
+        let (run, client, number) = (asked.run, asked.client, asked.number);
+        let reply = Reply {
+            run,
+            client,
+            number,
+            about: request.about(),
+            node: [1; 16],
+            said,
+        };
+        late.push((to, Packet::new(&reply, Arc::new([])).unwrap()));
+        late.iter().map(|(to, p)| (*to, Ok(p.clone()))).collect()
+    });
+    let mut remote = fl_remote::Remote::new(Engine::new(carry), &leader(d.path()), spec.text);
+    remote.begin(&[(0, 10)], None).unwrap();
+    let mut scores = Vec::new();
+    for slot in ["first", "second"] {
+        let score = remote.score(&[0], slot, &mut |_, scored| {
+            scores.push(scored?.score);
+            Ok(())
+        });
+        score.unwrap();
+    }
+    assert_eq!(scores, [0.0, 1.0]);
+}
+
+#[test]
+fn exact_a_new_life_forgets_what_the_last_one_did_beyond_its_checkpoint() {
+    let (spec, d) = (read(SCAFFOLD), tempfile::tempdir().unwrap());
+    // what client 0 is asked in the three rounds of a run
+    let mut node = spec.node(&d.path().join("all"));
+    type Asked = Vec<(Request, Arc<[u8]>)>;
+    let asked: Rc<RefCell<Asked>> = Rc::default();
+    let kept = asked.clone();
+    let carry: Carry = Box::new(move |to, request| {
+        let read: Request = request.read().unwrap();
+        if to == 0 && matches!(read.want, Want::Answer { .. }) {
+            kept.borrow_mut().push((read, request.body.clone()));
+        }
+        vec![(to, node.reply(request))]
+    });
+    spec.run(Some((Engine::new(carry), leader(d.path()))))
+        .unwrap();
+    let asked = asked.borrow();
+    let says = |node: &mut Node, at: usize, life: u64| {
+        let (mut request, body) = asked[at].clone();
+        request.run.life = life;
+        if life == 2 {
+            // the leader goes on from the beginning, and what it asked there did not arrive
+            (request.had, request.remembers) = (0, false);
+        }
+        let packet = Packet::new(&request, body).unwrap();
+        let reply = node.reply(&packet).unwrap();
+        (reply.read::<Reply>().unwrap().said, reply.body)
+    };
+    let mut old = spec.node(&d.path().join("old"));
+    let mut new = spec.node(&d.path().join("new"));
+    // two of three: the node is where question 3 finds it, but in a life that is over
+    (0..2).for_each(|at| assert!(matches!(says(&mut old, at, 1).0, Said::Answer { .. })));
+    let (gone_back, fresh) = (says(&mut old, 2, 2), says(&mut new, 2, 2));
+    assert!(matches!(fresh.0, Said::Answer { .. }), "{:?}", fresh.0);
+    assert!(gone_back == fresh);
+    // all three, the last with the same words: it is not the same answer
+    let mut whole = spec.node(&d.path().join("whole"));
+    (0..3).for_each(|at| assert!(matches!(says(&mut whole, at, 1).0, Said::Answer { .. })));
+    assert!(says(&mut whole, 2, 2) == fresh);
 }

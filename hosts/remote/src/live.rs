@@ -1,0 +1,74 @@
+//! A client at work, and where in its run it is.
+
+use crate::home::{Kept, State, Sum};
+use crate::wire::{Id, Request};
+use anyhow::ensure;
+use fl_core::{Client, ClientId, Problem, Result};
+
+/// A client that is at work, or was last.
+pub(crate) struct Live {
+    pub run: Id,
+    pub id: ClientId,
+    /// The version of its file that it is of.
+    pub sum: Option<Sum>,
+    pub kept: Kept,
+    pub client: Client,
+}
+
+impl Live {
+    /// Takes back what lasts of the client, which has nothing yet.
+    pub fn load(&mut self) -> Result<()> {
+        match &self.kept.now.client {
+            Some(state) => self.client.load(state),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes to where the leader is: on, or back to the checkpoint that it has gone on from. What was paid for beyond that stays
+    /// in the node's ledger, and counts as another run's.
+    pub fn go_to(mut self, request: &Request, asks: bool) -> Result<Self> {
+        let id = request.client;
+        let before = request.number - u64::from(asks && request.number > 0);
+        let kept = &mut self.kept;
+        if request.run.life > kept.life && kept.now.number > request.from {
+            ensure!(
+                kept.marked == request.from,
+                "the run goes on after question {} to client {id}, but what the client was then is not kept: it is of question {}",
+                request.from,
+                kept.marked
+            );
+            (kept.now, kept.last) = (kept.base.clone(), None);
+            self.client = self.client.blank();
+            self.load()?;
+        }
+        let kept = &mut self.kept;
+        ensure!(
+            kept.now.number <= before,
+            "this is about question {before} to client {id}, which has been asked {} by now; such a request came late",
+            kept.now.number
+        );
+        if kept.now.number < request.had {
+            ensure!(
+                !request.remembers,
+                Problem::Absent(format!(
+                    "what client {id} has learnt and spent in this run is lost: it remembers {} of {} questions. Restore its node's folder and go on with the run, or begin anew",
+                    kept.now.number, request.had
+                ))
+            );
+            // nothing lasted after that question, so nothing is missing
+            kept.now = State {
+                number: request.had,
+                ..State::default()
+            };
+            kept.last = None;
+            self.client = self.client.blank();
+        }
+        if request.kept > kept.marked {
+            // what it was asked until then it has answered, or never will: the leader has given those up, and `now` may be of an
+            // earlier question than the mark, never of a later one
+            (kept.marked, kept.base) = (request.kept, kept.now.clone());
+        }
+        kept.life = request.run.life;
+        Ok(self)
+    }
+}

@@ -1,0 +1,7 @@
+//! The two sides, and what is between them.
+
+mod common;
+mod exchange;
+#[cfg(unix)]
+mod processes;
+mod promises;

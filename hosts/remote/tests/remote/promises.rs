@@ -1,0 +1,320 @@
+//! What a node with data of its own promises, whatever a leader says.
+
+use crate::common::{Engine, PRIVATE, Read, read};
+use fl_core::Needs;
+use fl_core::message::{Params, decode, encode};
+use fl_remote::wire::{Packet, Reply, Request, Said, Want};
+use fl_remote::{Leader, Node, Own, Policy};
+use std::cell::RefCell;
+use std::fs;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+fn own(epsilon: f64) -> Own {
+    let policy: Policy = fl_core::settings::read_yaml(&format!("epsilon: {epsilon}")).unwrap();
+    Own {
+        policy,
+        unfit: None,
+        tell: Box::new(|_| ()),
+    }
+}
+
+/// The first question of a run to client 1.
+fn first(spec: &Read) -> (Request, Arc<[u8]>) {
+    let d = tempfile::tempdir().unwrap();
+    let mut node = spec.node(&d.path().join("node"));
+    let asked = Rc::new(RefCell::new(None));
+    let kept = asked.clone();
+    let carry: crate::common::Carry = Box::new(move |to, request| {
+        let read: Request = request.read().unwrap();
+        if to == 1 && matches!(read.want, Want::Answer { .. }) && kept.borrow().is_none() {
+            *kept.borrow_mut() = Some((read, request.body.clone()));
+        }
+        vec![(to, node.reply(request))]
+    });
+    let leader = Leader::begin(&d.path().join("leader")).unwrap();
+    spec.run(Some((Engine::new(carry), leader))).unwrap();
+    asked.take().unwrap()
+}
+
+fn ask(node: &mut Node, request: &Request, body: &Arc<[u8]>) -> (Said, Arc<[u8]>) {
+    let packet = Packet::new(request, body.clone()).unwrap();
+    let reply = node.reply(&packet).unwrap();
+    (reply.read::<Reply>().unwrap().said, reply.body)
+}
+
+/// Why it does not answer.
+fn refused(node: &mut Node, request: &Request, body: &Arc<[u8]>) -> String {
+    match ask(node, request, body).0 {
+        Said::Refused(why) | Said::Failed { why, .. } => {
+            format!("{:#}", anyhow::Error::from(why))
+        }
+        said => panic!("it says {said:?}"),
+    }
+}
+
+/// How far apart two answers are.
+fn apart(a: &(Said, Arc<[u8]>), b: &(Said, Arc<[u8]>)) -> f32 {
+    let of = |says: &(Said, Arc<[u8]>)| -> Vec<f32> {
+        assert!(matches!(says.0, Said::Answer { .. }), "{:?}", says.0);
+        let params: Params = decode(&says.1).unwrap();
+        params.flat()
+    };
+    let squares = of(a).into_iter().zip(of(b)).map(|(x, y)| (x - y).powi(2));
+    squares.sum::<f32>().sqrt()
+}
+
+#[test]
+fn noise_is_of_one_spec_and_of_one_set_of_rows() {
+    let (spec, d) = (read(PRIVATE), tempfile::tempdir().unwrap());
+    let home = d.path().join("node");
+    let (request, body) = first(&spec);
+    let told = ask(&mut spec.own_node(&home, own(1000.0), 0), &request, &body);
+    fs::remove_dir_all(home.join("runs")).unwrap();
+    // the same question, of a node that has forgotten that it answered: the same bits, and paid once
+    let ledger = fs::read(home.join("ledger")).unwrap();
+    let again = ask(&mut spec.own_node(&home, own(1000.0), 0), &request, &body);
+    assert!(again == told && fs::read(home.join("ledger")).unwrap() == ledger);
+    fs::remove_dir_all(home.join("runs")).unwrap();
+    // a spec that differs in what no answer depends on, under the name of the same run
+    let other = read(&PRIVATE.replace("name: private", "name: other"));
+    let mut as_other = request.clone();
+    as_other.run.spec = other.text.digest;
+    let elsewhere = ask(&mut other.own_node(&home, own(1000.0), 0), &as_other, &body);
+    // what clients have learnt is clipped to 0.5, so without noise two answers are 1 apart at most; with it, 84 numbers are about 6.5
+    assert!(
+        apart(&told, &elsewhere) > 3.0,
+        "{}",
+        apart(&told, &elsewhere)
+    );
+    fs::remove_dir_all(home.join("runs")).unwrap();
+    let fewer = ask(&mut spec.own_node(&home, own(1000.0), 1), &request, &body);
+    assert!(apart(&told, &fewer) > 3.0, "{}", apart(&told, &fewer));
+    let more = fs::read(home.join("ledger")).unwrap();
+    assert!(more.starts_with(&ledger) && more.len() == 3 * ledger.len());
+    // more rounds are the same run
+    let longer = read(&PRIVATE.replace("rounds: 3", "rounds: 9"));
+    let mut as_longer = request.clone();
+    as_longer.run.spec = longer.text.digest;
+    fs::remove_dir_all(home.join("runs")).unwrap();
+    assert!(
+        ask(
+            &mut longer.own_node(&home, own(1000.0), 0),
+            &as_longer,
+            &body
+        ) == told
+    );
+}
+
+#[test]
+fn data_that_change_within_a_run_are_noticed() {
+    let (spec, d) = (read(PRIVATE), tempfile::tempdir().unwrap());
+    let home = d.path().join("node");
+    let (request, body) = first(&spec);
+    let told = ask(&mut spec.own_node(&home, own(1000.0), 0), &request, &body);
+    let ledger = fs::read(home.join("ledger")).unwrap();
+    let mut changed = spec.own_node(&home, own(1000.0), 1);
+    let mut next = request.clone();
+    (next.number, next.had, next.remembers) = (2, 1, true);
+    let hello = Request {
+        want: Want::Hello,
+        ..request.clone()
+    };
+    let yaml: Arc<[u8]> = spec.text.told().unwrap().into();
+    for (request, body) in [(&request, &body), (&next, &body), (&hello, &yaml)] {
+        let why = refused(&mut changed, request, body);
+        assert!(
+            why.contains("its own data have changed") && why.contains("begin a new run"),
+            "{why}"
+        );
+    }
+    assert!(fs::read(home.join("ledger")).unwrap() == ledger);
+    // a new run takes them as they are, and pays beside what was paid
+    let mut new = request.clone();
+    new.run.id = [7; 16];
+    assert!(matches!(
+        ask(&mut changed, &new, &body).0,
+        Said::Answer { .. }
+    ));
+    assert!(fs::read(home.join("ledger")).unwrap().len() > ledger.len());
+    // and the old one goes on where they are as they were
+    assert!(ask(&mut spec.own_node(&home, own(1000.0), 0), &request, &body) == told);
+}
+
+#[test]
+fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
+    let (spec, d) = (read(PRIVATE), tempfile::tempdir().unwrap());
+    let (request, body) = first(&spec);
+    let mut node = spec.own_node(&d.path().join("node"), own(1000.0), 0);
+    let Want::Answer {
+        label,
+        needs,
+        stream,
+    } = request.want.clone()
+    else {
+        panic!("{:?}", request.want)
+    };
+    assert!(!needs.samples && !needs.class_counts);
+    let with = |label: &str, samples, class_counts| {
+        let needs = Needs {
+            samples,
+            class_counts,
+            ..needs
+        };
+        let (label, mut request) = (label.to_string(), request.clone());
+        request.want = Want::Answer {
+            label,
+            needs,
+            stream,
+        };
+        request
+    };
+    let counts = "tells only the counts that the spec's parts ask for";
+    let questions = "answers only what the spec asks";
+    for (request, text) in [
+        (with(&label, true, false), counts),
+        (with(&label, false, true), counts),
+        (with("number of examples", true, false), questions),
+        // one of the protocol, which is asked only where a selector wants to know losses
+        (with("loss of the global model", false, false), questions),
+        (with("your data, please", false, false), questions),
+    ] {
+        let why = refused(&mut node, &request, &body);
+        assert!(why.contains(text), "{:?}: {why}", request.want);
+    }
+    assert!(
+        !d.path().join("node/ledger").exists(),
+        "nothing was released"
+    );
+    assert!(matches!(
+        ask(&mut node, &request, &body).0,
+        Said::Answer { .. }
+    ));
+    // one without a budget says what it is asked
+    let open = Own {
+        policy: fl_core::settings::defaults(),
+        ..own(1.0)
+    };
+    let mut open = spec.own_node(&d.path().join("open"), open, 0);
+    let (said, _) = ask(&mut open, &with(&label, false, true), &body);
+    assert!(matches!(said, Said::Answer { envelope, .. } if envelope.class_counts.is_some()));
+}
+
+#[test]
+fn no_new_life_and_no_new_run_sets_back_what_was_paid() {
+    let (spec, d) = (read(PRIVATE), tempfile::tempdir().unwrap());
+    let (request, body) = first(&spec);
+    let home = d.path().join("node");
+    let params: Params = decode(&body).unwrap();
+    let mut answered = 0;
+    let mut ledger = 0;
+    // every life begins anew, and asks about another model
+    let why = (1..50).find_map(|life| {
+        let mut node = spec.own_node(&home, own(30.0), 0);
+        let mut request = request.clone();
+        request.run.life = life;
+        let other: Vec<f32> = params.flat().iter().map(|v| v + life as f32).collect();
+        let params = Params::from_flat(&params, &other).unwrap();
+        match ask(&mut node, &request, &encode(&params).into()).0 {
+            Said::Answer { .. } => {
+                answered += 1;
+                let now = fs::read(home.join("ledger")).unwrap().len();
+                assert!(now > ledger);
+                ledger = now;
+                None
+            }
+            Said::Failed { why, .. } => Some(format!("{:#}", anyhow::Error::from(why))),
+            said => panic!("{said:?}"),
+        }
+    });
+    assert!(why.is_some_and(|why| why.contains("budget allows no more")));
+    assert!((2..20).contains(&answered), "{answered}");
+    let mut other = request.clone();
+    other.run.id = [9; 16];
+    let why = refused(&mut spec.own_node(&home, own(30.0), 0), &other, &body);
+    assert!(why.contains("budget allows no more"), "{why}");
+}
+
+#[test]
+fn a_run_that_is_over_is_forgotten_and_what_it_cost_is_not() {
+    let (spec, d) = (read(PRIVATE), tempfile::tempdir().unwrap());
+    let (mut request, body) = first(&spec);
+    let home = d.path().join("node");
+    let mut node = spec.own_node(&home, own(1000.0), 0);
+    request.run.life = 2;
+    ask(&mut node, &request, &body);
+    let kept = |home: &Path| {
+        let runs = fs::read_dir(home.join("runs")).unwrap();
+        runs.filter(|e| e.as_ref().unwrap().path().is_dir()).count()
+    };
+    assert_eq!(kept(&home), 1);
+    let mut over = request.clone();
+    over.want = Want::Over;
+    // one that was late, of a leader that has gone on since
+    over.run.life = 1;
+    let nothing: Arc<[u8]> = Arc::new([]);
+    assert!(refused(&mut node, &over, &nothing).contains("another leads it now"));
+    assert_eq!(kept(&home), 1);
+    over.run.life = 2;
+    assert_eq!(ask(&mut node, &over, &nothing).0, Said::Forgotten);
+    assert_eq!(kept(&home), 0);
+    assert!(home.join("ledger").metadata().unwrap().len() > 0);
+}
+
+#[test]
+fn what_does_not_fit_is_told_to_the_owner_alone() {
+    let (spec, d) = (read(PRIVATE), tempfile::tempdir().unwrap());
+    let (request, body) = first(&spec);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    let unfit = Own {
+        unfit: Some("line 3, column `salary`: `12,5` is not a number".into()),
+        tell: Box::new(move |text| heard.lock().unwrap().push(text.to_string())),
+        ..own(1.0)
+    };
+    let mut node = spec.own_node(&d.path().join("node"), unfit, 0);
+    let why = refused(&mut node, &request, &body);
+    assert!(
+        why.contains("its own data do not fit the spec") && why.contains("to its owner"),
+        "{why}"
+    );
+    assert!(!why.contains("salary") && !why.contains("12,5"), "{why}");
+    let told = told.lock().unwrap();
+    assert!(
+        told.len() == 1 && told[0].contains("column `salary`: `12,5`"),
+        "{told:?}"
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn a_secret_that_others_could_read_is_none() {
+    use std::os::unix::fs::PermissionsExt;
+    let d = tempfile::tempdir().unwrap();
+    let home = d.path().join("node");
+    fl_remote::Home::open(&home).unwrap();
+    let secret = home.join("secret");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o640)).unwrap();
+    let error = format!("{:#}", fl_remote::Home::open(&home).unwrap_err());
+    assert!(
+        error.contains("mode 640") && error.contains("chmod 600"),
+        "{error}"
+    );
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    // in a folder that is open to all, what lasts is still its owner's
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o755)).unwrap();
+    let spec = read(PRIVATE);
+    let (request, body) = first(&spec);
+    ask(&mut spec.own_node(&home, own(1000.0), 0), &request, &body);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let run = fs::read_dir(home.join("runs")).unwrap();
+    let run = run.map(|e| e.unwrap().path()).find(|p| p.is_dir()).unwrap();
+    for file in [
+        run.join("client-1"),
+        home.join("ledger"),
+        home.join("ledger-head"),
+    ] {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
