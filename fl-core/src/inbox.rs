@@ -170,25 +170,42 @@ impl<M: Message> Inbox<M> {
 }
 
 impl Inbox<Params> {
+    /// Calls `f` with what each client sent for the tensor of this name, in client order.
+    fn tensor<T>(&self, name: &str, f: impl FnOnce(&[&[f32]]) -> T) -> T {
+        let sent: Vec<_> = self
+            .0
+            .iter()
+            .map(|m| m.body.0[name].as_standard_layout())
+            .collect();
+        let sent: Vec<&[f32]> = sent
+            .iter()
+            .map(|t| t.as_slice().expect("standard layout"))
+            .collect();
+        f(&sent)
+    }
+
     /// Builds parameters tensor by tensor: `f` gets what each client sent for one tensor, in client order.
     fn per_tensor(&self, mut f: impl FnMut(&[&[f32]]) -> Vec<f32>) -> Params {
         let tensors = self.0[0].body.0.iter().map(|(name, first)| {
-            let sent: Vec<_> = self
-                .0
-                .iter()
-                .map(|m| m.body.0[name].as_standard_layout())
-                .collect();
-            let sent: Vec<&[f32]> = sent
-                .iter()
-                .map(|t| t.as_slice().expect("standard layout"))
-                .collect();
-            let out = f(&sent);
+            let out = self.tensor(name, &mut f);
             (
                 name.clone(),
                 ArrayD::from_shape_vec(first.raw_dim(), out).expect("one value for each place"),
             )
         });
         Params(tensors.collect())
+    }
+
+    /// The squared Euclidean distances of what any two clients sent, `[i][j]`, to a millionth.
+    pub fn squared_distances(&self, exec: &dyn Executor) -> Vec<Vec<f64>> {
+        let mut all = vec![vec![0.0; self.len()]; self.len()];
+        for name in self.0[0].body.0.keys() {
+            let some = self.tensor(name, |sent| ranks::squared_distances(sent, exec));
+            for (sum, x) in all.iter_mut().flatten().zip(some.iter().flatten()) {
+                *sum += x;
+            }
+        }
+        all
     }
 
     /// Builds parameters number by number: `f` gets what each client sent for one place, in client order.

@@ -32,7 +32,7 @@ pub use message::hex;
 pub use part::*;
 pub use parts::*;
 pub use privacy::PrivacyEvent;
-pub use ranks::{squared_distance, squared_distances};
+pub use ranks::squared_distance;
 pub use roles::*;
 pub use slot::*;
 pub use stream::*;

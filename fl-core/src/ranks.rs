@@ -153,7 +153,7 @@ pub fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
 
 /// The squared Euclidean distances of all pairs, `[i][j]`, to a millionth: the same for any order of the two. All of `sent` are equally
 /// long.
-pub fn squared_distances(sent: &[&[f32]], exec: &dyn Executor) -> Vec<Vec<f64>> {
+pub(crate) fn squared_distances(sent: &[&[f32]], exec: &dyn Executor) -> Vec<Vec<f64>> {
     let (n, numbers) = (sent.len(), sent.first().map_or(0, |s| s.len()));
     let shares: Vec<OnceLock<Vec<f64>>> = vec![OnceLock::new(); numbers.div_ceil(SHARE)];
     // the executor hands out places of a list: here one for each share
@@ -183,7 +183,8 @@ pub fn squared_distances(sent: &[&[f32]], exec: &dyn Executor) -> Vec<Vec<f64>> 
     let least = LEAST * numbers as f64;
     for i in 0..n {
         for j in 0..i {
-            if !all[i][j].is_finite() || all[i][j] < least {
+            let lost = all[i][j] < least && sent[i] != sent[j];
+            if lost || !all[i][j].is_finite() {
                 all[i][j] = squared_distance(sent[i], sent[j]);
             }
             all[j][i] = all[i][j];

@@ -1,6 +1,5 @@
 //! Rules that believe those who lie close together: Krum, Multi-Krum, Bulyan.
 use fl_core::prelude::*;
-use fl_core::squared_distances;
 use std::cmp::Ordering;
 
 settings! {
@@ -33,17 +32,15 @@ settings! {
 }
 
 /// What all sent, and how far apart.
-struct Points {
-    sent: Vec<Vec<f32>>,
+struct Points<'a> {
+    sent: &'a Inbox<Params>,
     /// Squared, `n x n`.
     apart: Vec<Vec<f64>>,
 }
 
-impl Points {
-    fn new(inbox: &Inbox<Params>, round: &Round) -> Self {
-        let sent = crate::flat(inbox);
-        let slices: Vec<&[f32]> = sent.iter().map(Vec::as_slice).collect();
-        let apart = squared_distances(&slices, &*round.exec);
+impl<'a> Points<'a> {
+    fn new(sent: &'a Inbox<Params>, round: &Round) -> Self {
+        let apart = sent.squared_distances(&*round.exec);
         Self { sent, apart }
     }
 
@@ -66,7 +63,14 @@ impl Points {
     }
 
     fn by_numbers(&self, a: usize, b: usize) -> Ordering {
-        let both = self.sent[a].iter().zip(&self.sent[b]);
+        let numbers = |of: usize| {
+            self.sent
+                .iter()
+                .nth(of)
+                .into_iter()
+                .flat_map(|m| m.body.iter())
+        };
+        let both = numbers(a).zip(numbers(b));
         both.map(|(a, b)| a.total_cmp(b))
             .find(|order| order.is_ne())
             .unwrap_or(Ordering::Equal)

@@ -1,6 +1,6 @@
 use super::*;
-use fl_core::squared_distance;
 use fl_core::settings::{Settings, read_yaml};
+use fl_core::squared_distance;
 
 fn part<S: Settings>(settings: &str) -> S {
     read_yaml(settings).unwrap()
