@@ -214,7 +214,7 @@ def server_app(spec, *, data_dir=None) -> ServerApp:
         resolved = check(Path(resume) / "spec.yaml" if resume else spec, set)
         own = resolved["data"].get("split") == "own"
         courier = _Courier(grid, float(config.get("wait") or 300), float(config.get("deadline") or 0) or None)
-        step = lambda s: print(f"fl: {s['step']} of {s['of']}", flush=True)  # noqa: E731
+        step = lambda s: print(f"fl: {s['step']}" + (f" of {s['of']}" if s["of"] else ""), flush=True)  # noqa: E731
         results = lead(
             None if resume else spec,
             courier,
