@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Specs on Flower: `pip install fl_federated-*.whl 'flwr[simulation]>=1.41,<1.42'`, then
+
+    tests/bench/flower.py specs [SPEC ..]     each (all of specs/quick) in Flower's simulation, on three nodes: the digest of fl.run
+    tests/bench/flower.py faults              on a SuperLink with TLS and five authenticated SuperNodes: a node is killed in a round and
+                                              begun anew, then the ServerApp is killed and the run gone on with: the digest of fl.run
+    tests/bench/flower.py overhead [NODES ..] seconds per round in the simulation beside Flower's own FedAvg with the same payload
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "hosts/python/tests"))
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def specs(folder, *given):
+    """Runs specs in one process each way; says which differ."""
+    os.environ |= QUIET | {"FL_NODE_HOME": str(folder / "home")}
+    from flwr.simulation import run_simulation
+
+    import fl
+    from fl.flower import client_app, server_app
+
+    failed = []
+    for spec in given or sorted((ROOT / "specs/quick").glob("*.yaml")):
+        spec = Path(spec).resolve()
+        try:
+            out = folder / spec.stem
+            here = fl.run(spec, quiet=True, out=out / "here")
+            (out / "there").mkdir()
+            os.chdir(out / "there")
+            run_simulation(server_app(spec), client_app(spec), num_supernodes=3)
+            (there,) = (out / "there/runs").iterdir()
+            same = fl.open(there).digest == here.digest
+        except Exception as error:
+            same = f"{type(error).__name__}: {error}"
+        print("==", spec.stem, "the same" if same is True else f"DIFFERENT: {same}", flush=True)
+        failed += [] if same is True else [spec.stem]
+    sys.exit(f"different: {', '.join(failed)}" if failed else 0)
+
+
+def server_process(cluster) -> int:
+    """The process of the ServerApp that the cluster runs, found among the descendants of its SuperLink."""
+    out = subprocess.run(["ps", "-eo", "pid,pgid,args"], capture_output=True, text=True, check=True).stdout
+    group = cluster.running["superlink"].pid
+    for line in out.splitlines()[1:]:
+        pid, of, args = line.split(None, 2)
+        if int(of) == group and "flwr-serverapp" in args:
+            return int(pid)
+    raise SystemExit("no ServerApp is running")
+
+
+def faults(folder):
+    from cluster import Cluster
+
+    import fl
+    from fl._tools import command
+
+    command("new", "flower", "my-app", "--out", str(folder / "app"))
+    sets = "protocol.rounds=8"
+    here = fl.run(folder / "app/my_app/spec.yaml", sets.split(), quiet=True, out=folder / "here")
+    with Cluster(folder) as cluster:
+        config = [{"clients": str(k), "fl-home": str(folder / f"home-{k}")} for k in range(5)]
+        for k in range(5):
+            cluster.register(f"node-{k}")
+            cluster.node(f"node-{k}", config[k])
+        run = cluster.run(folder / "app", set=sets, out=str(folder / "run"))
+        run.until("fl: round 3 of")
+        cluster.kill("node-2")
+        print("node 2 was killed in round 3", flush=True)
+        began, tries = time.monotonic(), 0
+        while True:
+            # Flower lets a key in again when it has missed the node's heartbeat (exit code 305 until then)
+            tries += 1
+            cluster.node("node-2", config[2])
+            try:
+                code = cluster.running["node-2"].wait(15)
+            except subprocess.TimeoutExpired:
+                break
+            print(f"node 2 was begun anew and ended with code {code}", flush=True)
+            cluster.kill("node-2")
+        print(f"node 2 is there again: try {tries}, after {time.monotonic() - began:.0f} s", flush=True)
+        run.until("fl: round 6 of")
+        os.kill(server_process(cluster), signal.SIGKILL)
+        print("the ServerApp was killed in round 6", flush=True)
+        run.process.stdout.read()
+        run.process.wait()
+        last = cluster.run(folder / "app", set=sets, resume=str(folder / "run")).outcome()
+    print("digest", last["digest"], "the same" if last["digest"] == here.digest else f"DIFFERENT: fl.run has {here.digest}")
+    sys.exit(last["digest"] != here.digest)
+
+
+OURS = """
+import sys, json
+from flwr.simulation import run_simulation
+from fl.flower import client_app, server_app
+spec = json.loads(sys.argv[1])
+run_simulation(server_app(spec), client_app(spec), num_supernodes=spec["data"]["clients"])
+"""
+THEIRS = """
+import sys, time
+import numpy as np
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
+nodes, rounds, numbers = map(int, sys.argv[1:])
+client, server = ClientApp(), ServerApp()
+@client.train()
+def train(message, context):
+    said = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 1})}
+    return Message(RecordDict(said), reply_to=message)
+@server.main()
+def main(grid, context):
+    while len(list(grid.get_node_ids())) < nodes:
+        time.sleep(0.1)
+    began = time.time()
+    strategy = FedAvg(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=nodes, min_available_nodes=nodes)
+    strategy.start(grid=grid, initial_arrays=ArrayRecord([np.zeros(numbers, np.float32)]), num_rounds=rounds)
+    print("seconds per round", (time.time() - began) / rounds, flush=True)
+run_simulation(server, client, num_supernodes=nodes)
+"""
+
+
+def overhead(folder, *nodes):
+    """The same number of parameters, and next to no training: what a round costs beside it."""
+    import fl
+
+    rounds = 5
+    for n in [int(one) for one in nodes] or [5, 50]:
+        spec = {
+            "name": "overhead",
+            "data": {"set": "blobs", "clients": n, "split": "iid"},
+            "protocol": {"use": "param-rounds", "rounds": rounds, "local": {"epochs": 1, "batch": 64}},
+            "parts": {"model": {"use": "linear", "lr": 0.1}, "aggregator": {"use": "mean"}},
+        }
+        home = folder / f"home-{n}"
+        numbers = fl.run(spec, {"protocol.rounds": 1}, quiet=True, out=folder / f"one-{n}").outcome["bytes"]["down"] // n // 4
+        env = os.environ | QUIET | {"FL_NODE_HOME": str(home)}
+        ours = subprocess.Popen([sys.executable, "-c", OURS, json.dumps(spec)], env=env, cwd=folder, stdout=subprocess.PIPE, text=True)
+        begun = [time.monotonic() for line in ours.stdout if re.search("fl: (round|outcome)", line)]
+        steps = sorted(b - a for a, b in zip(begun, begun[1:]))
+        theirs = subprocess.run([sys.executable, "-c", THEIRS, *map(str, (n, rounds, numbers))], env=env, cwd=folder, capture_output=True, text=True)
+        assert ours.wait() == 0 and theirs.returncode == 0, theirs.stderr
+        print(f"{n} nodes, {numbers} numbers: ours {steps[len(steps) // 2]:.2f} s a round,", end=" ")
+        round = float(re.search(r"seconds per round (\S+)", theirs.stdout)[1])
+        print(f"Flower's FedAvg {round:.2f} s a round", flush=True)
+
+
+if __name__ == "__main__":
+    modes = {"specs": specs, "faults": faults, "overhead": overhead}
+    if len(sys.argv) < 2 or sys.argv[1] not in modes:
+        sys.exit(__doc__)
+    with tempfile.TemporaryDirectory(prefix="flower") as made:
+        modes[sys.argv[1]](Path(made), *sys.argv[2:])
