@@ -250,10 +250,10 @@ def _node(spec, context: Context, home, own, data_dir) -> Node:
     return _KEPT[key]
 
 
-def _clients(node: Node, context: Context) -> list[int]:
+def _clients(node: Node, context: Context, own) -> list[int]:
     """Who lives at a node, by its configuration."""
     config, all = context.node_config, node.clients
-    if "fl-node" in config:
+    if config.get("fl-node") or own:
         return all
     try:
         if "clients" in config:
@@ -279,7 +279,7 @@ def client_app(spec, *, home=None, own=None, data_dir=None) -> ClientApp:
     @app.query("who")
     def who(message: Message, context: Context) -> Message:
         try:
-            clients = _clients(_node(spec, context, home, own, data_dir), context)
+            clients = _clients(_node(spec, context, home, own, data_dir), context, own)
             said = {"clients": " ".join(map(str, clients))}
         except Error as error:
             said = {"wrong": str(error)}

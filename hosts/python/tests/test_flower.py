@@ -156,24 +156,53 @@ def test_a_grid_that_loses_things(tmp_path):
         remote.lead(spec, flower._Courier(Full(), 5, None), window=9, quiet=True)
 
 
-def test_another_spec_at_a_node_is_found_out(tmp_path):
+class Here:
+    """A courier to nodes in this process."""
+
+    def __init__(self, *nodes):
+        self.nodes, self.sent = {client: node for node in nodes for client in node.clients}, []
+
+    def send(self, *request):
+        self.sent.append(request)
+
+    def receive(self):
+        client, head, body = self.sent.pop()
+        return client, self.nodes[client].answer(head, body), ""
+
+    def end(self, keep):
+        pass
+
+
+def test_exact_nodes_with_data_of_their_own(tmp_path):
     from fl import remote
 
-    class Here:
-        """A courier to a node in this process."""
+    def rows(part):
+        of = [i for i in range(120) if i % 3 == part]
+        return "x,y,label\n" + "".join(f"{(i * 37) % 11},{(i * 17) % 7},{'ab'[(i * 37) % 11 > 5]}\n" for i in of)
 
-        def __init__(self, node):
-            self.node, self.sent = node, []
+    for part, name in enumerate(["test", "n0", "n1"]):
+        (tmp_path / f"{name}.csv").write_text(rows(part))
+    data = "files: {{ format: csv, train: {0}.csv, test: test.csv, label: label, classes: [a, b], columns: {{ x: number, y: number }} }}"
+    spec = f"""
+name: own
+data: {{ set: {{ {data.format("n0")} }}, clients: 2, split: own, normalise: {{ mean: [5, 3], std: [3, 2] }} }}
+protocol: {{ use: param-rounds, rounds: 2, local: {{ epochs: 1, batch: 16 }} }}
+parts: {{ model: {{ use: linear, lr: 0.1 }}, aggregator: {{ use: mean }} }}
+"""
+    (tmp_path / "own.yaml").write_text(spec)
+    for k in range(2):
+        (tmp_path / f"n{k}.yaml").write_text(f"client: {k}\nhome: kept-{k}\ndata: {{ {data.format(f'n{k}')} }}\n")
+    nodes = [remote.Node("own.yaml", home="unused", own=f"n{k}.yaml") for k in range(2)]
+    assert [node.clients for node in nodes] == [[0], [1]] and not (tmp_path / "unused").exists()
+    there = remote.lead("own.yaml", Here(*nodes), clients=range(2), window=2, quiet=True)
+    [shutil.rmtree(f"kept-{k}") for k in range(2)]
+    args = ["run", "own.yaml", "--node", "n0.yaml", "--node", "n1.yaml", "--json", "--quiet"]
+    done = subprocess.run([sys.executable, "-m", "fl", *args], capture_output=True, text=True)
+    assert json.loads(done.stdout)["digest"] == there.digest, done.stderr
 
-        def send(self, *request):
-            self.sent.append(request)
 
-        def receive(self):
-            client, head, body = self.sent.pop()
-            return client, self.node.answer(head, body), ""
-
-        def end(self, keep):
-            pass
+def test_another_spec_at_a_node_is_found_out(tmp_path):
+    from fl import remote
 
     spec = QUICK / "fedavg.yaml"
     other = remote.Node(spec, {"protocol.rounds": 4}, home="home")
