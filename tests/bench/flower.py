@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,36 +23,42 @@ QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def specs(folder, *given):
-    """Runs specs in one process each way; says which differ."""
+    """Runs specs one after another in one simulation, for Ray takes half a minute to start; says which differ."""
     os.environ |= QUIET | {"FL_NODE_HOME": str(folder / "home")}
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
     from flwr.simulation import run_simulation
 
     import fl
     from fl.flower import client_app, server_app
 
-    failed = []
-    for spec in given or sorted((ROOT / "specs/quick").glob("*.yaml")):
-        spec = Path(spec).resolve()
-        try:
-            out = folder / spec.stem
-            here = fl.run(spec, quiet=True, out=out / "here")
-            (out / "there").mkdir()
-            os.chdir(out / "there")
-            for _ in range(3):
-                try:
-                    run_simulation(server_app(spec), client_app(spec), num_supernodes=3)
-                    break
-                except RuntimeError as error:
-                    # Ray gives up if it has not started within half a minute, as on a busy machine
-                    if "timed out during startup" not in "".join(traceback.format_exception(error)):
-                        raise
-            (there,) = (out / "there/runs").iterdir()
-            same = fl.open(there).digest == here.digest
-        except Exception as error:
-            same = f"{type(error).__name__}: {error}"
-        print("==", spec.stem, "the same" if same is True else f"DIFFERENT: {same}", flush=True)
-        failed += [] if same is True else [spec.stem]
-    sys.exit(f"different: {', '.join(failed)}" if failed else 0)
+    os.chdir(folder)
+    now, server, failed = folder / "now", ServerApp(), []
+
+    class Any(ClientApp):
+        """The clients of whichever spec is running now."""
+
+        def __call__(self, message, context):
+            return client_app(Path(now.read_text()))(message, context)
+
+    @server.main()
+    def main(grid, context):
+        for spec in given or sorted((ROOT / "specs/quick").glob("*.yaml")):
+            spec = Path(spec).resolve()
+            now.write_text(str(spec))
+            context.run_config = {"out": str(folder / f"there-{spec.stem}")}
+            try:
+                server_app(spec)(grid, context)
+                here = fl.run(spec, quiet=True, out=folder / f"here-{spec.stem}")
+                same = fl.open(context.run_config["out"]).digest == here.digest
+            except fl.Error as error:
+                same = str(error)
+            print("==", spec.stem, "the same" if same is True else f"DIFFERENT: {same}", flush=True)
+            failed.extend([] if same is True else [spec.stem])
+        failed.append("end")
+
+    run_simulation(server, Any(), num_supernodes=3)
+    sys.exit(f"different: {', '.join(failed)}" if failed != ["end"] else 0)
 
 
 def server_process(cluster) -> int:
@@ -84,21 +89,11 @@ def faults(folder):
         run.until("fl: round 3 of")
         cluster.kill("node-2")
         print("node 2 was killed in round 3", flush=True)
-        began, tries = time.monotonic(), 0
-        while True:
-            # Flower lets a key in again when it has missed the node's heartbeat (until then its log says exit code 305)
-            tries += 1
-            cluster.node("node-2", config[2])
-            try:
-                code = cluster.running["node-2"].wait(15)
-            except subprocess.TimeoutExpired:
-                break
-            print(f"node 2 was begun anew and ended with code {code}", flush=True)
-            cluster.kill("node-2")
-        print(f"node 2 is there again: try {tries}, after {time.monotonic() - began:.0f} s", flush=True)
+        # Flower lets a key in again when it has missed the node's heartbeat; until then its log says exit code 305
+        cluster.node("node-2", config[2], again=True)
         run.until("fl: round 6 of")
         os.kill(server_process(cluster), signal.SIGKILL)
-        print("the ServerApp was killed in round 6", flush=True)
+        print(f"node 2 was begun {cluster.log('node-2').count('Exit Code: 305') + 2} times; the ServerApp was killed in round 6", flush=True)
         run.process.stdout.read()
         run.process.wait()
         last = cluster.run(folder / "app", set=sets, resume=str(folder / "run")).outcome()

@@ -112,7 +112,7 @@ class _Courier:
         """Asks nodes that have come who lives there. Flower's names of nodes are random."""
         here = set(self.grid.get_node_ids())
         self.asked &= here
-        messages = [Message(RecordDict(), dst_node_id=node, message_type="query.who", ttl=self.wait) for node in sorted(here - self.asked)]
+        messages = [Message(RecordDict(), dst_node_id=node, message_type="query.who", ttl=AGAIN) for node in sorted(here - self.asked)]
         if not messages:
             return
         for reply in self.grid.send_and_receive(messages, timeout=min(self.wait, AGAIN)):
@@ -201,8 +201,8 @@ def _overrides(config) -> list[str]:
 def server_app(spec, *, data_dir=None) -> ServerApp:
     """The server's side of a spec as a Flower ServerApp.
 
-    The run's configuration (`flwr run --run-config`) may say: `set`, values to change, such as `"seed=3 protocol.rounds=20"`; `out`, the
-    run folder; `resume`, the folder of a run that was stopped; `stop-after`, so many steps; `deadline`, the seconds after which a client
+    The run's configuration (`flwr run --run-config`) may say: `set`, values to change, such as `"seed=3 protocol.rounds=20"`, quoted as in a
+    shell where there are spaces in one; `out`, the run folder; `resume`, the folder of a run that was stopped; `stop-after`, so many steps; `deadline`, the seconds after which a client
     has not answered; `wait`, the seconds that a client's node is waited for (300).
     """
     app = ServerApp()

@@ -70,7 +70,7 @@ class Cluster:
         (self.folder / "flwr/config.toml").write_text(text)
         secure = ["--ssl-ca-certfile", tls / "ca.crt", "--ssl-certfile", tls / "server.crt", "--ssl-keyfile", tls / "server.key"]
         self.begin(
-            "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", self.port, *secure, "--enable-supernode-auth",
+            "superlink", BIN / "flower-superlink", "--host", "127.0.0.1", "--port", self.port, *secure, "--enable-supernode-auth",
             "--isolation", "subprocess", "--disable-runtime-dependency-installation",
         )  # fmt: skip
         self.until(lambda: socket.create_connection(("127.0.0.1", self.port), 1).close() or True, "the SuperLink to listen")
@@ -80,11 +80,10 @@ class Cluster:
         for name in list(self.running)[::-1]:
             self.kill(name)
 
-    def begin(self, name, program, *args):
+    def begin(self, name, *args):
         with (self.folder / f"{name}.log").open("a") as log:
-            args = [BIN / program, *map(str, args)]
             # a group of its own, so that what it begins ends with it
-            self.running[name] = subprocess.Popen(args, stdout=log, stderr=log, cwd=self.folder, env=self.env, start_new_session=True)
+            self.running[name] = subprocess.Popen([*map(str, args)], stdout=log, stderr=log, cwd=self.folder, env=self.env, start_new_session=True)
 
     def kill(self, name):
         process = self.running.pop(name)
@@ -129,10 +128,11 @@ class Cluster:
     def register(self, name):
         self.flwr("supernode", "register", self.key(name).with_suffix(".pub"), "here")
 
-    def node(self, name, config, ca=None):
-        """Begins a SuperNode with this configuration and the key of this name."""
+    def node(self, name, config, ca=None, again=False):
+        """Begins a SuperNode with this configuration and the key of this name; `again`: as often as it ends."""
+        keeper = ["sh", "-c", 'while :; do "$@"; sleep 1; done', "keeper"] if again else []
         self.begin(
-            name, "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--root-certificates", ca or self.folder / "tls/ca.crt",
+            name, *keeper, BIN / "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--root-certificates", ca or self.folder / "tls/ca.crt",
             "--auth-supernode-private-key", self.key(name), "--port", free_port(),
             "--node-config", " ".join(f"{key}={json.dumps(value)}" for key, value in config.items()),
         )  # fmt: skip
