@@ -163,31 +163,27 @@ pub(crate) fn squared_distances(sent: &[&[f32]], exec: &dyn Executor) -> Vec<Vec
         for from in (share * SHARE..end).step_by(TILE) {
             let tile = from..end.min(from + TILE);
             let mut sums = sums.iter_mut();
-            for i in 0..n {
-                for (j, sum) in (0..i).zip(&mut sums) {
-                    add_squares(sum, &sent[i][tile.clone()], &sent[j][tile.clone()]);
+            for (i, a) in sent.iter().enumerate() {
+                for (b, sum) in sent[..i].iter().zip(&mut sums) {
+                    add_squares(sum, &a[tile.clone()], &b[tile.clone()]);
                 }
             }
         }
         let _ = shares[share].set(sums);
     });
-    let mut all = vec![vec![0.0; n]; n];
-    for share in shares.iter().filter_map(OnceLock::get) {
-        let mut share = share.iter();
-        for i in 0..n {
-            for (j, sum) in (0..i).zip(&mut share) {
-                all[i][j] += sum;
+    let shares = shares.iter().filter_map(OnceLock::get);
+    let mut pairs = shares.fold(vec![0.0; n * n.saturating_sub(1) / 2], |mut sums, share| {
+        sums.iter_mut().zip(share).for_each(|(sum, x)| *sum += x);
+        sums
+    });
+    let (mut all, least) = (vec![vec![0.0; n]; n], LEAST * numbers as f64);
+    let mut next = pairs.iter_mut();
+    for (i, a) in sent.iter().enumerate() {
+        for ((j, b), sum) in sent[..i].iter().enumerate().zip(&mut next) {
+            if !sum.is_finite() || (*sum < least && a != b) {
+                *sum = squared_distance(a, b);
             }
-        }
-    }
-    let least = LEAST * numbers as f64;
-    for i in 0..n {
-        for j in 0..i {
-            let lost = all[i][j] < least && sent[i] != sent[j];
-            if lost || !all[i][j].is_finite() {
-                all[i][j] = squared_distance(sent[i], sent[j]);
-            }
-            all[j][i] = all[i][j];
+            (all[i][j], all[j][i]) = (*sum, *sum);
         }
     }
     all

@@ -43,7 +43,7 @@ mod try_part;
 pub use ask::{Ask, Source, Told, carry_out};
 pub use cases::answer_of;
 pub use embed::{Answered, answered, bar, quiet};
-pub use processes::{Apart, Who, begin_processes_with};
+pub use processes::{Apart, Engine, Reach, Site, Who, begin_processes_with, node};
 pub use run::check_text;
 pub use shown::shown;
 

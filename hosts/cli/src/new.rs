@@ -1,6 +1,7 @@
 //! `fl new`: a crate, a C library, or a module of Python, with one part that builds and passes its tests at once; a protocol
-//! with a program of its own.
+//! with a program of its own; an app for Flower.
 
+mod flower;
 mod python;
 
 use crate::{Done, Failure, print};
@@ -12,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub struct NewArgs {
-    /// aggregator, selector, privacy, trainer, accountant, generator or protocol.
+    /// aggregator, selector, privacy, trainer, accountant, generator or protocol; or flower, an app that runs a spec there.
     role: String,
-    /// The part's name in specs: letters, digits and `-`, such as `trimmed-mean`.
+    /// Its name, that of the part in specs: letters, digits and `-`, such as `trimmed-mean`.
     name: String,
     /// The folder to make; otherwise NAME.
     #[arg(long, value_name = "DIR")]
@@ -196,9 +197,14 @@ fn sources(given: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
-    let role = crate::show::role(&args.role)?;
+    let role = match args.role == "flower" {
+        true => None,
+        false => Some(crate::show::role(&args.role)?),
+    };
     check_name(&args.name)?;
-    check_new(role, &args.name, catalogue)?;
+    if let Some(role) = role {
+        check_new(role, &args.name, catalogue)?;
+    }
     let dir = args.out.clone().unwrap_or_else(|| (&args.name).into());
     if dir.exists() {
         return Err(Failure::usage(format!(
@@ -206,10 +212,11 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
             dir.display()
         )));
     }
-    let files = match args.lang {
-        Language::Rust => rust(role, args)?,
-        Language::C => c(role, args)?,
-        Language::Python => python::files(role, args)?,
+    let files = match (role, args.lang) {
+        (None, _) => flower::files(args)?,
+        (Some(role), Language::Rust) => rust(role, args)?,
+        (Some(role), Language::C) => c(role, args)?,
+        (Some(role), Language::Python) => python::files(role, args)?,
     };
     for (path, text) in files {
         let path = dir.join(path);
@@ -218,15 +225,16 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
         std::fs::write(&path, text).with_context(|| path.display().to_string())?;
     }
     let next = match (args.lang, role) {
+        (_, None) => "flwr run .",
         (Language::C, _) => "make && make test",
         (Language::Python, _) => "pytest",
-        (_, Role::Protocol) => "cargo test && cargo run --release -- run quick.yaml",
+        (_, Some(Role::Protocol)) => "cargo test && cargo run --release -- run quick.yaml",
         _ => "cargo test && cargo build --release",
     };
+    let what = role.map_or("an app of Flower".into(), Role::with_article);
     print(format!(
-        "{}: {} called `{}`; next: cd {} && {next}",
+        "{}: {what} called `{}`; next: cd {} && {next}",
         dir.display(),
-        role.with_article(),
         args.name,
         dir.display()
     ))

@@ -1,18 +1,24 @@
-//! `fl run --processes`: clients in processes of their own, on this machine.
+//! Clients in processes of their own: on this machine (`fl run --processes`), or wherever an engine reaches them.
+
+mod node;
+
+pub use node::{Site, node};
 
 use crate::node_file::NodeFile;
-use crate::run::{build, check, everybody};
-use crate::{DataDir, Done, Failure, say};
+use crate::run::check;
+
+use crate::{DataDir, Done, Failure};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use fl_core::ClientId;
 use fl_registry::Catalogue;
+use fl_remote::{Leader, SpecText};
 use fl_sim::Elsewhere;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt::{Display, Formatter};
+use std::fmt::{Debug, Display, Formatter};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// In a run folder: the leader's name, and what the clients' processes share.
@@ -41,6 +47,22 @@ pub enum Who {
     Split(usize),
     /// Those that these files say, each by a process of its own.
     Own(Vec<PathBuf>),
+    /// By whoever an engine reaches: processes of this program on other machines.
+    Engine(Engine),
+}
+
+/// The clients that an engine reaches, of the run that this leader leads by this spec. What it writes down for the run goes to
+/// the folder.
+pub type Reach = dyn Fn(&Leader, SpecText, &Path) -> Box<dyn Elsewhere> + Send + Sync;
+
+/// An engine that carries a run's packets, such as Flower.
+#[derive(Clone)]
+pub struct Engine(pub Arc<Reach>);
+
+impl Debug for Engine {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Engine")
+    }
 }
 
 /// As a command line has it.
@@ -51,6 +73,7 @@ impl Display for Who {
             Self::Own(files) => files
                 .iter()
                 .try_for_each(|file| write!(f, " --node {}", file.display())),
+            Self::Engine(_) => Ok(()),
         }
     }
 }
@@ -91,7 +114,7 @@ pub struct Ready {
 pub fn ready(apart: Apart, clients: usize) -> anyhow::Result<Ready> {
     let program: &[OsString] = PROGRAM.get().map_or(&[], Vec::as_slice);
     ensure!(
-        !program.is_empty(),
+        !program.is_empty() || matches!(apart.who, Who::Engine(_)),
         "this program cannot begin processes for clients; `fl` can"
     );
     let mut nodes = BTreeMap::new();
@@ -118,8 +141,28 @@ pub fn ready(apart: Apart, clients: usize) -> anyhow::Result<Ready> {
     })
 }
 
-#[cfg(not(unix))]
+/// The clients of the run in this folder, with this spec and data files of these hashes.
+///
+/// # Errors
+/// When the folder cannot be written.
 pub fn clients<'a>(
+    yaml: &str,
+    files: &[String],
+    folder: &Path,
+    ready: Ready,
+    data: &'a DataDir,
+) -> anyhow::Result<Box<dyn Elsewhere + 'a>> {
+    let Who::Engine(Engine(reach)) = &ready.apart.who else {
+        return local(yaml, folder, ready, data);
+    };
+    let folder = folder.join(FOLDER);
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let leader = Leader::begin(&folder.join("leader"))?;
+    Ok(reach(&leader, SpecText::new(yaml, files)?, &folder))
+}
+
+#[cfg(not(unix))]
+fn local<'a>(
     _: &str,
     _: &Path,
     _: Ready,
@@ -135,12 +178,9 @@ pub fn serve(_: &ClientArgs, _: &Catalogue) -> Done {
     ))
 }
 
-/// The clients of the run in this folder, with this spec.
-///
-/// # Errors
-/// When the folder cannot be written.
+/// Those that live in processes of this machine.
 #[cfg(unix)]
-pub fn clients<'a>(
+fn local<'a>(
     yaml: &str,
     folder: &Path,
     ready: Ready,
@@ -160,7 +200,7 @@ pub fn clients<'a>(
     let spec = folder.join("spec.yaml").canonicalize()?;
     let folder = folder.join(FOLDER);
     fl_remote::Home::open(&folder.join("home"))?;
-    let leader = fl_remote::Leader::begin(&folder.join("leader"))?;
+    let leader = Leader::begin(&folder.join("leader"))?;
     let shared = folder.join("home").canonicalize()?;
     let (seats, homes): (_, Vec<_>) = match apart.who {
         Who::Split(number) => (Seats::Any(number), vec![(shared, None); number]),
@@ -171,6 +211,7 @@ pub fn clients<'a>(
                 .map(|(home, file)| (home, Some(file)))
                 .collect(),
         ),
+        Who::Engine(_) => bail!("an engine begins its processes by itself"),
     };
     let begin = move |at: usize| {
         let (home, node) = &homes[at];
@@ -204,76 +245,30 @@ pub fn clients<'a>(
         Box::new(begin),
         Box::new(|text| crate::say(format_args!("note: {text}"))),
     );
-    let spec = fl_remote::SpecText::new(yaml, &[])?;
+    // all of them read the same files
+    let spec = SpecText::new(yaml, &[])?;
     Ok(Box::new(fl_remote::Remote::new(engine, &leader, spec)))
 }
 
 /// Serves every client of a spec.
 #[cfg(unix)]
 pub fn serve(args: &ClientArgs, catalogue: &Catalogue) -> Done {
-    use fl_core::privacy::{Noise, NoiseSource};
-    use fl_core::{BuildContext, Stream};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
-    use std::sync::Arc;
 
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
     let socket = UnixStream::from(socket.context("its standard input")?);
     // a part that reads its standard input finds nothing, not what the leader asks
     let nothing = std::fs::File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(nothing).context("its standard input")?;
-    let yaml = std::fs::read_to_string(&args.spec)
-        .with_context(|| format!("reading {}", args.spec.display()))?;
     let spec = check(&args.spec, &[], catalogue)?.map_err(Failure::Mistakes)?;
-    let mut data = build(&spec, &args.data)?;
-    let context = BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed).child("protocol", 0),
+    let site = Site {
+        home: args.home.clone(),
+        own: args.node.clone(),
+        data_dir: args.data.data_dir.clone(),
+        far: false,
     };
-    let protocol: Arc<dyn fl_core::Protocol> = Arc::from(spec.make_protocol(&context)?);
-    let maker = fl_sim::Maker {
-        public: data.public.take().map(everybody).map(Arc::new),
-        parts: Arc::new(spec.parts.in_slots(protocol.slots())),
-        seed: spec.seed,
-        budget: spec.budget.clone(),
-        noise: match spec.noise {
-            Noise::Seeded => NoiseSource::Seeded,
-            Noise::System => NoiseSource::system()?,
-        },
-    };
-    let (owners, own) = match &args.node {
-        None => {
-            let all = std::mem::take(&mut data.clients);
-            (fl_sim::owners(all, protocol.pools_data())?, None)
-        }
-        Some(path) => {
-            let file = NodeFile::read(path)?;
-            let dir = fl_data::data_dir(args.data.data_dir.as_deref());
-            let (examples, unfit) = match file.load(&spec.data, &data, &dir) {
-                Ok(examples) => (examples, None),
-                // one that can say so
-                Err(error) => (data.test.clone(), Some(format!("{error:#}"))),
-            };
-            let name = path.display().to_string();
-            let own = fl_remote::Own {
-                policy: file.policy,
-                unfit,
-                tell: Box::new(move |text| say(format_args!("{name}: {text}"))),
-            };
-            (vec![(file.client, examples)], Some(own))
-        }
-    };
-    let served = fl_remote::Served {
-        spec: fl_remote::SpecText::new(&yaml, &[])?,
-        owners,
-        own,
-        protocol,
-        maker,
-        task: data.task,
-        test: data.test,
-        client_tests: data.client_tests,
-    };
-    let mut node = fl_remote::Node::new(served, fl_remote::Home::open(&args.home)?);
+    let mut node = node(&spec, &site)?;
     // nobody waits for an answer any more: what the clients keep is that of their last answers
     let gone = || std::process::exit(0);
     fl_remote::frame::serve(socket.try_clone()?, socket, &mut node, gone)?;

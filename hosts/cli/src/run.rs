@@ -221,13 +221,12 @@ pub fn execute(
     how: How<'_>,
 ) -> anyhow::Result<Outcome> {
     let own = matches!(spec.data.split(), Split::Own);
-    let nodes = how.processes.as_ref();
-    let nodes = nodes.is_some_and(|apart| matches!(apart.who, Who::Own(_)));
-    match (own, nodes) {
-        (true, false) => bail!(
+    let who = how.processes.as_ref().map(|apart| &apart.who);
+    match (own, who) {
+        (true, None | Some(Who::Split(_))) => bail!(
             "clients own their data by this spec (`data.split: own`), so each must be named: --node FILE"
         ),
-        (false, true) => bail!(
+        (false, Some(Who::Own(_))) => bail!(
             "--node is for clients that own their data, and by this spec they own a part of its set; take `data.split: own`"
         ),
         _ => {}
@@ -239,6 +238,7 @@ pub fn execute(
     let ready = ready.transpose()?;
     let yaml = spec.yaml()?;
     let data_files = data_files(&spec.data, how.data)?;
+    let hashes: Vec<String> = data_files.iter().map(|file| file.sha256.clone()).collect();
     let manifest = manifest(spec, &yaml, data_files, how.command)?;
     let (folder, resumed) = match place {
         Place::Stopped(paused) => {
@@ -274,7 +274,7 @@ pub fn execute(
     let out = folder.path().to_path_buf();
     (how.begun)(&out);
     let elsewhere = match ready {
-        Some(ready) => Some(processes::clients(&yaml, &out, ready, how.data)?),
+        Some(ready) => Some(processes::clients(&yaml, &hashes, &out, ready, how.data)?),
         None => None,
     };
     let outcome = fl_sim::run(Setup {

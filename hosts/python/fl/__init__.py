@@ -7,6 +7,7 @@
 
 `fl.run`, `fl.check`, `fl.inspect`, `fl.parts`, `fl.schema`, `fl.study`, `fl.account` and `fl.open` are the program in Python;
 `fl.aggregator`, `fl.selector`, `fl.privacy` and `fl.trainer` make parts of classes. `fl.torch` and `fl.sklearn` have trainers.
+`fl.flower` runs a spec on Flower, `fl.remote` on an engine of one's own.
 """
 
 from ._errors import Error, Mistake, RunError, SpecError

@@ -36,6 +36,7 @@ class Run:
         stop_after: int | None,
         wire: bool,
         processes: int | None,
+        courier: tuple[Any, Sequence[int], int] | None,
         deadline: float | None,
         memory: int | None,
         data_dir: str | None,
@@ -44,3 +45,11 @@ class Run:
     ) -> None: ...
     def stop(self) -> None: ...
     def next(self) -> tuple[Any, ...] | None: ...
+
+class Node:
+    @staticmethod
+    def make(
+        name: str, text: str, set: Sequence[str], *, home: str | None, own: str | None, data_dir: str | None
+    ) -> tuple[Node | None, tuple[str, str, str] | None]: ...
+    def clients(self) -> list[int]: ...
+    def answer(self, head: bytes, body: bytes) -> tuple[bytes, bytes]: ...

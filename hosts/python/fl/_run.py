@@ -59,6 +59,41 @@ def run(
 
     Raises `SpecError` if the spec is wrong, with all its mistakes, and `RunError` if the run fails.
     """
+    return begin(
+        spec,
+        set,
+        resume=resume,
+        out=out,
+        threads=threads,
+        data_dir=data_dir,
+        stop_after=stop_after,
+        wire=wire,
+        processes=processes,
+        deadline=deadline,
+        memory=memory,
+        quiet=quiet,
+        on_step=on_step,
+    )
+
+
+def begin(
+    spec=None,
+    set=None,
+    *,
+    resume=None,
+    out=None,
+    threads=None,
+    data_dir=None,
+    stop_after=None,
+    wire=False,
+    processes=None,
+    courier=None,
+    deadline=None,
+    memory=None,
+    quiet=False,
+    on_step=None,
+) -> Results:
+    """As `run`; the clients may be those that a courier reaches."""
     if (spec is None) == (resume is None):
         raise SpecError("fl.run takes a spec, or resume= and the folder of a run that was stopped")
     name, text, mapping = ("", "", False) if spec is None else source(spec)
@@ -74,6 +109,7 @@ def run(
         stop_after=stop_after,
         wire=wire,
         processes=_at_least_one("processes", processes),
+        courier=courier,
         deadline=_seconds(processes, deadline),
         memory=memory,
         data_dir=path(data_dir),

@@ -2,6 +2,7 @@
 #![allow(missing_docs, reason = "nobody links this; Python has the docs")]
 
 mod buffer;
+mod engine;
 mod host;
 mod keep;
 mod parts;
@@ -74,8 +75,8 @@ fn program(py: Python<'_>, args: Vec<OsString>) -> u8 {
 mod _fl {
     #[pymodule_export]
     use super::{
-        buffer::Buffer, check, command, host::Host, parts::conformance, parts::declare, program,
-        run::Run, speed::seconds,
+        buffer::Buffer, check, command, engine::Node, host::Host, parts::conformance,
+        parts::declare, program, run::Run, speed::seconds,
     };
 
     use pyo3::types::PyAnyMethods as _;

@@ -1,5 +1,6 @@
 //! A run on a thread of its own; Python takes its events.
 
+use crate::engine::{Given, engine};
 use crate::{Wrong, catalogue, wrong};
 use fl_cli::{Apart, Ask, Failure, Source, Told, Who};
 use fl_sim::Outcome;
@@ -60,7 +61,7 @@ pub struct Run {
 impl Run {
     /// Begins: with a spec's `text`, which mistakes call `name`, or where the run in the folder `resume` stopped.
     #[new]
-    #[pyo3(signature = (name, text, set, *, resume, out, threads, stop_after, wire, processes, deadline, memory, data_dir, command, bar))]
+    #[pyo3(signature = (name, text, set, *, resume, out, threads, stop_after, wire, processes, courier, deadline, memory, data_dir, command, bar))]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn new(
         name: String,
@@ -72,6 +73,7 @@ impl Run {
         stop_after: Option<usize>,
         wire: bool,
         processes: Option<usize>,
+        courier: Option<Given>,
         deadline: Option<f64>,
         memory: Option<u64>,
         data_dir: Option<PathBuf>,
@@ -90,10 +92,11 @@ impl Run {
             threads,
             stop_after,
             wire,
-            processes: processes.map(|number| Apart {
-                who: Who::Split(number),
-                deadline,
-            }),
+            processes: match courier {
+                Some(courier) => Some(Who::Engine(engine(courier))),
+                None => processes.map(Who::Split),
+            }
+            .map(|who| Apart { who, deadline }),
             memory,
             data_dir,
             command,

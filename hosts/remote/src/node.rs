@@ -94,6 +94,11 @@ impl Node {
         }
     }
 
+    /// Whom it can answer for.
+    pub fn clients(&self) -> Vec<ClientId> {
+        self.owners.keys().copied().collect()
+    }
+
     /// Answers a request. What goes wrong is a reply too.
     ///
     /// # Errors

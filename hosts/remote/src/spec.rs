@@ -38,6 +38,8 @@ impl SpecText {
                 }
             }
             if !files.is_empty() {
+                // so is where a data file is
+                spec.get_mut("data").into_iter().for_each(names_only);
                 let files = files
                     .iter()
                     .map(|f| Value::from(f.as_str()))
@@ -102,6 +104,21 @@ impl SpecText {
                 n - 3
             ),
         }
+    }
+}
+
+/// Leaves of absolute paths what the files are called.
+fn names_only(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            let path = std::path::Path::new(text);
+            if let (true, Some(name)) = (path.is_absolute(), path.file_name()) {
+                *text = name.to_string_lossy().into_owned();
+            }
+        }
+        Value::Sequence(all) => all.iter_mut().for_each(names_only),
+        Value::Mapping(all) => all.iter_mut().for_each(|(_, value)| names_only(value)),
+        _ => {}
     }
 }
 

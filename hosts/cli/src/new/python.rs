@@ -36,8 +36,18 @@ const README: &str = include_str!("../../templates/README.py.md.in");
 const SPEC: &str = include_str!("../../templates/spec.py.yaml.in");
 
 /// Names that a module cannot have, or that would hide what it imports.
-const TAKEN: &str = "and as assert async await break class continue def del elif else except finally fl for from global if import \
+const TAKEN: &str = "and as assert async await break class continue def del elif else except finally fl flwr for from global if import \
     in is lambda nonlocal not numpy or pass pytest raise return torch try typing while with yield";
+
+/// Can a module be called so?
+pub fn check_name(name: &str) -> Result<(), Failure> {
+    match TAKEN.split_whitespace().any(|word| word == name) {
+        true => Err(Failure::usage(format!(
+            "a module of Python cannot be called `{name}`; try my-{name}"
+        ))),
+        false => Ok(()),
+    }
+}
 
 pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
     let Some((_, source, parts, needs)) = PARTS.iter().find(|(r, ..)| *r == role) else {
@@ -46,12 +56,7 @@ pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
             role.with_article()
         )));
     };
-    if TAKEN.split_whitespace().any(|word| word == args.name) {
-        return Err(Failure::usage(format!(
-            "a module of Python cannot be called `{0}`; try my-{0}",
-            args.name
-        )));
-    }
+    check_name(&args.name)?;
     let file = args.name.replace('-', "_");
     let article = role.with_article();
     let values = [

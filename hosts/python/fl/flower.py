@@ -1,0 +1,293 @@
+"""A spec on Flower 1.41: `server_app(spec)` and `client_app(spec)` make the two sides of a Flower app.
+
+Flower brings transport, TLS, authentication of nodes and processes; the run is the same as that of `fl.run`, to the digest.
+`fl new flower NAME` writes an app that `flwr run` takes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from pathlib import Path
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid, ServerApp
+
+from ._errors import Error, SpecError
+from ._tools import check
+from .remote import Node, lead
+
+__all__ = ["client_app", "server_app"]
+
+#: Seconds between two looks for replies. Nodes of Flower look for work every three seconds.
+POLL = 0.2
+#: A request without a reply is made again after so many seconds, then twice as many: a node that was ended and begun anew has lost it.
+AGAIN = 60.0
+#: So many processes of a node may end over one request.
+ATTEMPTS = 3
+#: Requests that are on their way at once.
+WINDOW = 64
+#: Errors of Flower that say that the node or the message was lost, and nothing about the request.
+LOST = {
+    ErrorCode.NODE_UNAVAILABLE,
+    ErrorCode.MESSAGE_UNAVAILABLE,
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+    ErrorCode.CLIENT_APP_CRASHED,
+}
+
+
+def _pack(head: bytes, array: Array) -> RecordDict:
+    # the body is an object of its own, so that the SuperLink holds one to all clients once
+    return RecordDict({"head": ConfigRecord({"head": head}), "body": ArrayRecord({"body": array})})
+
+
+def _array(body: bytes) -> Array:
+    return Array(dtype="uint8", shape=(len(body),), stype="bytes", data=body)
+
+
+def _unpack(content: RecordDict) -> tuple[bytes, bytes]:
+    return content["head"]["head"], content["body"]["body"].data
+
+
+class _Job:
+    """A request to a client, and what has become of it."""
+
+    def __init__(self, client: int, head: bytes, array: Array):
+        self.client, self.content, self.size = client, _pack(head, array), len(head) + len(array.data)
+        self.began, self.ended = time.monotonic(), 0
+        self.ids: list[str] = []
+        self.again, self.pause = 0.0, AGAIN
+
+
+class _Courier:
+    """Carries a run's packets over a grid."""
+
+    def __init__(self, grid: Grid, wait: float, deadline: float | None):
+        self.grid, self.wait, self.deadline = grid, wait, deadline
+        self.nodes: dict[int, int] = {}  # of clients
+        self.asked: set[int] = set()  # nodes that have said who they are
+        self.new: list[_Job] = []
+        self.out: dict[str, _Job] = {}  # by the message's id
+        self.done: list[tuple[int, tuple[bytes, bytes] | None, str]] = []
+        self.last: tuple[bytes, Array] | None = None
+
+    def send(self, client: int, head: bytes, body: bytes) -> None:
+        if self.last is None or self.last[0] is not body:
+            self.last = body, _array(body)
+        self.new.append(_Job(client, head, self.last[1]))
+
+    def receive(self):
+        while not self.done:
+            if self.new:
+                jobs, self.new = self.new, []
+                self.push(self.find(jobs))
+            self.pull()
+            if not self.done:
+                time.sleep(POLL)
+        return self.done.pop(0)
+
+    def end(self, keep: bool) -> None:
+        """Flower ends what is on its way when the run ends."""
+
+    def find(self, jobs: list[_Job]) -> list[_Job]:
+        """Those whose client has a node; the others have been waited for."""
+        end = time.monotonic() + self.wait
+        while missing := {job.client for job in jobs} - self.nodes.keys():
+            self.enrol()
+            if missing <= self.nodes.keys():
+                break
+            if time.monotonic() > end:
+                for job in jobs:
+                    if job.client in missing - self.nodes.keys():
+                        self.fail(job, f"no node has said within {self.wait:g} s that this client lives there")
+                break
+            time.sleep(POLL)
+        return [job for job in jobs if job.client in self.nodes]
+
+    def enrol(self) -> None:
+        """Asks nodes that have come who lives there. Flower's names of nodes are random."""
+        here = set(self.grid.get_node_ids())
+        self.asked &= here
+        messages = [Message(RecordDict(), dst_node_id=node, message_type="query.who", ttl=AGAIN) for node in sorted(here - self.asked)]
+        if not messages:
+            return
+        for reply in self.grid.send_and_receive(messages, timeout=min(self.wait, AGAIN)):
+            node = reply.metadata.src_node_id
+            if reply.has_error():
+                if reply.error.code in LOST:
+                    continue
+                raise RuntimeError(f"node {node} cannot take part: {reply.error.reason} (code {reply.error.code})")
+            who = reply.content["who"]
+            if "wrong" in who:
+                raise RuntimeError(f"node {node} cannot take part: {who['wrong']}")
+            self.asked.add(node)
+            for client in map(int, str(who["clients"]).split()):
+                other = self.nodes.get(client)
+                if other in here and other != node:
+                    raise RuntimeError(f"nodes {other} and {node} both say that client {client} lives there; end one of them")
+                self.nodes[client] = node
+
+    def push(self, jobs: list[_Job]) -> None:
+        message = lambda job: Message(job.content, dst_node_id=self.nodes[job.client], message_type="query.fl", ttl=self.deadline)  # noqa: E731
+        if not jobs:
+            return
+        ids = list(self.grid.push_messages([message(job) for job in jobs]))
+        if len(ids) != len(jobs):
+            # too much at once, and which were taken is not said: whoever is asked twice answers once
+            ids = [next(iter(self.grid.push_messages([message(job)])), None) for job in jobs]
+        for job, id in zip(jobs, ids):
+            if id is not None:
+                job.again = time.monotonic() + job.pause
+                job.ids.append(id)
+                self.out[id] = job
+            elif self.nodes[job.client] in self.grid.get_node_ids():
+                self.fail(job, f"Flower did not take its request of {job.size} bytes; is it too large?")
+            else:
+                self.lost(job, "its node is gone")
+
+    def pull(self) -> None:
+        now = time.monotonic()
+        for job in list({id(job): job for job in self.out.values()}.values()):
+            if self.deadline is not None and now > job.began + self.deadline:
+                self.fail(job, f"it did not reply within {self.deadline:g} s (deadline)")
+            elif now > job.again:
+                job.pause *= 2
+                self.push([job])
+        for reply in self.grid.pull_messages(list(self.out)) if self.out else ():
+            job = self.out.get(reply.metadata.reply_to_message_id)
+            if job is None:
+                continue  # it has been answered
+            if not reply.has_error():
+                self.close(job)
+                self.done.append((job.client, _unpack(reply.content), ""))
+                continue
+            why = f"Flower: {reply.error.reason} (code {reply.error.code})"
+            if reply.error.code not in LOST:
+                self.fail(job, why)
+                continue
+            job.ended += reply.error.code == ErrorCode.CLIENT_APP_CRASHED
+            if job.ended >= ATTEMPTS:
+                self.fail(job, f"{ATTEMPTS} processes ended over it; {why}")
+            else:
+                self.lost(job, why)
+
+    def lost(self, job: _Job, why: str) -> None:
+        """Its node was lost, or the message was: it is asked again, wherever it is by then."""
+        self.close(job)
+        print(f"fl: client {job.client} is asked again: {why}", flush=True)
+        node = self.nodes.pop(job.client, None)
+        self.asked.discard(node)
+        self.new.append(job)
+
+    def fail(self, job: _Job, why: str) -> None:
+        self.close(job)
+        self.done.append((job.client, None, why))
+
+    def close(self, job: _Job) -> None:
+        for id in job.ids:
+            self.out.pop(id, None)
+        job.ids.clear()
+
+
+def _overrides(config) -> list[str]:
+    """What the run's configuration sets: `set = "seed=3 protocol.rounds=20"`."""
+    return shlex.split(str(config.get("set", "")))
+
+
+def server_app(spec, *, data_dir=None) -> ServerApp:
+    """The server's side of a spec as a Flower ServerApp.
+
+    The run's configuration (`flwr run --run-config`) may say: `set`, values to change, such as `"seed=3 protocol.rounds=20"`, quoted as in a
+    shell where there are spaces in one; `out`, the run folder; `resume`, the folder of a run that was stopped; `stop-after`, so many steps; `deadline`, the seconds after which a client
+    has not answered; `wait`, the seconds that a client's node is waited for (300).
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        config = context.run_config
+        set, resume = _overrides(config), config.get("resume") or None
+        resolved = check(Path(resume) / "spec.yaml" if resume else spec, set)
+        own = resolved["data"].get("split") == "own"
+        courier = _Courier(grid, float(config.get("wait") or 300), float(config.get("deadline") or 0) or None)
+        step = lambda s: print(f"fl: {s['step']}" + (f" of {s['of']}" if s["of"] else ""), flush=True)  # noqa: E731
+        results = lead(
+            None if resume else spec,
+            courier,
+            clients=range(resolved["data"]["clients"]) if own else (),
+            window=WINDOW,
+            set=set,
+            resume=resume,
+            out=config.get("out") or None,
+            stop_after=config.get("stop-after") or None,
+            data_dir=data_dir,
+            quiet=True,
+            on_step=step,
+        )
+        print("fl: outcome", json.dumps(results.outcome), flush=True)
+        context.state["fl"] = MetricRecord({name: float(value) for name, value in results.metrics.items()})
+
+    return app
+
+
+#: The node that was asked last: a process of Flower's simulation answers many times.
+_KEPT: dict[tuple, Node] = {}
+
+
+def _node(spec, context: Context, home, own, data_dir) -> Node:
+    config = context.node_config
+    home = config.get("fl-home") or home or os.environ.get("FL_NODE_HOME") or Path.home() / ".local/state/fl/node"
+    own, data_dir = config.get("fl-node") or own, config.get("fl-data") or data_dir
+    set = _overrides(context.run_config)
+    key = (os.getpid(), repr(spec), *set, str(home), str(own), str(data_dir))
+    if key not in _KEPT:
+        _KEPT.clear()
+        _KEPT[key] = Node(spec, set, home=home, own=own, data_dir=data_dir)
+    return _KEPT[key]
+
+
+def _clients(node: Node, context: Context, own) -> list[int]:
+    """Who lives at a node, by its configuration."""
+    config, all = context.node_config, node.clients
+    if config.get("fl-node") or own:
+        return all
+    try:
+        if "clients" in config:
+            here = [int(one) for one in str(config["clients"]).replace(",", " ").split()]
+        else:
+            at, of = int(config["partition-id"]), int(config["num-partitions"])
+            here = [client for client in all if client % of == at]
+    except (KeyError, ValueError, ZeroDivisionError):
+        text = "its configuration must say which clients live there: `clients`, such as \"0 2\", or `partition-id` and `num-partitions`"
+        raise SpecError(f"{text}; it is {dict(config)}") from None
+    return [client for client in all if client in here]  # one without any examples takes no part
+
+
+def client_app(spec, *, home=None, own=None, data_dir=None) -> ClientApp:
+    """The clients' side of a spec as a Flower ClientApp.
+
+    A node's configuration (`flower-supernode --node-config`) says which clients live there: `clients`, such as `"0 2"`; or Flower's
+    `partition-id` and `num-partitions`, as its simulation has them. `fl-home` is the folder where what lasts is kept (otherwise `home`,
+    FL_NODE_HOME, `~/.local/state/fl/node`), `fl-node` the file of a node with data of its own, `fl-data` the data directory.
+    """
+    app = ClientApp()
+
+    @app.query("who")
+    def who(message: Message, context: Context) -> Message:
+        try:
+            clients = _clients(_node(spec, context, home, own, data_dir), context, own)
+            said = {"clients": " ".join(map(str, clients))}
+        except Error as error:
+            said = {"wrong": str(error)}
+        return Message(RecordDict({"who": ConfigRecord(said)}), reply_to=message)
+
+    @app.query("fl")
+    def fl(message: Message, context: Context) -> Message:
+        head, body = _node(spec, context, home, own, data_dir).answer(*_unpack(message.content))
+        return Message(_pack(head, _array(body)), reply_to=message)
+
+    return app

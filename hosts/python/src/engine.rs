@@ -1,0 +1,176 @@
+//! An engine in Python: a courier that carries packets, and the node at the other end.
+
+use crate::{Wrong, catalogue, wrong};
+use anyhow::{Context, bail};
+use fl_cli::{Engine, Failure, Site};
+use fl_core::{ClientId, Problem, Result};
+use fl_remote::wire::Packet;
+use fl_remote::{Courier, Remote};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A courier in Python: an object with `send(client, head, body)`, `receive() -> (client, (head, body) | None, why)` and
+/// `end(keep)`; whom it reaches (nobody: whoever the spec knows); and how many requests it takes at once.
+pub type Given = (Py<PyAny>, Vec<ClientId>, usize);
+
+/// The engine that it is.
+pub fn engine((courier, clients, window): Given) -> Engine {
+    let courier = Arc::new(courier);
+    Engine(Arc::new(move |leader, spec, folder| {
+        let carried = Carried {
+            courier: courier.clone(),
+            clients: clients.clone(),
+            window,
+            folder: folder.into(),
+            last: None,
+        };
+        Box::new(Remote::new(carried, leader, spec))
+    }))
+}
+
+struct Carried {
+    courier: Arc<Py<PyAny>>,
+    clients: Vec<ClientId>,
+    window: usize,
+    folder: PathBuf,
+    /// The body that was sent last, as both sides have it: one to everybody is one object in Python too.
+    last: Option<(Arc<[u8]>, Py<PyBytes>)>,
+}
+
+/// A packet as Python has it, or why there is none.
+type Received = (ClientId, Option<(Vec<u8>, Vec<u8>)>, String);
+
+impl Courier for Carried {
+    fn clients(&self) -> Vec<ClientId> {
+        self.clients.clone()
+    }
+
+    fn window(&self) -> usize {
+        self.window
+    }
+
+    fn send(&mut self, to: ClientId, request: Packet) -> Result<()> {
+        Python::attach(|py| {
+            let same = |(sent, _): &&(Arc<[u8]>, _)| Arc::ptr_eq(sent, &request.body);
+            let body = match self.last.as_ref().filter(same) {
+                Some((_, body)) => body.clone_ref(py),
+                None => {
+                    let body = PyBytes::new(py, &request.body).unbind();
+                    self.last = Some((request.body, body.clone_ref(py)));
+                    body
+                }
+            };
+            let head = PyBytes::new(py, &request.head);
+            let args = (to, head, body);
+            self.courier
+                .call_method1(py, "send", args)
+                .map_err(said(py))?;
+            Ok(())
+        })
+    }
+
+    fn receive(&mut self) -> Result<(ClientId, Result<Packet>)> {
+        Python::attach(|py| {
+            let received = self.courier.call_method0(py, "receive").map_err(said(py))?;
+            let received: PyResult<Received> = received.extract(py);
+            let (from, packet, why) = received.map_err(said(py)).context("of `receive`")?;
+            let packet = packet.map(|(head, body)| Packet {
+                head,
+                body: body.into(),
+            });
+            Ok((from, packet.ok_or(Problem::Absent(why).into())))
+        })
+    }
+
+    fn end(&mut self, keep: bool) -> Result<()> {
+        Python::attach(|py| {
+            self.courier
+                .call_method1(py, "end", (keep,))
+                .map_err(said(py))
+        })?;
+        match keep {
+            true => Ok(()),
+            false => std::fs::remove_dir_all(&self.folder)
+                .with_context(|| format!("removing {}", self.folder.display())),
+        }
+    }
+}
+
+/// What an exception says.
+fn said(py: Python<'_>) -> impl Fn(PyErr) -> anyhow::Error {
+    move |error| {
+        let kind = error.get_type(py);
+        let kind = kind.name().map_or("an exception".into(), |n| n.to_string());
+        anyhow::anyhow!("the engine: {kind}: {}", error.value(py))
+    }
+}
+
+/// A node of a spec. Any thread may ask it; one at a time is answered.
+#[pyclass(frozen)]
+pub struct Node(Mutex<fl_remote::Node>);
+
+#[pymethods]
+impl Node {
+    /// The node, or what is wrong with the spec or with where it is.
+    #[staticmethod]
+    #[pyo3(signature = (name, text, set, *, home, own, data_dir))]
+    fn make(
+        py: Python<'_>,
+        name: String,
+        text: String,
+        set: Vec<String>,
+        home: PathBuf,
+        own: Option<PathBuf>,
+        data_dir: Option<PathBuf>,
+    ) -> (Option<Self>, Option<Wrong>) {
+        let site = Site {
+            home,
+            own,
+            data_dir,
+            far: true,
+        };
+        let make = || -> Result<fl_remote::Node, Failure> {
+            let spec = fl_cli::check_text(&name, text.as_bytes(), &set, &catalogue()?)?;
+            Ok(fl_cli::node(&spec.map_err(Failure::Mistakes)?, &site)?)
+        };
+        match py.detach(make) {
+            Ok(node) => (Some(Self(Mutex::new(node))), None),
+            Err(failure) => (None, Some(wrong(failure))),
+        }
+    }
+
+    /// Whom it can answer for.
+    fn clients(&self, py: Python<'_>) -> Vec<ClientId> {
+        py.detach(|| {
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clients()
+        })
+    }
+
+    /// The reply to a request, as head and body. What goes wrong is a reply too; only what is no request is an exception.
+    fn answer<'py>(
+        &self,
+        py: Python<'py>,
+        head: Vec<u8>,
+        body: Vec<u8>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let body = body.into();
+        let reply = py.detach(|| {
+            let mut node = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let reply = || node.reply(&Packet { head, body });
+            match catch_unwind(AssertUnwindSafe(reply)) {
+                Ok(reply) => reply,
+                Err(_) => bail!("the node panicked"),
+            }
+        });
+        let reply = reply.map_err(|error| PyRuntimeError::new_err(format!("{error:#}")))?;
+        let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
+        Ok((bytes(&reply.head), bytes(&reply.body)))
+    }
+}

@@ -1,0 +1,229 @@
+"""A spec on Flower: the same digest in its simulation, and on a SuperLink with TLS and authenticated SuperNodes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import fl
+import pytest
+from conftest import QUICK
+
+flwr = pytest.importorskip("flwr", reason="Flower is not installed: pip install 'flwr[simulation]>=1.41,<1.42'")
+if not flwr.__version__.startswith("1.41."):
+    pytest.skip(f"fl.flower is for Flower 1.41, and {flwr.__version__} is here", allow_module_level=True)
+
+SIMULATE = """
+import sys
+from flwr.simulation import run_simulation
+from fl.flower import client_app, server_app
+for spec in sys.argv[2:]:
+    run_simulation(server_app(spec), client_app(spec), num_supernodes=int(sys.argv[1]))
+"""
+
+
+def outcomes(text: str) -> list[dict]:
+    """What runs came to, of what their servers print."""
+    return [json.loads(line.split("fl: outcome ", 1)[1]) for line in text.splitlines() if "fl: outcome " in line]
+
+
+def simulated(nodes: int, *specs, home) -> list[dict]:
+    """Outcomes of specs in Flower's simulation."""
+    env = os.environ | {"FL_NODE_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    args = [sys.executable, "-c", SIMULATE, str(nodes), *map(str, specs)]
+    done = subprocess.run(args, env=env, capture_output=True, text=True)
+    if "node timed out during startup" in done.stderr:
+        pytest.skip("Ray, which Flower simulates with, did not start: this machine is too busy")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return outcomes(done.stdout)
+
+
+def test_exact_a_spec_has_the_same_digest_in_flowers_simulation(tmp_path):
+    pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'flwr[simulation]'")
+    specs = [QUICK / "fedkt.yaml"]
+    there = simulated(2, *specs, home=tmp_path / "home")
+    for spec, outcome in zip(specs, there, strict=True):
+        here = fl.run(spec, quiet=True)
+        assert outcome["digest"] == here.digest
+        assert outcome["bytes"] == here.outcome["bytes"] and outcome["metrics"] == here.metrics
+
+
+def test_exact_on_nodes_with_keys_and_nobody_else_gets_anything(tmp_path):
+    from cluster import Cluster, authority
+
+    fl._tools.command("new", "flower", "my-app", "--out", str(tmp_path / "my-app"))
+    small = "data.clients=2 protocol.rounds=2"
+    spec = tmp_path / "my-app/my_app/spec.yaml"
+    here = fl.run(spec, small.split(), quiet=True)
+    authority(tmp_path / "other")
+    home = lambda name: {"fl-home": str(tmp_path / name)}  # noqa: E731
+    with Cluster(tmp_path) as cluster:
+        for k in range(2):
+            cluster.register(f"node-{k}")
+            cluster.node(f"node-{k}", {"clients": str(k)} | home(f"home-{k}"))
+        cluster.node("stranger", {"clients": "0 1"} | home("home-stranger"))
+        cluster.node("misled", {"clients": "0 1"} | home("home-misled"), ca=tmp_path / "other/ca.crt")
+        first = cluster.run(tmp_path / "my-app", set=small, stop_after=1, out=str(tmp_path / "run")).outcome()
+        assert first["stopped"] == "round 1"
+        last = cluster.run(tmp_path / "my-app", set=small, resume=str(tmp_path / "run")).outcome()
+        assert last["digest"] == here.digest
+        assert last["bytes"] == here.outcome["bytes"] and last["metrics"] == here.metrics
+        # each node kept what lasts in its own home; those two were never asked
+        assert {path.name for path in tmp_path.glob("home-*")} == {"home-0", "home-1"}
+        cluster.until(lambda: cluster.running["stranger"].poll() is not None, "Flower to turn the unregistered node away")
+
+
+def test_a_grid_that_loses_things(tmp_path):
+    """The courier alone, over a grid that takes nothing, loses nodes, and gives them back under other names."""
+    from flwr.app import ConfigRecord, Error, Message, RecordDict
+    from flwr.supercore.task_identity import TaskIdentity
+
+    from fl import flower, remote
+
+    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+    spec = fl.check(QUICK / "fedavg.yaml", {"protocol.rounds": 3})
+    here = fl.run(spec, quiet=True)
+    node = remote.Node(spec, home="home")
+
+    class Grid:
+        """Every client has a node; in each push one message is lost with its node, and all but the first are not taken at first."""
+
+        def __init__(self):
+            self.names = {client: 100 + client for client in range(5)}
+            self.replies, self.pushes, self.lost = {}, 0, 0
+
+        def get_node_ids(self):
+            return list(self.names.values())
+
+        def send_and_receive(self, messages, timeout):
+            client = {name: client for client, name in self.names.items()}
+            return [self.reply(m, RecordDict({"who": ConfigRecord({"clients": str(client[m.metadata.dst_node_id])})})) for m in messages]
+
+        def reply(self, message, content):
+            message.metadata.__dict__["_message_id"] = str(id(message))
+            return Message(content, reply_to=message)
+
+        def push_messages(self, messages):
+            if len(messages) > 1:
+                return []  # too large
+            (message,) = messages
+            self.pushes += 1
+            message.metadata.__dict__["_message_id"] = str(self.pushes)
+            if self.pushes % 7 == 3:
+                # it was answered, and the reply was lost with the node, which comes back under another name
+                name = message.metadata.dst_node_id
+                (client,) = [c for c, n in self.names.items() if n == name]
+                self.names[client] = name + 1000
+                node.answer(*flower._unpack(message.content))
+                self.lost += 1
+                self.replies[str(self.pushes)] = Message(Error(flower.ErrorCode.NODE_UNAVAILABLE, "gone"), reply_to=message)
+            else:
+                head, body = node.answer(*flower._unpack(message.content))
+                self.replies[str(self.pushes)] = Message(flower._pack(head, flower._array(body)), reply_to=message)
+            return [str(self.pushes)]
+
+        def pull_messages(self, ids):
+            # the last comes first, and one at a time
+            return [self.replies.pop(id) for id in sorted(ids, key=int)[-1:] if id in self.replies]
+
+    grid = Grid()
+    there = remote.lead(spec, flower._Courier(grid, 5, None), window=4, quiet=True)
+    assert grid.lost > 1 and there.digest == here.digest
+
+    class Twice(Grid):
+        def get_node_ids(self):
+            return [*self.names.values(), 7]
+
+        def send_and_receive(self, messages, timeout):
+            return [self.reply(m, RecordDict({"who": ConfigRecord({"clients": "3"})})) for m in messages]
+
+    with pytest.raises(fl.RunError, match="both say that client 3 lives there; end one of them"):
+        remote.lead(spec, flower._Courier(Twice(), 5, None), window=4, quiet=True)
+
+    class Nobody(Grid):
+        def get_node_ids(self):
+            return list(self.names.values())[:4]
+
+    with pytest.raises(fl.RunError, match="client 4.*no node has said within 0 s that this client lives there"):
+        remote.lead(spec, flower._Courier(Nobody(), 0, None), window=9, quiet=True)
+
+    class Full(Grid):
+        def push_messages(self, messages):
+            return [None] * len(messages)
+
+    with pytest.raises(fl.RunError, match=r"client 0.*Flower did not take its request of \d+ bytes; is it too large"):
+        remote.lead(spec, flower._Courier(Full(), 5, None), window=9, quiet=True)
+
+
+class Here:
+    """A courier to nodes in this process."""
+
+    def __init__(self, *nodes):
+        self.nodes, self.sent = {client: node for node in nodes for client in node.clients}, []
+
+    def send(self, *request):
+        self.sent.append(request)
+
+    def receive(self):
+        client, head, body = self.sent.pop()
+        return client, self.nodes[client].answer(head, body), ""
+
+    def end(self, keep):
+        pass
+
+
+def test_exact_nodes_with_data_of_their_own(tmp_path):
+    from fl import remote
+
+    def rows(part):
+        of = [i for i in range(120) if i % 3 == part]
+        return "x,y,label\n" + "".join(f"{(i * 37) % 11},{(i * 17) % 7},{'ab'[(i * 37) % 11 > 5]}\n" for i in of)
+
+    for part, name in enumerate(["test", "n0", "n1"]):
+        (tmp_path / f"{name}.csv").write_text(rows(part))
+    data = "files: {{ format: csv, train: {0}.csv, test: test.csv, label: label, classes: [a, b], columns: {{ x: number, y: number }} }}"
+    spec = f"""
+name: own
+data: {{ set: {{ {data.format("n0")} }}, clients: 2, split: own, normalise: {{ mean: [5, 3], std: [3, 2] }} }}
+protocol: {{ use: param-rounds, rounds: 2, local: {{ epochs: 1, batch: 16 }} }}
+parts: {{ model: {{ use: linear, lr: 0.1 }}, aggregator: {{ use: mean }} }}
+"""
+    (tmp_path / "own.yaml").write_text(spec)
+    for k in range(2):
+        (tmp_path / f"n{k}.yaml").write_text(f"client: {k}\nhome: kept-{k}\ndata: {{ {data.format(f'n{k}')} }}\n")
+    nodes = [remote.Node("own.yaml", home="unused", own=f"n{k}.yaml") for k in range(2)]
+    assert [node.clients for node in nodes] == [[0], [1]] and not (tmp_path / "unused").exists()
+    there = remote.lead("own.yaml", Here(*nodes), clients=range(2), window=2, quiet=True)
+    [shutil.rmtree(f"kept-{k}") for k in range(2)]
+    args = ["run", "own.yaml", "--node", "n0.yaml", "--node", "n1.yaml", "--json", "--quiet"]
+    done = subprocess.run([sys.executable, "-m", "fl", *args], capture_output=True, text=True)
+    assert json.loads(done.stdout)["digest"] == there.digest, done.stderr
+
+
+def test_another_spec_at_a_node_is_found_out(tmp_path):
+    from fl import remote
+
+    spec = QUICK / "fedavg.yaml"
+    other = remote.Node(spec, {"protocol.rounds": 4}, home="home")
+    with pytest.raises(fl.RunError, match="another spec than this node: `protocol.rounds` is 5 there, and 4 here"):
+        remote.lead(spec, Here(other), quiet=True)
+    with pytest.raises(fl.RunError, match="cut short or damaged"):
+        other.answer(b"\x01\0\0\0", b"")
+    # the same file in another place is the same data, and another file is not
+    rows = "x,y,label\n" + "".join(f"{(i * 37) % 11},{(i * 17) % 7},{'ab'[i % 2]}\n" for i in range(60))
+    text = """
+name: elsewhere
+data: { set: { files: { format: csv, train: points.csv, label: label, holdout: 0.5 } }, clients: 3, split: iid }
+protocol: { use: param-rounds, rounds: 2, local: { epochs: 1, batch: 16 } }
+parts: { model: { use: linear, lr: 0.1 }, aggregator: { use: mean } }
+"""
+    for folder, data in [("a", rows), ("b", rows), ("c", rows.replace("0,0,a", "9,9,a", 1))]:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "spec.yaml").write_text(text)
+        (tmp_path / folder / "points.csv").write_text(data)
+    there = remote.lead("a/spec.yaml", Here(remote.Node("b/spec.yaml", home="home")), quiet=True)
+    assert there.digest == fl.run("a/spec.yaml", quiet=True).digest
+    with pytest.raises(fl.RunError, match="another spec than this node: `data files` is "):
+        remote.lead("a/spec.yaml", Here(remote.Node("c/spec.yaml", home="home")), quiet=True)
+    shutil.rmtree("home")

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Specs on Flower: `pip install fl_federated-*.whl 'flwr[simulation]>=1.41,<1.42'`, then
+
+    tests/bench/flower.py specs [SPEC ..]     each (all of specs/quick) in Flower's simulation, on three nodes: the digest of fl.run
+    tests/bench/flower.py faults              on a SuperLink with TLS and five authenticated SuperNodes: a node is killed in a round and
+                                              begun anew, then the ServerApp is killed and the run gone on with: the digest of fl.run
+    tests/bench/flower.py overhead [NODES ..] seconds per round in the simulation beside Flower's own FedAvg with the same payload
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "hosts/python/tests"))
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def specs(folder, *given):
+    """Runs specs one after another in one simulation, for Ray takes half a minute to start; says which differ."""
+    os.environ |= QUIET | {"FL_NODE_HOME": str(folder / "home")}
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
+    from flwr.simulation import run_simulation
+
+    import fl
+    from fl.flower import client_app, server_app
+
+    os.chdir(folder)
+    now, server, failed = folder / "now", ServerApp(), []
+
+    class Any(ClientApp):
+        """The clients of whichever spec is running now."""
+
+        def __call__(self, message, context):
+            return client_app(Path(now.read_text()))(message, context)
+
+    @server.main()
+    def main(grid, context):
+        for spec in given or sorted((ROOT / "specs/quick").glob("*.yaml")):
+            spec = Path(spec).resolve()
+            now.write_text(str(spec))
+            context.run_config = {"out": str(folder / f"there-{spec.stem}")}
+            try:
+                server_app(spec)(grid, context)
+                here = fl.run(spec, quiet=True, out=folder / f"here-{spec.stem}")
+                same = fl.open(context.run_config["out"]).digest == here.digest
+            except fl.Error as error:
+                same = str(error)
+            print("==", spec.stem, "the same" if same is True else f"DIFFERENT: {same}", flush=True)
+            failed.extend([] if same is True else [spec.stem])
+        failed.append("end")
+
+    run_simulation(server, Any(), num_supernodes=3)
+    sys.exit(f"different: {', '.join(failed)}" if failed != ["end"] else 0)
+
+
+def server_process(cluster) -> int:
+    """The process of the ServerApp that the cluster runs: it is told where the SuperLink is."""
+    out = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    for line in out.splitlines()[1:]:
+        pid, args = line.split(None, 1)
+        if "flwr-serverapp" in args and f"127.0.0.1:{cluster.port} " in args:
+            return int(pid)
+    raise SystemExit("no ServerApp is running")
+
+
+def faults(folder):
+    from cluster import Cluster
+
+    import fl
+    from fl._tools import command
+
+    command("new", "flower", "my-app", "--out", str(folder / "app"))
+    sets = "protocol.rounds=8"
+    here = fl.run(folder / "app/my_app/spec.yaml", sets.split(), quiet=True, out=folder / "here")
+    with Cluster(folder) as cluster:
+        config = [{"clients": str(k), "fl-home": str(folder / f"home-{k}")} for k in range(5)]
+        for k in range(5):
+            cluster.register(f"node-{k}")
+            cluster.node(f"node-{k}", config[k])
+        run = cluster.run(folder / "app", set=sets, out=str(folder / "run"))
+        run.until("fl: round 3 of")
+        cluster.kill("node-2")
+        print("node 2 was killed in round 3", flush=True)
+        # Flower lets a key in again when it has missed the node's heartbeat; until then its log says exit code 305
+        cluster.node("node-2", config[2], again=True)
+        run.until("fl: round 6 of")
+        os.kill(server_process(cluster), signal.SIGKILL)
+        print(f"node 2 was begun {cluster.log('node-2').count('Exit Code: 305') + 2} times; the ServerApp was killed in round 6", flush=True)
+        run.process.stdout.read()
+        run.process.wait()
+        last = cluster.run(folder / "app", set=sets, resume=str(folder / "run")).outcome()
+    print("digest", last["digest"], "the same" if last["digest"] == here.digest else f"DIFFERENT: fl.run has {here.digest}")
+    sys.exit(last["digest"] != here.digest)
+
+
+OURS = """
+import sys, json
+from flwr.simulation import run_simulation
+from fl.flower import client_app, server_app
+spec = json.loads(sys.argv[1])
+run_simulation(server_app(spec), client_app(spec), num_supernodes=spec["data"]["clients"])
+"""
+THEIRS = """
+import sys, time
+import numpy as np
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
+nodes, rounds, numbers = map(int, sys.argv[1:])
+client, server = ClientApp(), ServerApp()
+@client.train()
+def train(message, context):
+    said = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 1})}
+    return Message(RecordDict(said), reply_to=message)
+@server.main()
+def main(grid, context):
+    while len(list(grid.get_node_ids())) < nodes:
+        time.sleep(0.1)
+    began = time.time()
+    strategy = FedAvg(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=nodes, min_available_nodes=nodes)
+    strategy.start(grid=grid, initial_arrays=ArrayRecord([np.zeros(numbers, np.float32)]), num_rounds=rounds)
+    print("seconds per round", (time.time() - began) / rounds, flush=True)
+run_simulation(server, client, num_supernodes=nodes)
+"""
+
+
+def overhead(folder, *nodes):
+    """The same number of parameters, and next to no training: what a round costs beside it."""
+    import fl
+
+    rounds = 5
+    for n in [int(one) for one in nodes] or [5, 50]:
+        spec = {
+            "name": "overhead",
+            "data": {"set": "blobs", "clients": n, "split": "iid"},
+            "protocol": {"use": "param-rounds", "rounds": rounds, "local": {"epochs": 1, "batch": 64}},
+            "parts": {"model": {"use": "linear", "lr": 0.1}, "aggregator": {"use": "mean"}},
+        }
+        home = folder / f"home-{n}"
+        numbers = fl.run(spec, {"protocol.rounds": 1}, quiet=True, out=folder / f"one-{n}").outcome["bytes"]["down"] // n // 4
+        env = os.environ | QUIET | {"FL_NODE_HOME": str(home)}
+        ours = subprocess.Popen([sys.executable, "-c", OURS, json.dumps(spec)], env=env, cwd=folder, stdout=subprocess.PIPE, text=True)
+        begun = [time.monotonic() for line in ours.stdout if re.search("fl: (round|outcome)", line)]
+        steps = sorted(b - a for a, b in zip(begun, begun[1:]))
+        theirs = subprocess.run([sys.executable, "-c", THEIRS, *map(str, (n, rounds, numbers))], env=env, cwd=folder, capture_output=True, text=True)
+        assert ours.wait() == 0 and theirs.returncode == 0, theirs.stderr
+        print(f"{n} nodes, {numbers} numbers: ours {steps[len(steps) // 2]:.2f} s a round,", end=" ")
+        round = float(re.search(r"seconds per round (\S+)", theirs.stdout)[1])
+        print(f"Flower's FedAvg {round:.2f} s a round", flush=True)
+
+
+if __name__ == "__main__":
+    modes = {"specs": specs, "faults": faults, "overhead": overhead}
+    if len(sys.argv) < 2 or sys.argv[1] not in modes:
+        sys.exit(__doc__)
+    with tempfile.TemporaryDirectory(prefix="flower") as made:
+        modes[sys.argv[1]](Path(made), *sys.argv[2:])
