@@ -41,7 +41,7 @@ def images(part):
 
     x = read(f"{part}-images-idx3-ubyte", 16).reshape(-1, 1, 28, 28)
     y = read(f"{part}-labels-idx1-ubyte", 8)
-    return torch.from_numpy(x.astype(numpy.float32) / 255), torch.from_numpy(y.astype(numpy.int64))
+    return torch.from_numpy((x.astype(numpy.float32) / 255 - 0.1307) / 0.3081), torch.from_numpy(y.astype(numpy.int64))
 
 
 def network():
