@@ -96,7 +96,7 @@ class Cluster:
     def log(self, name) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def until(self, done, what, seconds=120):
+    def until(self, done, what, seconds=600):
         """Waits for something that must come; the limit only ends a test that would hang."""
         end = time.monotonic() + seconds
         while True:
