@@ -5,9 +5,10 @@ use super::release::{Afford, afford};
 use crate::message::{self, Counts, Message, VoteSensitivity};
 use crate::privacy::{Lots, NoiseSource};
 use crate::{
-    Accountant, BoxedMechanism, Budget, Cohort, Needs, PrivacyEvent, Result, Slot, TaskKind,
+    Accountant, BoxedMechanism, Budget, Cohort, Needs, PrivacyEvent, Problem, Result, Slot,
+    TaskKind,
 };
-use anyhow::Context;
+use anyhow::{Context, bail};
 use ndarray::Array2;
 
 impl Client {
@@ -93,20 +94,7 @@ impl Client {
         let stream = self.stream(slot).child("noise", self.spent.len() as u64);
         let cohort = Cohort::everyone(vec![self.id()]);
         mechanism.clip(m)?;
-        let accountant = match self.budget.is_some() && self.store.has("accountant") {
-            true => Some(self.store.get::<Box<dyn Accountant>>("accountant")?),
-            false => None,
-        };
-        let accountant = accountant.map(|a| &**a);
-        let Afford { event, note } = afford(
-            mechanism.as_ref(),
-            m,
-            &cohort,
-            1,
-            accountant,
-            self.budget.as_ref(),
-            self.past.len() + self.ledger.len() + self.spent.len(),
-        )?;
+        let Afford { event, note } = self.affordable(mechanism, m, &cohort, 1)?;
         mechanism.perturb(m, &cohort, &self.noise.at(&stream))?;
         self.spent.push(mechanism.actual_cost(event));
         self.notes
@@ -115,8 +103,9 @@ impl Client {
     }
 
     /// Releases what the steps of a training see of the client's own examples through the mechanism in `slot` (DP-SGD): all of them
-    /// are priced and afforded before the first. Each draws a lot and asks `step` for what it sees of these positions, and `then` gets
-    /// that with noise. `like` is what a step releases in shape.
+    /// are priced and afforded before the first. Each draws a lot and asks `step` for what it sees of these positions, each example's part
+    /// bounded by the mechanism ([`crate::PrivacyMechanism::clip`]), and `then` gets that with noise. `like` is what a step releases in
+    /// shape.
     ///
     /// # Errors
     /// When the slot is empty, as [`Client::release`], and those of `step` and `then`.
@@ -134,7 +123,12 @@ impl Client {
             let stream = self.stream(slot).child("noise", self.spent.len() as u64);
             let noise = self.noise.at(&stream);
             let cohort = lots.cohort();
-            let event = self.affordable(&mechanism, &mut like, &cohort, lots.steps)?;
+            let Afford { event, note } =
+                self.affordable(&mechanism, &mut like, &cohort, lots.steps)?;
+            // a step is whole or it is not
+            if let Some(note) = note {
+                bail!(Problem::Budget(note));
+            }
             // it is spent with the first step, whatever becomes of the others
             self.spent.push(event);
             for at in 0..lots.steps {
@@ -156,27 +150,18 @@ impl Client {
     fn affordable<M: Message>(
         &mut self,
         mechanism: &BoxedMechanism<M>,
-        like: &mut M,
+        m: &mut M,
         cohort: &Cohort,
         times: usize,
-    ) -> Result<PrivacyEvent> {
+    ) -> Result<Afford> {
+        let released = self.past.len() + self.ledger.len() + self.spent.len();
         let accountant = match self.budget.is_some() && self.store.has("accountant") {
             true => Some(self.store.get::<Box<dyn Accountant>>("accountant")?),
             false => None,
         };
-        let budget = self.budget.as_ref();
-        let released = self.ledger.len() + self.spent.len();
-        let accountant = accountant.map(|a| &**a);
-        let afford = afford(
-            mechanism.as_ref(),
-            like,
-            cohort,
-            times,
-            accountant,
-            budget,
-            released,
-        )?;
-        Ok(afford.event)
+        let (accountant, budget) = (accountant.map(|a| &**a), self.budget.as_ref());
+        let part = mechanism.as_ref();
+        afford(part, m, cohort, times, accountant, budget, released)
     }
 
     /// What the server needs to know of how many examples there are, and how many of each class: of those that the run may

@@ -18,10 +18,10 @@ fn believe(event: PrivacyEvent, cohort: &Cohort) -> Result<PrivacyEvent> {
     let (n, of) = (cohort.len(), cohort.of);
     let claimed = match &event {
         PrivacyEvent::SubsampledGaussian { rate, .. } => {
-            format!("every client taking part with probability {rate} by itself (Poisson sampling)")
+            format!("every unit taking part with probability {rate} by itself (Poisson sampling)")
         }
         PrivacyEvent::FixedSizeGaussian { k, of, .. } => {
-            format!("{k} of {of} clients taking part, a number that was fixed before")
+            format!("{k} of {of} units taking part, a number that was fixed before")
         }
         _ => return Ok(event),
     };

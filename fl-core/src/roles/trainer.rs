@@ -238,7 +238,7 @@ pub trait Parametric {
     fn set_params(&mut self, params: &Params) -> Result<()>;
 
     /// The gradient of the mean loss over these samples by every parameter, named and shaped as [`Parametric::params`]; 0
-    /// for buffers. Changes nothing: no step is taken, no statistics move.
+    /// for buffers. Changes nothing: no step is taken, no statistics move. Where the loss is no number, neither is the gradient.
     ///
     /// # Errors
     /// As [`Trainer::fit`]; when this trainer gives no gradients.

@@ -1,4 +1,5 @@
 //! A bound of updates that follows a quantile of their norms (Andrew, Thakkar, McMahan, Ramaswamy 2021, algorithm 1).
+use crate::sum::{Sum, finite};
 use crate::{ParamRounds, State, central};
 use fl_core::prelude::*;
 use fl_core::settings::{above, above_to};
@@ -50,6 +51,11 @@ fn split(mut joint: Params) -> Result<Bounded> {
     })
 }
 
+/// As it travels, and never 0.
+fn within_32_bits(bound: f64) -> f64 {
+    bound.clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX) / 2.0)
+}
+
 impl AdaptiveClip {
     /// What is left of a norm of 1 for updates.
     fn left(&self) -> f64 {
@@ -57,7 +63,7 @@ impl AdaptiveClip {
     }
 
     pub(crate) fn bound(&self, state: &State) -> f64 {
-        state.bound.unwrap_or(self.first)
+        within_32_bits(state.bound.unwrap_or(self.first))
     }
 
     /// The sum of what the cohort's clients have to say, with noise, in the scale of their updates; it moves the bound.
@@ -73,14 +79,14 @@ impl AdaptiveClip {
             params,
             bound: Scalar::new(bound as f32),
         };
-        let mut sum = join(sent(state.model.zeros_like()));
-        sum.scale(0.0);
+        let mut sum = Sum::like(&join(sent(state.model.zeros_like())));
         if !cohort.is_empty() {
             let sent = sent(state.model.clone());
             for mail in fed.ask(round, &UPDATE, cohort, |_| &sent)?.iter() {
-                sum.add_scaled(1.0, &join(mail.body.clone()))?;
+                sum.add(&join(mail.body.clone()))?;
             }
         }
+        let mut sum = sum.total();
         fed.release_sum(central::SLOT, round, &mut sum, cohort)?;
         let Bounded {
             mut params,
@@ -96,13 +102,12 @@ impl AdaptiveClip {
 
     /// The bound of the next round, when this share was within.
     fn next(&self, bound: f64, share: f64) -> f64 {
-        let next = bound * (-self.rate * (share - self.quantile)).exp();
-        // of numbers in single precision, and never 0
-        next.clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX) / 2.0)
+        within_32_bits(bound * (-self.rate * (share - self.quantile)).exp())
     }
 
     /// A client's update as a point in the ball of norm 1, and in one number more which side of the bound it was.
     fn bounded(&self, mut update: Params, bound: f64) -> Params {
+        finite(&mut update);
         let norm = update.norm();
         update.scale(self.left() / norm.max(bound));
         let side = if norm <= bound { 1.0 } else { -1.0 };
@@ -122,14 +127,19 @@ impl AdaptiveClip {
         let trained = this.train(me, &sent.params, None)?.params;
         let update = trained.zip(&sent.params, |w, g| w - g)?;
         let mut joint = self.bounded(update, f64::from(sent.bound.value()));
-        let before = joint.norm();
-        me.clip(central::SLOT, &mut joint, None)?;
+        // asked of a point that everybody knows: what an update makes of it would tell something of the update
+        let mut known = join(Bounded {
+            params: sent.params.zeros_like(),
+            bound: Scalar::new(1.0),
+        });
+        me.clip(central::SLOT, &mut known, None)?;
         ensure!(
-            joint.norm() >= before * (1.0 - ROUNDING),
-            "parts.{}: `adaptive` gives it updates of norm 1 at most, and it lets {:.3} of {before:.3} through: set its `clip` to 1",
+            known.norm() >= 1.0 - ROUNDING,
+            "parts.{}: `adaptive` gives it updates of norm 1 at most, and it shortens 1 to {:.3}: set its `clip` to 1",
             central::SLOT,
-            joint.norm()
+            known.norm()
         );
+        me.clip(central::SLOT, &mut joint, None)?;
         split(joint)
     }
 }
@@ -198,6 +208,19 @@ mod tests {
             }
             assert!((bound - due).abs() < 0.15, "{quantile}: {bound}");
         }
+    }
+
+    #[test]
+    fn what_is_no_number_leaves_as_nothing() {
+        for norm in [f32::NAN, f32::INFINITY] {
+            let joint = part(0.1).bounded(update(norm), 1.0);
+            let Bounded { params, bound } = split(joint).unwrap();
+            assert_eq!((params.norm(), bound.value()), (0.0, 0.1));
+        }
+        let (mut state_bound, part) = (part(0.1), 1e-300);
+        state_bound.first = part;
+        let joint = state_bound.bounded(update(0.0), within_32_bits(part));
+        assert!(joint.norm() <= 1.0);
     }
 
     #[test]

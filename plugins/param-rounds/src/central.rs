@@ -1,5 +1,6 @@
 //! DP-FedAvg: every client clips its update, and the server hides their sum.
 
+use crate::sum::Sum;
 use crate::{ParamRounds, State, end, has_ended};
 use fl_core::prelude::*;
 
@@ -49,14 +50,13 @@ pub(crate) fn expected(cohort: &Cohort) -> f64 {
 
 /// The sum of the cohort's clipped updates, with noise.
 fn sum(fed: &mut Federation<'_>, round: &Round, cohort: &Cohort, model: &Params) -> Result<Params> {
-    let mut sum = model.zeros_like();
+    let mut sum = Sum::like(model);
     // noise and price are those of a draw of nobody too: that nobody was drawn is what it hides
     if !cohort.is_empty() {
         let updates = fed.ask(round, &UPDATE, cohort, |_| model)?;
-        updates
-            .iter()
-            .try_for_each(|mail| sum.add_scaled(1.0, &mail.body))?;
+        updates.iter().try_for_each(|mail| sum.add(&mail.body))?;
     }
+    let mut sum = sum.total();
     fed.release_sum(SLOT, round, &mut sum, cohort)?;
     Ok(sum)
 }

@@ -7,6 +7,7 @@ pub mod nova;
 mod private;
 mod private_steps;
 pub mod scaffold;
+mod sum;
 mod train;
 
 pub use adaptive::{AdaptiveClip, Bounded};

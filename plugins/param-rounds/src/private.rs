@@ -1,4 +1,5 @@
 //! Noise on what training has changed: at each client, or on the sum at the server.
+use crate::sum::finite;
 use fl_core::prelude::*;
 use fl_core::privacy::Unit;
 use fl_core::settings::above;
@@ -20,6 +21,7 @@ impl PrivacyMechanism for GaussianUpdate {
     type On = Params;
 
     fn clip(&self, update: &mut Params) -> Result<()> {
+        finite(update);
         let norm = update.norm();
         if norm > self.clip {
             // a hair below, so that rounding cannot lead above

@@ -1,5 +1,6 @@
 //! DP-SGD (Abadi et al. 2016, algorithm 1) as a client's training.
 use crate::ParamRounds;
+use crate::sum::{Sum, finite};
 use fl_core::message::GradientSum;
 use fl_core::prelude::*;
 use fl_core::privacy::{Lots, Unit};
@@ -44,6 +45,7 @@ impl PrivacyMechanism for GaussianGradients {
     type On = GradientSum;
 
     fn clip(&self, gradient: &mut GradientSum) -> Result<()> {
+        finite(&mut gradient.sum);
         let norm = gradient.sum.norm();
         if norm > self.clip {
             // a hair below, so that rounding cannot lead above
@@ -106,7 +108,7 @@ fn clipped_sum(
     lot: &[usize],
     mechanism: &dyn PrivacyMechanism<On = GradientSum>,
 ) -> Result<GradientSum> {
-    let mut sum = model.params().zeros_like();
+    let mut sum = Sum::like(&model.params());
     for at in lot {
         let one = examples.pick(&[*at]);
         let labels = one.multi_label().unwrap_or_default();
@@ -119,9 +121,9 @@ fn clipped_sum(
             sum: model.gradient(&one.samples, target, Loss::CrossEntropy)?,
         };
         mechanism.clip(&mut gradient)?;
-        sum.add_scaled(1.0, &gradient.sum)?;
+        sum.add(&gradient.sum)?;
     }
-    Ok(GradientSum { sum })
+    Ok(GradientSum { sum: sum.total() })
 }
 
 /// A client's side of a round: `w <- w - lr (sum of clipped gradients + noise) / batch`, by the model's own optimiser.

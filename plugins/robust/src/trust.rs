@@ -1,7 +1,7 @@
 //! A mean by how far clients agree with one who is trusted.
+use fl_core::Mail;
 use fl_core::message::alike;
 use fl_core::prelude::*;
-use fl_core::{ClientId, Mail};
 
 settings! {
     /// The mean of the clients' changes, each made as long as that of a trusted client and weighed by its cosine with it, where that is
@@ -32,7 +32,7 @@ impl Aggregator for Fltrust {
         let sent = round.sent();
         let sent: &Params =
             sent.context("it compares changes of the parameters that were sent, and sees none")?;
-        let is_trusted = |mail: &&Mail<Params>| mail.from == self.trusted as ClientId;
+        let is_trusted = |mail: &&Mail<Params>| mail.from as usize == self.trusted;
         let Some(trusted) = inbox.iter().find(is_trusted) else {
             round.note(format!(
                 "client {} is trusted and did not answer, so nobody is: the model stays as it was",
