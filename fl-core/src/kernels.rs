@@ -2,7 +2,8 @@
 
 use crate::message::Params;
 use crate::{Executor, Fold, Mail, Problem, Result};
-use anyhow::anyhow;
+use anyhow::ensure;
+use ndarray::{ArrayD, IxDyn};
 use std::collections::BTreeMap;
 
 /// Numbers of one block. Its f64 sums (512 KiB) stay in the second-level cache while the clients' blocks stream by; with
@@ -57,18 +58,18 @@ fn abreast<const K: usize>(
 
 /// Zeros for a result. A large one asks for huge pages: otherwise the system spends longer on handing out 4 KiB pages than
 /// we on the sums (10 clients x 10 million numbers: 20 of 60 ms).
-fn room(n: usize) -> Vec<f32> {
+fn room<T: Copy + Default>(n: usize) -> Vec<T> {
     #[cfg_attr(
         not(target_os = "linux"),
         allow(unused_mut, reason = "only Linux is asked")
     )]
-    let mut out = vec![0.0f32; n];
+    let mut out = vec![T::default(); n];
     #[cfg(target_os = "linux")]
     {
         const HUGE: usize = 2 << 20;
         let start = out.as_mut_ptr().cast::<u8>();
         let skip = start.align_offset(HUGE);
-        let length = (4 * n).saturating_sub(skip) / HUGE * HUGE;
+        let length = (size_of::<T>() * n).saturating_sub(skip) / HUGE * HUGE;
         if length > 0 {
             // SAFETY: the range lies inside `out`, which nobody else has yet, and the advice changes no contents.
             #[allow(
@@ -94,59 +95,78 @@ pub fn weighted_mean_f64(sent: &[&[f64]], weights: &[f64]) -> Vec<f64> {
     sums.iter().map(|sum| sum / total).collect()
 }
 
-/// A weighted mean in progress: the same bits as [`weighted_mean`], one sender at a time.
-#[derive(Debug, Default)]
-pub(crate) struct RunningMean {
-    sums: Vec<f64>,
+/// Answers that a fold keeps before it adds them up: its sums, too long for any cache, are then fetched and written once for all
+/// of them. More of them would save little time and cost a model's memory each.
+const WAITING: usize = 4;
+
+/// A fold that collects parameters into a weighted mean, used by aggregators that are means: the bits of [`weighted_mean`], in the
+/// memory of six models however many are sent.
+#[derive(Default)]
+pub struct MeanOfParams {
+    waiting: Vec<Mail<Params>>,
+    sums: BTreeMap<String, (IxDyn, Vec<f64>)>,
     total: f64,
 }
 
-impl RunningMean {
-    pub(crate) fn add(&mut self, sent: &[f32], weight: f64) {
-        if self.sums.is_empty() {
-            self.sums = vec![0.0; sent.len()];
+impl MeanOfParams {
+    /// Adds what waits to the sums.
+    fn flush(&mut self) {
+        let weights: Vec<f64> = self.waiting.iter().map(|m| m.weight).collect();
+        self.total = weights.iter().fold(self.total, |total, w| total + w);
+        for (name, (_, sums)) in &mut self.sums {
+            let sent: Vec<_> = self
+                .waiting
+                .iter()
+                .map(|m| m.body.0[name].as_standard_layout())
+                .collect();
+            let sent: Vec<&[f32]> = sent
+                .iter()
+                .map(|t| t.as_slice().expect("standard layout"))
+                .collect();
+            for (i, sums) in sums.chunks_mut(BLOCK).enumerate() {
+                let rest = abreast::<WAITING>(sums, &sent, &weights, i * BLOCK);
+                abreast::<1>(sums, &sent[rest..], &weights[rest..], i * BLOCK);
+            }
         }
-        self.total += weight;
-        add_scaled(&mut self.sums, sent, weight);
+        self.waiting.clear();
     }
-
-    pub(crate) fn finish(&self) -> Vec<f32> {
-        let mut out = vec![0.0; self.sums.len()];
-        divide(&self.sums, self.total, &mut out);
-        out
-    }
-}
-
-/// A fold that collects parameters into a weighted mean; used by aggregators that are means.
-#[derive(Default)]
-pub struct MeanOfParams {
-    first: Option<Params>,
-    running: BTreeMap<String, RunningMean>,
 }
 
 impl Fold<Params, Params> for MeanOfParams {
     fn add(&mut self, mail: Mail<Params>) -> Result<()> {
-        for (name, tensor) in &mail.body.0 {
-            let tensor = tensor.as_standard_layout();
-            let values = tensor.as_slice().expect("standard layout");
-            self.running
-                .entry(name.clone())
-                .or_default()
-                .add(values, mail.weight);
+        let shapes = mail.body.0.iter();
+        if self.waiting.is_empty() && self.sums.is_empty() {
+            let sums = shapes.map(|(name, t)| (name.clone(), (t.raw_dim(), room(t.len()))));
+            self.sums = sums.collect();
+        } else {
+            let due = self.sums.iter().map(|(name, (dim, _))| (name, dim));
+            ensure!(
+                shapes
+                    .map(|(name, t)| (name, t.raw_dim()))
+                    .eq(due.map(|(name, dim)| (name, dim.clone()))),
+                Problem::Shape("parameters of other names or shapes than those before".into())
+            );
         }
-        self.first.get_or_insert(mail.body);
+        self.waiting.push(mail);
+        if self.waiting.len() == WAITING {
+            self.flush();
+        }
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Params> {
-        let mut out = self
-            .first
-            .ok_or_else(|| anyhow!(Problem::NoAnswer(String::new())))?;
-        for (name, tensor) in &mut out.0 {
-            let mean = self.running[name].finish();
-            *tensor = ndarray::ArrayD::from_shape_vec(tensor.raw_dim(), mean)?;
-        }
-        Ok(out)
+    fn finish(mut self: Box<Self>) -> Result<Params> {
+        ensure!(
+            !(self.waiting.is_empty() && self.sums.is_empty()),
+            Problem::NoAnswer(String::new())
+        );
+        self.flush();
+        let total = self.total;
+        let means = self.sums.into_iter().map(|(name, (dim, sums))| {
+            let mut out = room(sums.len());
+            divide(&sums, total, &mut out);
+            Ok((name, ArrayD::from_shape_vec(dim, out)?))
+        });
+        Ok(Params(means.collect::<Result<_>>()?))
     }
 }
 
@@ -221,11 +241,13 @@ mod tests {
         let weights = [3.0, 1.0, 0.0, 20.5, 7.25, 1e-3, 11.0, 2.0, 9.5, 0.1, 4.0];
         let views: Vec<&[f32]> = sent.iter().map(Vec::as_slice).collect();
         let out = weighted_mean(&views, &weights, &Serial);
-        let mut running = RunningMean::default();
-        for (s, w) in sent.iter().zip(weights) {
-            running.add(s, w);
+        let mut running = Box::<MeanOfParams>::default();
+        for (client, (s, w)) in sent.iter().zip(weights).enumerate() {
+            let sent = Params([("w".into(), ndarray::arr1(s).into_dyn())].into());
+            running.add(Mail::new(client as u32, w, sent)).unwrap();
         }
-        let folded = running.finish();
+        let folded = running.finish().unwrap();
+        let folded = folded.0["w"].as_slice().unwrap();
         let wide: Vec<Vec<f64>> = sent
             .iter()
             .map(|s| s.iter().map(|x| f64::from(*x)).collect())
@@ -248,5 +270,18 @@ mod tests {
             assert_eq!(folded[i].to_bits(), plain.to_bits(), "fold, number {i}");
             assert_eq!(wide[i], sum / total, "in f64, number {i}");
         }
+    }
+
+    #[test]
+    fn a_fold_takes_what_is_of_one_shape() {
+        let sent = |n: usize| Params([("w".into(), ArrayD::zeros(IxDyn(&[n])))].into());
+        let mut fold = MeanOfParams::default();
+        fold.add(Mail::new(0, 1.0, sent(2))).unwrap();
+        let error = fold.add(Mail::new(1, 1.0, sent(3))).unwrap_err();
+        assert!(
+            error.to_string().contains("other names or shapes"),
+            "{error}"
+        );
+        assert!(Box::<MeanOfParams>::default().finish().is_err());
     }
 }

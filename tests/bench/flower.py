@@ -2,6 +2,8 @@
 """Specs on Flower: `pip install fl_federated-*.whl 'flwr[simulation]>=1.41,<1.42'`, then
 
     tests/bench/flower.py specs [SPEC ..]     each (all of specs/quick) in Flower's simulation, on three nodes: the digest of fl.run
+    tests/bench/flower.py nodes [SPEC ..]     each (MNIST's FedKD) on a SuperLink with TLS and five authenticated SuperNodes, all of the specs at
+                                              once: the digest of fl.run
     tests/bench/flower.py faults              on a SuperLink with TLS and five authenticated SuperNodes: a node is killed in a round and
                                               begun anew, then the ServerApp is killed and the run gone on with: the digest of fl.run
     tests/bench/flower.py overhead [NODES ..] seconds per round in the simulation beside Flower's own FedAvg with the same payload
@@ -59,6 +61,35 @@ def specs(folder, *given):
 
     run_simulation(server, Any(), num_supernodes=3)
     sys.exit(f"different: {', '.join(failed)}" if failed != ["end"] else 0)
+
+
+def nodes(folder, *given):
+    """Runs specs at the same time on one SuperLink, whose five nodes share the clients out; says which differ."""
+    from cluster import Cluster
+
+    import fl
+    from fl._tools import command
+
+    given = [Path(spec).resolve() for spec in given] or [ROOT / "specs/fedkd/mnist.yaml"]
+    heres = [fl.run(spec, quiet=True, out=folder / f"here-{spec.stem}") for spec in given]
+    most = max(fl.check(spec)["data"]["clients"] for spec in given)
+    failed = []
+    with Cluster(folder) as cluster:
+        for k in range(5):
+            cluster.register(f"node-{k}")
+            cluster.node(f"node-{k}", {"clients": " ".join(map(str, range(k, most, 5))), "fl-home": str(folder / f"home-{k}")})
+        runs = []
+        for spec in given:
+            command("new", "flower", spec.stem, "--out", str(folder / spec.stem))
+            (app,) = (folder / spec.stem).glob("*/spec.yaml")
+            app.write_bytes(spec.read_bytes())
+            runs.append(cluster.run(folder / spec.stem, out=str(folder / f"there-{spec.stem}")))
+        for spec, run, here in zip(given, runs, heres, strict=True):
+            there = run.outcome()
+            same = there["digest"] == here.digest and there["metrics"] == here.metrics and there["bytes"] == here.outcome["bytes"]
+            print("==", spec.stem, "the same" if same else "DIFFERENT", there["digest"], there["metrics"], flush=True)
+            failed.extend([] if same else [spec.stem])
+    sys.exit(f"different: {', '.join(failed)}" if failed else 0)
 
 
 def server_process(cluster) -> int:
@@ -160,7 +191,7 @@ def overhead(folder, *nodes):
 
 
 if __name__ == "__main__":
-    modes = {"specs": specs, "faults": faults, "overhead": overhead}
+    modes = {"specs": specs, "nodes": nodes, "faults": faults, "overhead": overhead}
     if len(sys.argv) < 2 or sys.argv[1] not in modes:
         sys.exit(__doc__)
     with tempfile.TemporaryDirectory(prefix="flower") as made:

@@ -5,10 +5,13 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use fl_core::message::Params;
-use fl_core::{Fold, Inbox, Mail, MeanOfParams, Serial};
+use fl_core::{Executor, Fold, Inbox, Mail, MeanOfParams, Serial};
 use ndarray::{ArrayD, IxDyn};
 use std::hint::black_box;
 use std::time::Duration;
+use threads::Threads;
+
+mod threads;
 
 fn params(client: usize, numbers: usize) -> Params {
     let value = |i: usize| (i % 1013) as f32 * 1e-3 + client as f32;
@@ -33,8 +36,11 @@ fn read(values: &[f32]) -> f32 {
     sums.iter().sum()
 }
 
+/// Numbers that a thread reads of each client before it takes the next.
+const CHUNK: usize = 1 << 18;
+
 fn mean(c: &mut Criterion) {
-    for (clients, numbers) in [(10, 10_000_000), (100, 1_000_000)] {
+    for (clients, numbers) in [(10, 10_000_000), (100, 1_000_000), (100, 10_000_000)] {
         let inbox = inbox(clients, numbers);
         let weights: Vec<f64> = inbox.iter().map(|m| m.weight).collect();
         let mut group = c.benchmark_group(format!("{clients} x {numbers}"));
@@ -50,6 +56,25 @@ fn mean(c: &mut Criterion) {
                     .sum::<f32>()
             });
         });
+        group.bench_function("read, all", |b| {
+            let sent: Vec<&[f32]> = inbox
+                .iter()
+                .filter_map(|m| m.body.0["w"].as_slice())
+                .collect();
+            let mut sums = vec![0.0; numbers.div_ceil(CHUNK) * clients];
+            b.iter(|| {
+                Threads.chunks(&mut sums, clients, &|chunk, sums| {
+                    let at = chunk * CHUNK..numbers.min((chunk + 1) * CHUNK);
+                    for (sum, sent) in sums.iter_mut().zip(&sent) {
+                        *sum = read(&sent[at.clone()]);
+                    }
+                });
+                black_box(&sums);
+            });
+        });
+        group.bench_function("mean, all", |b| {
+            b.iter(|| black_box(inbox.weighted_mean(&weights, &Threads)))
+        });
         group.bench_function("mean", |b| {
             b.iter(|| black_box(inbox.weighted_mean(&weights, &Serial)))
         });
@@ -64,6 +89,11 @@ fn mean(c: &mut Criterion) {
                 fold.finish().expect("a mean")
             };
             b.iter_batched(mail, fold, BatchSize::PerIteration);
+        });
+        // part of what the fold takes, and of what becomes of an inbox afterwards: the system takes the memory back
+        group.bench_function("free", |b| {
+            let mail = || inbox.iter().cloned().collect::<Vec<_>>();
+            b.iter_batched(mail, drop, BatchSize::PerIteration);
         });
         group.finish();
     }

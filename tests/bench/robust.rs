@@ -4,40 +4,19 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use fl_core::message::Params;
 use fl_core::settings::{Settings, read_yaml};
-use fl_core::{Aggregator, Executor, Inbox, Mail, Round, Serial, SharedExecutor, Stream};
+use fl_core::{Aggregator, Inbox, Mail, Round, Serial, SharedExecutor, Stream};
 use fl_plugin_means::{Median, TrimmedMean};
 use fl_plugin_robust::Krum;
 use ndarray::{ArrayD, IxDyn};
 use std::hint::black_box;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+use threads::Threads;
+
+mod threads;
 
 const CLIENTS: u32 = 50;
 const NUMBERS: usize = 1_000_000;
-
-/// A thread for each processor, each taking the next chunk.
-struct Threads;
-
-impl Executor for Threads {
-    fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
-        let chunks = Mutex::new(data.chunks_mut(size).enumerate());
-        let one = || {
-            loop {
-                let next = chunks.lock().expect("nobody panics").next();
-                match next {
-                    Some((at, chunk)) => work(at, chunk),
-                    None => return,
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            let threads = std::thread::available_parallelism().map_or(1, usize::from);
-            (0..threads).for_each(|_| {
-                scope.spawn(one);
-            });
-        });
-    }
-}
 
 fn inbox() -> Inbox<Params> {
     let params = |client| {
