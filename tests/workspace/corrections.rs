@@ -8,12 +8,12 @@ use fl_plugin_param_rounds::ParamRounds;
 use fl_sim::{Manifest, RunFolder, Session, Setup, run};
 use std::sync::Arc;
 
-const CLIENTS: usize = 4;
-const OWN: usize = 6;
-const LR: f64 = 0.2;
+pub(crate) const CLIENTS: usize = 4;
+pub(crate) const OWN: usize = 6;
+pub(crate) const LR: f64 = 0.2;
 
 /// Row `i` and its class; what the clients own differs.
-fn row(i: usize) -> ([f64; 2], usize) {
+pub(crate) fn row(i: usize) -> ([f64; 2], usize) {
     let (k, j) = (i / OWN, i % OWN);
     let x = [
         (j as f64 - 2.5) / 2.0 + k as f64 / 3.0,
@@ -61,10 +61,10 @@ fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
 }
 
 /// Bias, then weights by row, as [`Params::flat`] has them.
-type W = [f64; 6];
+pub(crate) type W = [f64; 6];
 
 /// The gradient of the mean cross-entropy of a client's examples.
-fn gradient(k: usize, w: &W) -> W {
+pub(crate) fn gradient(k: usize, w: &W) -> W {
     let mut sum = [0.0; 6];
     for i in OWN * k..OWN * (k + 1) {
         let (x, class) = row(i);
@@ -81,7 +81,7 @@ fn gradient(k: usize, w: &W) -> W {
     sum
 }
 
-fn add(to: &mut W, factor: f64, other: &W) {
+pub(crate) fn add(to: &mut W, factor: f64, other: &W) {
     to.iter_mut().zip(other).for_each(|(t, o)| *t += factor * o);
 }
 
@@ -124,7 +124,7 @@ fn scaffold(rounds: usize, steps: usize, server_lr: f64, option_one: bool) -> W 
 }
 
 #[track_caller]
-fn close(found: &[f32], wanted: &[f64]) {
+pub(crate) fn close(found: &[f32], wanted: &[f64]) {
     let near = found
         .iter()
         .zip(wanted)

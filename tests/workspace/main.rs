@@ -7,4 +7,5 @@ mod flows;
 mod long_step;
 mod mutants;
 mod parts;
+mod together;
 mod walk;

@@ -98,20 +98,24 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column> {
             bail!("column `{known}`: `against` must name the row that others are compared with")
         }
     };
-    match known {
-        "published" => {
-            return Ok(Column {
-                title: known.into(),
-                what: What::Published,
-            });
-        }
-        "published-minus" => {
-            return Ok(Column {
-                title: format!("published, {}", minus()?),
-                what: What::PublishedMinus,
-            });
-        }
-        _ => {}
+    let what = match known {
+        "published" => Some((known.into(), What::Published)),
+        "published-minus" => Some((format!("published, {}", minus()?), What::PublishedMinus)),
+        _ => None,
+    };
+    if let Some((usual, what)) = what {
+        let own = match column {
+            RawColumn::Own(own) => {
+                ensure!(
+                    own.measure.is_none() && own.round.is_none(),
+                    "column `{known}`: it is a text, and is not measured"
+                );
+                own.title.clone()
+            }
+            RawColumn::Known(_) => None,
+        };
+        let title = own.unwrap_or(usual);
+        return Ok(Column { title, what });
     }
     let Some((_, show)) = Show::ALL.iter().find(|(name, _)| *name == known) else {
         let all: Vec<&str> = Show::ALL.iter().map(|(name, _)| *name).collect();

@@ -5,6 +5,25 @@ fn read(text: &str) -> Result<Study> {
 }
 
 #[test]
+fn what_is_published_says_under_which_conditions() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.yaml"), "name: a\n").unwrap();
+    let path = dir.path().join("s.yaml");
+    let heads = |column: &str| {
+        let text = format!(
+            "name: s\ntables: [{{ name: t, base: a.yaml, rows: [{{ name: r }}], columns: [{column}] }}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        Study::read(&path).map(|study| study.tables[0].columns[0].title.clone())
+    };
+    assert_eq!(heads("published").unwrap(), "published");
+    let own = "{ title: 'published, 9 rounds', show: published }";
+    assert_eq!(heads(own).unwrap(), "published, 9 rounds");
+    let error = heads("{ show: published, round: 3 }").unwrap_err();
+    assert!(format!("{error:#}").contains("not measured"), "{error:#}");
+}
+
+#[test]
 fn a_grid_is_every_combination() {
     let study = read(
         "name: s\ndefaults: { base: a.yaml, seeds: 1-2, set: { evaluate.every: 5 } }\ntables:\n- name: g\n  \

@@ -47,6 +47,9 @@ impl CoDistill {
                 model = model.needs(imitates);
             }
         }
+        if self.order.weight().is_some() {
+            model = model.needs(Ability::Parameters);
+        }
         let looks = self.filter_on.clone().unwrap_or(FilterOn::Inputs);
         if looks == FilterOn::Features {
             model = model.needs(Ability::Features);

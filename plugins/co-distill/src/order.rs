@@ -2,7 +2,7 @@
 use crate::labels::Lesson;
 use crate::settings::{CoDistill, Order};
 use fl_core::prelude::*;
-use fl_core::{Length, fit_examples};
+use fl_core::{Examples, Length, Parametric, fit_examples};
 
 impl CoDistill {
     /// A client's training on its own examples in one round.
@@ -24,6 +24,7 @@ impl CoDistill {
                 self.learn_own(me)?;
             }
             Order::Turns => self.learn_in_turns(me, lesson)?,
+            Order::Together(alpha) => self.learn_together(me, lesson, alpha)?,
         }
         Ok(Nothing)
     }
@@ -71,4 +72,56 @@ impl CoDistill {
         }
         Ok(())
     }
+
+    /// Steps along `alpha` times the gradient of the own loss and the rest of that of the loss on the labels.
+    fn learn_together(&self, me: &mut Client, lesson: &impl Lesson, alpha: f64) -> Result<()> {
+        let ids = Ids(lesson.rows().to_vec());
+        let (own, x) = (me.private("sampling")?, me.public()?.pick(&ids)?);
+        let home = me.stream("together");
+        let local = self.local.pass(Loss::CrossEntropy);
+        let distil = self.distil.pass(lesson.loss(&self.labels));
+        let steps = distil.steps(x.len().max(1));
+        let local = Pass::new(Length::Steps(steps), local.batch, local.loss);
+        let mut own_batches = local.batches(own.len(), &home.child("own", 0));
+        let mut labelled = distil.batches(x.len(), &home.child("public", 0));
+        let model = me.parametric("model")?;
+        for step in 0..steps {
+            let mut slope = None;
+            if let Some(at) = own_batches.next() {
+                add(&mut slope, alpha, own_gradient(model, &own.pick(&at))?);
+            }
+            if let Some(at) = labelled.next() {
+                let gradient = lesson.teach(|target| {
+                    model.gradient(&x.pick(&at), target.pick(&at).view(), distil.loss)
+                })?;
+                add(&mut slope, 1.0 - alpha, gradient);
+            }
+            let Some(slope) = slope else {
+                return Ok(()); // no examples, and everything was filtered out
+            };
+            model.descend(&slope, step, steps)?;
+        }
+        Ok(())
+    }
+}
+
+fn own_gradient(model: &mut dyn Parametric, own: &Examples) -> Result<Params> {
+    let labels = own.multi_label().unwrap_or_default();
+    let classes = own.classes();
+    let target = match &classes {
+        Some(classes) => Target::Classes(classes),
+        None => Target::MultiLabel(labels.view()),
+    };
+    model.gradient(&own.samples, target, Loss::CrossEntropy)
+}
+
+/// `sum += weight * gradient`
+fn add(sum: &mut Option<Params>, weight: f64, mut gradient: Params) {
+    for (name, tensor) in &mut gradient.0 {
+        *tensor *= weight as f32;
+        if let Some(sum) = sum {
+            *tensor += &sum.0[name];
+        }
+    }
+    *sum = Some(gradient);
 }

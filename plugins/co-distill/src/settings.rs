@@ -55,6 +55,10 @@ choices! {
         PublicFirst = "public-first",
         /// Step by step in turns, every mini-batch drawn anew (our reading of Cronus, which trains on both together).
         Turns = "turns",
+        /// Both in one step, along the gradient of `alpha * own loss + (1 - alpha) * loss on the labels`, for as many steps as `distil` has and
+        /// mini-batches of `local` and of `distil`; this is alpha, and only the own loss is left where all labels were filtered out
+        /// (Selective-FD, Figure 10). As of [`Parametric::gradient`], without dropout.
+        Together(f64, in 0.0..=1.0) = "together",
     }
 }
 
@@ -122,6 +126,11 @@ impl CoDistill {
                 "`teacher: student` answers with probabilities; use `labels: soft` or `hard`"
                     .into(),
             ),
+            _ if self.order.weight().is_some()
+                && (self.local.clip.is_some() || self.distil.clip.is_some()) =>
+            {
+                Err("`order: together` takes steps along two losses at once, which `clip` says nothing about: leave it out".into())
+            }
             _ => Ok(()),
         }
     }
@@ -129,6 +138,16 @@ impl CoDistill {
     /// How many public samples a round is about, at most.
     pub(crate) fn batch(&self) -> usize {
         self.samples.unwrap_or(self.distil.batch)
+    }
+}
+
+impl Order {
+    /// The share of the own loss, where both losses are learnt in one step.
+    pub(crate) fn weight(&self) -> Option<f64> {
+        match self {
+            Self::Together(alpha) => Some(*alpha),
+            _ => None,
+        }
     }
 }
 
