@@ -18,6 +18,7 @@
 mod account;
 mod again;
 mod ask;
+mod attack;
 mod cases;
 mod embed;
 mod export;
@@ -158,6 +159,11 @@ enum Command {
     /// Serve clients to the program that has begun this process, on the socket that is its standard input.
     #[command(hide = true)]
     ClientProcess(processes::ClientArgs),
+    /// Attack a run that is done: what does it give away of the examples that it learnt from?
+    Attack {
+        #[command(subcommand)]
+        command: attack::AttackCommand,
+    },
     /// Look at data sets.
     Data {
         #[command(subcommand)]
@@ -295,6 +301,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Try(args) => try_part::try_part(&args, &catalogue),
         Command::ClientProcess(args) => processes::serve(&args, &catalogue),
         Command::Account { command } => account::account(&command, &catalogue),
+        Command::Attack { command: asked } => attack::attack(&asked, &catalogue, command),
         Command::Data {
             command: DataCommand::List { place, json },
         } => show::data(&place, json),

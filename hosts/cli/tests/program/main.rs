@@ -3,6 +3,7 @@
 mod abi;
 mod account;
 mod apart;
+mod attack;
 mod cases;
 mod commands;
 mod common;

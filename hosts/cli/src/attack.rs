@@ -1,0 +1,352 @@
+//! `fl attack`: what a run that is done gives away.
+
+use crate::run::{How, Place, assemble, data_files, execute, manifest, read, threads};
+use crate::{DataDir, Done, Failure, print, stop};
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Subcommand};
+use fl_attack::{Halves, Strength, bound, lira, losses, margins, strength};
+use fl_core::privacy::{Observer, Protection, Unit};
+use fl_core::{BuildContext, ClientId, Examples, Role, Stream, Trainer};
+use fl_data::spec::Split;
+use fl_data::{Assembled, DataSpec};
+use fl_registry::{Catalogue, Spec};
+use fl_report::Run;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// The most shadow runs.
+const MOST: usize = 1024;
+
+#[derive(Subcommand)]
+pub enum AttackCommand {
+    /// Tell from the models that a run kept who was among those they learnt from: by their loss, and beside shadow runs.
+    Membership(MembershipArgs),
+}
+
+#[derive(Args)]
+pub struct MembershipArgs {
+    /// The folder of a run that is done.
+    #[arg(value_name = "RUN")]
+    dir: PathBuf,
+    /// Run the spec so many times more (an even number), each time without a half of everybody's examples, and compare with what
+    /// those models say (LiRA).
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    shadows: usize,
+    /// Which halves the shadow runs have follows from it.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Clients that a shadow run serves at the same time; every processor's worth if not given.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    data: DataDir,
+}
+
+pub fn attack(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -> Done {
+    match command {
+        AttackCommand::Membership(args) => membership(args, catalogue, line),
+    }
+}
+
+/// What an attack on a model came to.
+#[derive(Serialize)]
+struct Found {
+    model: String,
+    attack: &'static str,
+    #[serde(flatten)]
+    strength: Strength,
+}
+
+/// A kept model, and which client's it is; the server's is nobody's.
+struct Target {
+    name: String,
+    slot: String,
+    client: Option<ClientId>,
+}
+
+impl Target {
+    /// The models in a run folder.
+    fn all(dir: &Path, spec: &Spec<DataSpec>) -> Result<Vec<Self>> {
+        let kept = dir.join("models");
+        let files = std::fs::read_dir(&kept)
+            .with_context(|| format!("{}: the run is not done", kept.display()))?;
+        let names = files.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let one = |name: String| {
+            let of_client = name.rsplit_once('-');
+            let of_client =
+                of_client.and_then(|(slot, id)| Some((slot.to_string(), id.parse().ok()?)));
+            match of_client {
+                _ if spec.parts.has(&name) => Some((name.clone(), None, name)),
+                Some((slot, id)) if spec.parts.has(&slot) => Some((slot, Some(id), name)),
+                _ => None,
+            }
+        };
+        let mut all: Vec<Self> = names
+            .filter_map(one)
+            .map(|(slot, client, name)| Self { name, slot, client })
+            .collect();
+        all.sort_by(|a, b| (&a.slot, a.client).cmp(&(&b.slot, b.client)));
+        ensure!(
+            !all.is_empty(),
+            "{}: no model of a slot of the spec was kept, so there is nothing to attack",
+            kept.display()
+        );
+        Ok(all)
+    }
+
+    /// The model as the run in `dir` left it.
+    fn load(
+        &self,
+        dir: &Path,
+        spec: &Spec<DataSpec>,
+        data: &Assembled,
+    ) -> Result<Box<dyn Trainer>> {
+        let make = BuildContext {
+            task: data.task.clone(),
+            stream: Stream::root(spec.seed),
+        };
+        let path = dir.join("models").join(&self.name);
+        let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let mut model: Box<dyn Trainer> =
+            spec.parts
+                .build(Role::Trainer, &self.slot, self.client, &make)?;
+        model
+            .load(&bytes)
+            .with_context(|| path.display().to_string())?;
+        Ok(model)
+    }
+
+    /// Whom it learnt from, by their numbers.
+    fn owners(&self, data: &Assembled) -> Vec<usize> {
+        match self.client {
+            Some(id) => vec![id as usize],
+            None => (0..data.clients.len()).collect(),
+        }
+    }
+}
+
+/// The owner that the test rows count as, when halves are drawn.
+const NOBODY: u64 = u64::MAX;
+
+fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String]) -> Done {
+    if args.shadows % 2 == 1 || args.shadows > MOST {
+        return Err(Failure::usage(format!(
+            "--shadows: must be an even number up to {MOST}, for shadow runs come in pairs, got {}",
+            args.shadows
+        )));
+    }
+    let run = Run::open(&args.dir).map_err(|e| Failure::usage(format!("{e:#}")))?;
+    let spec = read(&args.dir.join("spec.yaml"), &[], catalogue)?;
+    if matches!(spec.data.split(), Split::Own) {
+        return Err(Failure::usage(
+            "the clients of this run own their data, so nobody here knows who the members are",
+        ));
+    }
+    manifest(
+        &spec,
+        &spec.yaml()?,
+        data_files(&spec.data, &args.data)?,
+        line,
+    )?
+    .is_of(&args.dir)?;
+    let data = assemble(&spec, &args.data, &mut |_| {})?;
+    let targets = Target::all(&args.dir, &spec)?;
+    let mut found = Vec::new();
+    for target in &targets {
+        let mut model = target.load(&args.dir, &spec, &data)?;
+        let mut score = |examples: &Examples| -> Result<Vec<f64>> {
+            let losses = losses(model.as_mut(), examples);
+            Ok(losses?.into_iter().map(|loss| -loss).collect())
+        };
+        let mut members = Vec::new();
+        for owner in target.owners(&data) {
+            members.extend(score(owned(&data, owner)?)?);
+        }
+        found.push(Found {
+            model: target.name.clone(),
+            attack: "loss",
+            strength: strength(&members, &score(&data.test)?)
+                .with_context(|| format!("model `{}`", target.name))?,
+        });
+    }
+    if args.shadows > 0 {
+        found.extend(beside_shadows(args, &spec, &data, &targets, line)?);
+    }
+    let at_most = allowed(&run);
+    match args.json {
+        true => print(serde_json::json!({
+            "run": args.dir, "shadows": args.shadows, "seed": args.seed, "bound": at_most, "attacks": found,
+        })),
+        false => print(text(&found, at_most)),
+    }
+}
+
+fn owned(data: &Assembled, owner: usize) -> Result<&Examples> {
+    let own = data.clients.get(owner);
+    own.with_context(|| format!("there is no client {owner} by the spec"))
+}
+
+/// The most that an advantage can be by what the run guarantees against readers.
+fn allowed(run: &Run) -> Option<f64> {
+    let privacy = run.summary.as_ref()?.outcome.privacy.as_ref()?;
+    let told = privacy.get(&Observer::Readers)?.clone();
+    let told: Protection = serde_json::from_value(told).ok()?;
+    let kept = told.guarantee().filter(|g| g.unit == Unit::Example)?;
+    Some(bound(kept.epsilon, kept.delta))
+}
+
+/// Runs the spec again on halves of the data, and compares what its models say with what these do.
+fn beside_shadows(
+    args: &MembershipArgs,
+    spec: &Spec<DataSpec>,
+    data: &Assembled,
+    targets: &[Target],
+    line: &[String],
+) -> Result<Vec<Found>, Failure> {
+    let asked = stop::listen().context("listening to signals")?;
+    let halves = Halves::new(Stream::root(args.seed).child("shadows", 0));
+    let folder = std::env::temp_dir().join(format!("fl-attack-{}", std::process::id()));
+    std::fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let _gone = Gone(&folder);
+    // what each shadow model says of the members and of the others, by target
+    let mut said: Vec<Vec<(Vec<f64>, Vec<f64>)>> = targets.iter().map(|_| Vec::new()).collect();
+    let bar = crate::log::bar(indicatif::ProgressBar::new(args.shadows as u64));
+    for shadow in 0..args.shadows {
+        let dir = folder.join(shadow.to_string());
+        let half = half(spec, &args.data, &halves, shadow)?;
+        let how = How {
+            data: &args.data,
+            command: line,
+            threads: threads(args.threads),
+            wire: false,
+            processes: None,
+            stop_after: None,
+            stop: asked.stop.clone(),
+            memory: None,
+            progress: Box::new(|_| {}),
+            warn: Box::new(|_| {}),
+            begun: Box::new(|_| {}),
+        };
+        let outcome = execute(spec, half, Place::At(&dir), how)
+            .with_context(|| format!("shadow run {} of {}", shadow + 1, args.shadows))?;
+        if outcome.stopped.is_some() || asked.stop.load(Ordering::Relaxed) {
+            bar.finish_and_clear();
+            return Err(asked.exit_code().map_or_else(
+                || anyhow::anyhow!("a shadow run stopped early").into(),
+                Failure::Stopped,
+            ));
+        }
+        for (target, said) in targets.iter().zip(&mut said) {
+            let mut model = target.load(&dir, spec, data)?;
+            let mut members = Vec::new();
+            for owner in target.owners(data) {
+                members.extend(margins(model.as_mut(), owned(data, owner)?)?);
+            }
+            said.push((members, margins(model.as_mut(), &data.test)?));
+        }
+        std::fs::remove_dir_all(&dir).with_context(|| format!("removing {}", dir.display()))?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let one = |(target, said): (&Target, &Vec<(Vec<f64>, Vec<f64>)>)| -> Result<Found> {
+        let mut model = target.load(&args.dir, spec, data)?;
+        let mut scores = Vec::new();
+        let mut missing = Vec::new();
+        for owner in target.owners(data) {
+            let own = owned(data, owner)?;
+            scores.extend(margins(model.as_mut(), own)?);
+            missing.push((owner as u64, own.len()));
+        }
+        let members: Vec<&[f64]> = said.iter().map(|(members, _)| &members[..]).collect();
+        let members = lira(&scores, &without(&halves, &members, &missing))?;
+        let others: Vec<&[f64]> = said.iter().map(|(_, others)| &others[..]).collect();
+        let missing = [(NOBODY, data.test.len())];
+        let others = lira(
+            &margins(model.as_mut(), &data.test)?,
+            &without(&halves, &others, &missing),
+        )?;
+        Ok(Found {
+            model: target.name.clone(),
+            attack: "lira",
+            strength: strength(&members, &others)?,
+        })
+    };
+    let found: Result<Vec<Found>> = targets.iter().zip(&said).map(one).collect();
+    Ok(found?)
+}
+
+/// Of each example what the shadow models that lack it say: `said` by shadow run, examples by owner and how many it has.
+fn without(halves: &Halves, said: &[&[f64]], owners: &[(u64, usize)]) -> Vec<Vec<f64>> {
+    let mut all: Vec<Vec<f64>> = Vec::new();
+    for (owner, n) in owners {
+        let from = all.len();
+        all.resize(from + n, Vec::new());
+        for (shadow, said) in said.iter().enumerate() {
+            let has = halves.of(shadow, *owner, *n);
+            for (at, _) in has.iter().enumerate().filter(|(_, has)| !**has) {
+                all[from + at].push(said[from + at]);
+            }
+        }
+    }
+    all
+}
+
+/// The spec's data with a half of each client's examples.
+fn half(spec: &Spec<DataSpec>, dir: &DataDir, halves: &Halves, shadow: usize) -> Result<Assembled> {
+    let mut data = assemble(spec, dir, &mut |_| {})?;
+    for (owner, own) in data.clients.iter_mut().enumerate() {
+        let has = halves.of(shadow, owner as u64, own.len());
+        let at: Vec<usize> = (0..own.len()).filter(|at| has[*at]).collect();
+        *own = own.pick(&at);
+    }
+    Ok(data)
+}
+
+/// A folder that goes with this.
+struct Gone<'a>(&'a Path);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        // what is left of it is in the folder for what may go
+        let _ = std::fs::remove_dir_all(self.0);
+    }
+}
+
+fn text(found: &[Found], at_most: Option<f64>) -> String {
+    let width = found
+        .iter()
+        .map(|f| f.model.len())
+        .max()
+        .unwrap_or(0)
+        .max(5);
+    let rate = |rate: Option<f64>| rate.map_or("-".into(), |rate| format!("{rate:.4}"));
+    let mut out = format!(
+        "{:width$}  attack  members  others     AUC  advantage   at 1 %  at 0.1 %\n",
+        "model"
+    );
+    for Found {
+        model,
+        attack,
+        strength: s,
+    } in found
+    {
+        out += &format!(
+            "{model:width$}  {attack:6}  {:7}  {:6}  {:.4}  {:9.4}  {:>7}  {:>8}\n",
+            s.members,
+            s.others,
+            s.auc,
+            s.advantage,
+            rate(s.at_1_percent),
+            rate(s.at_01_percent),
+        );
+    }
+    out += &match at_most {
+        Some(bound) => format!("by the run's epsilon and delta against readers an advantage is at most {bound:.4}"),
+        None => "the run guarantees nothing about one example to its readers, so an advantage may be anything".into(),
+    };
+    out
+}
