@@ -1,6 +1,8 @@
 //! Losses on scores (logits), in closed form: the value, and its slope by each score.
 
-use crate::{Loss, Problem, Result, Target};
+mod pixels;
+
+use crate::{Loss, Problem, Result, Target, TaskKind};
 use anyhow::{bail, ensure};
 use ndarray::{Array2, ArrayView2};
 
@@ -152,6 +154,7 @@ pub fn of_batch(
 ) -> Result<(f64, Array2<f32>)> {
     let (samples, outputs) = scores.dim();
     let width = match target {
+        Target::Pixels(of) => return pixels::of_batch(loss, 0.0, of, scores),
         Target::Classes(_) => outputs,
         Target::MultiLabel(t) => t.ncols(),
         Target::Soft(t) | Target::Scores(t) => t.ncols(),
@@ -169,6 +172,7 @@ pub fn of_batch(
         let row: Vec<f64> = scores.row(i).iter().map(|s| f64::from(*s)).collect();
         let slope = slope.as_slice_mut().expect("a fresh array is contiguous");
         let (sum, n) = match target {
+            Target::Pixels(_) => (0.0, 0), // has its own way, above
             Target::Classes(of) => {
                 let class = of[i] as usize;
                 ensure!(
@@ -198,6 +202,38 @@ pub fn of_batch(
     }
     let n = terms.max(1) as f64;
     Ok((total / n, slopes.mapv(|g| (g / n) as f32)))
+}
+
+/// As [`of_batch`] for a model of `task`. Where pixels have classes, probabilities and temperatures are those of each pixel, means
+/// are over the pixels of the batch, and cross-entropy gets `dice` times the soft Dice loss added: 1 less
+/// `(2 sum p g + 1) / (sum p + sum g + 1)`, with the sums over the pixels of the batch, the probabilities `p` and the truth `g` (0 or
+/// 1) of a class, and of this the mean over the classes but that of the background (Milletari et al. 2016, with plain sums in
+/// the denominator as in nnU-Net; Isensee et al. 2021).
+///
+/// # Errors
+/// As [`of_batch`].
+pub fn of_task(
+    task: TaskKind,
+    dice: f64,
+    loss: Loss,
+    target: Target<'_>,
+    scores: ArrayView2<'_, f32>,
+) -> Result<(f64, Array2<f32>)> {
+    let TaskKind::Pixels { classes, .. } = task else {
+        return of_batch(loss, target, scores);
+    };
+    match target {
+        Target::Pixels(of) => pixels::of_batch(loss, dice, of, scores),
+        Target::Soft(t) => pixels::apart(classes, t, scores, |t, s| {
+            of_batch(loss, Target::Soft(t), s)
+        }),
+        Target::Scores(t) if matches!(loss, Loss::Kl { .. } | Loss::Norm) => {
+            pixels::apart(classes, t, scores, |t, s| {
+                of_batch(loss, Target::Scores(t), s)
+            })
+        }
+        other => of_batch(loss, other, scores),
+    }
 }
 
 #[cfg(test)]
@@ -248,6 +284,85 @@ mod tests {
             Loss::Kl { tau: 3.0 },
         ] {
             close_slope(loss, Target::Scores(other.view()), &scores);
+        }
+    }
+
+    #[test]
+    fn pixels_have_losses_of_their_own() {
+        let task = TaskKind::Pixels {
+            classes: 3,
+            height: 1,
+            width: 2,
+        };
+        let scores = array![
+            [0.9, 0.1, -0.4, 0.3, -0.2, 1.4],
+            [-1.1, 0.6, 0.2, -0.5, 0.8, 0.0]
+        ];
+        let truth = array![[2u8, 0], [1, 1]];
+        let of = |dice, scores: &Array2<f32>| {
+            of_task(
+                task,
+                dice,
+                Loss::CrossEntropy,
+                Target::Pixels(truth.view()),
+                scores.view(),
+            )
+            .unwrap()
+        };
+        let (value, _) = of(0.0, &scores);
+        // the same four pixels as four samples of three classes
+        let apart = array![
+            [0.9, -0.4, -0.2],
+            [0.1, 0.3, 1.4],
+            [-1.1, 0.2, 0.8],
+            [0.6, -0.5, 0.0]
+        ];
+        let target = Target::Classes(&[2, 0, 1, 1]);
+        let plain = of_batch(Loss::CrossEntropy, target, apart.view()).unwrap();
+        assert!((value - plain.0).abs() < 1e-6);
+        let (_, slope) = of(0.7, &scores);
+        let h = 1e-3;
+        for (at, g) in slope.indexed_iter() {
+            let [mut up, mut down] = [scores.clone(), scores.clone()];
+            up[at] += h;
+            down[at] -= h;
+            let run = f64::from(up[at] - down[at]);
+            let numeric = (of(0.7, &up).0 - of(0.7, &down).0) / run;
+            assert!(
+                (numeric - f64::from(*g)).abs() < 1e-5,
+                "{at:?}: {g}, {numeric}"
+            );
+        }
+        // perfect masks cost nothing, and a mask that has all wrong costs one
+        let sure = |pixels: [usize; 4]| {
+            let at = |(i, j): (usize, usize)| (j / 2 == pixels[i * 2 + j % 2]) as u8;
+            Array2::from_shape_fn((2, 6), |at_| 50.0 * f32::from(at(at_)))
+        };
+        let dice = |scores: &Array2<f32>| of(1.0, scores).0 - of(0.0, scores).0;
+        assert!(dice(&sure([2, 0, 1, 1])).abs() < 1e-6);
+        let wrong = dice(&sure([0, 0, 0, 0])); // 1 - mean(1/3, 1/2)
+        assert!((wrong - 7.0 / 12.0).abs() < 1e-6, "{wrong}");
+    }
+
+    #[test]
+    fn a_pixel_is_taught_as_a_sample_is() {
+        let task = TaskKind::Pixels {
+            classes: 2,
+            height: 1,
+            width: 2,
+        };
+        let (scores, teacher) = (
+            array![[0.9, 0.1, -0.4, 0.3]],
+            array![[-0.5f32, 0.2, 1.5, -0.8]],
+        );
+        let apart = |of: &Array2<f32>| array![[of[[0, 0]], of[[0, 2]]], [of[[0, 1]], of[[0, 3]]]];
+        for loss in [Loss::Kl { tau: 2.0 }, Loss::Norm, Loss::Mae] {
+            let target = Target::Scores(teacher.view());
+            let (value, slope) = of_task(task, 0.0, loss, target, scores.view()).unwrap();
+            let (pixels, two) = (apart(&scores), apart(&teacher));
+            let (due, slopes) = of_batch(loss, Target::Scores(two.view()), pixels.view()).unwrap();
+            assert!((value - due).abs() < 1e-6);
+            assert_eq!(apart(&slope), slopes);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::{Examples, Result, TaskKind};
 use anyhow::ensure;
-use ndarray::ArrayView2;
+use ndarray::{Array2, ArrayView2};
 
 /// Position of the largest value; the first on a tie, as everywhere in fl, and 0 if there is none.
 pub fn argmax<T: PartialOrd>(values: impl IntoIterator<Item = T>) -> usize {
@@ -102,7 +102,71 @@ pub fn sample_std(values: &[f64]) -> f64 {
     mean_std(values).1 * (n / (n - 1.0)).sqrt()
 }
 
-/// The number that a task's models are compared by: accuracy for classes, mean AUC for labels.
+/// The class with the highest score of each pixel, the lowest on ties: `samples x pixels` of scores that stand class by class.
+///
+/// # Errors
+/// When the scores of a sample are not `classes` for each of some pixels.
+pub fn masks(scores: ArrayView2<'_, f32>, classes: usize) -> Result<Array2<u8>> {
+    let (samples, outputs) = scores.dim();
+    ensure!(
+        (1..=256).contains(&classes) && outputs.is_multiple_of(classes),
+        "{outputs} scores a sample for {classes} classes of pixels"
+    );
+    let pixels = outputs / classes;
+    Ok(Array2::from_shape_fn((samples, pixels), |(i, at)| {
+        argmax((0..classes).map(|c| scores[[i, c * pixels + at]])) as u8
+    }))
+}
+
+/// The Dice coefficient of two masks, `2 both / (one + other)`, the mean over the classes but that of the background. Two masks
+/// without a pixel of a class have 1 there.
+pub fn dice<'a>(
+    truth: impl IntoIterator<Item = &'a u8>,
+    predicted: impl IntoIterator<Item = &'a u8>,
+    classes: usize,
+) -> f64 {
+    let (mut both, mut sum) = (vec![0usize; classes], vec![0usize; classes]);
+    for (t, p) in truth.into_iter().zip(predicted) {
+        let (t, p) = (usize::from(*t), usize::from(*p));
+        sum[t] += 1;
+        sum[p] += 1;
+        both[t] += usize::from(t == p);
+    }
+    let each = (1..classes).map(|c| match sum[c] {
+        0 => 1.0,
+        n => 2.0 * both[c] as f64 / n as f64,
+    });
+    each.sum::<f64>() / (classes.max(2) - 1) as f64
+}
+
+/// Measures of a task beside its [`score`], which a plugin brings: `measures!(FUNCTION)`. A function gives names and numbers, in
+/// an order of its own, without what is not defined for these examples; of tasks that it is not for it gives nothing.
+pub struct Measures(pub fn(ArrayView2<'_, f32>, &Examples) -> Result<Vec<(String, f64)>>);
+inventory::collect!(Measures);
+
+/// Registers [`metrics::Measures`](crate::metrics::Measures).
+#[macro_export]
+macro_rules! measures {
+    ($of:path) => {
+        $crate::__private::inventory::submit! { $crate::metrics::Measures($of) }
+    };
+}
+
+/// What the plugins of this program measure besides [`score`], by name.
+///
+/// # Errors
+/// When one of them cannot.
+pub fn further(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Vec<(String, f64)>> {
+    let mut all = Vec::new();
+    for Measures(of) in inventory::iter::<Measures> {
+        all.extend(of(scores, examples)?);
+    }
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(all)
+}
+
+/// The number that a task's models are compared by: accuracy for classes, mean AUC for labels, and for the classes of pixels the
+/// mean [`dice`] over images.
 ///
 /// # Errors
 /// When scores and examples differ in number, or no label has both positives and negatives.
@@ -115,6 +179,20 @@ pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
     );
     if let Some(classes) = examples.classes() {
         return Ok(accuracy(scores, &classes));
+    }
+    if let Some(truth) = examples.masks() {
+        let classes = truth.classes();
+        let predicted = masks(scores, classes)?;
+        ensure!(
+            predicted.dim() == truth.of().dim(),
+            "predictions of {:?} pixels for masks of {:?}",
+            predicted.dim(),
+            truth.of().dim()
+        );
+        let images = truth.of();
+        let images = images.rows().into_iter().zip(predicted.rows());
+        let each = images.map(|(t, p)| dice(t, p, classes));
+        return Ok(each.sum::<f64>() / examples.len() as f64);
     }
     let findings = examples.multi_label().unwrap_or_default();
     mauc(scores, findings.view())
@@ -146,7 +224,14 @@ pub fn score_name(kind: TaskKind) -> &'static str {
     match kind {
         TaskKind::Classes(_) => "accuracy",
         TaskKind::MultiLabel(_) => "mauc",
+        TaskKind::Pixels { .. } => "dice",
     }
+}
+
+/// Is a measurement of this name (`accuracy`, `clients.dice`) a [`score`]?
+pub fn is_score(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    ["accuracy", "mauc", "dice"].contains(&last)
 }
 
 #[cfg(test)]
@@ -166,6 +251,17 @@ mod tests {
             top_k(array![[0.5, 0.5], [0.5, 0.5]].view(), &[0, 1], 2),
             1.0
         );
+    }
+
+    #[test]
+    fn dice_is_twice_what_is_shared() {
+        // class 1: 1 shared of 2 and 1; class 2: nowhere
+        assert_eq!(dice(&[1, 1, 0], &[1, 0, 0], 3), (2.0 / 3.0 + 1.0) / 2.0);
+        assert_eq!(dice(&[0, 0], &[0, 0], 2), 1.0);
+        let scores = array![[0.0, 2.0, 1.0, 1.0]];
+        assert_eq!(masks(scores.view(), 2).unwrap(), array![[1, 0]]);
+        assert!(masks(scores.view(), 3).is_err());
+        assert!(is_score("clients.dice") && !is_score("object-dice"));
     }
 
     #[test]

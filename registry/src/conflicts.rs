@@ -2,6 +2,7 @@
 
 use crate::check::{Checker, Conversation, key};
 use crate::sections::DataSection;
+use fl_core::TaskKind;
 use fl_core::settings::{Step, Value};
 
 impl Checker<'_> {
@@ -29,6 +30,13 @@ impl Checker<'_> {
             let steps = steps.map(|step| step.split(':').next().unwrap_or_default());
             let path: Vec<Step> = ["protocol"].into_iter().chain(steps).map(key).collect();
             self.note(&path, text);
+        }
+        let task = data.and_then(D::task);
+        if task.is_some_and(|task| matches!(task.kind, TaskKind::Pixels { .. }))
+            && let Err(why) = protocol.pixels(&has)
+        {
+            let text = format!("it does not work where every pixel has a class: {why}");
+            self.note(&[key("protocol")], text);
         }
     }
 }

@@ -49,6 +49,10 @@ pub(super) fn with_examples<R>(own: &Examples, f: impl FnOnce(&Named<'_>) -> R) 
         if let Some(findings) = &findings {
             tensors.push(("multi-label".into(), View::F32(findings.view().into_dyn())));
         }
+        let masks = own.masks().map(|m| m.of().mapv(f32::from));
+        if let Some(masks) = &masks {
+            tensors.push(("pixels".into(), View::F32(masks.view().into_dyn())));
+        }
         f(&tensors)
     })
 }

@@ -1,6 +1,6 @@
 //! Views of a data set by position.
 
-use super::{Inputs, Labels, Task, TaskKind};
+use super::{Inputs, Labels, Masks, OwnedTarget, Task};
 use crate::{Problem, Result};
 use anyhow::ensure;
 use ndarray::{Array2, Axis};
@@ -181,7 +181,20 @@ impl Examples {
         &self.labels
     }
 
-    /// The class of each row of this view; `None` for a multi-label set.
+    fn rows(&self) -> Vec<usize> {
+        self.samples.ids().iter().map(|id| *id as usize).collect()
+    }
+
+    /// What a model learns of the rows of this view.
+    pub fn target(&self) -> OwnedTarget {
+        match self.labels.select(&self.rows()) {
+            Labels::Classes { of, .. } => OwnedTarget::Classes(of),
+            Labels::Multi(of) => OwnedTarget::MultiLabel(of),
+            Labels::Pixels(masks) => OwnedTarget::Pixels(masks.of().to_owned()),
+        }
+    }
+
+    /// The class of each row of this view; `None` for a set that has not one class a row.
     pub fn classes(&self) -> Option<Vec<u32>> {
         match &*self.labels {
             Labels::Classes { of, .. } => Some(
@@ -191,22 +204,28 @@ impl Examples {
                     .map(|id| of[*id as usize])
                     .collect(),
             ),
-            Labels::Multi(_) => None,
+            Labels::Multi(_) | Labels::Pixels(_) => None,
         }
     }
 
-    /// The labels of each row of this view; `None` for a single-label set.
+    /// The labels of each row of this view; `None` for a set that is not multi-label.
     pub fn multi_label(&self) -> Option<Array2<i8>> {
         match &*self.labels {
-            Labels::Classes { .. } => None,
-            Labels::Multi(of) => {
-                let ids: Vec<usize> = self.samples.ids().iter().map(|id| *id as usize).collect();
-                Some(of.select(Axis(0), &ids))
-            }
+            Labels::Multi(of) => Some(of.select(Axis(0), &self.rows())),
+            Labels::Classes { .. } | Labels::Pixels(_) => None,
         }
     }
 
-    /// Samples per class; for labels, samples in which the label is present (FedKD: -1 and 0 do not count).
+    /// The masks of the rows of this view; `None` if pixels have no classes.
+    pub fn masks(&self) -> Option<Masks> {
+        match &*self.labels {
+            Labels::Pixels(of) => Some(of.select(&self.rows())),
+            Labels::Classes { .. } | Labels::Multi(_) => None,
+        }
+    }
+
+    /// Samples per class; for labels, samples in which the label is present (FedKD: -1 and 0 do not count);
+    /// for masks, images with a pixel of the class.
     pub fn class_counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.labels.classes()];
         for id in self.samples.ids() {
@@ -217,6 +236,15 @@ impl Examples {
                         *count += u32::from(*label == 1);
                     }
                 }
+                Labels::Pixels(of) => {
+                    let mut has = vec![false; counts.len()];
+                    for class in of.of().row(*id as usize) {
+                        has[usize::from(*class)] = true;
+                    }
+                    for (count, has) in counts.iter_mut().zip(has) {
+                        *count += u32::from(has);
+                    }
+                }
             }
         }
         counts
@@ -224,13 +252,9 @@ impl Examples {
 
     /// What a model for these examples is to learn.
     pub fn task(&self) -> Task {
-        let kind = match &*self.labels {
-            Labels::Classes { classes, .. } => TaskKind::Classes(*classes),
-            Labels::Multi(of) => TaskKind::MultiLabel(of.ncols()),
-        };
         Task {
             input: self.samples.shape(),
-            kind,
+            kind: self.labels.task(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a data set holds: inputs in their compact form, and labels.
 
-use ndarray::Array2;
+use super::{Masks, TaskKind};
+use ndarray::{Array2, Axis};
 
 /// The inputs of a data set in their compact form; a batch becomes `f32` when it is drawn.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,6 +119,8 @@ pub enum Labels {
     },
     /// Several yes/no labels per row: 1 yes, 0 no, -1 unknown; `rows x labels`.
     Multi(Array2<i8>),
+    /// A class for every pixel of an image.
+    Pixels(Masks),
 }
 
 impl Labels {
@@ -126,6 +129,7 @@ impl Labels {
         match self {
             Self::Classes { of, .. } => of.len(),
             Self::Multi(of) => of.nrows(),
+            Self::Pixels(of) => of.of().nrows(),
         }
     }
 
@@ -139,6 +143,28 @@ impl Labels {
         match self {
             Self::Classes { classes, .. } => *classes,
             Self::Multi(of) => of.ncols(),
+            Self::Pixels(of) => of.classes(),
+        }
+    }
+
+    /// Those of these rows.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        match self {
+            Self::Classes { of, classes } => Self::Classes {
+                of: rows.iter().map(|row| of[*row]).collect(),
+                classes: *classes,
+            },
+            Self::Multi(of) => Self::Multi(of.select(Axis(0), rows)),
+            Self::Pixels(of) => Self::Pixels(of.select(rows)),
+        }
+    }
+
+    /// What a model is to learn to tell them.
+    pub fn task(&self) -> TaskKind {
+        match self {
+            Self::Classes { classes, .. } => TaskKind::Classes(*classes),
+            Self::Multi(of) => TaskKind::MultiLabel(of.ncols()),
+            Self::Pixels(of) => of.task(),
         }
     }
 }

@@ -2,10 +2,12 @@
 
 mod examples;
 mod inputs;
+mod masks;
 mod target;
 mod task;
 
 pub use examples::*;
 pub use inputs::*;
+pub use masks::*;
 pub use target::*;
 pub use task::*;

@@ -9,6 +9,8 @@ pub enum Target<'a> {
     Classes(&'a [u32]),
     /// MultiLabel: 1, 0, or -1 for unknown (no loss there).
     MultiLabel(ArrayView2<'a, i8>),
+    /// The class of every pixel, row by row: `samples x (height * width)`.
+    Pixels(ArrayView2<'a, u8>),
     /// Class probabilities.
     Soft(ArrayView2<'a, f32>),
     /// Raw scores (logits) to imitate.
@@ -21,6 +23,7 @@ impl Target<'_> {
         match self {
             Self::Classes(of) => of.len(),
             Self::MultiLabel(of) => of.nrows(),
+            Self::Pixels(of) => of.nrows(),
             Self::Soft(of) | Self::Scores(of) => of.nrows(),
         }
     }
@@ -35,6 +38,7 @@ impl Target<'_> {
         match self {
             Self::Classes(of) => OwnedTarget::Classes(at.iter().map(|i| of[*i]).collect()),
             Self::MultiLabel(of) => OwnedTarget::MultiLabel(of.select(Axis(0), at)),
+            Self::Pixels(of) => OwnedTarget::Pixels(of.select(Axis(0), at)),
             Self::Soft(of) => OwnedTarget::Soft(of.select(Axis(0), at)),
             Self::Scores(of) => OwnedTarget::Scores(of.select(Axis(0), at)),
         }
@@ -48,6 +52,8 @@ pub enum OwnedTarget {
     Classes(Vec<u32>),
     /// See [`Target::MultiLabel`].
     MultiLabel(Array2<i8>),
+    /// See [`Target::Pixels`].
+    Pixels(Array2<u8>),
     /// See [`Target::Soft`].
     Soft(Array2<f32>),
     /// See [`Target::Scores`].
@@ -60,6 +66,7 @@ impl OwnedTarget {
         match self {
             Self::Classes(of) => Target::Classes(of),
             Self::MultiLabel(of) => Target::MultiLabel(of.view()),
+            Self::Pixels(of) => Target::Pixels(of.view()),
             Self::Soft(of) => Target::Soft(of.view()),
             Self::Scores(of) => Target::Scores(of.view()),
         }

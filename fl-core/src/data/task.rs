@@ -7,6 +7,16 @@ pub enum TaskKind {
     Classes(usize),
     /// Any number of several labels (multi-label).
     MultiLabel(usize),
+    /// The class of every pixel of an image ([`Masks`](super::Masks)). A model's outputs are scores, class by class and within a
+    /// class row by row: `classes x height x width`.
+    Pixels {
+        /// Classes, that of the background among them; at least 2.
+        classes: usize,
+        /// Rows of a mask.
+        height: usize,
+        /// Columns of a mask.
+        width: usize,
+    },
 }
 
 impl std::fmt::Display for TaskKind {
@@ -14,6 +24,11 @@ impl std::fmt::Display for TaskKind {
         match self {
             Self::Classes(n) => write!(f, "{n} classes"),
             Self::MultiLabel(n) => write!(f, "{n} labels, any number of them at once"),
+            Self::Pixels {
+                classes,
+                height,
+                width,
+            } => write!(f, "{classes} classes of {height}x{width} pixels"),
         }
     }
 }
@@ -23,6 +38,18 @@ impl TaskKind {
     pub fn outputs(self) -> usize {
         match self {
             Self::Classes(n) | Self::MultiLabel(n) => n,
+            Self::Pixels {
+                classes,
+                height,
+                width,
+            } => classes * height * width,
+        }
+    }
+
+    /// Number of classes, or of labels.
+    pub fn classes(self) -> usize {
+        match self {
+            Self::Classes(n) | Self::MultiLabel(n) | Self::Pixels { classes: n, .. } => n,
         }
     }
 }

@@ -53,12 +53,7 @@ impl Client {
     pub fn own_loss(&mut self, slot: &str) -> Result<f64> {
         let data = self.data.clone();
         let scores = self.model(slot)?.predict(&data.samples)?;
-        let (classes, labels) = (data.classes(), data.multi_label().unwrap_or_default());
-        let target = match &classes {
-            Some(classes) => Target::Classes(classes),
-            None => Target::MultiLabel(labels.view()),
-        };
-        Ok(loss::of_batch(Loss::CrossEntropy, target, scores.view())?.0)
+        Ok(loss::of_batch(Loss::CrossEntropy, data.target().view(), scores.view())?.0)
     }
 
     /// A model's scores of these public samples.

@@ -190,8 +190,8 @@ impl Client {
                 let counted = self.private_sample()?;
                 let counted = counted.as_ref().unwrap_or(&self.data);
                 let (mut row, mut moved) = (counted.class_counts(), 1);
-                if matches!(self.task().kind, TaskKind::MultiLabel(_)) {
-                    // an example may have all labels or none; how many there are does not follow from the labels
+                if !matches!(self.task().kind, TaskKind::Classes(_)) {
+                    // an example may have all labels (an image all classes) or none; how many there are does not follow from them
                     moved = row.len().div_ceil(2) as u32;
                     row.push(u32::try_from(counted.len())?);
                 }
@@ -210,8 +210,8 @@ impl Client {
         let whole = |n: &f64| n.round().clamp(0.0, f64::from(u32::MAX)) as u32;
         let mut classes: Vec<u32> = told.values.iter().map(whole).collect();
         let samples = match self.task().kind {
-            TaskKind::MultiLabel(_) => classes.pop().map(u64::from),
-            _ => Some(classes.iter().map(|n| u64::from(*n)).sum()),
+            TaskKind::Classes(_) => Some(classes.iter().map(|n| u64::from(*n)).sum()),
+            TaskKind::MultiLabel(_) | TaskKind::Pixels { .. } => classes.pop().map(u64::from),
         };
         Ok((samples.unwrap_or_default().max(1), classes))
     }

@@ -7,6 +7,7 @@ use crate::privacy::Noise;
 use crate::{ClientId, Examples, Fault, Problem, Result, Round, Scored, metrics};
 use anyhow::{Context, bail};
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Federation<'_> {
@@ -30,7 +31,26 @@ impl Federation<'_> {
             confusion: scored.confusion,
             ..Metric::of(round, name, scored.score)
         };
-        self.host.metric(&metric)
+        self.host.metric(&metric)?;
+        for (name, value) in &scored.further {
+            self.host.metric(&Metric::of(round, name, *value))?;
+        }
+        Ok(())
+    }
+
+    /// What plugins measure of each client's model; a client without a number is not in the mean.
+    fn further(&mut self, round: &Round, scored: &[&Scored]) -> Result<()> {
+        let names = scored.iter().flat_map(|s| &s.further).map(|(name, _)| name);
+        for name in names.collect::<BTreeSet<_>>() {
+            let of = |s: &&Scored| s.further.iter().find(|f| f.0 == *name).map(|f| f.1);
+            let each: Vec<Option<f64>> = scored.iter().map(of).collect();
+            let known: Vec<f64> = each.iter().flatten().copied().collect();
+            self.host.metric(&Metric {
+                each: each.into_iter().map(|n| n.unwrap_or(f64::NAN)).collect(),
+                ..Metric::of_each(round, &format!("clients.{name}"), known)
+            })?;
+        }
+        Ok(())
     }
 
     /// Records how good the clients' own models in `slot` are on the test examples, if this round is to be evaluated.
@@ -68,7 +88,8 @@ impl Federation<'_> {
             confusion: scored.iter().fold(Vec::new(), |sum, s| plus(sum, s, 1)),
             ..Metric::of_each(round, &name, each)
         };
-        self.host.metric(&metric)
+        self.host.metric(&metric)?;
+        self.further(round, &scored.iter().collect::<Vec<_>>())
     }
 
     /// Records how good models of the server's are for the clients, each on the test examples of those that `of` gives it
@@ -104,6 +125,8 @@ impl Federation<'_> {
         let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
         let mut each = vec![0.0; clients.len()];
         let mut confusion = Vec::new();
+        let mut all = Vec::new();
+        let mut whose = vec![0; clients.len()];
         for (model, test, members) in groups {
             let model = models
                 .get(model)
@@ -112,12 +135,18 @@ impl Federation<'_> {
             let scored = Scored::of(self.model(slot)?, &test)?;
             self.link(&name, &scored.digest);
             confusion = plus(confusion, &scored, members.len() as u32);
-            members.into_iter().for_each(|at| each[at] = scored.score);
+            for at in members {
+                each[at] = scored.score;
+                whose[at] = all.len();
+            }
+            all.push(scored);
         }
         self.host.metric(&Metric {
             confusion,
             ..Metric::of_each(round, &name, each.clone())
         })?;
+        let all: Vec<&Scored> = whose.into_iter().map(|at| &all[at]).collect();
+        self.further(round, &all)?;
         Ok(each)
     }
 

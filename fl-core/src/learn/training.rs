@@ -2,8 +2,7 @@
 
 use crate::message::{self, Logits};
 use crate::{
-    Examples, Fitted, Length, Loss, Parametric, Pass, Problem, Result, Stream, Target, Trainer,
-    metrics,
+    Examples, Fitted, Length, Loss, Parametric, Pass, Problem, Result, Stream, Trainer, metrics,
 };
 use anyhow::Context;
 
@@ -72,6 +71,8 @@ pub struct Scored {
     pub digest: [u8; 32],
     /// [`metrics::confusion`]
     pub confusion: Vec<Vec<u32>>,
+    /// What [`metrics::further`] measures, by name; without what is not defined here.
+    pub further: Vec<(String, f64)>,
 }
 
 impl Scored {
@@ -85,6 +86,7 @@ impl Scored {
             score: metrics::score(predicted.values.view(), test)?,
             digest: message::digest(&predicted),
             confusion: metrics::confusion(predicted.values.view(), test),
+            further: metrics::further(predicted.values.view(), test)?,
         })
     }
 }
@@ -109,16 +111,5 @@ pub fn fit_examples(
     pass: &Pass<'_>,
     stream: &Stream,
 ) -> Result<Fitted> {
-    match (examples.classes(), examples.multi_label()) {
-        (Some(classes), _) => model.fit(&examples.samples, Target::Classes(&classes), pass, stream),
-        (None, labels) => {
-            let labels = labels.unwrap_or_default();
-            model.fit(
-                &examples.samples,
-                Target::MultiLabel(labels.view()),
-                pass,
-                stream,
-            )
-        }
-    }
+    model.fit(&examples.samples, examples.target().view(), pass, stream)
 }

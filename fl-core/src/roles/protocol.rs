@@ -1,5 +1,7 @@
 //! What ties the other roles into a method.
 
+#[cfg(doc)]
+use crate::TaskKind;
 use crate::{Answer, Asked, Client, Federation, Question, Result, Slot};
 
 /// A paper's algorithm box: the server's side and the client's side of one conversation.
@@ -30,6 +32,18 @@ pub trait Protocol: Send + Sync {
     /// with any other word if no one setting is at fault. They are mistakes in the spec.
     fn conflicts(&self, _has: &dyn Fn(&str) -> bool) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Whether it works where every pixel has a class ([`TaskKind::Pixels`]), in a run where `has` says which slots are
+    /// filled: it must not take a number of a model's output for the score of a class of the whole input.
+    ///
+    /// # Errors
+    /// What stands in the way, and what would be right. They are mistakes in the spec.
+    fn pixels(&self, _has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        Err(
+            "it takes each number of a model's output for the score of a class of the whole input"
+                .into(),
+        )
     }
 
     /// The setting that says how many rounds there are and nothing else: a run of more of them begins as one of fewer does, bit

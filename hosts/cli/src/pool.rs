@@ -203,7 +203,7 @@ impl Pool<'_> {
             return Ok(format!("stopped after {after}"));
         }
         let metrics = outcome.metrics.iter();
-        let best = metrics.filter(|(name, _)| name.ends_with("accuracy") || name.ends_with("mauc"));
+        let best = metrics.filter(|(name, _)| fl_core::metrics::is_score(name));
         let best = best
             .map(|(name, value)| format!("{name} {value:.4}"))
             .next();

@@ -1,7 +1,7 @@
 //! Clients whose images look different: each belongs to a domain, and is tested in its own.
 
 use anyhow::{Result, ensure};
-use fl_core::{Examples, Inputs, Labels, Samples, Task};
+use fl_core::{Examples, Inputs, Samples, Task, TaskKind};
 use std::sync::Arc;
 
 fl_core::settings! {
@@ -17,6 +17,9 @@ impl Domains {
     pub(crate) fn check(&self, task: &Task) -> Result<(), String> {
         if self.turned.is_empty() || self.turned.iter().any(|d| d % 90 != 0) {
             return Err("`turned` must name at least one of 0, 90, 180 and 270".into());
+        }
+        if let TaskKind::Pixels { .. } = task.kind {
+            return Err("images whose pixels have classes are not turned: take a set with domains of its own, such as `cells`, and `split: by-file`".into());
         }
         match task.input[..] {
             [_, height, width] if height == width => Ok(()),
@@ -52,21 +55,17 @@ impl Domains {
     ) -> Result<(Examples, Vec<Examples>)> {
         let n = test.len();
         let rows: Vec<usize> = test.samples.ids().iter().map(|id| *id as usize).collect();
-        let (mut inputs, mut labels) = (Vec::new(), Vec::new());
+        let (mut inputs, mut labels) = (Vec::new(), Vec::<usize>::new());
         for degrees in &self.turned {
             inputs.push(
                 Samples::all(Arc::new(turn(test.samples.inputs(), degrees / 90)?)).pick(&rows),
             );
             labels.extend(rows.iter().copied());
         }
-        let labels = match &**test.labels() {
-            Labels::Classes { of, classes } => Labels::Classes {
-                of: labels.iter().map(|row| of[*row]).collect(),
-                classes: *classes,
-            },
-            Labels::Multi(of) => Labels::Multi(of.select(ndarray::Axis(0), &labels)),
-        };
-        let all = Examples::all(Arc::new(joined(&inputs)?), Arc::new(labels))?;
+        let all = Examples::all(
+            Arc::new(joined(&inputs)?),
+            Arc::new(test.labels().select(&labels)),
+        )?;
         let domains: Vec<Examples> = (0..self.turned.len())
             .map(|d| all.pick(&(d * n..(d + 1) * n).collect::<Vec<_>>()))
             .collect();

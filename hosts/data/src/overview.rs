@@ -54,6 +54,7 @@ impl Overview {
         let kind = match data.task.kind {
             TaskKind::Classes(n) => format!("{n} classes"),
             TaskKind::MultiLabel(n) => format!("{n} findings, of which a row can have several"),
+            TaskKind::Pixels { .. } => data.task.kind.to_string(),
         };
         let aside = |k: usize| data.client_validation.get(k).map_or(0, Examples::len);
         let share = |(k, own): (usize, &Examples)| Share {
@@ -62,7 +63,7 @@ impl Overview {
             validation: aside(k),
             counts: own.class_counts(),
         };
-        let numbers = (0..data.task.kind.outputs()).map(|class| class.to_string());
+        let numbers = (0..data.task.kind.classes()).map(|class| class.to_string());
         Self {
             task: format!("{:?} -> {kind}", data.task.input),
             classes: match data.classes.is_empty() {

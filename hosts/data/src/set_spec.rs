@@ -196,13 +196,9 @@ impl SetSpec {
 
 /// What a model for these rows is to learn.
 pub(crate) fn task_of(inputs: &Inputs, labels: &Labels) -> Task {
-    let kind = match labels {
-        Labels::Classes { classes, .. } => fl_core::TaskKind::Classes(*classes),
-        Labels::Multi(of) => fl_core::TaskKind::MultiLabel(of.ncols()),
-    };
     Task {
         input: inputs.shape(),
-        kind,
+        kind: labels.task(),
     }
 }
 

@@ -288,11 +288,17 @@ impl DataSpec {
     /// What several settings must fulfil together if this is what the set is for.
     pub(crate) fn fits(&self, own: &Task) -> Result<(), String> {
         let clients = self.clients();
+        let pixels = matches!(own.kind, TaskKind::Pixels { .. });
         let split = match &self.split() {
+            Split::Classes(_) | Split::Dirichlet(_) if pixels => Err(anyhow::anyhow!(
+                "an image of `{}` has a class for every pixel, and none of its own to split by; use iid, sizes or by-file",
+                self.set.name()
+            )),
             Split::Classes(each) => {
                 let groups = match own.kind {
                     TaskKind::Classes(n) => n,
                     TaskKind::MultiLabel(n) => n + 1, // and those without a finding
+                    TaskKind::Pixels { .. } => 1,
                 };
                 check_covering(clients, groups, *each)
             }
@@ -342,7 +348,7 @@ impl DataSpec {
     fn check_order(&self, order: &[usize], own: &Task) -> anyhow::Result<()> {
         let TaskKind::Classes(n) = own.kind else {
             anyhow::bail!(
-                "`{}` has findings, not classes; leave it away",
+                "`{}` has not one class a row; leave it away",
                 self.set.name()
             );
         };

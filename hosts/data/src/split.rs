@@ -27,7 +27,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The classes; for findings, each sample's rarest positive finding and, as the last group, samples without one.
+    /// The classes; for findings, each sample's rarest positive finding and, as the last group, samples without one; for
+    /// masks, all in one group.
     pub fn of(examples: &Examples) -> Self {
         let count = examples.labels().classes();
         match examples.multi_label() {
@@ -38,13 +39,17 @@ impl Groups {
                     count: count + 1,
                 }
             }
-            None => {
-                let classes = examples.classes().unwrap_or_default();
-                Self {
+            None => match examples.classes() {
+                Some(classes) => Self {
                     of: classes.into_iter().map(|c| c as usize).collect(),
                     count,
-                }
-            }
+                },
+                // images whose pixels have classes
+                None => Self {
+                    of: vec![0; examples.len()],
+                    count: 1,
+                },
+            },
         }
     }
 

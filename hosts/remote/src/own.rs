@@ -195,6 +195,14 @@ pub(crate) fn sum(data: &Examples) -> Sum {
                 .row(*id as usize)
                 .iter()
                 .for_each(|v| hash.update(v.to_le_bytes())),
+            Labels::Pixels(of) => {
+                let row = *id as usize;
+                of.of().row(row).iter().for_each(|v| hash.update([*v]));
+                if let Some(objects) = of.objects() {
+                    let numbers = objects.row(row);
+                    numbers.iter().for_each(|v| hash.update(v.to_le_bytes()));
+                }
+            }
         }
     }
     hash.finalize().into()

@@ -312,10 +312,12 @@ impl<C: Courier> Elsewhere for Remote<C> {
                     score,
                     digest,
                     confusion,
+                    further,
                 } => Ok(Scored {
                     score,
                     digest,
                     confusion,
+                    further,
                 }),
                 said => Err(other(&said)),
             });

@@ -147,6 +147,8 @@ pub enum Said {
         digest: [u8; 32],
         /// As [`Scored`] has it.
         confusion: Vec<Vec<u32>>,
+        /// As [`Scored`] has it.
+        further: Vec<(String, f64)>,
     },
     /// To [`Want::Model`]; the model is the packet's body.
     Model,
@@ -169,6 +171,7 @@ impl From<Scored> for Said {
             score: scored.score,
             digest: scored.digest,
             confusion: scored.confusion,
+            further: scored.further,
         }
     }
 }

@@ -127,7 +127,7 @@ fn overlaid(runs: &[Run], curves: &[Vec<Curve<'_>>], names: &[&str]) -> Markup {
 /// Is this a number that models are compared by?
 fn quality(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
-    ["accuracy", "mauc"].contains(&last)
+    ["accuracy", "mauc", "dice"].contains(&last)
 }
 
 fn against(runs: &[Run], curves: &[Vec<Curve<'_>>], names: &[&str]) -> Markup {

@@ -222,8 +222,7 @@ impl Host for Sim<'_> {
             return Err(Problem::Stopped { after }.into());
         }
         let measured = self.metrics.iter().rev();
-        let mut accuracy =
-            measured.filter(|m| m.name.ends_with("accuracy") || m.name.ends_with("mauc"));
+        let mut accuracy = measured.filter(|m| fl_core::metrics::is_score(&m.name));
         (self.progress)(Begun {
             step,
             number,

@@ -54,6 +54,9 @@ macro_rules! trains_alone {
             fn pools_data(&self) -> bool {
                 $pools
             }
+            fn pixels(&self, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+                Ok(())
+            }
         }
         plugin!(protocol $name => $t);
     };
@@ -70,6 +73,9 @@ settings! {
 }
 
 impl Protocol for PublicOnly {
+    fn pixels(&self, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        Ok(())
+    }
     fn slots(&self) -> Vec<Slot> {
         vec![Slot::trainer("model", "The model.").at_server()]
     }

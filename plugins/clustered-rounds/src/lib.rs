@@ -114,6 +114,9 @@ impl Protocol for ClusteredRounds {
         ]
     }
 
+    fn pixels(&self, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        Ok(())
+    }
     fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<String> {
         let late = self.clusters > 1 && self.warm_up >= self.rounds;
         let late = late.then(|| {

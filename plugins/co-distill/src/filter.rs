@@ -4,7 +4,7 @@ use crate::judge::judge;
 use crate::settings::{CoDistill, FilterOn};
 use fl_core::message::Mask;
 use fl_core::prelude::*;
-use fl_core::{Examples, Labels, Problem};
+use fl_core::{Examples, Problem};
 use std::sync::Arc;
 
 /// How `parts.client-filter` is used; without that a client knows every sample.
@@ -104,13 +104,8 @@ impl ClientFilter {
         if self.on == FilterOn::Inputs {
             return Ok(own.clone());
         }
-        let labels = match (own.classes(), own.multi_label()) {
-            (Some(of), _) => Labels::Classes {
-                of,
-                classes: own.labels().classes(),
-            },
-            (None, findings) => Labels::Multi(findings.unwrap_or_default()),
-        };
+        let ids: Vec<usize> = own.samples.ids().iter().map(|id| *id as usize).collect();
+        let labels = own.labels().select(&ids);
         let seen = self.seen(me, &own.samples)?;
         Examples::all(seen.inputs().clone(), Arc::new(labels))
     }

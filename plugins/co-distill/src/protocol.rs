@@ -58,6 +58,19 @@ impl Protocol for CoDistill {
             .end()
     }
 
+    fn pixels(&self, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        if !matches!(self.labels, Labels::Scores(_)) || self.reply == Reply::Hard {
+            return Err("a class or probabilities are those of a whole input; use `labels: scores` and `reply: ensemble` (FedMD), which compare score by score".into());
+        }
+        let whole = ["student", "server-filter", "client-filter"];
+        match whole.into_iter().find(|slot| has(slot)) {
+            Some(slot) => Err(format!(
+                "parts.{slot} judges class probabilities of whole inputs; leave it empty"
+            )),
+            None => Ok(()),
+        }
+    }
+
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
         let idle = |given: bool, setting: &str, slot: &str| {
             let text = || {

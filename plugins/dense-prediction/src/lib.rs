@@ -3,3 +3,4 @@
 pub mod images;
 pub mod masks;
 pub mod objects;
+pub mod of_pixels;

@@ -46,6 +46,24 @@ pub fn weighted_sum<T: Into<f64> + Copy>(
     sum
 }
 
+/// Where pixels have classes, each class has several scores, and they stand together: all get the weight of the class.
+fn spread(weights: Vec<Vec<f64>>, scores: usize) -> Result<Vec<Vec<f64>>> {
+    let classes = weights.iter().map(Vec::len).max().unwrap_or_default();
+    if scores == classes {
+        return Ok(weights);
+    }
+    ensure!(
+        classes > 0 && scores.is_multiple_of(classes),
+        "{scores} scores a sample for {classes} class counts"
+    );
+    let each = |w: Vec<f64>| {
+        let all = w.into_iter();
+        all.flat_map(|w| std::iter::repeat_n(w, scores / classes))
+            .collect()
+    };
+    Ok(weights.into_iter().map(each).collect())
+}
+
 settings! {
     /// Scores of a class weighted by how many examples of it each client has (FedKD, Eq. 1 and 2; Gong et al. 2022).
     pub struct ClassWeighted {
@@ -63,13 +81,10 @@ impl Aggregator for ClassWeighted {
             .iter()
             .map(|m| m.class_counts.clone())
             .collect::<Option<Vec<_>>>();
-        combine(
-            inbox,
-            &class_weights(
-                &counts.context("class counts must come with every answer")?,
-                &self.zero_class,
-            ),
-        )
+        let counts = counts.context("class counts must come with every answer")?;
+        let weights = class_weights(&counts, &self.zero_class);
+        let scores = inbox.iter().map(|m| m.body.values.ncols()).max();
+        combine(inbox, &spread(weights, scores.unwrap_or_default())?)
     }
     fn needs(&self) -> Needs {
         Needs {

@@ -189,6 +189,9 @@ impl OneShotDistill {
 }
 
 impl Protocol for OneShotDistill {
+    fn pixels(&self, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        Ok(())
+    }
     fn slots(&self) -> Vec<Slot> {
         vec![
             Slot::trainer("teacher", "A client's own model; each may have another.")

@@ -147,6 +147,18 @@ impl Protocol for ParamRounds {
         ]
     }
 
+    fn pixels(&self, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        if self.fuse.is_some() {
+            return Err(
+                "`fuse` takes the mean of class probabilities of whole inputs; leave it out".into(),
+            );
+        }
+        match has("labels") {
+            true => Err("parts.labels changes the class of a whole input; leave it empty".into()),
+            false => Ok(()),
+        }
+    }
+
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
         let fuse = (self.fuse.is_some() && !has("data.public")).then(|| {
             "`fuse` learns from public samples, and there are none: set `data.public`, or leave `fuse` out".to_string()

@@ -111,14 +111,8 @@ fn clipped_sum(
     let mut sum = Sum::like(&model.params());
     for at in lot {
         let one = examples.pick(&[*at]);
-        let labels = one.multi_label().unwrap_or_default();
-        let classes = one.classes();
-        let target = match &classes {
-            Some(classes) => Target::Classes(classes),
-            None => Target::MultiLabel(labels.view()),
-        };
         let mut gradient = GradientSum {
-            sum: model.gradient(&one.samples, target, Loss::CrossEntropy)?,
+            sum: model.gradient(&one.samples, one.target().view(), Loss::CrossEntropy)?,
         };
         mechanism.clip(&mut gradient)?;
         sum.add(&gradient.sum)?;

@@ -51,13 +51,11 @@ impl ParamRounds {
         let examples = learnt(me)?;
         let model = me.parametric("model")?;
         model.set_params(global)?;
-        let labels = examples.multi_label().unwrap_or_default();
-        let classes = examples.classes();
-        let target = match &classes {
-            Some(classes) => Target::Classes(classes),
-            None => Target::MultiLabel(labels.view()),
-        };
-        model.gradient(&examples.samples, target, Loss::CrossEntropy)
+        model.gradient(
+            &examples.samples,
+            examples.target().view(),
+            Loss::CrossEntropy,
+        )
     }
 
     /// What the client answers in place of the parameters that it trained: themselves, unless it is an attacker.
@@ -96,7 +94,7 @@ fn learnt(me: &mut Client) -> Result<Examples> {
     let (true, Labels::Classes { of, classes }) = (me.has("labels"), &**own.labels()) else {
         ensure!(
             !me.has("labels"),
-            "parts.labels changes classes, and these examples have several labels each"
+            "parts.labels changes classes, and these examples have not one class each"
         );
         return Ok(own);
     };

@@ -4,6 +4,7 @@ use crate::net::NetSpec;
 use crate::optim::{Adam, Rule, Schedule};
 use fl_core::augment::Augment;
 use fl_core::settings;
+use fl_core::settings::above;
 
 settings! {
     /// A neural network, trained on one thread.
@@ -16,6 +17,8 @@ settings! {
         schedule: Schedule = Schedule::Constant;
         /// Random changes to training images, in this order. Default: none (FedKT, Selective-FD).
         augment: Vec<Augment> = vec![];
+        /// Where every pixel has a class: adds so many times the Dice loss to cross-entropy. Default: none. FedIOD on BraTS: 1.
+        dice: Option<f64> = None, in above(0.0);
         /// Samples that are predicted at once; changes memory and speed, and results by rounding only.
         predict_batch: usize = 256, in 1..;
     }

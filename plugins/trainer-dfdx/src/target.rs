@@ -27,6 +27,18 @@ pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Re
             let known = of.iter().all(|y| (-1..=1).contains(y));
             shape(known, "findings must be 1, 0 or -1 (unknown)".into())?;
         }
+        Target::Pixels(of) => {
+            let classes = task.classes();
+            width(of.ncols() * classes, outputs)?;
+            let wrong = of.iter().find(|c| usize::from(**c) >= classes);
+            let text = || {
+                format!(
+                    "a pixel of class {} of {classes}",
+                    wrong.copied().unwrap_or_default()
+                )
+            };
+            shape(wrong.is_none(), text())?;
+        }
         Target::Soft(of) => {
             width(of.ncols(), outputs)?;
             shape(
@@ -44,7 +56,14 @@ pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Re
         )?;
     }
     let (right, model) = match task {
-        TaskKind::Classes(_) => (!matches!(target, Target::MultiLabel(_)), "single-label"),
+        TaskKind::Classes(_) => {
+            let others = matches!(target, Target::MultiLabel(_) | Target::Pixels(_));
+            (!others, "single-label")
+        }
+        TaskKind::Pixels { .. } => {
+            let others = matches!(target, Target::MultiLabel(_) | Target::Classes(_));
+            (!others, "pixel-wise")
+        }
         TaskKind::MultiLabel(_) => {
             let scores = matches!(target, Target::Scores(_)) && !matches!(loss, Loss::Kl { .. });
             (
@@ -56,12 +75,13 @@ pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Re
     let found = match target {
         Target::Classes(_) => "classes",
         Target::MultiLabel(_) => "multi-label",
+        Target::Pixels(_) => "the classes of pixels",
         Target::Soft(_) => "probabilities",
         Target::Scores(_) => "scores",
     };
     let text = format!(
         "{loss} cannot fit a {model} model to {found}: a single-label model takes classes, probabilities and scores, \
-         a multi-label model takes findings, and scores without kl"
+         a multi-label model takes findings, and scores without kl, a pixel-wise one the classes of pixels, their probabilities and scores"
     );
     ensure!(right, Problem::Lacks(text));
     Ok(())
@@ -99,6 +119,20 @@ mod tests {
         assert_eq!(narrow, "targets of width 2 for a model with 3 outputs");
         let cold = refused(Loss::Kl { tau: 0.0 }, one, Target::Scores(soft.view()));
         assert!(cold.contains("above 0, got 0"));
+        let pixels = TaskKind::Pixels {
+            classes: 2,
+            height: 1,
+            width: 1,
+        };
+        let mask = array![[2u8]];
+        let high = refused(ce, pixels, Target::Pixels(mask.view()));
+        assert_eq!(high, "a pixel of class 2 of 2");
+        let long = array![[0u8, 1]];
+        assert!(refused(ce, pixels, Target::Pixels(long.view())).contains("width 4"));
+        assert!(refused(ce, pixels, Target::Classes(&[1])).contains("pixel-wise"));
+        let low = array![[1u8]];
+        assert!(refused(ce, one, Target::Pixels(low.view())).contains("single-label"));
+        assert!(check(kl, pixels, &Target::Scores(soft.view()), 1).is_ok());
         assert!(check(Loss::Mae, many, &Target::Scores(soft.view()), 1).is_ok());
         assert!(check(ce, many, &Target::MultiLabel(findings.view()), 1).is_ok());
     }

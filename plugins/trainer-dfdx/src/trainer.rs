@@ -15,7 +15,7 @@ use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
     BuildContext, Differentiable, Fitted, Parametric, Pass, Problem, Result, Samples, Stream,
-    Target, Task, Trainer,
+    Target, Task, TaskKind, Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2};
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub struct Dfdx {
     optimiser: Optimiser,
     augmenter: Augmenter,
     predict_batch: usize,
+    /// Weight of the Dice loss.
+    dice: f64,
     /// Room for the gradient, kept from step to step.
     gradient: Vec<f32>,
 }
@@ -43,6 +45,16 @@ impl Dfdx {
     /// and the inputs are none.
     pub fn new(settings: DfdxSettings, make: &BuildContext) -> Result<Self> {
         let net = Net::new(&settings.net, &make.task)?;
+        let pixels = matches!(make.task.kind, TaskKind::Pixels { .. });
+        ensure!(
+            pixels || settings.dice.is_none(),
+            "`dice` is for tasks where every pixel has a class, and this has {}; leave it out",
+            make.task.kind
+        );
+        ensure!(
+            !pixels || settings.augment.is_empty(),
+            "`augment` changes images, and would leave their masks as they are; leave it out where every pixel has a class"
+        );
         Ok(Self {
             augmenter: Augmenter::new(settings.augment, &make.task.input)?,
             optimiser: Optimiser::new(settings.optimiser, settings.schedule),
@@ -50,6 +62,7 @@ impl Dfdx {
             numbers: Numbers::new(make.stream.child("weights", 0)),
             task: make.task.clone(),
             predict_batch: settings.predict_batch,
+            dice: settings.dice.unwrap_or_default(),
             net,
         })
     }
@@ -146,7 +159,9 @@ impl Dfdx {
             &mut Mode::Train(&mut numbers.buffers, &stream),
         )?;
         let view = ArrayView2::from_shape((scores.rows, scores.width()), &scores.data)?;
-        let (loss, slope) = loss::of_batch(pass.loss, target.pick(positions).view(), view)?;
+        let target = target.pick(positions);
+        let (loss, slope) =
+            loss::of_task(self.task.kind, self.dice, pass.loss, target.view(), view)?;
         if !loss.is_finite() {
             let value = loss.to_string();
             let problem = Problem::NotFinite {

@@ -3,7 +3,7 @@
 use fl_core::message::Params;
 use fl_core::prelude::*;
 use fl_core::settings::above;
-use fl_core::{Differentiable, Fitted, Parametric, Problem, loss};
+use fl_core::{Differentiable, Fitted, Parametric, Problem, TaskKind, loss};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 use std::collections::BTreeMap;
 
@@ -29,6 +29,10 @@ pub struct LinearModel {
 impl LinearModel {
     fn new(settings: Linear, make: &BuildContext) -> Result<Self> {
         let (width, outputs) = (make.task.width(), make.task.kind.outputs());
+        if let TaskKind::Pixels { .. } = make.task.kind {
+            let why = "a linear model learns classes or labels of a whole input, not of its pixels; use dfdx with a net such as `unet`";
+            return Err(Problem::Lacks(why.into()).into());
+        }
         Ok(Self {
             settings,
             task: make.task.clone(),

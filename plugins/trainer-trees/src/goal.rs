@@ -80,6 +80,7 @@ impl Goal {
                 entries
             }
             Target::MultiLabel(_) => return lacks("findings (several yes or no at once)".into()),
+            Target::Pixels(_) => return lacks("the classes of pixels".into()),
             Target::Scores(_) => return lacks("scores; give soft labels instead".into()),
         };
         Ok(Self {

@@ -51,7 +51,7 @@ impl Toy {
         let values = Array2::from_shape_fn((rows, width), |(i, j)| {
             let signal: f64 = match task.kind {
                 TaskKind::Classes(_) => direction[[classes[i] as usize, j]],
-                TaskKind::MultiLabel(_) => (0..outputs)
+                _ => (0..outputs)
                     .map(|c| f64::from(2 * present[[i, c]] - 1) * direction[[c, j]] / 2.0)
                     .sum(),
             };
@@ -70,7 +70,7 @@ impl Toy {
     pub(crate) fn target(&self) -> Target<'_> {
         match self.kind {
             TaskKind::Classes(_) => Target::Classes(&self.classes),
-            TaskKind::MultiLabel(_) => Target::MultiLabel(self.findings.view()),
+            _ => Target::MultiLabel(self.findings.view()),
         }
     }
 
@@ -78,7 +78,7 @@ impl Toy {
     pub(crate) fn other<'a>(&self, classes: &'a [u32], findings: ArrayView2<'a, i8>) -> Target<'a> {
         match self.kind {
             TaskKind::Classes(_) => Target::Classes(classes),
-            TaskKind::MultiLabel(_) => Target::MultiLabel(findings),
+            _ => Target::MultiLabel(findings),
         }
     }
 

@@ -92,7 +92,7 @@ impl LoadedTrainer {
     }
 }
 
-/// A target as a tensor; findings, which are -1, 0 or 1, as floats.
+/// A target as a tensor; findings, which are -1, 0 or 1, and the classes of pixels as floats.
 fn with_target<R>(target: Target<'_>, f: impl FnOnce(&str, View<'_>) -> R) -> R {
     match target {
         Target::Classes(of) => f(
@@ -102,6 +102,10 @@ fn with_target<R>(target: Target<'_>, f: impl FnOnce(&str, View<'_>) -> R) -> R 
         Target::MultiLabel(of) => {
             let of = of.mapv(f32::from);
             f("multi-label", View::F32(of.view().into_dyn()))
+        }
+        Target::Pixels(of) => {
+            let of = of.mapv(f32::from);
+            f("pixels", View::F32(of.view().into_dyn()))
         }
         Target::Soft(of) => f("soft", View::F32(of.into_dyn())),
         Target::Scores(of) => f("scores", View::F32(of.into_dyn())),

@@ -104,6 +104,10 @@ fn with_target<R>(
             let labels = parcel.table("target")?.mapv(|f| f as i8);
             f(Target::MultiLabel(labels.view()))
         }
+        "pixels" => {
+            let classes = parcel.table("target")?.mapv(|f| f as u8);
+            f(Target::Pixels(classes.view()))
+        }
         "soft" => f(Target::Soft(parcel.table("target")?.view())),
         "scores" => f(Target::Scores(parcel.table("target")?.view())),
         other => bail!("no target is called `{other}`"),

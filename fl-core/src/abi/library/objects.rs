@@ -12,7 +12,7 @@ use crate::message::{Message, PairVisitor, View, Visitor, visit, visit_pair};
 use crate::privacy::{Composition, Ledger};
 use crate::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Claims, Examples, Fold, Inbox,
-    Labels, Mail, Needs, PrivacyEvent, Result, Role, Round, Serial, SharedExecutor,
+    Labels, Mail, Masks, Needs, PrivacyEvent, Result, Role, Round, Serial, SharedExecutor,
 };
 use anyhow::{Context, anyhow, bail};
 use ndarray::ArrayView1;
@@ -239,12 +239,20 @@ fn examples(input: &Input<'_>) -> Result<Examples> {
     let Classes { classes } = input.json()?;
     let mut parcel = input.parcel(0)?;
     let samples = samples(&mut parcel)?;
-    let labels = match parcel.has("classes") {
-        true => Labels::Classes {
+    let labels = if parcel.has("classes") {
+        Labels::Classes {
             of: parcel.list("classes")?,
             classes,
-        },
-        false => Labels::Multi(parcel.table("multi-label")?.mapv(|x| x as i8)),
+        }
+    } else if parcel.has("pixels") {
+        let of = parcel.table("pixels")?.mapv(|x| x as u8);
+        let size = match samples.shape()[..] {
+            [_, height, width] => (height, width),
+            _ => (1, of.ncols()),
+        };
+        Labels::Pixels(Masks::new(classes, size, of, None)?)
+    } else {
+        Labels::Multi(parcel.table("multi-label")?.mapv(|x| x as i8))
     };
     Examples::all(samples.inputs().clone(), Arc::new(labels))
 }

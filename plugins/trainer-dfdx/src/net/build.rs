@@ -4,14 +4,14 @@ use super::layers::{Conv, Layer, in_range};
 use super::{Entry, Net, Op, Start};
 use crate::ops::{Activation, ConvShape, PoolShape};
 use anyhow::{Context, bail, ensure};
-use fl_core::{Problem, Result};
+use fl_core::{Problem, Result, TaskKind};
 use std::ops::Range;
 
 /// How a network must end.
 #[derive(Clone, Copy)]
 pub enum End<'a> {
     /// With one number for each output of a task, straight from a linear layer or a convolution.
-    Scores(usize),
+    Scores(TaskKind),
     /// With as many numbers as an input of this shape.
     Inputs(&'a [usize]),
 }
@@ -23,10 +23,10 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
         .checked_sub(1)
         .context("a network needs at least one layer, such as `outputs`")?;
     let outputs = match end {
-        End::Scores(outputs) => outputs,
+        End::Scores(task) => task.outputs(),
         End::Inputs(shape) => volume(shape, 0)?,
     };
-    if let End::Scores(outputs) = end {
+    if let End::Scores(_) = end {
         match &layers[last] {
             Layer::Outputs | Layer::Conv(_) => {}
             Layer::Linear(n) if *n == outputs => {}
@@ -36,8 +36,17 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
             _ => bail!("layer {last}: the last layer must be `outputs` or `linear: {outputs}`"),
         }
     }
+    let pixels = match end {
+        End::Scores(TaskKind::Pixels {
+            classes,
+            height,
+            width,
+        }) => Some([classes, height, width]),
+        _ => None,
+    };
     let mut builder = Builder {
         outputs,
+        classes: pixels.map(|[classes, ..]| classes),
         entries: Vec::new(),
         weights: 0,
         buffers: 0,
@@ -49,8 +58,16 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
     let op = builder.layer(&last.to_string(), &layers[last], &mut shape, false);
     ops.push(op.with_context(|| format!("layer {last}"))?);
     let found = volume(&shape, 0)?;
+    if let ([_, _, _], Some(due)) = (&shape[..], pixels) {
+        ensure!(
+            shape == due,
+            Problem::Shape(format!(
+                "layer {last}: the last layer gives {shape:?} where {due:?} is due: a channel for each class, and the size of the masks"
+            ))
+        );
+    }
     let wanted = match end {
-        End::Scores(n) => format!("the task has {n} outputs"),
+        End::Scores(_) => format!("the task has {outputs} outputs"),
         End::Inputs(to) => format!("inputs of {to:?} have {outputs}"),
     };
     ensure!(
@@ -97,6 +114,8 @@ fn volume(shape: &[usize], before: usize) -> Result<usize> {
 
 struct Builder {
     outputs: usize,
+    /// Classes of a pixel, if pixels have some.
+    classes: Option<usize>,
     entries: Vec<Entry>,
     weights: usize,
     buffers: usize,
@@ -138,6 +157,16 @@ impl Builder {
             Layer::Flatten => {
                 *shape = vec![volume(shape, 0)?];
                 Op::Flatten
+            }
+            Layer::Outputs if self.classes.is_some() => {
+                let conv = Conv {
+                    out: self.classes.unwrap_or_default(),
+                    kernel: 1,
+                    stride: 1,
+                    pad: 0,
+                    bias: true,
+                };
+                self.layer(name, &Layer::Conv(conv), shape, false)?
             }
             Layer::Linear(_) | Layer::Outputs => {
                 let outputs = if let Layer::Linear(n) = layer {
@@ -260,6 +289,23 @@ impl Builder {
                 Op::Reshape(to.clone())
             }
             Layer::TransposedConv(conv) => self.transposed(name, conv, shape)?,
+            Layer::Skip(around) => {
+                let [channels, height, width] = image("skip", shape)?;
+                let mut inside = shape.clone();
+                let around = self.list(&format!("{name}."), &around.0, &mut inside)?;
+                let text = || {
+                    format!(
+                        "skip: the input is {shape:?}, and its layers give {inside:?}; rows and columns must be the same"
+                    )
+                };
+                let [more, ..] = <[usize; 3]>::try_from(&inside[..])
+                    .ok()
+                    .filter(|[_, h, w]| (*h, *w) == (height, width))
+                    .with_context(|| Problem::Shape(text()))?;
+                *shape = vec![channels + more, height, width];
+                volume(shape, 0)?;
+                Op::Skip(around)
+            }
             Layer::Residual(block) => {
                 let (mut inside, mut beside) = (shape.clone(), shape.clone());
                 let body = self.list(&format!("{name}.body."), &block.body.0, &mut inside)?;

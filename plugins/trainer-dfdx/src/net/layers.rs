@@ -24,7 +24,8 @@ choices! {
         Unflatten(Vec<usize>) = "unflatten",
         /// Fully connected, with this many outputs. The last layer of a list must have the outputs of the task.
         Linear(usize) = "linear",
-        /// Fully connected, with the outputs of the task; in a generator, with the numbers of an input.
+        /// Fully connected, with the outputs of the task; in a generator, with the numbers of an input. Where every pixel has a
+        /// class: a 1x1 convolution with a channel for each class.
         Outputs = "outputs",
         /// The largest number of each window of so many rows and columns; windows do not overlap.
         Pool(usize) = "pool",
@@ -44,6 +45,9 @@ choices! {
         Upsample(usize) = "upsample",
         /// `relu(body(x) + shortcut(x))`, as in ResNet.
         Residual(Residual) = "residual",
+        /// The input, and beside it what these layers make of it: channels after channels, in one size. The skip connections of
+        /// a U-Net, one within another.
+        Skip(Layers) = "skip",
     }
 }
 

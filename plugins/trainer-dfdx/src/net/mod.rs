@@ -81,6 +81,7 @@ enum Op {
         body: Vec<Op>,
         shortcut: Vec<Op>,
     },
+    Skip(Vec<Op>),
 }
 
 /// A network: what it computes and which tensors it needs. The numbers are kept elsewhere, see [`Net::start`].
@@ -117,7 +118,7 @@ impl Net {
             task.input,
             task.kind
         );
-        let built = |layers: &[Layer]| build::net(layers, &task.input, End::Scores(outputs));
+        let built = |layers: &[Layer]| build::net(layers, &task.input, End::Scores(task.kind));
         match spec {
             NetSpec::Layers(layers) => built(layers).context("net"),
             NetSpec::Named(name) => {
@@ -332,6 +333,10 @@ fn run(
                 let inside = run(body, record, x.clone(), weights, mode)?;
                 let beside = run(shortcut, record, x, weights, mode)?;
                 ops::add(record, &inside, &beside, true)
+            }
+            Op::Skip(around) => {
+                let beside = run(around, record, x.clone(), weights, mode)?;
+                ops::concat(record, &x, &beside)
             }
         })
     })

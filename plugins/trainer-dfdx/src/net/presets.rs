@@ -3,7 +3,7 @@
 use super::layers::{Conv, Layer, Layers, Residual};
 
 /// Names and what they are.
-pub const NAMES: [(&str, &str); 12] = [
+pub const NAMES: [(&str, &str); 13] = [
     (
         "lenet",
         "Two 5x5 convolutions (6, 16), linear 120, 84 (FedKT, section 5.1)",
@@ -43,6 +43,10 @@ pub const NAMES: [(&str, &str); 12] = [
         "Six padded 3x3 convolutions (32, 64, 128, 128, 256, 256), linear 512, 512 (FedMA, without its dropout)",
     ),
     ("logistic", "One linear layer"),
+    (
+        "unet",
+        "U-Net of three levels, 16, 32 and 64 channels: padded 3x3 convolutions with batch normalisation in pairs, and skip connections (Ronneberger et al. 2015, smaller); sides are divisible by 4",
+    ),
 ];
 
 /// The layers of a known network.
@@ -105,8 +109,35 @@ pub fn layers(name: &str) -> Option<Vec<Layer>> {
             .concat()
         }
         "logistic" => vec![Outputs],
+        "unet" => [unet(&[16, 32, 64]), vec![Outputs]].concat(),
         _ => return None,
     })
+}
+
+/// A pair of convolutions on each level; beside all but the lowest what the next one makes of every second row and column,
+/// brought back to size by a transposed convolution.
+fn unet(widths: &[usize]) -> Vec<Layer> {
+    let Some((width, below)) = widths.split_first() else {
+        return Vec::new();
+    };
+    let conv = |out, kernel, stride, pad, bias| Conv {
+        out,
+        kernel,
+        stride,
+        pad,
+        bias,
+    };
+    let one = || {
+        let conv = Layer::Conv(conv(*width, 3, 1, 1, false));
+        [conv, Layer::BatchNorm, Layer::Relu]
+    };
+    let pair = || [one(), one()].concat();
+    if below.is_empty() {
+        return pair();
+    }
+    let up = Layer::TransposedConv(conv(*width, 2, 2, 0, true));
+    let around = [vec![Layer::Pool(2)], unet(below), vec![up]].concat();
+    [pair(), vec![Layer::Skip(Layers(around))], pair()].concat()
 }
 
 /// Convolution (kernel, padding), relu, pooling by 2.

@@ -15,7 +15,7 @@ pub use conv::conv2d;
 pub use grid::Shape as ConvShape;
 pub use linear::linear;
 pub use norm::{Statistics, batch_norm};
-pub use pointwise::{Activation, activate, add, dropout, flatten, spread, upsample};
+pub use pointwise::{Activation, activate, add, concat, dropout, flatten, spread, upsample};
 pub use pool::{PoolShape, average_pool, max_pool};
 
 use pointwise::relu_back;

@@ -108,6 +108,37 @@ pub fn add(record: &mut Record, a: &Value, b: &Value, relu: bool) -> Value {
     }
 }
 
+/// The channels of `a` and then those of `b`, sample by sample.
+pub fn concat(record: &mut Record, a: &Value, b: &Value) -> Value {
+    let (first, second) = (a.width(), b.width());
+    let mut data = Buffer::filled(a.data.len() + b.data.len(), 0.0);
+    let rows = data.chunks_exact_mut(first + second);
+    let pairs = a.data.chunks_exact(first).zip(b.data.chunks_exact(second));
+    for (out, (a, b)) in rows.zip(pairs) {
+        out[..first].copy_from_slice(a);
+        out[first..].copy_from_slice(b);
+    }
+    let (to, rows) = ([a.key.clone(), b.key.clone()], a.rows);
+    let key = record.note(a.key.is_some() || b.key.is_some(), move |slope, grads| {
+        for (to, range) in to.iter().zip([0..first, first..first + second]) {
+            let Some(to) = to else { continue };
+            let mut back = Buffer::filled(rows * range.len(), 0.0);
+            let parts = back.chunks_exact_mut(range.len());
+            for (part, whole) in parts.zip(slope.chunks_exact(first + second)) {
+                part.copy_from_slice(&whole[range.clone()]);
+            }
+            grads.give(to, back)?;
+        }
+        Ok(())
+    });
+    Value {
+        data: Arc::new(data),
+        rows,
+        shape: vec![a.shape[0] + b.shape[0], a.shape[1], a.shape[2]],
+        key,
+    }
+}
+
 /// Sets each number to 0 with probability `p` and divides the rest by `1 - p` (inverted dropout, as in PyTorch).
 pub fn dropout(record: &mut Record, x: &Value, p: f32, draws: &mut Draws) -> Value {
     let keep = 1.0 / (1.0 - p);

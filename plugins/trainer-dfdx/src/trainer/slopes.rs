@@ -37,7 +37,8 @@ impl Parametric for Dfdx {
 
     fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
         target::check(loss, self.task.kind, &target, x.len())?;
-        let (_, slope) = loss::of_batch(loss, target, self.predict(x)?.view())?;
+        let scores = self.predict(x)?;
+        let (_, slope) = loss::of_task(self.task.kind, self.dice, loss, target, scores.view())?;
         let mut sum = vec![0.0f64; self.net.weights()];
         self.backwards(x, slope.view(), Of::Weights, |some| {
             sum.iter_mut()

@@ -3,3 +3,4 @@
 mod common;
 mod contract;
 mod learning;
+mod pixels;

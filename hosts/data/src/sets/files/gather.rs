@@ -115,6 +115,48 @@ pub(super) fn read(files: &Files) -> Result<Rows> {
         "all training rows are of one class; there is nothing to learn"
     );
     let (names, place) = classes.finish();
+    let Divided {
+        own,
+        tested,
+        sources,
+    } = divided(files, train, test);
+    let set = |parts: Vec<Part>, what: &str| -> Result<(Inputs, Labels)> {
+        let part = joined(parts).with_context(|| format!("the {what} rows"))?;
+        ensure!(!part.of.is_empty(), "there are no {what} rows");
+        let of = part.of.iter().map(|class| place[*class as usize]).collect();
+        let classes = names.len();
+        Ok((part.inputs, Labels::Classes { of, classes }))
+    };
+    let (train, test) = (set(own, "training")?, set(tested, "test")?);
+    ensure!(
+        train.0.shape() == test.0.shape(),
+        "training rows have shape {:?}, test rows {:?}; they must be equal",
+        train.0.shape(),
+        test.0.shape()
+    );
+    // whatever there is to say here was found in the rows
+    let mut inferred = notes.clone();
+    inferred.extend(bare(files));
+    Ok(Rows {
+        sources,
+        classes: names,
+        columns,
+        inferred,
+        notes,
+        ..Rows::new(train, test)
+    })
+}
+
+/// Rows to learn from and rows to test with.
+pub(super) struct Divided {
+    pub own: Vec<Part>,
+    pub tested: Vec<Part>,
+    /// Whose the first are; empty if nobody's.
+    pub sources: Vec<Owner>,
+}
+
+/// Holds rows of every source out for testing, if the spec says so.
+pub(super) fn divided(files: &Files, train: Vec<(String, Part)>, test: Option<Part>) -> Divided {
     let (mut own, mut tested) = (Vec::new(), Vec::new());
     let mut sources = Vec::new();
     for (at, (name, part)) in train.into_iter().enumerate() {
@@ -140,38 +182,18 @@ pub(super) fn read(files: &Files) -> Result<Rows> {
         tested.extend(held);
     }
     tested.extend(test);
-    let set = |parts: Vec<Part>, what: &str| -> Result<(Inputs, Labels)> {
-        let part = joined(parts).with_context(|| format!("the {what} rows"))?;
-        ensure!(!part.of.is_empty(), "there are no {what} rows");
-        let of = part.of.iter().map(|class| place[*class as usize]).collect();
-        let classes = names.len();
-        Ok((part.inputs, Labels::Classes { of, classes }))
-    };
-    let (train, test) = (set(own, "training")?, set(tested, "test")?);
-    ensure!(
-        train.0.shape() == test.0.shape(),
-        "training rows have shape {:?}, test rows {:?}; they must be equal",
-        train.0.shape(),
-        test.0.shape()
-    );
     if matches!(files.train, Paths::One(_)) {
         sources.clear();
     }
-    // whatever there is to say here was found in the rows
-    let mut inferred = notes.clone();
-    inferred.extend(bare(files));
-    Ok(Rows {
+    Divided {
+        own,
+        tested,
         sources,
-        classes: names,
-        columns,
-        inferred,
-        notes,
-        ..Rows::new(train, test)
-    })
+    }
 }
 
 /// What a run shows of the rows of these files besides what is learnt from them.
-fn bare(files: &Files) -> Vec<String> {
+pub(super) fn bare(files: &Files) -> Vec<String> {
     let mut all = Vec::new();
     if files.holdout.is_some() {
         all.push(

@@ -5,6 +5,7 @@ use super::rows::Part;
 use crate::archive;
 use crate::sets::shared::bytes;
 use anyhow::{Context, Result, bail, ensure};
+use fl_core::Inputs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use zune_jpeg::JpegDecoder;
@@ -19,12 +20,24 @@ const MAX_SIDE: usize = 4096;
 type Image = ([usize; 3], Vec<u8>);
 
 pub(super) fn read(paths: &[PathBuf], classes: &mut Classes, limit: &mut u64) -> Result<Part> {
-    let (mut of, mut data) = (Vec::new(), Vec::new());
+    let mut of = Vec::new();
+    for path in paths {
+        let class = path.parent().and_then(Path::file_name).unwrap_or_default();
+        let class = classes.of(&class.to_string_lossy());
+        of.push(class.with_context(|| path.display().to_string())?);
+    }
+    Ok(Part {
+        inputs: stacked(paths, limit)?,
+        of,
+    })
+}
+
+/// Images of one size, one after the other.
+pub(super) fn stacked(paths: &[PathBuf], limit: &mut u64) -> Result<Inputs> {
+    let mut data = Vec::new();
     let mut first: Option<([usize; 3], &Path)> = None;
     for path in paths {
         let name = || path.display().to_string();
-        let class = path.parent().and_then(Path::file_name).unwrap_or_default();
-        of.push(classes.of(&class.to_string_lossy()).with_context(name)?);
         let file = archive::read_at_most(path, (*limit).min(archive::MAX_BYTES))?;
         let (shape, pixels) = decoded(&file).with_context(name)?;
         *limit = limit.checked_sub(pixels.len() as u64).with_context(|| {
@@ -44,10 +57,37 @@ pub(super) fn read(paths: &[PathBuf], classes: &mut Classes, limit: &mut u64) ->
         data.extend(planes.map(|at| pixels[at]));
     }
     let (shape, _) = first.context("there are no images")?;
-    Ok(Part {
-        inputs: bytes(shape, data),
-        of,
-    })
+    Ok(bytes(shape, data))
+}
+
+/// Height, width, and the numbers in a PNG of one channel as they stand there: those of a palette are not looked up.
+pub(super) fn numbers(file: &[u8]) -> Result<([usize; 2], Vec<u16>)> {
+    ensure!(file.starts_with(b"\x89PNG"), "a mask must be a PNG");
+    let mut decoder = png::Decoder::new(Cursor::new(file));
+    decoder.set_transformations(png::Transformations::IDENTITY);
+    let mut reader = decoder.read_info()?;
+    let (height, width) = (reader.info().height as usize, reader.info().width as usize);
+    side(height, width)?;
+    let size = reader.output_buffer_size().context("too large")?;
+    let mut bytes = vec![0; size];
+    let frame = reader.next_frame(&mut bytes)?;
+    let found = (frame.color_type, frame.bit_depth);
+    let pixels: Vec<u16> = match found {
+        (png::ColorType::Grayscale | png::ColorType::Indexed, png::BitDepth::Eight) => {
+            bytes.into_iter().map(u16::from).collect()
+        }
+        (png::ColorType::Grayscale, png::BitDepth::Sixteen) => {
+            let pairs = bytes.as_chunks::<2>().0.iter();
+            pairs.map(|pair| u16::from_be_bytes(*pair)).collect()
+        }
+        _ => bail!("a mask must have one channel of 8 or 16 bits, and this is {found:?}"),
+    };
+    ensure!(
+        pixels.len() == height * width,
+        "{} numbers for {height} x {width}",
+        pixels.len()
+    );
+    Ok(([height, width], pixels))
 }
 
 fn described([channels, height, width]: [usize; 3]) -> String {

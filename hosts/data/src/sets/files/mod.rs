@@ -5,6 +5,7 @@ mod columns;
 mod encode;
 mod gather;
 mod images;
+mod masks;
 mod paths;
 mod rows;
 mod table;
@@ -79,6 +80,9 @@ fl_core::choices! {
         Jsonl = "jsonl",
         /// PNG or JPEG files of one size, a folder per class.
         Images = "images",
+        /// PNG or JPEG files of one size in a folder, and in another a PNG of the same name for each, whose pixels have
+        /// classes: `{inputs: images, labels: masks}`.
+        Masks(Masks) = "masks",
     }
 }
 
@@ -108,6 +112,24 @@ fl_core::settings! {
     }
 }
 
+fl_core::settings! {
+    /// Images whose pixels have classes.
+    pub struct Masks {
+        /// What stands in a pixel of a mask.
+        pixels: MaskPixels = MaskPixels::Classes;
+    }
+}
+
+fl_core::choices! {
+    /// What stands in a pixel of a mask, a PNG of one channel with 8 or 16 bits.
+    pub enum MaskPixels {
+        /// Its class, from 0, the background; or, if there are two classes, 0 and 255.
+        Classes = "classes",
+        /// The number of its object, 0 for none. There are two classes: background, and objects.
+        Objects = "objects",
+    }
+}
+
 /// More features than this are a slip of the pen.
 const MAX_WIDTH: u32 = crate::text::MAX_WIDTH as u32;
 
@@ -124,7 +146,7 @@ impl Format {
             Self::Parquet => &["parquet"],
             Self::Npy => &["npy"],
             Self::Npz(_) => &["npz"],
-            Self::Images => &["png", "jpg", "jpeg"],
+            Self::Images | Self::Masks(_) => &["png", "jpg", "jpeg"],
             Self::Idx | Self::Libsvm(_) => &[],
         }
     }
@@ -159,9 +181,14 @@ impl Files {
                         .into(),
                 );
             }
-            Format::Idx | Format::Npy => {}
+            Format::Masks(_) if !all_pairs || label => {
+                return Err("images and their `masks` stand in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
+            }
+            Format::Idx | Format::Npy | Format::Masks(_) => {}
             _ if any_pair => {
-                return Err("only `idx` and `npy` have labels in a file of their own".into());
+                return Err(
+                    "only `idx`, `npy` and `masks` have labels in a place of their own".into(),
+                );
             }
             Format::Libsvm(_) | Format::Images if label => {
                 return Err("`label`: this format has a place for labels; leave it away".into());
@@ -217,7 +244,10 @@ impl DataSet for Files {
         if let Some((_, text)) = found.locate(Path::new("")).into_iter().next() {
             anyhow::bail!(text);
         }
-        gather::read(&found)
+        match &self.format {
+            Format::Masks(how) => masks::read(&found, how),
+            _ => gather::read(&found),
+        }
     }
 
     fn locate(&mut self, folder: &Path) -> Vec<Problem> {

@@ -66,7 +66,16 @@ impl Source {
     /// The files that are read for it, sorted.
     pub(super) fn files(&self, format: &Format) -> Vec<PathBuf> {
         match self {
-            Self::Pair { inputs, labels } => vec![inputs.into(), labels.into()],
+            Self::Pair { inputs, labels } => {
+                let mut files = Vec::new();
+                for path in [inputs, labels].map(PathBuf::from) {
+                    match path.is_dir() {
+                        true => inside(&path, format, false, &mut files),
+                        false => files.push(path),
+                    }
+                }
+                files
+            }
             Self::Path(path) => {
                 let mut files = Vec::new();
                 for found in matches(path) {
@@ -82,7 +91,7 @@ impl Source {
 }
 
 /// The files of a folder that are of this format, sorted; if `deep` those of the folders in it.
-fn inside(folder: &Path, format: &Format, deep: bool, files: &mut Vec<PathBuf>) {
+pub(super) fn inside(folder: &Path, format: &Format, deep: bool, files: &mut Vec<PathBuf>) {
     for path in entries(folder) {
         match deep {
             true if path.is_dir() => inside(&path, format, false, files),
@@ -210,6 +219,9 @@ fn missing(path: &str, format: &Format) -> Option<String> {
         Err(_) => Some(format!("there is no file {path}")),
         Ok(_) if *format == Format::Images => Some(format!(
             "{path} is a file; images stand in a folder with a folder per class"
+        )),
+        Ok(_) if matches!(format, Format::Masks(_)) => Some(format!(
+            "{path} is a file; images stand in a folder, and their masks in another"
         )),
         Ok(data) if !data.is_file() => Some(format!("{path} is no ordinary file")),
         Ok(_) => None,

@@ -293,6 +293,20 @@ fn a_sum_sends_its_gradient_both_ways() {
 }
 
 #[test]
+fn channels_stand_side_by_side_and_their_gradients_part() {
+    let x = value(random(2 * 2 * 6, 1), &[2, 2, 3]);
+    let y = concat(&mut Record::off(), &x, &upsample(&mut Record::off(), &x, 1));
+    assert_eq!(y.shape, [4, 2, 3]);
+    assert_eq!(y.data[..12], x.data[..12]);
+    assert_eq!(y.data[12..24], x.data[..12]);
+    assert_eq!(y.data[24..36], x.data[12..]);
+    check("concat", &x, vec![], 2e-3, |r, x, _| {
+        let bent = activate(r, x, Activation::Tanh);
+        concat(r, x, &bent)
+    });
+}
+
+#[test]
 fn nearest_upsampling_repeats_and_its_gradient_sums() {
     let x = value(random(2 * 2 * 6, 1), &[2, 2, 3]);
     let y = upsample(&mut Record::off(), &x, 2);

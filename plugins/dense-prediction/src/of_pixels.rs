@@ -1,0 +1,149 @@
+//! What a run measures where every pixel has a class, beside the Dice coefficient.
+
+use crate::masks::{Directions, Overlap, hausdorff};
+use crate::objects::{Objects, Pairing, Partner};
+use anyhow::{Context, Result};
+use fl_core::{Examples, metrics};
+use ndarray::{Array2, ArrayView1, ArrayView2};
+
+/// `sensitivity`, `specificity` and `hd95` (pixels; the larger direction), each the mean over images and over the classes but that
+/// of the background, where it is defined; and, where objects are told apart, `object-dice` (partner by intersection over
+/// union) and `aji` (pairs sorted by it, each object once), the mean over images. Objects of a prediction are its connected
+/// foreground pixels (four neighbours).
+///
+/// # Errors
+/// When scores and examples are of different sizes.
+pub fn measure(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Vec<(String, f64)>> {
+    let Some(truth) = examples.masks() else {
+        return Ok(Vec::new());
+    };
+    let predicted = metrics::masks(scores, truth.classes())?;
+    let size = truth.size();
+    let mut all = [const { Vec::new() }; 5];
+    for (row, of) in truth.of().rows().into_iter().enumerate() {
+        let guess = predicted
+            .rows()
+            .into_iter()
+            .nth(row)
+            .context("fewer predictions than images")?;
+        for class in 1..truth.classes() {
+            let mask = |of: ArrayView1<'_, u8>| -> Result<Array2<bool>> {
+                let pixels = of.iter().map(|c| usize::from(*c) == class).collect();
+                Ok(Array2::from_shape_vec(size, pixels)?)
+            };
+            let (truth, guess) = (mask(of)?, mask(guess)?);
+            let overlap = Overlap::of(truth.view(), guess.view())?;
+            all[0].extend(overlap.sensitivity());
+            all[1].extend(overlap.specificity());
+            all[2].extend(hausdorff(
+                truth.view(),
+                guess.view(),
+                0.95,
+                Directions::Larger,
+            )?);
+        }
+        if let Some(objects) = truth.objects() {
+            let numbers = objects.row(row).iter().map(|n| u32::from(*n)).collect();
+            let numbers = Array2::from_shape_vec(size, numbers)?;
+            let inside = guess.iter().map(|class| *class > 0).collect();
+            let found = connected(&Array2::from_shape_vec(size, inside)?);
+            let objects = Objects::of(numbers.view(), found.view())?;
+            all[3].extend(objects.object_dice(Partner::Iou));
+            all[4].extend(objects.aji(Pairing::Sorted));
+        }
+    }
+    let names = ["sensitivity", "specificity", "hd95", "object-dice", "aji"];
+    let means = names.into_iter().zip(all).filter(|(_, of)| !of.is_empty());
+    Ok(means
+        .map(|(name, of)| (name.into(), of.iter().sum::<f64>() / of.len() as f64))
+        .collect())
+}
+fl_core::measures!(measure);
+
+/// Numbers the connected parts of a mask from 1, row by row; two pixels are connected over a side.
+pub fn connected(mask: &Array2<bool>) -> Array2<u32> {
+    let mut numbers = Array2::zeros(mask.dim());
+    let (mut next, mut open) = (0, Vec::new());
+    for (at, inside) in mask.indexed_iter() {
+        if !*inside || numbers[at] > 0 {
+            continue;
+        }
+        next += 1;
+        numbers[at] = next;
+        open.push(at);
+        while let Some((r, c)) = open.pop() {
+            // one less than 0 wraps to what is in no picture
+            let around = [
+                (r.wrapping_sub(1), c),
+                (r + 1, c),
+                (r, c.wrapping_sub(1)),
+                (r, c + 1),
+            ];
+            for near in around {
+                if mask.get(near) == Some(&true) && numbers[near] == 0 {
+                    numbers[near] = next;
+                    open.push(near);
+                }
+            }
+        }
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::{Inputs, Labels, Masks};
+    use ndarray::array;
+    use std::sync::Arc;
+
+    fn examples(of: Array2<u8>, objects: Option<Array2<u16>>) -> Examples {
+        let inputs = Inputs::Dense {
+            shape: vec![1, 2, 4],
+            data: vec![0.0; of.len()],
+        };
+        let masks = Masks::new(2, (2, 4), of, objects).unwrap();
+        Examples::all(Arc::new(inputs), Arc::new(Labels::Pixels(masks))).unwrap()
+    }
+
+    /// Sure of this class at each pixel.
+    fn scores(of: &Array2<u8>) -> Array2<f32> {
+        let (rows, pixels) = of.dim();
+        Array2::from_shape_fn((rows, 2 * pixels), |(i, at)| {
+            f32::from(u8::from(usize::from(of[[i, at % pixels]]) == at / pixels))
+        })
+    }
+
+    #[test]
+    fn two_images_by_hand() {
+        // two objects side by side, found as one that lacks a pixel; and an empty mask, found empty
+        let truth = array![[1, 1, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0, 0, 0]];
+        let objects = array![[1, 2, 0, 0, 1, 2, 0, 0], [0, 0, 0, 0, 0, 0, 0, 0]];
+        let found = array![[1, 1, 0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0, 0]];
+        let scores = scores(&found);
+        let own = examples(truth.clone(), Some(objects));
+        let all = measure(scores.view(), &own).unwrap();
+        let of = |name: &str| all.iter().find(|m| m.0 == name).map(|m| m.1);
+        assert_eq!(of("sensitivity"), Some(0.75)); // undefined for the empty mask
+        assert_eq!(of("specificity"), Some(1.0));
+        // the quantile of 0, 0, 0, 1 is 0.85; none for the empty ones: their distance is 0
+        assert!((of("hd95").unwrap() - 0.425).abs() < 1e-9);
+        // object 1 (IoU 2/3) is the partner; Dice 4/5. Object 2 has the same partner: Dice 2/5
+        let due = 0.5 * (0.5 * 0.8 + 0.5 * 0.4 + 0.8);
+        assert!((of("object-dice").unwrap() - due).abs() < 1e-9);
+        // 2 shared of a union of 3, and 2 pixels of the object without a partner
+        assert!((of("aji").unwrap() - 0.4).abs() < 1e-9);
+        let score = metrics::score(scores.view(), &own).unwrap();
+        assert!((score - (6.0 / 7.0 + 1.0) / 2.0).abs() < 1e-9);
+
+        let all = measure(scores.view(), &examples(truth, None)).unwrap();
+        assert_eq!(all.len(), 3, "nobody told objects apart: {all:?}");
+        assert_eq!(metrics::further(scores.view(), &own).unwrap().len(), 5);
+    }
+
+    #[test]
+    fn corners_do_not_connect() {
+        let mask = array![[true, false, true], [true, true, false]];
+        assert_eq!(connected(&mask), array![[1, 0, 2], [1, 1, 0]]);
+    }
+}
