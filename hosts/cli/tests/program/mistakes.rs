@@ -17,6 +17,52 @@ fn what_cannot_work_is_found_before_the_run() {
     let forest = |slot: &str| format!("parts.{slot}={{use: forest}}");
     let data = "data.public={from: {share: 0.3}}";
     let cases: &[(&str, &[&str], &str)] = &[
+        // where every pixel has a class
+        (
+            "segmentation.yaml",
+            &["parts.model={use: linear}"],
+            "a linear model learns classes or labels of a whole input",
+        ),
+        (
+            "segmentation.yaml",
+            &[&forest("model")],
+            "trees learn tasks of classes, not of 2 classes of 32x32 pixels",
+        ),
+        (
+            "segmentation.yaml",
+            &["protocol.fuse={}", data],
+            "`fuse` takes the mean of class probabilities of whole inputs",
+        ),
+        (
+            "segmentation.yaml",
+            &["protocol={use: two-tier-vote}", data],
+            "it does not work where every pixel has a class",
+        ),
+        (
+            "segmentation.yaml",
+            &["protocol={use: generate-and-distill}", data],
+            "it does not work where every pixel has a class",
+        ),
+        (
+            "segmentation.yaml",
+            &["protocol={use: co-distill, labels: soft}", data],
+            "use `labels: scores`",
+        ),
+        (
+            "segmentation.yaml",
+            &["parts.model.net=lenet"],
+            "wants an image [channels, height, width], got [84]",
+        ),
+        (
+            "segmentation.yaml",
+            &["data.split={dirichlet: {alpha: 0.5}}"],
+            "none of its own to split by",
+        ),
+        (
+            "solo.yaml",
+            &["parts.model={use: dfdx, net: logistic, dice: 1.0}"],
+            "`dice` is for tasks where every pixel has a class",
+        ),
         (
             "fedkd.yaml",
             &[&forest("student")],

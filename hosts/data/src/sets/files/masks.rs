@@ -200,3 +200,7 @@ impl Read<'_> {
         Masks::new(classes, (height, width), of, objects).map(Labels::Pixels)
     }
 }
+
+#[cfg(test)]
+#[path = "masks_tests.rs"]
+mod tests;
