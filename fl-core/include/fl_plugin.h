@@ -79,8 +79,8 @@ extern "C" {
  * result. */
 #define FL_UPDATE 15u
 
-/* Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`), and `classes` (numbers)
- * or `multi-label` (floats: 1, 0, -1 for unknown); text `{"classes": 10}`. */
+/* Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`), and `classes` (numbers),
+ * `multi-label` (floats: 1, 0, -1 for unknown) or `pixels` (floats: the classes of an image's pixels); text `{"classes": 10}`. */
 #define FL_FIT 20u
 /* Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where nobody has asked), or
  * `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions` (numbers), ascending, and optionally a text as
@@ -124,7 +124,7 @@ extern "C" {
 
 /* Trainer. A message with `values` and `target`, then the anchor's parameters if `pull` is not null, then the drift's if
  * `drift` is true; text `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "pull": null,
- * "drift": false, "clip": null, "target": "classes"}`, where a target is of `classes`, `multi-label`, `soft` or `scores`.
+ * "drift": false, "clip": null, "target": "classes"}`, where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`.
  * Gives the text `{"steps": 5, "loss": 0.3}`. */
 #define FL_TRAIN 60u
 /* Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`. */

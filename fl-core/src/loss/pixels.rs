@@ -121,3 +121,89 @@ pub fn apart(
     });
     Ok((value, back))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::loss::{of_batch, of_task};
+    use crate::{Loss, Target, TaskKind};
+    use ndarray::{Array2, array};
+
+    #[test]
+    fn pixels_have_losses_of_their_own() {
+        let task = TaskKind::Pixels {
+            classes: 3,
+            height: 1,
+            width: 2,
+        };
+        let scores = array![
+            [0.9, 0.1, -0.4, 0.3, -0.2, 1.4],
+            [-1.1, 0.6, 0.2, -0.5, 0.8, 0.0]
+        ];
+        let truth = array![[2u8, 0], [1, 1]];
+        let of = |dice, scores: &Array2<f32>| {
+            of_task(
+                task,
+                dice,
+                Loss::CrossEntropy,
+                Target::Pixels(truth.view()),
+                scores.view(),
+            )
+            .unwrap()
+        };
+        let (value, _) = of(0.0, &scores);
+        // the same four pixels as four samples of three classes
+        let apart = array![
+            [0.9, -0.4, -0.2],
+            [0.1, 0.3, 1.4],
+            [-1.1, 0.2, 0.8],
+            [0.6, -0.5, 0.0]
+        ];
+        let target = Target::Classes(&[2, 0, 1, 1]);
+        let plain = of_batch(Loss::CrossEntropy, target, apart.view()).unwrap();
+        assert!((value - plain.0).abs() < 1e-6);
+        let (_, slope) = of(0.7, &scores);
+        let h = 1e-3;
+        for (at, g) in slope.indexed_iter() {
+            let [mut up, mut down] = [scores.clone(), scores.clone()];
+            up[at] += h;
+            down[at] -= h;
+            let run = f64::from(up[at] - down[at]);
+            let numeric = (of(0.7, &up).0 - of(0.7, &down).0) / run;
+            assert!(
+                (numeric - f64::from(*g)).abs() < 1e-5,
+                "{at:?}: {g}, {numeric}"
+            );
+        }
+        // perfect masks cost nothing, and a mask that has all wrong costs one
+        let sure = |pixels: [usize; 4]| {
+            let at = |(i, j): (usize, usize)| (j / 2 == pixels[i * 2 + j % 2]) as u8;
+            Array2::from_shape_fn((2, 6), |at_| 50.0 * f32::from(at(at_)))
+        };
+        let dice = |scores: &Array2<f32>| of(1.0, scores).0 - of(0.0, scores).0;
+        assert!(dice(&sure([2, 0, 1, 1])).abs() < 1e-6);
+        let wrong = dice(&sure([0, 0, 0, 0])); // 1 - mean(1/3, 1/2)
+        assert!((wrong - 7.0 / 12.0).abs() < 1e-6, "{wrong}");
+    }
+
+    #[test]
+    fn a_pixel_is_taught_as_a_sample_is() {
+        let task = TaskKind::Pixels {
+            classes: 2,
+            height: 1,
+            width: 2,
+        };
+        let (scores, teacher) = (
+            array![[0.9, 0.1, -0.4, 0.3]],
+            array![[-0.5f32, 0.2, 1.5, -0.8]],
+        );
+        let apart = |of: &Array2<f32>| array![[of[[0, 0]], of[[0, 2]]], [of[[0, 1]], of[[0, 3]]]];
+        for loss in [Loss::Kl { tau: 2.0 }, Loss::Norm, Loss::Mae] {
+            let target = Target::Scores(teacher.view());
+            let (value, slope) = of_task(task, 0.0, loss, target, scores.view()).unwrap();
+            let (pixels, two) = (apart(&scores), apart(&teacher));
+            let (due, slopes) = of_batch(loss, Target::Scores(two.view()), pixels.view()).unwrap();
+            assert!((value - due).abs() < 1e-6);
+            assert_eq!(apart(&slope), slopes);
+        }
+    }
+}
