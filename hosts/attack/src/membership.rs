@@ -140,6 +140,10 @@ fn each(
     score: impl Fn(ArrayView1<'_, f32>, Label<'_>) -> f64,
 ) -> Result<Vec<f64>> {
     let (classes, labels) = (examples.classes(), examples.multi_label());
+    ensure!(
+        classes.is_some() || labels.is_some(),
+        "the attack is for classes or labels of a sample, and here every pixel has a class"
+    );
     let positions: Vec<usize> = (0..examples.len()).collect();
     let mut all = Vec::with_capacity(examples.len());
     for at in positions.chunks(BATCH) {
@@ -147,12 +151,11 @@ fn each(
         for (scores, at) in scores.rows().into_iter().zip(at) {
             let label = match (&classes, &labels) {
                 (Some(classes), _) => Label::Class(classes[*at] as usize),
-                (None, Some(labels)) => {
-                    let known = labels.row(*at).into_iter().copied().enumerate();
+                (None, labels) => {
+                    let known = labels.iter().flat_map(|l| l.row(*at)).copied().enumerate();
                     let signed = known.filter(|(_, l)| *l >= 0);
                     Label::Known(Box::new(signed.map(|(at, l)| (at, f64::from(2 * l - 1)))))
                 }
-                (None, None) => Label::Known(Box::new(std::iter::empty())),
             };
             all.push(score(scores, label));
         }

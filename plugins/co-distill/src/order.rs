@@ -2,7 +2,7 @@
 use crate::labels::Lesson;
 use crate::settings::{CoDistill, Order};
 use fl_core::prelude::*;
-use fl_core::{Examples, Length, Parametric, fit_examples};
+use fl_core::{Length, fit_examples};
 
 impl CoDistill {
     /// A client's training on its own examples in one round.
@@ -88,7 +88,10 @@ impl CoDistill {
         for step in 0..steps {
             let mut slope = None;
             if let Some(at) = own_batches.next() {
-                add(&mut slope, alpha, own_gradient(model, &own.pick(&at))?);
+                let own = own.pick(&at);
+                let target = own.target();
+                let gradient = model.gradient(&own.samples, target.view(), Loss::CrossEntropy)?;
+                add(&mut slope, alpha, gradient);
             }
             if let Some(at) = labelled.next() {
                 let gradient = lesson.teach(|target| {
@@ -103,16 +106,6 @@ impl CoDistill {
         }
         Ok(())
     }
-}
-
-fn own_gradient(model: &mut dyn Parametric, own: &Examples) -> Result<Params> {
-    let labels = own.multi_label().unwrap_or_default();
-    let classes = own.classes();
-    let target = match &classes {
-        Some(classes) => Target::Classes(classes),
-        None => Target::MultiLabel(labels.view()),
-    };
-    model.gradient(&own.samples, target, Loss::CrossEntropy)
 }
 
 /// `sum += weight * gradient`
