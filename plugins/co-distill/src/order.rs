@@ -106,13 +106,7 @@ impl CoDistill {
 }
 
 fn own_gradient(model: &mut dyn Parametric, own: &Examples) -> Result<Params> {
-    let labels = own.multi_label().unwrap_or_default();
-    let classes = own.classes();
-    let target = match &classes {
-        Some(classes) => Target::Classes(classes),
-        None => Target::MultiLabel(labels.view()),
-    };
-    model.gradient(&own.samples, target, Loss::CrossEntropy)
+    model.gradient(&own.samples, own.target().view(), Loss::CrossEntropy)
 }
 
 /// `sum += weight * gradient`
