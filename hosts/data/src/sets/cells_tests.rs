@@ -51,41 +51,6 @@ fn nuclei_are_where_the_mask_says() {
 }
 
 #[test]
-fn exact_the_set_never_changes() {
-    let all = rows(&Cells {
-        train: 6,
-        test: 3,
-        ..Cells::default()
-    });
-    let Inputs::Bytes { data, .. } = &*all.train.0 else {
-        panic!("cells are images")
-    };
-    let objects = masks(&all.train.1).objects().unwrap().mapv(|o| o as u8);
-    let bytes = data.iter().copied().chain(objects);
-    assert_eq!(crate::sets::made::hash(bytes), "");
-}
-
-#[test]
-fn the_statistics_are_those_of_the_set() {
-    let all = rows(&Cells::default());
-    let Inputs::Bytes { data, .. } = &*all.train.0 else {
-        panic!("cells are images")
-    };
-    for c in 0..3 {
-        let of = data.chunks(1024).skip(c).step_by(3).flatten();
-        let values: Vec<f64> = of.map(|b| f64::from(*b) / 255.0).collect();
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
-        let std = (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n).sqrt();
-        let due = (f64::from(STATISTICS.0[c]), f64::from(STATISTICS.1[c]));
-        assert!(
-            (mean - due.0).abs() < 0.003 && (std - due.1).abs() < 0.003,
-            "channel {c}: {mean} {std}"
-        );
-    }
-}
-
-#[test]
 fn a_laboratory_is_a_client() {
     let spec: crate::DataSpec = fl_core::settings::read_yaml(
         "{set: {cells: {train: 30, test: 9}}, clients: 3, public: {from: {share: 0.2}}}",
