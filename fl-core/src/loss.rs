@@ -206,9 +206,9 @@ pub fn of_batch(
 
 /// As [`of_batch`] for a model of `task`. Where pixels have classes, probabilities and temperatures are those of each pixel, means
 /// are over the pixels of the batch, and cross-entropy gets `dice` times the soft Dice loss added: 1 less
-/// `(2 sum p g + 1) / (sum p + sum g + 1)`, with the sums over the pixels of the batch, the probabilities `p` and the truth `g` (0 or
-/// 1) of a class, and of this the mean over the classes but that of the background (Milletari et al. 2016, with plain sums in
-/// the denominator as in nnU-Net; Isensee et al. 2021).
+/// `(2 sum p g + 1) / (sum p + sum g + 1)`, with the sums over the pixels of the batch, the probabilities `p` and the truth `g`, either
+/// 0 or 1, of a class, and of this the mean over the classes but that of the background (Milletari et al. 2016, with plain sums in
+/// the denominator, as in nnU-Net: Isensee et al. 2021).
 ///
 /// # Errors
 /// As [`of_batch`].

@@ -139,9 +139,12 @@ pub fn dice<'a>(
     each.sum::<f64>() / (classes.max(2) - 1) as f64
 }
 
+/// Measurements by name.
+pub type Named = Vec<(String, f64)>;
+
 /// Measures of a task beside its [`score`], which a plugin brings: `measures!(FUNCTION)`. A function gives names and numbers, in
 /// an order of its own, without what is not defined for these examples; of tasks that it is not for it gives nothing.
-pub struct Measures(pub fn(ArrayView2<'_, f32>, &Examples) -> Result<Vec<(String, f64)>>);
+pub struct Measures(pub fn(ArrayView2<'_, f32>, &Examples) -> Result<Named>);
 inventory::collect!(Measures);
 
 /// Registers [`metrics::Measures`](crate::metrics::Measures).
@@ -156,7 +159,7 @@ macro_rules! measures {
 ///
 /// # Errors
 /// When one of them cannot.
-pub fn further(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Vec<(String, f64)>> {
+pub fn further(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Named> {
     let mut all = Vec::new();
     for Measures(of) in inventory::iter::<Measures> {
         all.extend(of(scores, examples)?);

@@ -20,7 +20,7 @@ impl Halves {
         // the larger half goes to the first of a pair, so that nobody with one example has none in both
         let mut has = vec![run % 2 == 1; n];
         for at in &order[..n.div_ceil(2)] {
-            has[*at] = run % 2 == 0;
+            has[*at] = run.is_multiple_of(2);
         }
         has
     }

@@ -129,6 +129,9 @@ impl Target {
     }
 }
 
+/// What shadow models say of the members and of the others, one model after the other.
+type Said = Vec<(Vec<f64>, Vec<f64>)>;
+
 /// The owner that the test rows count as, when halves are drawn.
 const NOBODY: u64 = u64::MAX;
 
@@ -212,8 +215,7 @@ fn beside_shadows(
     let folder = std::env::temp_dir().join(format!("fl-attack-{}", std::process::id()));
     std::fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
     let _gone = Gone(&folder);
-    // what each shadow model says of the members and of the others, by target
-    let mut said: Vec<Vec<(Vec<f64>, Vec<f64>)>> = targets.iter().map(|_| Vec::new()).collect();
+    let mut said: Vec<Said> = targets.iter().map(|_| Vec::new()).collect();
     let bar = crate::log::bar(indicatif::ProgressBar::new(args.shadows as u64));
     for shadow in 0..args.shadows {
         let dir = folder.join(shadow.to_string());
@@ -252,7 +254,7 @@ fn beside_shadows(
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let one = |(target, said): (&Target, &Vec<(Vec<f64>, Vec<f64>)>)| -> Result<Found> {
+    let one = |(target, said): (&Target, &Said)| -> Result<Found> {
         let mut model = target.load(&args.dir, spec, data)?;
         let mut scores = Vec::new();
         let mut missing = Vec::new();
