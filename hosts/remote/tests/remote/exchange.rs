@@ -309,6 +309,7 @@ fn a_late_reply_is_not_taken_for_that_of_another_request() {
         let asked: Request = request.read().unwrap();
         let said = match &asked.want {
             Want::Score { slot } => Said::Scored {
+                further: Vec::new(),
                 score: f64::from(u8::from(slot == "second")),
                 digest: [0; 32],
                 confusion: Vec::new(),
