@@ -108,12 +108,12 @@ fn all_mistakes_come_at_once_with_their_paths() {
         split: dirichlet
         public: {from: {set: minst}, size: 5, queries: 0.1}";
     insta::assert_snapshot!(errors(also), @"
-    set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {glyphs: ..}, mnist, {multi-label: ..}, pneumoniamnist, {sst2: ..}; got a list of 1
+    set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, {cells: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {glyphs: ..}, mnist, {multi-label: ..}, pneumoniamnist, {sst2: ..}; got a list of 1
     split.dirichlet.alpha: is missing (number, in 0.0001..=1000000.0)
-    public.from.set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {glyphs: ..}, mnist, {multi-label: ..}, pneumoniamnist, {sst2: ..}; got `minst`; did you mean `mnist`?
+    public.from.set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, {cells: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {glyphs: ..}, mnist, {multi-label: ..}, pneumoniamnist, {sst2: ..}; got `minst`; did you mean `mnist`?
     ");
     insta::assert_snapshot!(errors("{set: mnits, split: {size: {shares: [1, -1]}}, public: {from: {count: 0}}}"), @"
-    set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {glyphs: ..}, mnist, {multi-label: ..}, pneumoniamnist, {sst2: ..}; got `mnits`; did you mean `mnist`?
+    set: must be one of adult, {adult-raw: ..}, {ag-news: ..}, {blobs: ..}, {cells: ..}, cifar10, cifar100, {cod-rna: ..}, fashion-mnist, {files: ..}, {glyphs: ..}, mnist, {multi-label: ..}, pneumoniamnist, {sst2: ..}; got `mnits`; did you mean `mnist`?
     split.size.shares: must be at least 0.0, got -1.0
     public.from.count: must be at least 1, got 0
     ");
@@ -167,7 +167,7 @@ fn settings_must_go_together() {
         ),
         (
             "{set: multi-label, class-order: [1, 0]}",
-            "`class-order`: `multi-label` has findings, not classes",
+            "`class-order`: `multi-label` has not one class a row",
         ),
         (
             "{set: cifar10, clients: 20, split: {published: {alpha: 0.1}}, class-order: [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]}",
