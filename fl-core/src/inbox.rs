@@ -60,20 +60,29 @@ pub(crate) fn check_mail<M: Message>(mail: &Mail<M>) -> Result<()> {
     message::check(&mail.body)
 }
 
-/// Are all class counts about as many classes, and about those of the messages?
+/// Are all class counts about as many classes, each of which has as many of a message's scores? (Several, where every pixel has a
+/// class; how many the task says, which the door compares.)
 fn same_classes<M: Message>(mail: &[Mail<M>]) -> Result<()> {
-    let due = |m: &Mail<M>| m.body.class_count();
-    let given = |m: &Mail<M>| m.class_counts.as_ref().map(Vec::len);
-    let Some(wanted) = mail.iter().find_map(|m| due(m).or(given(m))) else {
-        return Ok(());
-    };
+    let scores = mail.iter().find_map(|m| m.body.class_count());
+    let mut first = None;
     for m in mail {
-        if let Some(n) = given(m).filter(|n| *n != wanted) {
-            return Err(Problem::Shape(format!(
-                "examples of {n} classes are counted, there are {wanted}"
-            )))
-            .with_context(|| format!("client {}", m.from));
-        }
+        let Some(n) = m.class_counts.as_ref().map(Vec::len) else {
+            continue;
+        };
+        let fits = scores.is_none_or(|scores| n > 0 && scores.is_multiple_of(n));
+        let wanted = *first.get_or_insert(n);
+        ensure!(
+            fits && n == wanted,
+            Problem::Shape(format!(
+                "client {}: examples of {n} classes are counted, there are {}",
+                m.from,
+                if fits {
+                    wanted
+                } else {
+                    scores.unwrap_or(wanted)
+                }
+            ))
+        );
     }
     Ok(())
 }
@@ -315,6 +324,12 @@ mod tests {
         assert_eq!(
             error(vec![scores(0, &[1, 2]), scores(1, &[0])]),
             "client 1: examples of 1 classes are counted, there are 2"
+        );
+        // one class with two scores is a class of two pixels
+        assert!(Inbox::new(vec![scores(0, &[1]), scores(1, &[0])]).is_ok());
+        assert_eq!(
+            error(vec![scores(0, &[1, 2, 3])]),
+            "client 0: examples of 3 classes are counted, there are 2"
         );
         let nothing = |counts: &[u32]| Mail {
             class_counts: Some(counts.to_vec()),

@@ -39,6 +39,23 @@ impl Federation<'_> {
         self.release_as(slot, round, sum, cohort, false)
     }
 
+    /// Would the budget pay for any of a release like `m`, of the data of `cohort`, through the mechanism in `slot`? To be asked before
+    /// the clients are, so that they send nothing that is then refused.
+    ///
+    /// # Errors
+    /// As [`Federation::release`].
+    pub fn affords<M: Message>(&mut self, slot: &str, mut m: M, cohort: &Cohort) -> Result<()> {
+        if !self.store.has(slot) {
+            return Ok(());
+        }
+        let mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
+        let (accountant, budget) = (self.accountant.as_deref(), self.budget.as_ref());
+        let released = self.own.len();
+        let price = afford(&*mechanism, &mut m, cohort, 1, accountant, budget, released);
+        self.store.put(slot, mechanism);
+        price.map(drop)
+    }
+
     fn release_as<M: Message>(
         &mut self,
         slot: &str,

@@ -68,6 +68,8 @@ fn a_budget_ends_the_run_with_the_last_model_that_was_paid_for() {
         epsilon
     );
     assert_eq!(model("five"), model("ended"));
+    // whoever is not paid for is not asked either
+    assert_eq!(five["bytes"], ended["bytes"]);
     let report = fs::read_to_string(dir.path().join("ended/report.md")).unwrap();
     assert!(
         report.contains("the budget ends the run before round 6"),
