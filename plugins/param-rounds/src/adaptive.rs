@@ -79,7 +79,9 @@ impl AdaptiveClip {
             params,
             bound: Scalar::new(bound as f32),
         };
-        let mut sum = Sum::like(&join(sent(state.model.zeros_like())));
+        let like = join(sent(state.model.zeros_like()));
+        let mut sum = Sum::like(&like);
+        fed.affords(central::SLOT, like, cohort)?;
         if !cohort.is_empty() {
             let sent = sent(state.model.clone());
             for mail in fed.ask(round, &UPDATE, cohort, |_| &sent)?.iter() {

@@ -51,6 +51,7 @@ pub(crate) fn expected(cohort: &Cohort) -> f64 {
 /// The sum of the cohort's clipped updates, with noise.
 fn sum(fed: &mut Federation<'_>, round: &Round, cohort: &Cohort, model: &Params) -> Result<Params> {
     let mut sum = Sum::like(model);
+    fed.affords(SLOT, model.zeros_like(), cohort)?;
     // noise and price are those of a draw of nobody too: that nobody was drawn is what it hides
     if !cohort.is_empty() {
         let updates = fed.ask(round, &UPDATE, cohort, |_| model)?;
