@@ -80,16 +80,19 @@ impl<'a> Folder<'a> {
 
     fn missing(&self, name: &str) -> String {
         let all: Vec<&str> = self.facts.files.iter().map(|names| names[0]).collect();
+        let made = list(self.dir).into_iter();
+        let made = made.filter(|entry| entry.files.is_empty() && entry.rows.is_some());
+        let made: Vec<&str> = made.map(|entry| entry.name).collect();
         format!(
             "data set `{}`: there is no {} (plain, .gz or .xz). Get {}, put its files ({}) into {}, or say with \
-             --data-dir or FL_DATA_DIR which directory holds the folder `{}`. Sets that need no files: blobs, glyphs, \
-             multi-label",
+             --data-dir or FL_DATA_DIR which directory holds the folder `{}`. Sets that need no files: {}",
             self.set,
             self.path().join(name).display(),
             self.facts.source,
             all.join(", "),
             self.path().display(),
             self.facts.folder,
+            made.join(", "),
         )
     }
 

@@ -60,7 +60,7 @@ fn a_set_that_is_not_there_says_where_it_should_be_and_how_to_get_it() {
             known.source,
             "--data-dir",
             "FL_DATA_DIR",
-            "glyphs",
+            "blobs, cells, glyphs, multi-label",
         ] {
             assert!(text.contains(part), "{text} lacks {part}");
         }

@@ -23,8 +23,9 @@ from .remote import Node, lead
 
 __all__ = ["client_app", "server_app"]
 
-#: Seconds between two looks for replies. Nodes of Flower look for work every three seconds.
-POLL = 0.2
+#: Seconds between two looks for replies: the first, twice as many each time nothing has come, and the most. A simulation answers within
+#: milliseconds; nodes of Flower look for work every three seconds.
+SOON, POLL = 0.01, 0.2
 #: A request without a reply is made again after so many seconds, then twice as many: a node that was ended and begun anew has lost it.
 AGAIN = 60.0
 #: So many processes of a node may end over one request.
@@ -81,13 +82,15 @@ class _Courier:
         self.new.append(_Job(client, head, self.last[1]))
 
     def receive(self):
+        pause = SOON
         while not self.done:
             if self.new:
                 jobs, self.new = self.new, []
                 self.push(self.find(jobs))
             self.pull()
             if not self.done:
-                time.sleep(POLL)
+                time.sleep(pause)
+                pause = min(2 * pause, POLL)
         return self.done.pop(0)
 
     def end(self, keep: bool) -> None:
