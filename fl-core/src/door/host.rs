@@ -3,8 +3,8 @@
 use crate::message::Bytes;
 use crate::privacy::{NoiseSource, Observer};
 use crate::{
-    Answer, ClientId, Examples, Faults, Public, Question, Result, Round, Scored, SharedExecutor,
-    Task, metrics,
+    Answer, ClientId, Examples, Faults, Public, Question, Result, Round, Samples, Scored,
+    SharedExecutor, Task, metrics,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -196,6 +196,14 @@ pub trait Host {
     /// # Errors
     /// When it cannot be written.
     fn keep_model(&mut self, name: &str, model: &[u8]) -> Result<()>;
+
+    /// Keeps images as a picture for people to look at, if it keeps anything.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn keep_images(&mut self, _name: &str, _images: &Samples) -> Result<()> {
+        Ok(())
+    }
 
     /// Keeps the clients' own models in `slot` as results of the run. `lost` is told of those that cannot be written down.
     ///

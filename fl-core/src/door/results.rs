@@ -4,7 +4,7 @@ use super::federation::Federation;
 use crate::host::{Metric, Totals};
 use crate::message::{Params, hex};
 use crate::privacy::Noise;
-use crate::{ClientId, Examples, Fault, Problem, Result, Round, Scored, metrics};
+use crate::{ClientId, Examples, Fault, Problem, Result, Round, Samples, Scored, metrics};
 use anyhow::{Context, bail};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
@@ -189,6 +189,18 @@ impl Federation<'_> {
         let bytes = self.model(slot)?.save()?;
         self.link(name, &bytes);
         self.host.keep_model(name, &bytes)
+    }
+
+    /// Keeps images (`[channels, height, width]`, 1 or 3 channels) as a picture that people look at: one beside the other, the least
+    /// number of all black and the largest white. Inputs that are no images are left out. The digest does not know of it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
+        match images.shape()[..] {
+            [1 | 3, _, _] => self.host.keep_images(name, images),
+            _ => Ok(()),
+        }
     }
 
     /// Keeps the clients' own models in `slot` as results of the run.

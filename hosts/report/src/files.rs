@@ -7,6 +7,10 @@ use std::path::Path;
 
 /// Of each file, at most so many bytes are read.
 const MOST: u64 = 256 << 20;
+/// So many pictures are shown.
+const PICTURES: usize = 16;
+/// Of so many bytes at most.
+const PICTURE: u64 = 4 << 20;
 
 pub(crate) fn text_of(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
@@ -23,6 +27,35 @@ pub(crate) fn whole<T: DeserializeOwned>(
     let read = read.and_then(|text| Ok(serde_json::from_str(&text)?));
     read.map_err(|error| notices.push(format!("{name} cannot be read: {error}.")))
         .ok()
+}
+
+/// The PNG files of a folder, if it is there, by name.
+pub(crate) fn pictures(folder: &Path, notices: &mut Vec<String>) -> Vec<(String, Vec<u8>)> {
+    let there = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = there.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".png")).collect();
+    names.sort();
+    if names.len() > PICTURES {
+        let found = names.len();
+        notices.push(format!(
+            "pictures has {found} pictures; the first {PICTURES} are shown."
+        ));
+        names.truncate(PICTURES);
+    }
+    let mut all = Vec::new();
+    for name in names {
+        let mut bytes = Vec::new();
+        let read = File::open(folder.join(&name))
+            .and_then(|file| file.take(PICTURE + 1).read_to_end(&mut bytes));
+        match read {
+            Ok(n) if n as u64 <= PICTURE && bytes.starts_with(b"\x89PNG\r\n\x1a\n") => {
+                all.push((name, bytes));
+            }
+            Ok(_) => notices.push(format!("pictures/{name} is no PNG file of at most 4 MiB.")),
+            Err(error) => notices.push(format!("pictures/{name} cannot be read: {error}.")),
+        }
+    }
+    all
 }
 
 /// The lines of a file up to the first that cannot be read.

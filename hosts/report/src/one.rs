@@ -6,6 +6,8 @@ use crate::page::{figure, some, table};
 use crate::read::{Metric, Run};
 use crate::svg::{self, Dot, Heat, Line};
 use crate::text::{count, measured, number, with_std};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as STANDARD;
 use maud::{Markup, html};
 
 /// So many clients are drawn.
@@ -29,6 +31,7 @@ pub(crate) fn sections(run: &Run) -> Markup {
         (head(run))
         (results(run))
         (rounds(&curves))
+        (pictures(run))
         (clients(run))
         (confusion(run))
         (held(run))
@@ -120,6 +123,22 @@ fn numbers(curve: &Curve<'_>) -> Markup {
     });
     let (rows, said) = some(rows.collect(), ROWS);
     html! { (table(&["step", "#value", "#deviation", "#bytes by then"], &rows)) @if !said.is_empty() { p.dim { (said) } } }
+}
+
+fn pictures(run: &Run) -> Markup {
+    html! {
+        @if !run.pictures.is_empty() {
+            h2 { "Images that were made" }
+            @for (name, png) in &run.pictures {
+                @let name = name.trim_end_matches(".png");
+                figure {
+                    h3 { (name) }
+                    img.made alt=(name) src=(format!("data:image/png;base64,{}", STANDARD.encode(png)));
+                    figcaption { "The least number of all is black, the largest white." }
+                }
+            }
+        }
+    }
 }
 
 fn clients(run: &Run) -> Markup {

@@ -40,7 +40,7 @@ pub(crate) fn whole(title: &str, body: &Markup) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 // nothing is loaded from anywhere, whatever a spec says
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'";
                 title { (title) " · fl" }
                 style { (PreEscaped(include_str!("style.css"))) }
             }

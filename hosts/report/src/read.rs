@@ -1,6 +1,6 @@
 //! A run folder, as far as it can be read.
 
-use crate::files::{lines, text_of, whole};
+use crate::files::{lines, pictures, text_of, whole};
 use crate::text;
 use anyhow::{Context, bail};
 use fl_core::privacy::{Observer, Protection};
@@ -166,6 +166,8 @@ pub struct Run {
     pub metrics: Vec<Metric>,
     /// What it came to, if it is done.
     pub summary: Option<Summary>,
+    /// Pictures that it has made, by name: PNG files.
+    pub pictures: Vec<(String, Vec<u8>)>,
     /// What of the folder is missing or cannot be read.
     pub notices: Vec<String>,
     pub(crate) origin: Origin,
@@ -219,6 +221,7 @@ impl Run {
         if let Some(summary) = &summary {
             notices.extend(contradiction(&summary.outcome, &metrics));
         }
+        let pictures = pictures(&path.join("pictures"), &mut notices);
         let name = path.canonicalize().unwrap_or_else(|_| path.into());
         let name = name.file_name().map(|n| n.to_string_lossy().into_owned());
         Ok(Self {
@@ -229,6 +232,7 @@ impl Run {
             journal,
             metrics,
             summary,
+            pictures,
             notices,
             origin,
         })

@@ -24,8 +24,10 @@ pub(crate) const STATE: &str = "state";
 /// The key of a run's noise, if it is the system's, as long as the run is not done: whoever has it can take the noise off.
 const NOISE: &str = "noise-key";
 pub(crate) const MODELS: &str = "models";
+pub(crate) const PICTURES: &str = "pictures";
 
-/// What a run leaves behind: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`, `models/`, `state`, when it is done also
+/// What a run leaves behind: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`, `models/`, `state`, `pictures/` if its method makes
+/// images, when it is done also
 /// `outcome.json` and `report.md`, and `lock` as long as it is not. It is this process's alone while it lives.
 pub struct RunFolder {
     path: PathBuf,
@@ -255,6 +257,23 @@ impl RunFolder {
 
     pub(crate) fn model(&self, name: &str, bytes: &[u8]) -> Result<()> {
         write(&self.path.join(MODELS).join(name), bytes)
+    }
+
+    pub(crate) fn picture(&self, name: &str, png: &[u8]) -> Result<()> {
+        let folder = self.path.join(PICTURES);
+        fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        write(&folder.join(format!("{name}.png")), png)?;
+        disk::sync(&folder)
+    }
+
+    /// The pictures that were kept, by name.
+    pub(crate) fn pictures(&self) -> Vec<String> {
+        let there = fs::read_dir(self.path.join(PICTURES)).into_iter();
+        let names = there.flatten().flatten().map(|entry| entry.file_name());
+        let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+        names.retain(|name| name.ends_with(".png"));
+        names.sort();
+        names
     }
 
     /// Writes a checkpoint, which lasts; says how many bytes it has.

@@ -4,13 +4,14 @@ use crate::answers::Answers;
 use crate::clients::Clients;
 use crate::elsewhere::Elsewhere;
 use crate::folder::{At, RunFolder, Saved, Written};
+use crate::picture::picture;
 use crate::pool::for_clients;
 use crate::setup::{Begun, Progress, Warn, Watch};
 use anyhow::Context;
 use fl_core::privacy::Observer;
 use fl_core::{
     Answer, Checkpoints, Client, ClientId, Entry, Every, Examples, Host, Metric, Payload, Place,
-    Problem, Protocol, Public, Question, Result, Scored, SharedExecutor,
+    Problem, Protocol, Public, Question, Result, Samples, Scored, SharedExecutor,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -256,6 +257,13 @@ impl Host for Sim<'_> {
         self.folder
             .as_ref()
             .map_or(Ok(()), |folder| folder.model(name, model))
+    }
+
+    fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        folder.picture(name, &picture(images)?)
     }
 
     fn keep_clients(

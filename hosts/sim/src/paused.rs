@@ -2,7 +2,8 @@
 
 use crate::disk::{self, Lock};
 use crate::folder::{
-    At, Checkpoint, JOURNAL, METRICS, MODELS, OUTCOME, REPORT, Resumed, RunFolder, SPEC, STATE,
+    At, Checkpoint, JOURNAL, METRICS, MODELS, OUTCOME, PICTURES, REPORT, Resumed, RunFolder, SPEC,
+    STATE,
 };
 use crate::lines::{Known, Lines};
 use crate::manifest::Manifest;
@@ -121,6 +122,10 @@ impl Paused {
         let models = self.path.join(MODELS);
         fs::create_dir_all(&models).with_context(|| format!("making {}", models.display()))?;
         disk::tidy(&models)?;
+        let pictures = self.path.join(PICTURES);
+        if pictures.is_dir() {
+            disk::tidy(&pictures)?;
+        }
         self.manifest.resumed.push(now.begun);
         self.manifest.spec_sha256 = now.spec_sha256;
         self.manifest.write(&self.path)?;

@@ -41,11 +41,15 @@ pub(crate) fn write(
     summary: &Summary,
     entries: &[Entry],
     metrics: &[Metric],
+    pictures: &[String],
     written: &Written,
 ) -> String {
     let mut out = String::new();
     // writing to a String cannot fail
     let _ = fill(&mut out, summary, entries, metrics);
+    for picture in pictures {
+        let _ = writeln!(out, "\n![{picture}](pictures/{picture})");
+    }
     if written.times > 0 {
         let _ = writeln!(
             out,

@@ -174,7 +174,9 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
             notes: sim.notes,
             unaccounted: (!unaccounted.is_empty()).then(|| report::unaccounted(&unaccounted)),
         };
-        let report = report::write(&summary, &sim.entries, &sim.metrics, &sim.written);
+        let pictures = folder.pictures();
+        let (entries, metrics) = (&sim.entries, &sim.metrics);
+        let report = report::write(&summary, entries, metrics, &pictures, &sim.written);
         let keep = sim.checkpoints.keep && sim.place == At::BeforeLast;
         folder.finish(&report, &summary, keep)?;
         if !keep {

@@ -14,6 +14,9 @@ const TRAIN: Ask<Nothing, ClassCounts> = Ask::new("training");
 const ANSWER: Ask<InputValues, Answers> = Ask::new("scores of made inputs");
 const SLOPES: Ask<SlopesWanted, InputValues> = Ask::new("slopes by made inputs");
 
+/// Made inputs that a run keeps for people to look at.
+const SHOWN: usize = 64;
+
 impl Protocol for GenerateAndDistill {
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
         let classes = matches!(fed.task().kind, TaskKind::Classes(_));
@@ -67,6 +70,11 @@ impl Protocol for GenerateAndDistill {
                     report.add(&shown.said, &loss);
                 }
                 report.record(fed, round, self)?;
+                if round.number == self.warm_up + self.rounds {
+                    let stream = round.stream.child("picture", 0);
+                    let made = fed.generator("generator")?.sample(SHOWN, &stream)?;
+                    fed.keep_images("made", &made)?;
+                }
                 match warming {
                     true => Ok(()),
                     false => fed.evaluate(round, "student"),

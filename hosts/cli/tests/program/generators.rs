@@ -1,6 +1,6 @@
 //! Distillation on made inputs as a user runs it: bytes, what crosses, terms that are switched off, and mistakes said clearly.
 
-use crate::common::{fails, json};
+use crate::common::{fails, json, out, quick};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -247,4 +247,28 @@ fn a_budget_needs_both_mechanisms_and_no_discriminator() {
         &format!("{TEACHER}\n{noise}"),
     );
     assert!(said.contains("`slopes by made inputs`"), "{said}");
+}
+
+#[test]
+fn exact_made_images_are_kept_as_a_picture_and_shown_in_the_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let outcome = json(dir, &["run", &quick("fediod"), "--json", "--out", "whole"]);
+    let stop = ["run", &quick("fediod"), "--quiet", "--out", "parts"];
+    out(dir, &[&stop[..], &["--stop-after", "2"]].concat());
+    assert!(!dir.join("parts/pictures").exists());
+    let resumed = json(dir, &["run", "--resume", "parts", "--json", "--wire"]);
+    assert_eq!(outcome["digest"], resumed["digest"]);
+    let picture = |run: &str| fs::read(dir.join(run).join("pictures/made.png")).unwrap();
+    assert_eq!(picture("whole"), picture("parts"));
+    let text = fs::read_to_string(dir.join("whole/report.md")).unwrap();
+    assert!(text.contains("![made.png](pictures/made.png)"), "{text}");
+    out(dir, &["report", "whole", "--out", "page.html"]);
+    let page = fs::read_to_string(dir.join("page.html")).unwrap();
+    assert!(page.contains("<img class=\"made\" alt=\"made\" src=\"data:image/png;base64,iVBOR"));
+    // what is no picture is said, not shown
+    fs::write(dir.join("whole/pictures/made.png"), "<svg onload=x>").unwrap();
+    out(dir, &["report", "whole", "--out", "page.html"]);
+    let page = fs::read_to_string(dir.join("page.html")).unwrap();
+    assert!(page.contains("pictures/made.png is no PNG file") && !page.contains("<img"));
 }
