@@ -103,6 +103,7 @@ pub fn carry_out<'a>(
         memory: ask.memory,
         progress: told.progress,
         warn: told.warn,
+        watch: None,
         begun: told.begun,
     };
     let outcome = execute(&spec, data, place, how)?;

@@ -1,5 +1,6 @@
 //! `fl attack`: what a run that is done gives away.
 
+use crate::invert::{GradientArgs, gradient};
 use crate::run::{How, Place, assemble, data_files, execute, manifest, read, threads};
 use crate::{DataDir, Done, Failure, print, stop};
 use anyhow::{Context, Result, ensure};
@@ -22,6 +23,9 @@ const MOST: usize = 1024;
 pub enum AttackCommand {
     /// Tell from the models that a run kept who was among those they learnt from: by their loss, and beside shadow runs.
     Membership(MembershipArgs),
+    /// Find, from parameters that a client sends, the examples that it trained on: by search (gradient inversion), and read off a
+    /// dense first layer.
+    Gradient(GradientArgs),
 }
 
 #[derive(Args)]
@@ -49,6 +53,7 @@ pub struct MembershipArgs {
 pub fn attack(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -> Done {
     match command {
         AttackCommand::Membership(args) => membership(args, catalogue, line),
+        AttackCommand::Gradient(args) => gradient(args, catalogue, line),
     }
 }
 
@@ -231,6 +236,7 @@ fn beside_shadows(
             memory: None,
             progress: Box::new(|_| {}),
             warn: Box::new(|_| {}),
+            watch: None,
             begun: Box::new(|_| {}),
         };
         let outcome = execute(spec, half, Place::At(&dir), how)
@@ -309,7 +315,7 @@ fn half(spec: &Spec<DataSpec>, dir: &DataDir, halves: &Halves, shadow: usize) ->
 }
 
 /// A folder that goes with this.
-struct Gone<'a>(&'a Path);
+pub struct Gone<'a>(pub &'a Path);
 
 impl Drop for Gone<'_> {
     fn drop(&mut self) {

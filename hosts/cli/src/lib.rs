@@ -22,6 +22,7 @@ mod attack;
 mod cases;
 mod embed;
 mod export;
+mod invert;
 mod kept;
 #[cfg(unix)]
 mod late;

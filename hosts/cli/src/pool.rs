@@ -196,6 +196,7 @@ impl Pool<'_> {
             }),
             // they are in the run's folder
             warn: Box::new(|_| {}),
+            watch: None,
             begun: Box::new(|_| {}),
         };
         let outcome = run::execute(&job.spec, data, place, how)?;

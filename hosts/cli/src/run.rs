@@ -12,7 +12,7 @@ use fl_core::{BuildContext, Public, RunOptions, Stream};
 use fl_data::spec::Split;
 use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_registry::{Catalogue, Mistakes, Spec};
-use fl_sim::{Hashed, Manifest, Outcome, Paused, Progress, RunFolder, Session, Setup, Warn};
+use fl_sim::{Hashed, Manifest, Outcome, Paused, Progress, RunFolder, Session, Setup, Warn, Watch};
 use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -195,6 +195,8 @@ pub struct How<'a> {
     pub progress: Progress<'a>,
     /// Told what the user should know.
     pub warn: Warn<'a>,
+    /// Shown everything that an observer sees.
+    pub watch: Option<Watch<'a>>,
     /// Told the run folder, once it is there.
     pub begun: Box<dyn FnOnce(&Path) + 'a>,
 }
@@ -307,7 +309,7 @@ pub fn execute(
         stop_after: how.stop_after,
         stop: how.stop,
         progress: how.progress,
-        watch: None,
+        watch: how.watch,
         exposed: inferred,
         warn: how.warn,
     });

@@ -263,7 +263,7 @@ impl Host for Sim<'_> {
         let Some(folder) = &self.folder else {
             return Ok(());
         };
-        folder.picture(name, &picture(images)?)
+        folder.picture(name, &picture(images, None)?)
     }
 
     fn keep_clients(

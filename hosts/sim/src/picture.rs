@@ -6,12 +6,12 @@ use fl_core::{Result, Samples};
 /// Grey between two images.
 const LINE: u8 = 128;
 
-/// The images, 1 or 3 channels each, as a PNG: row by row, about as many in a row as there are rows, the least number of all black and the largest
-/// white.
+/// The images, 1 or 3 channels each, as a PNG: row by row, so many `across` or about as many as there are rows, the least number of
+/// all black and the largest white.
 ///
 /// # Errors
 /// When they are no images.
-pub fn picture(images: &Samples) -> Result<Vec<u8>> {
+pub fn picture(images: &Samples, across: Option<usize>) -> Result<Vec<u8>> {
     let [channels @ (1 | 3), height, width] = images.shape()[..] else {
         bail!("inputs of shape {:?} are no images", images.shape());
     };
@@ -21,7 +21,8 @@ pub fn picture(images: &Samples) -> Result<Vec<u8>> {
     let range = finite().fold(f32::NEG_INFINITY, f32::max) - least;
     // what is no number is black, and so is everything where all is the same
     let byte = |x: f32| ((x - least) / range.max(f32::MIN_POSITIVE) * 255.0).round() as u8;
-    let across = (images.len() as f64).sqrt().ceil().max(1.0) as usize;
+    let square = || (images.len() as f64).sqrt().ceil() as usize;
+    let across = across.unwrap_or_else(square).max(1);
     let down = images.len().div_ceil(across);
     let (rows, columns) = (down * (height + 1) + 1, across * (width + 1) + 1);
     let mut all = vec![LINE; rows * columns * channels];
@@ -57,7 +58,7 @@ mod tests {
         // three images of two rows and three columns, so two across and two down
         let values = Array2::from_shape_fn((3, 6), |(image, at)| (image * 6 + at) as f32);
         let images = Samples::fresh(values, vec![1, 2, 3]).unwrap();
-        let bytes = picture(&images).unwrap();
+        let bytes = picture(&images, None).unwrap();
         let mut reader = png::Decoder::new(std::io::Cursor::new(bytes))
             .read_info()
             .unwrap();
@@ -70,7 +71,13 @@ mod tests {
         assert_eq!((at(1, 4), at(3, 5)), (180, 255)); // below
         assert_eq!((at(0, 0), at(4, 1), at(5, 4)), (LINE, LINE, LINE));
         let flat = Samples::fresh(Array2::from_elem((1, 12), f32::NAN), vec![3, 2, 2]).unwrap();
-        assert!(picture(&flat).is_ok());
-        assert!(picture(&Samples::fresh(Array2::zeros((1, 4)), vec![4]).unwrap()).is_err());
+        assert!(picture(&flat, Some(1)).is_ok());
+        assert!(
+            picture(
+                &Samples::fresh(Array2::zeros((1, 4)), vec![4]).unwrap(),
+                None
+            )
+            .is_err()
+        );
     }
 }

@@ -1,5 +1,5 @@
 //! `fl attack`: what a run gives away.
-use crate::common::{fails, out};
+use crate::common::{fails, out, quick};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -87,4 +87,104 @@ fn a_guarantee_bounds_the_attack_and_what_cannot_be_attacked_is_refused() {
     let (code, text) = fails(dir, &["attack", "membership", "private"]);
     assert_eq!(code, 1);
     assert!(text.contains("is of another spec"), "{text}");
+}
+
+/// One image of 12 x 12 at each of two clients, who train on it once.
+fn one_step(dir: &Path, parts: &str) -> String {
+    let text = format!(
+        "
+name: g
+data: {{ set: {{ glyphs: {{ train: 2, test: 100 }} }}, clients: 2, split: iid }}
+protocol: {{ use: param-rounds, rounds: 2, local: {{ epochs: 1, batch: 4 }} }}
+parts:
+{parts}
+  aggregator: {{ use: mean }}
+"
+    );
+    let path = dir.join("g.yaml");
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+fn inverted(dir: &Path, args: &[&str]) -> Value {
+    let all = [&["attack", "gradient", "g.yaml", "--json"], args].concat();
+    serde_json::from_str(&out(dir, &all)).unwrap()
+}
+
+/// The signal-to-noise ratio of the first image that an attack has found.
+fn psnr(found: &Value, attack: &str) -> f64 {
+    let all = found["attacks"].as_array().unwrap();
+    let of = all.iter().find(|a| a["attack"] == attack);
+    of.unwrap_or_else(|| panic!("{found}"))["psnr"][0]
+        .as_f64()
+        .unwrap()
+}
+
+const SMOOTH: &str = "  model: { use: dfdx, net: [{ conv: { out: 4, kernel: 3, pad: 1 } }, tanh, outputs], optimiser: { sgd: { lr: 0.1 } } }";
+
+#[test]
+fn bounded_an_image_is_found_in_an_update_and_not_under_noise() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    one_step(dir, SMOOTH);
+    let picture = ["--steps", "600", "--smooth", "0.01", "--picture", "g.png"];
+    let found = inverted(dir, &picture);
+    assert_eq!(found["examples"], 1);
+    let known = psnr(&found, "class mean");
+    assert!(psnr(&found, "search") > known + 10.0, "{found}");
+    assert!(
+        found["attacks"][0]["ssim"][0].as_f64().unwrap() > 0.9,
+        "{found}"
+    );
+    assert!(fs::read(dir.join("g.png")).unwrap().starts_with(b"\x89PNG"));
+    assert_eq!(found, inverted(dir, &picture));
+    // the other client's image is another, and so is the server's model in the second round
+    let other = inverted(
+        dir,
+        &[&picture[..], &["--client", "1", "--update", "2"]].concat(),
+    );
+    assert!(
+        psnr(&other, "search") > psnr(&other, "class mean") + 5.0,
+        "{other}"
+    );
+    assert_ne!(found["attacks"], other["attacks"]);
+
+    let noise = "  privacy: { use: gaussian-update, clip: 0.1, noise-multiplier: 1.0 }";
+    one_step(dir, &format!("{SMOOTH}\n{noise}"));
+    let hidden = inverted(dir, &picture);
+    assert!(psnr(&hidden, "search") < known, "{hidden}");
+    // a dense layer on the input gives it away without a search
+    one_step(dir, "  model: { use: linear }");
+    let read = inverted(dir, &["--steps", "1"]);
+    assert!(psnr(&read, "first layer") > 60.0, "{read}");
+}
+
+#[test]
+fn what_sends_no_update_and_what_is_too_much_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let refused = |args: &[&str], why: &str| {
+        let (code, error) = fails(dir, &[&["attack", "gradient"], args].concat());
+        assert!(code == 2 && error.contains(why), "{args:?} {code}: {error}");
+    };
+    refused(
+        &[&quick("fedavg")],
+        "and an update of 1 to 64 can be taken apart",
+    );
+    refused(
+        &[&quick("fedkd"), "--set", "data.limit.train=40"],
+        "so there is no such update",
+    );
+    refused(
+        &[&quick("segmentation"), "--set", "data.limit.train=9"],
+        "a class for every pixel",
+    );
+    let g = one_step(dir, SMOOTH);
+    refused(&[&g, "--client", "2"], "the clients are 0 to 1, got 2");
+    refused(&[&g, "--update", "3"], "3 times in this run");
+    refused(&[&g, "--smooth=-1"], "at least 0");
+    refused(
+        &[&g, "--set", "parts.model={use: forest}"],
+        "no parameters to combine",
+    );
 }

@@ -1,0 +1,291 @@
+//! `fl attack gradient`: what a client's update gives away of the examples that it was made of.
+
+use crate::attack::Gone;
+use crate::run::{How, Place, assemble, execute, read};
+use crate::{DataDir, Done, Failure, Overrides, print, stop};
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use fl_attack::{Likeness, Search, Seen, class_means, likeness, ranges, read_off, search};
+use fl_core::message::{Params, decode};
+use fl_core::privacy::Observer;
+use fl_core::{BuildContext, ClientId, Role, Samples, Stream, Trainer};
+use fl_data::spec::Split;
+use fl_data::{Assembled, DataSpec};
+use fl_registry::{Catalogue, Spec};
+use fl_sim::{picture, write};
+use ndarray::{Array2, Axis, concatenate};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+/// The most examples that one update is taken apart into.
+const MOST: usize = 64;
+
+/// The slot of the model whose parameters cross.
+const SLOT: &str = "model";
+
+#[derive(Args)]
+pub struct GradientArgs {
+    /// The spec, or the folder of a run. As much of it is run as the attacker needs to see.
+    #[arg(value_name = "SPEC")]
+    spec: PathBuf,
+    #[command(flatten)]
+    set: Overrides,
+    /// Whose update is taken apart.
+    #[arg(long, value_name = "ID", default_value_t = 0)]
+    client: ClientId,
+    /// Which of the client's updates, from 1.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    update: u32,
+    /// Steps of the search.
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    steps: u32,
+    /// The weight of an image's total variation per pixel beside the distance: larger finds smoother images.
+    #[arg(long, value_name = "WEIGHT", default_value_t = 0.1, value_parser = weight)]
+    smooth: f64,
+    /// Where the search begins follows from it.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Draw the private images, below them what each attack has found, and below that what anybody knows: a PNG file.
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    data: DataDir,
+}
+
+fn weight(text: &str) -> Result<f64, String> {
+    let weight = text.parse().ok();
+    let weight = weight.filter(|w: &f64| w.is_finite() && *w >= 0.0);
+    weight.ok_or_else(|| "must be a number, at least 0".into())
+}
+
+/// What an attack came to.
+#[derive(Serialize)]
+struct Recovered {
+    attack: &'static str,
+    /// 1 minus the cosine between the gradient of what was found and what the client sent.
+    distance: Option<f64>,
+    #[serde(flatten)]
+    like: Likeness,
+    #[serde(skip)]
+    inputs: Array2<f32>,
+}
+
+/// Parameters that crossed.
+struct Crossed {
+    sent: Params,
+    answered: Params,
+}
+
+pub fn gradient(args: &GradientArgs, catalogue: &Catalogue, line: &[String]) -> Done {
+    let path = match args.spec.is_dir() {
+        true => args.spec.join("spec.yaml"),
+        false => args.spec.clone(),
+    };
+    let spec = read(&path, &args.set.set, catalogue)?;
+    if matches!(spec.data.split(), Split::Own) {
+        let why = "the clients of this spec own their data, so nobody here can run them";
+        return Err(Failure::usage(why));
+    }
+    let data = assemble(&spec, &args.data, &mut |_| {})?;
+    let (private, classes) = private(args, &data)?;
+    let range = ranges(&data.test);
+    let seen = watch(args, &spec, line)?;
+    let make = BuildContext {
+        task: data.task.clone(),
+        stream: Stream::root(spec.seed),
+    };
+    let client = Some(args.client);
+    let mut model: Box<dyn Trainer> = spec.parts.build(Role::Trainer, SLOT, client, &make)?;
+    let seen = Seen {
+        gradient: seen
+            .sent
+            .zip(&seen.answered, |before, after| before - after)?,
+        sent: seen.sent,
+        shape: data.task.input.clone(),
+        classes,
+        range,
+    };
+    let found = attack(args, model.as_mut(), &seen, &private, &data)?;
+    if let Some(path) = &args.picture {
+        let rows: Vec<Array2<f32>> = found
+            .iter()
+            .map(|f| f.inputs.select(Axis(0), &f.like.nearest))
+            .collect();
+        let rows = std::iter::once(private.view()).chain(rows.iter().map(|rows| rows.view()));
+        let rows: Vec<_> = rows.collect();
+        let all = Samples::fresh(concatenate(Axis(0), &rows)?, seen.shape.clone())?;
+        write(path, &picture(&all, Some(private.nrows()))?)?;
+    }
+    match args.json {
+        true => print(serde_json::json!({
+            "spec": args.spec, "client": args.client, "update": args.update, "seed": args.seed,
+            "examples": private.nrows(), "attacks": found,
+        })),
+        false => print(text(args, private.nrows(), &found)),
+    }
+}
+
+/// The examples that are looked for, and their classes.
+fn private(args: &GradientArgs, data: &Assembled) -> Result<(Array2<f32>, Vec<u32>), Failure> {
+    let id = args.client;
+    let own = data.clients.get(id as usize).ok_or_else(|| {
+        let last = data.clients.len().saturating_sub(1);
+        Failure::usage(format!("--client: the clients are 0 to {last}, got {id}"))
+    })?;
+    if !(1..=MOST).contains(&own.len()) {
+        return Err(Failure::usage(format!(
+            "client {id} has {} examples, and an update of 1 to {MOST} can be taken apart: give clients fewer, such as with --set data.limit.train={}",
+            own.len(),
+            data.clients.len() * 4
+        )));
+    }
+    let classes = own.classes().ok_or_else(|| {
+        Failure::usage(
+            "the attack is for examples of one class each, and these have several labels or a class for every pixel",
+        )
+    })?;
+    Ok((own.samples.values(), classes))
+}
+
+/// Runs the spec until the client has sent the update, and gives what whoever carries it sees.
+fn watch(args: &GradientArgs, spec: &Spec<DataSpec>, line: &[String]) -> Result<Crossed, Failure> {
+    let asked = stop::listen().context("listening to signals")?;
+    let folder = std::env::temp_dir().join(format!("fl-attack-{}", std::process::id()));
+    let _gone = Gone(&folder);
+    let stopping = asked.stop.clone();
+    let answer = format!("answer of client {}", args.client);
+    let (mut sent, mut differ, mut seen) = (Vec::new(), false, 0);
+    let (mut question, mut answered) = (String::new(), false);
+    let mut crossed = None;
+    let watch = |observer: Observer, what: &str, bytes: &[u8]| match observer {
+        Observer::Clients => {
+            // those of one question come one after the other, and its answers after them
+            differ = !answered && what == question && (differ || sent != bytes);
+            answered = false;
+            (question, sent) = (what.to_string(), bytes.to_vec());
+        }
+        Observer::Server if what == answer && crossed.is_none() => {
+            answered = true;
+            let Ok(before) = decode::<Params>(&sent) else {
+                return;
+            };
+            let after = bytes.get(..sent.len()).map(decode::<Params>);
+            let Some(Ok(after)) = after.filter(|_| !differ) else {
+                return;
+            };
+            seen += 1;
+            if seen == args.update {
+                // a question for a change is answered with one, any other with parameters
+                let change = question.contains("update");
+                let after = match change {
+                    true => before.zip(&after, |before, change| before + change),
+                    false => Ok(after),
+                };
+                crossed = after.ok().map(|answered| Crossed {
+                    sent: before,
+                    answered,
+                });
+                stopping.store(true, Ordering::Relaxed);
+            }
+        }
+        Observer::Server => answered = true,
+        Observer::Readers => {}
+    };
+    let how = How {
+        data: &args.data,
+        command: line,
+        threads: 1,
+        wire: false,
+        processes: None,
+        stop_after: None,
+        stop: asked.stop.clone(),
+        memory: None,
+        progress: Box::new(|_| {}),
+        warn: Box::new(|_| {}),
+        watch: Some(Box::new(watch)),
+        begun: Box::new(|_| {}),
+    };
+    let data = assemble(spec, &args.data, &mut |_| {})?;
+    execute(spec, data, Place::At(&folder), how)?;
+    if let Some(code) = asked.exit_code() {
+        return Err(Failure::Stopped(code));
+    }
+    crossed.ok_or_else(|| {
+        Failure::usage(format!(
+            "client {} does not answer one and the same model with parameters like it {} times in this run, so there is no such update: the attack is for `param-rounds`, where each round is one",
+            args.client, args.update
+        ))
+    })
+}
+
+fn attack(
+    args: &GradientArgs,
+    model: &mut dyn Trainer,
+    seen: &Seen,
+    private: &Array2<f32>,
+    data: &Assembled,
+) -> Result<Vec<Recovered>, Failure> {
+    let asked = stop::listen().context("listening to signals")?;
+    let how = Search {
+        steps: args.steps as usize,
+        rate: 0.1,
+        smooth: args.smooth,
+    };
+    let bar = crate::log::bar(indicatif::ProgressBar::new(u64::from(args.steps)));
+    let mut tell = || {
+        bar.inc(1);
+        asked.exit_code().is_none()
+    };
+    let stream = Stream::root(args.seed).child("inversion", 0);
+    let searched = search(model, seen, &how, &stream, &mut tell);
+    bar.finish_and_clear();
+    let searched = searched?;
+    if let Some(code) = asked.exit_code() {
+        return Err(Failure::Stopped(code));
+    }
+    let mut all = vec![("search", Some(searched.distance), searched.inputs)];
+    if let Some(rows) = read_off(&seen.gradient, &seen.range) {
+        all.push(("first layer", None, rows));
+    }
+    all.push(("class mean", None, class_means(&data.test, &seen.classes)));
+    let compare = |(attack, distance, inputs): (&'static str, Option<f64>, Array2<f32>)| {
+        Ok(Recovered {
+            attack,
+            distance,
+            like: likeness(private, &inputs, &seen.shape, &seen.range)?,
+            inputs,
+        })
+    };
+    let found: Result<Vec<Recovered>> = all.into_iter().map(compare).collect();
+    found.map_err(|error| anyhow!(error).into())
+}
+
+fn text(args: &GradientArgs, examples: usize, found: &[Recovered]) -> String {
+    let mut out = format!(
+        "update {} of client {}, made of {examples} examples\n\nattack       distance  PSNR, dB   least    most   SSIM\n",
+        args.update, args.client
+    );
+    for Recovered {
+        attack,
+        distance,
+        like,
+        ..
+    } in found
+    {
+        let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+        let distance = distance.map_or("-".into(), |d| format!("{d:.4}"));
+        let least = like.psnr.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = like.psnr.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let ssim = like.ssim.as_ref();
+        let ssim = ssim.map_or("-".into(), |of| format!("{:.3}", mean(of)));
+        out += &format!(
+            "{attack:11}  {distance:>8}  {:8.1}  {least:6.1}  {most:6.1}  {ssim:>5}\n",
+            mean(&like.psnr)
+        );
+    }
+    out + "the class mean is what anybody knows who has test images: an attack that is no better has found nothing"
+}
