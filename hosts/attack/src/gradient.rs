@@ -1,10 +1,10 @@
 //! What inputs is a gradient made of?
 
+use crate::minimise::{Found, Search, by_input, minimise};
 use anyhow::{Context, Result, ensure};
 use fl_core::message::Params;
 use fl_core::{Loss, Samples, Stream, Target, Trainer};
 use ndarray::{Array2, ArrayView1, Axis, Zip};
-use serde::Serialize;
 
 /// A step in parameter space for a difference of slopes, as a share of the parameters' norm. With ReLU the slopes jump, and a longer step
 /// sees where: of 0.00001 to 0.1 this found most on a LeNet, and on smooth networks all find the same.
@@ -24,25 +24,6 @@ pub struct Seen {
     pub range: Vec<(f32, f32)>,
 }
 
-/// How inputs are searched for.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Search {
-    /// Steps of Adam.
-    pub steps: usize,
-    /// The first step, as a share of the range of a number.
-    pub rate: f64,
-    /// The weight of the total variation of an image, per pixel, beside the distance.
-    pub smooth: f64,
-}
-
-/// Inputs, and how far their gradient is from what was seen: 1 minus the cosine.
-pub struct Found {
-    /// `images x width`
-    pub inputs: Array2<f32>,
-    /// From 0 (the same direction) to 2.
-    pub distance: f64,
-}
-
 /// Searches for inputs whose gradient has the direction of what was seen: the cosine distance and the total variation of images of
 /// Geiping, Bauermeister, Droege, Moeller 2020, without their signs and restarts; the search is that of Zhu, Liu, Han 2019. `tell` is told
 /// of each step, and ends the search when it says no.
@@ -60,40 +41,8 @@ pub fn search(
         seen.gradient.norm() > 0.0 && seen.gradient.norm().is_finite(),
         "the client has sent back what it got (or no numbers), so there is nothing to look for"
     );
-    let mut draws = stream.child("first", 0).draws();
-    let rows = seen.classes.len();
-    let at = |(_, c): (usize, usize)| {
-        let (low, high) = seen.range[c];
-        low + (high - low) * draws.uniform() as f32
-    };
-    let mut x = Array2::from_shape_fn((rows, seen.range.len()), at);
-    let (mut mean, mut square) = (x.mapv(|_| 0.0f64), x.mapv(|_| 0.0f64));
-    let mut best = (f64::INFINITY, x.clone());
-    for step in 0..how.steps {
-        let (distance, mut slope) = slope(model, seen, &x)?;
-        if distance < best.0 {
-            best = (distance, x.clone());
-        }
-        if !tell() {
-            break;
-        }
-        add_variation(&mut slope, &x, seen, how.smooth);
-        // Adam, a tenth as fast after three, five and seven eighths of the way
-        let falls = [3, 5, 7].map(|eighths| usize::from(8 * step >= eighths * how.steps));
-        let rate = how.rate * 0.1f64.powi(falls.iter().sum::<usize>() as i32);
-        let t = step as i32 + 1;
-        let (by_mean, by_square) = (1.0 - 0.9f64.powi(t), 1.0 - 0.999f64.powi(t));
-        let moments = mean.iter_mut().zip(&mut square).zip(&slope);
-        for (at, (x, ((m, s), g))) in x.iter_mut().zip(moments).enumerate() {
-            *m = 0.9 * *m + 0.1 * g;
-            *s = 0.999 * *s + 0.001 * g * g;
-            let (low, high) = seen.range[at % seen.range.len()];
-            let by = (*m / by_mean) / ((*s / by_square).sqrt() + 1e-12);
-            *x = (*x - (rate * by) as f32 * (high - low)).clamp(low, high);
-        }
-    }
-    let (distance, inputs) = best;
-    Ok(Found { inputs, distance })
+    let begin = (seen.classes.len(), &seen.shape[..], &seen.range[..]);
+    minimise(begin, how, stream, tell, &mut |x| slope(model, seen, x))
 }
 
 /// The cosine distance at `x`, and its slope by `x`.
@@ -131,55 +80,9 @@ fn slope(model: &mut dyn Trainer, seen: &Seen, x: &Array2<f32>) -> Result<(f64, 
     Ok((1.0 - cosine, change))
 }
 
-/// The slope of the mean cross-entropy by each input.
-fn by_input(model: &mut dyn Trainer, x: &Samples, classes: &[u32]) -> Result<Array2<f32>> {
-    let mut slope = model.predict(x)?;
-    let rows = slope.nrows() as f32;
-    for (mut row, class) in slope.rows_mut().into_iter().zip(classes) {
-        let top = row.fold(f32::NEG_INFINITY, |a, b| a.max(*b));
-        row.mapv_inplace(|z| (z - top).exp());
-        let sum = row.sum();
-        row.mapv_inplace(|e| e / sum / rows);
-        row[*class as usize] -= 1.0 / rows;
-    }
-    let text =
-        "this model does not give the slope of its scores by the input; `dfdx` and `linear` do";
-    model.differentiable().context(text)?.vjp(x, slope.view())
-}
-
 fn parameters(model: &mut dyn Trainer) -> Result<&mut dyn fl_core::Parametric> {
     let text = "this model has no parameters, so no update of it is sent";
     model.parametric().context(text)
-}
-
-/// Adds the slope of the total variation per pixel, in units of the range; rows of numbers that are no image have none.
-fn add_variation(slope: &mut Array2<f64>, x: &Array2<f32>, seen: &Seen, weight: f64) {
-    let [_, height, width] = seen.shape[..] else {
-        return;
-    };
-    let each = weight / x.ncols() as f64;
-    for (mut slope, x) in slope.rows_mut().into_iter().zip(x.rows()) {
-        let mut pair = |a: usize, b: usize| {
-            let (low, high) = seen.range[a];
-            let by = each / f64::from(high - low).max(1e-12);
-            let sign = if x[a] == x[b] {
-                0.0
-            } else {
-                f64::from((x[a] - x[b]).signum())
-            };
-            slope[a] += by * sign;
-            slope[b] -= by * sign;
-        };
-        for at in 0..x.len() {
-            let (row, column) = (at / width % height, at % width);
-            if column + 1 < width {
-                pair(at, at + 1);
-            }
-            if row + 1 < height {
-                pair(at, at + width);
-            }
-        }
-    }
 }
 
 /// What a first layer that is dense gives away: the change of a unit's weights over that of its bias is a mean of the inputs, weighted

@@ -21,6 +21,17 @@ pub struct Likeness {
     pub nearest: Vec<usize>,
 }
 
+impl Likeness {
+    /// What comes after this.
+    pub fn join(&mut self, more: Self) {
+        self.psnr.extend(more.psnr);
+        self.nearest.extend(more.nearest);
+        if let (Some(all), Some(more)) = (&mut self.ssim, more.ssim) {
+            all.extend(more);
+        }
+    }
+}
+
 /// Compares each of the `private` inputs with that of `found` which has the least squared error: what an attacker shows who can tell a
 /// good picture from a bad one. `range` is that of each number.
 ///

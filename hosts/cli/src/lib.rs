@@ -22,7 +22,6 @@ mod attack;
 mod cases;
 mod embed;
 mod export;
-mod invert;
 mod kept;
 #[cfg(unix)]
 mod late;

@@ -188,3 +188,41 @@ fn what_sends_no_update_and_what_is_too_much_is_refused() {
         "no parameters to combine",
     );
 }
+
+#[test]
+fn bounded_a_models_idea_of_a_class_is_put_beside_private_examples() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    one_step(dir, "  model: { use: linear, lr: 0.5 }");
+    let set = [
+        "--set",
+        "data.set.glyphs.train=60",
+        "--set",
+        "protocol.rounds=20",
+    ];
+    out(dir, &[&["run", "g.yaml", "--out", "r"], &set[..]].concat());
+    let of = |args: &[&str]| -> Value {
+        let all = [&["attack", "inversion", "r", "--json"], args].concat();
+        serde_json::from_str(&out(dir, &all)).unwrap()
+    };
+    let found = of(&["--picture", "p.png"]);
+    let model = &found["attacks"][0];
+    assert_eq!(model["model"], "model");
+    assert_eq!(model["psnr"].as_array().unwrap().len(), 10);
+    assert!(model["loss"].as_f64().unwrap() < 0.5, "{found}");
+    assert!(fs::read(dir.join("p.png")).unwrap().starts_with(b"\x89PNG"));
+    assert_eq!(found, of(&["--model", "model"]));
+    assert_ne!(found["attacks"], of(&["--seed", "1"])["attacks"]);
+    let refused = |args: &[&str], why: &str| {
+        let (code, error) = fails(dir, &[&["attack", "inversion"], args].concat());
+        assert!(code == 2 && error.contains(why), "{args:?} {code}: {error}");
+    };
+    refused(
+        &["r", "--model", "student"],
+        "the run has kept model, got `student`",
+    );
+    refused(&["r", "--steps", "0"], "--steps");
+    refused(&["nowhere"], "there is no such folder");
+    out(dir, &["run", &quick("fedkd-multi-label"), "--out", "m"]);
+    refused(&["m"], "several labels");
+}

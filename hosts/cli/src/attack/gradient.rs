@@ -1,6 +1,6 @@
 //! `fl attack gradient`: what a client's update gives away of the examples that it was made of.
 
-use crate::attack::Gone;
+use super::Gone;
 use crate::run::{How, Place, assemble, execute, read};
 use crate::{DataDir, Done, Failure, Overrides, print, stop};
 use anyhow::{Context, Result, anyhow};
@@ -56,7 +56,7 @@ pub struct GradientArgs {
     data: DataDir,
 }
 
-fn weight(text: &str) -> Result<f64, String> {
+pub fn weight(text: &str) -> Result<f64, String> {
     let weight = text.parse().ok();
     let weight = weight.filter(|w: &f64| w.is_finite() && *w >= 0.0);
     weight.ok_or_else(|| "must be a number, at least 0".into())

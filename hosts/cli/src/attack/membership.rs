@@ -1,32 +1,22 @@
-//! `fl attack`: what a run that is done gives away.
+//! `fl attack membership`: who is among those that a run's models learnt from.
 
-use crate::invert::{GradientArgs, gradient};
-use crate::run::{How, Place, assemble, data_files, execute, manifest, read, threads};
+use super::{Gone, Kept, Target};
+use crate::run::{How, Place, assemble, execute, threads};
 use crate::{DataDir, Done, Failure, print, stop};
-use anyhow::{Context, Result, ensure};
-use clap::{Args, Subcommand};
+use anyhow::{Context, Result};
+use clap::Args;
 use fl_attack::{Halves, Strength, bound, lira, losses, margins, strength};
 use fl_core::privacy::{Observer, Protection, Unit};
-use fl_core::{BuildContext, ClientId, Examples, Role, Stream, Trainer};
-use fl_data::spec::Split;
+use fl_core::{Examples, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Spec};
 use fl_report::Run;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 /// The most shadow runs.
 const MOST: usize = 1024;
-
-#[derive(Subcommand)]
-pub enum AttackCommand {
-    /// Tell from the models that a run kept who was among those they learnt from: by their loss, and beside shadow runs.
-    Membership(MembershipArgs),
-    /// Find, from parameters that a client sends, the examples that it trained on: by search (gradient inversion), and read off a
-    /// dense first layer.
-    Gradient(GradientArgs),
-}
 
 #[derive(Args)]
 pub struct MembershipArgs {
@@ -50,13 +40,6 @@ pub struct MembershipArgs {
     data: DataDir,
 }
 
-pub fn attack(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -> Done {
-    match command {
-        AttackCommand::Membership(args) => membership(args, catalogue, line),
-        AttackCommand::Gradient(args) => gradient(args, catalogue, line),
-    }
-}
-
 /// What an attack on a model came to.
 #[derive(Serialize)]
 struct Found {
@@ -66,81 +49,13 @@ struct Found {
     strength: Strength,
 }
 
-/// A kept model, and which client's it is; the server's is nobody's.
-struct Target {
-    name: String,
-    slot: String,
-    client: Option<ClientId>,
-}
-
-impl Target {
-    /// The models in a run folder.
-    fn all(dir: &Path, spec: &Spec<DataSpec>) -> Result<Vec<Self>> {
-        let kept = dir.join("models");
-        let files = std::fs::read_dir(&kept)
-            .with_context(|| format!("{}: the run is not done", kept.display()))?;
-        let names = files.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let one = |name: String| {
-            let of_client = name.rsplit_once('-');
-            let of_client =
-                of_client.and_then(|(slot, id)| Some((slot.to_string(), id.parse().ok()?)));
-            match of_client {
-                _ if spec.parts.has(&name) => Some((name.clone(), None, name)),
-                Some((slot, id)) if spec.parts.has(&slot) => Some((slot, Some(id), name)),
-                _ => None,
-            }
-        };
-        let mut all: Vec<Self> = names
-            .filter_map(one)
-            .map(|(slot, client, name)| Self { name, slot, client })
-            .collect();
-        all.sort_by(|a, b| (&a.slot, a.client).cmp(&(&b.slot, b.client)));
-        ensure!(
-            !all.is_empty(),
-            "{}: no model of a slot of the spec was kept, so there is nothing to attack",
-            kept.display()
-        );
-        Ok(all)
-    }
-
-    /// The model as the run in `dir` left it.
-    fn load(
-        &self,
-        dir: &Path,
-        spec: &Spec<DataSpec>,
-        data: &Assembled,
-    ) -> Result<Box<dyn Trainer>> {
-        let make = BuildContext {
-            task: data.task.clone(),
-            stream: Stream::root(spec.seed),
-        };
-        let path = dir.join("models").join(&self.name);
-        let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        let mut model: Box<dyn Trainer> =
-            spec.parts
-                .build(Role::Trainer, &self.slot, self.client, &make)?;
-        model
-            .load(&bytes)
-            .with_context(|| path.display().to_string())?;
-        Ok(model)
-    }
-
-    /// Whom it learnt from, by their numbers.
-    fn owners(&self, data: &Assembled) -> Vec<usize> {
-        match self.client {
-            Some(id) => vec![id as usize],
-            None => (0..data.clients.len()).collect(),
-        }
-    }
-}
-
 /// What shadow models say of the members and of the others, one model after the other.
 type Said = Vec<(Vec<f64>, Vec<f64>)>;
 
 /// The owner that the test rows count as, when halves are drawn.
 const NOBODY: u64 = u64::MAX;
 
-fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String]) -> Done {
+pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String]) -> Done {
     if args.shadows % 2 == 1 || args.shadows > MOST {
         return Err(Failure::usage(format!(
             "--shadows: must be an even number up to {MOST}, for shadow runs come in pairs, got {}",
@@ -148,21 +63,11 @@ fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String]) -> 
         )));
     }
     let run = Run::open(&args.dir).map_err(|e| Failure::usage(format!("{e:#}")))?;
-    let spec = read(&args.dir.join("spec.yaml"), &[], catalogue)?;
-    if matches!(spec.data.split(), Split::Own) {
-        return Err(Failure::usage(
-            "the clients of this run own their data, so nobody here knows who the members are",
-        ));
-    }
-    manifest(
-        &spec,
-        &spec.yaml()?,
-        data_files(&spec.data, &args.data)?,
-        line,
-    )?
-    .is_of(&args.dir)?;
-    let data = assemble(&spec, &args.data, &mut |_| {})?;
-    let targets = Target::all(&args.dir, &spec)?;
+    let Kept {
+        spec,
+        data,
+        targets,
+    } = Kept::open(&args.dir, &args.data, catalogue, line)?;
     let mut found = Vec::new();
     for target in &targets {
         let mut model = target.load(&args.dir, &spec, &data)?;
@@ -312,16 +217,6 @@ fn half(spec: &Spec<DataSpec>, dir: &DataDir, halves: &Halves, shadow: usize) ->
         *own = own.pick(&at);
     }
     Ok(data)
-}
-
-/// A folder that goes with this.
-pub struct Gone<'a>(pub &'a Path);
-
-impl Drop for Gone<'_> {
-    fn drop(&mut self) {
-        // what is left of it is in the folder for what may go
-        let _ = std::fs::remove_dir_all(self.0);
-    }
 }
 
 fn text(found: &[Found], at_most: Option<f64>) -> String {

@@ -1,0 +1,126 @@
+//! Inputs that make something small.
+
+use anyhow::{Context, Result};
+use fl_core::{Samples, Stream, Trainer};
+use ndarray::Array2;
+use serde::Serialize;
+
+/// How inputs are searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Search {
+    /// Steps of Adam.
+    pub steps: usize,
+    /// The first step, as a share of the range of a number.
+    pub rate: f64,
+    /// The weight of the total variation of an image, per pixel, beside the distance.
+    pub smooth: f64,
+}
+
+/// What a search has found.
+pub struct Found {
+    /// `images x width`
+    pub inputs: Array2<f32>,
+    /// What was to be small, without the variation: for [`crate::search`] 1 minus the cosine, from 0 (the same direction) to 2.
+    pub distance: f64,
+}
+
+/// Adam from random inputs, so many of this shape and range, along `slope`, which gives what is to be small and its slope by each number; a
+/// tenth as fast after three, five and seven eighths of the way. `tell` is told of each step, and ends the search when it says no.
+///
+/// # Errors
+/// Those of `slope`.
+pub(crate) fn minimise(
+    (rows, shape, range): (usize, &[usize], &[(f32, f32)]),
+    how: &Search,
+    stream: &Stream,
+    tell: &mut dyn FnMut() -> bool,
+    slope: &mut dyn FnMut(&Array2<f32>) -> Result<(f64, Array2<f64>)>,
+) -> Result<Found> {
+    let mut draws = stream.child("first", 0).draws();
+    let mut x = Array2::from_shape_fn((rows, range.len()), |(_, c)| {
+        let (low, high) = range[c];
+        low + (high - low) * draws.uniform() as f32
+    });
+    let (mut mean, mut square) = (x.mapv(|_| 0.0f64), x.mapv(|_| 0.0f64));
+    let mut best = (f64::INFINITY, x.clone());
+    for step in 0..how.steps {
+        let (distance, mut slope) = slope(&x)?;
+        if distance < best.0 {
+            best = (distance, x.clone());
+        }
+        if !tell() {
+            break;
+        }
+        add_variation(&mut slope, &x, shape, range, how.smooth);
+        let falls = [3, 5, 7].map(|eighths| usize::from(8 * step >= eighths * how.steps));
+        let rate = how.rate * 0.1f64.powi(falls.iter().sum::<usize>() as i32);
+        let t = step as i32 + 1;
+        let (by_mean, by_square) = (1.0 - 0.9f64.powi(t), 1.0 - 0.999f64.powi(t));
+        let moments = mean.iter_mut().zip(&mut square).zip(&slope);
+        for (at, (x, ((m, s), g))) in x.iter_mut().zip(moments).enumerate() {
+            *m = 0.9 * *m + 0.1 * g;
+            *s = 0.999 * *s + 0.001 * g * g;
+            let (low, high) = range[at % range.len()];
+            let by = (*m / by_mean) / ((*s / by_square).sqrt() + 1e-12);
+            *x = (*x - (rate * by) as f32 * (high - low)).clamp(low, high);
+        }
+    }
+    let (distance, inputs) = best;
+    Ok(Found { inputs, distance })
+}
+
+/// The slope of the mean cross-entropy by each input.
+pub(crate) fn by_input(
+    model: &mut dyn Trainer,
+    x: &Samples,
+    classes: &[u32],
+) -> Result<Array2<f32>> {
+    let mut slope = model.predict(x)?;
+    let rows = slope.nrows() as f32;
+    for (mut row, class) in slope.rows_mut().into_iter().zip(classes) {
+        let top = row.fold(f32::NEG_INFINITY, |a, b| a.max(*b));
+        row.mapv_inplace(|z| (z - top).exp());
+        let sum = row.sum();
+        row.mapv_inplace(|e| e / sum / rows);
+        row[*class as usize] -= 1.0 / rows;
+    }
+    let text =
+        "this model does not give the slope of its scores by the input; `dfdx` and `linear` do";
+    model.differentiable().context(text)?.vjp(x, slope.view())
+}
+
+/// Adds the slope of the total variation per pixel, in units of the range; rows of numbers that are no image have none.
+fn add_variation(
+    slope: &mut Array2<f64>,
+    x: &Array2<f32>,
+    shape: &[usize],
+    range: &[(f32, f32)],
+    weight: f64,
+) {
+    let [_, height, width] = *shape else {
+        return;
+    };
+    let each = weight / x.ncols() as f64;
+    for (mut slope, x) in slope.rows_mut().into_iter().zip(x.rows()) {
+        let mut pair = |a: usize, b: usize| {
+            let (low, high) = range[a];
+            let by = each / f64::from(high - low).max(1e-12);
+            let sign = if x[a] == x[b] {
+                0.0
+            } else {
+                f64::from((x[a] - x[b]).signum())
+            };
+            slope[a] += by * sign;
+            slope[b] -= by * sign;
+        };
+        for at in 0..x.len() {
+            let (row, column) = (at / width % height, at % width);
+            if column + 1 < width {
+                pair(at, at + 1);
+            }
+            if row + 1 < height {
+                pair(at, at + width);
+            }
+        }
+    }
+}

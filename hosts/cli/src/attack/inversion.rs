@@ -1,0 +1,206 @@
+//! `fl attack inversion`: what the models of a run take each class to look like.
+
+use super::gradient::weight;
+use super::{Kept, Target};
+use crate::{DataDir, Done, Failure, print, stop};
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use fl_attack::{Likeness, Search, class_means, likeness, ranges};
+use fl_core::{Examples, Samples, Stream, TaskKind};
+use fl_data::Assembled;
+use fl_registry::Catalogue;
+use fl_report::Run;
+use fl_sim::{picture, write};
+use ndarray::{Array2, Axis, concatenate};
+use serde::Serialize;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct InversionArgs {
+    /// The folder of a run that is done.
+    #[arg(value_name = "RUN")]
+    dir: PathBuf,
+    /// Of which kept model, such as `student`; otherwise of each.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Steps of the search.
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    steps: u32,
+    /// The weight of an image's total variation per pixel beside the loss: larger finds smoother images.
+    #[arg(long, value_name = "WEIGHT", default_value_t = 1.0, value_parser = weight)]
+    smooth: f64,
+    /// Where the search begins follows from it.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Draw what was found, a column a class, below it the private image that is nearest, and the class's mean over test images: a PNG
+    /// file. Of the last model, if there are several.
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    data: DataDir,
+}
+
+/// What an attack on a model came to, class by class.
+#[derive(Serialize)]
+struct Inverted {
+    model: String,
+    /// Mean cross-entropy of what was found.
+    loss: f64,
+    /// How like the nearest private image of its class it is.
+    #[serde(flatten)]
+    like: Likeness,
+    /// How like one the mean of the test images of the class is.
+    known: Likeness,
+}
+
+pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -> Done {
+    Run::open(&args.dir).map_err(|e| Failure::usage(format!("{e:#}")))?;
+    let Kept {
+        spec,
+        data,
+        mut targets,
+    } = Kept::open(&args.dir, &args.data, catalogue, line)?;
+    let TaskKind::Classes(classes) = data.task.kind else {
+        let why = "the attack looks for an input of each class, and inputs here have several labels or a class for every pixel";
+        return Err(Failure::usage(why));
+    };
+    if let Some(name) = &args.model {
+        let all: Vec<String> = targets.iter().map(|t| t.name.clone()).collect();
+        targets.retain(|target| target.name == *name);
+        if targets.is_empty() {
+            return Err(Failure::usage(format!(
+                "--model: the run has kept {}, got `{name}`",
+                all.join(", ")
+            )));
+        }
+    }
+    let classes: Vec<u32> = (0..classes as u32).collect();
+    let known = class_means(&data.test, &classes);
+    let mut found = Vec::new();
+    for target in &targets {
+        let mut model = target.load(&args.dir, &spec, &data)?;
+        let (inputs, loss) = invert(args, model.as_mut(), &classes, &data)?;
+        let private = private(&data, target)?;
+        let (like, nearest) = beside(&inputs, &private, &classes, &data)?;
+        let (known_like, _) = beside(&known, &private, &classes, &data)?;
+        if let Some(path) = &args.picture {
+            let all = concatenate(Axis(0), &[inputs.view(), nearest.view(), known.view()])?;
+            let all = Samples::fresh(all, data.task.input.clone())?;
+            write(path, &picture(&all, Some(classes.len()))?)?;
+        }
+        found.push(Inverted {
+            model: target.name.clone(),
+            loss,
+            like,
+            known: known_like,
+        });
+    }
+    match args.json {
+        true => print(serde_json::json!({ "run": args.dir, "seed": args.seed, "attacks": found })),
+        false => print(text(&found)),
+    }
+}
+
+fn invert(
+    args: &InversionArgs,
+    model: &mut dyn fl_core::Trainer,
+    classes: &[u32],
+    data: &Assembled,
+) -> Result<(Array2<f32>, f64), Failure> {
+    let asked = stop::listen().context("listening to signals")?;
+    let how = Search {
+        steps: args.steps as usize,
+        rate: 0.1,
+        smooth: args.smooth,
+    };
+    let mut tell = || asked.exit_code().is_none();
+    let stream = Stream::root(args.seed).child("inversion", 0);
+    let (shape, range) = (&data.task.input, ranges(&data.test));
+    let found = fl_attack::inversion(model, classes, shape, &range, &how, &stream, &mut tell)?;
+    match asked.exit_code() {
+        Some(code) => Err(Failure::Stopped(code)),
+        None => Ok((found.inputs, found.distance)),
+    }
+}
+
+/// What the model's owners own.
+fn private(data: &Assembled, target: &Target) -> Result<Vec<Examples>> {
+    let owners = target.owners(data).into_iter();
+    let each = owners.map(|id| data.clients.get(id).cloned());
+    let all: Option<Vec<Examples>> = each.collect();
+    all.ok_or_else(|| anyhow!("model `{}` is of no client of the spec", target.name))
+}
+
+/// Each of `inputs` beside the nearest private example of its class, which comes too; of a class that nobody has, of all.
+fn beside(
+    inputs: &Array2<f32>,
+    private: &[Examples],
+    classes: &[u32],
+    data: &Assembled,
+) -> Result<(Likeness, Array2<f32>)> {
+    let range = ranges(&data.test);
+    let mut all: Option<Likeness> = None;
+    let mut nearest = Array2::zeros(inputs.dim());
+    for (at, class) in classes.iter().enumerate() {
+        let of = |class: Option<u32>| -> Result<Array2<f32>> {
+            let rows = private.iter().map(|own| {
+                let labels = own.classes().unwrap_or_default();
+                let is = |at: &usize| class.is_none_or(|class| labels[*at] == class);
+                let at: Vec<usize> = (0..own.len()).filter(is).collect();
+                own.pick(&at).samples.values()
+            });
+            let rows: Vec<Array2<f32>> = rows.collect();
+            let rows: Vec<_> = rows.iter().map(|rows| rows.view()).collect();
+            Ok(concatenate(Axis(0), &rows)?)
+        };
+        let mut candidates = of(Some(*class))?;
+        if candidates.nrows() == 0 {
+            candidates = of(None)?;
+        }
+        let one = inputs.select(Axis(0), &[at]);
+        let like = likeness(&one, &candidates, &data.task.input, &range)?;
+        nearest.row_mut(at).assign(&candidates.row(like.nearest[0]));
+        match &mut all {
+            None => all = Some(like),
+            Some(all) => all.join(like),
+        }
+    }
+    Ok((all.context("a task has at least one class")?, nearest))
+}
+
+fn text(found: &[Inverted]) -> String {
+    let width = found
+        .iter()
+        .map(|f| f.model.len())
+        .max()
+        .unwrap_or(0)
+        .max(5);
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let ssim = |like: &Likeness| {
+        let ssim = like.ssim.as_ref();
+        ssim.map_or("-".into(), |of| format!("{:.3}", mean(of)))
+    };
+    let mut out = format!(
+        "{:width$}    loss  PSNR, dB   SSIM  class mean: PSNR   SSIM\n",
+        "model"
+    );
+    for Inverted {
+        model,
+        loss,
+        like,
+        known,
+    } in found
+    {
+        out += &format!(
+            "{model:width$}  {loss:.4}  {:8.1}  {:>5}  {:16.1}  {:>5}\n",
+            mean(&like.psnr),
+            ssim(like),
+            mean(&known.psnr),
+            ssim(known)
+        );
+    }
+    out + "what was found of each class beside the nearest private example of it; the class mean is what anybody knows who has test images"
+}
