@@ -191,6 +191,16 @@ impl Federation<'_> {
         self.host.keep_model(name, &bytes)
     }
 
+    /// Keeps the generator in `slot`, with its optimiser, as a result of the run.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_generator(&mut self, slot: &str) -> Result<()> {
+        let bytes = self.generator(slot)?.save()?;
+        self.link(slot, &bytes);
+        self.host.keep_model(slot, &bytes)
+    }
+
     /// Keeps images (`[channels, height, width]`, 1 or 3 channels) as a picture that people look at: one beside the other, the least
     /// number of all black and the largest white. Inputs that are no images are left out. The digest does not know of it.
     ///

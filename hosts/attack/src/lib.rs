@@ -7,6 +7,7 @@ mod membership;
 mod minimise;
 mod shadows;
 
+pub use fl_plugin_fediod::frechet;
 pub use gradient::{Seen, read_off, search};
 pub use inversion::inversion;
 pub use likeness::{Likeness, class_means, likeness, ranges};

@@ -81,6 +81,7 @@ impl Protocol for GenerateAndDistill {
                 }
             },
         )?;
+        fed.keep_generator("generator")?;
         fed.keep_model("student")
     }
 

@@ -2,6 +2,7 @@
 
 mod gradient;
 mod inversion;
+mod made;
 mod membership;
 
 use crate::run::{assemble, data_files, manifest, read};
@@ -23,6 +24,9 @@ pub enum AttackCommand {
     Gradient(gradient::GradientArgs),
     /// Find, from the models that a run kept, what they take each class to look like (model inversion), and how like private examples that is.
     Inversion(inversion::InversionArgs),
+    /// Compare what the generator of a run makes with private examples: how near, and how alike as a whole (Frechet distance), beside
+    /// test examples.
+    Made(made::MadeArgs),
 }
 
 pub fn attack(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -> Done {
@@ -30,6 +34,7 @@ pub fn attack(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -
         AttackCommand::Membership(args) => membership::membership(args, catalogue, line),
         AttackCommand::Gradient(args) => gradient::gradient(args, catalogue, line),
         AttackCommand::Inversion(args) => inversion::inversion(args, catalogue, line),
+        AttackCommand::Made(args) => made::made(args, catalogue, line),
     }
 }
 
@@ -77,13 +82,17 @@ impl Target {
         let files = std::fs::read_dir(&kept)
             .with_context(|| format!("{}: the run is not done", kept.display()))?;
         let names = files.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let trainer = |slot: &str| {
+            let mut parts = spec.parts.iter();
+            parts.any(|part| part.slot == slot && part.decl.role == Role::Trainer)
+        };
         let one = |name: String| {
             let of_client = name.rsplit_once('-');
             let of_client =
                 of_client.and_then(|(slot, id)| Some((slot.to_string(), id.parse().ok()?)));
             match of_client {
-                _ if spec.parts.has(&name) => Some((name.clone(), None, name)),
-                Some((slot, id)) if spec.parts.has(&slot) => Some((slot, Some(id), name)),
+                _ if trainer(&name) => Some((name.clone(), None, name)),
+                Some((slot, id)) if trainer(&slot) => Some((slot, Some(id), name)),
                 _ => None,
             }
         };

@@ -1,5 +1,5 @@
 //! `fl attack`: what a run gives away.
-use crate::common::{fails, out, quick};
+use crate::common::{fails, json, out, quick};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -225,4 +225,54 @@ fn bounded_a_models_idea_of_a_class_is_put_beside_private_examples() {
     refused(&["nowhere"], "there is no such folder");
     out(dir, &["run", &quick("fedkd-multi-label"), "--out", "m"]);
     refused(&["m"], "several labels");
+}
+
+#[test]
+fn exact_what_a_generator_makes_is_put_beside_private_examples() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let run = json(dir, &["run", &quick("fediod"), "--out", "r", "--json"]);
+    assert_eq!(
+        run["metrics"]["accuracy"].as_f64().map(|a| a > 0.0),
+        Some(true)
+    );
+    let all = ["attack", "made", "r", "--inputs", "150", "--json"];
+    let found = json(dir, &[&all[..], &["--picture", "p.png"]].concat());
+    assert_eq!(
+        found["features"],
+        "the layer before the last of model `student`"
+    );
+    let of = |at: usize| &found["found"][at];
+    assert_eq!(
+        (&of(0)["inputs"], &of(1)["inputs"]),
+        (&"made".into(), &"test".into())
+    );
+    assert_eq!(of(0)["psnr"].as_array().unwrap().len(), 150);
+    // test examples are of the same kind as private ones, and what was made in a few steps is not
+    let frechet = |at: usize| of(at)["frechet"].as_f64().unwrap();
+    assert!(frechet(1) >= 0.0 && frechet(0) > frechet(1), "{found}");
+    assert!(fs::read(dir.join("p.png")).unwrap().starts_with(b"\x89PNG"));
+    assert_eq!(found, json(dir, &[&all[..], &["--seed", "0"]].concat()));
+    assert_ne!(
+        found["found"],
+        json(dir, &[&all[..], &["--seed", "1"]].concat())["found"]
+    );
+    // who was a member is asked of the student alone, and both are exported
+    let members = attacked(dir, &["r"]);
+    let models = members["attacks"].as_array().unwrap().iter();
+    assert!(
+        models
+            .map(|a| a["model"].as_str().unwrap())
+            .all(|name| name == "student")
+    );
+    out(dir, &["export", "r", "--safetensors", "tensors"]);
+    for name in ["generator", "student"] {
+        assert!(dir.join(format!("tensors/r/{name}.safetensors")).is_file());
+    }
+    out(dir, &["run", &quick("fedavg"), "--out", "s"]);
+    let (code, error) = fails(dir, &["attack", "made", "s"]);
+    assert!(
+        code == 2 && error.contains("has no generator"),
+        "{code}: {error}"
+    );
 }
