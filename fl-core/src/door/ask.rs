@@ -255,7 +255,7 @@ impl Federation<'_> {
             made.get_or_insert_with(make).clone()
         };
         let mut wanted = Wanted {
-            outputs: store.task().kind.outputs(),
+            task: store.task().kind,
             model: &mut model,
             first: None,
         };

@@ -1,14 +1,15 @@
 //! What shape an answer must have: that of what was sent, of the server's model, or of the task; never that of whoever answered
 //! first, who is only compared with.
 
+use crate::data::TaskKind;
 use crate::message::{self, Message, Named};
 use crate::{ClientId, Mail, Problem, Result};
 use anyhow::Context;
 
 /// What the shape of an answer is held against.
 pub(crate) struct Wanted<'a, U> {
-    /// Outputs of the task.
-    pub outputs: usize,
+    /// What is to be predicted.
+    pub task: TaskKind,
     /// The server's model, made when somebody sends parameters and was sent none.
     pub model: &'a mut dyn FnMut() -> Option<message::Params>,
     /// Whose answer came first, where nothing says what shape is right.
@@ -24,11 +25,11 @@ impl<U: Message> Wanted<'_, U> {
     pub fn check<D: Message>(&mut self, sent: &D, mail: &Mail<U>) -> Result<()> {
         if let Some(counts) = &mail.class_counts {
             anyhow::ensure!(
-                counts.len() == self.outputs,
+                counts.len() == self.task.classes(),
                 Problem::Shape(format!(
                     "examples of {} classes are counted, and the task has {}",
                     counts.len(),
-                    self.outputs
+                    self.task
                 ))
             );
         }
@@ -55,11 +56,12 @@ impl<U: Message> Wanted<'_, U> {
             return Ok(true);
         }
         if let Some(classes) = answer.class_count() {
+            // where pixels have classes, each class has several scores
+            let outputs = self.task.outputs();
             anyhow::ensure!(
-                classes == self.outputs,
+                classes == outputs,
                 Problem::Shape(format!(
-                    "it is about {classes} classes or labels, and the task has {}",
-                    self.outputs
+                    "it is about {classes} classes or labels, and the task has {outputs}"
                 ))
             );
         }

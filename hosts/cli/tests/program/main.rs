@@ -19,6 +19,7 @@ mod new;
 mod nodes;
 mod noise;
 mod own_data;
+mod pixels;
 mod private;
 mod processes;
 mod report;

@@ -1,0 +1,28 @@
+//! Every method that works where pixels have classes, from its spec to its measures.
+
+use crate::common::{json, specs};
+
+#[test]
+fn bounded_every_spec_of_segmentation_runs_and_measures_what_it_learnt() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = "data.set={cells: {train: 24, test: 6}}";
+    for spec in specs("segmentation") {
+        let path = spec.display().to_string();
+        let less: &[&str] = match spec.file_stem().unwrap().to_str().unwrap() {
+            "fedkd" => &["protocol.local.epochs=1", "protocol.student.epochs=1"],
+            "fedmd" => &["protocol.rounds=1", "protocol.warm-up.epochs=1"],
+            "fedavg" => &["protocol.rounds=1"],
+            _ => &["protocol.epochs=1"],
+        };
+        let sets = less.iter().chain([&small]).flat_map(|set| ["--set", set]);
+        let run: Vec<&str> = ["run", &path, "--json"].into_iter().chain(sets).collect();
+        let apart = [&run[..], &["--wire", "--threads", "1"]].concat();
+        let (found, apart) = (json(dir.path(), &run), json(dir.path(), &apart));
+        assert_eq!(found["digest"], apart["digest"], "{path}");
+        let dice = [&found["metrics"]["dice"], &found["metrics"]["clients.dice"]];
+        let dice = dice.into_iter().find_map(serde_json::Value::as_f64);
+        // a network that has hardly learnt finds some of the nuclei, and not all of them
+        let dice = dice.unwrap_or_else(|| panic!("{path}: {found}"));
+        assert!((0.02..0.98).contains(&dice), "{path}: {dice}");
+    }
+}
