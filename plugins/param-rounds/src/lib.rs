@@ -240,7 +240,7 @@ impl Protocol for ParamRounds {
         };
         let generate = match &self.generate {
             Some(generate) => generate.conflicts(self, has),
-            None => has(generate::SLOT).then(|| "`parts.generator` has no effect without `generate`: set it, or leave the generator out".to_string()),
+            None => has(generate::SLOT).then(|| "a generator (`parts.generator`) makes features for `generate` only: set it, or leave the generator out".to_string()),
         };
         let all = [
             fuse, generate, initial, both, pulled, looks, bare, hidden, twice, alone, beside, drawn,

@@ -48,7 +48,7 @@ fn bounded_what_clients_tell_of_classes_has_a_price_or_is_said() {
         let more = [
             "parts.privacy={use: gaussian-update, clip: 1.0, noise-multiplier: 8.0}",
             "parts.aggregator={use: mean, weigh: uniform}",
-            "parts.accountant={use: basic}",
+            "parts.accountant={use: rdp}",
             counts,
         ];
         let more = more.iter().flat_map(|set| ["--set", set]);
@@ -78,7 +78,7 @@ fn exact_mistakes_are_named_before_anything_runs() {
         ),
         (
             &["protocol.generate=null"],
-            "`parts.generator` has no effect without `generate`",
+            "makes features for `generate` only",
         ),
         (
             &["parts.model={use: forest}"],
