@@ -142,7 +142,7 @@ impl Parts {
     /// What a part of this slot is to learn in a run with this task.
     pub fn task(&self, slot: &str, task: &Task) -> Task {
         self.slot(slot)
-            .map_or_else(|| task.clone(), |s| (s.task)(task))
+            .map_or_else(|| task.clone(), |s| s.task.of(task))
     }
 
     /// Does a mechanism in `slot`, anybody's, want all clients to agree on a range ([`crate::PrivacyMechanism::range`])? It is
@@ -178,7 +178,7 @@ impl Parts {
     }
 
     /// What the aggregator in this slot wants beside the messages; nothing where that is not known before a run.
-    pub(crate) fn needs(&self, slot: &str, context: &BuildContext) -> Needs {
+    fn needs(&self, slot: &str, context: &BuildContext) -> Needs {
         let filled = self.filled.iter().find(|f| f.slot == slot);
         let signature = filled.map(|f| (f.decl.describe)().signature);
         let of = NeedsOf {
@@ -190,10 +190,21 @@ impl Parts {
         needs.unwrap_or_default()
     }
 
+    /// What a client tells beside the answers to this question, as far as that is known before a run: what their aggregator wants,
+    /// and what the protocol does.
+    pub fn told_beside(&self, asked: &Asked, context: &BuildContext) -> Needs {
+        let needs = asked.aggregator.map(|slot| self.needs(slot, context));
+        let needs = needs.unwrap_or_default();
+        Needs {
+            class_counts: needs.class_counts || asked.class_counts,
+            ..needs
+        }
+    }
+
     /// Does a client tell how many examples it has beside the answers to this question, as far as that is known before a run?
     pub fn tells_counts(&self, asked: &Asked, context: &BuildContext) -> bool {
-        let needs = asked.aggregator.map(|slot| self.needs(slot, context));
-        needs.is_some_and(|needs| needs.samples || needs.class_counts)
+        let needs = self.told_beside(asked, context);
+        needs.samples || needs.class_counts
     }
 
     fn wants(&self, name: &str, context: &BuildContext) -> bool {

@@ -2,6 +2,8 @@
 
 use crate::message::Message;
 use crate::{Ability, Pool, Role, Task, aggregator_signature};
+use std::fmt::{Debug, Formatter};
+use std::sync::Arc;
 
 /// A place in a protocol that a spec fills with a part.
 #[derive(Clone, Debug)]
@@ -35,7 +37,24 @@ pub struct Slot {
     /// Are the samples that its selector chooses from a model's scores?
     pub scores: bool,
     /// What a model or generator in it is to learn or make, given what the run's models are to learn.
-    pub task: fn(&Task) -> Task,
+    pub task: OwnTask,
+}
+
+/// What a part is to learn, given what the run's models are to learn; see [`Slot::with_task`].
+#[derive(Clone)]
+pub struct OwnTask(Arc<dyn Fn(&Task) -> Task + Send + Sync>);
+
+impl OwnTask {
+    /// In a run with this task.
+    pub fn of(&self, task: &Task) -> Task {
+        (self.0)(task)
+    }
+}
+
+impl Debug for OwnTask {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OwnTask")
+    }
 }
 
 impl Slot {
@@ -58,7 +77,7 @@ impl Slot {
             shown: false,
             through: Vec::new(),
             scores: false,
-            task: Task::clone,
+            task: OwnTask(Arc::new(Task::clone)),
         }
     }
     /// For an aggregator of these messages.
@@ -156,8 +175,8 @@ impl Slot {
         self
     }
     /// Its models do not learn the run's task but what `task` makes of it: a discriminator one score, a generator images.
-    pub fn with_task(mut self, task: fn(&Task) -> Task) -> Self {
-        self.task = task;
+    pub fn with_task(mut self, task: impl Fn(&Task) -> Task + Send + Sync + 'static) -> Self {
+        self.task = OwnTask(Arc::new(task));
         self
     }
 }

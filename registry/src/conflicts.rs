@@ -21,7 +21,9 @@ impl Checker<'_> {
         let has = |name: &str| match name {
             "data.public" => data.is_none_or(D::has_public),
             "data.public.labelled" => data.is_none_or(D::has_public_labels),
-            slot => slots.is_some_and(|slots| slots.contains_key(slot)),
+            slot => slots
+                .and_then(|s| s.get(slot))
+                .is_some_and(|part| !part.is_null()),
         };
         for text in protocol.conflicts(&has) {
             let setting = text.strip_prefix('`').and_then(|rest| rest.split_once('`'));

@@ -7,7 +7,7 @@ use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
     Ability, Accountant, BoxedMechanism, BoxedSelector, Cohort, PrivacyEvent, Problem, Role,
-    Samples, Slot, Stream, Task, Trainer,
+    Samples, Slot, Stream, Task, TaskKind, Trainer,
 };
 use ndarray::Array2;
 use std::any::Any;
@@ -111,6 +111,24 @@ impl<'f> Fit<'f> {
                     "it has no layer of features before its scores".to_string(),
                     "use a neural trainer, or leave features out",
                 ),
+                Ability::Head(_) if !matches!(task.kind, TaskKind::Classes(_)) => {
+                    return Some(format!(
+                        "it is to tell {}, and what protocol `{protocol}`, set as it is, makes for it is of one class each: leave `protocol.generate` out",
+                        task.kind
+                    ));
+                }
+                Ability::Head(features) => match model.head().map(|head| head.features()) {
+                    None => (
+                        "it shows no linear layer that makes its scores of features".to_string(),
+                        "use `dfdx`, with `outputs` as its last layer",
+                    ),
+                    Some(found) if found != *features => {
+                        return Some(format!(
+                            "its last layer takes {found} numbers of an input, and protocol `{protocol}` is set for {features}: set `protocol.generate.features: {found}`"
+                        ));
+                    }
+                    Some(_) => return None,
+                },
                 Ability::Loss(loss) if !model.learns(*loss) => (
                     format!("it cannot minimise the loss {loss}"),
                     "use a neural or linear trainer, or another loss if the protocol has one",

@@ -18,6 +18,11 @@ const METHODS: &[(&str, &str, &str)] = &[
         "`fuse`; see specs/quick/feddf.yaml",
     ),
     (
+        "fedgen",
+        "param-rounds",
+        "`generate`; see specs/quick/fedgen.yaml",
+    ),
+    (
         "fedkd",
         "one-shot-distill",
         "`quantiser` and `privacy`; see specs/fedkd",

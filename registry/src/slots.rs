@@ -202,7 +202,7 @@ impl Checker<'_> {
             if !made.insert((&fill.slot, decl.name, &fill.part.settings)) {
                 continue;
             }
-            let own = slot.map_or_else(|| task.clone(), |slot| (slot.task)(task));
+            let own = slot.map_or_else(|| task.clone(), |slot| slot.task.of(task));
             let make = BuildContext {
                 task: own.clone(),
                 stream: Stream::root(seed).child("check", 0),

@@ -337,6 +337,19 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         ],
         vec![],
     ));
+    let net = |slot| (slot, Role::Trainer, "dfdx", "{net: logistic}");
+    cases.push((
+        "param-rounds",
+        format!(
+            "{{rounds: 2, local: {short}, generate: {{features: 2, noise: 2, steps: 2, batch: 2}}}}"
+        ),
+        vec![
+            net("model"),
+            net("generator"),
+            ("aggregator", A, "mean", "{weigh: uniform}"),
+        ],
+        vec![("privacy", P, "constant-params", "{}"), counts],
+    ));
     for draw in ["poisson", "fixed"] {
         cases.push((
             "param-rounds",
@@ -369,7 +382,6 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         ("terms: {gan: 0}, weights: sizes", false),
         ("warm-up: 1", true),
     ] {
-        let net = |slot| (slot, Role::Trainer, "dfdx", "{net: logistic}");
         let generator = "{net: affine, noise: 2}";
         let mut fixed = vec![
             net("teacher"),

@@ -5,6 +5,7 @@ mod corrections;
 mod door;
 mod flows;
 mod long_step;
+mod made;
 mod mutants;
 mod parts;
 mod together;

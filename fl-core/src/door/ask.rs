@@ -232,6 +232,10 @@ impl Federation<'_> {
         needs: Needs,
         sink: &mut dyn FnMut(Mail<U>) -> Result<()>,
     ) -> Result<()> {
+        let needs = Needs {
+            class_counts: needs.class_counts || self.observed.counts(ask.label()),
+            ..needs
+        };
         self.expose_answers(ask, needs)?;
         let faults = self.faults.clone();
         let mut exchange = Exchange::new(round, ask, to.len(), needs, faults.clone());

@@ -52,6 +52,7 @@ impl<D: Message, U: Message> Ask<D, U> {
             },
             cohort: None,
             aggregator: None,
+            class_counts: false,
             needs: None,
             unless: None,
             asked_by: None,
@@ -90,6 +91,8 @@ pub struct Asked {
     pub cohort: Option<&'static str>,
     /// The slot of the aggregator that the answers are for: it may want counts beside them.
     pub aggregator: Option<&'static str>,
+    /// The protocol itself wants to know how many examples of each class the senders have.
+    pub class_counts: bool,
     /// It is asked only if this slot is filled.
     pub needs: Option<&'static str>,
     /// It is asked only if this slot is empty.
@@ -194,9 +197,16 @@ impl Asked {
         self.aggregator = Some(slot);
         self
     }
+    /// With each answer comes how many examples of each class its sender has ([`crate::Mail::class_counts`]), whatever the aggregator
+    /// wants; if `wanted`.
+    pub fn with_class_counts_if(mut self, wanted: bool) -> Self {
+        self.class_counts = wanted;
+        self
+    }
     /// Is anything of its answers, or of the counts beside them, released through `slot`?
     pub fn goes_through(&self, slot: &str) -> bool {
-        let counts = slot == Slot::COUNTS && self.aggregator.is_some();
+        let told = self.aggregator.is_some() || self.class_counts;
+        let counts = slot == Slot::COUNTS && told;
         counts || self.flow.slots().any(|through| through == slot)
     }
     /// Asked only if `slot` is filled.

@@ -125,6 +125,9 @@ impl Exchange {
             body,
         };
         crate::inbox::check_mail(&mail)?;
+        let told = mail.class_counts.is_some() || !self.needs.class_counts;
+        let untold = "no counts of classes came with it";
+        ensure!(told, Problem::Shape(untold.into()));
         let most = self.faults.max_weight;
         let too_much = Problem::Weight {
             weight,

@@ -3,35 +3,41 @@
 use super::federation::Federation;
 use crate::message::Message;
 use crate::privacy::{Exposed, Flow, Guarantee, Observer, Protection, Protections, Unit};
-use crate::{Accountant, Ask, BuildContext, Needs, Parts, Problem, Protocol, Result, Slot};
+use crate::{Accountant, Ask, Asked, BuildContext, Needs, Parts, Problem, Protocol, Result, Slot};
 use anyhow::bail;
 
 /// What the protocol says of its questions, and what was seen so far.
 pub(crate) struct Observed {
-    /// By question; and the slot of the model whose parameters travel, if parameters do.
-    flows: Vec<(&'static str, Flow, &'static str)>,
+    asked: Vec<Asked>,
     pub exposed: Exposed,
 }
 
 impl Observed {
     pub fn new(protocol: &dyn Protocol) -> Self {
-        let asked = protocol.questions().into_iter();
         Self {
-            flows: asked.map(|a| (a.label, a.flow, a.model)).collect(),
+            asked: protocol.questions(),
             exposed: Exposed::default(),
         }
     }
 
+    fn asked(&self, label: &str) -> Option<&Asked> {
+        self.asked.iter().find(|asked| asked.label == label)
+    }
+
     /// Of a question that the protocol does not list nothing is known, unless its answers say nothing.
     fn flow<D: Message, U: Message>(&self, ask: &Ask<D, U>) -> Flow {
-        let listed = self.flows.iter().find(|(label, ..)| *label == ask.label());
-        listed.map_or_else(|| ask.asked().flow, |(_, flow, _)| flow.clone())
+        let listed = self.asked(ask.label());
+        listed.map_or_else(|| ask.asked().flow, |asked| asked.flow.clone())
     }
 
     /// The slot of the model whose parameters travel with this question, if parameters do.
     pub fn model(&self, label: &str) -> &'static str {
-        let listed = self.flows.iter().find(|(known, ..)| *known == label);
-        listed.map_or("model", |(.., slot)| slot)
+        self.asked(label).map_or("model", |asked| asked.model)
+    }
+
+    /// Does the protocol itself want to know how many examples of each class the senders have?
+    pub fn counts(&self, label: &str) -> bool {
+        self.asked(label).is_some_and(|asked| asked.class_counts)
     }
 }
 
@@ -43,9 +49,8 @@ pub fn exposed(protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) -
     let questions = protocol.questions().into_iter();
     for question in questions.filter(|asked| parts.asks(asked, context)) {
         all.add(&question.flow.open(&releases, false), &told(question.label));
-        let needs = question.aggregator.map(|slot| parts.needs(slot, context));
-        let beside = needs.and_then(|needs| beside(question.label, needs, &releases));
-        if let Some(beside) = beside {
+        let needs = parts.told_beside(&question, context);
+        if let Some(beside) = beside(question.label, needs, &releases) {
             all.add(&question.flow.open(&releases, true), &beside);
         }
     }

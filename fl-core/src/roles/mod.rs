@@ -3,6 +3,7 @@
 mod accountant;
 mod aggregator;
 mod generator;
+mod head;
 mod privacy;
 mod protocol;
 mod selector;
@@ -11,6 +12,7 @@ mod trainer;
 pub use accountant::*;
 pub use aggregator::*;
 pub use generator::*;
+pub use head::*;
 pub use privacy::*;
 pub use protocol::*;
 pub use selector::*;

@@ -1,7 +1,7 @@
 //! A model that learns, and how long and by what.
 
 use crate::message::Params;
-use crate::{Problem, Result, Samples, Stream, Target};
+use crate::{Beside, Head, Problem, Result, Samples, Stream, Target};
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
@@ -69,6 +69,8 @@ pub enum Ability {
     Features,
     /// [`Trainer::differentiable`]
     InputGradient,
+    /// [`Trainer::head`], of so many features, and [`Pass::beside`]
+    Head(usize),
 }
 
 /// One stretch of training.
@@ -88,6 +90,8 @@ pub struct Pass<'a> {
     pub drift: Option<&'a Params>,
     /// Clips the gradient of a batch to this Euclidean norm.
     pub clip: Option<f32>,
+    /// FedGEN: features that others made, learnt beside the samples of each mini-batch. For a model with a [`Trainer::head`] only.
+    pub beside: Option<Beside<'a>>,
 }
 
 impl Pass<'_> {
@@ -101,6 +105,7 @@ impl Pass<'_> {
             pull: None,
             drift: None,
             clip: None,
+            beside: None,
         }
     }
 
@@ -180,6 +185,12 @@ pub trait Trainer: Send {
     /// As [`Trainer::predict`].
     fn features(&mut self, _x: &Samples) -> Result<Option<Array2<f32>>> {
         Ok(None)
+    }
+
+    /// The last layer by itself, of features as [`Trainer::features`] gives them; `None` if it is not linear, or is not shown. A
+    /// trainer that shows it learns made features too ([`Pass::beside`]).
+    fn head(&self) -> Option<Head> {
+        None
     }
 
     /// The model in its own format: what predictions need, nothing about how it was trained.

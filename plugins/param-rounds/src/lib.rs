@@ -3,15 +3,18 @@
 mod adaptive;
 mod central;
 mod fuse;
+pub mod generate;
 pub mod nova;
 mod private;
 mod private_steps;
 pub mod scaffold;
 mod sum;
+pub mod teachers;
 mod train;
 
 pub use adaptive::{AdaptiveClip, Bounded};
 pub use fuse::{Fuse, TeacherOf, teacher};
+pub use generate::{Generate, Taught};
 pub use nova::{Normalised, Nova};
 pub use private::GaussianUpdate;
 pub use private_steps::{GaussianGradients, LotDraw, Sampling};
@@ -36,7 +39,8 @@ choices! {
 
 settings! {
     /// Clients train from the server's parameters, the server combines theirs, and again (FedAvg, McMahan et al. 2017; FedProx
-    /// with `mu`, Li et al. 2020; SCAFFOLD and FedNova with `correction`; FedDF with `fuse`, Lin et al. 2020).
+    /// with `mu`, Li et al. 2020; SCAFFOLD and FedNova with `correction`; FedDF with `fuse`, Lin et al. 2020; FedGEN with `generate`,
+    /// Zhu et al. 2021).
     pub struct ParamRounds {
         /// Rounds.
         rounds: usize = 50, in 1..=1_000_000;
@@ -62,6 +66,8 @@ settings! {
         /// FedDF: after the parameters are combined, the server's model learns what the clients' models say together about
         /// the public samples.
         fuse: Option<Fuse> = None;
+        /// FedGEN: clients learn made features beside their examples; the server teaches `parts.generator` to make them.
+        generate: Option<Generate> = None;
     }
 }
 
@@ -98,22 +104,38 @@ pub(crate) struct State {
     pub bound: Option<f64>,
     /// Has the budget ended the run?
     pub spent: bool,
+    /// FedGEN: has the generator learnt anything?
+    pub taught: bool,
 }
 
-const TRAIN: Ask<Params, Params> = Ask::new("parameters after local training");
+pub(crate) const TRAIN: Ask<Params, Params> = Ask::new("parameters after local training");
 const LOSS: Ask<Params, Scalar> = Ask::new("loss of the global model");
 
 impl Protocol for ParamRounds {
     fn slots(&self) -> Vec<Slot> {
+        let mut model = Slot::trainer(
+            "model",
+            "The model that everybody trains; it needs parameters.",
+        )
+        .lasting_if(!self.fresh)
+        .averaged()
+        .at_server();
+        let mut generator = Slot::trainer(
+            generate::SLOT,
+            "Makes features of noise and a class, for `generate` (FedGEN): a model that learns at the server and is shown to clients.",
+        )
+        .averaged()
+        .at_server()
+        .optional();
+        if let Some(generate) = &self.generate {
+            model = model.needs(Ability::Head(generate.features));
+            generator = generator.needs(Ability::Loss(Loss::Mse));
+            generator = generator.with_task(generate.task());
+        }
         vec![
             // with a fresh optimiser, the server's parameters are all that a client begins with
-            Slot::trainer(
-                "model",
-                "The model that everybody trains; it needs parameters.",
-            )
-            .lasting_if(!self.fresh)
-            .averaged()
-            .at_server(),
+            model,
+            generator,
             Slot::aggregator::<Params, Params>("aggregator", "Combines the clients' parameters."),
             Slot::selector::<Roster>("cohort", "Picks the clients of a round; everyone if empty.")
                 .optional(),
@@ -152,6 +174,9 @@ impl Protocol for ParamRounds {
             return Err(
                 "`fuse` takes the mean of class probabilities of whole inputs; leave it out".into(),
             );
+        }
+        if self.generate.is_some() {
+            return Err("`generate` makes features of one class each; leave it out".into());
         }
         match has("labels") {
             true => Err("parts.labels changes the class of a whole input; leave it empty".into()),
@@ -213,8 +238,12 @@ impl Protocol for ParamRounds {
             (false, Some(_), _) => Some("`sampling` has no effect without `parts.example-privacy`: fill it, or leave `sampling` out".to_string()),
             _ => None,
         };
+        let generate = match &self.generate {
+            Some(generate) => generate.conflicts(self, has),
+            None => has(generate::SLOT).then(|| "a generator (`parts.generator`) makes features for `generate` only: set it, or leave the generator out".to_string()),
+        };
         let all = [
-            fuse, initial, both, pulled, looks, bare, hidden, twice, alone, beside, drawn,
+            fuse, generate, initial, both, pulled, looks, bare, hidden, twice, alone, beside, drawn,
         ];
         all.into_iter().flatten().collect()
     }
@@ -223,7 +252,10 @@ impl Protocol for ParamRounds {
         let train = match &self.correction {
             Correction::None => match private_steps::lots(self) {
                 Some(lots) => TRAIN.asked().releases_steps(private_steps::SLOT, lots),
-                None => TRAIN.asked().releases("privacy"),
+                None => TRAIN
+                    .asked()
+                    .releases("privacy")
+                    .with_class_counts_if(self.generate.is_some()),
             },
             Correction::Scaffold(_) => scaffold::TRAIN.asked(),
             Correction::Nova(_) => nova::TRAIN.asked(),
@@ -239,6 +271,12 @@ impl Protocol for ParamRounds {
         vec![
             LOSS.asked().times(self.rounds).if_asked_by("cohort"),
             summed,
+            generate::SHOW
+                .asked()
+                .times(self.rounds - 1)
+                .model(generate::SLOT)
+                .cohort("cohort")
+                .needs(generate::SLOT),
             train
                 .times(self.rounds)
                 .cohort("cohort")
@@ -260,6 +298,7 @@ impl Protocol for ParamRounds {
             control: None,
             bound: None,
             spent: false,
+            taught: false,
         };
         if let Some(path) = &self.initial {
             fed.once("initial model", &mut state, |fed, state, _| {
@@ -279,6 +318,11 @@ impl Protocol for ParamRounds {
             }
             if cohort.is_empty() {
                 return fed.evaluate(round, "model"); // a Poisson draw of nobody
+            }
+            if let Some(generate) = &self.generate {
+                generate.round(fed, round, &cohort, state)?;
+                fed.parametric("model")?.set_params(&state.model)?;
+                return fed.evaluate(round, "model");
             }
             match (&self.correction, &self.fuse) {
                 (Correction::Scaffold(scaffold), _) => {
@@ -321,6 +365,11 @@ impl Protocol for ParamRounds {
                     trained = global.zip(&update, |g, u| g + u)?;
                 }
                 self.answered(me, global, None, trained)
+            })
+            .on(&generate::SHOW, me, |me, sent| {
+                // kept, so that a client that is asked again has it still
+                me.stash(generate::SLOT, sent);
+                Ok(Nothing)
             })
             .on(&scaffold::TRAIN, me, |me, sent| match &self.correction {
                 Correction::Scaffold(scaffold) => scaffold.answer(self, me, sent),

@@ -33,7 +33,15 @@ impl ParamRounds {
         drift: Option<&Params>,
     ) -> Result<Trained> {
         me.parametric("model")?.set_params(global)?;
+        let maker = self.generate.as_ref().map(|g| g.maker(me)).transpose()?;
+        let maker = maker.flatten();
+        let make = |classes: &[u32], stream: &Stream| match &maker {
+            Some(maker) => maker.make(classes, stream),
+            None => bail!("it was shown no generator"),
+        };
+        let beside = self.generate.as_ref().zip(maker.as_ref());
         let pass = Pass {
+            beside: beside.map(|(generate, maker)| generate.beside(maker, &make)),
             fresh: self.fresh,
             pull: (self.mu > 0.0).then_some((self.mu as f32, global)),
             drift,

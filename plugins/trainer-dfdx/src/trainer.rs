@@ -1,5 +1,6 @@
 //! The trainer: one network, its numbers, its optimiser.
 
+mod beside;
 mod slopes;
 
 use crate::buffer::{self, Buffer};
@@ -14,7 +15,7 @@ use fl_core::augment::Augmenter;
 use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
-    BuildContext, Differentiable, Fitted, Parametric, Pass, Problem, Result, Samples, Stream,
+    BuildContext, Differentiable, Fitted, Head, Parametric, Pass, Problem, Result, Samples, Stream,
     Target, Task, TaskKind, Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2};
@@ -135,6 +136,7 @@ impl Dfdx {
         at: usize,
     ) -> Result<f64> {
         let positions = &plan.positions;
+        let head = pass.beside.map(|_| self.last_layer()).transpose()?;
         let mut inputs = Buffer::filled(positions.len() * x.width(), 0.0);
         x.write(positions, &mut inputs);
         if !self.augmenter.is_empty() {
@@ -160,8 +162,18 @@ impl Dfdx {
         )?;
         let view = ArrayView2::from_shape((scores.rows, scores.width()), &scores.data)?;
         let target = target.pick(positions);
-        let (loss, slope) =
+        let (mut loss, mut slope) =
             loss::of_task(self.task.kind, self.dice, pass.loss, target.view(), view)?;
+        let beside = pass.beside.zip(head);
+        let added = beside.map(|(beside, head)| {
+            let stream = stream.child("beside", 0);
+            beside.of_batch(&head, target.view(), view, &stream)
+        });
+        let added = added.transpose()?;
+        if let Some(added) = &added {
+            loss += added.loss;
+            slope += &added.by_scores;
+        }
         if !loss.is_finite() {
             let value = loss.to_string();
             let problem = Problem::NotFinite {
@@ -180,6 +192,9 @@ impl Dfdx {
         // the tape held the weights; it is gone, so they are moved in place
         drop((weights, scores));
         self.gradient = gradient;
+        if let Some(added) = &added {
+            beside::add(&self.net, &added.by_head, &mut self.gradient);
+        }
         if let Some(most) = pass.clip {
             optim::clip(&mut self.gradient, most);
         }
@@ -292,6 +307,10 @@ impl Trainer for Dfdx {
             self.net.features(x, w, mode)
         })
         .map(Some)
+    }
+
+    fn head(&self) -> Option<Head> {
+        self.last_layer().ok()
     }
 
     fn save(&self) -> Result<Vec<u8>> {

@@ -126,6 +126,10 @@ impl Trainer for LinearModel {
             x.len() == target.len(),
             Problem::Shape(format!("{} targets for {} samples", target.len(), x.len()))
         );
+        ensure!(
+            pass.beside.is_none(),
+            Problem::Lacks("a linear model has no features that could be made for it (FedGEN); use a neural trainer".into())
+        );
         let (mut steps, mut sum) = (0, 0.0);
         for at in pass.batches(x.len(), stream) {
             let value = self.step(&x.pick(&at), target.pick(&at).view(), pass)?;

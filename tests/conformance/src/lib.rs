@@ -42,6 +42,7 @@ mod selector;
 mod statistics;
 mod toy;
 mod trainer;
+mod trainer_head;
 mod trainer_rules;
 
 pub use audit::{Audit, audit};

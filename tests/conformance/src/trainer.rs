@@ -67,6 +67,7 @@ impl Bench<'_> {
         self.saves()?;
         self.goes_on()?;
         self.forces()?;
+        self.head()?;
         self.rules()
     }
 

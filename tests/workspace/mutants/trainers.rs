@@ -3,7 +3,7 @@
 use super::Mutant;
 use fl_conformance::{check, tasks};
 use fl_core::prelude::*;
-use fl_core::{Differentiable, Fitted, Parametric, Problem, loss, message};
+use fl_core::{Differentiable, Fitted, Head, Parametric, Problem, loss, message};
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,6 +25,8 @@ enum Flaw {
     IgnoresDrift,
     NoShapeCheck,
     NoRows,
+    HeadTooLarge,
+    IgnoresBeside,
 }
 
 /// The last row of each table is the bias.
@@ -158,6 +160,23 @@ impl Trainer for Model {
             Some(mean) if self.flaw == Flaw::Batch => Ok(scores - mean),
             _ => Ok(scores),
         }
+    }
+
+    fn features(&mut self, x: &Samples) -> Result<Option<Array2<f32>>> {
+        Ok(Some(x.values()))
+    }
+
+    fn head(&self) -> Option<Head> {
+        let (weight, bias) = self.weight.view().split_at(Axis(0), self.width);
+        let by = match self.flaw {
+            Flaw::HeadTooLarge => 1.1,
+            Flaw::IgnoresBeside => 1.0,
+            _ => return None,
+        };
+        Some(Head {
+            weight: weight.t().mapv(|w| by * f64::from(w)),
+            bias: bias.row(0).mapv(f64::from),
+        })
     }
 
     fn save(&self) -> Result<Vec<u8>> {
@@ -331,6 +350,16 @@ pub fn all() -> Vec<Mutant> {
             "`drift` is not looked at",
             Some("`drift` pushes against the drift"),
             IgnoresDrift,
+        ),
+        (
+            "shows a head that is a tenth too large",
+            Some("its head makes its scores of its features"),
+            HeadTooLarge,
+        ),
+        (
+            "`beside` is not looked at",
+            Some("`beside` teaches its head"),
+            IgnoresBeside,
         ),
         (
             "shapes are not looked at",

@@ -121,6 +121,13 @@ impl Trainer for LoadedTrainer {
         stream: &Stream,
     ) -> Result<Fitted> {
         self.late.check().context(self.remote.who())?;
+        ensure!(
+            pass.beside.is_none(),
+            Problem::Lacks(format!(
+                "{}: a trainer of a library learns no made features beside its samples",
+                self.remote.who()
+            ))
+        );
         let mut text = PassText {
             length: pass.length,
             batch: pass.batch,

@@ -275,7 +275,11 @@ fn owners(parts: &Parts, slot: &str) -> Vec<Option<ClientId>> {
 fn sizes(parts: &Parts, slot: &str, make: &BuildContext) -> (usize, Option<u64>) {
     let (mut params, mut bytes) = (0, parts.has(slot).then_some(0));
     for client in owners(parts, slot) {
-        let model = parts.build::<Box<dyn Trainer>>(Role::Trainer, slot, client, make);
+        let own = BuildContext {
+            task: parts.task(slot, &make.task),
+            stream: make.stream.clone(),
+        };
+        let model = parts.build::<Box<dyn Trainer>>(Role::Trainer, slot, client, &own);
         let mut model = model.ok();
         let count = model.as_mut().and_then(|m| m.parametric());
         let count = count.map(|p| p.params().count());

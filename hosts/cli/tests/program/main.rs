@@ -10,6 +10,7 @@ mod common;
 mod distillation;
 mod endure;
 mod exports;
+mod fedgen;
 mod folders;
 mod generators;
 mod hostile;

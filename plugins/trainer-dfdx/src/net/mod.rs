@@ -195,6 +195,20 @@ impl Net {
         self.features
     }
 
+    /// Where weight (`outputs x features`) and bias of the last layer stand among the weights, if it is linear.
+    pub fn head(&self) -> Option<[Range<usize>; 2]> {
+        match &self.ops[self.trunk..] {
+            [
+                Op::Linear {
+                    weight,
+                    bias,
+                    relu: false,
+                },
+            ] => Some([weight.clone(), bias.clone()]),
+            _ => None,
+        }
+    }
+
     /// Does it have batch normalisation?
     pub fn normalises(&self) -> bool {
         self.norms

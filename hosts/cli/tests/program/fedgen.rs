@@ -1,0 +1,177 @@
+//! FedGEN as a user runs it: what it costs beside FedAvg, what it says of privacy, and mistakes said clearly.
+
+use crate::common::{fails, json, out, quick};
+use std::path::Path;
+
+/// FedAvg on the same clients and network.
+const PLAIN: [&str; 4] = [
+    "--set",
+    "protocol.generate=null",
+    "--set",
+    "parts.generator=null",
+];
+
+/// Numbers in the generator of `quick/fedgen.yaml`: 16 of noise and 10 of classes to 64 to 32.
+const GENERATOR: u64 = (26 * 64 + 64) + (64 * 32 + 32);
+const CLIENTS: u64 = 4;
+const CLASSES: u64 = 10;
+
+fn bytes(dir: &Path, more: &[&str]) -> (u64, u64) {
+    let spec = quick("fedgen");
+    let _ = std::fs::remove_dir_all(dir.join("out"));
+    let ran = json(
+        dir,
+        &[&["run", &spec, "--json", "--out", "out"], more].concat(),
+    );
+    let of = |way: &str| ran["bytes"][way].as_u64().unwrap();
+    (of("up"), of("down"))
+}
+
+#[test]
+fn exact_it_costs_fedavg_and_the_generator_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let (up, down) = bytes(dir.path(), &[]);
+    let (plain_up, plain_down) = bytes(dir.path(), &PLAIN);
+    // from the second of four rounds on, with the number by which its terms are multiplied
+    assert_eq!(down - plain_down, 3 * CLIENTS * (4 * GENERATOR + 4));
+    // the counts that weigh what clients say of a class, with every answer
+    assert_eq!(up - plain_up, 4 * CLIENTS * CLASSES * 4);
+    let planned = json(dir.path(), &["plan", &quick("fedgen"), "--json"]);
+    assert_eq!(planned["bytes"]["down"].as_u64(), Some(down));
+}
+
+#[test]
+fn bounded_what_clients_tell_of_classes_has_a_price_or_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = quick("fedgen");
+    let set = |counts: &str| {
+        let more = [
+            "parts.privacy={use: gaussian-update, clip: 1.0, noise-multiplier: 8.0}",
+            "parts.aggregator={use: mean, weigh: uniform}",
+            "parts.accountant={use: rdp}",
+            counts,
+        ];
+        let more = more.iter().flat_map(|set| ["--set", set]);
+        let all: Vec<&str> = ["plan", &spec].into_iter().chain(more).collect();
+        out(dir.path(), &all)
+    };
+    let open = set("name=open");
+    let told = "a client tells how many examples of each class it has";
+    assert!(open.contains(told), "{open}");
+    let hidden = set("parts.counts-privacy={use: laplace-counts, scale: 5.0, at-most: 100}");
+    assert!(!hidden.contains(told), "{hidden}");
+    assert!(hidden.contains("counts-privacy"), "{hidden}");
+}
+
+#[test]
+fn exact_mistakes_are_named_before_anything_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = quick("fedgen");
+    let cases: [(&[&str], &str); 15] = [
+        (
+            &["protocol.generate.features=31"],
+            "its last layer takes 32 numbers of an input, and protocol `param-rounds` is set for 31: set `protocol.generate.features: 32`",
+        ),
+        (
+            &["parts.generator=null"],
+            "fill `parts.generator` with a trainer",
+        ),
+        (
+            &["protocol.generate=null"],
+            "makes features for `generate` only",
+        ),
+        (
+            &["parts.model={use: forest}"],
+            "no linear layer that makes its scores of features",
+        ),
+        (
+            &["parts.model={use: linear}"],
+            "no linear layer that makes its scores of features",
+        ),
+        (
+            &["parts.generator={use: forest}"],
+            "no parameters to combine",
+        ),
+        (
+            &["protocol.correction={scaffold: {}}"],
+            "leave one of the two out",
+        ),
+        (
+            &["protocol.fuse={}", "data.public={from: {share: 0.2}}"],
+            "`generate` and `fuse` both teach the server",
+        ),
+        (
+            &[
+                "parts.server-privacy={use: gaussian-update}",
+                "parts.accountant={use: rdp}",
+            ],
+            "which `parts.server-privacy` does not hide",
+        ),
+        (&["protocol.rounds=1"], "has no effect in a single round"),
+        (
+            &[
+                "protocol.generate.cross-entropy=0",
+                "protocol.generate.kl=0",
+            ],
+            "`cross-entropy` and `kl` are both 0",
+        ),
+        (&["protocol.generate={}"], "features"),
+        (&["protocol.generate.batch=1"], "must be in 2..=4096, got 1"),
+        (
+            &[
+                "data.set={multi-label: {}}",
+                "data.split=iid",
+                "parts.model.net=[{linear: 32}, relu, outputs]",
+            ],
+            "is of one class each: leave `protocol.generate` out",
+        ),
+        (
+            &[
+                "data.set={cells: {}}",
+                "data.split=iid",
+                "parts.model.net=unet",
+            ],
+            "`generate` makes features of one class each; leave it out",
+        ),
+    ];
+    for (set, says) in cases {
+        let more = set.iter().flat_map(|set| ["--set", set]);
+        let all: Vec<&str> = ["check", &spec].into_iter().chain(more).collect();
+        let (code, said) = fails(dir.path(), &all);
+        assert_eq!(code, 2, "{set:?}: {said}");
+        assert!(said.contains(says), "{set:?}: {said}");
+    }
+}
+
+#[test]
+fn bounded_the_ends_of_its_settings_run() {
+    let dir = tempfile::tempdir().unwrap();
+    for (at, set) in [
+        "protocol.generate.batch=2",
+        "protocol.generate.noise=1",
+        "protocol.generate.decay=1.0",
+        "protocol.generate.diversity=0",
+        "protocol.generate.kl=0",
+        "protocol.generate.cross-entropy=0",
+        "data.clients=1",
+        "parts.cohort={use: poisson, rate: 0.3}",
+        "parts.generator.net=[{linear: 16}, batch-norm, relu, {dropout: 0.5}, outputs]",
+        "parts.generator={use: linear}",
+        "protocol.mu=0.1",
+        "protocol.fresh=false",
+        "faults={on-error: drop, happen: [{what: crash, share: 0.3}]}",
+        "faults={on-error: {retry: 5}, happen: [{what: crash, share: 0.3}]}",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let spec = quick("fedgen");
+        let out = at.to_string();
+        let more = ["--set", "protocol.rounds=2", "--set", set];
+        let ran = json(
+            dir.path(),
+            &[&["run", &spec, "--json", "--out", &out], &more[..]].concat(),
+        );
+        assert!(ran["digest"].is_string(), "{set}: {ran}");
+    }
+}

@@ -1,0 +1,227 @@
+//! Features made of noise and class (FedGEN, Zhu et al. 2021, algorithm 1).
+use crate::teachers::Teachers;
+use crate::{ParamRounds, State, TRAIN, end, has_ended};
+use fl_core::prelude::*;
+use fl_core::settings::above_to;
+use fl_core::{Beside, TaskKind, parametric};
+use ndarray::Array2;
+use std::cell::RefCell;
+
+settings! {
+    /// A generator makes features of noise and class, as the model's last layer takes them. The server teaches it what the clients'
+    /// last layers say together; each client then learns beside its examples what others know of classes that it lacks.
+    pub struct Generate {
+        /// Numbers that the model's last layer takes of one input, which is what the generator makes; `fl check` says how many
+        /// they are.
+        features: usize, in 1..=10_000_000;
+        /// Normally distributed numbers that features are made of, beside the class. FedGEN's code: 32 for MNIST, 64 for CIFAR.
+        noise: usize = 32, in 1..=100_000;
+        /// The generator's steps in one round. FedGEN's code: 50.
+        steps: usize = 50, in 1..=1_000_000;
+        /// Features in a step. FedGEN: 32.
+        batch: usize = 32, in 2..=4096;
+        /// How much the diversity of features counts beside what the clients' layers say. FedGEN's code: 1.
+        diversity: f64 = 1.0, in 0.0..=1e6;
+        /// At a client: weight of the cross-entropy of made features beside that of its examples. FedGEN's code: 10.
+        cross_entropy: f64 = 10.0, in 0.0..=1e6;
+        /// At a client: weight of the divergence of what the model says of an example from what it says of features made for the
+        /// example's class. FedGEN's code: 10.
+        kl: f64 = 10.0, in 0.0..=1e6;
+        /// What both weights at clients are multiplied by from round to round. FedGEN's code: 0.98.
+        decay: f64 = 0.98, in above_to(0.0, 1.0);
+    }
+}
+
+message! {
+    /// A generator of features (FedGEN).
+    pub struct Taught: "features-generator" {
+        generator: Params,
+        /// What both weights of `generate` are multiplied by in this round.
+        scale: Scalar,
+    }
+}
+
+/// The slot of the trainer that makes features.
+pub(crate) const SLOT: &str = "generator";
+
+/// From the round on in which it has learnt something.
+pub(crate) const SHOW: Ask<Taught, Nothing> =
+    Ask::new("the generator, for the training that follows");
+
+/// What the generator is given, `classes x (noise + number of classes)`: noise, then a 1 at the place of the class.
+pub fn inputs(noise: &Array2<f32>, classes: &[u32], of: usize) -> Array2<f32> {
+    let width = noise.ncols();
+    Array2::from_shape_fn((classes.len(), width + of), |(i, j)| {
+        match j.checked_sub(width) {
+            None => noise[[i, j]],
+            Some(class) => f32::from(u8::from(class == classes[i] as usize)),
+        }
+    })
+}
+
+/// `n` rows of `width` normally distributed numbers.
+pub fn noise(n: usize, width: usize, stream: &Stream) -> Array2<f32> {
+    let mut draws = stream.child("noise", 0).draws();
+    Array2::from_shape_simple_fn((n, width), || draws.normal() as f32)
+}
+
+/// A generator at a client.
+pub(crate) struct Maker {
+    model: RefCell<Box<dyn Trainer>>,
+    noise: usize,
+    classes: usize,
+    scale: f64,
+}
+
+impl Maker {
+    pub fn make(&self, classes: &[u32], stream: &Stream) -> Result<Array2<f32>> {
+        let noise = noise(classes.len(), self.noise, stream);
+        let x = inputs(&noise, classes, self.classes);
+        let shape = vec![x.ncols()];
+        self.model.borrow_mut().predict(&Samples::fresh(x, shape)?)
+    }
+}
+
+impl Generate {
+    /// What the generator is to learn: `features` numbers of noise and one of the run's classes.
+    pub(crate) fn task(&self) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
+        let (features, noise) = (self.features, self.noise);
+        move |task| Task {
+            input: vec![noise + task.kind.outputs()],
+            kind: TaskKind::Classes(features),
+        }
+    }
+
+    /// What stands in the way of it in this protocol.
+    pub(crate) fn conflicts(&self, of: &ParamRounds, has: &dyn Fn(&str) -> bool) -> Option<String> {
+        let silent = self.cross_entropy == 0.0 && self.kl == 0.0;
+        let hidden = ["server-privacy", "example-privacy"]
+            .into_iter()
+            .find(|slot| has(slot));
+        let text = match hidden {
+            _ if !has(SLOT) => "needs somebody to make features: fill `parts.generator` with a trainer, such as `{ use: dfdx, net: [{ linear: 256 }, relu, outputs] }`, or leave `generate` out".into(),
+            _ if of.correction != crate::Correction::None => "teaches clients by more than their examples, which `correction` does not know of: leave one of the two out".into(),
+            _ if of.fuse.is_some() => "and `fuse` both teach the server what the clients' models say together: leave one of the two out".into(),
+            Some(slot) => format!("needs each client's last layer and its counts of classes, which `parts.{slot}` does not hide: leave one of the two out"),
+            _ if of.rounds == 1 => "has no effect in a single round: clients are shown the generator from the second on".into(),
+            _ if silent => "has no effect where `cross-entropy` and `kl` are both 0: set one of them, or leave `generate` out".into(),
+            _ => return None,
+        };
+        Some(format!("`generate` {text}"))
+    }
+
+    /// The server's side of a round.
+    pub(crate) fn round(
+        &self,
+        fed: &mut Federation<'_>,
+        round: &Round,
+        cohort: &Cohort,
+        state: &mut State,
+    ) -> Result<()> {
+        let mut asked = cohort.to_vec();
+        if state.taught {
+            let sent = Taught {
+                generator: fed.parametric(SLOT)?.params(),
+                scale: Scalar::new(self.decay.powf(round.number as f64 - 1.0) as f32),
+            };
+            let shown = fed.ask(round, &SHOW, &asked, |_| &sent)?;
+            asked = shown.iter().map(|mail| mail.from).collect();
+        }
+        let global = &state.model;
+        let sent = fed.ask_for::<_, _, Params>("aggregator", round, &TRAIN, &asked, |_| global);
+        let sent = match sent {
+            Err(error) if has_ended(&error) => {
+                end(fed, round, state, &error);
+                return Ok(());
+            }
+            sent => sent?,
+        };
+        let shown = round.showing(global.clone());
+        let mean = fed.aggregate("aggregator", &shown, &sent)?;
+        let mut teachers = Teachers::default();
+        for mail in sent.iter() {
+            fed.parametric("model")?.set_params(&mail.body)?;
+            let head = fed.model("model")?.head();
+            let head = head.context("parts.model: it shows no last layer")?;
+            let counts = mail.class_counts.as_deref().unwrap_or_default();
+            teachers.add(head, counts);
+        }
+        state.model = mean;
+        state.taught |= self.learn(fed, round, &teachers)?;
+        Ok(())
+    }
+
+    /// The generator takes its steps. Has it?
+    fn learn(&self, fed: &mut Federation<'_>, round: &Round, teachers: &Teachers) -> Result<bool> {
+        let (known, of) = (teachers.classes(), fed.task().kind.outputs());
+        if known.is_empty() {
+            fed.warn(&format!(
+                "{}: by what clients tell nobody has an example of any class, so the generator learns nothing",
+                round.name
+            ));
+            return Ok(false);
+        }
+        let (mut loss, mut alike) = (0.0, 0.0);
+        for step in 0..self.steps {
+            let stream = round.stream.child("generator", step as u64);
+            let mut draws = stream.child("classes", 0).draws();
+            let classes = std::iter::repeat_with(|| known[draws.below(known.len())]);
+            let classes: Vec<u32> = classes.take(self.batch).collect();
+            let noise = noise(self.batch, self.noise, &stream);
+            let x = inputs(&noise, &classes, of);
+            let shape = vec![x.ncols()];
+            let x = Samples::fresh(x, shape)?;
+            let features = fed.model(SLOT)?.predict(&x)?.mapv(f64::from);
+            let said = teachers.of_batch(&features, &classes);
+            let diversity = crate::teachers::diversity(&features, &noise.mapv(f64::from));
+            loss += said.0;
+            alike += diversity.0;
+            ensure!(
+                said.0.is_finite(),
+                "parts.generator: its loss is {} at step {step} of {}; a smaller learning rate may help",
+                said.0,
+                round.name
+            );
+            let slope = said.1 + diversity.1 * self.diversity;
+            // the slope of the mean squared distance to this target is the slope by the features
+            let half = (features.len() as f64) / 2.0;
+            let target = (&features - &(slope * half)).mapv(|t| t as f32);
+            let generator = fed.parametric(SLOT)?;
+            let gradient = generator.gradient(&x, Target::Scores(target.view()), Loss::Mse);
+            let gradient = gradient.context("parts.generator")?;
+            generator.descend(&gradient, step, self.steps)?;
+        }
+        let n = self.steps as f64;
+        fed.record(round, "generator.loss", loss / n)?;
+        fed.record(round, "generator.alike", alike / n)?;
+        Ok(true)
+    }
+
+    /// The generator that this client was shown last, if any.
+    pub(crate) fn maker(&self, me: &Client) -> Result<Option<Maker>> {
+        let Some(sent) = me.stashed::<Taught>(SLOT)? else {
+            return Ok(None);
+        };
+        let mut model = me.new_model(SLOT, 0)?;
+        parametric(model.as_mut(), SLOT)?.set_params(&sent.generator)?;
+        Ok(Some(Maker {
+            model: RefCell::new(model),
+            noise: self.noise,
+            classes: me.task().kind.outputs(),
+            scale: f64::from(sent.scale.value()),
+        }))
+    }
+
+    /// What training adds to the loss of the client's examples.
+    pub(crate) fn beside<'a>(
+        &self,
+        maker: &Maker,
+        make: &'a fl_core::MakesFeatures<'a>,
+    ) -> Beside<'a> {
+        Beside {
+            make,
+            cross_entropy: self.cross_entropy * maker.scale,
+            kl: self.kl * maker.scale,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The last layer by itself, and what it learns of made features.
+
+use super::Dfdx;
+use crate::net::Net;
+use anyhow::Context;
+use fl_core::{Head, Problem, Result};
+use ndarray::{Array1, Array2};
+
+impl Dfdx {
+    /// The last layer.
+    ///
+    /// # Errors
+    /// When it is not linear.
+    pub(super) fn last_layer(&self) -> Result<Head> {
+        let lacks = "the last layer is a convolution, so no features can be made for it";
+        let [weight, bias] = self
+            .net
+            .head()
+            .with_context(|| Problem::Lacks(lacks.into()))?;
+        let all = &self.numbers.of(&self.net).weights;
+        let bias: Array1<f64> = all[bias].iter().copied().map(f64::from).collect();
+        let weight = all[weight].iter().copied().map(f64::from).collect();
+        let shape = (bias.len(), self.net.features_width());
+        Ok(Head {
+            weight: Array2::from_shape_vec(shape, weight)?,
+            bias,
+        })
+    }
+}
+
+/// Adds to a gradient what the last layer learns besides.
+pub(super) fn add(net: &Net, slope: &Head, gradient: &mut [f32]) {
+    let Some([weight, bias]) = net.head() else {
+        return;
+    };
+    let both = slope
+        .weight
+        .iter()
+        .zip(weight)
+        .chain(slope.bias.iter().zip(bias));
+    for (more, at) in both {
+        gradient[at] += *more as f32;
+    }
+}
