@@ -16,6 +16,9 @@ pub struct Search {
     pub smooth: f64,
 }
 
+/// What is to be small at these inputs, and its slope by each of their numbers.
+type Slope<'a> = dyn FnMut(&Array2<f32>) -> Result<(f64, Array2<f64>)> + 'a;
+
 /// What a search has found.
 pub struct Found {
     /// `images x width`
@@ -34,7 +37,7 @@ pub(crate) fn minimise(
     how: &Search,
     stream: &Stream,
     tell: &mut dyn FnMut() -> bool,
-    slope: &mut dyn FnMut(&Array2<f32>) -> Result<(f64, Array2<f64>)>,
+    slope: &mut Slope<'_>,
 ) -> Result<Found> {
     let mut draws = stream.child("first", 0).draws();
     let mut x = Array2::from_shape_fn((rows, range.len()), |(_, c)| {
