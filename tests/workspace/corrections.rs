@@ -22,8 +22,8 @@ pub(crate) fn row(i: usize) -> ([f64; 2], usize) {
     (x, usize::from(j + k > 4))
 }
 
-/// The model that a run of this protocol ends with.
-fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
+/// All rows, and those of each client.
+pub(crate) fn everybody() -> (Examples, Vec<Examples>) {
     let n = CLIENTS * OWN;
     let inputs = Inputs::Dense {
         shape: vec![2],
@@ -35,6 +35,13 @@ fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
     };
     let all = Examples::all(Arc::new(inputs), Arc::new(labels)).unwrap();
     let own = |k: usize| all.pick(&(OWN * k..OWN * (k + 1)).collect::<Vec<_>>());
+    let own = (0..CLIENTS).map(own).collect();
+    (all, own)
+}
+
+/// The model that a run of this protocol ends with.
+fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
+    let (all, own) = everybody();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run");
     let manifest = Manifest::new(Session::now("0", &[]), 1, "box", Vec::new(), Vec::new());
@@ -51,8 +58,8 @@ fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
                 part("cohort", Role::Selector, "cyclic", cohort),
             ])),
             RunOptions::new(1, all.task()),
-            (0..CLIENTS).map(own).collect(),
-            all.clone(),
+            own,
+            all,
         )
     })
     .unwrap();

@@ -1,13 +1,13 @@
 //! FedGEN as `param-rounds` runs it, beside its losses written down once more: the slopes here are differences of those losses, and only
 //! the draws are the program's.
 
-use crate::corrections::{CLIENTS, OWN, close, row};
+use crate::corrections::{CLIENTS, OWN, close, everybody, row};
 use crate::door::part;
 use fl_core::message::Params;
 use fl_core::settings::read_yaml;
 use fl_core::{
-    BuildContext, Examples, Inputs, Labels, Length, Loss, Parametric, Parts, Pass, Role,
-    RunOptions, Stream, Task, TaskKind, Trainer,
+    BuildContext, Length, Loss, Parametric, Parts, Pass, Role, RunOptions, Stream, Task, TaskKind,
+    Trainer,
 };
 use fl_plugin_param_rounds::ParamRounds;
 use fl_plugin_trainer_dfdx::Dfdx;
@@ -45,17 +45,7 @@ fn wide(params: &Params) -> Vec<f64> {
 
 /// The model that a run ends with.
 fn ends_with() -> Vec<f32> {
-    let n = CLIENTS * OWN;
-    let inputs = Inputs::Dense {
-        shape: vec![2],
-        data: (0..n).flat_map(|i| row(i).0).map(|x| x as f32).collect(),
-    };
-    let labels = Labels::Classes {
-        of: (0..n).map(|i| row(i).1 as u32).collect(),
-        classes: 2,
-    };
-    let all = Examples::all(Arc::new(inputs), Arc::new(labels)).unwrap();
-    let own = |k: usize| all.pick(&(OWN * k..OWN * (k + 1)).collect::<Vec<_>>());
+    let (all, own) = everybody();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run");
     let manifest = Manifest::new(Session::now("0", &[]), 1, "box", Vec::new(), Vec::new());
@@ -76,8 +66,8 @@ fn ends_with() -> Vec<f32> {
                 part("aggregator", Role::Aggregator, "mean", "{}"),
             ])),
             RunOptions::new(1, all.task()),
-            (0..CLIENTS).map(own).collect(),
-            all.clone(),
+            own,
+            all,
         )
     })
     .unwrap();

@@ -1,10 +1,10 @@
 //! `co-distill` with both losses in one step, beside the formula (Selective-FD, Figure 10) written down once more.
 
-use crate::corrections::{CLIENTS, LR, OWN, W, add, close, gradient, row};
+use crate::corrections::{CLIENTS, LR, OWN, W, add, close, everybody, gradient, row};
 use crate::door::part;
 use fl_core::message::{Params, decode};
 use fl_core::settings::read_yaml;
-use fl_core::{Examples, Inputs, Labels, Parts, Public, Role, RunOptions};
+use fl_core::{Parts, Public, Role, RunOptions};
 use fl_plugin_co_distill::CoDistill;
 use fl_sim::{Manifest, RunFolder, Session, Setup, run};
 use std::sync::Arc;
@@ -15,16 +15,7 @@ const STEPS: usize = 2;
 
 /// The clients' models after three rounds of two steps; everybody's inputs are the public samples.
 fn ends_with(alpha: f64) -> Vec<Vec<f32>> {
-    let inputs = Inputs::Dense {
-        shape: vec![2],
-        data: (0..ALL).flat_map(|i| row(i).0).map(|x| x as f32).collect(),
-    };
-    let labels = Labels::Classes {
-        of: (0..ALL).map(|i| row(i).1 as u32).collect(),
-        classes: 2,
-    };
-    let all = Examples::all(Arc::new(inputs), Arc::new(labels)).unwrap();
-    let own = |k: usize| all.pick(&(OWN * k..OWN * (k + 1)).collect::<Vec<_>>());
+    let (all, own) = everybody();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run");
     let manifest = Manifest::new(Session::now("0", &[]), 1, "box", Vec::new(), Vec::new());
@@ -44,8 +35,8 @@ fn ends_with(alpha: f64) -> Vec<Vec<f32>> {
                 part("ensemble", Role::Aggregator, "mean-labels", "{}"),
             ])),
             RunOptions::new(1, all.task()),
-            (0..CLIENTS).map(own).collect(),
-            all.clone(),
+            own,
+            all,
         )
     })
     .unwrap();

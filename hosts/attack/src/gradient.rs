@@ -1,6 +1,6 @@
 //! What inputs is a gradient made of?
 
-use crate::minimise::{Found, Search, by_input, minimise};
+use crate::minimise::{Found, Search, loss_by_input, minimise};
 use anyhow::{Context, Result, ensure};
 use fl_core::message::Params;
 use fl_core::{Loss, Samples, Stream, Target, Trainer};
@@ -72,7 +72,7 @@ fn slope(model: &mut dyn Trainer, seen: &Seen, x: &Array2<f32>) -> Result<(f64, 
         let mut moved = seen.sent.clone();
         moved.add_scaled(side, &along)?;
         parameters(model)?.set_params(&moved)?;
-        let by_input = by_input(model, &samples, &seen.classes)?;
+        let (_, by_input) = loss_by_input(model, &samples, &seen.classes)?;
         Zip::from(&mut change)
             .and(&by_input)
             .for_each(|sum, s| *sum += f64::from(*s) / (2.0 * side));

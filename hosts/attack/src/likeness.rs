@@ -22,6 +22,22 @@ pub struct Likeness {
 }
 
 impl Likeness {
+    /// The mean over all, in dB.
+    pub fn mean_psnr(&self) -> f64 {
+        mean(&self.psnr)
+    }
+
+    /// The mean over all in words; `-` where there is none.
+    pub fn mean_ssim(&self) -> String {
+        let all = self.ssim.as_ref();
+        all.map_or("-".into(), |all| format!("{:.3}", mean(all)))
+    }
+
+    /// The most of any, in dB.
+    pub fn most_psnr(&self) -> f64 {
+        self.psnr.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+
     /// What comes after this.
     pub fn join(&mut self, more: Self) {
         self.psnr.extend(more.psnr);
@@ -30,6 +46,10 @@ impl Likeness {
             all.extend(more);
         }
     }
+}
+
+fn mean(of: &[f64]) -> f64 {
+    of.iter().sum::<f64>() / of.len() as f64
 }
 
 /// Compares each of the `private` inputs with that of `found` which has the least squared error: what an attacker shows who can tell a

@@ -1,7 +1,8 @@
 //! Inputs that make something small.
 
 use anyhow::{Context, Result};
-use fl_core::{Samples, Stream, Trainer};
+use fl_core::loss::of_batch;
+use fl_core::{Loss, Samples, Stream, Target, Trainer};
 use ndarray::Array2;
 use serde::Serialize;
 
@@ -72,24 +73,18 @@ pub(crate) fn minimise(
     Ok(Found { inputs, distance })
 }
 
-/// The slope of the mean cross-entropy by each input.
-pub(crate) fn by_input(
+/// The mean cross-entropy, and its slope by each input.
+pub(crate) fn loss_by_input(
     model: &mut dyn Trainer,
     x: &Samples,
     classes: &[u32],
-) -> Result<Array2<f32>> {
-    let mut slope = model.predict(x)?;
-    let rows = slope.nrows() as f32;
-    for (mut row, class) in slope.rows_mut().into_iter().zip(classes) {
-        let top = row.fold(f32::NEG_INFINITY, |a, b| a.max(*b));
-        row.mapv_inplace(|z| (z - top).exp());
-        let sum = row.sum();
-        row.mapv_inplace(|e| e / sum / rows);
-        row[*class as usize] -= 1.0 / rows;
-    }
+) -> Result<(f64, Array2<f32>)> {
+    let scores = model.predict(x)?;
+    let (loss, slope) = of_batch(Loss::CrossEntropy, Target::Classes(classes), scores.view())?;
     let text =
         "this model does not give the slope of its scores by the input; `dfdx` and `linear` do";
-    model.differentiable().context(text)?.vjp(x, slope.view())
+    let by_input = model.differentiable().context(text)?.vjp(x, slope.view())?;
+    Ok((loss, by_input))
 }
 
 /// Adds the slope of the total variation per pixel, in units of the range; rows of numbers that are no image have none.

@@ -181,23 +181,13 @@ impl Pool<'_> {
             }
         };
         let data = run::build(&job.spec, self.data)?;
+        // what a run warns of is in its folder
         let how = How {
-            data: self.data,
-            command: self.command,
-            threads,
-            wire: false,
-            processes: None,
-            stop_after: None,
-            stop: self.stop.clone(),
-            memory: None,
             progress: Box::new(|begun| {
                 bar.set_message(format!("{}: {}", job.name, crate::shown::progress(begun)));
                 bar.tick();
             }),
-            // they are in the run's folder
-            warn: Box::new(|_| {}),
-            watch: None,
-            begun: Box::new(|_| {}),
+            ..How::quiet(self.data, self.command, threads, self.stop.clone())
         };
         let outcome = run::execute(&job.spec, data, place, how)?;
         if let Some(after) = outcome.stopped {

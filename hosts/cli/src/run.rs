@@ -201,6 +201,31 @@ pub struct How<'a> {
     pub begun: Box<dyn FnOnce(&Path) + 'a>,
 }
 
+impl<'a> How<'a> {
+    /// In this process, to the end or until `stop` is set, and nobody is told anything.
+    pub fn quiet(
+        data: &'a DataDir,
+        command: &'a [String],
+        threads: usize,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            data,
+            command,
+            threads,
+            wire: false,
+            processes: None,
+            stop_after: None,
+            stop,
+            memory: None,
+            progress: Box::new(|_| {}),
+            warn: Box::new(|_| {}),
+            watch: None,
+            begun: Box::new(|_| {}),
+        }
+    }
+}
+
 /// The public samples, as both sides of a run have them.
 pub fn everybody(public: PublicSamples) -> Public {
     match public.labelled {

@@ -196,18 +196,8 @@ fn watch(args: &GradientArgs, spec: &Spec<DataSpec>, line: &[String]) -> Result<
         Observer::Readers => {}
     };
     let how = How {
-        data: &args.data,
-        command: line,
-        threads: 1,
-        wire: false,
-        processes: None,
-        stop_after: None,
-        stop: asked.stop.clone(),
-        memory: None,
-        progress: Box::new(|_| {}),
-        warn: Box::new(|_| {}),
         watch: Some(Box::new(watch)),
-        begun: Box::new(|_| {}),
+        ..How::quiet(&args.data, line, 1, asked.stop.clone())
     };
     let data = assemble(spec, &args.data, &mut |_| {})?;
     execute(spec, data, Place::At(&folder), how)?;
@@ -276,15 +266,12 @@ fn text(args: &GradientArgs, examples: usize, found: &[Recovered]) -> String {
         ..
     } in found
     {
-        let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
         let distance = distance.map_or("-".into(), |d| format!("{d:.4}"));
         let least = like.psnr.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = like.psnr.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let ssim = like.ssim.as_ref();
-        let ssim = ssim.map_or("-".into(), |of| format!("{:.3}", mean(of)));
+        let (most, ssim) = (like.most_psnr(), like.mean_ssim());
         out += &format!(
             "{attack:11}  {distance:>8}  {:8.1}  {least:6.1}  {most:6.1}  {ssim:>5}\n",
-            mean(&like.psnr)
+            like.mean_psnr()
         );
     }
     out + "the class mean is what anybody knows who has test images: an attack that is no better has found nothing"

@@ -178,11 +178,6 @@ fn text(found: &[Inverted]) -> String {
         .max()
         .unwrap_or(0)
         .max(5);
-    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
-    let ssim = |like: &Likeness| {
-        let ssim = like.ssim.as_ref();
-        ssim.map_or("-".into(), |of| format!("{:.3}", mean(of)))
-    };
     let mut out = format!(
         "{:width$}    loss  PSNR, dB   SSIM  class mean: PSNR   SSIM\n",
         "model"
@@ -196,10 +191,10 @@ fn text(found: &[Inverted]) -> String {
     {
         out += &format!(
             "{model:width$}  {loss:.4}  {:8.1}  {:>5}  {:16.1}  {:>5}\n",
-            mean(&like.psnr),
-            ssim(like),
-            mean(&known.psnr),
-            ssim(known)
+            like.mean_psnr(),
+            like.mean_ssim(),
+            known.mean_psnr(),
+            known.mean_ssim()
         );
     }
     out + "what was found of each class beside the nearest private example of it; the class mean is what anybody knows who has test images"

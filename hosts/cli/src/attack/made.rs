@@ -170,7 +170,6 @@ fn features(
 }
 
 fn text(found: &[Beside], private: usize, about: &str) -> String {
-    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
     let mut out = String::from("inputs     n  PSNR, dB    most   SSIM  Frechet\n");
     for Beside {
         inputs,
@@ -178,13 +177,11 @@ fn text(found: &[Beside], private: usize, about: &str) -> String {
         frechet,
     } in found
     {
-        let most = like.psnr.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let ssim = like.ssim.as_ref();
-        let ssim = ssim.map_or("-".into(), |of| format!("{:.3}", mean(of)));
+        let (most, ssim) = (like.most_psnr(), like.mean_ssim());
         out += &format!(
             "{inputs:6} {:5}  {:8.1}  {most:6.1}  {ssim:>5}  {frechet:7.2}\n",
             like.psnr.len(),
-            mean(&like.psnr)
+            like.mean_psnr()
         );
     }
     out + &format!(

@@ -130,20 +130,7 @@ fn beside_shadows(
     for shadow in 0..args.shadows {
         let dir = folder.join(shadow.to_string());
         let half = half(spec, &args.data, &halves, shadow)?;
-        let how = How {
-            data: &args.data,
-            command: line,
-            threads: threads(args.threads),
-            wire: false,
-            processes: None,
-            stop_after: None,
-            stop: asked.stop.clone(),
-            memory: None,
-            progress: Box::new(|_| {}),
-            warn: Box::new(|_| {}),
-            watch: None,
-            begun: Box::new(|_| {}),
-        };
+        let how = How::quiet(&args.data, line, threads(args.threads), asked.stop.clone());
         let outcome = execute(spec, half, Place::At(&dir), how)
             .with_context(|| format!("shadow run {} of {}", shadow + 1, args.shadows))?;
         if outcome.stopped.is_some() || asked.stop.load(Ordering::Relaxed) {
