@@ -2,6 +2,8 @@
 
 mod pixels;
 
+pub use pixels::{by_class, by_pixel};
+
 use crate::{Loss, Problem, Result, Target, TaskKind};
 use anyhow::{bail, ensure};
 use ndarray::{Array2, ArrayView2};

@@ -2,7 +2,6 @@
 
 use crate::check::{Checker, Conversation, key};
 use crate::sections::DataSection;
-use fl_core::TaskKind;
 use fl_core::settings::{Step, Value};
 
 impl Checker<'_> {
@@ -33,11 +32,10 @@ impl Checker<'_> {
             let path: Vec<Step> = ["protocol"].into_iter().chain(steps).map(key).collect();
             self.note(&path, text);
         }
-        let task = data.and_then(D::task);
-        if task.is_some_and(|task| matches!(task.kind, TaskKind::Pixels { .. }))
-            && let Err(why) = protocol.pixels(&has)
+        if let Some(task) = data.and_then(D::task)
+            && let Err(why) = protocol.suits(task.kind, &has)
         {
-            let text = format!("it does not work where every pixel has a class: {why}");
+            let text = format!("it does not work for {}: {why}", task.kind);
             self.note(&[key("protocol")], text);
         }
     }

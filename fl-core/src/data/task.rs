@@ -46,6 +46,11 @@ impl TaskKind {
         }
     }
 
+    /// Has every pixel a class?
+    pub fn is_dense(self) -> bool {
+        matches!(self, Self::Pixels { .. })
+    }
+
     /// Number of classes, or of labels.
     pub fn classes(self) -> usize {
         match self {

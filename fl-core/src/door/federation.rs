@@ -9,8 +9,8 @@ use crate::message::Ids;
 use crate::privacy::NoiseSource;
 use crate::{
     Accountant, BoxedSelector, ClientId, Cohort, Examples, Generator, Parametric, Parts, Pass,
-    PrivacyEvent, Protocol, Public, Result, Round, Said, Samples, Stream, Target, Task, Trainer,
-    fit_examples, parametric,
+    PrivacyEvent, Problem, Protocol, Public, Result, Round, Said, Samples, Stream, Target, Task,
+    Trainer, fit_examples, parametric,
 };
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ impl<'h> Federation<'h> {
     /// Used by hosts. `state` is what a checkpoint of the same run kept, to go on from there.
     ///
     /// # Errors
-    /// When the accountant cannot be made, or `state` is not a server's state.
+    /// When the protocol does not work for such a task, the accountant cannot be made, or `state` is not a server's state.
     pub fn new(
         host: &'h mut dyn Host,
         parts: Arc<Parts>,
@@ -54,6 +54,13 @@ impl<'h> Federation<'h> {
         options: &RunOptions,
         state: Option<&[u8]>,
     ) -> Result<Self> {
+        // a spec may not have known what the data are
+        let kind = options.task.kind;
+        let has = |name: &str| name.starts_with("data.") || parts.has(name);
+        let suits = protocol.suits(kind, &has);
+        suits.map_err(|why| {
+            Problem::Lacks(format!("protocol: it does not work for {kind}: {why}"))
+        })?;
         let root = Stream::root(options.seed);
         let store = Store::new(parts, None, options.task.clone(), root.child("server", 0));
         let accounts = store.has("accountant");

@@ -108,18 +108,26 @@ pub fn apart(
             scores.dim()
         ))
     );
-    let pixels = outputs / classes;
-    let rows = |of: ArrayView2<'_, f32>| {
-        Array2::from_shape_fn((samples * pixels, classes), |(at, c)| {
-            of[[at / pixels, c * pixels + at % pixels]]
-        })
-    };
-    let (target, apart) = (rows(target), rows(scores));
+    let (target, apart) = (by_pixel(classes, target), by_pixel(classes, scores));
     let (value, slopes) = f(target.view(), apart.view())?;
-    let back = Array2::from_shape_fn((samples, outputs), |(i, at)| {
-        slopes[[i * pixels + at % pixels, at / pixels]]
-    });
-    Ok((value, back))
+    Ok((value, by_class(samples, slopes.view())))
+}
+
+/// Numbers that stand class by class, `samples x (classes * pixels)`, with a row for each pixel: `(samples * pixels) x classes`. Where
+/// whole samples have classes there is one pixel, and nothing changes.
+pub fn by_pixel<T: Copy>(classes: usize, of: ArrayView2<'_, T>) -> Array2<T> {
+    let pixels = of.ncols() / classes;
+    Array2::from_shape_fn((of.nrows() * pixels, classes), |(at, c)| {
+        of[[at / pixels, c * pixels + at % pixels]]
+    })
+}
+
+/// Undoes [`by_pixel`] for so many samples.
+pub fn by_class<T: Copy>(samples: usize, of: ArrayView2<'_, T>) -> Array2<T> {
+    let pixels = of.nrows() / samples;
+    Array2::from_shape_fn((samples, of.ncols() * pixels), |(i, at)| {
+        of[[i * pixels + at % pixels, at / pixels]]
+    })
 }
 
 #[cfg(test)]

@@ -65,6 +65,8 @@ pub struct Facts {
     pub inputs: usize,
     /// Model outputs.
     pub outputs: usize,
+    /// Classes, or labels: as many as outputs, but where every pixel has a class.
+    pub classes: usize,
     /// Bytes of that model in its own format, if training does not change them.
     pub model: Option<u64>,
 }

@@ -1,6 +1,5 @@
 //! What ties the other roles into a method.
 
-#[cfg(doc)]
 use crate::TaskKind;
 use crate::{Answer, Asked, Client, Federation, Question, Result, Slot};
 
@@ -34,16 +33,20 @@ pub trait Protocol: Send + Sync {
         Vec::new()
     }
 
-    /// Whether it works where every pixel has a class ([`TaskKind::Pixels`]), in a run where `has` says which slots are
-    /// filled: it must not take a number of a model's output for the score of a class of the whole input.
+    /// Whether it works for tasks of this kind, in a run where `has` says which slots are filled. Where every pixel has a class it must
+    /// not take a number of a model's output for the score of a class of the whole input; one that does not say so is taken to.
     ///
     /// # Errors
     /// What stands in the way, and what would be right. They are mistakes in the spec.
-    fn pixels(&self, _has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-        Err(
-            "it takes each number of a model's output for the score of a class of the whole input"
-                .into(),
-        )
+    fn suits(
+        &self,
+        kind: TaskKind,
+        _has: &dyn Fn(&str) -> bool,
+    ) -> std::result::Result<(), String> {
+        match kind.is_dense() {
+            false => Ok(()),
+            true => Err("it takes each number of a model's output for the score of a class of the whole input".into()),
+        }
     }
 
     /// The setting that says how many rounds there are and nothing else: a run of more of them begins as one of fewer does, bit

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+use fl_core::TaskKind;
 use fl_core::prelude::*;
 
 settings! {
@@ -54,7 +55,7 @@ macro_rules! trains_alone {
             fn pools_data(&self) -> bool {
                 $pools
             }
-            fn pixels(&self, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+            fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
                 Ok(())
             }
         }
@@ -73,7 +74,7 @@ settings! {
 }
 
 impl Protocol for PublicOnly {
-    fn pixels(&self, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+    fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
         Ok(())
     }
     fn slots(&self) -> Vec<Slot> {

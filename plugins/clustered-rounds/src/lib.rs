@@ -8,6 +8,7 @@ pub use centres::Centres;
 
 use distance::{counted, points, views};
 
+use fl_core::TaskKind;
 use fl_core::message::Params;
 use fl_core::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -114,7 +115,7 @@ impl Protocol for ClusteredRounds {
         ]
     }
 
-    fn pixels(&self, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+    fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
         Ok(())
     }
     fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<String> {

@@ -4,6 +4,7 @@
 use crate::conversation::*;
 use crate::labels::{Lesson, Taught, hard, soft};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};
+use fl_core::TaskKind;
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,10 @@ impl Protocol for CoDistill {
             .end()
     }
 
-    fn pixels(&self, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+    fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        if !kind.is_dense() {
+            return Ok(());
+        }
         if !matches!(self.labels, Labels::Scores(_)) || self.reply == Reply::Hard {
             return Err("a class or probabilities are those of a whole input; use `labels: scores` and `reply: ensemble` (FedMD), which compare score by score".into());
         }

@@ -1,5 +1,6 @@
 //! A discriminator at its client: is an input generated?
-use crate::settings::{Game, GenerateAndDistill};
+use crate::messages::MadeOfMaps;
+use crate::painter::{beside, channels, draw};
 use fl_core::loss::sigmoid;
 use fl_core::prelude::*;
 use fl_core::{Length, Problem};
@@ -53,54 +54,103 @@ pub fn by_patch(scores: ArrayView2<'_, f32>, slope: ArrayView1<'_, f32>) -> Arra
 }
 
 /// `n` of this client's own inputs, drawn anew: each as often as another, as far as that goes.
-pub(crate) fn real(me: &Client, n: usize, stream: &Stream) -> Samples {
+fn real(me: &Client, n: usize, stream: &Stream) -> Samples {
     let own = &me.own().samples;
-    let order = stream.draws().permutation(own.len());
-    let drawn: Vec<usize> = order.iter().copied().cycle().take(n).collect();
-    own.pick(&drawn)
+    own.pick(&draw(own.len(), n, stream))
 }
 
-impl GenerateAndDistill {
-    /// One step: the discriminator tells `made` from as many real inputs. `share` is its client's share of all examples.
-    pub(crate) fn discriminate(
+/// What a discriminator is shown of one batch.
+pub(crate) struct Judged {
+    /// Rows of the batch that it is shown.
+    pub rows: Vec<usize>,
+    /// As many real inputs.
+    pub real: Samples,
+    /// Those of the batch.
+    pub made: Samples,
+}
+
+impl Judged {
+    /// All that was made, and real inputs drawn from `stream`.
+    pub fn all(me: &Client, x: Samples, stream: &Stream) -> Self {
+        Self {
+            rows: (0..x.len()).collect(),
+            real: real(me, x.len(), stream),
+            made: x,
+        }
+    }
+
+    /// Images that were made of this client's label maps, and its own images, each beside its map.
+    pub fn pairs(me: &Client, sent: &MadeOfMaps) -> Result<Self> {
+        let (n, all) = (sent.values.nrows(), me.own().len());
+        let text = || {
+            format!(
+                "{n} images of {} label maps, of the {all} here",
+                sent.of.len()
+            )
+        };
+        let known = |row: &u32| *row == MadeOfMaps::ANOTHERS || (*row as usize) < all;
+        let right = sent.of.len() == n && sent.of.iter().all(known);
+        ensure!(right, Problem::Shape(text()));
+        let own = sent
+            .of
+            .indexed_iter()
+            .filter(|(_, of)| **of != MadeOfMaps::ANOTHERS);
+        let (rows, own): (Vec<usize>, Vec<usize>) =
+            own.map(|(row, of)| (row, *of as usize)).unzip();
+        let own = me.own().pick(&own);
+        let classes = me.task().kind.classes();
+        let maps = channels(
+            own.masks().context("examples without label maps")?.of(),
+            classes,
+        );
+        let shape = beside(me.task().input[0] + classes, me.task());
+        let pair = |images: Array2<f32>| {
+            let both = concatenate(Axis(1), &[images.view(), maps.view()])?;
+            Samples::fresh(both, shape.clone())
+        };
+        Ok(Self {
+            real: pair(own.samples.values())?,
+            made: pair(sent.values.select(Axis(0), &rows))?,
+            rows,
+        })
+    }
+
+    /// One step: the discriminator tells the made from the real, by cross-entropy.
+    pub fn tell_apart(&self, model: &mut dyn Trainer, parts: usize, stream: &Stream) -> Result<()> {
+        let n = self.made.len();
+        let labels = Array2::from_shape_fn((2 * n, parts), |(i, _)| i8::from(i >= n));
+        let pass = Pass::new(Length::Steps(1), 2 * n, Loss::CrossEntropy);
+        let target = Target::MultiLabel(labels.view());
+        model.fit(&self.both()?, target, &pass, stream)?;
+        Ok(())
+    }
+
+    /// One step of the mean squared distance to this target is one against the slope of Eq. 2. `share` is its client's share of all
+    /// examples.
+    pub fn tell_apart_linearly(
         &self,
-        me: &mut Client,
-        made: &Samples,
+        model: &mut dyn Trainer,
         share: f64,
         stream: &Stream,
     ) -> Result<()> {
-        let n = made.len();
-        let real = real(me, n, stream);
-        let both = concatenate(Axis(0), &[real.values().view(), made.values().view()])?;
-        let both = Samples::fresh(both, made.shape())?;
-        let parts = (self.patches.task())(me.task()).kind.outputs();
-        let model = me.model("discriminator")?;
-        let pass = |loss| Pass::new(Length::Steps(1), 2 * n, loss);
-        match self.game {
-            Game::NonSaturating => {
-                let labels = Array2::from_shape_fn((2 * n, parts), |(i, _)| i8::from(i >= n));
-                let target = Target::MultiLabel(labels.view());
-                model.fit(&both, target, &pass(Loss::CrossEntropy), stream)?;
-            }
-            // a step of the mean squared distance to this target is a step against the slope of Eq. 2
-            Game::Linear => {
-                let mut target = model.predict(&both)?;
-                for (i, mut row) in target.rows_mut().into_iter().enumerate() {
-                    let by = if i < n { share } else { -1.0 };
-                    row.mapv_inplace(|s| {
-                        let d = sigmoid(f64::from(s));
-                        (f64::from(s) - by * d * (1.0 - d)) as f32
-                    });
-                }
-                model.fit(
-                    &both,
-                    Target::Scores(target.view()),
-                    &pass(Loss::Mse),
-                    stream,
-                )?;
-            }
+        let (n, both) = (self.made.len(), self.both()?);
+        let mut target = model.predict(&both)?;
+        for (i, mut row) in target.rows_mut().into_iter().enumerate() {
+            let by = if i < n { share } else { -1.0 };
+            row.mapv_inplace(|s| {
+                let d = sigmoid(f64::from(s));
+                (f64::from(s) - by * d * (1.0 - d)) as f32
+            });
         }
+        let pass = Pass::new(Length::Steps(1), 2 * n, Loss::Mse);
+        model.fit(&both, Target::Scores(target.view()), &pass, stream)?;
         Ok(())
+    }
+
+    fn both(&self) -> Result<Samples> {
+        let both = [self.real.values(), self.made.values()];
+        let both = concatenate(Axis(0), &[both[0].view(), both[1].view()])?;
+        Samples::fresh(both, self.made.shape())
     }
 }
 

@@ -122,7 +122,7 @@ pub struct ClassCounts {
 impl Message for ClassCounts {
     const KIND: &'static str = "class-counts";
     fn expected(facts: &Facts) -> Option<u64> {
-        Some(4 * facts.outputs as u64)
+        Some(4 * facts.classes as u64)
     }
     fn tensors(&self) -> Named<'_> {
         vec![("counts".into(), View::U32(self.counts.view().into_dyn()))]
@@ -130,6 +130,58 @@ impl Message for ClassCounts {
     fn from_tensors(mut parcel: Parcel) -> Result<Self> {
         Ok(Self {
             counts: parcel.list("counts")?.into(),
+        })
+    }
+}
+
+/// The class of every pixel of some images: what a client's examples are labelled with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelMaps {
+    /// One after the other, each row by row.
+    pub classes: Vec<u8>,
+}
+
+impl Message for LabelMaps {
+    const KIND: &'static str = "label-maps";
+    fn tensors(&self) -> Named<'_> {
+        vec![("classes".into(), View::U8(self.classes.as_slice().into()))]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        Ok(Self {
+            classes: parcel.bytes("classes")?,
+        })
+    }
+}
+
+/// Images that were made of label maps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MadeOfMaps {
+    /// `batch x width`.
+    pub values: Array2<f32>,
+    /// Of which of the client's examples, by position; [`MadeOfMaps::ANOTHERS`] for the map of another client.
+    pub of: Array1<u32>,
+}
+
+impl MadeOfMaps {
+    /// No position.
+    pub const ANOTHERS: u32 = u32::MAX;
+}
+
+impl Message for MadeOfMaps {
+    const KIND: &'static str = "made-of-label-maps";
+    fn expected(facts: &Facts) -> Option<u64> {
+        Some(4 * (facts.rows * (facts.inputs + 1)) as u64)
+    }
+    fn tensors(&self) -> Named<'_> {
+        vec![
+            ("values".into(), View::F32(self.values.view().into_dyn())),
+            ("of".into(), View::U32(self.of.view().into_dyn())),
+        ]
+    }
+    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+        Ok(Self {
+            values: parcel.table("values")?,
+            of: parcel.list("of")?.into(),
         })
     }
 }

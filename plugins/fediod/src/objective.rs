@@ -3,16 +3,26 @@ use crate::ensemble::{Ensemble, shares};
 use crate::settings::{Classes, Discriminators, Divergence, GenerateAndDistill, Mimic, Weights};
 use crate::terms::{self, Term};
 use ndarray::{Array1, Array2};
+use std::iter::repeat_n;
 
-/// What was said of one batch: one entry for each client that answered.
+/// What was said of one batch: one entry for each client that answered. Where every pixel has a class, a pixel counts as an input of
+/// its own in all that is said of classes, judged as its image is: `rows` are those of all pixels, one image after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
-    /// Teachers' scores, `batch x classes`.
+    /// Teachers' scores, `rows x classes`.
     pub scores: Vec<Array2<f64>>,
-    /// Discriminators' log-odds of "generated"; empty if there are none.
+    /// Discriminators' log-odds of "generated", one for each input; empty if there are none.
     pub odds: Vec<Array1<f64>>,
     /// The mean probability of "generated" of real inputs; empty if there are no discriminators.
     pub real: Vec<f64>,
+}
+
+impl Said {
+    /// How many rows there are for an input.
+    fn parts(&self) -> usize {
+        let inputs = self.odds.first().map_or(0, |odds| odds.len());
+        self.scores[0].nrows().checked_div(inputs).unwrap_or(1)
+    }
 }
 
 /// The generator's loss and how clients are weighted in it.
@@ -46,6 +56,8 @@ pub struct Wanted {
     sum: Array2<f64>,
     /// What the student is to imitate: the sum, for probabilities divided by what each row adds up to.
     pub target: Array2<f64>,
+    /// Rows of an input.
+    parts: usize,
 }
 
 impl<'a> Objective<'a> {
@@ -79,7 +91,13 @@ impl<'a> Objective<'a> {
 
     /// What the ensemble says of a batch (Eq. 8 to 10).
     pub fn wanted(&self, said: &Said) -> Wanted {
-        let about = (&said.odds[..], &said.real[..]);
+        let parts = said.parts();
+        let odds = said.odds.iter().map(|odds| {
+            let each = odds.iter().flat_map(|odds| repeat_n(*odds, parts));
+            each.collect()
+        });
+        let odds: Vec<Array1<f64>> = odds.collect();
+        let about = (&odds[..], &said.real[..]);
         let ensemble = Ensemble::new(
             &self.of.weights,
             &self.prior,
@@ -108,6 +126,7 @@ impl<'a> Objective<'a> {
             values,
             sum,
             target,
+            parts,
         }
     }
 
@@ -192,7 +211,8 @@ impl Wanted {
     ) -> (Vec<Array2<f64>>, Vec<Array1<f64>>) {
         let mut slope = slope.clone();
         if *how != Mimic::Kl {
-            return self.ensemble.back(&self.values, &self.sum, &slope);
+            let (by_scores, by_odds) = self.ensemble.back(&self.values, &self.sum, &slope);
+            return (by_scores, self.of_inputs(by_odds));
         }
         // through the division of each row by its sum
         for ((mut g, p), sum) in slope
@@ -207,7 +227,16 @@ impl Wanted {
         let (by_p, by_odds) = self.ensemble.back(&self.values, &self.sum, &slope);
         let by_scores = by_p.into_iter().zip(&self.values);
         let by_scores = by_scores.map(|(by, p)| terms::through_softmax(p, by, tau));
-        (by_scores.collect(), by_odds)
+        (by_scores.collect(), self.of_inputs(by_odds))
+    }
+
+    /// The sums over the rows of each input.
+    fn of_inputs(&self, by_row: Vec<Array1<f64>>) -> Vec<Array1<f64>> {
+        let sums = by_row.iter().map(|by| {
+            let inputs = by.exact_chunks(self.parts).into_iter();
+            inputs.map(|rows| rows.sum()).collect()
+        });
+        sums.collect()
     }
 }
 
@@ -243,6 +272,18 @@ mod tests {
             real: vec![0.3, 0.5, 0.7],
         };
         let student = table(4, 3);
+        // four inputs, then two of two pixels
+        for inputs in [4, 2] {
+            let cut = |odds: &Array1<f64>| odds.iter().copied().take(inputs).collect();
+            let said = Said {
+                odds: said.odds.iter().map(cut).collect(),
+                ..said.clone()
+            };
+            every_slope(&said, &student);
+        }
+    }
+
+    fn every_slope(said: &Said, student: &Array2<f64>) {
         let counts = [vec![40, 10, 0], vec![10, 10, 20], vec![0, 60, 30]];
         for yaml in [
             "{}",
@@ -259,7 +300,7 @@ mod tests {
                     .of(said, &objective.wanted(said), student, false)
                     .value
             };
-            let exact = objective.of(&said, &objective.wanted(&said), &student, false);
+            let exact = objective.of(said, &objective.wanted(said), student, false);
             let same = |exact: f64, n: f64, what: &str| {
                 assert!(
                     (exact - n).abs() < 1e-7,
@@ -271,7 +312,7 @@ mod tests {
                     let at = |d: f64| {
                         let mut said = said.clone();
                         said.scores[k][place] += d;
-                        value(&said, &student)
+                        value(&said, student)
                     };
                     same(
                         exact.by_scores[k][place],
@@ -279,11 +320,11 @@ mod tests {
                         "scores",
                     );
                 }
-                for i in 0..4 {
+                for i in 0..said.odds[k].len() {
                     let at = |d: f64| {
                         let mut said = said.clone();
                         said.odds[k][i] += d;
-                        value(&said, &student)
+                        value(&said, student)
                     };
                     same(exact.by_odds[k][i], (at(1e-5) - at(-1e-5)) / 2e-5, "odds");
                 }
@@ -292,7 +333,7 @@ mod tests {
                 let at = |d: f64| {
                     let mut student = student.clone();
                     student[place] += d;
-                    value(&said, &student)
+                    value(said, &student)
                 };
                 same(
                     exact.by_student[place],

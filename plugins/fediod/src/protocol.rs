@@ -1,37 +1,41 @@
 //! Algorithm 1 of FedIOD (Gong et al. 2023).
-use crate::adversary::{by_patch, inputs, odds, real};
-use crate::messages::{Answers, ClassCounts, InputValues, SlopesWanted};
+use crate::adversary::{Judged, by_patch, inputs, odds};
+use crate::maker::Made;
+use crate::messages::{Answers, ClassCounts, InputValues, MadeOfMaps, SlopesWanted};
 use crate::objective::{Objective, Outcome, Said, Wanted};
+use crate::painter::{self, MAPS};
 use crate::report::Report;
-use crate::settings::{Counted, Game, GenerateAndDistill, Mimic};
-use fl_core::loss::sigmoid;
+use crate::settings::{Counted, Game, GenerateAndDistill, MadeOf, Mimic, Weights};
+use fl_core::loss::{by_class, by_pixel, sigmoid};
 use fl_core::prelude::*;
 use fl_core::{Length, Problem, TaskKind};
-use ndarray::{Array1, Array2, ArrayD, Axis, Ix2};
+use ndarray::{Array, Array1, Array2, ArrayD, Axis, Dimension, Ix2, s};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 const TRAIN: Ask<Nothing, ClassCounts> = Ask::new("training");
 const ANSWER: Ask<InputValues, Answers> = Ask::new("scores of made inputs");
+const ANSWER_OF_MAPS: Ask<MadeOfMaps, Answers> = Ask::new("scores of inputs made of label maps");
 const SLOPES: Ask<SlopesWanted, InputValues> = Ask::new("slopes by made inputs");
 
 /// Made inputs that a run keeps for people to look at.
-const SHOWN: usize = 64;
+pub(crate) const SHOWN: usize = 64;
 
 impl Protocol for GenerateAndDistill {
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
-        let classes = matches!(fed.task().kind, TaskKind::Classes(_));
-        let text = "the teachers' probabilities are those of one class out of several; this task has several labels at once";
-        ensure!(classes, Problem::Lacks(text.into()));
         let everyone = fed.everyone();
-        let mut counts = BTreeMap::new();
-        fed.once("teachers", &mut counts, |fed, counts, round| {
+        let mut known = Known::default();
+        fed.once("teachers", &mut known, |fed, known, round| {
+            if self.made_of != MadeOf::Noise {
+                known.maps = painter::ask(fed, round)?;
+            }
             let told = fed.ask(round, &TRAIN, &everyone, |_| &Nothing)?;
             let due = self.counted().numbers(fed.task());
             for mail in told.iter() {
                 let (from, found) = (mail.from, mail.body.counts.len());
                 let text = || format!("client {from} sent {found} counts where {due} were due");
                 ensure!(found == due, Problem::Shape(text()));
-                counts.insert(from, mail.body.counts.to_vec());
+                known.counts.insert(from, mail.body.counts.to_vec());
             }
             match self.evaluate_clients {
                 true => fed.evaluate_clients(round, "teacher"),
@@ -40,30 +44,29 @@ impl Protocol for GenerateAndDistill {
         })?;
         fed.rounds(
             self.warm_up + self.rounds,
-            &mut counts,
-            |fed, counts, round| {
+            &mut known,
+            |fed, known, round| {
                 let warming = round.number <= self.warm_up;
-                let mut report = Report::default();
+                let mut report = Report::new(fed.task());
                 for step in 0..self.steps as u64 {
                     let stream = round.stream.child("step", step);
                     // the student also learns from batches that the generator does not learn from
                     for extra in 1..self.student_steps as u64 {
                         if !warming {
                             let shown =
-                                self.show(fed, round, counts, &stream.child("extra", extra))?;
+                                self.show(fed, round, known, &stream.child("extra", extra))?;
                             self.teach(fed, &shown, &stream.child("extra", extra))?;
                         }
                     }
                     // a made batch goes down; scores and odds come up; the ensemble weighs them by input and class
-                    let shown = self.show(fed, round, counts, &stream)?;
+                    let shown = self.show(fed, round, known, &stream)?;
                     let student = self.student_scores(fed, &shown, warming)?;
                     let loss = shown
                         .objective
                         .of(&shown.said, &shown.wanted, &student, warming);
                     // slopes of the loss go down, slopes by the batch come up; the discriminators learn there
                     let slope = self.slopes(fed, round, &shown, &loss)?;
-                    fed.generator("generator")?
-                        .learn(&shown.made, slope.view())?;
+                    shown.made.learn(fed, slope.view(), &stream)?;
                     if !warming {
                         self.teach(fed, &shown, &stream)?;
                     }
@@ -72,8 +75,8 @@ impl Protocol for GenerateAndDistill {
                 report.record(fed, round, self)?;
                 if round.number == self.warm_up + self.rounds {
                     let stream = round.stream.child("picture", 0);
-                    let made = fed.generator("generator")?.sample(SHOWN, &stream)?;
-                    fed.keep_images("made", &made)?;
+                    let made = self.make(fed, SHOWN, known, &stream)?;
+                    fed.keep_images("made", made.inputs())?;
                 }
                 match warming {
                     true => Ok(()),
@@ -81,7 +84,7 @@ impl Protocol for GenerateAndDistill {
                 }
             },
         )?;
-        fed.keep_generator("generator")?;
+        self.keep_maker(fed)?;
         fed.keep_model("student")
     }
 
@@ -98,9 +101,32 @@ impl Protocol for GenerateAndDistill {
                     counts: counts.into(),
                 })
             })
-            .on(&ANSWER, me, |me, made| self.say(me, made))
+            .on(&MAPS, me, |me, _| painter::own(me))
+            .on(&ANSWER, me, |me, made| {
+                let of = Array1::zeros(0);
+                let values = made.values.clone();
+                self.say(me, &MadeOfMaps { values, of })
+            })
+            .on(&ANSWER_OF_MAPS, me, |me, made| self.say(me, made))
             .on(&SLOPES, me, |me, wanted| self.differentiate(me, wanted))
             .end()
+    }
+
+    fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        match (kind, &self.made_of) {
+            (TaskKind::MultiLabel(_), _) => {
+                Err("the teachers' probabilities are those of one class out of several".into())
+            }
+            (kind, MadeOf::LabelMaps(_)) => painter::suits(kind),
+            _ => Ok(()),
+        }
+    }
+
+    fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let weighs = matches!(&self.weights, Weights::Importance(i) if i.discriminator);
+        let foreign = self.made_of != MadeOf::Noise && weighs;
+        let text = "`made-of` label maps has each image judged by the client whose map it is of and by no other: weigh clients without their discriminators, with `weights: { importance: { discriminator: false } }`, `sizes` or `uniform`";
+        foreign.then(|| text.to_string()).into_iter().collect()
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -116,7 +142,7 @@ impl Protocol for GenerateAndDistill {
                 .shown_if(self.evaluate_clients)
                 .needs(Ability::InputGradient),
             student,
-            Slot::generator("generator", "Makes the inputs, at the server.").at_server(),
+            self.maker(),
         ];
         if self.discriminates() {
             let mut discriminator = Slot::trainer(
@@ -124,7 +150,7 @@ impl Protocol for GenerateAndDistill {
                 "A client's judge of inputs: are they made? Each may have another.",
             )
             .lasting()
-            .with_task(self.patches.task())
+            .with_task(self.judges())
             .needs(Ability::InputGradient);
             if self.game == Game::Linear {
                 discriminator = discriminator.needs(Ability::Loss(Loss::Mse));
@@ -154,13 +180,17 @@ impl Protocol for GenerateAndDistill {
             Counted::Nothing => TRAIN.asked().public(),
             _ => TRAIN.asked(),
         };
-        let answered = ANSWER
-            .asked()
+        let answer = match self.made_of {
+            MadeOf::Noise => ANSWER.asked(),
+            MadeOf::LabelMaps(_) => ANSWER_OF_MAPS.asked(),
+        };
+        let answered = answer
             .times(warming + steps * self.student_steps)
             .made(self.batch)
             .releases("answers-privacy");
         let differentiated = SLOPES.asked().times(warming + steps).made(self.batch);
-        vec![
+        let maps = (self.made_of != MadeOf::Noise).then(|| MAPS.asked());
+        let rest = [
             trained,
             match self.discriminates() {
                 // what the discriminator makes of real inputs goes beside the mechanism
@@ -168,14 +198,24 @@ impl Protocol for GenerateAndDistill {
                 false => answered,
             },
             differentiated.releases("slopes-privacy"),
-        ]
+        ];
+        maps.into_iter().chain(rest).collect()
     }
 }
 plugin!(protocol "generate-and-distill" => GenerateAndDistill);
 
+/// What the server is told once.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Known {
+    /// How much each client that has a teacher has, see [`ClassCounts`].
+    counts: BTreeMap<ClientId, Vec<u32>>,
+    /// Label maps, if inputs are made of them.
+    pub maps: painter::Known,
+}
+
 /// One batch, and what was said of it.
 struct Shown<'a> {
-    made: Samples,
+    made: Made,
     /// Who said it, in order.
     by: Cohort,
     said: Said,
@@ -187,6 +227,10 @@ fn wide(values: &Array2<f32>) -> Array2<f64> {
     values.mapv(f64::from)
 }
 
+fn narrow<D: Dimension>(values: &Array<f64, D>) -> Array<f32, D> {
+    values.mapv(|x| x as f32)
+}
+
 /// The server's side.
 impl GenerateAndDistill {
     /// Makes a batch and asks all clients about it.
@@ -194,18 +238,38 @@ impl GenerateAndDistill {
         &self,
         fed: &mut Federation<'_>,
         round: &Round,
-        counts: &BTreeMap<ClientId, Vec<u32>>,
+        known: &Known,
         stream: &Stream,
     ) -> Result<Shown<'_>> {
-        let made = fed
-            .generator("generator")?
-            .sample(self.batch, &stream.child("generator", 0))?;
-        let sent = InputValues {
-            values: made.values(),
+        let made = self.make(fed, self.batch, known, &stream.child("generator", 0))?;
+        let values = made.inputs().values();
+        let trained = Cohort::everyone(known.counts.keys().copied().collect());
+        let told = match &made {
+            Made::OfNoise(_) => {
+                let sent = InputValues { values };
+                fed.ask(round, &ANSWER, &trained, |_| &sent)?
+            }
+            Made::OfMaps(_, whose) => {
+                let sent = trained.iter().map(|id| {
+                    let of = whose.iter().map(|(whose, row)| match whose == id {
+                        true => *row,
+                        false => MadeOfMaps::ANOTHERS,
+                    });
+                    let values = values.clone();
+                    (
+                        *id,
+                        MadeOfMaps {
+                            values,
+                            of: of.collect(),
+                        },
+                    )
+                });
+                let sent: BTreeMap<ClientId, MadeOfMaps> = sent.collect();
+                fed.ask(round, &ANSWER_OF_MAPS, &trained, |id| &sent[&id])?
+            }
         };
-        let trained = Cohort::everyone(counts.keys().copied().collect());
-        let told = fed.ask(round, &ANSWER, &trained, |_| &sent)?;
-        let wanted = (self.batch, fed.task().kind.outputs());
+        let kind = fed.task().kind;
+        let wanted = (self.batch, kind.outputs());
         let (mut said, mut by) = (Said::default(), Vec::new());
         for mail in told.iter() {
             let (from, found) = (mail.from, mail.body.scores.dim());
@@ -213,15 +277,23 @@ impl GenerateAndDistill {
                 || format!("client {from} sent scores of {found:?} where {wanted:?} were due");
             ensure!(found == wanted, Problem::Shape(text()));
             by.push(from);
-            said.scores.push(wide(&mail.body.scores));
+            said.scores
+                .push(by_pixel(kind.classes(), wide(&mail.body.scores).view()));
             if self.discriminates() {
                 let text = || format!("client {from} has sent no odds");
                 let real = *mail.body.real.first().with_context(text)?;
-                said.odds.push(mail.body.odds.mapv(f64::from));
+                // an input that it does not judge loses nothing to it
+                let odds = mail.body.odds.indexed_iter().map(|(at, odds)| {
+                    match made.judged_by(from, at) {
+                        true => f64::from(*odds),
+                        false => f64::NEG_INFINITY,
+                    }
+                });
+                said.odds.push(odds.collect());
                 said.real.push(f64::from(real));
             }
         }
-        let counts: Vec<_> = by.iter().map(|id| counts[id].clone()).collect();
+        let counts: Vec<_> = by.iter().map(|id| known.counts[id].clone()).collect();
         let objective = Objective::new(self, &counts);
         let wanted = objective.wanted(&said);
         Ok(Shown {
@@ -241,7 +313,11 @@ impl GenerateAndDistill {
         warming: bool,
     ) -> Result<Array2<f64>> {
         match self.terms.mimic > 0.0 && !warming {
-            true => Ok(wide(&fed.model("student")?.predict(&shown.made)?)),
+            true => {
+                let classes = fed.task().kind.classes();
+                let scores = wide(&fed.model("student")?.predict(shown.made.inputs())?);
+                Ok(by_pixel(classes, scores.view()))
+            }
             false => Ok(Array2::zeros((0, 0))),
         }
     }
@@ -257,18 +333,16 @@ impl GenerateAndDistill {
         let linear = self.discriminates() && self.game == Game::Linear;
         let wanted = shown.by.iter().enumerate().map(|(k, id)| {
             let wanted = SlopesWanted {
-                scores: loss.by_scores[k].mapv(|g| g as f32),
-                odds: loss
-                    .by_odds
-                    .get(k)
-                    .map_or_else(|| Array1::zeros(0), |g| g.mapv(|g| g as f32)),
+                scores: narrow(&by_class(self.batch, loss.by_scores[k].view())),
+                odds: loss.by_odds.get(k).map_or_else(|| Array1::zeros(0), narrow),
                 share: Array1::from_elem(usize::from(linear), shown.objective.share(k) as f32),
             };
             (*id, wanted)
         });
         let wanted: BTreeMap<ClientId, SlopesWanted> = wanted.collect();
         let answers = fed.ask(round, &SLOPES, &shown.by, |id| &wanted[&id])?;
-        let dim = (shown.made.len(), shown.made.width());
+        let made = shown.made.inputs();
+        let dim = (made.len(), made.width());
         let mut sum = Array2::<f64>::zeros(dim);
         for mail in answers.iter() {
             let (from, found) = (mail.from, mail.body.values.dim());
@@ -281,38 +355,44 @@ impl GenerateAndDistill {
                 Problem::Lacks("parts.student: this trainer cannot be differentiated by its input; use a neural trainer, or `terms.mimic: 0`".into())
             };
             let student = fed.model("student")?.differentiable().with_context(lacks)?;
-            let slope = loss.by_student.mapv(|g| g as f32);
-            sum += &wide(&student.vjp(&shown.made, slope.view())?);
+            let slope = narrow(&by_class(self.batch, loss.by_student.view()));
+            sum += &wide(&student.vjp(made, slope.view())?);
         }
-        Ok(sum.mapv(|g| g as f32))
+        Ok(narrow(&sum))
     }
 
     /// The student takes a step towards the ensemble.
     fn teach(&self, fed: &mut Federation<'_>, shown: &Shown<'_>, stream: &Stream) -> Result<()> {
-        let target = shown.wanted.target.mapv(|t| t as f32);
+        let target = narrow(&by_class(self.batch, shown.wanted.target.view()));
         let target = match self.mimic {
             Mimic::Kl => Target::Soft(target.view()),
             _ => Target::Scores(target.view()),
         };
         let pass = Pass::new(Length::Steps(1), self.batch, self.mimic.loss());
-        fed.fit("student", stream, &shown.made, target, &pass)
+        fed.fit("student", stream, shown.made.inputs(), target, &pass)
     }
 }
 
 /// The client's side.
 impl GenerateAndDistill {
     /// What teacher and discriminator say of a batch, which is kept for the question that follows.
-    fn say(&self, me: &mut Client, made: &InputValues) -> Result<Answers> {
+    fn say(&self, me: &mut Client, made: &MadeOfMaps) -> Result<Answers> {
         let x = inputs(&made.values, me.task())?;
         me.stash("batch", made);
         let mut scores = me.model("teacher")?.predict(&x)?;
         let (mut said, mut mean) = (Array1::zeros(0), Array1::zeros(0));
         if self.discriminates() {
-            let real = real(me, x.len(), &me.stream("real"));
-            let judge = me.model("discriminator")?;
-            said = odds(judge.predict(&x)?.view()).mapv(|o| o as f32);
-            let of_real = odds(judge.predict(&real)?.view()).mapv(sigmoid);
-            mean = Array1::from_elem(1, of_real.mean().unwrap_or_default() as f32);
+            let judged = self.judged(me, made, &me.stream("real"))?;
+            (said, mean) = (Array1::zeros(x.len()), Array1::zeros(1));
+            if !judged.rows.is_empty() {
+                let judge = me.model("discriminator")?;
+                let of_made = odds(judge.predict(&judged.made)?.view());
+                for (row, odds) in judged.rows.iter().zip(of_made) {
+                    said[*row] = odds as f32;
+                }
+                let of_real = odds(judge.predict(&judged.real)?.view()).mapv(sigmoid);
+                mean[0] = of_real.mean().unwrap_or_default() as f32;
+            }
         }
         if me.has("answers-privacy") {
             let column = said.view().insert_axis(Axis(1));
@@ -336,38 +416,69 @@ impl GenerateAndDistill {
         })
     }
 
+    /// What this client's discriminator is shown of a batch.
+    fn judged(&self, me: &Client, made: &MadeOfMaps, stream: &Stream) -> Result<Judged> {
+        match self.made_of {
+            MadeOf::Noise => Ok(Judged::all(me, inputs(&made.values, me.task())?, stream)),
+            MadeOf::LabelMaps(_) => Judged::pairs(me, made),
+        }
+    }
+
     /// From the slopes by what it said to those by the batch; then the discriminator learns from it.
     fn differentiate(&self, me: &mut Client, wanted: &SlopesWanted) -> Result<InputValues> {
-        let made: InputValues = me.unstash("batch")?.context("it was shown no batch")?;
+        let made: MadeOfMaps = me.unstash("batch")?.context("it was shown no batch")?;
         let x = inputs(&made.values, me.task())?;
         let mut slope = me
             .differentiable("teacher")?
             .vjp(&x, wanted.scores.view())?;
-        if self.discriminates() {
-            let scores = me.model("discriminator")?.predict(&x)?;
-            ensure!(
-                wanted.odds.len() == x.len(),
-                Problem::Shape("slopes by odds of another batch".into())
-            );
-            let by_scores = by_patch(scores.view(), wanted.odds.view());
-            slope += &me
+        ensure!(
+            wanted.odds.len() == if self.discriminates() { x.len() } else { 0 },
+            Problem::Shape("slopes by odds of another batch".into())
+        );
+        let judged = match self.discriminates() {
+            true => Some(self.judged(me, &made, &me.stream("real"))?),
+            false => None,
+        };
+        if let Some(Judged {
+            rows, made: shown, ..
+        }) = judged.filter(|of| !of.rows.is_empty())
+        {
+            let scores = me.model("discriminator")?.predict(&shown)?;
+            let by_odds = wanted.odds.select(Axis(0), &rows);
+            let by_scores = by_patch(scores.view(), by_odds.view());
+            let by_shown = me
                 .differentiable("discriminator")?
-                .vjp(&x, by_scores.view())?;
+                .vjp(&shown, by_scores.view())?;
+            for (row, by) in rows.iter().zip(by_shown.rows()) {
+                let mut slope = slope.row_mut(*row);
+                slope += &by.slice(s![..x.width()]);
+            }
             let share = wanted.share.first().copied().map_or(1.0, f64::from);
+            let parts = (self.patches.task())(me.task()).kind.outputs();
             for step in 0..self.discriminator_steps as u64 {
                 let stream = me.stream("discriminator").child("step", step);
-                self.discriminate(me, &x, share, &stream)?;
+                let judged = self.judged(me, &made, &stream)?;
+                let model = me.model("discriminator")?;
+                match self.game {
+                    Game::NonSaturating => judged.tell_apart(model, parts, &stream)?,
+                    Game::Linear => judged.tell_apart_linearly(model, share, &stream)?,
+                }
             }
         }
-        if me.has("slopes-privacy") {
-            let mut released = Params([("inputs".to_string(), slope.into_dyn())].into());
-            me.release("slopes-privacy", &mut released)?;
-            let all: ArrayD<f32> = released
-                .0
-                .remove("inputs")
-                .context("the mechanism lost its tensor")?;
-            slope = all.into_dimensionality::<Ix2>()?;
-        }
-        Ok(InputValues { values: slope })
+        release_slopes(me, slope)
     }
+}
+
+/// Slopes by a batch, through the mechanism in `slopes-privacy` if there is one.
+pub(crate) fn release_slopes(me: &mut Client, mut slope: Array2<f32>) -> Result<InputValues> {
+    if me.has("slopes-privacy") {
+        let mut released = Params([("inputs".to_string(), slope.into_dyn())].into());
+        me.release("slopes-privacy", &mut released)?;
+        let all: ArrayD<f32> = released
+            .0
+            .remove("inputs")
+            .context("the mechanism lost its tensor")?;
+        slope = all.into_dimensionality::<Ix2>()?;
+    }
+    Ok(InputValues { values: slope })
 }

@@ -3,28 +3,37 @@ use crate::measure::Inception;
 use crate::objective::{Outcome, Said};
 use crate::settings::GenerateAndDistill;
 use crate::terms::probabilities;
+use fl_core::TaskKind;
 use fl_core::prelude::*;
 
 /// What is measured in one round.
-#[derive(Default)]
 pub(crate) struct Report {
     steps: usize,
     terms: [f64; 5],
-    /// Of each client.
-    inception: Vec<Inception>,
+    /// Of each client; nobody's where an input has no class of its own.
+    inception: Option<Vec<Inception>>,
 }
 
 impl Report {
+    pub fn new(task: &Task) -> Self {
+        Self {
+            steps: 0,
+            terms: [0.0; 5],
+            inception: matches!(task.kind, TaskKind::Classes(_)).then(Vec::new),
+        }
+    }
+
     pub fn add(&mut self, said: &Said, loss: &Outcome) {
         self.steps += 1;
         self.terms
             .iter_mut()
             .zip(loss.terms)
             .for_each(|(sum, term)| *sum += term);
-        self.inception
-            .resize(said.scores.len(), Inception::default());
-        for (score, z) in self.inception.iter_mut().zip(&said.scores) {
-            score.add(probabilities(z.view(), 1.0).view());
+        if let Some(inception) = &mut self.inception {
+            inception.resize(said.scores.len(), Inception::default());
+            for (score, z) in inception.iter_mut().zip(&said.scores) {
+                score.add(probabilities(z.view(), 1.0).view());
+            }
         }
     }
 
@@ -48,8 +57,11 @@ impl Report {
                 fed.record(round, &format!("generator.{name}"), sum / self.steps as f64)?;
             }
         }
-        let scores = self.inception.iter().map(Inception::score);
-        let n = self.inception.len().max(1) as f64;
-        fed.record(round, "generator.inception", scores.sum::<f64>() / n)
+        if let Some(inception) = &self.inception {
+            let scores = inception.iter().map(Inception::score);
+            let n = inception.len().max(1) as f64;
+            fed.record(round, "generator.inception", scores.sum::<f64>() / n)?;
+        }
+        Ok(())
     }
 }

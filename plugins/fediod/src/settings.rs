@@ -1,4 +1,5 @@
 //! What a spec can say about the method.
+use crate::painter;
 use fl_core::prelude::*;
 use fl_core::settings::above;
 
@@ -140,6 +141,36 @@ impl Patches {
     }
 }
 
+impl Patches {
+    /// The same of images beside their label maps.
+    pub(crate) fn task_of_pairs(&self) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
+        let patches = self.task();
+        move |of| Task {
+            input: painter::beside(of.input[0] + of.kind.classes(), of),
+            ..patches(of)
+        }
+    }
+}
+
+settings! {
+    /// What an image is made of beside its label map.
+    pub struct OfMaps {
+        /// Normally distributed numbers, a channel for each, which make two images of one map differ.
+        noise: usize = 4, in 0..=1_000;
+    }
+}
+
+choices! {
+    /// What inputs are made of.
+    pub enum MadeOf {
+        /// Noise, by a generator.
+        Noise = "noise",
+        /// The clients' label maps, by a trainer that paints them, where every pixel has a class (FedIOD on slides and scans). The label
+        /// maps themselves leave the clients.
+        LabelMaps(OfMaps) = "label-maps",
+    }
+}
+
 settings! {
     /// A generator at the server makes inputs on which the clients' frozen teachers teach a student (FedIOD; Gong et al. 2023).
     #[check(GenerateAndDistill::consistent)]
@@ -160,6 +191,8 @@ settings! {
         discriminator_steps: usize = 1, in 1..=1_000;
         /// The terms of the generator's loss.
         terms: Terms = Terms { gan: 1.0, conf: 1.0, unique: 1.0, mimic: 1.0, balance: 0.0 };
+        /// What inputs are made of.
+        made_of: MadeOf = MadeOf::Noise;
         /// How much a client counts in the ensemble.
         weights: Weights = Weights::Importance(Importance { classes: Classes::Proportions, discriminator: true });
         /// What the student imitates, and how.
@@ -197,6 +230,14 @@ impl GenerateAndDistill {
             return Err("`warm-up` is the time of `terms.gan` alone, which is 0".into());
         }
         Ok(())
+    }
+
+    /// What a discriminator is to learn.
+    pub(crate) fn judges(&self) -> Box<dyn Fn(&Task) -> Task + Send + Sync> {
+        match self.made_of {
+            MadeOf::Noise => Box::new(self.patches.task()),
+            MadeOf::LabelMaps(_) => Box::new(self.patches.task_of_pairs()),
+        }
     }
 
     /// What the server must know of how much a client has.
@@ -241,7 +282,7 @@ impl Counted {
     /// How many numbers that takes.
     pub(crate) fn numbers(self, task: &Task) -> usize {
         match self {
-            Self::Classes => task.kind.outputs(),
+            Self::Classes => task.kind.classes(),
             Self::Examples => 1,
             Self::Nothing => 0,
         }

@@ -1,5 +1,6 @@
 //! The conversation: train to the end, predict the public samples once, distil at the server.
 use fl_core::Length;
+use fl_core::TaskKind;
 use fl_core::augment::{Augment, Augmenter};
 use fl_core::message::{Facts, Named, Parcel, View};
 use fl_core::prelude::*;
@@ -189,7 +190,7 @@ impl OneShotDistill {
 }
 
 impl Protocol for OneShotDistill {
-    fn pixels(&self, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+    fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
         Ok(())
     }
     fn slots(&self) -> Vec<Slot> {

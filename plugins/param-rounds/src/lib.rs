@@ -21,6 +21,7 @@ pub use private_steps::{GaussianGradients, LotDraw, Sampling};
 pub use scaffold::{Control, Controlled, Scaffold, ServerControl};
 
 use fl_core::Problem;
+use fl_core::TaskKind;
 use fl_core::message::{GradientSum, Votes};
 use fl_core::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -169,7 +170,10 @@ impl Protocol for ParamRounds {
         ]
     }
 
-    fn pixels(&self, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+    fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        if !kind.is_dense() {
+            return Ok(());
+        }
         if self.fuse.is_some() {
             return Err(
                 "`fuse` takes the mean of class probabilities of whole inputs; leave it out".into(),

@@ -98,6 +98,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
                 },
                 inputs: data.task.width(),
                 outputs,
+                classes: data.task.kind.classes(),
                 model,
             };
             let cohort = match asked.cohort.filter(|slot| parts.has(slot)) {

@@ -134,6 +134,51 @@ fn exact_no_model_and_no_private_input_crosses() {
     assert_eq!(kinds, all);
 }
 
+/// Label maps leave a client once; after them no message grows with a model or with what a client owns.
+#[test]
+fn exact_label_maps_cross_and_no_image_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let crossed = |train: usize, width: usize| {
+        let spec = fs::read_to_string(quick("asyn-dgan")).unwrap();
+        let spec = spec.replace("train: 90", &format!("train: {train}"));
+        let spec = spec.replace(
+            "conv: { out: 8, kernel: 3",
+            &format!("conv: {{ out: {width}, kernel: 3"),
+        );
+        let less = "rounds: 1, steps: 2, batch: 5";
+        let spec = spec.replace("rounds: 3, steps: 20, batch: 8", less);
+        let spec = spec.replace("epochs: 8", "epochs: 1");
+        fs::write(dir.join("spec.yaml"), spec).unwrap();
+        let _ = fs::remove_dir_all(dir.join("out"));
+        json(dir, &["run", "spec.yaml", "--json", "--out", "out"]);
+        let all = journal(dir);
+        let line = |entry: &Value| {
+            let of = |way: &str| entry[way]["values"].as_u64().unwrap();
+            let kinds = format!("{} -> {}", entry["down"], entry["up"]).replace('"', "");
+            (kinds, of("bytes_up"), of("bytes_down"))
+        };
+        all.iter().map(line).collect::<Vec<_>>()
+    };
+    let (pixels, width) = (32 * 32, 3 * 32 * 32);
+    let judged = (
+        "made-of-label-maps -> input-values".to_string(),
+        3 * 5 * 4 * width,
+        3 * 5 * (4 * width + 4),
+    );
+    let due = |train: usize| {
+        let maps = (
+            "nothing -> label-maps".to_string(),
+            train as u64 * pixels,
+            0,
+        );
+        vec![maps, judged.clone(), judged.clone()]
+    };
+    assert_eq!(crossed(12, 8), due(12));
+    assert_eq!(crossed(12, 16), due(12), "larger models");
+    assert_eq!(crossed(24, 8), due(24), "more private images");
+}
+
 #[test]
 fn exact_what_is_switched_off_is_not_measured_and_needs_no_part() {
     let dir = tempfile::tempdir().unwrap();

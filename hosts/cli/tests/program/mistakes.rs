@@ -36,17 +36,30 @@ fn what_cannot_work_is_found_before_the_run() {
         (
             "segmentation.yaml",
             &["protocol={use: two-tier-vote}", data],
-            "it does not work where every pixel has a class",
+            "it does not work for 2 classes of 32x32 pixels: it takes each number",
         ),
         (
             "segmentation.yaml",
-            &["protocol={use: generate-and-distill}", data],
-            "it does not work where every pixel has a class",
+            &[
+                "protocol={use: generate-and-distill, made-of: label-maps}",
+                data,
+            ],
+            "`made-of` label maps has each image judged by the client whose map it is of",
         ),
         (
             "segmentation.yaml",
             &["protocol={use: co-distill, labels: soft}", data],
             "use `labels: scores`",
+        ),
+        (
+            "fedavg.yaml",
+            &["protocol={use: asyn-dgan}"],
+            "it does not work for 4 classes: label maps are painted",
+        ),
+        (
+            "fedkd-multi-label.yaml",
+            &["protocol={use: generate-and-distill}"],
+            "the teachers' probabilities are those of one class out of several",
         ),
         (
             "segmentation.yaml",

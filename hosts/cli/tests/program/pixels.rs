@@ -12,6 +12,16 @@ fn bounded_every_spec_of_segmentation_runs_and_measures_what_it_learnt() {
             "fedkd" => &["protocol.local.epochs=1", "protocol.student.epochs=1"],
             "fedmd" => &["protocol.rounds=1", "protocol.warm-up.epochs=1"],
             "fedavg" => &["protocol.rounds=1"],
+            "fediod" => &[
+                "protocol.local.epochs=10",
+                "protocol.rounds=1",
+                "protocol.steps=20",
+                "protocol.batch=6",
+            ],
+            "asyn-dgan" => &[
+                "protocol={use: asyn-dgan, rounds: 1, steps: 20, l1: 10, patches: 8x8, student: {epochs: 4, batch: 8}}",
+                "parts.generator.optimiser.adam.lr=0.01",
+            ],
             _ => &["protocol.local.epochs=1"],
         };
         let sets = less.iter().chain([&small]).flat_map(|set| ["--set", set]);

@@ -1,0 +1,197 @@
+//! AsynDGAN (Chang, Qu, Zhang, Sabuncu, Chen, Zhang, Metaxas 2020): a generator at the server that paints label maps, a discriminator at
+//! each client.
+use crate::adversary::Judged;
+use crate::messages::{InputValues, MadeOfMaps};
+use crate::painter::{self, Known, MAPS, PAINTER, Painted};
+use crate::protocol::{SHOWN, release_slopes};
+use crate::settings::Patches;
+use fl_core::loss::sigmoid;
+use fl_core::prelude::*;
+use fl_core::{Problem, TaskKind};
+use ndarray::{Array2, Axis, concatenate, s};
+use std::collections::BTreeMap;
+
+const JUDGE: Ask<MadeOfMaps, InputValues> = Ask::new("slopes by images of its label maps");
+
+settings! {
+    /// A generator at the server paints the clients' label maps; discriminators, which stay with the images, teach it; a student learns
+    /// from what it painted (AsynDGAN; Chang et al. 2020). The label maps themselves leave the clients.
+    pub struct AsynDgan {
+        /// Rounds of the generator.
+        rounds: usize = 10, in 1..=1_000_000;
+        /// Steps of the generator in one round.
+        steps: usize = 100, in 1..=1_000_000;
+        /// Label maps of each client in one step.
+        batch: usize = 8, in 1..=100_000;
+        /// Normally distributed numbers beside a label map, a channel for each, which make two images of one map differ.
+        noise: usize = 4, in 0..=1_000;
+        /// How much the mean absolute distance to the client's own image counts beside what its discriminator says. Published code: 100.
+        /// Its slopes say of every number whether the private one is larger.
+        l1: f64 = 0.0, in 0.0..=1e6;
+        /// What a discriminator judges: it must have as many outputs.
+        patches: Patches = Patches::Whole;
+        /// The student's training, on one painted image for each label map.
+        student: Training = Training::epochs(50, 8);
+    }
+}
+
+impl Protocol for AsynDgan {
+    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+        let mut known = Known::new();
+        fed.once("label-maps", &mut known, |fed, known, round| {
+            *known = painter::ask(fed, round)?;
+            Ok(())
+        })?;
+        fed.rounds(self.rounds, &mut known, |fed, known, round| {
+            for step in 0..self.steps as u64 {
+                self.step(fed, round, known, &round.stream.child("step", step))?;
+            }
+            Ok(())
+        })?;
+        fed.once("student", &mut known, |fed, known, round| {
+            let all: Vec<_> = known.values().map(|maps| maps.view()).collect();
+            let maps = concatenate(Axis(0), &all)?;
+            let painted = Painted::new(fed, maps.view(), self.noise, &round.stream)?.images;
+            let pass = self.student.pass(Loss::CrossEntropy);
+            let target = Target::Pixels(maps.view());
+            fed.fit("student", &round.stream, &painted, target, &pass)?;
+            fed.evaluate(round, "student")?;
+            let shown: Vec<usize> = (0..maps.nrows().min(SHOWN)).collect();
+            fed.keep_images("made", &painted.pick(&shown))
+        })?;
+        fed.keep_model(PAINTER)?;
+        fed.keep_model("student")
+    }
+
+    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+        question
+            .on(&MAPS, me, |me, _| painter::own(me))
+            .on(&JUDGE, me, |me, made| self.judge(me, made))
+            .end()
+    }
+
+    fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        painter::suits(kind)
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        vec![
+            Slot::trainer(
+                PAINTER,
+                "Paints label maps, at the server: of a channel for each class and those of noise, an image.",
+            )
+            .at_server()
+            .with_task(painter::task(self.noise))
+            .needs(Ability::Loss(Loss::Mse)),
+            Slot::trainer(
+                "discriminator",
+                "A client's judge of images beside their label maps: are they made? Each may have another.",
+            )
+            .lasting()
+            .with_task(self.patches.task_of_pairs())
+            .needs(Ability::InputGradient),
+            Slot::trainer("student", "The server's model.").at_server(),
+            Slot::privacy::<Params>(
+                "slopes-privacy",
+                "Bounds and hides the slopes by a batch that leave a client, as one tensor `inputs`.",
+            )
+            .optional(),
+            Slot::accountant(),
+        ]
+    }
+
+    fn questions(&self) -> Vec<Asked> {
+        let judged = JUDGE.asked().times(self.rounds * self.steps);
+        vec![
+            MAPS.asked(),
+            judged.made(self.batch).releases("slopes-privacy"),
+        ]
+    }
+}
+plugin!(protocol "asyn-dgan" => AsynDgan);
+
+impl AsynDgan {
+    /// The generator paints label maps of every client, each judges those of its own, and the generator learns.
+    fn step(
+        &self,
+        fed: &mut Federation<'_>,
+        round: &Round,
+        known: &Known,
+        stream: &Stream,
+    ) -> Result<()> {
+        let drawn = known.iter().map(|(id, own)| {
+            let stream = stream.child("maps", u64::from(*id));
+            painter::draw(own.nrows(), self.batch, &stream)
+        });
+        let drawn: Vec<Vec<usize>> = drawn.collect();
+        let maps = known.values().zip(&drawn);
+        let maps: Vec<_> = maps.map(|(own, rows)| own.select(Axis(0), rows)).collect();
+        let maps: Vec<_> = maps.iter().map(|maps| maps.view()).collect();
+        let maps = concatenate(Axis(0), &maps)?;
+        let painted = Painted::new(fed, maps.view(), self.noise, stream)?;
+        let values = painted.images.values();
+        let made = |(at, (id, rows)): (usize, (&ClientId, Vec<usize>))| {
+            let values = values.slice(s![at * self.batch..(at + 1) * self.batch, ..]);
+            let of = rows.into_iter().map(|row| row as u32).collect();
+            (
+                *id,
+                MadeOfMaps {
+                    values: values.to_owned(),
+                    of,
+                },
+            )
+        };
+        let sent: BTreeMap<_, _> = known.keys().zip(drawn).enumerate().map(made).collect();
+        let asked = Cohort::everyone(known.keys().copied().collect());
+        let judged = fed.ask(round, &JUDGE, &asked, |id| &sent[&id])?;
+        let mut slope = Array2::zeros(values.dim());
+        for mail in judged.iter() {
+            let (from, found, due) = (
+                mail.from,
+                mail.body.values.dim(),
+                (self.batch, values.ncols()),
+            );
+            let text = || format!("client {from} sent slopes of {found:?} where {due:?} were due");
+            ensure!(found == due, Problem::Shape(text()));
+            let at = sent.keys().take_while(|id| **id < from).count() * self.batch;
+            slope
+                .slice_mut(s![at..at + self.batch, ..])
+                .assign(&mail.body.values);
+        }
+        painted.learn(fed, slope.view(), stream)
+    }
+
+    /// The discriminator learns to tell the made images of its client's label maps from its own images; then the slope by the made of
+    /// what they lose to it.
+    fn judge(&self, me: &mut Client, sent: &MadeOfMaps) -> Result<InputValues> {
+        let judged = Judged::pairs(me, sent)?;
+        let n = judged.rows.len();
+        ensure!(
+            n == sent.values.nrows() && n > 0,
+            Problem::Shape("images of label maps of another client, or none".into())
+        );
+        let parts = (self.patches.task())(me.task()).kind.outputs();
+        let stream = me.stream("discriminator");
+        judged.tell_apart(me.model("discriminator")?, parts, &stream)?;
+
+        // the mean of -ln(1 - D) over images and parts
+        let scores = me.model("discriminator")?.predict(&judged.made)?;
+        let by_scores =
+            scores.mapv(|score| (sigmoid(f64::from(score)) / (n * parts) as f64) as f32);
+        let slope = me
+            .differentiable("discriminator")?
+            .vjp(&judged.made, by_scores.view())?;
+        let width = sent.values.ncols();
+        let mut slope = slope.slice(s![.., ..width]).to_owned();
+        let weight = (self.l1 / sent.values.len() as f64) as f32;
+        if weight > 0.0 {
+            let real = judged.real.values();
+            let far = &sent.values - &real.slice(s![.., ..width]);
+            slope.zip_mut_with(&far, |slope, far| {
+                *slope += weight * f32::from(u8::from(*far > 0.0))
+                    - weight * f32::from(u8::from(*far < 0.0));
+            });
+        }
+        release_slopes(me, slope)
+    }
+}

@@ -1,0 +1,94 @@
+//! Who makes the inputs, and of what.
+use crate::painter::{PAINTER, Painted, draw, task};
+use crate::protocol::Known;
+use crate::settings::{GenerateAndDistill, MadeOf};
+use fl_core::prelude::*;
+use ndarray::{ArrayView2, Axis, stack};
+
+/// A batch of made inputs.
+pub(crate) enum Made {
+    OfNoise(Samples),
+    /// And whose map each is of: a client, and the position of its example.
+    OfMaps(Painted, Vec<(ClientId, u32)>),
+}
+
+impl Made {
+    pub fn inputs(&self) -> &Samples {
+        match self {
+            Self::OfNoise(made) => made,
+            Self::OfMaps(painted, _) => &painted.images,
+        }
+    }
+
+    /// Those that client `id` judges: all, or those that are made of its label maps.
+    pub fn judged_by(&self, id: ClientId, at: usize) -> bool {
+        match self {
+            Self::OfNoise(_) => true,
+            Self::OfMaps(_, whose) => whose[at].0 == id,
+        }
+    }
+
+    /// Their maker takes a step against `slope`, the derivative of a loss by each of their numbers.
+    pub fn learn(
+        &self,
+        fed: &mut Federation<'_>,
+        slope: ArrayView2<'_, f32>,
+        stream: &Stream,
+    ) -> Result<()> {
+        match self {
+            Self::OfNoise(made) => fed.generator(PAINTER)?.learn(made, slope),
+            Self::OfMaps(painted, _) => painted.learn(fed, slope, stream),
+        }
+    }
+}
+
+impl GenerateAndDistill {
+    /// Makes `n` inputs: of noise, or of label maps drawn from those of all clients.
+    pub(crate) fn make(
+        &self,
+        fed: &mut Federation<'_>,
+        n: usize,
+        known: &Known,
+        stream: &Stream,
+    ) -> Result<Made> {
+        let MadeOf::LabelMaps(with) = &self.made_of else {
+            return Ok(Made::OfNoise(fed.generator(PAINTER)?.sample(n, stream)?));
+        };
+        let whose = known.maps.iter().flat_map(|(id, maps)| {
+            let rows = 0..maps.nrows() as u32;
+            rows.map(|row| (*id, row))
+        });
+        let whose: Vec<(ClientId, u32)> = whose.collect();
+        let drawn = draw(whose.len(), n, &stream.child("maps", 0));
+        let whose: Vec<_> = drawn.into_iter().map(|at| whose[at]).collect();
+        let maps = whose
+            .iter()
+            .map(|(id, row)| known.maps[id].row(*row as usize));
+        let maps = stack(Axis(0), &maps.collect::<Vec<_>>())?;
+        let painted = Painted::new(fed, maps.view(), with.noise, stream)?;
+        Ok(Made::OfMaps(painted, whose))
+    }
+
+    /// The slot of the maker.
+    pub(crate) fn maker(&self) -> Slot {
+        match &self.made_of {
+            MadeOf::Noise => {
+                Slot::generator(PAINTER, "Makes the inputs, at the server.").at_server()
+            }
+            MadeOf::LabelMaps(with) => Slot::trainer(
+                PAINTER,
+                "Paints label maps, at the server: of a channel for each class and one for each number of noise, an image.",
+            )
+            .at_server()
+            .with_task(task(with.noise))
+            .needs(Ability::Loss(Loss::Mse)),
+        }
+    }
+
+    pub(crate) fn keep_maker(&self, fed: &mut Federation<'_>) -> Result<()> {
+        match &self.made_of {
+            MadeOf::Noise => fed.keep_generator(PAINTER),
+            MadeOf::LabelMaps(_) => fed.keep_model(PAINTER),
+        }
+    }
+}

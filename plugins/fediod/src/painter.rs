@@ -1,0 +1,133 @@
+//! A generator of images of label maps (Isola, Zhu, Zhou, Efros 2017: pix2pix): a trainer that takes a map and noise, and whose outputs are an
+//! image's numbers.
+use crate::messages::LabelMaps;
+use fl_core::prelude::*;
+use fl_core::{Length, Problem, TaskKind};
+use ndarray::{Array2, ArrayView2, Axis, concatenate};
+use std::collections::BTreeMap;
+
+/// The label maps of a client's examples.
+pub(crate) const MAPS: Ask<Nothing, LabelMaps> = Ask::new("label maps");
+
+/// The label maps of each client, `images x pixels`.
+pub(crate) type Known = BTreeMap<ClientId, Array2<u8>>;
+
+/// Whether there are label maps.
+pub(crate) fn suits(kind: TaskKind) -> Result<(), String> {
+    match kind.is_dense() {
+        true => Ok(()),
+        false => Err("label maps are painted, so every pixel must have a class".into()),
+    }
+}
+
+/// Asks everybody for label maps.
+pub(crate) fn ask(fed: &mut Federation<'_>, round: &Round) -> Result<Known> {
+    let kind = fed.task().kind;
+    let (classes, pixels) = (kind.classes(), kind.outputs() / kind.classes());
+    let told = fed.ask(round, &MAPS, &fed.everyone(), |_| &Nothing)?;
+    let maps = told.iter().map(|mail| {
+        let of = mail.body.classes.clone();
+        let right = of.len().is_multiple_of(pixels) && of.iter().all(|c| usize::from(*c) < classes);
+        let text = || {
+            format!(
+                "client {} sent no label maps of {kind}: {} numbers",
+                mail.from,
+                of.len()
+            )
+        };
+        ensure!(right && !of.is_empty(), Problem::Shape(text()));
+        let maps = Array2::from_shape_vec((of.len() / pixels, pixels), of)?;
+        Ok((mail.from, maps))
+    });
+    maps.collect()
+}
+
+/// A client's answer to [`MAPS`].
+pub(crate) fn own(me: &Client) -> Result<LabelMaps> {
+    let maps = me.own().masks().context("examples without label maps")?;
+    Ok(LabelMaps {
+        classes: maps.of().iter().copied().collect(),
+    })
+}
+
+/// Positions of `n` out of so many, each as often as another as far as that goes.
+pub(crate) fn draw(of: usize, n: usize, stream: &Stream) -> Vec<usize> {
+    let order = stream.draws().permutation(of);
+    order.iter().copied().cycle().take(n).collect()
+}
+
+/// The slot of the painter.
+pub(crate) const PAINTER: &str = "generator";
+
+/// Label maps as somebody is shown them who takes images: a channel for each class, 1 where a pixel is of it.
+pub fn channels(maps: ArrayView2<'_, u8>, classes: usize) -> Array2<f32> {
+    let pixels = maps.ncols();
+    Array2::from_shape_fn((maps.nrows(), classes * pixels), |(i, at)| {
+        f32::from(u8::from(usize::from(maps[[i, at % pixels]]) == at / pixels))
+    })
+}
+
+/// The run's task for a painter: of a channel for each class and `noise` channels of noise, the numbers of an input.
+pub(crate) fn task(noise: usize) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
+    move |of| Task {
+        input: beside(noise + of.kind.classes(), of),
+        kind: TaskKind::Classes(of.width()),
+    }
+}
+
+/// The shape of so many channels as large as an image.
+pub(crate) fn beside(channels: usize, of: &Task) -> Vec<usize> {
+    let sides = of.input.iter().skip(1).copied();
+    std::iter::once(channels).chain(sides).collect()
+}
+
+/// Images of some label maps.
+pub(crate) struct Painted {
+    canvas: Samples,
+    pub images: Samples,
+}
+
+impl Painted {
+    /// Paints `maps` with `noise` normally distributed numbers beside each, a channel for each number.
+    pub fn new(
+        fed: &mut Federation<'_>,
+        maps: ArrayView2<'_, u8>,
+        noise: usize,
+        stream: &Stream,
+    ) -> Result<Self> {
+        let task = fed.task().clone();
+        let mut draws = stream.child("noise", 0).draws();
+        // one number for all pixels, so that an image can be of one kind
+        let drawn = Array2::from_shape_simple_fn((maps.nrows(), noise), || draws.normal() as f32);
+        let pixels = maps.ncols();
+        let size = (maps.nrows(), noise * pixels);
+        let noisy = Array2::from_shape_fn(size, |(i, at)| drawn[[i, at / pixels]]);
+        let map = channels(maps, task.kind.classes());
+        let both = concatenate(Axis(1), &[map.view(), noisy.view()])?;
+        let canvas = Samples::fresh(both, beside(noise + task.kind.classes(), &task))?;
+        let images = fed.model(PAINTER)?.predict(&canvas)?;
+        Ok(Self {
+            canvas,
+            images: Samples::fresh(images, task.input)?,
+        })
+    }
+
+    /// The painter takes a step against `slope`, the derivative of a loss by each number of the images. Exact without batch normalisation
+    /// and dropout.
+    pub fn learn(
+        &self,
+        fed: &mut Federation<'_>,
+        slope: ArrayView2<'_, f32>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let aim = aim(&self.images.values(), slope);
+        let pass = Pass::new(Length::Steps(1), slope.nrows(), Loss::Mse);
+        let aim = Target::Scores(aim.view());
+        fed.fit(PAINTER, stream, &self.canvas, aim, &pass)
+    }
+}
+
+/// What to aim at, so that the slope of the mean squared distance to it is `slope`.
+pub fn aim(images: &Array2<f32>, slope: ArrayView2<'_, f32>) -> Array2<f32> {
+    images - &(&slope * (slope.len() as f32 / 2.0))
+}
