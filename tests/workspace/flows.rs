@@ -399,6 +399,45 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
             ],
         ));
     }
+    // teachers that learn by DP-SGD
+    let steps = "local: {steps: 2, batch: 4}, sampling: {rate: 0.5}";
+    let gradients = ("example-privacy", P, "constant-gradients", "{}");
+    for shown in ["true", "false"] {
+        for ensemble in ["mean-logits", "class-weighted"] {
+            cases.push((
+                "one-shot-distill",
+                format!("{{{steps}, student: {short}, loss: mse, evaluate-clients: {shown}}}"),
+                vec![
+                    linear("teacher"),
+                    linear("student"),
+                    ("ensemble", A, ensemble, "{}"),
+                    gradients,
+                ],
+                vec![("quantiser", P, "quantise", "{}"), counts],
+            ));
+        }
+        for (how, judge) in [
+            ("terms: {gan: 0}, weights: uniform, alike: true", false),
+            ("terms: {gan: 0}, weights: uniform", false),
+            ("terms: {gan: 0}", true),
+            ("weights: uniform, alike: true", true),
+        ] {
+            let generator = "{net: affine, noise: 2}";
+            let mut fixed = vec![
+                net("teacher"),
+                net("student"),
+                ("generator", Role::Generator, "noise-to-input", generator),
+                gradients,
+            ];
+            fixed.extend(judge.then(|| net("discriminator")));
+            cases.push((
+                "generate-and-distill",
+                format!("{{{steps}, {few}, {how}, evaluate-clients: {shown}}}"),
+                fixed,
+                vec![("answers-privacy", P, "constant-logits", "{}")],
+            ));
+        }
+    }
     let (mut red, mut promises) = (Vec::new(), BTreeMap::<&str, usize>::new());
     for (name, settings, fixed, optional) in &cases {
         for parts in every(fixed, optional) {

@@ -157,6 +157,12 @@ impl Asked {
         self.flow.through.push(slot);
         self
     }
+    /// The answer is what a model says that has learnt the client's own data through the mechanism in `slot` before, and nothing else of
+    /// them.
+    pub fn learnt_through(mut self, slot: &'static str) -> Self {
+        self.flow.learnt_through.push(slot);
+        self
+    }
     /// If `slot` is filled, something of the answer goes beside the mechanism that it is released through.
     pub fn beside(mut self, slot: &'static str) -> Self {
         self.flow.beside.push(slot);

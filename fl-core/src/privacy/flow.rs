@@ -41,6 +41,9 @@ pub struct Flow {
     /// It depends on them only through what the mechanism in one of these slots has let through before, such as a private
     /// sample.
     pub through: Vec<&'static str>,
+    /// It says of the client's own data what a model says that has learnt them through the mechanism in one of these slots
+    /// before (post-processing); counts that travel with it do not.
+    pub learnt_through: Vec<&'static str>,
     /// It is released through the mechanisms in these slots, at the client.
     pub releases: Vec<&'static str>,
     /// The mechanism in this slot releases the steps of a training.
@@ -61,6 +64,7 @@ impl Flow {
     pub fn open(&self, filled: &dyn Fn(&str) -> bool, envelope: bool) -> Vec<Observer> {
         let any = |slots: &[&'static str]| slots.iter().any(|slot| filled(slot));
         let released = any(&self.releases) && !any(&self.beside) && !self.partly;
+        let released = released || any(&self.learnt_through);
         if any(&self.through) || (!envelope && (self.public || released)) {
             return Vec::new();
         }

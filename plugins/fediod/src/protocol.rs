@@ -9,6 +9,7 @@ use crate::settings::{Counted, Game, GenerateAndDistill, MadeOf, Mimic, Weights}
 use fl_core::loss::{by_class, by_pixel, sigmoid};
 use fl_core::prelude::*;
 use fl_core::{Length, Problem, TaskKind};
+use fl_plugin_dp_sgd as dp_sgd;
 use ndarray::{Array, Array1, Array2, ArrayD, Axis, Dimension, Ix2, s};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -91,7 +92,12 @@ impl Protocol for GenerateAndDistill {
     fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
         question
             .on(&TRAIN, me, |me, _| {
-                me.fit_own("teacher", &self.local.pass(Loss::CrossEntropy))?;
+                match me.has(dp_sgd::SLOT) {
+                    true => dp_sgd::train(me, "teacher", self.sampling.as_ref(), &self.local)?,
+                    false => {
+                        me.fit_own("teacher", &self.local.pass(Loss::CrossEntropy))?;
+                    }
+                }
                 let counts = match self.counted() {
                     Counted::Classes => me.own().class_counts(),
                     Counted::Examples => vec![me.own().len() as u32],
@@ -122,11 +128,16 @@ impl Protocol for GenerateAndDistill {
         }
     }
 
-    fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<String> {
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
         let weighs = matches!(&self.weights, Weights::Importance(i) if i.discriminator);
         let foreign = self.made_of != MadeOf::Noise && weighs;
         let text = "`made-of` label maps has each image judged by the client whose map it is of and by no other: weigh clients without their discriminators, with `weights: { importance: { discriminator: false } }`, `sizes` or `uniform`";
-        foreign.then(|| text.to_string()).into_iter().collect()
+        let foreign = foreign.then(|| text.to_string());
+        let told = (self.alike && self.weights != Weights::Uniform).then(|| {
+            "`alike` leaves nothing to weigh clients by: set `weights: uniform`, or leave it out".to_string()
+        });
+        let sampling = dp_sgd::conflict(has, self.sampling.as_ref(), &self.local);
+        [foreign, told, sampling].into_iter().flatten().collect()
     }
 
     fn slots(&self) -> Vec<Slot> {
@@ -137,10 +148,14 @@ impl Protocol for GenerateAndDistill {
             student = student.needs(Ability::InputGradient);
         }
         let mut slots = vec![
-            Slot::trainer("teacher", "A client's own model, which does not change any more once it is trained; each may have another.")
-                .lasting()
-                .shown_if(self.evaluate_clients)
-                .needs(Ability::InputGradient),
+            dp_sgd::learner(
+                Slot::trainer("teacher", "A client's own model, which does not change any more once it is trained; each may have another.")
+                    .lasting()
+                    .shown_if(self.evaluate_clients)
+                    .needs(Ability::InputGradient),
+                self.sampling.as_ref(),
+            ),
+            dp_sgd::slot(),
             student,
             self.maker(),
         ];
@@ -176,9 +191,12 @@ impl Protocol for GenerateAndDistill {
     fn questions(&self) -> Vec<Asked> {
         let steps = self.rounds * self.steps;
         let warming = self.warm_up * self.steps;
-        let trained = match self.counted() {
-            Counted::Nothing => TRAIN.asked().public(),
-            _ => TRAIN.asked(),
+        let trained = dp_sgd::asked(TRAIN.asked(), self.sampling.as_ref(), &self.local);
+        let trained = match (self.counted(), &self.sampling) {
+            (Counted::Nothing, None) => trained.public(),
+            (Counted::Nothing, Some(_)) => trained,
+            // counts go beside it
+            _ => trained.partly(),
         };
         let answer = match self.made_of {
             MadeOf::Noise => ANSWER.asked(),
@@ -190,15 +208,16 @@ impl Protocol for GenerateAndDistill {
             .releases("answers-privacy");
         let differentiated = SLOPES.asked().times(warming + steps).made(self.batch);
         let maps = (self.made_of != MadeOf::Noise).then(|| MAPS.asked());
-        let rest = [
-            trained,
-            match self.discriminates() {
-                // what the discriminator makes of real inputs goes beside the mechanism
-                true => answered.partly(),
-                false => answered,
-            },
-            differentiated.releases("slopes-privacy"),
-        ];
+        let differentiated = differentiated.releases("slopes-privacy");
+        let (answered, differentiated) = match self.discriminates() {
+            // what the discriminator makes of real inputs goes beside the mechanism
+            true => (answered.partly(), differentiated),
+            false => (
+                answered.learnt_through(dp_sgd::SLOT),
+                differentiated.learnt_through(dp_sgd::SLOT),
+            ),
+        };
+        let rest = [trained, answered, differentiated];
         maps.into_iter().chain(rest).collect()
     }
 }

@@ -2,6 +2,7 @@
 use crate::painter;
 use fl_core::prelude::*;
 use fl_core::settings::above;
+use fl_plugin_dp_sgd::Sampling;
 
 settings! {
     /// How much each term of the generator's loss counts; 0 leaves it out.
@@ -195,6 +196,8 @@ settings! {
         made_of: MadeOf = MadeOf::Noise;
         /// How much a client counts in the ensemble.
         weights: Weights = Weights::Importance(Importance { classes: Classes::Proportions, discriminator: true });
+        /// All clients count alike in every term, and nobody tells how many examples it has; needs `weights: uniform`.
+        alike: bool = false;
         /// What the student imitates, and how.
         mimic: Mimic = Mimic::Squared;
         /// The temperature of the teachers' probabilities.
@@ -209,6 +212,8 @@ settings! {
         patches: Patches = Patches::Whole;
         /// Evaluate the teachers too.
         evaluate_clients: bool = true;
+        /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps of a teacher draws examples.
+        sampling: Option<Sampling> = None;
     }
 }
 
@@ -248,6 +253,9 @@ impl GenerateAndDistill {
             balance,
             ..
         } = self.terms;
+        if self.alike {
+            return Counted::Nothing;
+        }
         let shares = conf + balance > 0.0
             || (unique > 0.0 && self.divergence == Divergence::JensenShannon)
             || self.weights == Weights::Sizes

@@ -5,6 +5,7 @@ use fl_core::augment::{Augment, Augmenter};
 use fl_core::message::{Facts, Named, Parcel, View};
 use fl_core::prelude::*;
 use fl_core::settings::above;
+use fl_plugin_dp_sgd::{self as dp_sgd, Sampling};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +62,8 @@ settings! {
         passes: usize = 1, in 1..=10_000;
         /// Evaluate the clients' own models too.
         evaluate_clients: bool = true;
+        /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps draws examples.
+        sampling: Option<Sampling> = None;
     }
 }
 
@@ -193,11 +196,22 @@ impl Protocol for OneShotDistill {
     fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
         Ok(())
     }
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let both = (has(dp_sgd::SLOT) && self.public_labels).then(|| {
+            "`public-labels` has clients learn more than their own examples, of which DP-SGD draws: leave it out, or `parts.example-privacy`".to_string()
+        });
+        let sampling = dp_sgd::conflict(has, self.sampling.as_ref(), &self.local);
+        sampling.into_iter().chain(both).collect()
+    }
     fn slots(&self) -> Vec<Slot> {
         vec![
-            Slot::trainer("teacher", "A client's own model; each may have another.")
-                .lasting()
-                .shown_if(self.evaluate_clients),
+            dp_sgd::learner(
+                Slot::trainer("teacher", "A client's own model; each may have another.")
+                    .lasting()
+                    .shown_if(self.evaluate_clients),
+                self.sampling.as_ref(),
+            ),
+            dp_sgd::slot(),
             Slot::trainer("student", "The server's model.")
                 .at_server()
                 .needs(Ability::Loss(self.loss.loss())),
@@ -223,10 +237,11 @@ impl Protocol for OneShotDistill {
         let peak = PEAK.asked().if_asked_by("quantiser").times(self.passes);
         let peak = peak.releases_at_server("privacy").echoed();
         vec![
-            TRAIN.asked(),
-            peak,
+            dp_sgd::asked(TRAIN.asked(), self.sampling.as_ref(), &self.local),
+            peak.learnt_through(dp_sgd::SLOT),
             LOGITS
                 .asked()
+                .learnt_through(dp_sgd::SLOT)
                 .times(self.passes)
                 .all_public()
                 .releases("quantiser")
@@ -267,6 +282,10 @@ impl Protocol for OneShotDistill {
     fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
         question
             .on(&TRAIN, me, |me, _| {
+                if me.has(dp_sgd::SLOT) {
+                    dp_sgd::train(me, "teacher", self.sampling.as_ref(), &self.local)?;
+                    return Ok(Nothing);
+                }
                 let mut examples = me.own().clone();
                 if self.public_labels {
                     examples = examples.join(me.public()?.examples()?)?;

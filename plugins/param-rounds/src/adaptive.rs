@@ -1,8 +1,8 @@
 //! A bound of updates that follows a quantile of their norms (Andrew, Thakkar, McMahan, Ramaswamy 2021, algorithm 1).
-use crate::sum::{Sum, finite};
 use crate::{ParamRounds, State, central};
 use fl_core::prelude::*;
 use fl_core::settings::{above, above_to};
+use fl_plugin_dp_sgd::{Sum, finite};
 use std::f64::consts::FRAC_1_SQRT_2;
 
 settings! {

@@ -1,8 +1,8 @@
 //! DP-FedAvg: every client clips its update, and the server hides their sum.
 
-use crate::sum::Sum;
 use crate::{ParamRounds, State, end, has_ended};
 use fl_core::prelude::*;
+use fl_plugin_dp_sgd::Sum;
 
 pub(crate) const UPDATE: Ask<Params, Params> = Ask::new("clipped update");
 

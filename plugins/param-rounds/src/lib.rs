@@ -6,9 +6,7 @@ mod fuse;
 pub mod generate;
 pub mod nova;
 mod private;
-mod private_steps;
 pub mod scaffold;
-mod sum;
 pub mod teachers;
 mod train;
 
@@ -17,13 +15,13 @@ pub use fuse::{Fuse, TeacherOf, teacher};
 pub use generate::{Generate, Taught};
 pub use nova::{Normalised, Nova};
 pub use private::GaussianUpdate;
-pub use private_steps::{GaussianGradients, LotDraw, Sampling};
 pub use scaffold::{Control, Controlled, Scaffold, ServerControl};
 
 use fl_core::Problem;
 use fl_core::TaskKind;
-use fl_core::message::{GradientSum, Votes};
+use fl_core::message::Votes;
 use fl_core::prelude::*;
+use fl_plugin_dp_sgd::{self as dp_sgd, Sampling};
 use serde::{Deserialize, Serialize};
 
 choices! {
@@ -145,11 +143,7 @@ impl Protocol for ParamRounds {
                 "Bounds and hides what a client's training has changed, before it leaves the client.",
             )
             .optional(),
-            Slot::privacy::<GradientSum>(
-                private_steps::SLOT,
-                "Clips the gradient of each of a client's examples, and hides the sum of a step's (DP-SGD).",
-            )
-            .optional(),
+            dp_sgd::slot(),
             Slot::privacy::<Params>(
                 central::SLOT,
                 "Clips every client's update at the client, and hides their sum at the server (DP-FedAvg).",
@@ -225,7 +219,7 @@ impl Protocol for ParamRounds {
         let alone = (self.adaptive.is_some() && !has(central::SLOT)).then(|| {
             "`adaptive` has no effect without `parts.server-privacy`: fill it, or leave `adaptive` out".to_string()
         });
-        let stepwise = has(private_steps::SLOT);
+        let stepwise = has(dp_sgd::SLOT);
         let beside = stepwise
             && (corrected
                 || self.mu > 0.0
@@ -237,11 +231,7 @@ impl Protocol for ParamRounds {
         let beside = beside.then(|| {
             "`example-privacy` hides what each step sees and nothing beside it: leave out `correction`, `mu`, `looks`, `local.clip`, and the other mechanisms and attacks".to_string()
         });
-        let drawn = match (stepwise, &self.sampling, self.local.steps) {
-            (true, None, _) | (true, _, None) => Some("`example-privacy` needs `sampling: { rate: .. }`, and `local.steps` in place of epochs: how many steps there are must not depend on how many examples a client has".to_string()),
-            (false, Some(_), _) => Some("`sampling` has no effect without `parts.example-privacy`: fill it, or leave `sampling` out".to_string()),
-            _ => None,
-        };
+        let drawn = dp_sgd::conflict(has, self.sampling.as_ref(), &self.local);
         let generate = match &self.generate {
             Some(generate) => generate.conflicts(self, has),
             None => has(generate::SLOT).then(|| "a generator (`parts.generator`) makes features for `generate` only: set it, or leave the generator out".to_string()),
@@ -254,8 +244,8 @@ impl Protocol for ParamRounds {
 
     fn questions(&self) -> Vec<Asked> {
         let train = match &self.correction {
-            Correction::None => match private_steps::lots(self) {
-                Some(lots) => TRAIN.asked().releases_steps(private_steps::SLOT, lots),
+            Correction::None => match dp_sgd::lots(self.sampling.as_ref(), &self.local) {
+                Some(lots) => TRAIN.asked().releases_steps(dp_sgd::SLOT, lots),
                 None => TRAIN
                     .asked()
                     .releases("privacy")
@@ -359,8 +349,10 @@ impl Protocol for ParamRounds {
     fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
         question
             .on(&TRAIN, me, |me, global| {
-                if me.has(private_steps::SLOT) {
-                    return private_steps::train(self, me, global);
+                if me.has(dp_sgd::SLOT) {
+                    me.parametric("model")?.set_params(global)?;
+                    dp_sgd::train(me, "model", self.sampling.as_ref(), &self.local)?;
+                    return Ok(me.parametric("model")?.params());
                 }
                 let mut trained = self.train(me, global, None)?.params;
                 if me.has("privacy") {

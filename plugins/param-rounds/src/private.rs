@@ -1,8 +1,8 @@
 //! Noise on what training has changed: at each client, or on the sum at the server.
-use crate::sum::finite;
 use fl_core::prelude::*;
 use fl_core::privacy::Unit;
 use fl_core::settings::above;
+use fl_plugin_dp_sgd::finite;
 
 settings! {
     /// Clips a client's update to an L2 norm and adds Gaussian noise to every number of it, or of the sum of all clients' updates

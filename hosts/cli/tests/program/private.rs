@@ -209,3 +209,81 @@ fn a_budget_ends_dp_sgd_with_the_last_model_that_was_paid_for() {
         "{report}"
     );
 }
+
+/// What a teacher says that has learnt by DP-SGD costs no more than its training, for everybody; what goes beside it is told.
+#[test]
+fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let train = "local: { steps: 10, batch: 10 }, sampling: { rate: 0.1 }";
+    let linear = "{ use: linear, lr: 0.5 }";
+    let hidden = "example-privacy: { use: gaussian-gradients, noise-multiplier: 2 }, accountant: { use: pld }";
+    let run = |name: &str, protocol: &str, parts: &str| {
+        let spec = format!(
+            "name: {name}\nseed: 1\ndata: {{ set: {{ blobs: {{ features: 2, train: 600, test: 100 }} }}, clients: 4, split: iid, public: {{ from: {{ count: 200 }} }} }}\nprotocol: {{ {protocol}, {train} }}\nparts: {{ teacher: {linear}, student: {linear}, {hidden}, {parts} }}\n"
+        );
+        let spec = match name {
+            "fediod" | "sized" => spec.replace(", public: { from: { count: 200 } }", ""),
+            _ => spec,
+        };
+        let file = format!("{name}.yaml");
+        fs::write(dir.join(&file), spec).unwrap();
+        ["run", &file, "--out", name, "--json"].map(str::to_string)
+    };
+    let account = "account gaussian --sigma 2 --rate 0.1 --times 10 --json";
+    let account = json(dir, &account.split(' ').collect::<Vec<_>>());
+    let json = |args: &[String; 5]| json(dir, &args.each_ref().map(|a| a.as_str()));
+    let mut all = account["all"].as_array().unwrap().iter();
+    let due = all.find(|one| one["accountant"] == "pld").unwrap()["epsilon"].clone();
+    let kd = "use: one-shot-distill, student: { epochs: 2, batch: 32 }";
+    let iod = "use: generate-and-distill, rounds: 2, steps: 2, batch: 8, terms: { gan: 0, balance: 1 }, weights: uniform, alike: true";
+    let maker = "generator: { use: noise-to-input, noise: 2, net: affine }";
+    let asked = [
+        run("fedkd", kd, "ensemble: { use: mean-logits }"),
+        run("fediod", iod, maker),
+    ];
+    for args in &asked {
+        let answer = json(args);
+        for observer in ["server", "clients", "readers"] {
+            let promised = &answer["privacy"][observer];
+            assert_eq!(promised["epsilon"], due, "{observer}: {answer}");
+            assert_eq!(promised["unit"], "example");
+        }
+    }
+    // counts are of the data themselves, not of a model
+    let weighted = json(&run("weighted", kd, "ensemble: { use: class-weighted }"));
+    let why = weighted["privacy"]["server"]["nothing"][0].as_str();
+    assert!(
+        why.unwrap().contains("how many examples of each class"),
+        "{weighted}"
+    );
+    let sized = iod.replace(", alike: true", "");
+    let sized = json(&run("sized", &sized, maker));
+    let why = sized["privacy"]["server"]["nothing"][0].as_str();
+    assert!(why.unwrap().contains("`training`"), "{sized}");
+    // half of the two settings is a mistake, and so is more to learn than the examples that are drawn from
+    let said = |protocol: &str, without: &str| {
+        let args = run("wrong", protocol, "ensemble: { use: mean-logits }");
+        let file = dir.join("wrong.yaml");
+        let text = fs::read_to_string(&file).unwrap().replace(without, "");
+        fs::write(file, text).unwrap();
+        fails(dir, &args.each_ref().map(|a| a.as_str())).1
+    };
+    let half = said(kd, ", sampling: { rate: 0.1 }");
+    assert!(half.contains("needs `sampling"), "{half}");
+    let half = said(
+        kd,
+        "example-privacy: { use: gaussian-gradients, noise-multiplier: 2 },",
+    );
+    assert!(half.contains("has no effect"), "{half}");
+    let more = said(&format!("{kd}, public-labels: true"), "nothing of it");
+    assert!(
+        more.contains("`public-labels` has clients learn more"),
+        "{more}"
+    );
+    let told = said(
+        &iod.replace("weights: uniform, ", ""),
+        "ensemble: { use: mean-logits }",
+    );
+    assert!(told.contains("`alike` leaves nothing to weigh"), "{told}");
+}

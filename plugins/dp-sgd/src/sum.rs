@@ -5,7 +5,7 @@ use fl_core::prelude::*;
 
 /// A sum of parameters in 64 bits, rounded once: one in 32 bits is rounded after each of them, and one more or less of them would move
 /// it by all the roundings that come after, not by its bound alone.
-pub(crate) struct Sum {
+pub struct Sum {
     like: Params,
     sums: Vec<f64>,
 }
@@ -19,6 +19,8 @@ impl Sum {
         }
     }
 
+    /// Adds another.
+    ///
     /// # Errors
     /// When names or shapes differ.
     pub fn add(&mut self, more: &Params) -> Result<()> {
@@ -28,6 +30,7 @@ impl Sum {
         Ok(())
     }
 
+    /// Rounded to 32 bits.
     pub fn total(mut self) -> Params {
         let places = self.like.0.values_mut().flatten();
         places
@@ -38,7 +41,7 @@ impl Sum {
 }
 
 /// Nothing, in place of something that has no length: NaN or infinity would pass every bound, and show in what comes of it.
-pub(crate) fn finite(params: &mut Params) {
+pub fn finite(params: &mut Params) {
     if !params.norm().is_finite() {
         *params = params.zeros_like();
     }

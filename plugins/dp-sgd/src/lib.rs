@@ -1,6 +1,9 @@
-//! DP-SGD (Abadi et al. 2016, algorithm 1) as a client's training.
-use crate::ParamRounds;
-use crate::sum::{Sum, finite};
+#![doc = include_str!("../README.md")]
+
+mod sum;
+
+pub use sum::{Sum, finite};
+
 use fl_core::message::GradientSum;
 use fl_core::prelude::*;
 use fl_core::privacy::{Lots, Unit};
@@ -8,7 +11,16 @@ use fl_core::settings::{above, above_to};
 use fl_core::{Examples, Parametric};
 
 /// The slot of the mechanism that clips the gradient of every example, and hides their sum.
-pub(crate) const SLOT: &str = "example-privacy";
+pub const SLOT: &str = "example-privacy";
+
+/// That slot.
+pub fn slot() -> Slot {
+    Slot::privacy::<GradientSum>(
+        SLOT,
+        "Clips the gradient of each of a client's examples, and hides the sum of a step's (DP-SGD).",
+    )
+    .optional()
+}
 
 choices! {
     /// How the examples of a step are drawn.
@@ -91,14 +103,44 @@ impl PrivacyMechanism for GaussianGradients {
 }
 plugin!(privacy "gaussian-gradients" => GaussianGradients);
 
-/// The steps of a round, if the examples are hidden.
-pub(crate) fn lots(this: &ParamRounds) -> Option<Lots> {
-    let sampling = this.sampling.as_ref()?;
+/// The slot of a model that learns a client's own data in this way, if `sampling` is given.
+pub fn learner(model: Slot, sampling: Option<&Sampling>) -> Slot {
+    let model = model.through(SLOT);
+    match sampling {
+        Some(_) => model.needs(Ability::Parameters),
+        None => model,
+    }
+}
+
+/// The question that has it learn.
+pub fn asked(training: Asked, sampling: Option<&Sampling>, of: &Training) -> Asked {
+    match lots(sampling, of) {
+        Some(lots) => training.releases_steps(SLOT, lots),
+        None => training,
+    }
+}
+
+/// The steps of a training, if the examples are hidden.
+pub fn lots(sampling: Option<&Sampling>, training: &Training) -> Option<Lots> {
+    let sampling = sampling?;
     Some(Lots {
-        steps: this.local.steps?,
+        steps: training.steps?,
         rate: sampling.rate,
         fixed: sampling.draw == LotDraw::Fixed,
     })
+}
+
+/// What is wrong with `sampling` where the slot is filled, or is not.
+pub fn conflict(
+    has: &dyn Fn(&str) -> bool,
+    sampling: Option<&Sampling>,
+    training: &Training,
+) -> Option<String> {
+    match (has(SLOT), sampling, training.steps) {
+        (true, None, _) | (true, _, None) => Some("`example-privacy` needs `sampling: { rate: .. }`, and `local.steps` in place of epochs: how many steps there are must not depend on how many examples a client has".to_string()),
+        (false, Some(_), _) => Some("`sampling` has no effect without `parts.example-privacy`: fill it, or leave `sampling` out".to_string()),
+        _ => None,
+    }
 }
 
 /// The sum of the gradients of single examples, each clipped.
@@ -120,27 +162,31 @@ fn clipped_sum(
     Ok(GradientSum { sum: sum.total() })
 }
 
-/// A client's side of a round: `w <- w - lr (sum of clipped gradients + noise) / batch`, by the model's own optimiser.
-pub(crate) fn train(this: &ParamRounds, me: &mut Client, global: &Params) -> Result<Params> {
-    let lots = lots(this).context("`sampling` is not given")?;
-    me.parametric("model")?.set_params(global)?;
-    let (examples, batch) = (me.own().clone(), this.local.batch as f64);
+/// The model in `model` learns a client's own examples: `w <- w - lr (sum of clipped gradients + noise) / batch`, by its own optimiser.
+///
+/// # Errors
+/// Where `sampling` or the steps are not given, those of [`Client::release_steps`], and of the model.
+pub fn train(
+    me: &mut Client,
+    model: &'static str,
+    sampling: Option<&Sampling>,
+    training: &Training,
+) -> Result<()> {
+    let lots = lots(sampling, training).context("`sampling` and `local.steps` are not given")?;
+    let (examples, batch) = (me.own().clone(), training.batch as f64);
     let like = GradientSum {
-        sum: global.zeros_like(),
+        sum: me.parametric(model)?.params().zeros_like(),
     };
     me.release_steps(
         SLOT,
         like,
         &lots,
-        |me, lot, mechanism| {
-            clipped_sum(me.parametric("model")?, &examples, lot, mechanism.as_ref())
-        },
+        |me, lot, mechanism| clipped_sum(me.parametric(model)?, &examples, lot, mechanism.as_ref()),
         |me, at, GradientSum { mut sum }| {
             sum.scale(1.0 / batch);
-            me.parametric("model")?.descend(&sum, at, lots.steps)
+            me.parametric(model)?.descend(&sum, at, lots.steps)
         },
-    )?;
-    Ok(me.parametric("model")?.params())
+    )
 }
 
 #[cfg(test)]
