@@ -167,14 +167,14 @@ run_simulation(server, client, num_supernodes=nodes)
 
 
 def overhead(folder, *nodes):
-    """The same number of parameters, and next to no training: what a round costs beside it."""
+    """The same number of parameters, and next to no training (an example each; Flower's clients do none): what a round costs beside it."""
     import fl
 
-    rounds = 5
+    rounds = 20
     for n, features in [(int(one), features) for one in nodes or [5, 50] for features in (8, 25_000)]:
         spec = {
             "name": "overhead",
-            "data": {"set": {"blobs": {"features": features, "train": 500, "test": 8}}, "clients": n, "split": "iid"},
+            "data": {"set": {"blobs": {"features": features, "train": n, "test": 8}}, "clients": n, "split": "iid"},
             "protocol": {"use": "param-rounds", "rounds": rounds, "local": {"epochs": 1, "batch": 64}},
             "parts": {"model": {"use": "linear", "lr": 0.1}, "aggregator": {"use": "mean"}},
         }
