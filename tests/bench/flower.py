@@ -34,6 +34,7 @@ def specs(folder, *given):
     import fl
     from fl.flower import client_app, server_app
 
+    given = [Path(spec).resolve() for spec in given or sorted((ROOT / "specs/quick").glob("*.yaml"))]
     os.chdir(folder)
     now, server, failed = folder / "now", ServerApp(), []
 
@@ -45,8 +46,7 @@ def specs(folder, *given):
 
     @server.main()
     def main(grid, context):
-        for spec in given or sorted((ROOT / "specs/quick").glob("*.yaml")):
-            spec = Path(spec).resolve()
+        for spec in given:
             now.write_text(str(spec))
             context.run_config = {"out": str(folder / f"there-{spec.stem}")}
             try:
