@@ -34,6 +34,7 @@ def specs(folder, *given):
     import fl
     from fl.flower import client_app, server_app
 
+    given = [Path(spec).resolve() for spec in given or sorted((ROOT / "specs/quick").glob("*.yaml"))]
     os.chdir(folder)
     now, server, failed = folder / "now", ServerApp(), []
 
@@ -45,8 +46,7 @@ def specs(folder, *given):
 
     @server.main()
     def main(grid, context):
-        for spec in given or sorted((ROOT / "specs/quick").glob("*.yaml")):
-            spec = Path(spec).resolve()
+        for spec in given:
             now.write_text(str(spec))
             context.run_config = {"out": str(folder / f"there-{spec.stem}")}
             try:
@@ -167,14 +167,14 @@ run_simulation(server, client, num_supernodes=nodes)
 
 
 def overhead(folder, *nodes):
-    """The same number of parameters, and next to no training: what a round costs beside it."""
+    """The same number of parameters, and next to no training (an example each; Flower's clients do none): what a round costs beside it."""
     import fl
 
-    rounds = 5
+    rounds = 20
     for n, features in [(int(one), features) for one in nodes or [5, 50] for features in (8, 25_000)]:
         spec = {
             "name": "overhead",
-            "data": {"set": {"blobs": {"features": features, "train": 500, "test": 8}}, "clients": n, "split": "iid"},
+            "data": {"set": {"blobs": {"features": features, "train": n, "test": 8}}, "clients": n, "split": "iid"},
             "protocol": {"use": "param-rounds", "rounds": rounds, "local": {"epochs": 1, "batch": 64}},
             "parts": {"model": {"use": "linear", "lr": 0.1}, "aggregator": {"use": "mean"}},
         }

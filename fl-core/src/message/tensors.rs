@@ -80,15 +80,18 @@ impl View<'_> {
             bytes: impl Fn(T) -> [u8; N],
             sink: &mut impl FnMut(&[u8]),
         ) {
-            let mut buffer = Vec::with_capacity(8192);
-            for x in all {
-                buffer.extend_from_slice(&bytes(*x));
-                if buffer.len() >= 8192 - N {
-                    sink(&buffer);
-                    buffer.clear();
+            let mut buffer = [0; 8192];
+            for piece in all
+                .as_standard_layout()
+                .as_slice()
+                .unwrap_or(&[])
+                .chunks(buffer.len() / N)
+            {
+                for (to, x) in buffer.as_chunks_mut().0.iter_mut().zip(piece) {
+                    *to = bytes(*x);
                 }
+                sink(&buffer[..piece.len() * N]);
             }
-            sink(&buffer);
         }
         match self {
             Self::F32(a) => pieces(a, f32::to_le_bytes, &mut sink),

@@ -8,7 +8,6 @@ use ndarray::{ArrayD, IxDyn};
 /// The wire form. The inverse is [`decode`].
 pub fn encode<M: Message>(message: &M) -> Vec<u8> {
     let tensors = message.wire();
-    let mut out = Vec::new();
     let head: Vec<(&str, u8, Vec<u64>)> = tensors
         .iter()
         .map(|(n, v)| {
@@ -20,6 +19,8 @@ pub fn encode<M: Message>(message: &M) -> Vec<u8> {
         })
         .collect();
     let head = postcard::to_stdvec(&(M::KIND, head)).expect("plain data can be written to memory");
+    let numbers: usize = tensors.iter().map(|(_, view)| view.bytes()).sum();
+    let mut out = Vec::with_capacity(4 + head.len() + numbers);
     out.extend_from_slice(&(head.len() as u32).to_le_bytes());
     out.extend_from_slice(&head);
     for (_, view) in &tensors {
@@ -65,7 +66,7 @@ pub fn decode<M: Message>(wire: &[u8]) -> Result<M> {
         let (bytes, after) = rest.split_at_checked(length).with_context(cut)?;
         rest = after;
         let shape = IxDyn(&shape.iter().map(|d| *d as usize).collect::<Vec<_>>());
-        fn numbers<T, const N: usize>(bytes: &[u8], from: fn([u8; N]) -> T) -> Vec<T> {
+        fn numbers<T, const N: usize>(bytes: &[u8], from: impl Fn([u8; N]) -> T) -> Vec<T> {
             bytes.as_chunks::<N>().0.iter().map(|c| from(*c)).collect()
         }
         let tensor = match dtype {

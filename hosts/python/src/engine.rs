@@ -42,7 +42,18 @@ struct Carried {
 }
 
 /// A packet as Python has it, or why there is none.
-type Received = (ClientId, Option<(Vec<u8>, Vec<u8>)>, String);
+type Received<'py> = (ClientId, Option<Bytes<'py>>, String);
+
+/// A head and a body.
+type Bytes<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// The packet that they are.
+fn packet((head, body): &Bytes<'_>) -> Packet {
+    Packet {
+        head: head.as_bytes().to_vec(),
+        body: body.as_bytes().into(),
+    }
+}
 
 impl Courier for Carried {
     fn clients(&self) -> Vec<ClientId> {
@@ -76,12 +87,9 @@ impl Courier for Carried {
     fn receive(&mut self) -> Result<(ClientId, Result<Packet>)> {
         Python::attach(|py| {
             let received = self.courier.call_method0(py, "receive").map_err(said(py))?;
-            let received: PyResult<Received> = received.extract(py);
-            let (from, packet, why) = received.map_err(said(py)).context("of `receive`")?;
-            let packet = packet.map(|(head, body)| Packet {
-                head,
-                body: body.into(),
-            });
+            let received: PyResult<Received<'_>> = received.extract(py);
+            let (from, said, why) = received.map_err(said(py)).context("of `receive`")?;
+            let packet = said.as_ref().map(packet);
             Ok((from, packet.ok_or(Problem::Absent(why).into())))
         })
     }
@@ -157,13 +165,13 @@ impl Node {
     fn answer<'py>(
         &self,
         py: Python<'py>,
-        head: Vec<u8>,
-        body: Vec<u8>,
-    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-        let body = body.into();
+        head: Bound<'py, PyBytes>,
+        body: Bound<'py, PyBytes>,
+    ) -> PyResult<Bytes<'py>> {
+        let request = packet(&(head, body));
         let reply = py.detach(|| {
             let mut node = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let reply = || node.reply(&Packet { head, body });
+            let reply = || node.reply(&request);
             match catch_unwind(AssertUnwindSafe(reply)) {
                 Ok(reply) => reply,
                 Err(_) => bail!("the node panicked"),

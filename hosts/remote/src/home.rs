@@ -1,13 +1,14 @@
 //! The folder of a node: who it is, its secret, and what its clients keep, run by run.
 
 use crate::wire::{Id, Said, hex, random};
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use fl_core::{ClientId, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a client is after one of its questions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -15,9 +16,16 @@ pub(crate) struct State {
     /// The number of the question; 0: before the first.
     pub number: u64,
     /// What lasts of it, if anything does.
+    #[serde(with = "serde_bytes")]
     pub client: Option<Vec<u8>>,
     /// The answers that what it has spent in the run was spent on.
     pub paid: Vec<[u8; 32]>,
+}
+
+impl State {
+    fn lasts(&self) -> bool {
+        self.client.is_some() || !self.paid.is_empty()
+    }
 }
 
 /// What a client keeps between two requests.
@@ -30,10 +38,20 @@ pub(crate) struct Kept {
     /// What the client was at that checkpoint.
     pub base: State,
     pub now: State,
-    /// The last question that was answered: what it was about, and what was said.
-    pub last: Option<([u8; 32], Said, Vec<u8>)>,
+    /// The last question that was answered.
+    pub last: Option<Last>,
     /// The data that it has answered from, if they are the node's own.
     pub data: Option<Sum>,
+}
+
+/// An answer, but for its message, which stands behind everything else in the file: it is read only if the question is asked again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Last {
+    /// What the question was about.
+    pub about: Sum,
+    pub said: Said,
+    /// Checksum of the message.
+    pub message: u32,
 }
 
 /// What tells one version of a client's file, or of its data, from another.
@@ -117,33 +135,54 @@ impl Home {
         match File::open(&path).and_then(|mut file| file.read_exact(&mut sum)) {
             Ok(()) => Ok(Some(sum)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => bail!(damaged(&path)),
             Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
         }
     }
 
     pub(crate) fn read(&self, run: &Id, client: ClientId) -> Result<Kept> {
         let path = self.file(run, client);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
+        let head = match File::open(&path).and_then(|mut file| head(&mut file)) {
+            Ok(head) => head,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Kept::default()),
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         };
-        let (sum, body) = bytes.split_at_checked(32).unwrap_or((&[], &[]));
-        ensure!(
-            Sha256::digest(body).as_slice() == sum,
-            "{} is damaged: its checksum does not match; restore it, or begin the run anew",
-            path.display()
-        );
-        let kept = postcard::from_bytes(body);
+        let head = head.with_context(|| damaged(&path))?;
+        let kept = postcard::from_bytes(&head);
         kept.with_context(|| format!("{} is of another version of fl", path.display()))
     }
 
-    /// Takes the place of the version before as a whole, and lasts.
-    pub(crate) fn write(&self, run: &Id, client: ClientId, kept: &Kept) -> Result<Sum> {
-        let mut bytes = postcard::to_extend(kept, vec![0; 32])?;
+    /// The message of the answer that was given last.
+    pub(crate) fn message(&self, run: &Id, client: ClientId, last: &Last) -> Result<Arc<[u8]>> {
+        let path = self.file(run, client);
+        let mut message = Vec::new();
+        let read = File::open(&path).and_then(|mut file| {
+            head(&mut file)?;
+            file.read_to_end(&mut message)
+        });
+        read.with_context(|| format!("reading {}", path.display()))?;
+        ensure!(crc32fast::hash(&message) == last.message, damaged(&path));
+        Ok(message.into())
+    }
+
+    /// Takes the place of the version before as a whole. It lasts if anything of the client does: otherwise one that forgets
+    /// an answer in a crash of the system is as good as one that has it.
+    pub(crate) fn write(
+        &self,
+        run: &Id,
+        client: ClientId,
+        kept: &Kept,
+        message: &[u8],
+    ) -> Result<Sum> {
+        let mut bytes = postcard::to_extend(kept, vec![0; FRONT])?;
+        let length = (bytes.len() - FRONT) as u64;
+        bytes[32..FRONT].copy_from_slice(&length.to_le_bytes());
         let sum: Sum = Sha256::digest(&bytes[32..]).into();
         bytes[..32].copy_from_slice(&sum);
-        last(&self.file(run, client), &bytes)?;
+        bytes.extend_from_slice(message);
+        let lasts = kept.base.lasts() || kept.now.lasts();
+        let write = if lasts { last } else { fl_sim::write_secret };
+        write(&self.file(run, client), &bytes)?;
         Ok(sum)
     }
 
@@ -162,6 +201,32 @@ impl Home {
         let _ = file.parent().map(fs::remove_dir);
         Ok(())
     }
+}
+
+/// Before what a client keeps stands the checksum of the rest up to its end, and how long it is; behind it, the message.
+const FRONT: usize = 32 + 8;
+
+/// What a client keeps, of its file; `None`: it is not what was written.
+fn head(file: &mut File) -> std::io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    file.take(FRONT as u64).read_to_end(&mut bytes)?;
+    let Some((sum, length)) = bytes.split_first_chunk::<32>() else {
+        return Ok(None);
+    };
+    let (sum, Ok(length)) = (*sum, length.try_into()) else {
+        return Ok(None);
+    };
+    file.take(u64::from_le_bytes(length))
+        .read_to_end(&mut bytes)?;
+    let whole = Sha256::digest(&bytes[32..])[..] == sum;
+    Ok(whole.then(|| bytes.split_off(FRONT)))
+}
+
+fn damaged(path: &Path) -> String {
+    format!(
+        "{} is damaged, or of another version of fl: its checksum does not match; restore it, or begin the run anew",
+        path.display()
+    )
 }
 
 /// Writes a file of a node for nobody else's eyes, as a whole, and so that a crash of the system does not undo it.

@@ -1,9 +1,10 @@
 //! A client at work, and where in its run it is.
 
-use crate::home::{Kept, State, Sum};
+use crate::home::{Home, Kept, State, Sum};
 use crate::wire::{Id, Request};
 use anyhow::ensure;
 use fl_core::{Client, ClientId, Problem, Result};
+use std::sync::Arc;
 
 /// A client that is at work, or was last.
 pub(crate) struct Live {
@@ -12,10 +13,36 @@ pub(crate) struct Live {
     /// The version of its file that it is of.
     pub sum: Option<Sum>,
     pub kept: Kept,
+    /// The message of the last answer, if it is at hand.
+    pub message: Option<Arc<[u8]>>,
     pub client: Client,
 }
 
 impl Live {
+    /// The message of the last answer; nobody's is empty.
+    pub fn message(&mut self, home: &Home) -> Result<Arc<[u8]>> {
+        if let Some(message) = &self.message {
+            return Ok(message.clone());
+        }
+        let message = match &self.kept.last {
+            Some(last) => home.message(&self.run, self.id, last)?,
+            None => Arc::new([]),
+        };
+        Ok(self.message.insert(message).clone())
+    }
+
+    /// Writes down what the client keeps.
+    pub fn write(&mut self, home: &Home) -> Result<()> {
+        let message = self.message(home)?;
+        self.sum = Some(home.write(&self.run, self.id, &self.kept, &message)?);
+        Ok(())
+    }
+
+    /// Nothing has been answered since.
+    fn silent(&mut self) {
+        (self.kept.last, self.message) = (None, None);
+    }
+
     /// Takes back what lasts of the client, which has nothing yet.
     pub fn load(&mut self) -> Result<()> {
         match &self.kept.now.client {
@@ -37,7 +64,8 @@ impl Live {
                 request.from,
                 kept.marked
             );
-            (kept.now, kept.last) = (kept.base.clone(), None);
+            kept.now = kept.base.clone();
+            self.silent();
             self.client = self.client.blank();
             self.load()?;
         }
@@ -60,9 +88,10 @@ impl Live {
                 number: request.had,
                 ..State::default()
             };
-            kept.last = None;
+            self.silent();
             self.client = self.client.blank();
         }
+        let kept = &mut self.kept;
         if request.kept > kept.marked {
             // what it was asked until then it has answered, or never will: the leader has given those up, and `now` may be of an
             // earlier question than the mark, never of a later one

@@ -1,6 +1,6 @@
 //! A node: answers requests to the clients that live there, keeps what lasts of them, and never does the same one twice.
 
-use crate::home::{Home, Kept, State, Sum};
+use crate::home::{Home, Kept, Last, State, Sum};
 use crate::ledger::{Key, Ledger};
 use crate::live::Live;
 use crate::own::{self, Own};
@@ -44,6 +44,8 @@ pub struct Node {
     owners: BTreeMap<ClientId, Examples>,
     home: Home,
     live: Option<Live>,
+    /// The message that was heard last, and its SHA-256: one to many clients is hashed once.
+    heard: (Arc<[u8]>, Sum),
     ledger: Ledger,
     /// What noise follows beside the node's secret and what it is asked: the spec, but for how many rounds there are.
     spec: Sum,
@@ -88,6 +90,7 @@ impl Node {
             owners,
             home,
             live: None,
+            heard: (none(), Sha256::digest([]).into()),
             ledger: Ledger::default(),
             spec,
             data,
@@ -118,7 +121,7 @@ impl Node {
         Packet::new(&reply, body)
     }
 
-    fn answer(&mut self, request: &Request, body: &[u8]) -> Result<Says> {
+    fn answer(&mut self, request: &Request, body: &Arc<[u8]>) -> Result<Says> {
         let id = request.client;
         let data = self.owners.get(&id);
         let data = data
@@ -140,7 +143,10 @@ impl Node {
         live.kept.data = self.data.get(&id).copied();
         let mark = |kept: &Kept| (kept.life, kept.marked, kept.now.number, kept.base.number);
         let before = mark(&live.kept);
-        let digest = request.digest(body)?;
+        if self.heard.0 != *body {
+            self.heard = (body.clone(), Sha256::digest(body).into());
+        }
+        let digest = request.digest(&self.heard.1)?;
         let asks = matches!(request.want, Want::Answer { .. });
         ensure!(
             request.run.life >= live.kept.life,
@@ -153,17 +159,18 @@ impl Node {
         // what an earlier life has said is said again if it is the first that this one asks
         let first = request.number.checked_sub(1) == Some(request.from);
         let here = live.kept.life == request.run.life || first;
-        if let Some((last, said, body)) = &live.kept.last
+        if let Some(last) = &live.kept.last
             && asks
             && here
-            && *last == digest
+            && last.about == digest
             && live.kept.now.number == request.number
         {
             // the engine has lost the reply, or the leader was stopped before it had written it down
-            let says = (said.clone(), body[..].into());
+            let said = last.said.clone();
+            let says = (said, live.message(&self.home)?);
             if live.kept.life != request.run.life {
                 live.kept.life = request.run.life;
-                live.sum = Some(self.home.write(&request.run.id, id, &live.kept)?);
+                live.write(&self.home)?;
             }
             self.live = Some(live);
             return Ok(says);
@@ -223,10 +230,15 @@ impl Node {
                 client,
                 paid: std::mem::take(&mut live.kept.now.paid),
             };
-            live.kept.last = Some((digest, said.clone(), body.to_vec()));
+            live.kept.last = Some(Last {
+                about: digest,
+                said: said.clone(),
+                message: crc32fast::hash(&body),
+            });
+            live.message = Some(body.clone());
         }
         if asks || mark(&live.kept) != before {
-            live.sum = Some(self.home.write(&request.run.id, id, &live.kept)?);
+            live.write(&self.home)?;
         }
         self.live = Some(live);
         Ok((said, body))
@@ -262,6 +274,7 @@ impl Node {
             id,
             sum,
             kept,
+            message: None,
             client,
         };
         live.load()?;

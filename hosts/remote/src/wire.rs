@@ -273,15 +273,10 @@ impl Packet {
 }
 
 impl Request {
-    /// What a request is about, whenever it is asked: the same is answered with the same bytes.
-    pub(crate) fn digest(&self, body: &[u8]) -> Result<[u8; 32]> {
-        let about = (self.run.id, self.client, self.number, &self.want);
-        let about = postcard::to_stdvec(&about)?;
-        let mut hash = Sha256::new();
-        hash.update((about.len() as u64).to_le_bytes());
-        hash.update(about);
-        hash.update(body);
-        Ok(hash.finalize().into())
+    /// What a request with a body of this SHA-256 is about, whenever it is asked: the same is answered with the same bytes.
+    pub(crate) fn digest(&self, body: &[u8; 32]) -> Result<[u8; 32]> {
+        let about = (self.run.id, self.client, self.number, &self.want, body);
+        Ok(Sha256::digest(postcard::to_stdvec(&about)?).into())
     }
 }
 

@@ -318,3 +318,44 @@ fn a_secret_that_others_could_read_is_none() {
         assert_eq!(mode(&file), 0o600, "{}", file.display());
     }
 }
+
+#[test]
+fn an_answer_is_kept_with_its_message_and_no_damaged_one_is_said_again() {
+    let d = tempfile::tempdir().unwrap();
+    let spec = read(PRIVATE);
+    let (request, body) = first(&spec);
+    let node = || spec.node(&d.path().join("node"));
+    let said = ask(&mut node(), &request, &body);
+    // a question that nobody has heard of moves the mark, and what was said stays with it
+    let score = Request {
+        number: 1,
+        had: 1,
+        kept: 1,
+        want: Want::Score {
+            slot: "model".into(),
+        },
+        ..request.clone()
+    };
+    ask(&mut node(), &score, &Arc::from([]));
+    assert_eq!(ask(&mut node(), &request, &body), said);
+    let run = fs::read_dir(d.path().join("node/runs")).unwrap();
+    let file = run.map(|e| e.unwrap().path().join("client-1"));
+    let file = file.into_iter().find(|file| file.is_file()).unwrap();
+    let whole = fs::read(&file).unwrap();
+    assert!(whole.ends_with(&said.1), "the message is what comes last");
+    let damage = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(&file, bytes).unwrap();
+    };
+    for at in [0, 36, 50, whole.len() - said.1.len(), whole.len() - 1] {
+        damage(at);
+        let why = refused(&mut node(), &request, &body);
+        assert!(why.contains("client-1 is damaged"), "{at}: {why}");
+    }
+    for cut in [0, 20, 39, 60, whole.len() - 1] {
+        fs::write(&file, &whole[..cut]).unwrap();
+        let why = refused(&mut node(), &request, &body);
+        assert!(why.contains("client-1 is damaged"), "{cut}: {why}");
+    }
+}
