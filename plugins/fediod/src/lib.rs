@@ -15,6 +15,7 @@ pub use ensemble::{Ensemble, importance, shares};
 pub use measure::{Inception, frechet};
 pub use messages::{Answers, ClassCounts, InputValues, SlopesWanted};
 pub use objective::{Objective, Outcome, Said};
+pub use protocol::{ANSWER, SLOPES, TRAIN};
 pub use settings::*;
 pub use terms::{
     balance, confidence, entropy, gan, generated, jensen_shannon, mimic, mixture, published, unique,

@@ -10,9 +10,12 @@ use fl_core::{Length, Problem, TaskKind};
 use ndarray::{Array1, Array2, ArrayD, Axis, Ix2};
 use std::collections::BTreeMap;
 
-const TRAIN: Ask<Nothing, ClassCounts> = Ask::new("training");
-const ANSWER: Ask<InputValues, Answers> = Ask::new("scores of made inputs");
-const SLOPES: Ask<SlopesWanted, InputValues> = Ask::new("slopes by made inputs");
+/// Train the teacher, and say how much there is of what.
+pub const TRAIN: Ask<Nothing, ClassCounts> = Ask::new("training");
+/// Say of these made inputs what teacher and discriminator make of them.
+pub const ANSWER: Ask<InputValues, Answers> = Ask::new("scores of made inputs");
+/// The slopes by the inputs of the last [`ANSWER`], of a loss that has these slopes by what was said.
+pub const SLOPES: Ask<SlopesWanted, InputValues> = Ask::new("slopes by made inputs");
 
 /// Made inputs that a run keeps for people to look at.
 const SHOWN: usize = 64;
