@@ -127,11 +127,11 @@ def gradient(fl):
             for of in ([a for one in found for a in one["attacks"] if a["attack"] == what] for what in ("search", "first layer", "class mean"))
         ]
         row(name, ", ".join(str(one["labels_right"]) for one in found) + f" of {found[0]['examples']}", *cells)
-    row("images, labels alone", "one step", "five steps of Adam", "ten rounds later")
-    row(*["---"] * 4)
+    row("images, labels alone", "one step", "five steps of Adam", "ten rounds later", "noise of 0.01")
+    row(*["---"] * 5)
     for n in (8, 16, 32, 64):
         cells = []
-        for spec, update in ((rounds("LeNet", n), 1), (rounds("LeNet", n, 5, ADAM), 1), (rounds("LeNet", n), 11)):
+        for spec, update in ((rounds("LeNet", n), 1), (rounds("LeNet", n, 5, ADAM), 1), (rounds("LeNet", n), 11), (rounds("LeNet", n, privacy=noise(0.01)), 1)):
             spec["protocol"]["rounds"] = update
             found = [fl.attack("gradient", fl.spec(spec), "--set", f"seed={seed}", "--steps", 1, "--update", update) for seed in SEEDS]
             cells.append(", ".join(str(one["labels_right"]) for one in found))

@@ -9,11 +9,15 @@ use ndarray::{Array1, ArrayD};
 /// Public examples of a class that are asked about, at most.
 const ENOUGH: usize = 100;
 
+/// Passes of least squares over the classes.
+const PASSES: usize = 1000;
+
 /// The classes of the `n` inputs of a gradient of the cross-entropy, at any scale, ascending. The slope by the last layer's bias is the mean of
 /// `p - onehot` over the inputs, `p` what the model says of them. Of one input it is below 0 at its class and nowhere else (iDLG; Zhao, Mopuri,
 /// Bilen 2020). Of more, `p` is not known, but what `public` examples of a class would make of the last layer is (the auxiliary knowledge of
-/// LLG+; Wainakh et al. 2022): those classes are taken whose gradients together have the direction that was seen, as far as exchanging
-/// one for another finds any better. `None`: no tensor is the bias of a last layer.
+/// LLG+; Wainakh et al. 2022): those classes are taken whose gradients together have the direction that was seen, by least squares
+/// with nothing negative, rounded, and then by exchanging one for another as long as that is better. `None`: no tensor is the bias of a
+/// last layer.
 ///
 /// # Errors
 /// When the model has no parameters, or others.
@@ -96,13 +100,9 @@ fn nearest(seen: &Array1<f64>, each: &[Array1<f64>], n: usize) -> Vec<u32> {
         let most = with.max_by(|a, b| a.1.total_cmp(&b.1));
         most.unwrap_or((0, f64::NEG_INFINITY))
     };
-    let mut sum = Array1::zeros(seen.len());
-    let mut found = Vec::with_capacity(n);
-    for _ in 0..n {
-        let (class, _) = best(&sum);
-        sum += &each[class];
-        found.push(class);
-    }
+    let mut found = rounded(&shares(seen, each), n);
+    let all = found.iter().map(|class| &each[*class]);
+    let mut sum = all.fold(Array1::zeros(seen.len()), |sum, one| sum + one);
     loop {
         let now = cosine(&sum);
         let exchanged = (0..n).map(|at| (at, best(&(&sum - &each[found[at]]))));
@@ -117,6 +117,35 @@ fn nearest(seen: &Array1<f64>, each: &[Array1<f64>], n: usize) -> Vec<u32> {
     }
     found.sort_unstable();
     found.into_iter().map(|class| class as u32).collect()
+}
+
+/// How much of each of `each` there is in `seen`, none of it negative: least squares, coordinate by coordinate.
+fn shares(seen: &Array1<f64>, each: &[Array1<f64>]) -> Vec<f64> {
+    let mut shares = vec![0.0; each.len()];
+    let mut left = seen.clone();
+    for _ in 0..PASSES {
+        for (share, one) in shares.iter_mut().zip(each) {
+            let by = left.dot(one) / one.dot(one).max(f64::MIN_POSITIVE);
+            let by = by.max(-*share);
+            left.scaled_add(-by, one);
+            *share += by;
+        }
+    }
+    shares
+}
+
+/// So many in all, shared out so: whole ones first, then by what is left over.
+fn rounded(shares: &[f64], n: usize) -> Vec<usize> {
+    let sum = shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    let mut due: Vec<f64> = shares.iter().map(|share| share / sum * n as f64).collect();
+    let mut found = Vec::with_capacity(n);
+    for _ in 0..n {
+        let most = (0..due.len()).max_by(|a, b| due[*a].total_cmp(&due[*b]));
+        let class = most.unwrap_or(0);
+        due[class] -= 1.0;
+        found.push(class);
+    }
+    found
 }
 
 #[cfg(test)]
@@ -152,8 +181,8 @@ mod tests {
     fn exact_the_class_of_one_input_is_where_the_last_bias_falls() {
         let mut model = linear();
         for class in 0..3 {
-            // nothing like what is public, and at another scale
-            let private = inputs(&[class], 3.0, u64::from(class));
+            // the opposite of what is public, and at another scale
+            let private = inputs(&[class], 0.1, 4) * -3.0;
             let mut seen = seen(model.as_mut(), &private, &[class]);
             seen.gradient.scale(1e-3);
             let public = public(&[0, 1, 2]);
@@ -231,7 +260,7 @@ mod tests {
     #[test]
     fn exact_a_sum_is_taken_apart() {
         let mut draws = Stream::root(3).draws();
-        for n in [2, 5, 9] {
+        for n in [2, 5, 9, 12, 15, 20, 25, 30] {
             let each: Vec<Array1<f64>> = (0..6)
                 .map(|_| Array1::from_shape_simple_fn(8, || draws.normal()))
                 .collect();
