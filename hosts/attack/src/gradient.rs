@@ -1,6 +1,6 @@
 //! What inputs is a gradient made of?
 
-use crate::minimise::{Found, Search, loss_by_input, minimise};
+use crate::minimise::{Found, Search, Tell, loss_by_input, minimise};
 use anyhow::{Context, Result, ensure};
 use fl_core::message::Params;
 use fl_core::{Loss, Samples, Stream, Target, Trainer};
@@ -16,7 +16,7 @@ pub struct Seen {
     pub sent: Params,
     /// What the client has moved against, at any scale: what was sent minus what came back.
     pub gradient: Params,
-    /// The class of each image that is looked for. Attackers find them first (Zhao, Mopuri, Bilen 2020); here they are told.
+    /// The class of each image that is looked for, told or found ([`labels`](crate::labels)).
     pub classes: Vec<u32>,
     /// Shape of an input.
     pub shape: Vec<usize>,
@@ -35,7 +35,7 @@ pub fn search(
     seen: &Seen,
     how: &Search,
     stream: &Stream,
-    tell: &mut dyn FnMut() -> bool,
+    tell: &Tell,
 ) -> Result<Found> {
     ensure!(
         seen.gradient.norm() > 0.0 && seen.gradient.norm().is_finite(),
@@ -80,7 +80,7 @@ fn slope(model: &mut dyn Trainer, seen: &Seen, x: &Array2<f32>) -> Result<(f64, 
     Ok((1.0 - cosine, change))
 }
 
-fn parameters(model: &mut dyn Trainer) -> Result<&mut dyn fl_core::Parametric> {
+pub(crate) fn parameters(model: &mut dyn Trainer) -> Result<&mut dyn fl_core::Parametric> {
     let text = "this model has no parameters, so no update of it is sent";
     model.parametric().context(text)
 }
@@ -117,15 +117,15 @@ pub fn read_off(gradient: &Params, range: &[(f32, f32)]) -> Option<Array2<f32>> 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use fl_core::{BuildContext, Filled, Parts, Role, Task, TaskKind, linked_parts};
     use fl_plugin_trainer_linear as _;
     use ndarray::array;
 
-    const WIDTH: usize = 4;
+    pub(crate) const WIDTH: usize = 4;
 
-    fn linear() -> Box<dyn Trainer> {
+    pub(crate) fn linear() -> Box<dyn Trainer> {
         let make = BuildContext {
             task: Task {
                 input: vec![WIDTH],
@@ -145,7 +145,7 @@ mod tests {
             .unwrap()
     }
 
-    fn seen(model: &mut dyn Trainer, x: &Array2<f32>, classes: &[u32]) -> Seen {
+    pub(crate) fn seen(model: &mut dyn Trainer, x: &Array2<f32>, classes: &[u32]) -> Seen {
         let own = parameters(model).unwrap();
         let mut sent = own.params();
         let mut draws = Stream::root(7).draws();
@@ -206,8 +206,8 @@ mod tests {
             rate: 0.05,
             smooth: 0.0,
         };
-        let mut tell = || true;
-        let found = search(model.as_mut(), &seen, &how, &Stream::root(2), &mut tell).unwrap();
+        let tell: Tell = Box::new(|| true);
+        let found = search(model.as_mut(), &seen, &how, &Stream::root(2), &tell).unwrap();
         assert!(found.distance < 1e-4, "{}", found.distance);
         assert!(
             found
@@ -222,6 +222,6 @@ mod tests {
             gradient: seen.sent.zeros_like(),
             ..seen
         };
-        assert!(search(model.as_mut(), &nothing, &how, &Stream::root(2), &mut tell).is_err());
+        assert!(search(model.as_mut(), &nothing, &how, &Stream::root(2), &tell).is_err());
     }
 }

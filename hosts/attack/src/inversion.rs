@@ -1,6 +1,6 @@
 //! What does a model think that a class looks like?
 
-use crate::minimise::{Found, Search, loss_by_input, minimise};
+use crate::minimise::{Found, Search, Tell, loss_by_input, minimise};
 use anyhow::Result;
 use fl_core::{Samples, Stream, Trainer};
 
@@ -16,7 +16,7 @@ pub fn inversion(
     range: &[(f32, f32)],
     how: &Search,
     stream: &Stream,
-    tell: &mut dyn FnMut() -> bool,
+    tell: &Tell,
 ) -> Result<Found> {
     let begin = (classes.len(), shape, range);
     minimise(begin, how, stream, tell, &mut |x| {

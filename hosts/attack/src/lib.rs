@@ -2,15 +2,19 @@
 
 mod gradient;
 mod inversion;
+mod labels;
 mod likeness;
 mod membership;
 mod minimise;
 mod shadows;
+mod slopes;
 
-pub use fl_plugin_fediod::frechet;
+pub use fl_plugin_fediod::{ANSWER, InputValues, SLOPES, frechet};
 pub use gradient::{Seen, read_off, search};
 pub use inversion::inversion;
+pub use labels::labels;
 pub use likeness::{Likeness, class_means, likeness, ranges};
 pub use membership::{Strength, bound, lira, losses, margins, strength};
-pub use minimise::{Found, Search};
+pub use minimise::{Found, Search, Tell};
 pub use shadows::Halves;
+pub use slopes::{Prying, moved};

@@ -17,6 +17,9 @@ pub struct Search {
     pub smooth: f64,
 }
 
+/// Told of each step of a search, which ends when it says no.
+pub type Tell = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// What is to be small at these inputs, and its slope by each of their numbers.
 type Slope<'a> = dyn FnMut(&Array2<f32>) -> Result<(f64, Array2<f64>)> + 'a;
 
@@ -37,7 +40,7 @@ pub(crate) fn minimise(
     (rows, shape, range): (usize, &[usize], &[(f32, f32)]),
     how: &Search,
     stream: &Stream,
-    tell: &mut dyn FnMut() -> bool,
+    tell: &Tell,
     slope: &mut Slope<'_>,
 ) -> Result<Found> {
     let mut draws = stream.child("first", 0).draws();

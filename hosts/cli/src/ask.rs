@@ -104,6 +104,7 @@ pub fn carry_out<'a>(
         progress: told.progress,
         warn: told.warn,
         watch: None,
+        instead: None,
         begun: told.begun,
     };
     let outcome = execute(&spec, data, place, how)?;

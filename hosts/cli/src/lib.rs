@@ -159,7 +159,7 @@ enum Command {
     /// Serve clients to the program that has begun this process, on the socket that is its standard input.
     #[command(hide = true)]
     ClientProcess(processes::ClientArgs),
-    /// Attack a run that is done: what does it give away of the examples that it learnt from?
+    /// Attack a run: what does it give away of the examples that it learnt from?
     Attack {
         #[command(subcommand)]
         command: attack::AttackCommand,

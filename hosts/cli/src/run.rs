@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use bytesize::ByteSize;
 use clap::Args;
 use fl_core::privacy::{Noise, NoiseSource};
-use fl_core::{BuildContext, Public, RunOptions, Stream};
+use fl_core::{BuildContext, Protocol, Public, RunOptions, Stream};
 use fl_data::spec::Split;
 use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_registry::{Catalogue, Mistakes, Spec};
@@ -178,6 +178,9 @@ pub enum Place<'a> {
     Stopped(Box<Paused>),
 }
 
+/// Makes a protocol of a spec's.
+pub type Instead<'a> = Box<dyn FnOnce(Box<dyn Protocol>) -> Box<dyn Protocol> + 'a>;
+
 /// How a spec is run. Results do not depend on it.
 pub struct How<'a> {
     pub data: &'a DataDir,
@@ -197,6 +200,8 @@ pub struct How<'a> {
     pub warn: Warn<'a>,
     /// Shown everything that an observer sees.
     pub watch: Option<Watch<'a>>,
+    /// What it makes of the spec's protocol is run in its place.
+    pub instead: Option<Instead<'a>>,
     /// Told the run folder, once it is there.
     pub begun: Box<dyn FnOnce(&Path) + 'a>,
 }
@@ -221,6 +226,7 @@ impl<'a> How<'a> {
             progress: Box::new(|_| {}),
             warn: Box::new(|_| {}),
             watch: None,
+            instead: None,
             begun: Box::new(|_| {}),
         }
     }
@@ -298,6 +304,10 @@ pub fn execute(
         task: task.clone(),
         stream: Stream::root(spec.seed).child("protocol", 0),
     };
+    let mut protocol = spec.make_protocol(&make)?;
+    if let Some(instead) = how.instead {
+        protocol = instead(protocol);
+    }
     let out = folder.path().to_path_buf();
     (how.begun)(&out);
     let elsewhere = match ready {
@@ -307,7 +317,7 @@ pub fn execute(
     let outcome = fl_sim::run(Setup {
         name: &spec.name,
         protocol_name: spec.protocol.name,
-        protocol: Arc::from(spec.make_protocol(&make)?),
+        protocol: Arc::from(protocol),
         parts: spec.parts.clone(),
         options: RunOptions {
             seed: spec.seed,

@@ -1,5 +1,6 @@
 //! Signals that end a program: the first lets the step that is going on come to its end, the second ends the program at once.
 
+use crate::Failure;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
@@ -16,6 +17,13 @@ impl Asked {
     pub fn exit_code(&self) -> Option<u8> {
         let signal = self.signal.load(Ordering::Relaxed);
         (signal > 0).then(|| 128u8.saturating_add(signal as u8))
+    }
+
+    /// # Errors
+    /// When there was a signal.
+    pub fn ended(&self) -> Result<(), Failure> {
+        self.exit_code()
+            .map_or(Ok(()), |code| Err(Failure::Stopped(code)))
     }
 }
 

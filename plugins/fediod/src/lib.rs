@@ -20,6 +20,7 @@ pub use measure::{Inception, frechet};
 pub use messages::{Answers, ClassCounts, InputValues, LabelMaps, MadeOfMaps, SlopesWanted};
 pub use objective::{Objective, Outcome, Said};
 pub use painter::{aim, channels};
+pub use protocol::{ANSWER, SLOPES, TRAIN};
 pub use settings::*;
 pub use terms::{
     balance, confidence, entropy, gan, generated, jensen_shannon, mimic, mixture, published, unique,

@@ -14,10 +14,13 @@ use ndarray::{Array, Array1, Array2, ArrayD, Axis, Dimension, Ix2, s};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-const TRAIN: Ask<Nothing, ClassCounts> = Ask::new("training");
-const ANSWER: Ask<InputValues, Answers> = Ask::new("scores of made inputs");
+/// Train the teacher, and say how much there is of what.
+pub const TRAIN: Ask<Nothing, ClassCounts> = Ask::new("training");
+/// Say of these made inputs what teacher and discriminator make of them.
+pub const ANSWER: Ask<InputValues, Answers> = Ask::new("scores of made inputs");
 const ANSWER_OF_MAPS: Ask<MadeOfMaps, Answers> = Ask::new("scores of inputs made of label maps");
-const SLOPES: Ask<SlopesWanted, InputValues> = Ask::new("slopes by made inputs");
+/// The slopes by the inputs of the last [`ANSWER`], of a loss that has these slopes by what was said.
+pub const SLOPES: Ask<SlopesWanted, InputValues> = Ask::new("slopes by made inputs");
 
 /// Made inputs that a run keeps for people to look at.
 pub(crate) const SHOWN: usize = 64;

@@ -1,22 +1,21 @@
 //! `fl attack gradient`: what a client's update gives away of the examples that it was made of.
 
-use super::Gone;
-use crate::run::{How, Place, assemble, execute, read};
-use crate::{DataDir, Done, Failure, Overrides, print, stop};
+use super::{Common, searching, spec_of, watched, weight};
+use crate::run::assemble;
+use crate::stop::{Asked, listen};
+use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result, anyhow};
-use clap::Args;
-use fl_attack::{Likeness, Search, Seen, class_means, likeness, ranges, read_off, search};
+use clap::{Args, ValueEnum};
+use fl_attack::{Likeness, Seen, class_means, labels, likeness, ranges, read_off, search};
 use fl_core::message::{Params, decode};
 use fl_core::privacy::Observer;
 use fl_core::{BuildContext, ClientId, Role, Samples, Stream, Trainer};
-use fl_data::spec::Split;
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Spec};
 use fl_sim::{picture, write};
 use ndarray::{Array2, Axis, concatenate};
 use serde::Serialize;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
 /// The most examples that one update is taken apart into.
 const MOST: usize = 64;
@@ -43,23 +42,21 @@ pub struct GradientArgs {
     /// The weight of an image's total variation per pixel beside the distance: larger finds smoother images.
     #[arg(long, value_name = "WEIGHT", default_value_t = 0.1, value_parser = weight)]
     smooth: f64,
-    /// Where the search begins follows from it.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    /// How the attacker comes by the classes of the images: found in the slopes by the last layer, or told.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Labels::Found)]
+    labels: Labels,
     /// Draw the private images, below them what each attack has found, and below that what anybody knows: a PNG file.
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    data: DataDir,
+    common: Common,
 }
 
-pub fn weight(text: &str) -> Result<f64, String> {
-    let weight = text.parse().ok();
-    let weight = weight.filter(|w: &f64| w.is_finite() && *w >= 0.0);
-    weight.ok_or_else(|| "must be a number, at least 0".into())
+#[derive(Clone, Copy, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Labels {
+    Told,
+    Found,
 }
 
 /// What an attack came to.
@@ -81,35 +78,35 @@ struct Crossed {
 }
 
 pub fn gradient(args: &GradientArgs, catalogue: &Catalogue, line: &[String]) -> Done {
-    let path = match args.spec.is_dir() {
-        true => args.spec.join("spec.yaml"),
-        false => args.spec.clone(),
-    };
-    let spec = read(&path, &args.set.set, catalogue)?;
-    if matches!(spec.data.split(), Split::Own) {
-        let why = "the clients of this spec own their data, so nobody here can run them";
-        return Err(Failure::usage(why));
-    }
-    let data = assemble(&spec, &args.data, &mut |_| {})?;
+    let spec = spec_of(&args.spec, &args.set, catalogue)?;
+    let data = assemble(&spec, &args.common.data, &mut |_| {})?;
     let (private, classes) = private(args, &data)?;
-    let range = ranges(&data.test);
-    let seen = watch(args, &spec, line)?;
+    let asked = listen().context("listening to signals")?;
+    let crossed = watch(args, &spec, line, &asked)?;
     let make = BuildContext {
         task: data.task.clone(),
         stream: Stream::root(spec.seed),
     };
     let client = Some(args.client);
     let mut model: Box<dyn Trainer> = spec.parts.build(Role::Trainer, SLOT, client, &make)?;
-    let seen = Seen {
-        gradient: seen
-            .sent
-            .zip(&seen.answered, |before, after| before - after)?,
-        sent: seen.sent,
-        shape: data.task.input.clone(),
-        classes,
-        range,
+    let gradient = crossed
+        .sent
+        .zip(&crossed.answered, |before, after| before - after)?;
+    let known = class_means(&data.test, &classes);
+    let taken = match args.labels {
+        Labels::Told => classes.clone(),
+        Labels::Found => labels(model.as_mut(), &crossed.sent, &gradient, &data.test, classes.len())?
+            .ok_or_else(|| Failure::usage("no bias of a last layer is among what crosses (a number for each class that is added to its score), by which the classes could be found: --labels told"))?,
     };
-    let found = attack(args, model.as_mut(), &seen, &private, &data)?;
+    let right = in_both(&taken, &classes);
+    let seen = Seen {
+        gradient,
+        sent: crossed.sent,
+        shape: data.task.input.clone(),
+        classes: taken,
+        range: ranges(&data.test),
+    };
+    let found = attack(args, model.as_mut(), &seen, (&private, known), &asked)?;
     if let Some(path) = &args.picture {
         let rows: Vec<Array2<f32>> = found
             .iter()
@@ -120,12 +117,12 @@ pub fn gradient(args: &GradientArgs, catalogue: &Catalogue, line: &[String]) -> 
         let all = Samples::fresh(concatenate(Axis(0), &rows)?, seen.shape.clone())?;
         write(path, &picture(&all, Some(private.nrows()))?)?;
     }
-    match args.json {
+    match args.common.json {
         true => print(serde_json::json!({
-            "spec": args.spec, "client": args.client, "update": args.update, "seed": args.seed,
-            "examples": private.nrows(), "attacks": found,
+            "spec": args.spec, "client": args.client, "update": args.update, "seed": args.common.seed,
+            "examples": private.nrows(), "labels": args.labels, "labels_right": right, "attacks": found,
         })),
-        false => print(text(args, private.nrows(), &found)),
+        false => print(text(args, private.nrows(), right, &found)),
     }
 }
 
@@ -151,59 +148,70 @@ fn private(args: &GradientArgs, data: &Assembled) -> Result<(Array2<f32>, Vec<u3
     Ok((own.samples.values(), classes))
 }
 
+/// How many of these classes are among those, each as often as it is there.
+fn in_both(these: &[u32], those: &[u32]) -> usize {
+    let mut left = those.to_vec();
+    let taken = these.iter().filter_map(|class| {
+        let at = left.iter().position(|other| other == class)?;
+        Some(left.swap_remove(at))
+    });
+    taken.count()
+}
+
 /// Runs the spec until the client has sent the update, and gives what whoever carries it sees.
-fn watch(args: &GradientArgs, spec: &Spec<DataSpec>, line: &[String]) -> Result<Crossed, Failure> {
-    let asked = stop::listen().context("listening to signals")?;
-    let folder = std::env::temp_dir().join(format!("fl-attack-{}", std::process::id()));
-    let _gone = Gone(&folder);
-    let stopping = asked.stop.clone();
+fn watch(
+    args: &GradientArgs,
+    spec: &Spec<DataSpec>,
+    line: &[String],
+    asked: &Asked,
+) -> Result<Crossed, Failure> {
     let answer = format!("answer of client {}", args.client);
     let (mut sent, mut differ, mut seen) = (Vec::new(), false, 0);
     let (mut question, mut answered) = (String::new(), false);
     let mut crossed = None;
-    let watch = |observer: Observer, what: &str, bytes: &[u8]| match observer {
-        Observer::Clients => {
-            // those of one question come one after the other, and its answers after them
-            differ = !answered && what == question && (differ || sent != bytes);
-            answered = false;
-            (question, sent) = (what.to_string(), bytes.to_vec());
-        }
-        Observer::Server if what == answer && crossed.is_none() => {
-            answered = true;
-            let Ok(before) = decode::<Params>(&sent) else {
-                return;
-            };
-            let after = bytes.get(..sent.len()).map(decode::<Params>);
-            let Some(Ok(after)) = after.filter(|_| !differ) else {
-                return;
-            };
-            seen += 1;
-            if seen == args.update {
-                // a question for a change is answered with one, any other with parameters
-                let change = question.contains("update");
-                let after = match change {
-                    true => before.zip(&after, |before, change| before + change),
-                    false => Ok(after),
-                };
-                crossed = after.ok().map(|answered| Crossed {
-                    sent: before,
-                    answered,
-                });
-                stopping.store(true, Ordering::Relaxed);
+    watched(
+        spec,
+        &args.common.data,
+        line,
+        asked,
+        None,
+        |observer, what, bytes| {
+            match observer {
+                Observer::Clients => {
+                    // those of one question come one after the other, and its answers after them
+                    differ = !answered && what == question && (differ || sent != bytes);
+                    answered = false;
+                    (question, sent) = (what.to_string(), bytes.to_vec());
+                }
+                Observer::Server if what == answer && crossed.is_none() => {
+                    answered = true;
+                    let Ok(before) = decode::<Params>(&sent) else {
+                        return true;
+                    };
+                    let after = bytes.get(..sent.len()).map(decode::<Params>);
+                    let Some(Ok(after)) = after.filter(|_| !differ) else {
+                        return true;
+                    };
+                    seen += 1;
+                    if seen == args.update {
+                        // a question for a change is answered with one, any other with parameters
+                        let change = question.contains("update");
+                        let after = match change {
+                            true => before.zip(&after, |before, change| before + change),
+                            false => Ok(after),
+                        };
+                        crossed = after.ok().map(|answered| Crossed {
+                            sent: before,
+                            answered,
+                        });
+                    }
+                }
+                Observer::Server => answered = true,
+                Observer::Readers => {}
             }
-        }
-        Observer::Server => answered = true,
-        Observer::Readers => {}
-    };
-    let how = How {
-        watch: Some(Box::new(watch)),
-        ..How::quiet(&args.data, line, 1, asked.stop.clone())
-    };
-    let data = assemble(spec, &args.data, &mut |_| {})?;
-    execute(spec, data, Place::At(&folder), how)?;
-    if let Some(code) = asked.exit_code() {
-        return Err(Failure::Stopped(code));
-    }
+            seen < args.update
+        },
+    )?;
     crossed.ok_or_else(|| {
         Failure::usage(format!(
             "client {} does not answer one and the same model with parameters like it {} times in this run, so there is no such update: the attack is for `param-rounds`, where each round is one",
@@ -216,32 +224,18 @@ fn attack(
     args: &GradientArgs,
     model: &mut dyn Trainer,
     seen: &Seen,
-    private: &Array2<f32>,
-    data: &Assembled,
+    (private, known): (&Array2<f32>, Array2<f32>),
+    asked: &Asked,
 ) -> Result<Vec<Recovered>, Failure> {
-    let asked = stop::listen().context("listening to signals")?;
-    let how = Search {
-        steps: args.steps as usize,
-        rate: 0.1,
-        smooth: args.smooth,
-    };
-    let bar = crate::log::bar(indicatif::ProgressBar::new(u64::from(args.steps)));
-    let mut tell = || {
-        bar.inc(1);
-        asked.exit_code().is_none()
-    };
-    let stream = Stream::root(args.seed).child("inversion", 0);
-    let searched = search(model, seen, &how, &stream, &mut tell);
-    bar.finish_and_clear();
-    let searched = searched?;
-    if let Some(code) = asked.exit_code() {
-        return Err(Failure::Stopped(code));
-    }
+    let stream = Stream::root(args.common.seed).child("inversion", 0);
+    let searched = searching((args.steps, args.smooth), asked, |how, tell| {
+        search(model, seen, how, &stream, &tell)
+    })?;
     let mut all = vec![("search", Some(searched.distance), searched.inputs)];
     if let Some(rows) = read_off(&seen.gradient, &seen.range) {
         all.push(("first layer", None, rows));
     }
-    all.push(("class mean", None, class_means(&data.test, &seen.classes)));
+    all.push(("class mean", None, known));
     let compare = |(attack, distance, inputs): (&'static str, Option<f64>, Array2<f32>)| {
         Ok(Recovered {
             attack,
@@ -254,9 +248,13 @@ fn attack(
     found.map_err(|error| anyhow!(error).into())
 }
 
-fn text(args: &GradientArgs, examples: usize, found: &[Recovered]) -> String {
+fn text(args: &GradientArgs, examples: usize, right: usize, found: &[Recovered]) -> String {
+    let labels = match args.labels {
+        Labels::Told => "told".into(),
+        Labels::Found => format!("{right} of {examples} right"),
+    };
     let mut out = format!(
-        "update {} of client {}, made of {examples} examples\n\nattack       distance  PSNR, dB   least    most   SSIM\n",
+        "update {} of client {}, made of {examples} examples\nlabels       {labels}\n\nattack       distance  PSNR, dB   least    most   SSIM\n",
         args.update, args.client
     );
     for Recovered {

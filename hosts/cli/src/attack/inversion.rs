@@ -1,11 +1,11 @@
 //! `fl attack inversion`: what the models of a run take each class to look like.
 
-use super::gradient::weight;
-use super::{Kept, Target};
-use crate::{DataDir, Done, Failure, print, stop};
+use super::{Common, Kept, Target, searching, weight};
+use crate::stop::{Asked, listen};
+use crate::{Done, Failure, print};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use fl_attack::{Likeness, Search, class_means, likeness, ranges};
+use fl_attack::{Likeness, class_means, likeness, ranges};
 use fl_core::{Examples, Samples, Stream, TaskKind};
 use fl_data::Assembled;
 use fl_registry::Catalogue;
@@ -29,18 +29,12 @@ pub struct InversionArgs {
     /// The weight of an image's total variation per pixel beside the loss: larger finds smoother images.
     #[arg(long, value_name = "WEIGHT", default_value_t = 1.0, value_parser = weight)]
     smooth: f64,
-    /// Where the search begins follows from it.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
     /// Draw what was found, a column a class, below it the private image that is nearest, and the class's mean over test images: a PNG
     /// file. Of the last model, if there are several.
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    data: DataDir,
+    common: Common,
 }
 
 /// What an attack on a model came to, class by class.
@@ -62,7 +56,7 @@ pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -
         spec,
         data,
         mut targets,
-    } = Kept::open(&args.dir, &args.data, catalogue, line)?;
+    } = Kept::open(&args.dir, &args.common.data, catalogue, line)?;
     let TaskKind::Classes(classes) = data.task.kind else {
         let why = "the attack looks for an input of each class, and inputs here have several labels or a class for every pixel";
         return Err(Failure::usage(why));
@@ -79,10 +73,11 @@ pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -
     }
     let classes: Vec<u32> = (0..classes as u32).collect();
     let known = class_means(&data.test, &classes);
+    let asked = listen().context("listening to signals")?;
     let mut found = Vec::new();
     for target in &targets {
         let mut model = target.load(&args.dir, &spec, &data)?;
-        let (inputs, loss) = invert(args, model.as_mut(), &classes, &data)?;
+        let (inputs, loss) = invert(args, model.as_mut(), &classes, &data, &asked)?;
         let private = private(&data, target)?;
         let (like, nearest) = beside(&inputs, &private, &classes, &data)?;
         let (known_like, _) = beside(&known, &private, &classes, &data)?;
@@ -98,8 +93,10 @@ pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -
             known: known_like,
         });
     }
-    match args.json {
-        true => print(serde_json::json!({ "run": args.dir, "seed": args.seed, "attacks": found })),
+    match args.common.json {
+        true => print(
+            serde_json::json!({ "run": args.dir, "seed": args.common.seed, "attacks": found }),
+        ),
         false => print(text(&found)),
     }
 }
@@ -109,21 +106,14 @@ fn invert(
     model: &mut dyn fl_core::Trainer,
     classes: &[u32],
     data: &Assembled,
+    asked: &Asked,
 ) -> Result<(Array2<f32>, f64), Failure> {
-    let asked = stop::listen().context("listening to signals")?;
-    let how = Search {
-        steps: args.steps as usize,
-        rate: 0.1,
-        smooth: args.smooth,
-    };
-    let mut tell = || asked.exit_code().is_none();
-    let stream = Stream::root(args.seed).child("inversion", 0);
+    let stream = Stream::root(args.common.seed).child("inversion", 0);
     let (shape, range) = (&data.task.input, ranges(&data.test));
-    let found = fl_attack::inversion(model, classes, shape, &range, &how, &stream, &mut tell)?;
-    match asked.exit_code() {
-        Some(code) => Err(Failure::Stopped(code)),
-        None => Ok((found.inputs, found.distance)),
-    }
+    let found = searching((args.steps, args.smooth), asked, |how, tell| {
+        fl_attack::inversion(model, classes, shape, &range, how, &stream, &tell)
+    })?;
+    Ok((found.inputs, found.distance))
 }
 
 /// What the model's owners own.
@@ -135,7 +125,7 @@ fn private(data: &Assembled, target: &Target) -> Result<Vec<Examples>> {
 }
 
 /// Each of `inputs` beside the nearest private example of its class, which comes too; of a class that nobody has, of all.
-fn beside(
+pub fn beside(
     inputs: &Array2<f32>,
     private: &[Examples],
     classes: &[u32],

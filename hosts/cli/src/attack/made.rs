@@ -1,7 +1,7 @@
 //! `fl attack made`: how like private examples is what a run's generator makes?
 
-use super::Kept;
-use crate::{DataDir, Done, Failure, print};
+use super::{Common, Kept};
+use crate::{Done, Failure, print};
 use anyhow::{Context, Result};
 use clap::Args;
 use fl_attack::{Likeness, frechet, likeness, ranges};
@@ -26,17 +26,11 @@ pub struct MadeArgs {
     /// Inputs that are made, and private and test examples that they are compared with, at most.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=100_000))]
     inputs: u32,
-    /// Which inputs are made, and which examples are taken, follows from it.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
     /// Draw what was made and is nearest to a private example, and below it that example: a PNG file.
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    data: DataDir,
+    common: Common,
 }
 
 /// Inputs beside private examples.
@@ -56,7 +50,7 @@ pub fn made(args: &MadeArgs, catalogue: &Catalogue, line: &[String]) -> Done {
         spec,
         data,
         targets,
-    } = Kept::open(&args.dir, &args.data, catalogue, line)?;
+    } = Kept::open(&args.dir, &args.common.data, catalogue, line)?;
     let slot = spec
         .parts
         .iter()
@@ -79,7 +73,7 @@ pub fn made(args: &MadeArgs, catalogue: &Catalogue, line: &[String]) -> Done {
     generator
         .load(&state)
         .with_context(|| path.display().to_string())?;
-    let stream = Stream::root(args.seed).child("made", 0);
+    let stream = Stream::root(args.common.seed).child("made", 0);
     let made = samples(generator.as_mut(), args.inputs as usize, &stream)?;
     let some = |what: &str, of: Array2<f32>| {
         let mut draws = stream.child(what, 0).draws();
@@ -121,9 +115,9 @@ pub fn made(args: &MadeArgs, catalogue: &Catalogue, line: &[String]) -> Done {
             &picture(&Samples::fresh(all, shape.clone())?, Some(order.len()))?,
         )?;
     }
-    match args.json {
+    match args.common.json {
         true => print(serde_json::json!({
-            "run": args.dir, "seed": args.seed, "private": private.nrows(), "features": about, "found": found,
+            "run": args.dir, "seed": args.common.seed, "private": private.nrows(), "features": about, "found": found,
         })),
         false => print(text(&found, private.nrows(), &about)),
     }

@@ -1,6 +1,6 @@
 //! `fl attack membership`: who is among those that a run's models learnt from.
 
-use super::{Gone, Kept, Target};
+use super::{Common, Gone, Kept, Target};
 use crate::run::{How, Place, assemble, execute, threads};
 use crate::{DataDir, Done, Failure, print, stop};
 use anyhow::{Context, Result};
@@ -27,17 +27,11 @@ pub struct MembershipArgs {
     /// those models say (LiRA).
     #[arg(long, value_name = "N", default_value_t = 0)]
     shadows: usize,
-    /// Which halves the shadow runs have follows from it.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
     /// Clients that a shadow run serves at the same time; every processor's worth if not given.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    data: DataDir,
+    common: Common,
 }
 
 /// What an attack on a model came to.
@@ -67,7 +61,7 @@ pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String])
         spec,
         data,
         targets,
-    } = Kept::open(&args.dir, &args.data, catalogue, line)?;
+    } = Kept::open(&args.dir, &args.common.data, catalogue, line)?;
     let mut found = Vec::new();
     for target in &targets {
         let mut model = target.load(&args.dir, &spec, &data)?;
@@ -90,9 +84,9 @@ pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String])
         found.extend(beside_shadows(args, &spec, &data, &targets, line)?);
     }
     let at_most = allowed(&run);
-    match args.json {
+    match args.common.json {
         true => print(serde_json::json!({
-            "run": args.dir, "shadows": args.shadows, "seed": args.seed, "bound": at_most, "attacks": found,
+            "run": args.dir, "shadows": args.shadows, "seed": args.common.seed, "bound": at_most, "attacks": found,
         })),
         false => print(text(&found, at_most)),
     }
@@ -121,7 +115,7 @@ fn beside_shadows(
     line: &[String],
 ) -> Result<Vec<Found>, Failure> {
     let asked = stop::listen().context("listening to signals")?;
-    let halves = Halves::new(Stream::root(args.seed).child("shadows", 0));
+    let halves = Halves::new(Stream::root(args.common.seed).child("shadows", 0));
     let folder = std::env::temp_dir().join(format!("fl-attack-{}", std::process::id()));
     std::fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
     let _gone = Gone(&folder);
@@ -129,8 +123,13 @@ fn beside_shadows(
     let bar = crate::log::bar(indicatif::ProgressBar::new(args.shadows as u64));
     for shadow in 0..args.shadows {
         let dir = folder.join(shadow.to_string());
-        let half = half(spec, &args.data, &halves, shadow)?;
-        let how = How::quiet(&args.data, line, threads(args.threads), asked.stop.clone());
+        let half = half(spec, &args.common.data, &halves, shadow)?;
+        let how = How::quiet(
+            &args.common.data,
+            line,
+            threads(args.threads),
+            asked.stop.clone(),
+        );
         let outcome = execute(spec, half, Place::At(&dir), how)
             .with_context(|| format!("shadow run {} of {}", shadow + 1, args.shadows))?;
         if outcome.stopped.is_some() || asked.stop.load(Ordering::Relaxed) {

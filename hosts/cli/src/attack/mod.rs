@@ -4,16 +4,22 @@ mod gradient;
 mod inversion;
 mod made;
 mod membership;
+mod slopes;
 
-use crate::run::{assemble, data_files, manifest, read};
-use crate::{DataDir, Done, Failure};
+use crate::run::{How, Instead, Place, assemble, data_files, execute, manifest, read};
+use crate::stop::Asked;
+use crate::{DataDir, Done, Failure, Overrides};
 use anyhow::{Context, Result, ensure};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use fl_attack::{Search, Tell};
+use fl_core::privacy::Observer;
 use fl_core::{BuildContext, ClientId, Role, Stream, Trainer};
 use fl_data::spec::Split;
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Spec};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Subcommand)]
 pub enum AttackCommand {
@@ -24,9 +30,31 @@ pub enum AttackCommand {
     Gradient(gradient::GradientArgs),
     /// Find, from the models that a run kept, what they take each class to look like (model inversion), and how like private examples that is.
     Inversion(inversion::InversionArgs),
+    /// Find, from the slopes with which clients of `generate-and-distill` answer, what their teachers take each class to look like: for a server
+    /// that asks about inputs of its own, and for one that follows the protocol.
+    Slopes(slopes::SlopesArgs),
     /// Compare what the generator of a run makes with private examples: how near, and how alike as a whole (Frechet distance), beside
     /// test examples.
     Made(made::MadeArgs),
+}
+
+/// What all attacks take.
+#[derive(Args)]
+pub struct Common {
+    /// What the attack draws follows from it.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    data: DataDir,
+}
+
+fn weight(text: &str) -> Result<f64, String> {
+    let weight = text.parse().ok();
+    let weight = weight.filter(|w: &f64| w.is_finite() && *w >= 0.0);
+    weight.ok_or_else(|| "must be a number, at least 0".into())
 }
 
 pub fn attack(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -> Done {
@@ -34,7 +62,22 @@ pub fn attack(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -
         AttackCommand::Membership(args) => membership::membership(args, catalogue, line),
         AttackCommand::Gradient(args) => gradient::gradient(args, catalogue, line),
         AttackCommand::Inversion(args) => inversion::inversion(args, catalogue, line),
+        AttackCommand::Slopes(args) => slopes::slopes(args, catalogue, line),
         AttackCommand::Made(args) => made::made(args, catalogue, line),
+    }
+}
+
+/// The spec in a file, or that of a run in a folder.
+fn spec_of(path: &Path, set: &Overrides, catalogue: &Catalogue) -> Result<Spec<DataSpec>, Failure> {
+    let spec = match path.is_dir() {
+        true => read(&path.join("spec.yaml"), &set.set, catalogue)?,
+        false => read(path, &set.set, catalogue)?,
+    };
+    match spec.data.split() {
+        Split::Own => Err(Failure::usage(
+            "the clients of this spec own their data, so nobody here can run them",
+        )),
+        _ => Ok(spec),
     }
 }
 
@@ -138,6 +181,61 @@ impl Target {
             None => (0..data.clients.len()).collect(),
         }
     }
+}
+
+/// Runs a spec (or `instead` of its protocol) in a folder that goes again, and shows `watch` what crosses until it says that it has seen enough.
+fn watched(
+    spec: &Spec<DataSpec>,
+    data: &DataDir,
+    line: &[String],
+    asked: &Asked,
+    instead: Option<Instead<'_>>,
+    mut watch: impl FnMut(Observer, &str, &[u8]) -> bool,
+) -> Result<(), Failure> {
+    let folder = std::env::temp_dir().join(format!("fl-attack-{}", std::process::id()));
+    let _gone = Gone(&folder);
+    // not the signals' own: were that set, the first signal would end the program at once
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopping = stop.clone();
+    let how = How {
+        watch: Some(Box::new(move |observer, what, bytes| {
+            if !watch(observer, what, bytes) || asked.stop.load(Ordering::Relaxed) {
+                stopping.store(true, Ordering::Relaxed);
+            }
+        })),
+        instead,
+        ..How::quiet(data, line, 1, stop)
+    };
+    execute(
+        spec,
+        assemble(spec, data, &mut |_| {})?,
+        Place::At(&folder),
+        how,
+    )?;
+    asked.ended()
+}
+
+/// A search of so many steps and so much smoothness, which a signal ends.
+fn searching<T, E: Into<Failure>>(
+    (steps, smooth): (u32, f64),
+    asked: &Asked,
+    search: impl FnOnce(&Search, Tell) -> Result<T, E>,
+) -> Result<T, Failure> {
+    let how = Search {
+        steps: steps as usize,
+        rate: 0.1,
+        smooth,
+    };
+    let bar = crate::log::bar(indicatif::ProgressBar::new(u64::from(steps)));
+    let (counting, signals) = (bar.clone(), asked.clone());
+    let tell = move || {
+        counting.inc(1);
+        signals.exit_code().is_none()
+    };
+    let found = search(&how, Box::new(tell));
+    bar.finish_and_clear();
+    asked.ended()?;
+    found.map_err(Into::into)
 }
 
 /// A folder that goes with this.

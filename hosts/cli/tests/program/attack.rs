@@ -159,6 +159,50 @@ fn bounded_an_image_is_found_in_an_update_and_not_under_noise() {
     assert!(psnr(&read, "first layer") > 60.0, "{read}");
 }
 
+/// A hidden layer as wide as there are classes, whose bias is not the last.
+const HIDDEN: &str =
+    "  model: { use: dfdx, net: [{ linear: 10 }, tanh, outputs], optimiser: { sgd: { lr: 0.1 } } }";
+
+#[test]
+fn exact_labels_stand_in_the_last_layer_unless_they_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    one_step(dir, HIDDEN);
+    for (train, seed) in [(2, 1), (2, 2), (8, 1), (8, 2)] {
+        let set = [
+            format!("data.set.glyphs.train={train}"),
+            format!("seed={seed}"),
+        ];
+        let args = ["--steps", "1", "--set", &set[0], "--set", &set[1]];
+        let found = inverted(dir, &args);
+        assert_eq!(found["labels"], "found");
+        assert_eq!(found["examples"], train / 2);
+        assert_eq!(found["labels_right"], found["examples"], "{found}");
+        let told = inverted(dir, &[&args[..], &["--labels", "told"]].concat());
+        assert_eq!(told["labels"], "told");
+        assert_eq!(told["attacks"][1], found["attacks"][1]);
+    }
+    let said = out(dir, &["attack", "gradient", "g.yaml", "--steps", "1"]);
+    assert!(said.contains("labels       1 of 1 right"), "{said}");
+
+    // with noise fewer are right, and what anybody knows is still that of the right ones
+    let noise = "  privacy: { use: gaussian-update, clip: 0.1, noise-multiplier: 1.0 }";
+    one_step(dir, &format!("{HIDDEN}\n{noise}"));
+    let many = ["--steps", "1", "--set", "data.set.glyphs.train=32"];
+    let found = inverted(dir, &many);
+    assert!(found["labels_right"].as_u64().unwrap() < 16, "{found}");
+    let told = inverted(dir, &[&many[..], &["--labels", "told"]].concat());
+    assert_eq!(psnr(&told, "class mean"), psnr(&found, "class mean"));
+    let (code, error) = fails(
+        dir,
+        &["attack", "gradient", "g.yaml", "--labels", "guessed"],
+    );
+    assert!(
+        code == 2 && error.contains("told, found"),
+        "{code}: {error}"
+    );
+}
+
 #[test]
 fn what_sends_no_update_and_what_is_too_much_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -275,4 +319,59 @@ fn exact_what_a_generator_makes_is_put_beside_private_examples() {
         code == 2 && error.contains("has no generator"),
         "{code}: {error}"
     );
+}
+
+#[test]
+fn bounded_slopes_lead_to_what_a_teacher_takes_a_class_to_look_like() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = quick("fediod");
+    let few = [
+        "--set",
+        "data.set.glyphs.train=300",
+        "--set",
+        "protocol.rounds=1",
+        "--set",
+        "protocol.steps=4",
+    ];
+    let of = |args: &[&str]| {
+        let all = [&["attack", "slopes", &spec, "--json"], &few[..], args].concat();
+        json(dir.path(), &all)
+    };
+    let found = of(&["--steps", "40", "--picture", "p.png"]);
+    let all = found["attacks"].as_array().unwrap();
+    let by = |attack: &str| {
+        all.iter()
+            .filter(|a| a["attack"] == attack)
+            .collect::<Vec<_>>()
+    };
+    let clients = |of: &[&Value]| {
+        of.iter()
+            .map(|a| a["client"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    let (follow, ask) = (by("follow"), by("ask"));
+    assert_eq!(
+        (clients(&follow), clients(&ask)),
+        (vec![0, 1, 2], vec![0, 1, 2])
+    );
+    // every made image of the run, moved and not; and one of each class
+    for told in &follow {
+        assert_eq!(told["psnr"].as_array().unwrap().len(), 4 * 32);
+        assert_ne!(told["psnr"], told["known"]["psnr"]);
+    }
+    assert_eq!(ask[0]["psnr"].as_array().unwrap().len(), 10);
+    assert_ne!(ask[0]["psnr"], ask[1]["psnr"]);
+    let bytes = fs::read(dir.path().join("p.png")).unwrap();
+    assert!(bytes.starts_with(b"\x89PNG"));
+    // asking finds what teachers are surer of than of noise
+    let loss = |of: &Value| of["attacks"][3]["loss"].as_f64().unwrap();
+    let at_first = of(&["--steps", "1"]);
+    assert!(loss(&found) < 0.5 * loss(&at_first), "{found} {at_first}");
+    assert_eq!(at_first, of(&["--steps", "1"]));
+
+    let refused = |args: &[&str], why: &str| {
+        let (code, error) = fails(dir.path(), &[&["attack", "slopes"], args].concat());
+        assert!(code == 2 && error.contains(why), "{args:?} {code}: {error}");
+    };
+    refused(&[&quick("fedkd")], "this is `one-shot-distill`");
 }

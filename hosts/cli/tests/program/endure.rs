@@ -166,6 +166,27 @@ fn a_signal_ends_the_step_and_a_second_one_the_program() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_signal_ends_a_search_after_its_step() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let few = ["--set", "data.limit.train=10", "--steps", "1000000"];
+    let mut child = start(
+        d.path(),
+        &[&["attack", "gradient", &spec], &few[..]].concat(),
+    );
+    // the run that it watches comes first, and goes
+    let run = std::env::temp_dir().join(format!("fl-attack-{}", child.id()));
+    until(&mut child, &run);
+    while run.exists() {
+        std::thread::yield_now();
+    }
+    send(&child, "-TERM");
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(143), "{said}");
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn a_signal_that_was_to_be_ignored_is() {
     let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));

@@ -1,0 +1,123 @@
+//! What do the slopes by made inputs, with which the clients of FedIOD answer, give away?
+
+use crate::minimise::{Found, Search, Tell, minimise};
+use anyhow::{Context, Result, ensure};
+use fl_core::loss::of_batch;
+use fl_core::message::Nothing;
+use fl_core::{
+    Answer, Asked, Client, ClientId, Federation, Loss, Protocol, Question, Round, Slot, Stream,
+    Target,
+};
+use fl_plugin_fediod::{ANSWER, InputValues, SLOPES, SlopesWanted, TRAIN};
+use ndarray::{Array1, Array2, Axis, s};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A server that does not follow FedIOD: once the teachers are trained it asks each client about inputs of its own, and follows the slopes of the
+/// cross-entropy to an input of each class (model inversion; Fredrikson, Jha, Ristenpart 2015). The clients cannot tell: they are
+/// asked the questions of the protocol, and answer as it says.
+pub struct Prying {
+    /// The protocol that the clients follow.
+    pub honest: Box<dyn Protocol>,
+    /// How it searches.
+    pub how: Search,
+    /// Where it begins.
+    pub stream: Stream,
+    /// The least and the largest value that each number of an input can have.
+    pub range: Vec<(f32, f32)>,
+    /// Told of each step; ends the search when it says no.
+    pub tell: Tell,
+    /// What was found, client by client and of each of them class by class, and the mean cross-entropy that is left.
+    pub found: Arc<Mutex<Option<Found>>>,
+}
+
+impl Protocol for Prying {
+    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+        fed.once("inversion", &mut (), |fed, (), round| {
+            let everyone = fed.everyone();
+            fed.ask(round, &TRAIN, &everyone, |_| &Nothing)?;
+            let task = fed.task().clone();
+            let rows = everyone.len() * task.kind.outputs();
+            let found = minimise(
+                (rows, &task.input, &self.range),
+                &self.how,
+                &self.stream,
+                &self.tell,
+                &mut |x| slope(fed, round, &everyone, x),
+            )?;
+            *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+            Ok(())
+        })
+    }
+
+    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+        self.honest.answer(me, question)
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        self.honest.slots()
+    }
+
+    fn questions(&self) -> Vec<Asked> {
+        self.honest.questions()
+    }
+}
+
+/// The mean cross-entropy of `x`, an equal part of it for each client and in it a row for each class, and its slope, as the clients tell it.
+fn slope(
+    fed: &mut Federation<'_>,
+    round: &Round,
+    everyone: &[ClientId],
+    x: &Array2<f32>,
+) -> Result<(f64, Array2<f64>)> {
+    let classes = fed.task().kind.outputs();
+    let part = |at: usize| s![at * classes..(at + 1) * classes, ..];
+    let each = everyone.iter().enumerate();
+    let shown = each.map(|(at, id)| {
+        let values = x.slice(part(at)).to_owned();
+        (*id, InputValues { values })
+    });
+    let shown: BTreeMap<ClientId, InputValues> = shown.collect();
+    let wanted: Vec<u32> = (0..classes as u32).collect();
+    let (mut asked, mut sum) = (BTreeMap::new(), 0.0);
+    for mail in fed.ask(round, &ANSWER, everyone, |id| &shown[&id])?.iter() {
+        let scores = mail.body.scores.view();
+        let (loss, slope) = of_batch(Loss::CrossEntropy, Target::Classes(&wanted), scores)?;
+        sum += loss;
+        let nothing = SlopesWanted {
+            scores: slope,
+            // nothing of the discriminator
+            odds: Array1::zeros(mail.body.odds.len()),
+            share: Array1::zeros(0),
+        };
+        asked.insert(mail.from, nothing);
+    }
+    let all = || "a client did not answer, so there is no slope to follow";
+    ensure!(asked.len() == everyone.len(), all());
+    let mut slope = Array2::zeros(x.dim());
+    for mail in fed.ask(round, &SLOPES, everyone, |id| &asked[&id])?.iter() {
+        let at = everyone.iter().position(|id| *id == mail.from);
+        let mut part = slope.slice_mut(part(at.with_context(all)?));
+        part.assign(&mail.body.values.mapv(f64::from));
+    }
+    Ok((sum / everyone.len() as f64, slope))
+}
+
+/// Inputs moved against the slopes by them, each by so much (root mean square) of the range of its numbers.
+pub fn moved(
+    inputs: &Array2<f32>,
+    slopes: &Array2<f32>,
+    range: &[(f32, f32)],
+    by: f64,
+) -> Array2<f32> {
+    let mut all = inputs.clone();
+    for (mut row, slope) in all.rows_mut().into_iter().zip(slopes.axis_iter(Axis(0))) {
+        let squares: f64 = slope.iter().map(|g| f64::from(*g).powi(2)).sum();
+        let far = by / (squares / slope.len() as f64).sqrt().max(f64::MIN_POSITIVE);
+        for ((x, g), (low, high)) in row.iter_mut().zip(slope).zip(range) {
+            let step = far * f64::from(*g) * f64::from(high - low);
+            *x = (*x - step as f32).clamp(*low, *high);
+        }
+    }
+    all
+}

@@ -1,0 +1,260 @@
+//! `fl attack slopes`: what the slopes with which clients answer give away of their examples.
+
+use super::inversion::beside;
+use super::{Common, searching, spec_of, watched, weight};
+use crate::run::{Instead, assemble};
+use crate::stop::{Asked, listen};
+use crate::{Done, Failure, Overrides, print};
+use anyhow::{Context, Result};
+use clap::Args;
+use fl_attack::{
+    ANSWER, Found, InputValues, Likeness, Prying, SLOPES, class_means, likeness, moved, ranges,
+};
+use fl_core::message::decode;
+use fl_core::privacy::Observer;
+use fl_core::{ClientId, Protocol, Samples, Stream, TaskKind};
+use fl_data::{Assembled, DataSpec};
+use fl_registry::{Catalogue, Spec};
+use fl_sim::{picture, write};
+use ndarray::{Array2, Axis, concatenate};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The protocol whose clients answer with slopes.
+const PROTOCOL: &str = "generate-and-distill";
+/// Made inputs that are moved, at most: the last ones of the run.
+const LAST: usize = 1000;
+/// How far they are moved, as shares of the range of a number; what does best counts.
+const FAR: [f64; 4] = [0.02, 0.05, 0.1, 0.2];
+
+#[derive(Args)]
+pub struct SlopesArgs {
+    /// A spec of `generate-and-distill`, or the folder of a run of one. It is run twice: as it is, and led by the attacker.
+    #[arg(value_name = "SPEC")]
+    spec: PathBuf,
+    #[command(flatten)]
+    set: Overrides,
+    /// Steps of the search; each asks every client twice.
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    steps: u32,
+    /// The weight of an image's total variation per pixel beside the loss: larger finds smoother images.
+    #[arg(long, value_name = "WEIGHT", default_value_t = 1.0, value_parser = weight)]
+    smooth: f64,
+    /// Draw what asking has found of the first client, a column a class, below it the private image that is nearest, and the class's mean
+    /// over test images: a PNG file.
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What an attack on a client came to.
+#[derive(Serialize)]
+struct Told {
+    attack: &'static str,
+    client: ClientId,
+    /// Mean cross-entropy of what asking has found, over all clients.
+    loss: Option<f64>,
+    #[serde(flatten)]
+    like: Likeness,
+    /// The same without slopes: the made inputs as they were, or the class means of test examples.
+    known: Likeness,
+}
+
+/// A made batch, and the slopes by it.
+type Batch = (Array2<f32>, Array2<f32>);
+
+pub fn slopes(args: &SlopesArgs, catalogue: &Catalogue, line: &[String]) -> Done {
+    let spec = spec_of(&args.spec, &args.set, catalogue)?;
+    if spec.protocol.name != PROTOCOL {
+        let found = spec.protocol.name;
+        return Err(Failure::usage(format!(
+            "{}: clients answer with slopes by `{PROTOCOL}` only, and this is `{found}`",
+            args.spec.display()
+        )));
+    }
+    let data = assemble(&spec, &args.common.data, &mut |_| {})?;
+    if !matches!(data.task.kind, TaskKind::Classes(_)) {
+        return Err(Failure::usage(
+            "the attack looks for an example of each class, and these have several labels or a class for every pixel",
+        ));
+    }
+    let asked = listen().context("listening to signals")?;
+    let mut found = Vec::new();
+    for (client, batches) in watch(args, &spec, line, &asked)? {
+        found.push(follow(client, &batches, &data)?);
+    }
+    found.extend(pry(args, &spec, line, &asked, &data)?);
+    match args.common.json {
+        true => print(serde_json::json!({
+            "spec": args.spec, "seed": args.common.seed, "attacks": found,
+        })),
+        false => print(text(&found)),
+    }
+}
+
+/// The last batches that were made, with the slopes by them that each client answered.
+fn watch(
+    args: &SlopesArgs,
+    spec: &Spec<DataSpec>,
+    line: &[String],
+    asked: &Asked,
+) -> Result<BTreeMap<ClientId, Vec<Batch>>, Failure> {
+    let (mut question, mut made, mut length) = (String::new(), None, 0);
+    let mut all = BTreeMap::<ClientId, Vec<Batch>>::new();
+    watched(
+        spec,
+        &args.common.data,
+        line,
+        asked,
+        None,
+        |observer, what, bytes| {
+            match observer {
+                Observer::Clients => {
+                    question = what.to_string();
+                    if question == ANSWER.label() {
+                        made = decode::<InputValues>(bytes).ok();
+                        length = bytes.len();
+                    }
+                }
+                Observer::Server if question == SLOPES.label() => {
+                    let client = what.rsplit(' ').next().and_then(|id| id.parse().ok());
+                    // as many numbers as were made, and behind them what else crosses
+                    let slopes = bytes.get(..length).map(decode::<InputValues>);
+                    if let (Some(client), Some(made), Some(Ok(slopes))) = (client, &made, slopes) {
+                        let batches = all.entry(client).or_default();
+                        batches.push((made.values.clone(), slopes.values));
+                        while batches.len() > 1 && (batches.len() - 1) * made.values.nrows() >= LAST
+                        {
+                            batches.remove(0);
+                        }
+                    }
+                }
+                Observer::Server | Observer::Readers => {}
+            }
+            true
+        },
+    )?;
+    Ok(all)
+}
+
+/// What the generator has made, moved as a client says, beside its examples.
+fn follow(client: ClientId, batches: &[Batch], data: &Assembled) -> Result<Told> {
+    let all = |of: fn(&Batch) -> &Array2<f32>| {
+        let rows: Vec<_> = batches.iter().map(|batch| of(batch).view()).collect();
+        concatenate(Axis(0), &rows)
+    };
+    let (made, slopes) = (all(|b| &b.0)?, all(|b| &b.1)?);
+    let range = ranges(&data.test);
+    let private = data.clients[client as usize].samples.values();
+    let beside = |inputs: &Array2<f32>| likeness(inputs, &private, &data.task.input, &range);
+    let far = FAR.map(|by| beside(&moved(&made, &slopes, &range, by)));
+    let mut like: Option<Likeness> = None;
+    for one in far {
+        let one = one?;
+        if like
+            .as_ref()
+            .is_none_or(|best| best.mean_psnr() < one.mean_psnr())
+        {
+            like = Some(one);
+        }
+    }
+    Ok(Told {
+        attack: "follow",
+        client,
+        loss: None,
+        like: like.context("there is a length to move by")?,
+        known: beside(&made)?,
+    })
+}
+
+/// What asking about inputs of one's own finds of each client.
+fn pry(
+    args: &SlopesArgs,
+    spec: &Spec<DataSpec>,
+    line: &[String],
+    asked: &Asked,
+    data: &Assembled,
+) -> Result<Vec<Told>, Failure> {
+    let place = Arc::new(Mutex::new(None));
+    let stream = Stream::root(args.common.seed).child("inversion", 0);
+    searching((args.steps, args.smooth), asked, |how, tell| {
+        let (how, found) = (*how, place.clone());
+        let range = ranges(&data.test);
+        let prying = |honest| -> Box<dyn Protocol> {
+            Box::new(Prying {
+                honest,
+                how,
+                stream,
+                range,
+                tell,
+                found,
+            })
+        };
+        let prying: Instead<'_> = Box::new(prying);
+        watched(
+            spec,
+            &args.common.data,
+            line,
+            asked,
+            Some(prying),
+            |_, _, _| true,
+        )
+    })?;
+    let found = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Found { inputs, distance } = found.context("the run came to its end without a search")?;
+    let classes: Vec<u32> = (0..data.task.kind.outputs() as u32).collect();
+    let known = class_means(&data.test, &classes);
+    let with_examples = data
+        .clients
+        .iter()
+        .enumerate()
+        .filter(|(_, own)| !own.is_empty());
+    let clients: Vec<usize> = with_examples.map(|(id, _)| id).collect();
+    let mut all = Vec::new();
+    for (inputs, client) in inputs.axis_chunks_iter(Axis(0), classes.len()).zip(clients) {
+        let private = std::slice::from_ref(&data.clients[client]);
+        let (like, nearest) = beside(&inputs.to_owned(), private, &classes, data)?;
+        let (known_like, _) = beside(&known, private, &classes, data)?;
+        if let Some(path) = args.picture.as_ref().filter(|_| all.is_empty()) {
+            let rows = concatenate(Axis(0), &[inputs.view(), nearest.view(), known.view()]);
+            let rows = rows.context("images of one size")?;
+            let rows = Samples::fresh(rows, data.task.input.clone())?;
+            write(path, &picture(&rows, Some(classes.len()))?)?;
+        }
+        all.push(Told {
+            attack: "ask",
+            client: client as ClientId,
+            loss: Some(distance),
+            like,
+            known: known_like,
+        });
+    }
+    Ok(all)
+}
+
+fn text(found: &[Told]) -> String {
+    let mut out = String::from("attack  client    loss  PSNR, dB   SSIM  without: PSNR   SSIM\n");
+    for Told {
+        attack,
+        client,
+        loss,
+        like,
+        known,
+    } in found
+    {
+        let loss = loss.map_or("-".into(), |loss| format!("{loss:.4}"));
+        out += &format!(
+            "{attack:6}  {client:>6}  {loss:>6}  {:8.1}  {:>5}  {:13.1}  {:>5}\n",
+            like.mean_psnr(),
+            like.mean_ssim(),
+            known.mean_psnr(),
+            known.mean_ssim()
+        );
+    }
+    out + "follow: a server that keeps to the protocol has what its generator made, moved along a client's slopes; without them, not moved
+ask: a server that does not asks about inputs of its own, and has one of each class that the teacher is surest of; without slopes, the class mean
+each beside the nearest of the client's examples, for `ask` of the class"
+}
