@@ -16,6 +16,8 @@ use fl_plugin_co_distill as _;
 use fl_plugin_cohorts as _;
 #[cfg(feature = "dense-prediction")]
 use fl_plugin_dense_prediction as _;
+#[cfg(feature = "dp-sgd")]
+use fl_plugin_dp_sgd as _;
 #[cfg(feature = "fediod")]
 use fl_plugin_fediod as _;
 #[cfg(feature = "fedkd")]
