@@ -6,9 +6,12 @@
                                               once: the digest of fl.run
     tests/bench/flower.py faults              on a SuperLink with TLS and five authenticated SuperNodes: a node is killed in a round and
                                               begun anew, then the ServerApp is killed and the run gone on with: the digest of fl.run
+    tests/bench/flower.py own                 five authenticated SuperNodes, each with a file of rows that nobody else has (census rows by FL_DATA_DIR)
+                                              and a node's file: the digest of fl run with the same files
     tests/bench/flower.py overhead [NODES ..] seconds per round (median) in the simulation beside Flower's own FedAvg with the same payload
 """
 
+import gzip
 import json
 import os
 import re
@@ -132,6 +135,48 @@ def faults(folder):
     sys.exit(last["digest"] != here.digest)
 
 
+def own(folder):
+    """Every node has a part of the census of its own, in a CSV file, and says so in its node's file."""
+    from cluster import Cluster
+
+    from fl._tools import command
+
+    given = Path(os.environ["FL_DATA_DIR"]) / "adult"
+    rows = {part: [line.rstrip(".\n").split(", ") for line in gzip.open(given / f"adult.{part}.gz", "rt") if line.count(",") == 14] for part in ("data", "test")}
+
+    def table(name, of):
+        lines = ["age,education,hours,sex,income"] + [f"{r[0]},{r[4]},{r[12]},{r[9]},{r[14]}" for r in of]
+        (folder / name).write_text("\n".join(lines) + "\n")
+
+    table("test.csv", rows["test"])
+    data = "files: {{ format: csv, train: {0}, test: {1}, label: income, classes: ['<=50K', '>50K'], columns: {{ age: number, education: number, hours: number, sex: {{category: {{of: [Female, Male]}}}} }} }}"
+    (folder / "spec.yaml").write_text(f"""
+name: census
+data: {{ set: {{ {data.format("test.csv", "test.csv")} }}, clients: 5, split: own, normalise: {{ mean: [38, 10, 40, 0, 0], std: [14, 2.5, 12, 1, 1] }} }}
+protocol: {{ use: param-rounds, rounds: 5, local: {{ epochs: 1, batch: 32 }} }}
+parts: {{ model: {{ use: linear, lr: 0.05 }}, aggregator: {{ use: mean }} }}
+""")
+    for k in range(5):
+        table(f"n{k}.csv", rows["data"][k::5])
+        for where in ("here", "there"):
+            text = f"client: {k}\nhome: {folder}/home-{where}-{k}\ndata: {{ {data.format(f'n{k}.csv', 'test.csv')} }}\n"
+            (folder / f"{where}-{k}.yaml").write_text(text)
+    args = [arg for k in range(5) for arg in ("--node", f"here-{k}.yaml")]
+    done = subprocess.run([sys.executable, "-m", "fl", "run", "spec.yaml", *args, "--json", "--quiet"], cwd=folder, stdout=subprocess.PIPE, check=True)
+    here = json.loads(done.stdout)
+    with Cluster(folder) as cluster:
+        for k in range(5):
+            cluster.register(f"node-{k}")
+            cluster.node(f"node-{k}", {"fl-node": str(folder / f"there-{k}.yaml")})
+        command("new", "flower", "app", "--out", str(folder / "app"))
+        (app,) = (folder / "app").glob("*/spec.yaml")
+        app.write_text((folder / "spec.yaml").read_text().replace("test.csv", str(folder / "test.csv")))
+        there = cluster.run(folder / "app", out=str(folder / "run")).outcome()
+    same = there["digest"] == here["digest"]
+    print("digest", there["digest"], there["metrics"], "the same" if same else f"DIFFERENT: fl run has {here['digest']}")
+    sys.exit(not same)
+
+
 OURS = """
 import sys, json
 from flwr.simulation import run_simulation
@@ -192,7 +237,7 @@ def overhead(folder, *nodes):
 
 
 if __name__ == "__main__":
-    modes = {"specs": specs, "nodes": nodes, "faults": faults, "overhead": overhead}
+    modes = {"specs": specs, "nodes": nodes, "faults": faults, "own": own, "overhead": overhead}
     if len(sys.argv) < 2 or sys.argv[1] not in modes:
         sys.exit(__doc__)
     with tempfile.TemporaryDirectory(prefix="flower") as made:

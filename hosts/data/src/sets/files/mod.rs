@@ -50,7 +50,7 @@ fl_core::settings! {
         label: Option<Word> = None;
         /// The classes in their order; if not given, those in the training rows, sorted.
         classes: Option<Vec<Word>> = None;
-        /// How columns are read: `{age: number, job: category, notes: text, id: skip}`. The others are numbers if every row has
+        /// How columns are read: `{age: number, job: category, sex: {category: {of: [female, male]}}, notes: text, id: skip}`. The others are numbers if every row has
         /// one there, categories otherwise.
         columns: Columns = Columns::default();
         /// A field with one of these texts is missing: a category without a column, a number only where `columns` says which.
