@@ -52,7 +52,7 @@ pub enum Problem {
     /// The privacy budget does not allow what was about to be released.
     #[error("{0}")]
     Budget(String),
-    /// An event that an accountant has no price for.
+    /// An event that an accountant has no price for, or something that nobody priced, where there is a budget.
     #[error("{0}")]
     Unpriced(String),
     /// The host was asked to stop; the run can go on later.

@@ -302,19 +302,22 @@ fn a_budget_refuses_before_anything_is_spent() {
         at_clients: false,
         seen: seen.clone(),
     });
-    let budget: Budget = read_yaml("{epsilon: 4.5}").unwrap();
-    let error = federation(protocol, noisy(true), strict(), Some(budget)).unwrap_err();
+    let budget: Budget = read_yaml("{epsilon: 1.5}").unwrap();
+    let error = federation(protocol.clone(), noisy(true), strict(), Some(budget)).unwrap_err();
     assert!(
         matches!(error.downcast_ref(), Some(Problem::Budget(_))),
         "{error:#}"
     );
     let text = format!("{error:#}");
     assert!(
-        text.contains("round 3")
-            && text.contains("to 6.0000 of a budget of 4.5")
-            && text.contains("2 releases so far, epsilon 4.0000"),
+        text.contains("round 1") && text.contains("to 2.0000 of a budget of 1.5"),
         "{text}"
     );
+    assert!(seen.lock().unwrap().is_empty());
+    // what was paid for stands, and the rounds end there
+    let budget: Budget = read_yaml("{epsilon: 4.5}").unwrap();
+    let ended = federation(protocol, noisy(true), strict(), Some(budget)).unwrap();
+    assert_eq!(epsilon(&ended, Observer::Readers), Some(4.0));
     let seen = seen.lock().unwrap();
     assert_eq!(seen.len(), 4, "two releases of two numbers came out");
     assert!(

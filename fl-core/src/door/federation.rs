@@ -2,7 +2,7 @@
 
 use super::faults::Faults;
 use super::observed::Observed;
-use super::steps::{Resumed, Saved, Step};
+use super::steps::{Resumed, Saved, Step, Unevaluated};
 use super::store::Store;
 use crate::host::{Budget, Host, RunOptions, Totals};
 use crate::message::Ids;
@@ -37,6 +37,10 @@ pub struct Federation<'h> {
     /// May there be more rounds later?
     pub(super) grows: bool,
     pub(super) step: Step,
+    /// Has the budget ended the rounds?
+    pub(super) ended: bool,
+    /// What the last round left without a measurement.
+    pub(super) unevaluated: Vec<Unevaluated>,
     pub(super) resumed: Option<Resumed>,
     /// Whose answers the user knows to be left out, by what they are about.
     pub(super) told: BTreeMap<String, BTreeSet<ClientId>>,
@@ -90,6 +94,8 @@ impl<'h> Federation<'h> {
             steps: 0,
             grows: protocol.grows().is_some(),
             step: Step::default(),
+            ended: false,
+            unevaluated: Vec::new(),
             resumed: None,
             told: BTreeMap::new(),
         };
@@ -109,6 +115,7 @@ impl<'h> Federation<'h> {
             }
             fed.observed.exposed = saved.exposed;
             fed.told = saved.told;
+            (fed.ended, fed.unevaluated) = (saved.ended, saved.unevaluated);
             fed.store.load(saved.parts);
             fed.resumed = Some(Resumed {
                 done: saved.done,

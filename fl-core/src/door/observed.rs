@@ -86,12 +86,12 @@ impl Federation<'_> {
     /// against them any more.
     ///
     /// # Errors
-    /// [`Problem::Budget`] if there is a budget against one of them.
+    /// [`Problem::Unpriced`] if there is a budget against one of them.
     pub fn expose(&mut self, to: &[Observer], what: &str) -> Result<()> {
         self.observed.exposed.add(to, what);
         match &self.budget {
             Some(budget) if to.contains(&(&budget.against).into()) => {
-                bail!(Problem::Budget(format!(
+                bail!(Problem::Unpriced(format!(
                     "no budget can be kept against {}: {what}",
                     Observer::from(&budget.against)
                 )))

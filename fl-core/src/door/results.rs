@@ -1,6 +1,7 @@
 //! What a run measures, keeps and says.
 
 use super::federation::Federation;
+use super::steps::Unevaluated;
 use crate::host::{Metric, Totals};
 use crate::message::{Params, hex};
 use crate::privacy::Noise;
@@ -21,6 +22,8 @@ impl Federation<'_> {
     /// When it cannot predict them.
     pub fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
         if !self.due(round) {
+            let model = Unevaluated::Server(slot.into());
+            self.step.unevaluated.push(model);
             return Ok(());
         }
         let test = self.host.test().clone();
@@ -59,6 +62,8 @@ impl Federation<'_> {
     /// When one of them cannot predict them.
     pub fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
         if !self.due(round) {
+            let models = Unevaluated::Clients(slot.into());
+            self.step.unevaluated.push(models);
             return Ok(());
         }
         self.expose_models(slot)?;

@@ -17,6 +17,8 @@ pub(super) struct Step {
     pub repeated: usize,
     /// The samples that clients were asked about last.
     pub asked_about: Option<Vec<u32>>,
+    /// Models whose turn to be evaluated it was not.
+    pub unevaluated: Vec<Unevaluated>,
     /// How often something was done: no two questions, choices or releases share their randomness.
     times: BTreeMap<String, u64>,
 }
@@ -28,6 +30,13 @@ impl Step {
         *times += 1;
         *times - 1
     }
+}
+
+/// Models, by their slot, that a round left without a measurement.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Unevaluated {
+    Server(String),
+    Clients(String),
 }
 
 /// Where a resumed run goes on.
@@ -48,6 +57,8 @@ pub(super) struct Saved {
     pub exposed: Exposed,
     pub chain: [u8; 32],
     pub totals: Totals,
+    pub ended: bool,
+    pub unevaluated: Vec<Unevaluated>,
 }
 
 impl Federation<'_> {
@@ -64,10 +75,11 @@ impl Federation<'_> {
         self.step(name.into(), 0, 0, self.root.child(name, 0), state, body)
     }
 
-    /// Does something `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has done before.
+    /// Does something `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has done before. A round that the budget does not pay for
+    /// is not done, nor is any after it: state and server's parts are those of the last round that was paid for, and if that was not evaluated, it is now.
     ///
     /// # Errors
-    /// Those of `body`, and of the checkpoints.
+    /// Those of `body`, and of the checkpoints; [`Problem::Budget`] when not even the first round is paid for.
     pub fn rounds<S: Serialize + DeserializeOwned>(
         &mut self,
         n: usize,
@@ -103,6 +115,9 @@ impl Federation<'_> {
                 postcard::from_bytes(&saved.protocol).context("the saved state of the protocol")?;
             return Ok(());
         }
+        if self.ended && of > 0 {
+            return Ok(());
+        }
         self.host.progress(&name, number, of)?;
         let times = match self.faults.below {
             Below::Stop => 0,
@@ -118,14 +133,31 @@ impl Federation<'_> {
                 repeated: attempt,
                 ..Step::default()
             };
-            let before = (attempt < times).then(|| self.before(state)).transpose()?;
+            let may_end = self.budget.is_some() && number > 1;
+            let before = attempt < times || may_end;
+            let before = before.then(|| self.before(state)).transpose()?;
             match body(self, state, &round) {
-                Ok(()) => break,
+                Ok(()) => {
+                    self.unevaluated = std::mem::take(&mut self.step.unevaluated);
+                    break;
+                }
                 Err(error) => match (error.downcast_ref::<Problem>(), before) {
-                    (Some(few @ Problem::TooFew { .. }), Some((protocol, parts))) => {
+                    (Some(few @ Problem::TooFew { .. }), Some((protocol, parts)))
+                        if attempt < times =>
+                    {
                         self.warn(&format!("{name}: {few}; it is done once more"));
                         *state = postcard::from_bytes(&protocol)?;
                         self.store.load(parts);
+                    }
+                    (Some(Problem::Budget(_)), Some((protocol, parts))) if may_end => {
+                        self.warn(&format!(
+                            "the budget ends the run before {name} is paid for: {error:#}"
+                        ));
+                        *state = postcard::from_bytes(&protocol)?;
+                        self.store.load(parts);
+                        self.ended = true;
+                        self.evaluate_paid(number - 1)?;
+                        break;
                     }
                     _ => return Err(error.context(name)),
                 },
@@ -142,6 +174,8 @@ impl Federation<'_> {
             totals,
             grows,
             told,
+            ended,
+            unevaluated,
             ..
         } = self;
         // written down only if the host wants it
@@ -156,6 +190,8 @@ impl Federation<'_> {
                 exposed: observed.exposed.clone(),
                 chain: *chain,
                 totals: totals.clone(),
+                ended: *ended,
+                unevaluated: unevaluated.clone(),
             };
             Ok(postcard::to_stdvec(&saved)?)
         };
@@ -167,6 +203,20 @@ impl Federation<'_> {
             _ => Place::Within,
         };
         host.checkpoint(totals.steps, &name, place, &saved)
+    }
+
+    /// Evaluates what the last round that was paid for left unevaluated, because later ones were to come.
+    fn evaluate_paid(&mut self, number: usize) -> Result<()> {
+        let name = format!("round {number}");
+        let stream = self.root.child("round", number as u64);
+        let round = Round::new(&*name, number, true, stream, self.host.executor());
+        for models in std::mem::take(&mut self.unevaluated) {
+            match models {
+                Unevaluated::Server(slot) => self.evaluate(&round, &slot)?,
+                Unevaluated::Clients(slot) => self.evaluate_clients(&round, &slot)?,
+            }
+        }
+        Ok(())
     }
 
     /// The protocol's state and that of the server's parts, as they are.

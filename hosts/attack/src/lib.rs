@@ -6,6 +6,7 @@ mod labels;
 mod likeness;
 mod membership;
 mod minimise;
+mod prior;
 mod shadows;
 mod slopes;
 
@@ -16,5 +17,6 @@ pub use labels::labels;
 pub use likeness::{Likeness, class_means, likeness, ranges};
 pub use membership::{Strength, bound, lira, losses, margins, strength};
 pub use minimise::{Found, Search, Tell};
+pub use prior::Prior;
 pub use shadows::Halves;
 pub use slopes::{Prying, moved};

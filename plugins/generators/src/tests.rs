@@ -105,3 +105,43 @@ fn only_what_was_sampled_last_is_learnt_from() {
         "it makes others now"
     );
 }
+
+#[test]
+fn close_slopes_by_noise_are_those_of_what_is_made() {
+    let net: NoiseToInput = read_yaml("{net: {layers: [{linear: 16}, {unflatten: [1, 4, 4]}, batch-norm, {upsample: 2}, {conv: {out: 1, kernel: 3, pad: 1}}, tanh]}}").unwrap();
+    let network = Network::new(
+        &net.net.layers(&[1, 8, 8]).unwrap(),
+        (5, &[1, 8, 8]),
+        (net.optimiser, net.schedule),
+        &Stream::root(2),
+    )
+    .unwrap();
+    let mut draws = Stream::root(3).draws();
+    let noise = Array2::from_shape_simple_fn((3, 5), || draws.normal() as f32);
+    let slope = Array2::from_shape_simple_fn((3, 64), || draws.normal() as f32);
+    let found = network.vjp(noise.view(), slope.view()).unwrap();
+    let sum = |noise: &Array2<f32>| {
+        let made = network.make(noise.view()).unwrap();
+        let each = made.iter().zip(&slope);
+        each.map(|(m, s)| f64::from(*m) * f64::from(*s))
+            .sum::<f64>()
+    };
+    for at in [(0, 0), (1, 3), (2, 4)] {
+        let [up, down] = [0.01f32, -0.01].map(|by| {
+            let mut moved = noise.clone();
+            moved[at] += by;
+            sum(&moved)
+        });
+        let wanted = (up - down) / 0.02;
+        assert!(
+            (f64::from(found[at]) - wanted).abs() < 0.02 * wanted.abs().max(0.1),
+            "{at:?}: {} {wanted}",
+            found[at]
+        );
+    }
+    // a row is made by itself: what else is asked for changes nothing
+    let alone = network.make(noise.slice(ndarray::s![1..2, ..])).unwrap();
+    assert_eq!(alone.row(0), network.make(noise.view()).unwrap().row(1));
+    let wrong = network.vjp(noise.view(), slope.slice(ndarray::s![..2, ..]));
+    assert!(format!("{:#}", wrong.unwrap_err()).contains("a slope of (2, 64) for 3 rows of 64"));
+}

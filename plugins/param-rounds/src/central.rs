@@ -1,6 +1,6 @@
 //! DP-FedAvg: every client clips its update, and the server hides their sum.
 
-use crate::{ParamRounds, State, end, has_ended};
+use crate::{ParamRounds, State};
 use fl_core::prelude::*;
 use fl_plugin_dp_sgd::Sum;
 
@@ -22,15 +22,8 @@ pub(crate) fn round(
         Some(adaptive) => adaptive.sum(fed, round, cohort, state),
         None => sum(fed, round, cohort, &state.model),
     };
-    let sum = match sum {
-        Err(error) if has_ended(&error) => {
-            end(fed, round, state, &error);
-            return Ok(());
-        }
-        sum => sum?,
-    };
     let mut next = state.model.clone();
-    next.add_scaled(1.0 / expected(cohort), &sum)?;
+    next.add_scaled(1.0 / expected(cohort), &sum?)?;
     let shown = round.showing(state.model.clone());
     state.model = fed.aggregate(
         "aggregator",

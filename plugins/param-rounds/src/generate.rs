@@ -1,6 +1,6 @@
 //! Features made of noise and class (FedGEN, Zhu et al. 2021, algorithm 1).
 use crate::teachers::Teachers;
-use crate::{ParamRounds, State, TRAIN, end, has_ended};
+use crate::{ParamRounds, State, TRAIN};
 use fl_core::prelude::*;
 use fl_core::settings::above_to;
 use fl_core::{Beside, TaskKind, parametric};
@@ -128,14 +128,7 @@ impl Generate {
             asked = shown.iter().map(|mail| mail.from).collect();
         }
         let global = &state.model;
-        let sent = fed.ask_for::<_, _, Params>("aggregator", round, &TRAIN, &asked, |_| global);
-        let sent = match sent {
-            Err(error) if has_ended(&error) => {
-                end(fed, round, state, &error);
-                return Ok(());
-            }
-            sent => sent?,
-        };
+        let sent = fed.ask_for::<_, _, Params>("aggregator", round, &TRAIN, &asked, |_| global)?;
         let shown = round.showing(global.clone());
         let mean = fed.aggregate("aggregator", &shown, &sent)?;
         let mut teachers = Teachers::default();

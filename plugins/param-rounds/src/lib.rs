@@ -17,7 +17,6 @@ pub use nova::{Normalised, Nova};
 pub use private::GaussianUpdate;
 pub use scaffold::{Control, Controlled, Scaffold, ServerControl};
 
-use fl_core::Problem;
 use fl_core::TaskKind;
 use fl_core::message::Votes;
 use fl_core::prelude::*;
@@ -79,20 +78,6 @@ fn load_initial(fed: &mut Federation<'_>, path: &str) -> Result<Params> {
     Ok(fed.parametric("model")?.params())
 }
 
-/// Has a budget refused a release?
-pub(crate) fn has_ended(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Problem::Budget(_)))
-}
-
-/// The run stays at the model of the last round that was paid for.
-pub(crate) fn end(fed: &mut Federation<'_>, round: &Round, state: &mut State, why: &anyhow::Error) {
-    let name = &round.name;
-    fed.warn(&format!(
-        "the budget ends the run before {name} is paid for: {why:#}"
-    ));
-    state.spent = true;
-}
-
 /// What the server keeps from round to round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
@@ -101,8 +86,6 @@ pub(crate) struct State {
     pub control: Option<Params>,
     /// The bound of the next round's updates, where it adapts, from the first round on.
     pub bound: Option<f64>,
-    /// Has the budget ended the run?
-    pub spent: bool,
     /// FedGEN: has the generator learnt anything?
     pub taught: bool,
 }
@@ -291,7 +274,6 @@ impl Protocol for ParamRounds {
             model: fed.parametric("model")?.params(),
             control: None,
             bound: None,
-            spent: false,
             taught: false,
         };
         if let Some(path) = &self.initial {
@@ -301,9 +283,6 @@ impl Protocol for ParamRounds {
             })?;
         }
         fed.rounds(self.rounds, &mut state, |fed, state, round| {
-            if state.spent {
-                return Ok(());
-            }
             let cohort = fed.cohort_by_loss("cohort", round, &LOSS, &state.model)?;
             if fed.has(central::SLOT) {
                 central::round(self, fed, round, &cohort, state)?;
@@ -324,10 +303,9 @@ impl Protocol for ParamRounds {
                 }
                 (Correction::Nova(nova), _) => nova.round(fed, round, &cohort, state)?,
                 (Correction::None, None) => {
-                    match fed.gather("aggregator", round, &TRAIN, &cohort, |_| &state.model) {
-                        Err(error) if has_ended(&error) => end(fed, round, state, &error),
-                        next => state.model = next?,
-                    }
+                    let next =
+                        fed.gather("aggregator", round, &TRAIN, &cohort, |_| &state.model)?;
+                    state.model = next;
                 }
                 (Correction::None, Some(fuse)) => {
                     let global = &state.model;

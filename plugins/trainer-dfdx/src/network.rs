@@ -60,24 +60,68 @@ impl Network {
     /// # Errors
     /// When `x` is of another width, or what is made is not finite.
     pub fn run(&self, x: ArrayView2<'_, f32>, stream: &Stream) -> Result<Array2<f32>> {
+        let mut buffers = self.numbers.of(&self.net).buffers.clone();
+        self.forward(x, &mut Self::mode(x.nrows(), &mut buffers, stream))
+    }
+
+    /// What it makes of `x`, `rows x from`, each row by the running statistics and by itself; without dropout.
+    ///
+    /// # Errors
+    /// As [`Network::run`].
+    pub fn make(&self, x: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
+        let buffers = &self.numbers.of(&self.net).buffers;
+        self.forward(x, &mut Mode::Evaluate(buffers))
+    }
+
+    fn forward(&self, x: ArrayView2<'_, f32>, mode: &mut Mode<'_>) -> Result<Array2<f32>> {
         if x.nrows() == 0 {
             return Ok(Array2::zeros((0, self.to)));
         }
         let _pass = buffer::Pass;
-        let numbers = self.numbers.of(&self.net);
-        let mut buffers = numbers.buffers.clone();
-        let mut mode = Self::mode(x.nrows(), &mut buffers, stream);
-        let weights = Weights {
-            data: numbers.weights.clone(),
-            key: None,
-        };
+        let (weights, input) = (self.frozen(), self.input(x, None)?);
         let made = self
             .net
-            .forward(&mut Record::off(), self.input(x)?, &weights, &mut mode)?;
+            .forward(&mut Record::off(), input, &weights, mode)?;
         Ok(Array2::from_shape_vec(
             (made.rows, made.width()),
             made.data.to_vec(),
         )?)
+    }
+
+    fn frozen(&self) -> Weights {
+        Weights {
+            data: self.numbers.of(&self.net).weights.clone(),
+            key: None,
+        }
+    }
+
+    /// The derivative by `x` of `sum(slope * made)`, where `made` is what [`Network::make`] makes of it.
+    ///
+    /// # Errors
+    /// As [`Network::run`], and when `slope` is not of the shape of what is made.
+    pub fn vjp(&self, x: ArrayView2<'_, f32>, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
+        let text = || {
+            format!(
+                "a slope of {:?} for {} rows of {}",
+                slope.dim(),
+                x.nrows(),
+                self.to
+            )
+        };
+        ensure!(slope.dim() == (x.nrows(), self.to), Problem::Shape(text()));
+        if x.nrows() == 0 {
+            return Ok(Array2::zeros(x.dim()));
+        }
+        let _pass = buffer::Pass;
+        let (key, mut record) = (Key::new(), Record::on());
+        let mut mode = Mode::Evaluate(&self.numbers.of(&self.net).buffers);
+        let input = self.input(x, Some(key.clone()))?;
+        let made = self
+            .net
+            .forward(&mut record, input, &self.frozen(), &mut mode)?;
+        let slope = slope.iter().copied().collect();
+        let by = record.backward(&made, slope, &key, Vec::new())?;
+        Ok(Array2::from_shape_vec(x.dim(), by)?)
     }
 
     /// One step against the slope of what it makes of `x`: `slope` is shown what that is and gives a number for each of its
@@ -104,7 +148,7 @@ impl Network {
         let mut mode = Self::mode(x.nrows(), &mut buffers, stream);
         let made = self
             .net
-            .forward(&mut record, self.input(x)?, &weights, &mut mode)?;
+            .forward(&mut record, self.input(x, None)?, &weights, &mut mode)?;
         let view = ArrayView2::from_shape((made.rows, made.width()), &made.data)?;
         let slope = slope(view)?;
         let text = || format!("a slope of {:?} for {:?} numbers", slope.dim(), view.dim());
@@ -131,11 +175,12 @@ impl Network {
         }
     }
 
-    fn input(&self, x: ArrayView2<'_, f32>) -> Result<crate::tape::Value> {
+    /// `key` names its gradient.
+    fn input(&self, x: ArrayView2<'_, f32>, key: Option<Key>) -> Result<crate::tape::Value> {
         let text = || format!("rows of {} numbers, and it takes {}", x.ncols(), self.from);
         ensure!(x.ncols() == self.from, Problem::Shape(text()));
         let numbers = Buffer::collect(x.as_standard_layout().iter().copied());
-        batch(numbers, &[self.from], None)
+        batch(numbers, &[self.from], key)
     }
 
     /// Weights, running statistics and what the optimiser remembers.

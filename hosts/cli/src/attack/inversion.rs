@@ -5,8 +5,8 @@ use crate::stop::{Asked, listen};
 use crate::{Done, Failure, print};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use fl_attack::{Likeness, class_means, likeness, ranges};
-use fl_core::{Examples, Samples, Stream, TaskKind};
+use fl_attack::{Likeness, Prior, class_means, likeness, ranges};
+use fl_core::{Examples, Samples, Stream, TaskKind, Trainer};
 use fl_data::Assembled;
 use fl_registry::Catalogue;
 use fl_report::Run;
@@ -29,6 +29,10 @@ pub struct InversionArgs {
     /// The weight of an image's total variation per pixel beside the loss: larger finds smoother images.
     #[arg(long, value_name = "WEIGHT", default_value_t = 1.0, value_parser = weight)]
     smooth: f64,
+    /// Search among what a generator makes (GMI), which first learns for so many steps from images that the attacker has too: the run's public
+    /// samples, or test examples if there are none.
+    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    prior: Option<u32>,
     /// Draw what was found, a column a class, below it the private image that is nearest, and the class's mean over test images: a PNG
     /// file. Of the last model, if there are several.
     #[arg(long, value_name = "FILE")]
@@ -48,6 +52,8 @@ struct Inverted {
     like: Likeness,
     /// How like one the mean of the test images of the class is.
     known: Likeness,
+    /// With a generator: how like one is what it makes by chance that the model takes for the class.
+    unsearched: Option<Likeness>,
 }
 
 pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -> Done {
@@ -75,10 +81,23 @@ pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -
     let known = class_means(&data.test, &classes);
     let asked = listen().context("listening to signals")?;
     let mut found = Vec::new();
+    let mut prior = learn(args, &data, &asked)?;
     for target in &targets {
         let mut model = target.load(&args.dir, &spec, &data)?;
-        let (inputs, loss) = invert(args, model.as_mut(), &classes, &data, &asked)?;
         let private = private(&data, target)?;
+        let stream = Stream::root(args.common.seed).child("inversion", 0);
+        let mut unsearched = None;
+        if let Some(prior) = &prior {
+            let made = prior.unsearched(model.as_mut(), &classes, &stream)?;
+            unsearched = Some(beside(&made, &private, &classes, &data)?.0);
+        }
+        let (inputs, loss) = invert(
+            args,
+            (model.as_mut(), &mut prior),
+            &classes,
+            &data,
+            (&stream, &asked),
+        )?;
         let (like, nearest) = beside(&inputs, &private, &classes, &data)?;
         let (known_like, _) = beside(&known, &private, &classes, &data)?;
         if let Some(path) = &args.picture {
@@ -91,6 +110,7 @@ pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -
             loss,
             like,
             known: known_like,
+            unsearched,
         });
     }
     match args.common.json {
@@ -101,17 +121,31 @@ pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -
     }
 }
 
+/// The generator of an attack that has one.
+fn learn(args: &InversionArgs, data: &Assembled, asked: &Asked) -> Result<Option<Prior>, Failure> {
+    let Some(steps) = args.prior else {
+        return Ok(None);
+    };
+    let known = data.public.as_ref().map(|public| &public.samples);
+    let known = known.unwrap_or(&data.test.samples);
+    let stream = Stream::root(args.common.seed).child("prior", 0);
+    searching((steps, 0.0), asked, |how, tell| {
+        Prior::learn(known, &ranges(&data.test), how.steps, &stream, &tell)
+    })
+    .map(Some)
+}
+
 fn invert(
     args: &InversionArgs,
-    model: &mut dyn fl_core::Trainer,
+    (model, prior): (&mut dyn Trainer, &mut Option<Prior>),
     classes: &[u32],
     data: &Assembled,
-    asked: &Asked,
+    (stream, asked): (&Stream, &Asked),
 ) -> Result<(Array2<f32>, f64), Failure> {
-    let stream = Stream::root(args.common.seed).child("inversion", 0);
     let (shape, range) = (&data.task.input, ranges(&data.test));
-    let found = searching((args.steps, args.smooth), asked, |how, tell| {
-        fl_attack::inversion(model, classes, shape, &range, how, &stream, &tell)
+    let found = searching((args.steps, args.smooth), asked, |how, tell| match prior {
+        Some(prior) => prior.search(model, classes, how, stream, &tell),
+        None => fl_attack::inversion(model, classes, shape, &range, how, stream, &tell),
     })?;
     Ok((found.inputs, found.distance))
 }
@@ -168,24 +202,35 @@ fn text(found: &[Inverted]) -> String {
         .max()
         .unwrap_or(0)
         .max(5);
+    let prior = found.iter().any(|f| f.unsearched.is_some());
     let mut out = format!(
-        "{:width$}    loss  PSNR, dB   SSIM  class mean: PSNR   SSIM\n",
-        "model"
+        "{:width$}    loss  PSNR, dB   SSIM  class mean: PSNR   SSIM{}\n",
+        "model",
+        if prior {
+            "  by chance: PSNR   SSIM"
+        } else {
+            ""
+        }
     );
-    for Inverted {
-        model,
-        loss,
-        like,
-        known,
-    } in found
-    {
+    for one in found {
         out += &format!(
-            "{model:width$}  {loss:.4}  {:8.1}  {:>5}  {:16.1}  {:>5}\n",
-            like.mean_psnr(),
-            like.mean_ssim(),
-            known.mean_psnr(),
-            known.mean_ssim()
+            "{:width$}  {:.4}  {:8.1}  {:>5}  {:16.1}  {:>5}",
+            one.model,
+            one.loss,
+            one.like.mean_psnr(),
+            one.like.mean_ssim(),
+            one.known.mean_psnr(),
+            one.known.mean_ssim()
         );
+        if let Some(by_chance) = &one.unsearched {
+            let (psnr, ssim) = (by_chance.mean_psnr(), by_chance.mean_ssim());
+            out += &format!("  {psnr:15.1}  {ssim:>5}");
+        }
+        out.push('\n');
     }
-    out + "what was found of each class beside the nearest private example of it; the class mean is what anybody knows who has test images"
+    out += "what was found of each class beside the nearest private example of it; the class mean is what anybody knows who has test images";
+    if prior {
+        out += "\nby chance: an input of the generator's that the model takes for the class, without a search";
+    }
+    out
 }

@@ -70,6 +70,24 @@ fn a_budget_ends_the_run_with_the_last_model_that_was_paid_for() {
     assert_eq!(model("five"), model("ended"));
     // whoever is not paid for is not asked either
     assert_eq!(five["bytes"], ended["bytes"]);
+    // the model that is kept is the one that was measured last, whenever that was due
+    assert_eq!(five["metrics"], ended["metrics"]);
+    let budget = format!("budget.epsilon={}", epsilon + 1e-6);
+    let args = [
+        "run",
+        &spec(),
+        "--out",
+        "seldom",
+        "--json",
+        "--set",
+        &budget,
+        "--set",
+        "evaluate.every=4",
+    ];
+    assert_eq!(five["metrics"], json(dir.path(), &args)["metrics"]);
+    let curve = fs::read_to_string(dir.path().join("seldom/metrics.jsonl")).unwrap();
+    let last = curve.lines().last().unwrap();
+    assert!(last.starts_with("{\"step\":\"round 5\""), "{curve}");
     let report = fs::read_to_string(dir.path().join("ended/report.md")).unwrap();
     assert!(
         report.contains("the budget ends the run before round 6"),
@@ -207,6 +225,45 @@ fn a_budget_ends_dp_sgd_with_the_last_model_that_was_paid_for() {
     assert!(
         report.contains("the budget ends the run before round 4"),
         "{report}"
+    );
+}
+
+/// Every protocol of rounds ends so: here labels are paid for one by one, and the third round's first is one too many.
+#[test]
+fn a_budget_ends_distillation_with_the_last_labels_that_were_paid_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = root().join("specs/quick/ds-fl.yaml");
+    let run = |name: &str, sets: &[&str]| {
+        let mut args = vec!["run", spec.to_str().unwrap(), "--out", name, "--json"];
+        sets.iter().for_each(|set| args.extend(["--set", set]));
+        json(dir.path(), &args)
+    };
+    let two = run("two", &["protocol.rounds=2"]);
+    let epsilon = two["privacy"]["server"]["epsilon"].as_f64().unwrap();
+    let budget = format!("budget={{epsilon: {}, against: server}}", epsilon + 0.1);
+    let ended = run("ended", &[&budget, "evaluate.every=3"]);
+    // what is measured within a round only has no number of a round that was not due
+    for of in ["accuracy", "clients.accuracy", "clients.accuracy.std"] {
+        assert_eq!(two["metrics"][of], ended["metrics"][of]);
+    }
+    assert_eq!(two["bytes"], ended["bytes"]);
+    assert_eq!(
+        ended["privacy"]["server"]["epsilon"].as_f64().unwrap(),
+        epsilon
+    );
+    let model = |name: &str| fs::read(dir.path().join(name).join("models/student")).unwrap();
+    assert_eq!(model("two"), model("ended"));
+    // not even one round is paid for: there is no result
+    let sets = [
+        "run",
+        spec.to_str().unwrap(),
+        "--set",
+        "budget={epsilon: 0.5, against: server}",
+    ];
+    let (code, said) = fails(dir.path(), &sets);
+    assert!(
+        code == 1 && said.contains("round 1: ") && said.contains("of a budget of 0.5"),
+        "{said}"
     );
 }
 
