@@ -133,7 +133,8 @@ impl Federation<'_> {
                 repeated: attempt,
                 ..Step::default()
             };
-            let may_end = self.budget.is_some() && number > 1;
+            // the run's budget, or that of a client's own node
+            let may_end = self.accountant.is_some() && number > 1;
             let before = attempt < times || may_end;
             let before = before.then(|| self.before(state)).transpose()?;
             match body(self, state, &round) {
