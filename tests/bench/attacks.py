@@ -139,12 +139,14 @@ def gradient(fl):
 
 
 def inversion(fl):
-    row("model", "`inversion`", "", "class mean", "")
-    row(*["---"] * 5)
+    row("model", "`inversion`", "", "class mean", "", "`--prior 2000`", "", "by chance", "")
+    row(*["---"] * 9)
     for name, spec in (("FedAvg's", fedavg()), ("FedKD's student", fedkd()), ("FedKT's final", fedkt())):
         runs = [fl.run(fl.spec(spec), seed)[0] for seed in SEEDS]
         found = [fl.attack("inversion", out)["attacks"][-1] for out in runs]
-        row(name, like(found), like([one["known"] for one in found]))
+        prior = [fl.attack("inversion", out, "--prior", 2000)["attacks"][-1] for out in runs]
+        known, by_chance = ([one[what] for one in found] for what, found in (("known", found), ("unsearched", prior)))
+        row(name, *map(like, (found, known, prior, by_chance)))
 
 
 def slopes(fl):

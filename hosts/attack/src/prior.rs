@@ -11,7 +11,7 @@ use fl_plugin_generators::MakerNet;
 use fl_plugin_trainer_dfdx::{
     Adam, Conv, Dfdx, DfdxSettings, Layer, NetSpec, Network, Rule, Schedule,
 };
-use ndarray::{Array2, ArrayView2, Axis, Zip, s};
+use ndarray::{Array2, ArrayView2, Axis, Zip, concatenate, s};
 
 /// Normally distributed numbers that an input is made of. GMI: 100.
 const NOISE: usize = 100;
@@ -74,60 +74,32 @@ impl Prior {
 
     fn step(&mut self, known: &Samples, stream: &Stream) -> Result<()> {
         let noise = noise(BATCH, &stream.child("noise", 0));
-        let made = self.maker.run(noise.view(), stream)?;
-        let made = self.in_range(made.view());
         let mut draws = stream.child("known", 0).draws();
         let rows: Vec<usize> = (0..BATCH)
             .map(|_| (draws.uniform() * known.len() as f64) as usize)
             .collect();
         let real = known.pick(&rows).values();
-        let both = ndarray::concatenate(Axis(0), &[real.view(), made.view()])?;
-        let both = Samples::fresh(both, self.shape.clone())?;
-        let labels = Array2::from_shape_fn((2 * BATCH, 1), |(at, _)| i8::from(at < BATCH));
-        let pass = Pass::new(Length::Steps(1), 2 * BATCH, Loss::CrossEntropy);
-        let target = Target::MultiLabel(labels.view());
-        self.judge
-            .fit(&both, target, &pass, &stream.child("judge", 0))?;
-        let (_, slope) = self.unreal(&made)?;
-        let slope = self.by_unit(slope);
-        self.maker.learn(noise.view(), stream, |_| Ok(slope))
-    }
-
-    /// The mean of `-ln` of the probability of "real", and its slope by these inputs.
-    fn unreal(&mut self, x: &Array2<f32>) -> Result<(f64, Array2<f32>)> {
-        let x = Samples::fresh(x.clone(), self.shape.clone())?;
-        let scores = self.judge.predict(&x)?;
-        let n = x.len() as f64;
-        let each = scores
-            .iter()
-            .map(|s| (-f64::from(*s)).max(0.0) + (-f64::from(s.abs())).exp().ln_1p());
-        let loss = each.sum::<f64>() / n;
-        let slope = scores.mapv(|s| ((sigmoid(f64::from(s)) - 1.0) / n) as f32);
-        Ok((loss, self.judge.vjp(&x, slope.view())?))
+        let Self {
+            maker,
+            judge,
+            shape,
+            range,
+        } = self;
+        maker.learn(noise.view(), stream, |made| {
+            let made = in_range(made, range);
+            let both = concatenate(Axis(0), &[real.view(), made.view()])?;
+            let both = Samples::fresh(both, shape.clone())?;
+            let labels = Array2::from_shape_fn((2 * BATCH, 1), |(at, _)| i8::from(at < BATCH));
+            let pass = Pass::new(Length::Steps(1), 2 * BATCH, Loss::CrossEntropy);
+            let target = Target::MultiLabel(labels.view());
+            judge.fit(&both, target, &pass, &stream.child("judge", 0))?;
+            Ok(by_unit(unreal(judge, &made, shape)?.1, range))
+        })
     }
 
     /// Inputs made of these numbers.
     fn make(&self, noise: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
-        Ok(self.in_range(self.maker.make(noise)?.view()))
-    }
-
-    /// From -1 to 1 to the range of each number.
-    fn in_range(&self, made: ArrayView2<'_, f32>) -> Array2<f32> {
-        let mut made = made.to_owned();
-        for mut row in made.rows_mut() {
-            let each = row.iter_mut().zip(&self.range);
-            each.for_each(|(x, (low, high))| *x = low + (high - low) * (*x + 1.0) / 2.0);
-        }
-        made
-    }
-
-    /// From a slope by inputs to one by what the network gives, from -1 to 1.
-    fn by_unit(&self, mut slope: Array2<f32>) -> Array2<f32> {
-        for mut row in slope.rows_mut() {
-            let each = row.iter_mut().zip(&self.range);
-            each.for_each(|(x, (low, high))| *x *= (high - low) / 2.0);
-        }
-        slope
+        Ok(in_range(self.maker.make(noise)?.view(), &self.range))
     }
 
     /// Of what is made at random, one for each of these classes: what the model gives the highest score for it. What a search adds is what it finds
@@ -177,11 +149,13 @@ impl Prior {
             let x = self.make(noise.view())?;
             let samples = Samples::fresh(x.clone(), self.shape.clone())?;
             let (loss, mut slope) = loss_by_input(model, &samples, &every)?;
-            let (far_from_real, unreal) = self.unreal(&x)?;
+            let (far_from_real, unreal) = unreal(&mut self.judge, &x, &self.shape)?;
             Zip::from(&mut slope)
                 .and(&unreal)
                 .for_each(|s, u| *s += (REAL * f64::from(*u)) as f32);
-            let slope = self.maker.vjp(noise.view(), self.by_unit(slope).view())?;
+            let slope = self
+                .maker
+                .vjp(noise.view(), by_unit(slope, &self.range).view())?;
             Ok((loss + REAL * far_from_real, slope.mapv(f64::from)))
         })?;
         let x = self.make(found.inputs.view())?;
@@ -208,6 +182,35 @@ impl Prior {
             distance: sum / classes.len() as f64,
         })
     }
+}
+
+/// The mean of `-ln` of the probability of "real", and its slope by these inputs.
+fn unreal(judge: &mut Dfdx, x: &Array2<f32>, shape: &[usize]) -> Result<(f64, Array2<f32>)> {
+    let x = Samples::fresh(x.clone(), shape.to_vec())?;
+    let scores = judge.predict(&x)?.mapv(f64::from);
+    let n = x.len() as f64;
+    let each = scores.mapv(|s| (-s).max(0.0) + (-s.abs()).exp().ln_1p());
+    let slope = scores.mapv(|s| ((sigmoid(s) - 1.0) / n) as f32);
+    Ok((each.sum() / n, judge.vjp(&x, slope.view())?))
+}
+
+/// From -1 to 1 to the range of each number.
+fn in_range(made: ArrayView2<'_, f32>, range: &[(f32, f32)]) -> Array2<f32> {
+    let mut made = made.to_owned();
+    for mut row in made.rows_mut() {
+        let each = row.iter_mut().zip(range);
+        each.for_each(|(x, (low, high))| *x = low + (high - low) * (*x + 1.0) / 2.0);
+    }
+    made
+}
+
+/// From a slope by inputs to one by what the network gives, from -1 to 1.
+fn by_unit(mut slope: Array2<f32>, range: &[(f32, f32)]) -> Array2<f32> {
+    for mut row in slope.rows_mut() {
+        let each = row.iter_mut().zip(range);
+        each.for_each(|(x, (low, high))| *x *= (high - low) / 2.0);
+    }
+    slope
 }
 
 fn noise(n: usize, stream: &Stream) -> Array2<f32> {
