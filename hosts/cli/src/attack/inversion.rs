@@ -79,6 +79,17 @@ pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -
     }
     let classes: Vec<u32> = (0..classes as u32).collect();
     let known = class_means(&data.test, &classes);
+    // before a generator learns for minutes
+    for target in &targets {
+        if target
+            .load(&args.dir, &spec, &data)?
+            .differentiable()
+            .is_none()
+        {
+            let why = "gives no slope of its scores by the input; `dfdx` and `linear` do";
+            return Err(Failure::usage(format!("model `{}` {why}", target.name)));
+        }
+    }
     let asked = listen().context("listening to signals")?;
     let mut found = Vec::new();
     let mut prior = learn(args, &data, &asked)?;

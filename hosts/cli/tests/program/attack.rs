@@ -257,6 +257,14 @@ fn bounded_a_models_idea_of_a_class_is_put_beside_private_examples() {
     assert!(fs::read(dir.join("p.png")).unwrap().starts_with(b"\x89PNG"));
     assert_eq!(found, of(&["--model", "model"]));
     assert_ne!(found["attacks"], of(&["--seed", "1"])["attacks"]);
+    assert!(model["unsearched"].is_null());
+    // among what a generator makes: the same twice, and beside what it makes by chance
+    let prior = ["--prior", "4", "--steps", "4"];
+    let among = of(&prior);
+    assert_eq!(among, of(&prior));
+    let among = &among["attacks"][0];
+    assert_eq!(among["unsearched"]["psnr"].as_array().unwrap().len(), 10);
+    assert_ne!(among["psnr"], model["psnr"]);
     let refused = |args: &[&str], why: &str| {
         let (code, error) = fails(dir, &[&["attack", "inversion"], args].concat());
         assert!(code == 2 && error.contains(why), "{args:?} {code}: {error}");
