@@ -52,6 +52,7 @@ impl Exchange {
                 up: U::KIND.into(),
                 clients,
                 dropped: Vec::new(),
+                again: Vec::new(),
                 bytes_down: Bytes::default(),
                 bytes_up: Bytes::default(),
                 bytes_envelope: 0,
@@ -161,7 +162,10 @@ impl Exchange {
         attempt: usize,
     ) -> Result<bool> {
         match self.faults.policy(&error) {
-            Fault::Retry(times) if attempt < *times => return Ok(true),
+            Fault::Retry(times) if attempt < *times => {
+                self.entry.again.push((id, format!("{error:#}")));
+                return Ok(true);
+            }
             Fault::Retry(times) => {
                 let why = format!("{error:#} (asked {} times)", times + 1);
                 self.entry.dropped.push((id, why));
@@ -200,6 +204,8 @@ impl Exchange {
         }
         self.entry.dropped.sort();
         let told = format!("answer to `{label}`");
+        self.entry.again.sort();
+        fed.unusable(round, (&told, "asked for again"), &self.entry.again)?;
         fed.left_out(round, &told, &self.entry.dropped)?;
         let epsilons = |all: Protections| {
             let one =
@@ -238,10 +244,20 @@ impl Federation<'_> {
         what: &str,
         dropped: &[(ClientId, String)],
     ) -> Result<()> {
+        self.unusable(round, (what, "left out"), dropped)
+    }
+
+    /// `what` of these clients could not be used, and what became of it.
+    fn unusable(
+        &mut self,
+        round: &Round,
+        (what, fate): (&str, &str),
+        dropped: &[(ClientId, String)],
+    ) -> Result<()> {
         let Some((id, _)) = dropped.first() else {
             return Ok(());
         };
-        let told = self.told.entry(what.into()).or_default();
+        let told = self.told.entry(format!("{what} {fate}")).or_default();
         let new: Vec<&(ClientId, String)> =
             dropped.iter().filter(|(id, _)| told.insert(*id)).collect();
         let note = new.first().map(|(first, why)| {
@@ -252,7 +268,7 @@ impl Federation<'_> {
                 _ => "clients",
             };
             format!(
-                "{}: {what} left out: {whose} {} ({first}: {why})",
+                "{}: {what} {fate}: {whose} {} ({first}: {why})",
                 round.name,
                 all.join(", ")
             )
@@ -261,7 +277,7 @@ impl Federation<'_> {
             self.warn(&note);
         }
         let seen =
-            format!("client {id}'s {what} was left out, and whether it is may depend on its data");
+            format!("client {id}'s {what} was {fate}, and whether it is may depend on its data");
         self.expose(&Observer::ALL, &seen)
     }
 }

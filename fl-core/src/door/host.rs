@@ -57,6 +57,9 @@ pub struct Entry {
     pub clients: usize,
     /// Whose answers were left out, and why.
     pub dropped: Vec<(ClientId, String)>,
+    /// Whose answers could not be used and were asked for again, each time, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<(ClientId, String)>,
     /// Bytes to the clients.
     pub bytes_down: Bytes,
     /// Bytes of the answers.

@@ -46,6 +46,9 @@ impl Observed {
 pub fn exposed(protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) -> Exposed {
     let releases = |slot: &str| parts.releases(slot);
     let mut all = Exposed::default();
+    if let Some(what) = protocol.begins_with() {
+        all.add(&Observer::ALL, &what);
+    }
     let questions = protocol.questions().into_iter();
     for question in questions.filter(|asked| parts.asks(asked, context)) {
         all.add(&question.flow.open(&releases, false), &told(question.label));

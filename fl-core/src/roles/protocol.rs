@@ -13,6 +13,11 @@ pub trait Protocol: Send + Sync {
     /// Every question, known before anything runs.
     fn questions(&self) -> Vec<Asked>;
 
+    /// What the run begins with that may have been learnt from clients' data and that nothing in it prices, if anything.
+    fn begins_with(&self) -> Option<String> {
+        None
+    }
+
     /// The server's side.
     ///
     /// # Errors

@@ -105,10 +105,12 @@ pub fn read_off(gradient: &Params, range: &[(f32, f32)]) -> Option<Array2<f32>> 
         };
         let moved = units.axis_iter(Axis(0)).zip(bias);
         let moved = moved.filter(|(_, by)| by.abs() > f32::MIN_POSITIVE);
+        // as it is, and cut to what anybody knows a number can be: of several inputs that moved a unit the second is nearer to one of them
         let each = moved.flat_map(|(unit, by)| {
-            let at = unit.into_iter().zip(range);
-            at.map(|(w, (low, high))| (w / by).clamp(*low, *high))
-                .collect::<Vec<_>>()
+            let read: Vec<f32> = unit.into_iter().map(|w| w / by).collect();
+            let at = read.iter().zip(range);
+            let cut: Vec<f32> = at.map(|(x, (low, high))| x.clamp(*low, *high)).collect();
+            [read, cut].concat()
         });
         let all: Vec<f32> = each.collect();
         (!all.is_empty()).then(|| Array2::from_shape_vec((all.len() / width, width), all).ok())?
@@ -194,7 +196,7 @@ pub(crate) mod tests {
         let private = array![[0.3f32, -0.2, 0.9, 0.1]];
         let seen = seen(model.as_mut(), &private, &[1]);
         let rows = read_off(&seen.gradient, &seen.range).unwrap();
-        assert_eq!(rows.nrows(), 3);
+        assert_eq!(rows.nrows(), 6);
         for row in rows.rows() {
             assert!(
                 row.iter().zip(&private).all(|(a, b)| (a - b).abs() < 1e-4),

@@ -35,7 +35,7 @@ choices! {
 settings! {
     /// How a step of DP-SGD sees a client's examples.
     pub struct Sampling {
-        /// Share of the client's examples in a step. The sum of their gradients is divided by `local.batch`, so that should be about as many.
+        /// Share of the client's examples in a step; at 1 all of them, which is priced for one that is replaced by another. The sum of their gradients is divided by `local.batch`, so that should be about as many.
         rate: f64, in above_to(0.0, 1.0);
         /// How they are drawn.
         draw: LotDraw = LotDraw::Poisson;
@@ -136,6 +136,10 @@ pub fn conflict(
     sampling: Option<&Sampling>,
     training: &Training,
 ) -> Option<String> {
+    if has(SLOT) && training.clip.is_some() {
+        let why = "`local.clip` has no effect with `example-privacy`, which clips the gradient of each example: leave it out";
+        return Some(why.into());
+    }
     match (has(SLOT), sampling, training.steps) {
         (true, None, _) | (true, _, None) => Some("`example-privacy` needs `sampling: { rate: .. }`, and `local.steps` in place of epochs: how many steps there are must not depend on how many examples a client has".to_string()),
         (false, Some(_), _) => Some("`sampling` has no effect without `parts.example-privacy`: fill it, or leave `sampling` out".to_string()),

@@ -61,6 +61,9 @@ settings! {
         /// Start from this model, which another run kept, instead of a new one: a path from the working directory, such as
         /// `runs/fedkt-mnist-1/models/final`. FedKT-Prox is FedProx started from FedKT's final model.
         initial: Option<String> = None;
+        /// That model has learnt from nothing that is private here, such as from public data: it costs nothing. Otherwise nothing is guaranteed of a
+        /// run that starts from it.
+        initial_is_public: bool = false;
         /// FedDF: after the parameters are combined, the server's model learns what the clients' models say together about
         /// the public samples.
         fuse: Option<Fuse> = None;
@@ -207,12 +210,11 @@ impl Protocol for ParamRounds {
             && (corrected
                 || self.mu > 0.0
                 || self.looks > 1
-                || self.local.clip.is_some()
                 || ["privacy", central::SLOT, "attack", "labels"]
                     .iter()
                     .any(|slot| has(slot)));
         let beside = beside.then(|| {
-            "`example-privacy` hides what each step sees and nothing beside it: leave out `correction`, `mu`, `looks`, `local.clip`, and the other mechanisms and attacks".to_string()
+            "`example-privacy` hides what each step sees and nothing beside it: leave out `correction`, `mu`, `looks`, and the other mechanisms and attacks".to_string()
         });
         let drawn = dp_sgd::conflict(has, self.sampling.as_ref(), &self.local);
         let generate = match &self.generate {
@@ -264,6 +266,11 @@ impl Protocol for ParamRounds {
 
     fn grows(&self) -> Option<&'static str> {
         Some("rounds")
+    }
+
+    fn begins_with(&self) -> Option<String> {
+        let unpriced = self.initial.is_some() && !self.initial_is_public;
+        unpriced.then(|| "the run starts from a model that another run kept (`initial`), and what that has learnt from has no price here".into())
     }
 
     fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {

@@ -256,5 +256,5 @@ fn text(found: &[Told]) -> String {
     }
     out + "follow: a server that keeps to the protocol has what its generator made, moved along a client's slopes; without them, not moved
 ask: a server that does not asks about inputs of its own, and has one of each class that the teacher is surest of; without slopes, the class mean
-each beside the nearest of the client's examples, for `ask` of the class"
+each beside the nearest of the client's examples, for `ask` of the class; its loss is the mean over clients"
 }

@@ -228,6 +228,83 @@ fn a_budget_ends_dp_sgd_with_the_last_model_that_was_paid_for() {
     );
 }
 
+/// The price counts on it that nobody knows who is drawn, and a spec is public.
+#[test]
+fn who_is_drawn_follows_the_key_of_the_system() {
+    let dir = tempfile::tempdir().unwrap();
+    let drawn = |name: &str, noise: &str| {
+        let set = format!("noise={noise}");
+        let args = ["run", &spec(), "--out", name, "--set", &set, "--quiet"];
+        out(dir.path(), &args);
+        let journal = fs::read_to_string(dir.path().join(name).join("journal.jsonl")).unwrap();
+        let each = journal.lines().map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["clients"].clone()
+        });
+        each.collect::<Vec<_>>()
+    };
+    let seeded = drawn("seeded", "seeded");
+    assert_eq!(seeded, drawn("again", "seeded"));
+    let (one, two) = (drawn("one", "system"), drawn("two", "system"));
+    assert!(one != two && one != seeded && two != seeded);
+}
+
+/// What a run begins with, and what it does about an answer that it cannot use, may tell of the data.
+#[test]
+fn what_nobody_prices_leaves_no_guarantee() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = root().join("specs/quick/dp-sgd.yaml");
+    let spec = spec.to_str().unwrap();
+    let run = |name: &str, sets: &[&str]| {
+        let mut args = vec![
+            "run",
+            spec,
+            "--out",
+            name,
+            "--json",
+            "--set",
+            "protocol.rounds=2",
+        ];
+        sets.iter().for_each(|set| args.extend(["--set", set]));
+        json(dir.path(), &args)["privacy"]["readers"].clone()
+    };
+    assert!(run("first", &[])["epsilon"].as_f64().unwrap() > 0.0);
+    let initial = "protocol.initial=first/models/model";
+    let from = run("from", &[initial]);
+    assert!(
+        from["nothing"][0]
+            .as_str()
+            .unwrap()
+            .contains("a model that another run kept"),
+        "{from}"
+    );
+    let public = run("public", &[initial, "protocol.initial-is-public=true"]);
+    assert!(public["epsilon"].as_f64().unwrap() > 0.0);
+    let args = ["plan", spec, "--set", initial];
+    assert!(out(dir.path(), &args).contains("a model that another run kept"));
+    let faults = "faults={on-nan: {retry: 9}, happen: [{what: nan, share: 0.5, clients: 1}]}";
+    let retried = run("retried", &[faults]);
+    assert!(
+        retried["nothing"][0]
+            .as_str()
+            .unwrap()
+            .contains("was asked for again"),
+        "{retried}"
+    );
+    let report = fs::read_to_string(dir.path().join("retried/report.md")).unwrap();
+    assert!(report.contains("asked for again: client 1"), "{report}");
+    // what has no effect is a mistake, whichever protocol learns so
+    for protocol in [
+        "protocol.local.clip=1",
+        "protocol.local={steps: 5, batch: 20, clip: 1}",
+    ] {
+        let (code, said) = fails(dir.path(), &["check", spec, "--set", protocol]);
+        assert!(
+            code == 2 && said.contains("`local.clip` has no effect"),
+            "{said}"
+        );
+    }
+}
+
 /// Every protocol of rounds ends so: here labels are paid for one by one, and the third round's first is one too many.
 #[test]
 fn a_budget_ends_distillation_with_the_last_labels_that_were_paid_for() {
