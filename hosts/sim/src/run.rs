@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Clients that a note names, at most.
+const TOLD: usize = 50;
+
 /// Runs a federation to its end, or to where it is to stop.
 ///
 /// # Errors
@@ -37,9 +40,14 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let idle = idle.filter(|(_, data)| data.is_empty());
     let idle: Vec<String> = idle.map(|(id, _)| id.to_string()).collect();
     if !idle.is_empty() {
+        let (told, rest) = idle.split_at(idle.len().min(TOLD));
+        let more = match rest.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         warn(&format!(
-            "clients without examples take no part: {}",
-            idle.join(", ")
+            "clients without examples take no part: {}{more}",
+            told.join(", ")
         ));
     }
     let owners = match setup.elsewhere.is_some() && setup.clients.is_empty() {

@@ -1,6 +1,6 @@
 //! `fl attack gradient`: what a client's update gives away of the examples that it was made of.
 
-use super::{Common, searching, spec_of, watched, weight};
+use super::{Common, drawable, searching, spec_of, watched, weight};
 use crate::run::assemble;
 use crate::stop::{Asked, listen};
 use crate::{Done, Failure, Overrides, print};
@@ -78,6 +78,7 @@ struct Crossed {
 }
 
 pub fn gradient(args: &GradientArgs, catalogue: &Catalogue, line: &[String]) -> Done {
+    drawable(args.picture.as_deref())?;
     let spec = spec_of(&args.spec, &args.set, catalogue)?;
     let data = assemble(&spec, &args.common.data, &mut |_| {})?;
     let (private, classes) = private(args, &data)?;
@@ -133,7 +134,12 @@ fn private(args: &GradientArgs, data: &Assembled) -> Result<(Array2<f32>, Vec<u3
         let last = data.clients.len().saturating_sub(1);
         Failure::usage(format!("--client: the clients are 0 to {last}, got {id}"))
     })?;
-    if !(1..=MOST).contains(&own.len()) {
+    if own.is_empty() {
+        return Err(Failure::usage(format!(
+            "client {id} has no examples, so there is nothing to look for: name another with --client"
+        )));
+    }
+    if own.len() > MOST {
         return Err(Failure::usage(format!(
             "client {id} has {} examples, and an update of 1 to {MOST} can be taken apart: give clients fewer, such as with --set data.limit.train={}",
             own.len(),

@@ -1,6 +1,6 @@
 //! `fl attack inversion`: what the models of a run take each class to look like.
 
-use super::{Common, Kept, Target, searching, weight};
+use super::{Common, Kept, Target, drawable, searching, weight};
 use crate::stop::{Asked, listen};
 use crate::{Done, Failure, print};
 use anyhow::{Context, Result, anyhow};
@@ -58,6 +58,7 @@ struct Inverted {
 
 pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -> Done {
     Run::open(&args.dir).map_err(|e| Failure::usage(format!("{e:#}")))?;
+    drawable(args.picture.as_deref())?;
     let Kept {
         spec,
         data,

@@ -1,6 +1,6 @@
 //! `fl attack made`: how like private examples is what a run's generator makes?
 
-use super::{Common, Kept};
+use super::{Common, Kept, drawable};
 use crate::{Done, Failure, print};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -46,6 +46,7 @@ struct Beside {
 
 pub fn made(args: &MadeArgs, catalogue: &Catalogue, line: &[String]) -> Done {
     Run::open(&args.dir).map_err(|e| Failure::usage(format!("{e:#}")))?;
+    drawable(args.picture.as_deref())?;
     let Kept {
         spec,
         data,
@@ -57,7 +58,7 @@ pub fn made(args: &MadeArgs, catalogue: &Catalogue, line: &[String]) -> Done {
         .find(|part| part.decl.role == Role::Generator)
         .map(|part| part.slot.clone())
         .ok_or_else(|| {
-            Failure::usage("the spec of this run has no generator, so nothing was made")
+            Failure::usage("the spec of this run has no generator that makes inputs of noise (one that paints label maps or makes features is none), so nothing was made")
         })?;
     let make = BuildContext {
         task: data.task.clone(),

@@ -67,6 +67,23 @@ pub fn attack(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -
     }
 }
 
+/// Can a picture be put there? A search of minutes comes before it.
+fn drawable(picture: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = picture else {
+        return Ok(());
+    };
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    match folder.is_none_or(Path::is_dir) && !path.is_dir() {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "--picture: {} cannot be written: it must be a file in a folder that is there",
+            path.display()
+        ))),
+    }
+}
+
 /// The spec in a file, or that of a run in a folder.
 fn spec_of(path: &Path, set: &Overrides, catalogue: &Catalogue) -> Result<Spec<DataSpec>, Failure> {
     let spec = match path.is_dir() {

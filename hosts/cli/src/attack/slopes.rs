@@ -1,7 +1,7 @@
 //! `fl attack slopes`: what the slopes with which clients answer give away of their examples.
 
 use super::inversion::beside;
-use super::{Common, searching, spec_of, watched, weight};
+use super::{Common, drawable, searching, spec_of, watched, weight};
 use crate::run::{Instead, assemble};
 use crate::stop::{Asked, listen};
 use crate::{Done, Failure, Overrides, print};
@@ -67,6 +67,7 @@ struct Told {
 type Batch = (Array2<f32>, Array2<f32>);
 
 pub fn slopes(args: &SlopesArgs, catalogue: &Catalogue, line: &[String]) -> Done {
+    drawable(args.picture.as_deref())?;
     let spec = spec_of(&args.spec, &args.set, catalogue)?;
     if spec.protocol.name != PROTOCOL {
         let found = spec.protocol.name;
