@@ -168,6 +168,20 @@ pub fn further(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Named
     Ok(all)
 }
 
+/// `auc` where there are two classes: that of the second's score less the first's, so that of its logit.
+fn of_two_classes(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Named> {
+    let labels = examples.classes().filter(|_| scores.ncols() == 2);
+    let rows = scores.rows().into_iter();
+    let area = labels.and_then(|labels| {
+        auc(
+            rows.map(|row| row[1] - row[0]),
+            labels.iter().map(|of| i8::from(*of == 1)),
+        )
+    });
+    Ok(area.map(|area| ("auc".into(), area)).into_iter().collect())
+}
+crate::measures!(of_two_classes);
+
 /// The number that a task's models are compared by: accuracy for classes, mean AUC for labels, and for the classes of pixels the
 /// mean [`dice`] over images.
 ///
