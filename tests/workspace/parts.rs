@@ -13,6 +13,10 @@ const SETTINGS: &[(&str, &str)] = &[
         "dfdx",
         "{net: [linear: 8, relu, outputs], optimiser: {sgd: {lr: 0.05, momentum: 0.9}}}",
     ),
+    (
+        "dfdx",
+        "{net: [{conv: {out: 4, kernel: 3, pad: 1}}, tanh, {conv: {out: 2, kernel: 1}}]}",
+    ),
     ("density-ratio", "{}"),
     ("density-ratio", "{variant: landmarks, landmarks: 50}"),
     ("laplace-counts", "{scale: 4}"),

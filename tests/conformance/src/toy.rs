@@ -2,7 +2,7 @@
 
 use crate::broken::{Held, must, run};
 use fl_core::{Loss, Samples, Stream, Target, Task, TaskKind, Trainer, loss};
-use ndarray::{Array2, ArrayView2};
+use ndarray::Array2;
 
 /// The tasks that trainers are tried on: three classes and three findings, each on rows of 7 numbers and on images of
 /// one channel of 6x6 points.
@@ -10,7 +10,20 @@ pub fn tasks() -> Vec<Task> {
     of(&[vec![7], vec![1, 6, 6]])
 }
 
-/// The same on images of the sizes that published networks are for.
+/// Which of two kinds every pixel of an image is, brighter or darker than the mean: tried beside [`tasks`] on a trainer that can
+/// be made for it.
+pub fn pixels() -> Task {
+    Task {
+        input: vec![1, 6, 6],
+        kind: TaskKind::Pixels {
+            classes: 2,
+            height: 6,
+            width: 6,
+        },
+    }
+}
+
+/// The same as [`tasks`] on images of the sizes that published networks are for.
 pub(crate) fn larger() -> Vec<Task> {
     of(&[vec![1, 28, 28], vec![3, 32, 32]])
 }
@@ -34,11 +47,19 @@ pub(crate) struct Toy {
     kind: TaskKind,
     classes: Vec<u32>,
     findings: Array2<i8>,
+    mask: Array2<u8>,
+}
+
+/// A target that does not belong to the samples, of each kind.
+pub(crate) struct Others {
+    pub(crate) classes: Vec<u32>,
+    pub(crate) findings: Array2<i8>,
+    pub(crate) mask: Array2<u8>,
 }
 
 impl Toy {
     /// Every class, or finding, has a direction; a sample is its class's direction, or the sum of its findings'
-    /// directions, and noise. One finding in ten is unknown.
+    /// directions, and noise. One finding in ten is unknown. A pixel is bright or dark, and noise.
     pub(crate) fn new(task: &Task, rows: usize, stream: &Stream) -> Self {
         let (width, outputs) = (task.width(), task.kind.outputs());
         // samples of one length whatever their width, so that one learning rate serves all
@@ -48,10 +69,13 @@ impl Toy {
         let mut draws = stream.draws();
         let classes: Vec<u32> = (0..rows).map(|_| draws.below(outputs) as u32).collect();
         let present = Array2::from_shape_simple_fn((rows, outputs), || draws.below(2) as i8);
+        let pixels = if task.kind.is_dense() { width } else { 0 };
+        let mask = Array2::from_shape_simple_fn((rows, pixels), || draws.below(2) as u8);
         let values = Array2::from_shape_fn((rows, width), |(i, j)| {
             let signal: f64 = match task.kind {
                 TaskKind::Classes(_) => direction[[classes[i] as usize, j]],
-                _ => (0..outputs)
+                TaskKind::Pixels { .. } => size * (2.0 * f64::from(mask[[i, j]]) - 1.0),
+                TaskKind::MultiLabel(_) => (0..outputs)
                     .map(|c| f64::from(2 * present[[i, c]] - 1) * direction[[c, j]] / 2.0)
                     .sum(),
             };
@@ -64,21 +88,24 @@ impl Toy {
             kind: task.kind,
             classes,
             findings,
+            mask,
         }
     }
 
     pub(crate) fn target(&self) -> Target<'_> {
         match self.kind {
             TaskKind::Classes(_) => Target::Classes(&self.classes),
-            _ => Target::MultiLabel(self.findings.view()),
+            TaskKind::MultiLabel(_) => Target::MultiLabel(self.findings.view()),
+            TaskKind::Pixels { .. } => Target::Pixels(self.mask.view()),
         }
     }
 
-    /// A target for `rows` samples and `outputs` outputs that does not belong to these samples.
-    pub(crate) fn other<'a>(&self, classes: &'a [u32], findings: ArrayView2<'a, i8>) -> Target<'a> {
+    /// The one of these that is of the toy's kind.
+    pub(crate) fn other<'a>(&self, of: &'a Others) -> Target<'a> {
         match self.kind {
-            TaskKind::Classes(_) => Target::Classes(classes),
-            _ => Target::MultiLabel(findings),
+            TaskKind::Classes(_) => Target::Classes(&of.classes),
+            TaskKind::MultiLabel(_) => Target::MultiLabel(of.findings.view()),
+            TaskKind::Pixels { .. } => Target::Pixels(of.mask.view()),
         }
     }
 

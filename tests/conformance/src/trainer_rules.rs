@@ -2,6 +2,7 @@
 
 use crate::broken::{Held, attempt, run};
 use crate::compare::{difference, digits};
+use crate::toy::Others;
 use crate::trainer::{Bench, Model, ROUND_TRIP, short};
 use anyhow::Context;
 use fl_core::message::{self, Params};
@@ -37,8 +38,12 @@ impl Bench<'_> {
             format!("scores of shape {:?} for no samples", scores.dim())
         })?;
         run(EMPTY, &self.place, || model.features(&none))?;
-        let nothing = Array2::<i8>::zeros((0, outputs));
-        let target = self.toy.other(&[], nothing.view());
+        let nothing = Others {
+            classes: Vec::new(),
+            findings: Array2::zeros((0, outputs)),
+            mask: Array2::zeros((0, self.task.width())),
+        };
+        let target = self.toy.other(&nothing);
         // an error is as good as no step
         let fitted = attempt(EMPTY, &self.place, || {
             model.fit(&none, target, &short(), &self.stream)
@@ -232,13 +237,13 @@ impl Bench<'_> {
             (
                 "a class, or finding, too many",
                 Box::new(|m| {
-                    let findings = Array2::zeros((x.len(), outputs + 1));
-                    fit(
-                        m,
-                        x,
-                        self.toy
-                            .other(&vec![outputs as u32; x.len()], findings.view()),
-                    )
+                    let classes = self.task.kind.classes();
+                    let many = Others {
+                        classes: vec![classes as u32; x.len()],
+                        findings: Array2::zeros((x.len(), classes + 1)),
+                        mask: Array2::from_elem((x.len(), self.task.width()), classes as u8),
+                    };
+                    fit(m, x, self.toy.other(&many))
                 }),
             ),
             (

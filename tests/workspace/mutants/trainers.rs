@@ -1,9 +1,9 @@
 //! Flawed trainers: a linear model with momentum, and what can be wrong with it.
 
 use super::Mutant;
-use fl_conformance::{check, tasks};
+use fl_conformance::{check, pixels, tasks};
 use fl_core::prelude::*;
-use fl_core::{Differentiable, Fitted, Head, Parametric, Problem, loss, message};
+use fl_core::{Differentiable, Fitted, Head, OwnedTarget, Parametric, Problem, loss, message};
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,6 +27,7 @@ enum Flaw {
     NoRows,
     HeadTooLarge,
     IgnoresBeside,
+    Columns,
 }
 
 /// The last row of each table is the bias.
@@ -111,11 +112,13 @@ impl Trainer for Model {
         let (mut steps, mut sum) = (0, 0.0);
         for at in pass.batches(x.len(), stream) {
             let inputs = self.inputs(&x.pick(&at))?;
-            let (value, slope) = loss::of_batch(
-                pass.loss,
-                target.pick(&at).view(),
-                inputs.dot(&self.weight).view(),
-            )?;
+            let mut target = target.pick(&at);
+            if let (OwnedTarget::Pixels(of), Flaw::Columns) = (&mut target, self.flaw) {
+                let side = self.width.isqrt();
+                *of = Array2::from_shape_fn(of.dim(), |(i, j)| of[[i, j % side * side + j / side]]);
+            }
+            let (value, slope) =
+                loss::of_batch(pass.loss, target.view(), inputs.dot(&self.weight).view())?;
             let mut gradient = inputs.t().dot(&slope);
             if let Some((mu, anchor)) = pass.pull {
                 let mu = if self.flaw == Flaw::PullsAway {
@@ -362,6 +365,11 @@ pub fn all() -> Vec<Mutant> {
             IgnoresBeside,
         ),
         (
+            "takes the pixels of a mask column by column",
+            Some("learns an easy problem"),
+            Columns,
+        ),
+        (
             "shapes are not looked at",
             Some("what does not fit is an error"),
             NoShapeCheck,
@@ -372,12 +380,13 @@ pub fn all() -> Vec<Mutant> {
             NoRows,
         ),
     ];
+    let all: Vec<_> = tasks().into_iter().chain([pixels()]).collect();
     flaws
         .map(|(name, wanted, flaw)| {
             (
                 name,
                 wanted,
-                check::trainer(&tasks(), &|make| Model::made(flaw, make)),
+                check::trainer(&all, &|make| Model::made(flaw, make)),
             )
         })
         .into()
