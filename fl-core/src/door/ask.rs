@@ -264,6 +264,8 @@ impl Federation<'_> {
             first: None,
         };
         let mut left = to.to_vec();
+        // whom a budget does not pay for refuses; the others have been asked as well, and what they release is released
+        let mut refused = None;
         for attempt in 0.. {
             let mut again = Vec::new();
             let fate = |id: ClientId| faults.fate(&draws, at, id, (repeated, attempt));
@@ -279,23 +281,36 @@ impl Federation<'_> {
             }
             host.ask(&here, &question, &mut |id, answer| {
                 let sent = down(id);
+                if refused.is_some() {
+                    exchange.unpaid::<D, U>(id, sent, answer);
+                    return Ok(());
+                }
                 let mail = answer.and_then(|a| exchange.admit(id, sent, a, fate(id), &mut wanted));
                 match mail {
                     Ok(mail) => return sink(mail),
-                    Err(error) => {
-                        if exchange.drop_or_fail(id, error, attempt)? {
-                            again.push(id);
-                        }
-                    }
+                    Err(error) => match exchange.drop_or_fail(id, error, attempt) {
+                        Ok(true) => again.push(id),
+                        Ok(false) => {}
+                        Err(error) => match error.downcast_ref() {
+                            Some(Problem::Budget(_)) => refused = Some(error),
+                            _ => return Err(error),
+                        },
+                    },
                 }
                 Ok(())
             })?;
             again.sort_unstable();
             left = again;
-            if left.is_empty() {
+            if left.is_empty() || refused.is_some() {
                 break;
             }
         }
-        exchange.end(self, round)
+        match refused {
+            Some(error) => {
+                exchange.settle(self)?;
+                Err(error)
+            }
+            None => exchange.end(self, round),
+        }
     }
 }

@@ -52,9 +52,11 @@ impl Federation<'_> {
         if !self.has(slot) {
             return Ok(everyone);
         }
-        // the price counts on it that nobody can work out who is drawn: with noise of the system they follow its key
-        let of_slot = self.round_of(slot, round);
-        let of_slot = of_slot.with_stream(self.noise.at(&of_slot.stream).stream().clone());
+        let mut of_slot = self.round_of(slot, round);
+        // a price counts on it that nobody can work out who is drawn: with noise of the system they follow its key
+        if self.accountant.is_some() {
+            of_slot = of_slot.with_stream(self.noise.at(&of_slot.stream).stream().clone());
+        }
         let mut selector = self.store.take::<BoxedSelector<Roster>>(slot)?;
         let picked = self.poll(&of_slot, round, &mut selector, &everyone, losses);
         let draw = selector.draw();

@@ -172,6 +172,7 @@ impl Exchange {
             }
             Fault::Drop => self.entry.dropped.push((id, format!("{error:#}"))),
             Fault::Fail => {
+                self.entry.dropped.push((id, format!("{error:#}")));
                 let label = self.entry.question.clone();
                 return Err(error.context(format!("client {id}")).context(label));
             }
@@ -179,45 +180,53 @@ impl Exchange {
         Ok(false)
     }
 
+    /// What came of a client after a budget had refused another: nobody uses it, and it is counted and charged like any other.
+    pub fn unpaid<D: Message, U: Message>(
+        &mut self,
+        from: ClientId,
+        sent: &D,
+        answer: Result<Answer>,
+    ) {
+        let Answer { body, envelope } = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                let too = matches!(error.downcast_ref(), Some(Problem::Budget(_)));
+                let why = if too {
+                    "refused as well".into()
+                } else {
+                    format!("{error:#}")
+                };
+                return self.entry.dropped.push((from, why));
+            }
+        };
+        self.entry.bytes_envelope += envelope.bytes();
+        self.spent.push((from, envelope.spent));
+        match body.open::<U>() {
+            Ok(body) => self.entry.bytes_up += message::bytes(&body, asked(sent)),
+            Err(error) => self.entry.dropped.push((from, format!("{error:#}"))),
+        }
+    }
+
     /// Passes on what was said, charges what was spent, and writes the journal.
     pub fn end(mut self, fed: &mut Federation<'_>, round: &Round) -> Result<()> {
         let (label, clients) = (self.entry.question.clone(), self.entry.clients);
-        for (note, said_by) in self.notes {
+        for (note, said_by) in std::mem::take(&mut self.notes) {
             let who = match said_by.len() {
                 1 => "client",
                 _ => "clients",
             };
             fed.warn(&format!("{who} {}: {note}", said_by.join(", ")));
         }
-        for (name, each) in self.measures {
+        for (name, each) in std::mem::take(&mut self.measures) {
             fed.record_each(round, &name, each)?;
-        }
-        for (id, events) in self.spent {
-            fed.charge_client(id, events)?;
-        }
-        let digest: [u8; 32] = self.chain.finalize().into();
-        if !fed.unrepeatable() {
-            self.entry.digest = hex(&digest);
-        }
-        if fed.unrepeatable() || fed.accountant.is_some() {
-            self.entry.answers.clear();
         }
         self.entry.dropped.sort();
         let told = format!("answer to `{label}`");
         self.entry.again.sort();
         fed.unusable(round, (&told, "asked for again"), &self.entry.again)?;
         fed.left_out(round, &told, &self.entry.dropped)?;
-        let epsilons = |all: Protections| {
-            let one =
-                |(against, p): (Observer, Protection)| (against, p.guarantee().map(|g| g.epsilon));
-            all.into_iter().map(one).collect()
-        };
-        self.entry.privacy = fed.protections()?.map(epsilons);
-        fed.totals.up += self.entry.bytes_up.total() + self.entry.bytes_envelope;
-        fed.totals.down += self.entry.bytes_down.total();
-        fed.link(&label, &digest);
-        fed.host.journal(&self.entry)?;
-        let (dropped, least) = (&self.entry.dropped, self.faults.at_least);
+        let (dropped, least) = (self.entry.dropped.clone(), self.faults.at_least);
+        self.settle(fed)?;
         let answers = clients - dropped.len();
         match &dropped[..] {
             [(id, why), ..] if answers == 0 && least == 1 => {
@@ -233,6 +242,31 @@ impl Exchange {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Charges what was spent, and writes the journal.
+    pub fn settle(mut self, fed: &mut Federation<'_>) -> Result<()> {
+        for (id, events) in self.spent {
+            fed.charge_client(id, events)?;
+        }
+        let digest: [u8; 32] = self.chain.finalize().into();
+        if !fed.unrepeatable() {
+            self.entry.digest = hex(&digest);
+        }
+        if fed.unrepeatable() || fed.accountant.is_some() {
+            self.entry.answers.clear();
+        }
+        self.entry.dropped.sort();
+        let epsilons = |all: Protections| {
+            let one =
+                |(against, p): (Observer, Protection)| (against, p.guarantee().map(|g| g.epsilon));
+            all.into_iter().map(one).collect()
+        };
+        self.entry.privacy = fed.protections()?.map(epsilons);
+        fed.totals.up += self.entry.bytes_up.total() + self.entry.bytes_envelope;
+        fed.totals.down += self.entry.bytes_down.total();
+        fed.link(&self.entry.question, &digest);
+        fed.host.journal(&self.entry)
     }
 }
 

@@ -110,6 +110,11 @@ impl Federation<'_> {
         of: impl Fn(ClientId) -> usize,
     ) -> Result<Vec<f64>> {
         if !self.due(round) {
+            if self.may_end() {
+                let whose = self.everyone().iter().map(|id| of(*id)).collect();
+                let models = Unevaluated::ForClients(slot.into(), models.to_vec(), whose);
+                self.step.unevaluated.push(models);
+            }
             return Ok(Vec::new());
         }
         // clients of one model and one test set have one score
@@ -162,6 +167,8 @@ impl Federation<'_> {
     /// When it cannot be written.
     pub fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
         if !self.due(round) {
+            let each = Unevaluated::Each(name.into(), each);
+            self.step.unevaluated.extend(self.may_end().then_some(each));
             return Ok(());
         }
         self.host.metric(&Metric::of_each(round, name, each))
@@ -173,6 +180,10 @@ impl Federation<'_> {
     /// When it cannot be written.
     pub fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
         if !self.due(round) {
+            let number = Unevaluated::Number(name.into(), value);
+            self.step
+                .unevaluated
+                .extend(self.may_end().then_some(number));
             return Ok(());
         }
         self.host.metric(&Metric::of(round, name, value))

@@ -4,6 +4,7 @@ use super::faults::Below;
 use super::federation::Federation;
 use super::store::States;
 use crate::host::{Place, Totals};
+use crate::message::Params;
 use crate::privacy::Exposed;
 use crate::{ClientId, PrivacyEvent, Problem, Result, Round, Stream};
 use anyhow::Context;
@@ -32,11 +33,15 @@ impl Step {
     }
 }
 
-/// Models, by their slot, that a round left without a measurement.
+/// What a round left without a measurement, because later ones were to come: models by their slot, and numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Unevaluated {
     Server(String),
     Clients(String),
+    /// These models of the server's, in turn in this slot, and which of them is each client's.
+    ForClients(String, Vec<Params>, Vec<usize>),
+    Number(String, f64),
+    Each(String, Vec<f64>),
 }
 
 /// Where a resumed run goes on.
@@ -133,8 +138,7 @@ impl Federation<'_> {
                 repeated: attempt,
                 ..Step::default()
             };
-            // the run's budget, or that of a client's own node
-            let may_end = self.accountant.is_some() && number > 1;
+            let may_end = self.may_end() && number > 1;
             let before = attempt < times || may_end;
             let before = before.then(|| self.before(state)).transpose()?;
             match body(self, state, &round) {
@@ -215,9 +219,21 @@ impl Federation<'_> {
             match models {
                 Unevaluated::Server(slot) => self.evaluate(&round, &slot)?,
                 Unevaluated::Clients(slot) => self.evaluate_clients(&round, &slot)?,
+                Unevaluated::ForClients(slot, models, whose) => {
+                    let everyone = self.everyone();
+                    let of = |id| everyone.binary_search(&id).map_or(0, |at| whose[at]);
+                    self.evaluate_for_clients(&round, &slot, &models, of)?;
+                }
+                Unevaluated::Number(name, value) => self.record(&round, &name, value)?,
+                Unevaluated::Each(name, each) => self.record_each(&round, &name, each)?,
             }
         }
         Ok(())
+    }
+
+    /// May a budget end the rounds, the run's or that of a client's own node?
+    pub(super) fn may_end(&self) -> bool {
+        self.accountant.is_some()
     }
 
     /// The protocol's state and that of the server's parts, as they are.

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use bytesize::ByteSize;
 use clap::Args;
 use fl_core::privacy::{Noise, NoiseSource};
-use fl_core::{BuildContext, Protocol, Public, RunOptions, Stream};
+use fl_core::{BuildContext, Problem, Protocol, Public, RunOptions, Stream};
 use fl_data::spec::Split;
 use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_registry::{Catalogue, Mistakes, Spec};
@@ -348,8 +348,10 @@ pub fn execute(
         exposed: inferred,
         warn: how.warn,
     });
-    outcome.inspect_err(|_| {
-        if out.join("state").is_file() {
+    outcome.inspect_err(|error| {
+        // what a budget refuses it refuses again
+        let refused = matches!(error.downcast_ref(), Some(Problem::Budget(_)));
+        if out.join("state").is_file() && !refused {
             let program = how.command.first().map_or("fl", String::as_str);
             say(format_args!(
                 "what was done until the last checkpoint is kept; go on with: {program} run --resume {}{apart}",

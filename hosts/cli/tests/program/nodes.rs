@@ -280,6 +280,15 @@ fn a_nodes_budget_is_for_its_lifetime() {
     );
     let less = two["privacy"]["server"]["epsilon"].as_f64().unwrap();
     assert!(less < epsilon, "{two}");
+    // the others have answered in the round that their neighbour refused, and that is charged
+    let journal = fs::read_to_string(dir.join("two/journal.jsonl")).unwrap();
+    let rounds = format!("protocol.rounds={}", journal.lines().count());
+    let spec = quick("fedavg-private");
+    let all = json(
+        dir,
+        &["run", &spec, "--out", "all", "--json", "--set", &rounds],
+    );
+    assert_eq!(all["privacy"]["server"]["epsilon"], less);
     let report = fs::read_to_string(dir.join("two/report.md")).unwrap();
     assert!(
         report.contains("client 1") && report.contains("its node's budget allows no more"),
