@@ -57,7 +57,8 @@ def pytorch(train, test, sigma, seed):
     for _ in range(ROUNDS):
         total = torch.zeros_like(server)
         for client in torch.nonzero(torch.rand(CLIENTS) < RATE).flatten().tolist():
-            vector_to_parameters(server, model.parameters())
+            # a copy: the parameters become views of what they are given, and training would move the server
+            vector_to_parameters(server.clone(), model.parameters())
             optimiser = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
             for _ in range(EPOCHS):
                 for rows in own[client][torch.randperm(own.shape[1])].split(BATCH):
