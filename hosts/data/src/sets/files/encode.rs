@@ -99,7 +99,7 @@ impl<'a> Plan<'a> {
                         Some((low, high)) => {
                             format!("a number from {low} to {high}, scaled to 0..1")
                         }
-                        None => "a number".into(),
+                        None => "a number, not scaled".into(),
                     };
                     (Encoding::Number(number), text)
                 }
@@ -132,7 +132,8 @@ impl<'a> Plan<'a> {
         }
         if !inferred.is_empty() {
             plan.notes.push(format!(
-                "kinds of columns were inferred from the clients' rows: {}; say them in `columns` where the rows are private",
+                "kinds of columns were inferred from the clients' rows: {}; say them in `columns` where the rows are private, and \
+                 with `{{number: {{range: [..]}}}}` for a network or a linear model, which wants numbers from 0 to 1",
                 inferred.join(", ")
             ));
         }

@@ -97,7 +97,7 @@ fn a_table_is_read_as_it_looks_and_says_what_was_inferred() {
     assert_eq!(
         columns,
         [
-            "age: a number (inferred)",
+            "age: a number, not scaled (inferred)",
             "job: one of 2 categories: cook, nurse (inferred)",
             "income: the class"
         ]
