@@ -80,7 +80,8 @@ extern "C" {
 #define FL_UPDATE 15u
 
 /* Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`), and `classes` (numbers),
- * `multi-label` (floats: 1, 0, -1 for unknown) or `pixels` (floats: the classes of an image's pixels); text `{"classes": 10}`. */
+ * `multi-label` (floats: 1, 0, -1 for unknown), `pixels` (floats: the classes of an image's pixels) or `images` (floats of 0
+ * to 1, `samples x channels x height x width`: those to be made); text `{"classes": 10}`. */
 #define FL_FIT 20u
 /* Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where nobody has asked), or
  * `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions` (numbers), ascending, and optionally a text as

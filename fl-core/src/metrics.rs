@@ -139,6 +139,28 @@ pub fn dice<'a>(
     each.sum::<f64>() / (classes.max(2) - 1) as f64
 }
 
+/// Peak signal-to-noise ratio in dB, `10 log10(1 / mse)`, the mean over images; values are those of 0 to 1, and predictions beyond
+/// them count as the nearest of them, as they would in a file. At most 100, which identical images have.
+///
+/// # Errors
+/// When there are not as many predicted values as true ones.
+pub fn psnr(truth: ArrayView2<'_, f32>, predicted: ArrayView2<'_, f32>) -> Result<f64> {
+    ensure!(
+        predicted.dim() == truth.dim(),
+        "predictions of {:?} values for images of {:?}",
+        predicted.dim(),
+        truth.dim()
+    );
+    let images = truth.rows().into_iter().zip(predicted.rows());
+    let each = images.map(|(truth, predicted)| {
+        let off = |(t, p): (&f32, &f32)| (f64::from(*t) - f64::from(p.clamp(0.0, 1.0))).powi(2);
+        let mse = truth.iter().zip(predicted).map(off).sum::<f64>() / truth.len() as f64;
+        // what is not a number is none here either: `max` would make it the best
+        -10.0 * if mse < 1e-10 { 1e-10 } else { mse }.log10()
+    });
+    Ok(each.sum::<f64>() / truth.nrows() as f64)
+}
+
 /// Measurements by name.
 pub type Named = Vec<(String, f64)>;
 
@@ -182,8 +204,8 @@ fn of_two_classes(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Na
 }
 crate::measures!(of_two_classes);
 
-/// The number that a task's models are compared by: accuracy for classes, mean AUC for labels, and for the classes of pixels the
-/// mean [`dice`] over images.
+/// The number that a task's models are compared by: accuracy for classes, mean AUC for labels, for the classes of pixels the
+/// mean [`dice`] over images, and where images are made their mean [`psnr`].
 ///
 /// # Errors
 /// When scores and examples differ in number, or no label has both positives and negatives.
@@ -210,6 +232,9 @@ pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
         let images = images.rows().into_iter().zip(predicted.rows());
         let each = images.map(|(t, p)| dice(t, p, classes));
         return Ok(each.sum::<f64>() / examples.len() as f64);
+    }
+    if let Some(truth) = examples.images() {
+        return psnr(truth.values().view(), scores);
     }
     let findings = examples.multi_label().unwrap_or_default();
     mauc(scores, findings.view())
@@ -242,13 +267,14 @@ pub fn score_name(kind: TaskKind) -> &'static str {
         TaskKind::Classes(_) => "accuracy",
         TaskKind::MultiLabel(_) => "mauc",
         TaskKind::Pixels { .. } => "dice",
+        TaskKind::Image { .. } => "psnr",
     }
 }
 
 /// Is a measurement of this name (`accuracy`, `clients.dice`) a [`score`]?
 pub fn is_score(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
-    ["accuracy", "mauc", "dice"].contains(&last)
+    ["accuracy", "mauc", "dice", "psnr"].contains(&last)
 }
 
 #[cfg(test)]
@@ -279,6 +305,17 @@ mod tests {
         assert_eq!(masks(scores.view(), 2).unwrap(), array![[1, 0]]);
         assert!(masks(scores.view(), 3).is_err());
         assert!(is_score("clients.dice") && !is_score("object-dice"));
+    }
+
+    #[test]
+    fn close_psnr_is_of_what_an_image_can_hold() {
+        let truth = array![[0.0, 1.0], [0.5, 0.5]];
+        let of = |predicted: Array2<f32>| psnr(truth.view(), predicted.view()).unwrap();
+        // a tenth off everywhere: mse 0.01; and beyond what an image holds there is nothing
+        assert!((of(array![[0.1, 0.9], [0.4, 0.6]]) - 20.0).abs() < 1e-5);
+        assert_eq!(of(array![[-3.0, 7.0], [0.5, 0.5]]), 100.0);
+        assert!(of(array![[f32::NAN, 1.0], [0.5, 0.5]]).is_nan());
+        assert!(psnr(truth.view(), array![[0.0]].view()).is_err());
     }
 
     #[test]

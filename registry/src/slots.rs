@@ -232,7 +232,7 @@ fn describe(task: &Task) -> String {
     let outputs = match task.kind {
         TaskKind::Classes(n) => format!("{n} classes"),
         TaskKind::MultiLabel(n) => format!("{n} findings"),
-        TaskKind::Pixels { .. } => task.kind.to_string(),
+        kind => kind.to_string(),
     };
     format!("inputs of {} and {outputs}", shape.join("x"))
 }

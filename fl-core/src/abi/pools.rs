@@ -53,6 +53,14 @@ pub(super) fn with_examples<R>(own: &Examples, f: impl FnOnce(&Named<'_>) -> R) 
         if let Some(masks) = &masks {
             tensors.push(("pixels".into(), View::F32(masks.view().into_dyn())));
         }
+        let images = own.images().and_then(|of| {
+            let [channels, height, width] = of.shape();
+            let shape = (own.len(), channels, height, width);
+            of.values().into_shape_with_order(shape).ok()
+        });
+        if let Some(images) = &images {
+            tensors.push(("images".into(), View::F32(images.view().into_dyn())));
+        }
         f(&tensors)
     })
 }

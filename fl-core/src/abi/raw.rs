@@ -69,7 +69,8 @@ pub const FL_SENT: u32 = 14;
 pub const FL_UPDATE: u32 = 15;
 
 /// Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`), and `classes` (numbers),
-/// `multi-label` (floats: 1, 0, -1 for unknown) or `pixels` (floats: the classes of an image's pixels); text `{"classes": 10}`.
+/// `multi-label` (floats: 1, 0, -1 for unknown), `pixels` (floats: the classes of an image's pixels) or `images` (floats of 0
+/// to 1, `samples x channels x height x width`: those to be made); text `{"classes": 10}`.
 pub const FL_FIT: u32 = 20;
 /// Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where nobody has asked), or
 /// `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions` (numbers), ascending, and optionally a text as

@@ -1,6 +1,6 @@
 //! Views of a data set by position.
 
-use super::{Inputs, Labels, Masks, OwnedTarget, Task};
+use super::{Images, Inputs, Labels, Masks, OwnedTarget, Task};
 use crate::{Problem, Result};
 use anyhow::ensure;
 use ndarray::{Array2, Axis};
@@ -191,6 +191,7 @@ impl Examples {
             Labels::Classes { of, .. } => OwnedTarget::Classes(of),
             Labels::Multi(of) => OwnedTarget::MultiLabel(of),
             Labels::Pixels(masks) => OwnedTarget::Pixels(masks.of().to_owned()),
+            Labels::Images(images) => OwnedTarget::Scores(images.values()),
         }
     }
 
@@ -204,7 +205,7 @@ impl Examples {
                     .map(|id| of[*id as usize])
                     .collect(),
             ),
-            Labels::Multi(_) | Labels::Pixels(_) => None,
+            Labels::Multi(_) | Labels::Pixels(_) | Labels::Images(_) => None,
         }
     }
 
@@ -212,7 +213,7 @@ impl Examples {
     pub fn multi_label(&self) -> Option<Array2<i8>> {
         match &*self.labels {
             Labels::Multi(of) => Some(of.select(Axis(0), &self.rows())),
-            Labels::Classes { .. } | Labels::Pixels(_) => None,
+            Labels::Classes { .. } | Labels::Pixels(_) | Labels::Images(_) => None,
         }
     }
 
@@ -220,12 +221,20 @@ impl Examples {
     pub fn masks(&self) -> Option<Masks> {
         match &*self.labels {
             Labels::Pixels(of) => Some(of.select(&self.rows())),
-            Labels::Classes { .. } | Labels::Multi(_) => None,
+            Labels::Classes { .. } | Labels::Multi(_) | Labels::Images(_) => None,
+        }
+    }
+
+    /// The images to be made of the rows of this view; `None` for another task.
+    pub fn images(&self) -> Option<Images> {
+        match &*self.labels {
+            Labels::Images(of) => Some(of.select(&self.rows())),
+            Labels::Classes { .. } | Labels::Multi(_) | Labels::Pixels(_) => None,
         }
     }
 
     /// Samples per class; for labels, samples in which the label is present (FedKD: -1 and 0 do not count);
-    /// for masks, images with a pixel of the class.
+    /// for masks, images with a pixel of the class; where images are made, all of them.
     pub fn class_counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.labels.classes()];
         for id in self.samples.ids() {
@@ -236,6 +245,7 @@ impl Examples {
                         *count += u32::from(*label == 1);
                     }
                 }
+                Labels::Images(_) => counts[0] += 1,
                 Labels::Pixels(of) => {
                     let mut has = vec![false; counts.len()];
                     for class in of.of().row(*id as usize) {

@@ -1,6 +1,6 @@
 //! What a data set holds: inputs in their compact form, and labels.
 
-use super::{Masks, TaskKind};
+use super::{Images, Masks, TaskKind};
 use ndarray::{Array2, Axis};
 
 /// The inputs of a data set in their compact form; a batch becomes `f32` when it is drawn.
@@ -121,6 +121,8 @@ pub enum Labels {
     Multi(Array2<i8>),
     /// A class for every pixel of an image.
     Pixels(Masks),
+    /// An image to be made of each row.
+    Images(Images),
 }
 
 impl Labels {
@@ -130,6 +132,7 @@ impl Labels {
             Self::Classes { of, .. } => of.len(),
             Self::Multi(of) => of.nrows(),
             Self::Pixels(of) => of.of().nrows(),
+            Self::Images(of) => of.of().nrows(),
         }
     }
 
@@ -144,6 +147,7 @@ impl Labels {
             Self::Classes { classes, .. } => *classes,
             Self::Multi(of) => of.ncols(),
             Self::Pixels(of) => of.classes(),
+            Self::Images(_) => 1,
         }
     }
 
@@ -156,6 +160,7 @@ impl Labels {
             },
             Self::Multi(of) => Self::Multi(of.select(Axis(0), rows)),
             Self::Pixels(of) => Self::Pixels(of.select(rows)),
+            Self::Images(of) => Self::Images(of.select(rows)),
         }
     }
 
@@ -165,6 +170,7 @@ impl Labels {
             Self::Classes { classes, .. } => TaskKind::Classes(*classes),
             Self::Multi(of) => TaskKind::MultiLabel(of.ncols()),
             Self::Pixels(of) => of.task(),
+            Self::Images(of) => of.task(),
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Data as it is shared: one read-only set, and views of it by position.
 
 mod examples;
+mod images;
 mod inputs;
 mod masks;
 mod target;
 mod task;
 
 pub use examples::*;
+pub use images::*;
 pub use inputs::*;
 pub use masks::*;
 pub use target::*;

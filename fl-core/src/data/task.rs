@@ -1,5 +1,7 @@
 //! What is to be learnt.
 
+use crate::Loss;
+
 /// What a model is to learn: how many outputs, and what they mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum TaskKind {
@@ -17,6 +19,16 @@ pub enum TaskKind {
         /// Columns of a mask.
         width: usize,
     },
+    /// An image ([`Images`](super::Images)) made of the input: reconstruction. A model's outputs are its values, of 0 to 1, channel by
+    /// channel and within a channel row by row: `channels x height x width`.
+    Image {
+        /// Channels: 1 for grey, 3 for colour.
+        channels: usize,
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+    },
 }
 
 impl std::fmt::Display for TaskKind {
@@ -29,6 +41,11 @@ impl std::fmt::Display for TaskKind {
                 height,
                 width,
             } => write!(f, "{classes} classes of {height}x{width} pixels"),
+            Self::Image {
+                channels,
+                height,
+                width,
+            } => write!(f, "images of {channels}x{height}x{width} values"),
         }
     }
 }
@@ -43,18 +60,43 @@ impl TaskKind {
                 height,
                 width,
             } => classes * height * width,
+            Self::Image {
+                channels,
+                height,
+                width,
+            } => channels * height * width,
         }
     }
 
-    /// Has every pixel a class?
+    /// Is something to be said of every pixel: its class, or its value?
     pub fn is_dense(self) -> bool {
-        matches!(self, Self::Pixels { .. })
+        matches!(self, Self::Pixels { .. } | Self::Image { .. })
     }
 
-    /// Number of classes, or of labels.
+    /// Number of classes, or of labels; 1 where images are made, which are all of one kind.
     pub fn classes(self) -> usize {
         match self {
             Self::Classes(n) | Self::MultiLabel(n) | Self::Pixels { classes: n, .. } => n,
+            Self::Image { .. } => 1,
+        }
+    }
+
+    /// Do scores of this task have such a loss? Kullback-Leibler divergence is for those of one class out of several, and the values of
+    /// an image are no scores of classes at all.
+    pub fn has(self, loss: Loss) -> bool {
+        match self {
+            Self::Classes(_) | Self::Pixels { .. } => true,
+            Self::MultiLabel(_) => !matches!(loss, Loss::Kl { .. }),
+            Self::Image { .. } => matches!(loss, Loss::Mae | Loss::Mse | Loss::Norm),
+        }
+    }
+
+    /// What a model minimises on its own examples: the cross-entropy, and where images are made the mean absolute error (as FL-MRCM
+    /// does: Guo et al. 2021).
+    pub fn loss(self) -> Loss {
+        match self {
+            Self::Image { .. } => Loss::Mae,
+            _ => Loss::CrossEntropy,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use crate::message::{Ids, Logits};
-use crate::{Examples, Fitted, Loss, Pass, Problem, Result, Scored, Target, fit_examples, loss};
+use crate::{Examples, Fitted, Pass, Problem, Result, Scored, Target, fit_examples, loss};
 
 impl Client {
     /// Trains a model on its own examples.
@@ -46,14 +46,14 @@ impl Client {
         self.model(slot)?.fit(&x, target, pass, &stream)
     }
 
-    /// The mean loss of its model in `slot` on its own examples: cross-entropy.
+    /// The mean loss of its model in `slot` on its own examples, that of [`TaskKind::loss`](crate::TaskKind::loss).
     ///
     /// # Errors
     /// When the model cannot predict them.
     pub fn own_loss(&mut self, slot: &str) -> Result<f64> {
         let data = self.data.clone();
         let scores = self.model(slot)?.predict(&data.samples)?;
-        Ok(loss::of_batch(Loss::CrossEntropy, data.target().view(), scores.view())?.0)
+        Ok(loss::of_batch(self.task().kind.loss(), data.target().view(), scores.view())?.0)
     }
 
     /// A model's scores of these public samples.

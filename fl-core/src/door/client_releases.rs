@@ -211,7 +211,7 @@ impl Client {
         let mut classes: Vec<u32> = told.values.iter().map(whole).collect();
         let samples = match self.task().kind {
             TaskKind::Classes(_) => Some(classes.iter().map(|n| u64::from(*n)).sum()),
-            TaskKind::MultiLabel(_) | TaskKind::Pixels { .. } => classes.pop().map(u64::from),
+            _ => classes.pop().map(u64::from),
         };
         Ok((samples.unwrap_or_default().max(1), classes))
     }

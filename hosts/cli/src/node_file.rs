@@ -80,13 +80,17 @@ impl NodeFile {
             bail!(wrong);
         }
         let set = fl_data::load(&data, dir, spec.normalise.as_ref())?;
-        let own = set.train.task();
+        let own = match &spec.undersampled {
+            Some(how) => how.of(&set.train)?,
+            None => set.train,
+        };
+        let task = own.task();
         let (input, kind) = (&due.task.input, due.task.kind);
         ensure!(
-            own == due.task,
+            task == due.task,
             "its rows have shape {:?} and are for {}, and the spec's {input:?} and {kind}",
-            own.input,
-            own.kind
+            task.input,
+            task.kind
         );
         ensure!(
             set.classes.is_empty() || due.classes.is_empty() || set.classes == due.classes,
@@ -112,6 +116,6 @@ impl NodeFile {
             "it would be read by what its own rows are like ({}); say it in `data`, as the spec does",
             set.inferred.join("; ")
         );
-        Ok(set.train)
+        Ok(own)
     }
 }

@@ -5,6 +5,7 @@ use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fr
 use crate::set::{SetSpec, Source};
 use crate::spec::{DataSpec, Public, PublicFrom, Split, check};
 use crate::split::{Groups, by_file, extremes, split};
+use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Labels, Samples, Stream, Task};
 use std::path::Path;
@@ -155,7 +156,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         domains.turn_all(&mut client_validation)?;
         (test, client_tests) = domains.test(&test, clients.len())?;
     }
-    Ok(Assembled {
+    let mut all = Assembled {
         task: train.task(),
         clients,
         client_tests,
@@ -169,7 +170,41 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         notes,
         uneven,
         inferred,
-    })
+    };
+    if let Some(how) = &spec.undersampled {
+        undersample(&mut all, how)?;
+    }
+    Ok(all)
+}
+
+/// Images to be made again, where there were classes.
+fn undersample(all: &mut Assembled, how: &Undersampled) -> Result<()> {
+    all.task = how.task(&all.task)?;
+    all.classes = Vec::new();
+    let public = all.public.iter().map(|public| &public.samples);
+    let own = all.clients.iter().chain(&all.client_validation);
+    let views: Vec<&Samples> = own
+        .chain([&all.test])
+        .chain(&all.validation)
+        .map(|view| &view.samples)
+        .chain(public)
+        .collect();
+    let less = Undersampler::new(how, &views)?;
+    let own = all.clients.iter_mut().chain(&mut all.client_validation);
+    for view in own.chain([&mut all.test]).chain(&mut all.validation) {
+        *view = less.examples(view)?;
+    }
+    if let Some(public) = &mut all.public {
+        public.samples = less.samples(&public.samples)?;
+        for view in public.labelled.iter_mut().chain(&mut public.truth) {
+            *view = less.examples(view)?;
+        }
+    }
+    let psnr = undersampled::psnr(&all.test)?;
+    all.notes.push(format!(
+        "the undersampled test images themselves have a PSNR of {psnr:.2} dB"
+    ));
+    Ok(())
 }
 
 /// The file that each row comes from; row ids count through all files.

@@ -1,7 +1,7 @@
 //! Clients whose images look different: each belongs to a domain, and is tested in its own.
 
 use anyhow::{Result, ensure};
-use fl_core::{Examples, Inputs, Samples, Task, TaskKind};
+use fl_core::{Examples, Inputs, Samples, Task};
 use std::sync::Arc;
 
 fl_core::settings! {
@@ -18,7 +18,7 @@ impl Domains {
         if self.turned.is_empty() || self.turned.iter().any(|d| d % 90 != 0) {
             return Err("`turned` must name at least one of 0, 90, 180 and 270".into());
         }
-        if let TaskKind::Pixels { .. } = task.kind {
+        if task.kind.is_dense() {
             return Err("images whose pixels have classes are not turned: take a set with domains of its own, such as `cells`, and `split: by-file`".into());
         }
         match task.input[..] {

@@ -23,6 +23,7 @@ pub mod spec;
 mod spec_checks;
 pub mod split;
 pub mod text;
+mod undersampled;
 
 pub use build::{Assembled, PublicSamples, build};
 pub use domains::Domains;
@@ -33,6 +34,7 @@ pub use overview::{Overview, Share};
 pub use set::{DataSet, Facts, Rows, SetDecl, linked_sets};
 pub use set_spec::SetSpec;
 pub use spec::DataSpec;
+pub use undersampled::Undersampled;
 
 /// Used by [`data_set!`].
 #[doc(hidden)]

@@ -54,16 +54,22 @@ impl Overview {
         let kind = match data.task.kind {
             TaskKind::Classes(n) => format!("{n} classes"),
             TaskKind::MultiLabel(n) => format!("{n} findings, of which a row can have several"),
-            TaskKind::Pixels { .. } => data.task.kind.to_string(),
+            kind => kind.to_string(),
+        };
+        // images that are to be made are all of one kind, which has no name
+        let counts = |of: &Examples| match data.task.kind {
+            TaskKind::Image { .. } => Vec::new(),
+            _ => of.class_counts(),
         };
         let aside = |k: usize| data.client_validation.get(k).map_or(0, Examples::len);
         let share = |(k, own): (usize, &Examples)| Share {
             file: data.owners.get(k).cloned(),
             rows: own.len(),
             validation: aside(k),
-            counts: own.class_counts(),
+            counts: counts(own),
         };
-        let numbers = (0..data.task.kind.classes()).map(|class| class.to_string());
+        let named = counts(&data.test).len();
+        let numbers = (0..named).map(|class| class.to_string());
         Self {
             task: format!("{:?} -> {kind}", data.task.input),
             classes: match data.classes.is_empty() {
@@ -76,7 +82,7 @@ impl Overview {
                 .public
                 .as_ref()
                 .map(|public| (public.samples.len(), public.labelled.is_some())),
-            test: data.test.class_counts(),
+            test: counts(&data.test),
             tested: data.test.len(),
             notes: [&data.notes[..], &data.uneven].concat(),
         }
@@ -172,11 +178,15 @@ impl Overview {
         sizes.sort_unstable();
         if let (Some(least), Some(most)) = (sizes.first(), sizes.last()) {
             let median = sizes[sizes.len() / 2];
-            writeln!(
-                out,
-                "rows of a client: {least} to {most}, median {median}; in the picture a blank is 0 and █ more than {} rows",
-                u64::from(darkest) * 3 / 4
-            )?;
+            write!(out, "rows of a client: {least} to {most}, median {median}")?;
+            if classes > 0 {
+                let dark = u64::from(darkest) * 3 / 4;
+                write!(
+                    out,
+                    "; in the picture a blank is 0 and █ more than {dark} rows"
+                )?;
+            }
+            out.push('\n');
         }
         Ok(())
     }
@@ -233,6 +243,29 @@ mod tests {
         rows of a client: 25 to 25, median 25; in the picture a blank is 0 and █ more than 18 rows
         ");
         assert_eq!(got.json()["clients"][1]["classes"][1], 25);
+    }
+
+    #[test]
+    fn images_to_be_made_have_no_classes_to_count() {
+        let got = overview(
+            "{set: {glyphs: {train: 40, test: 9}}, clients: 2, undersampled: {factor: 8, centre: 0.04}}",
+        );
+        let shown: Vec<String> = got
+            .to_string()
+            .lines()
+            .map(|l| l.trim_end().into())
+            .collect();
+        insta::assert_snapshot!(shown.join("\n"), @"
+        [1, 28, 28] -> images of 1x28x28 values; 40 rows over 2 clients
+        9 rows to test with
+
+        client     rows
+             0       20  ████████████████████
+             1       20  ████████████████████
+        rows of a client: 20 to 20, median 20
+        note: the undersampled test images themselves have a PSNR of 14.26 dB
+        ");
+        assert_eq!(got.json()["clients"][1]["classes"], serde_json::json!([]));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::domains::Domains;
 use crate::partition::check_covering;
 use crate::published;
 use crate::set::{Problem, SetSpec};
+use crate::undersampled::Undersampled;
 use fl_core::settings::{Step, above, between};
 use fl_core::{Task, TaskKind};
 use std::path::{Path, PathBuf};
@@ -48,6 +49,8 @@ fl_core::settings! {
         validation: f64 = 0.0, in 0.0..1.0;
         /// Clients whose images look different, such as turned ones; if not given, all look alike.
         domains: Option<Domains> = None;
+        /// The task becomes to make whole images of undersampled ones; if not given, it is the set's own.
+        undersampled: Option<Undersampled> = None;
     }
 }
 
@@ -217,6 +220,7 @@ impl DataSpec {
             limit: Limit::default(),
             validation: 0.0,
             domains: None,
+            undersampled: None,
         }
     }
 
@@ -277,6 +281,17 @@ impl DataSpec {
         paths
     }
 
+    /// What is to be learnt of rows of a set that is for `own`.
+    ///
+    /// # Errors
+    /// When such rows cannot be undersampled.
+    pub(crate) fn task_of(&self, own: Task) -> anyhow::Result<Task> {
+        match &self.undersampled {
+            Some(how) => how.task(&own),
+            None => Ok(own),
+        }
+    }
+
     /// What several settings must fulfil together, as far as it is known without loading the set.
     fn check(&self) -> Result<(), String> {
         match self.set.task() {
@@ -288,7 +303,7 @@ impl DataSpec {
     /// What several settings must fulfil together if this is what the set is for.
     pub(crate) fn fits(&self, own: &Task) -> Result<(), String> {
         let clients = self.clients();
-        let pixels = matches!(own.kind, TaskKind::Pixels { .. });
+        let pixels = own.kind.is_dense();
         let split = match &self.split() {
             Split::Classes(_) | Split::Dirichlet(_) if pixels => Err(anyhow::anyhow!(
                 "an image of `{}` has a class for every pixel, and none of its own to split by; use iid, sizes or by-file",
@@ -298,7 +313,7 @@ impl DataSpec {
                 let groups = match own.kind {
                     TaskKind::Classes(n) => n,
                     TaskKind::MultiLabel(n) => n + 1, // and those without a finding
-                    TaskKind::Pixels { .. } => 1,
+                    TaskKind::Pixels { .. } | TaskKind::Image { .. } => 1,
                 };
                 check_covering(clients, groups, *each)
             }
@@ -327,12 +342,20 @@ impl DataSpec {
             Some(domains) => domains.check(own).map_err(anyhow::Error::msg),
             None => Ok(()),
         };
+        let undersampled = match &self.undersampled {
+            Some(_) if self.domains.is_some() => Err(anyhow::anyhow!(
+                "images that are to be made again are not turned; leave `domains` out"
+            )),
+            Some(how) => how.task(own).map(drop),
+            None => Ok(()),
+        };
         let wrong: Vec<String> = [
             ("class-order", order),
             ("split", split),
             ("normalise", normalise),
             ("public", public),
             ("domains", domains),
+            ("undersampled", undersampled),
         ]
         .into_iter()
         .filter_map(|(key, found)| Some(format!("`{key}`: {}", found.err()?)))

@@ -43,7 +43,7 @@ pub(crate) fn check<T: Setting>(settings: &T) -> anyhow::Result<()> {
 
 impl fl_registry::DataSection for DataSpec {
     fn task(&self) -> Option<Task> {
-        self.set.task()
+        self.task_of(self.set.task()?).ok()
     }
 
     fn clients(&self) -> usize {

@@ -73,6 +73,7 @@ fn what_is_not_given_is_resolved() {
       test: null
     validation: 0.0
     domains: null
+    undersampled: null
     ");
 }
 
@@ -101,7 +102,7 @@ fn all_mistakes_come_at_once_with_their_paths() {
     normalise.std: is missing (list of number, above 0.0)
     limit.train: must be at least 1, got 0
     validation: must be in 0.0..1.0, got 1.0
-    seed: no such setting; did you mean `set`? known: set, clients, class-order, split, public, normalise, limit, validation, domains
+    seed: no such setting; did you mean `set`? known: set, clients, class-order, split, public, normalise, limit, validation, domains, undersampled
     ");
     let also = "
         set: [mnist]

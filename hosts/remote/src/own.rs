@@ -195,6 +195,11 @@ pub(crate) fn sum(data: &Examples) -> Sum {
                 .row(*id as usize)
                 .iter()
                 .for_each(|v| hash.update(v.to_le_bytes())),
+            Labels::Images(of) => of
+                .of()
+                .row(*id as usize)
+                .iter()
+                .for_each(|v| hash.update([*v])),
             Labels::Pixels(of) => {
                 let row = *id as usize;
                 of.of().row(row).iter().for_each(|v| hash.update([*v]));

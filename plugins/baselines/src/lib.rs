@@ -31,7 +31,7 @@ fn lead(fed: &mut Federation<'_>) -> Result<()> {
 
 fn answer(local: &Training, me: &mut Client, question: Question<'_>) -> Result<Answer> {
     let train = |me: &mut Client, _: &Nothing| {
-        me.fit_own("model", &local.pass(Loss::CrossEntropy))
+        me.fit_own("model", &local.pass(me.task().kind.loss()))
             .map(|_| Nothing)
     };
     question.on(&TRAIN, me, train).end()
@@ -96,7 +96,7 @@ impl Protocol for PublicOnly {
                 "model",
                 &round.stream,
                 public.examples()?,
-                &self.training.pass(Loss::CrossEntropy),
+                &self.training.pass(fed.task().kind.loss()),
             )?;
             fed.evaluate(round, "model")
         })?;

@@ -207,7 +207,7 @@ impl ClusteredRounds {
         me.parametric("model")?.set_params(from)?;
         let pass = Pass {
             fresh: self.fresh,
-            ..self.local.pass(Loss::CrossEntropy)
+            ..self.local.pass(me.task().kind.loss())
         };
         me.fit_own("model", &pass)?;
         Ok(me.parametric("model")?.params())

@@ -7,7 +7,10 @@ use fl_core::{Length, fit_examples};
 impl CoDistill {
     /// A client's training on its own examples in one round.
     pub(crate) fn learn_own(&self, me: &mut Client) -> Result<()> {
-        let (own, pass) = (me.private("sampling")?, self.local.pass(Loss::CrossEntropy));
+        let (own, pass) = (
+            me.private("sampling")?,
+            self.local.pass(me.task().kind.loss()),
+        );
         me.fit_examples("model", &own, &pass).map(|_| ())
     }
 
@@ -46,7 +49,7 @@ impl CoDistill {
             me.public()?.pick(&ids)?,
             me.stream("turns"),
         );
-        let local = self.local.pass(Loss::CrossEntropy);
+        let local = self.local.pass(me.task().kind.loss());
         let distil = self.distil.pass(lesson.loss(&self.labels));
         let one = |pass: &Pass<'_>| {
             let (length, clip) = (Length::Steps(1), pass.clip);
@@ -78,7 +81,7 @@ impl CoDistill {
         let ids = Ids(lesson.rows().to_vec());
         let (own, x) = (me.private("sampling")?, me.public()?.pick(&ids)?);
         let home = me.stream("together");
-        let local = self.local.pass(Loss::CrossEntropy);
+        let local = self.local.pass(me.task().kind.loss());
         let distil = self.distil.pass(lesson.loss(&self.labels));
         let steps = distil.steps(x.len().max(1));
         let local = Pass::new(Length::Steps(steps), local.batch, local.loss);
@@ -90,7 +93,7 @@ impl CoDistill {
             if let Some(at) = own_batches.next() {
                 let own = own.pick(&at);
                 let target = own.target();
-                let gradient = model.gradient(&own.samples, target.view(), Loss::CrossEntropy)?;
+                let gradient = model.gradient(&own.samples, target.view(), local.loss)?;
                 add(&mut slope, alpha, gradient);
             }
             if let Some(at) = labelled.next() {

@@ -217,11 +217,11 @@ impl CoDistill {
     fn warm_up(&self, me: &mut Client) -> Result<Nothing> {
         me.draw_private("sampling")?;
         if let Some(pretrain) = &self.pretrain {
-            let (public, pass) = (me.public()?, pretrain.pass(Loss::CrossEntropy));
+            let (public, pass) = (me.public()?, pretrain.pass(me.task().kind.loss()));
             me.fit_examples("model", public.examples()?, &pass)?;
         }
         if let Some(warm_up) = &self.warm_up {
-            let (own, pass) = (me.private("sampling")?, warm_up.pass(Loss::CrossEntropy));
+            let (own, pass) = (me.private("sampling")?, warm_up.pass(me.task().kind.loss()));
             me.fit_examples("model", &own, &pass)?;
         }
         Ok(Nothing)

@@ -1,19 +1,23 @@
-//! What a run measures where every pixel has a class, beside the Dice coefficient.
+//! What a run measures where every pixel has a class, or a value, beside the Dice coefficient and the peak signal-to-noise ratio.
 
+use crate::images::{Window, ssim};
 use crate::masks::{Directions, Overlap, hausdorff};
 use crate::objects::{Objects, Pairing, Partner};
-use anyhow::{Context, Result};
-use fl_core::{Examples, metrics};
+use anyhow::{Context, Result, ensure};
+use fl_core::{Examples, Images, metrics};
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
 /// `sensitivity`, `specificity` and `hd95` (pixels; the larger direction), each the mean over images and over the classes but that
 /// of the background, where it is defined; and, where objects are told apart, `object-dice` (partner by intersection over
 /// union) and `aji` (pairs sorted by it, each object once), the mean over images. Objects of a prediction are its connected
-/// foreground pixels (four neighbours).
+/// foreground pixels (four neighbours). Where images are made, their `ssim`.
 ///
 /// # Errors
 /// When scores and examples are of different sizes.
 pub fn measure(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Vec<(String, f64)>> {
+    if let Some(truth) = examples.images() {
+        return of_images(scores, &truth);
+    }
     let Some(truth) = examples.masks() else {
         return Ok(Vec::new());
     };
@@ -58,7 +62,35 @@ pub fn measure(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Vec<(
         .map(|(name, of)| (name.into(), of.iter().sum::<f64>() / of.len() as f64))
         .collect())
 }
+
 fl_core::measures!(measure);
+
+/// `ssim` with a uniform window of 7 x 7 and a range of 1, the mean over images and channels; values beyond 0 to 1 count as the
+/// nearest of them. Nothing of images that are smaller than the window.
+fn of_images(scores: ArrayView2<'_, f32>, truth: &Images) -> Result<Vec<(String, f64)>> {
+    let ([channels, height, width], values) = (truth.shape(), truth.values());
+    ensure!(
+        scores.dim() == values.dim(),
+        "predictions of {:?} values for images of {:?}",
+        scores.dim(),
+        values.dim()
+    );
+    if height.min(width) < 7 {
+        return Ok(Vec::new());
+    }
+    let planes = |of: ArrayView2<'_, f32>| {
+        let of = of.mapv(|value| f64::from(value.clamp(0.0, 1.0)));
+        of.into_shape_with_order((truth.of().nrows() * channels, height, width))
+    };
+    let (made, values) = (planes(scores)?, planes(values.view())?);
+    let each = made.outer_iter().zip(values.outer_iter());
+    let each = each.map(|(a, b)| ssim(a, b, 1.0, Window::Uniform));
+    let each: Vec<f64> = each.collect::<Result<_>>()?;
+    Ok(vec![(
+        "ssim".into(),
+        each.iter().sum::<f64>() / each.len() as f64,
+    )])
+}
 
 /// Numbers the connected parts of a mask from 1, row by row; two pixels are connected over a side.
 pub fn connected(mask: &Array2<bool>) -> Array2<u32> {
@@ -112,6 +144,38 @@ mod tests {
         Array2::from_shape_fn((rows, 2 * pixels), |(i, at)| {
             f32::from(u8::from(usize::from(of[[i, at % pixels]]) == at / pixels))
         })
+    }
+
+    #[test]
+    fn close_made_images_are_compared_plane_by_plane() {
+        let bytes = Array2::from_shape_fn((2, 2 * 64), |(i, at)| (i * 40 + at * 3 % 200) as u8);
+        let images = Images::new([2, 8, 8], bytes).unwrap();
+        let inputs = Arc::new(Inputs::Dense {
+            shape: vec![1],
+            data: vec![0.0; 2],
+        });
+        let truth = images.values();
+        let examples = Examples::all(inputs, Arc::new(Labels::Images(images))).unwrap();
+        let of = |made: &Array2<f32>| measure(made.view(), &examples).unwrap();
+        assert_eq!(of(&truth), [("ssim".to_string(), 1.0)]);
+        // what lies beyond black and white is black or white
+        let beyond = truth.mapv(|v| if v == 0.0 { -7.0 } else { v });
+        assert_eq!(of(&beyond), of(&truth));
+        // by scikit-image's rule, of each plane by itself
+        let off = &truth * 0.5;
+        let plane = |of: &Array2<f32>, i: usize, c: usize| {
+            let values = of.slice(ndarray::s![i, 64 * c..64 * (c + 1)]);
+            values
+                .mapv(f64::from)
+                .into_shape_with_order((8, 8))
+                .unwrap()
+        };
+        let each = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(i, c)| {
+            let (a, b) = (plane(&off, i, c), plane(&truth, i, c));
+            ssim(a.view(), b.view(), 1.0, Window::Uniform).unwrap()
+        });
+        assert!((of(&off)[0].1 - each.iter().sum::<f64>() / 4.0).abs() < 1e-12);
+        assert!(measure(Array2::zeros((2, 5)).view(), &examples).is_err());
     }
 
     #[test]

@@ -154,11 +154,11 @@ fn clipped_sum(
     lot: &[usize],
     mechanism: &dyn PrivacyMechanism<On = GradientSum>,
 ) -> Result<GradientSum> {
-    let mut sum = Sum::like(&model.params());
+    let (mut sum, loss) = (Sum::like(&model.params()), examples.task().kind.loss());
     for at in lot {
         let one = examples.pick(&[*at]);
         let mut gradient = GradientSum {
-            sum: model.gradient(&one.samples, one.target().view(), Loss::CrossEntropy)?,
+            sum: model.gradient(&one.samples, one.target().view(), loss)?,
         };
         mechanism.clip(&mut gradient)?;
         sum.add(&gradient.sum)?;
@@ -185,7 +185,10 @@ pub fn train(
         SLOT,
         like,
         &lots,
-        |me, lot, mechanism| clipped_sum(me.parametric(model)?, &examples, lot, mechanism.as_ref()),
+        |me, lot, mechanism| {
+            let model = me.parametric(model)?;
+            clipped_sum(model, &examples, lot, mechanism.as_ref())
+        },
         |me, at, GradientSum { mut sum }| {
             sum.scale(1.0 / batch);
             me.parametric(model)?.descend(&sum, at, lots.steps)

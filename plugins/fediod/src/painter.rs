@@ -14,9 +14,9 @@ pub(crate) type Known = BTreeMap<ClientId, Array2<u8>>;
 
 /// Whether there are label maps.
 pub(crate) fn suits(kind: TaskKind) -> Result<(), String> {
-    match kind.is_dense() {
-        true => Ok(()),
-        false => Err("label maps are painted, so every pixel must have a class".into()),
+    match kind {
+        TaskKind::Pixels { .. } => Ok(()),
+        _ => Err("label maps are painted, so every pixel must have a class".into()),
     }
 }
 

@@ -46,6 +46,7 @@ impl Protocol for GenerateAndDistill {
                 false => Ok(()),
             }
         })?;
+        let mut last = None;
         fed.rounds(
             self.warm_up + self.rounds,
             &mut known,
@@ -77,17 +78,18 @@ impl Protocol for GenerateAndDistill {
                     report.add(&shown.said, &loss);
                 }
                 report.record(fed, round, self)?;
-                if round.number == self.warm_up + self.rounds {
-                    let stream = round.stream.child("picture", 0);
-                    let made = self.make(fed, SHOWN, known, &stream)?;
-                    fed.keep_images("made", made.inputs())?;
-                }
+                last = Some(round.stream.child("picture", 0));
                 match warming {
                     true => Ok(()),
                     false => fed.evaluate(round, "student"),
                 }
             },
         )?;
+        // a budget can end the rounds before their time, and a resumed run has its picture
+        if let Some(stream) = last {
+            let made = self.make(fed, SHOWN, &known, &stream)?;
+            fed.keep_images("made", made.inputs())?;
+        }
         self.keep_maker(fed)?;
         fed.keep_model("student")
     }
@@ -126,6 +128,9 @@ impl Protocol for GenerateAndDistill {
             (TaskKind::MultiLabel(_), _) => {
                 Err("the teachers' probabilities are those of one class out of several".into())
             }
+            (kind @ TaskKind::Image { .. }, _) => Err(format!(
+                "the teachers' probabilities are those of classes, and these are {kind}; use `knowledge-transfer` (FedKD) or `co-distill` (FedMD)"
+            )),
             (kind, MadeOf::LabelMaps(_)) => painter::suits(kind),
             _ => Ok(()),
         }

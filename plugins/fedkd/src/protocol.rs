@@ -290,7 +290,8 @@ impl Protocol for OneShotDistill {
                 if self.public_labels {
                     examples = examples.join(me.public()?.examples()?)?;
                 }
-                me.fit_examples("teacher", &examples, &self.local.pass(Loss::CrossEntropy))?;
+                let pass = self.local.pass(me.task().kind.loss());
+                me.fit_examples("teacher", &examples, &pass)?;
                 Ok(Nothing)
             })
             .on(&PEAK, me, |me, look| {

@@ -45,7 +45,7 @@ impl ParamRounds {
             fresh: self.fresh,
             pull: (self.mu > 0.0).then_some((self.mu as f32, global)),
             drift,
-            ..self.local.pass(Loss::CrossEntropy)
+            ..self.local.pass(me.task().kind.loss())
         };
         let steps = me.fit_examples("model", examples, &pass)?.steps;
         Ok(Trained {
@@ -57,13 +57,10 @@ impl ParamRounds {
     /// The gradient of the client's own mean loss at `global`.
     pub(crate) fn gradient(&self, me: &mut Client, global: &Params) -> Result<Params> {
         let examples = learnt(me)?;
+        let loss = me.task().kind.loss();
         let model = me.parametric("model")?;
         model.set_params(global)?;
-        model.gradient(
-            &examples.samples,
-            examples.target().view(),
-            Loss::CrossEntropy,
-        )
+        model.gradient(&examples.samples, examples.target().view(), loss)
     }
 
     /// What the client answers in place of the parameters that it trained: themselves, unless it is an attacker.

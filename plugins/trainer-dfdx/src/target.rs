@@ -64,12 +64,10 @@ pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Re
             let others = matches!(target, Target::MultiLabel(_) | Target::Classes(_));
             (!others, "pixel-wise")
         }
+        TaskKind::Image { .. } => (matches!(target, Target::Scores(_)), "reconstruction"),
         TaskKind::MultiLabel(_) => {
-            let scores = matches!(target, Target::Scores(_)) && !matches!(loss, Loss::Kl { .. });
-            (
-                scores || matches!(target, Target::MultiLabel(_)),
-                "multi-label",
-            )
+            let suits = matches!(target, Target::Scores(_) | Target::MultiLabel(_));
+            (suits, "multi-label")
         }
     };
     let found = match target {
@@ -81,9 +79,10 @@ pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Re
     };
     let text = format!(
         "{loss} cannot fit a {model} model to {found}: a single-label model takes classes, probabilities and scores, \
-         a multi-label model takes findings, and scores without kl, a pixel-wise one the classes of pixels, their probabilities and scores"
+         a multi-label model takes findings, and scores without kl, a pixel-wise one the classes of pixels, their probabilities and scores, \
+         a reconstruction model the values of images, with mae, mse and norm"
     );
-    ensure!(right, Problem::Lacks(text));
+    ensure!(right && task.has(loss), Problem::Lacks(text));
     Ok(())
 }
 
@@ -124,6 +123,15 @@ mod tests {
             height: 1,
             width: 1,
         };
+        let image = TaskKind::Image {
+            channels: 1,
+            height: 1,
+            width: 2,
+        };
+        let values = || Target::Scores(soft.view());
+        assert!(check(Loss::Mae, image, &values(), 1).is_ok());
+        assert!(refused(kl, image, values()).contains("reconstruction"));
+        assert!(refused(ce, image, Target::Classes(&[1])).contains("reconstruction"));
         let mask = array![[2u8]];
         let high = refused(ce, pixels, Target::Pixels(mask.view()));
         assert_eq!(high, "a pixel of class 2 of 2");

@@ -15,8 +15,8 @@ use fl_core::augment::Augmenter;
 use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
-    BuildContext, Differentiable, Fitted, Head, Parametric, Pass, Problem, Result, Samples, Stream,
-    Target, Task, TaskKind, Trainer,
+    BuildContext, Differentiable, Fitted, Head, Loss, Parametric, Pass, Problem, Result, Samples,
+    Stream, Target, Task, TaskKind, Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2};
 use std::sync::Arc;
@@ -53,8 +53,8 @@ impl Dfdx {
             make.task.kind
         );
         ensure!(
-            !pixels || settings.augment.is_empty(),
-            "`augment` changes images, and would leave their masks as they are; leave it out where every pixel has a class"
+            !make.task.kind.is_dense() || settings.augment.is_empty(),
+            "`augment` changes images, and would leave as they are their masks, or the images to be made of them; leave it out"
         );
         Ok(Self {
             augmenter: Augmenter::new(settings.augment, &make.task.input)?,
@@ -245,6 +245,10 @@ fn copy(entry: &Entry, tensor: &ArrayD<f32>, to: &mut [f32]) -> Result<()> {
 }
 
 impl Trainer for Dfdx {
+    fn learns(&self, loss: Loss) -> bool {
+        self.task.kind.has(loss)
+    }
+
     /// A network with batch normalisation leaves out a last batch of one sample, whose statistics say nothing, unless all
     /// batches are that small. Clipping comes first, then pull and drift, then the optimiser with its weight decay.
     fn fit(

@@ -114,6 +114,10 @@ impl LinearModel {
 }
 
 impl Trainer for LinearModel {
+    fn learns(&self, loss: Loss) -> bool {
+        self.task.kind.has(loss)
+    }
+
     fn fit(
         &mut self,
         x: &Samples,

@@ -1,6 +1,6 @@
 //! A part that is known by its declaration, as a program knows it.
 
-use crate::{Broken, Neighbours, check, pixels, tasks};
+use crate::{Broken, Neighbours, check, images, pixels, tasks};
 use fl_core::message::{Message, PairVisitor, SoftLabels, Visitor, visit, visit_pair};
 use fl_core::settings::Value;
 use fl_core::{
@@ -10,7 +10,7 @@ use fl_core::{
 
 /// Tries a part with these settings, which its declaration has found right; `None` if the kit has nothing for its role or for
 /// what it works on. A trainer or a generator is tried on
-/// those [`tasks`], and [`pixels`], for which it can be made.
+/// those [`tasks`], [`pixels`] and [`images`], for which it can be made.
 pub fn check(decl: &PartDecl, settings: &Value) -> Option<std::result::Result<(), Broken>> {
     let signature = (decl.describe)().signature;
     let part = Declared { decl, settings };
@@ -28,7 +28,7 @@ pub fn check(decl: &PartDecl, settings: &Value) -> Option<std::result::Result<()
             _ => None,
         },
         Role::Trainer => {
-            let all = tasks().into_iter().chain([pixels()]);
+            let all = tasks().into_iter().chain([pixels(), images()]);
             let tasks = part.tasks(all.collect());
             Some(check::trainer(&tasks, &|make| part.build(make)))
         }

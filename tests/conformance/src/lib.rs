@@ -50,7 +50,7 @@ pub use broken::Broken;
 pub use helpers::{close, logits, params, show, weigh};
 pub use mechanism::Neighbours;
 pub use sample::{Case, PoolSample, Values, classes};
-pub use toy::{pixels, tasks};
+pub use toy::{images, pixels, tasks};
 
 use fl_core::{
     Accountant, Aggregator, BuildContext, Generator, PrivacyMechanism, Result, Selector, Task,

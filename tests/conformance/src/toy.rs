@@ -1,7 +1,7 @@
 //! Easy problems for trainers.
 
 use crate::broken::{Held, must, run};
-use fl_core::{Loss, Samples, Stream, Target, Task, TaskKind, Trainer, loss};
+use fl_core::{Samples, Stream, Target, Task, TaskKind, Trainer, loss};
 use ndarray::Array2;
 
 /// The tasks that trainers are tried on: three classes and three findings, each on rows of 7 numbers and on images of
@@ -17,6 +17,18 @@ pub fn pixels() -> Task {
         input: vec![1, 6, 6],
         kind: TaskKind::Pixels {
             classes: 2,
+            height: 6,
+            width: 6,
+        },
+    }
+}
+
+/// What every pixel of an image is without its noise, tried as [`pixels`] is.
+pub fn images() -> Task {
+    Task {
+        input: vec![1, 6, 6],
+        kind: TaskKind::Image {
+            channels: 1,
             height: 6,
             width: 6,
         },
@@ -48,6 +60,7 @@ pub(crate) struct Toy {
     classes: Vec<u32>,
     findings: Array2<i8>,
     mask: Array2<u8>,
+    image: Array2<f32>,
 }
 
 /// A target that does not belong to the samples, of each kind.
@@ -55,6 +68,7 @@ pub(crate) struct Others {
     pub(crate) classes: Vec<u32>,
     pub(crate) findings: Array2<i8>,
     pub(crate) mask: Array2<u8>,
+    pub(crate) image: Array2<f32>,
 }
 
 impl Toy {
@@ -74,7 +88,9 @@ impl Toy {
         let values = Array2::from_shape_fn((rows, width), |(i, j)| {
             let signal: f64 = match task.kind {
                 TaskKind::Classes(_) => direction[[classes[i] as usize, j]],
-                TaskKind::Pixels { .. } => size * (2.0 * f64::from(mask[[i, j]]) - 1.0),
+                TaskKind::Pixels { .. } | TaskKind::Image { .. } => {
+                    size * (2.0 * f64::from(mask[[i, j]]) - 1.0)
+                }
                 TaskKind::MultiLabel(_) => (0..outputs)
                     .map(|c| f64::from(2 * present[[i, c]] - 1) * direction[[c, j]] / 2.0)
                     .sum(),
@@ -88,6 +104,8 @@ impl Toy {
             kind: task.kind,
             classes,
             findings,
+            // not 0, where a model of zeros stands on the kink of the mean absolute error
+            image: mask.mapv(|bright| 0.25 + 0.5 * f32::from(bright)),
             mask,
         }
     }
@@ -97,6 +115,7 @@ impl Toy {
             TaskKind::Classes(_) => Target::Classes(&self.classes),
             TaskKind::MultiLabel(_) => Target::MultiLabel(self.findings.view()),
             TaskKind::Pixels { .. } => Target::Pixels(self.mask.view()),
+            TaskKind::Image { .. } => Target::Scores(self.image.view()),
         }
     }
 
@@ -106,10 +125,11 @@ impl Toy {
             TaskKind::Classes(_) => Target::Classes(&of.classes),
             TaskKind::MultiLabel(_) => Target::MultiLabel(of.findings.view()),
             TaskKind::Pixels { .. } => Target::Pixels(of.mask.view()),
+            TaskKind::Image { .. } => Target::Scores(of.image.view()),
         }
     }
 
-    /// The cross-entropy of a model's predictions.
+    /// The loss of a model's predictions.
     pub(crate) fn loss(
         &self,
         property: &'static str,
@@ -121,7 +141,7 @@ impl Toy {
             format!("{place}: a score is not finite")
         })?;
         run(property, place, || {
-            loss::of_batch(Loss::CrossEntropy, self.target(), scores.view())
+            loss::of_batch(self.kind.loss(), self.target(), scores.view())
         })
         .map(|(value, _)| value)
     }

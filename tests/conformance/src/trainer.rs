@@ -6,7 +6,7 @@ use crate::toy::Toy;
 use fl_core::message::Params;
 use fl_core::{
     BuildContext, Fitted, Length, Loss, Pass, Problem, Result, Samples, Stream, Target, Task,
-    Trainer,
+    TaskKind, Trainer,
 };
 use ndarray::Array2;
 
@@ -56,11 +56,15 @@ pub(crate) struct Bench<'a> {
 }
 
 /// A short pass: batches of 8, so that the last of an epoch is as large as the others.
-pub(crate) fn short() -> Pass<'static> {
-    Pass::new(Length::Steps(9), 8, Loss::CrossEntropy)
+fn short(kind: TaskKind) -> Pass<'static> {
+    Pass::new(Length::Steps(9), 8, kind.loss())
 }
 
 impl Bench<'_> {
+    pub(crate) fn short(&self) -> Pass<'static> {
+        short(self.task.kind)
+    }
+
     fn all(&self) -> Held {
         self.learns()?;
         self.same()?;
@@ -125,7 +129,7 @@ impl Bench<'_> {
         let fitted = self.fit(
             LEARNS,
             &mut model,
-            &Pass::new(Length::Epochs(20), 8, Loss::CrossEntropy),
+            &Pass::new(Length::Epochs(20), 8, self.task.kind.loss()),
             0,
         )?;
         let after = self.toy.loss(LEARNS, &self.place, &mut *model)?;
@@ -190,7 +194,7 @@ impl Bench<'_> {
     fn same(&self) -> Held {
         let fitted = |property| -> Held<Array2<f32>> {
             let mut model = self.model(0)?;
-            self.fit(property, &mut model, &short(), 0)?;
+            self.fit(property, &mut model, &self.short(), 0)?;
             self.predict(property, &mut model)
         };
         let one = fitted(SAME)?;
@@ -198,11 +202,11 @@ impl Bench<'_> {
 
         let mut model = self.model(0)?;
         let (stream, place) = (self.stream.child("fit", 0), &self.place);
-        let toy = &self.toy;
+        let (toy, kind) = (&self.toy, self.task.kind);
         let other = std::thread::scope(|scope| {
             let work = scope.spawn(move || {
                 run(THREAD, place, || {
-                    model.fit(&toy.x, toy.target(), &short(), &stream)
+                    model.fit(&toy.x, toy.target(), &short(kind), &stream)
                 })?;
                 run(THREAD, place, || model.predict(&toy.x))
             });
@@ -212,7 +216,7 @@ impl Bench<'_> {
         self.equal(THREAD, &one, &other, 0.0)?;
 
         let mut model = self.model(0)?;
-        self.fit(ALONE, &mut model, &short(), 0)?;
+        self.fit(ALONE, &mut model, &self.short(), 0)?;
         for at in [0, 17] {
             let alone = run(ALONE, &self.place, || {
                 model.predict(&self.toy.x.pick(&[at]))
@@ -226,7 +230,7 @@ impl Bench<'_> {
 
     fn saves(&self) -> Held {
         let mut model = self.model(0)?;
-        self.fit(SAVES, &mut model, &short(), 0)?;
+        self.fit(SAVES, &mut model, &self.short(), 0)?;
         let wanted = self.predict(SAVES, &mut model)?;
         for state in [false, true] {
             let mut other = self.model(1)?;
@@ -242,11 +246,11 @@ impl Bench<'_> {
         for pass in [
             Pass {
                 length: Length::Steps(0),
-                ..short()
+                ..self.short()
             },
             Pass {
                 length: Length::Epochs(0),
-                ..short()
+                ..self.short()
             },
         ] {
             let fitted = self.fit(NOTHING, &mut model, &pass, 3)?;
@@ -260,14 +264,14 @@ impl Bench<'_> {
 
     fn goes_on(&self) -> Held {
         let mut going = self.model(0)?;
-        self.fit(GOES_ON, &mut going, &short(), 0)?;
+        self.fit(GOES_ON, &mut going, &self.short(), 0)?;
         let (state, model) = run(GOES_ON, &self.place, || {
             Ok((going.save_state()?, going.save()?))
         })?;
-        self.fit(GOES_ON, &mut going, &short(), 1)?;
+        self.fit(GOES_ON, &mut going, &self.short(), 1)?;
         let mut stopped = self.model(1)?;
         run(GOES_ON, &self.place, || stopped.load_state(&state))?;
-        self.fit(GOES_ON, &mut stopped, &short(), 1)?;
+        self.fit(GOES_ON, &mut stopped, &self.short(), 1)?;
         self.equal(
             GOES_ON,
             &self.predict(GOES_ON, &mut going)?,
@@ -277,7 +281,7 @@ impl Bench<'_> {
 
         let fresh = Pass {
             fresh: true,
-            ..short()
+            ..self.short()
         };
         let (mut used, mut new) = (self.model(1)?, self.model(2)?);
         run(FRESH, &self.place, || used.load_state(&state))?;
@@ -302,7 +306,7 @@ impl Bench<'_> {
     /// What `pass` adds to the gradient: pull and drift.
     fn forces(&self) -> Held {
         let mut model = self.model(0)?;
-        self.fit(ROUND_TRIP, &mut model, &short(), 0)?;
+        self.fit(ROUND_TRIP, &mut model, &self.short(), 0)?;
         let Some(params) = self.params(&mut model)? else {
             return Ok(());
         };
@@ -350,12 +354,12 @@ impl Bench<'_> {
                 Ok(_) => self.params(&mut model),
             }
         };
-        let free = forced(PULL, &short())?.unwrap_or_default();
+        let free = forced(PULL, &self.short())?.unwrap_or_default();
         if let Some(pulled) = forced(
             PULL,
             &Pass {
                 pull: Some((0.5, &anchor)),
-                ..short()
+                ..self.short()
             },
         )? {
             let far = |p: &Params| {
@@ -376,7 +380,7 @@ impl Bench<'_> {
             DRIFT,
             &Pass {
                 drift: Some(&up),
-                ..short()
+                ..self.short()
             },
         )? {
             let sum = |p: &Params| p.iter().map(|v| f64::from(*v)).sum::<f64>();

@@ -50,7 +50,7 @@ impl Bench<'_> {
             kl: 0.0,
         };
         let taught = |beside| -> Held<f64> {
-            let (mut model, plain) = (self.model(0)?, crate::trainer::short());
+            let (mut model, plain) = (self.model(0)?, self.short());
             self.fit(BESIDE, &mut model, &Pass { beside, ..plain }, 9)?;
             Ok(sure(&model))
         };

@@ -3,10 +3,10 @@
 use crate::broken::{Held, attempt, run};
 use crate::compare::{difference, digits};
 use crate::toy::Others;
-use crate::trainer::{Bench, Model, ROUND_TRIP, short};
+use crate::trainer::{Bench, Model, ROUND_TRIP};
 use anyhow::Context;
 use fl_core::message::{self, Params};
-use fl_core::{Loss, Pass, Problem, Result, Samples, Target};
+use fl_core::{Pass, Problem, Result, Samples, Target};
 use ndarray::{Array2, ArrayD, IxDyn};
 
 const SLOPES: &str = "vjp is the slope of its predictions";
@@ -22,7 +22,7 @@ type Wrong<'a> = (&'a str, Box<dyn Fn(&mut Model) -> Result<()> + 'a>);
 impl Bench<'_> {
     pub(crate) fn rules(&self) -> Held {
         let mut model = self.model(0)?;
-        self.fit(REFUSES, &mut model, &short(), 0)?;
+        self.fit(REFUSES, &mut model, &self.short(), 0)?;
         self.empty(&mut model)?;
         self.slopes(&mut model)?;
         self.gradient(&mut model)?;
@@ -42,11 +42,12 @@ impl Bench<'_> {
             classes: Vec::new(),
             findings: Array2::zeros((0, outputs)),
             mask: Array2::zeros((0, self.task.width())),
+            image: Array2::zeros((0, outputs)),
         };
         let target = self.toy.other(&nothing);
         // an error is as good as no step
         let fitted = attempt(EMPTY, &self.place, || {
-            model.fit(&none, target, &short(), &self.stream)
+            model.fit(&none, target, &self.short(), &self.stream)
         })?;
         self.must(EMPTY, !fitted.is_ok_and(|f| f.steps > 0), || {
             "it made steps without samples".into()
@@ -148,7 +149,7 @@ impl Bench<'_> {
             let Some(able) = model.parametric() else {
                 return Ok(None);
             };
-            let gradient = able.gradient(x, target, Loss::CrossEntropy);
+            let gradient = able.gradient(x, target, self.task.kind.loss());
             match gradient {
                 Err(e) if matches!(e.downcast_ref(), Some(Problem::Lacks(_))) => Ok(None),
                 other => other.map(|gradient| Some((gradient, able.params()))),
@@ -211,7 +212,9 @@ impl Bench<'_> {
         };
         let few = self.few();
         let fit = |model: &mut Model, x: &Samples, target: Target<'_>| {
-            model.fit(x, target, &short(), &self.stream).map(|_| ())
+            model
+                .fit(x, target, &self.short(), &self.stream)
+                .map(|_| ())
         };
         let table = |rows: usize, columns: usize| Array2::<f32>::zeros((rows, columns));
         let soft = move |model: &mut Model, rows, columns| {
@@ -235,13 +238,14 @@ impl Bench<'_> {
                 Box::new(|m| fit(m, &few, self.toy.target())),
             ),
             (
-                "a class, or finding, too many",
+                "a class, a finding, or a pixel too many",
                 Box::new(|m| {
                     let classes = self.task.kind.classes();
                     let many = Others {
                         classes: vec![classes as u32; x.len()],
                         findings: Array2::zeros((x.len(), classes + 1)),
                         mask: Array2::from_elem((x.len(), self.task.width()), classes as u8),
+                        image: Array2::zeros((x.len(), outputs + 1)),
                     };
                     fit(m, x, self.toy.other(&many))
                 }),
@@ -280,7 +284,7 @@ impl Bench<'_> {
                         self.toy.target(),
                         &Pass {
                             pull: Some((0.5, &strange)),
-                            ..short()
+                            ..self.short()
                         },
                         &self.stream,
                     )
@@ -295,7 +299,7 @@ impl Bench<'_> {
                         self.toy.target(),
                         &Pass {
                             drift: Some(&strange),
-                            ..short()
+                            ..self.short()
                         },
                         &self.stream,
                     )

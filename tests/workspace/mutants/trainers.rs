@@ -1,7 +1,7 @@
 //! Flawed trainers: a linear model with momentum, and what can be wrong with it.
 
 use super::Mutant;
-use fl_conformance::{check, pixels, tasks};
+use fl_conformance::{check, images, pixels, tasks};
 use fl_core::prelude::*;
 use fl_core::{Differentiable, Fitted, Head, OwnedTarget, Parametric, Problem, loss, message};
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
@@ -380,7 +380,7 @@ pub fn all() -> Vec<Mutant> {
             NoRows,
         ),
     ];
-    let all: Vec<_> = tasks().into_iter().chain([pixels()]).collect();
+    let all: Vec<_> = tasks().into_iter().chain([pixels(), images()]).collect();
     flaws
         .map(|(name, wanted, flaw)| {
             (

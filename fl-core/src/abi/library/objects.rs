@@ -11,8 +11,8 @@ use crate::abi::raw::*;
 use crate::message::{Message, PairVisitor, View, Visitor, visit, visit_pair};
 use crate::privacy::{Composition, Ledger};
 use crate::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Claims, Examples, Fold, Inbox,
-    Labels, Mail, Masks, Needs, PrivacyEvent, Result, Role, Round, Serial, SharedExecutor,
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Claims, Examples, Fold, Images,
+    Inbox, Labels, Mail, Masks, Needs, PrivacyEvent, Result, Role, Round, Serial, SharedExecutor,
 };
 use anyhow::{Context, anyhow, bail};
 use ndarray::ArrayView1;
@@ -251,6 +251,14 @@ fn examples(input: &Input<'_>) -> Result<Examples> {
             _ => (1, of.ncols()),
         };
         Labels::Pixels(Masks::new(classes, size, of, None)?)
+    } else if parcel.has("images") {
+        let of = parcel
+            .f32("images")?
+            .into_dimensionality::<ndarray::Ix4>()?;
+        let (rows, channels, height, width) = of.dim();
+        let bytes = of.mapv(|x| (x * 255.0).round() as u8);
+        let bytes = bytes.into_shape_with_order((rows, channels * height * width))?;
+        Labels::Images(Images::new([channels, height, width], bytes)?)
     } else {
         Labels::Multi(parcel.table("multi-label")?.mapv(|x| x as i8))
     };

@@ -148,7 +148,7 @@ fn private(args: &GradientArgs, data: &Assembled) -> Result<(Array2<f32>, Vec<u3
     }
     let classes = own.classes().ok_or_else(|| {
         Failure::usage(
-            "the attack is for examples of one class each, and these have several labels or a class for every pixel",
+            "the attack is for examples of one class each, and these have several labels, or something for every pixel",
         )
     })?;
     Ok((own.samples.values(), classes))

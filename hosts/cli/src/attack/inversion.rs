@@ -65,7 +65,7 @@ pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -
         mut targets,
     } = Kept::open(&args.dir, &args.common.data, catalogue, line)?;
     let TaskKind::Classes(classes) = data.task.kind else {
-        let why = "the attack looks for an input of each class, and inputs here have several labels or a class for every pixel";
+        let why = "the attack looks for an input of each class, and inputs here have several labels, or something for every pixel";
         return Err(Failure::usage(why));
     };
     if let Some(name) = &args.model {

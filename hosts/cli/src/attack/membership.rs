@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use fl_attack::{Halves, Strength, bound, lira, losses, margins, strength};
 use fl_core::privacy::{Observer, Protection, Unit};
-use fl_core::{Examples, Stream, TaskKind};
+use fl_core::{Examples, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Spec};
 use fl_report::Run;
@@ -62,9 +62,8 @@ pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String])
         data,
         targets,
     } = Kept::open(&args.dir, &args.common.data, catalogue, line)?;
-    if matches!(data.task.kind, TaskKind::Pixels { .. }) {
-        let why =
-            "the attack is for classes or labels of a sample, and here every pixel has a class";
+    if data.task.kind.is_dense() {
+        let why = "the attack is for classes or labels of a sample, and here something is said of every pixel";
         return Err(Failure::usage(why));
     }
     let mut found = Vec::new();

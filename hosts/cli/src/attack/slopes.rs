@@ -79,7 +79,7 @@ pub fn slopes(args: &SlopesArgs, catalogue: &Catalogue, line: &[String]) -> Done
     let data = assemble(&spec, &args.common.data, &mut |_| {})?;
     if !matches!(data.task.kind, TaskKind::Classes(_)) {
         return Err(Failure::usage(
-            "the attack looks for an example of each class, and these have several labels or a class for every pixel",
+            "the attack looks for an example of each class, and these have several labels, or something for every pixel",
         ));
     }
     let asked = listen().context("listening to signals")?;

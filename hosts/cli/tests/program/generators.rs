@@ -295,6 +295,30 @@ fn a_budget_needs_both_mechanisms_and_no_discriminator() {
 }
 
 #[test]
+fn rounds_that_a_budget_ends_leave_a_picture_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let spec = "name: ended
+seed: 1
+data: { set: { glyphs: { train: 200, test: 40 } }, clients: 2 }
+protocol: { use: generate-and-distill, rounds: 6, steps: 2, batch: 8, local: { steps: 10, batch: 10 }, terms: { gan: 0, conf: 0, unique: 0, balance: 1 }, weights: uniform, alike: true, evaluate-clients: false }
+parts:
+  teacher: { use: linear, lr: 0.5 }
+  student: { use: linear, lr: 0.5 }
+  generator: { use: noise-to-input, noise: 2, net: affine }
+  answers-privacy: { use: laplace-logits, gamma: 0.05, clip: 2 }
+  slopes-privacy: { use: gaussian-update, noise-multiplier: 40, clip: 1 }
+  accountant: { use: pld }
+budget: { epsilon: 100, delta: 1e-5 }
+";
+    fs::write(dir.join("ended.yaml"), spec).unwrap();
+    out(dir, &["run", "ended.yaml", "--quiet", "--out", "ended"]);
+    let notes = fs::read_to_string(dir.join("ended/outcome.json")).unwrap();
+    assert!(notes.contains("before round 4 is paid for"), "{notes}");
+    assert!(dir.join("ended/pictures/made.png").exists());
+}
+
+#[test]
 fn exact_made_images_are_kept_as_a_picture_and_shown_in_the_report() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -71,6 +71,42 @@ fn what_cannot_work_is_found_before_the_run() {
             &["data.split={dirichlet: {alpha: 0.5}}"],
             "none of its own to split by",
         ),
+        // where images are made
+        (
+            "reconstruction.yaml",
+            &[&forest("teacher")],
+            "trees learn tasks of classes, not of images of 1x28x28 values",
+        ),
+        (
+            "reconstruction.yaml",
+            &["protocol.loss={kl: 2}"],
+            "cannot minimise the loss kl",
+        ),
+        (
+            "reconstruction.yaml",
+            &["protocol={use: two-tier-vote}"],
+            "it does not work for images of 1x28x28 values: it takes each number",
+        ),
+        (
+            "reconstruction.yaml",
+            &["protocol={use: generate-and-distill}"],
+            "the teachers' probabilities are those of classes, and these are images of 1x28x28 values",
+        ),
+        (
+            "reconstruction.yaml",
+            &["protocol={use: asyn-dgan}"],
+            "label maps are painted",
+        ),
+        (
+            "reconstruction.yaml",
+            &["data.domains={turned: [0, 90]}"],
+            "leave `domains` out",
+        ),
+        (
+            "reconstruction.yaml",
+            &["parts.teacher.net=lenet"],
+            "wants an image [channels, height, width], got [84]",
+        ),
         (
             "solo.yaml",
             &["parts.model={use: dfdx, net: logistic, dice: 1.0}"],

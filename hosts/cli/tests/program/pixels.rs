@@ -1,4 +1,4 @@
-//! Every method that works where pixels have classes, from its spec to its measures.
+//! Every method that works where something is said of every pixel, from its spec to its measures.
 
 use crate::common::{json, specs};
 
@@ -34,5 +34,43 @@ fn bounded_every_spec_of_segmentation_runs_and_measures_what_it_learnt() {
         // a network that has hardly learnt finds some of the nuclei, and not all of them
         let dice = dice.unwrap_or_else(|| panic!("{path}: {found}"));
         assert!((0.02..0.98).contains(&dice), "{path}: {dice}");
+    }
+}
+
+#[test]
+fn bounded_every_spec_of_reconstruction_runs_and_makes_images() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = [
+        "data.set={glyphs: {train: 60, test: 12}}",
+        "data.limit={}",
+        "data.split=iid",
+        "data.clients=2",
+    ];
+    for spec in specs("reconstruction") {
+        let path = spec.display().to_string();
+        let less: &[&str] = match spec.file_stem().unwrap().to_str().unwrap() {
+            "fedkd" => &["protocol.local.epochs=2", "protocol.student.epochs=4"],
+            "fedmd" => &[
+                "protocol.rounds=1",
+                "protocol.warm-up.epochs=4",
+                "protocol.samples=12",
+            ],
+            "fedavg" => &["protocol.rounds=3"],
+            _ => &["protocol.local.epochs=4"],
+        };
+        let sets = less.iter().chain(&small).flat_map(|set| ["--set", set]);
+        let run: Vec<&str> = ["run", &path, "--json"].into_iter().chain(sets).collect();
+        let apart = [&run[..], &["--wire", "--threads", "1"]].concat();
+        let (found, apart) = (json(dir.path(), &run), json(dir.path(), &apart));
+        assert_eq!(found["digest"], apart["digest"], "{path}");
+        for (name, range) in [("psnr", 5.0..30.0), ("ssim", 0.01..0.95)] {
+            let of = [
+                &found["metrics"][name],
+                &found["metrics"][format!("clients.{name}")],
+            ];
+            let of = of.into_iter().find_map(serde_json::Value::as_f64);
+            let of = of.unwrap_or_else(|| panic!("{path}: {found}"));
+            assert!(range.contains(&of), "{path}: {name} {of}");
+        }
     }
 }

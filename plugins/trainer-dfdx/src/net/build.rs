@@ -42,11 +42,16 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
             height,
             width,
         }) => Some([classes, height, width]),
+        End::Scores(TaskKind::Image {
+            channels,
+            height,
+            width,
+        }) => Some([channels, height, width]),
         _ => None,
     };
     let mut builder = Builder {
         outputs,
-        classes: pixels.map(|[classes, ..]| classes),
+        channels: pixels.map(|[channels, ..]| channels),
         entries: Vec::new(),
         weights: 0,
         buffers: 0,
@@ -62,7 +67,7 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
         ensure!(
             shape == due,
             Problem::Shape(format!(
-                "layer {last}: the last layer gives {shape:?} where {due:?} is due: a channel for each class, and the size of the masks"
+                "layer {last}: the last layer gives {shape:?} where {due:?} is due: a channel for each class or colour, and the size of the masks or images"
             ))
         );
     }
@@ -114,8 +119,8 @@ fn volume(shape: &[usize], before: usize) -> Result<usize> {
 
 struct Builder {
     outputs: usize,
-    /// Classes of a pixel, if pixels have some.
-    classes: Option<usize>,
+    /// Numbers of a pixel, if something is said of each.
+    channels: Option<usize>,
     entries: Vec<Entry>,
     weights: usize,
     buffers: usize,
@@ -158,9 +163,9 @@ impl Builder {
                 *shape = vec![volume(shape, 0)?];
                 Op::Flatten
             }
-            Layer::Outputs if self.classes.is_some() => {
+            Layer::Outputs if self.channels.is_some() => {
                 let conv = Conv {
-                    out: self.classes.unwrap_or_default(),
+                    out: self.channels.unwrap_or_default(),
                     kernel: 1,
                     stride: 1,
                     pad: 0,

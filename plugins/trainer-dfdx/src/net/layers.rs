@@ -25,7 +25,7 @@ choices! {
         /// Fully connected, with this many outputs. The last layer of a list must have the outputs of the task.
         Linear(usize) = "linear",
         /// Fully connected, with the outputs of the task; in a generator, with the numbers of an input. Where every pixel has a
-        /// class: a 1x1 convolution with a channel for each class.
+        /// class, or a value: a 1x1 convolution with a channel for each class or colour.
         Outputs = "outputs",
         /// The largest number of each window of so many rows and columns; windows do not overlap.
         Pool(usize) = "pool",

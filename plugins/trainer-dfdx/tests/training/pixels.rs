@@ -153,7 +153,10 @@ fn networks_and_settings_that_do_not_fit_pixels_are_refused() {
         let text = refused(&format!("{{net: {net}}}"), PIXELS);
         assert!(text.contains(said), "{net}: {text}");
     }
-    assert!(refused("{net: unet, augment: [flip]}", PIXELS).contains("would leave their masks"));
+    assert!(
+        refused("{net: unet, augment: [flip]}", PIXELS)
+            .contains("would leave as they are their masks")
+    );
     let classes = TaskKind::Classes(2);
     assert!(refused("{net: logistic, dice: 1.0}", classes).contains("`dice` is for tasks"));
 }

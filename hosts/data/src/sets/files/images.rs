@@ -90,7 +90,7 @@ pub(super) fn numbers(file: &[u8]) -> Result<([usize; 2], Vec<u16>)> {
     Ok(([height, width], pixels))
 }
 
-fn described([channels, height, width]: [usize; 3]) -> String {
+pub(super) fn described([channels, height, width]: [usize; 3]) -> String {
     let colour = if channels == 1 { "grey" } else { "in colour" };
     format!("{height} x {width} {colour}")
 }

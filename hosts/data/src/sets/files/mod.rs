@@ -1,11 +1,13 @@
 //! `files`: a user's own data.
 
 mod arrays;
+mod beside;
 mod columns;
 mod encode;
 mod gather;
 mod images;
 mod masks;
+mod pairs;
 mod paths;
 mod rows;
 mod table;
@@ -83,6 +85,9 @@ fl_core::choices! {
         /// PNG or JPEG files of one size in a folder, and in another a PNG of the same name for each, whose pixels have
         /// classes: `{inputs: images, labels: masks}`.
         Masks(Masks) = "masks",
+        /// PNG or JPEG files of one size in a folder, and in another the image of the same name that is to be made of each, all of
+        /// one size, which may be another: `{inputs: noisy, labels: clean}`.
+        Pairs = "pairs",
     }
 }
 
@@ -146,7 +151,7 @@ impl Format {
             Self::Parquet => &["parquet"],
             Self::Npy => &["npy"],
             Self::Npz(_) => &["npz"],
-            Self::Images | Self::Masks(_) => &["png", "jpg", "jpeg"],
+            Self::Images | Self::Masks(_) | Self::Pairs => &["png", "jpg", "jpeg"],
             Self::Idx | Self::Libsvm(_) => &[],
         }
     }
@@ -184,10 +189,14 @@ impl Files {
             Format::Masks(_) if !all_pairs || label => {
                 return Err("images and their `masks` stand in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
             }
-            Format::Idx | Format::Npy | Format::Masks(_) => {}
+            Format::Pairs if !all_pairs || label => {
+                return Err("images and those to be made of them (`pairs`) stand in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
+            }
+            Format::Idx | Format::Npy | Format::Masks(_) | Format::Pairs => {}
             _ if any_pair => {
                 return Err(
-                    "only `idx`, `npy` and `masks` have labels in a place of their own".into(),
+                    "only `idx`, `npy`, `masks` and `pairs` have labels in a place of their own"
+                        .into(),
                 );
             }
             Format::Libsvm(_) | Format::Images if label => {
@@ -245,7 +254,8 @@ impl DataSet for Files {
             anyhow::bail!(text);
         }
         match &self.format {
-            Format::Masks(how) => masks::read(&found, how),
+            Format::Masks(how) => beside::read(&found, &mut masks::Read::new(how)),
+            Format::Pairs => beside::read(&found, &mut pairs::Read::default()),
             _ => gather::read(&found),
         }
     }

@@ -220,8 +220,8 @@ fn missing(path: &str, format: &Format) -> Option<String> {
         Ok(_) if *format == Format::Images => Some(format!(
             "{path} is a file; images stand in a folder with a folder per class"
         )),
-        Ok(_) if matches!(format, Format::Masks(_)) => Some(format!(
-            "{path} is a file; images stand in a folder, and their masks in another"
+        Ok(_) if matches!(format, Format::Masks(_) | Format::Pairs) => Some(format!(
+            "{path} is a file; images stand in a folder, and what belongs to them in another"
         )),
         Ok(data) if !data.is_file() => Some(format!("{path} is no ordinary file")),
         Ok(_) => None,

@@ -260,7 +260,7 @@ fn settings_that_make_no_sense_together_are_mistakes() {
         ("{format: npy, train: a, holdout: 0.1}", "needs `label`"),
         (
             "{format: csv, train: {inputs: a, labels: b}, holdout: 0.1, label: x}",
-            "only `idx`, `npy` and `masks`",
+            "only `idx`, `npy`, `masks` and `pairs`",
         ),
         (
             "{format: npy, train: a, label: 1, holdout: 0.1, columns: {a: skip}}",

@@ -134,3 +134,47 @@ fn what_is_wrong_with_masks_names_the_file() {
     let large = said(&none, "format: masks, max-bytes: 20");
     assert!(large.contains("more than 20 bytes"), "{large}");
 }
+
+#[test]
+fn images_are_read_with_those_to_be_made_of_them() {
+    // twice as wide and high as what they are made of
+    let large = |at: u8| png(6, png::BitDepth::Eight, &[10 * at; 24]);
+    let dir = folders(large);
+    let data = read(dir.path(), "format: pairs").unwrap();
+    let task = TaskKind::Image {
+        channels: 1,
+        height: 4,
+        width: 6,
+    };
+    assert_eq!(
+        (data.task.kind, &data.task.input[..]),
+        (task, &[1, 2, 3][..])
+    );
+    let made = |of: &fl_core::Examples| of.images().unwrap().of().column(7).to_vec();
+    let [a, b] = &data.clients[..] else { panic!() };
+    assert_eq!(
+        (made(a), made(b), made(&data.test)),
+        (vec![0, 10], vec![20], vec![30])
+    );
+    assert!(data.classes.is_empty() && data.inferred.is_empty());
+
+    let said = |change: &dyn Fn(&Path), more: &str| {
+        let dir = folders(large);
+        change(dir.path());
+        read(dir.path(), more).unwrap_err()
+    };
+    let none = |_: &Path| {};
+    let small = |dir: &Path| write(dir, "b/y/7.png", &eight(&[0; 6]));
+    assert_eq!(
+        said(&small, "format: pairs").replace(dir.path().to_str().unwrap(), ""),
+        "b/y/7.png: 2 x 3 grey, but a/y/1.png is 4 x 6 grey; all images to be made must be alike"
+    );
+    let swapped = |dir: &Path| fs::rename(dir.join("t/y/1.png"), dir.join("t/y/2.png")).unwrap();
+    assert_eq!(
+        said(&swapped, "format: pairs"),
+        "t/x/1.png: there is no second image of its name in t/y; it would be 1.png, .jpg or .jpeg"
+    );
+    assert!(said(&none, "format: pairs, label: x").contains("two folders"));
+    assert!(said(&none, "format: pairs, classes: [a, b]").contains("have none"));
+    assert!(said(&none, "format: pairs, max-bytes: 20").contains("more than 20 bytes"));
+}

@@ -1,0 +1,131 @@
+//! Images in one folder, and in another what belongs to each by its name.
+
+use super::Files;
+use super::gather::{Divided, bare, divided};
+use super::images;
+use super::paths::{Paths, Source, inside};
+use super::rows::{Part, joined};
+use crate::set::Rows;
+use anyhow::{Context, Result, ensure};
+use fl_core::{Inputs, Labels};
+use std::path::Path;
+
+/// What stands beside images, in the order in which it was read.
+pub(super) trait Beside {
+    /// What one is called.
+    const WORD: &'static str;
+    /// How the name of one ends, where it is missing.
+    const ENDING: &'static str;
+
+    /// How many were read.
+    fn len(&self) -> usize;
+
+    /// Reads one, which belongs to `image` of this shape; `limit` is how many more bytes there may be.
+    fn read(&mut self, path: &Path, image: &Path, shape: &[usize], limit: &mut u64) -> Result<()>;
+
+    /// The names of the classes, of the spec or of the first `learnt`; what a user should know of them.
+    fn classes(&mut self, files: &Files, learnt: usize) -> Result<(Vec<String>, Vec<String>)>;
+
+    /// Those with the numbers `of`, for images of this shape.
+    fn labels(&self, of: &[u32], shape: &[usize], classes: usize) -> Result<Labels>;
+}
+
+pub(super) fn read(files: &Files, beside: &mut impl Beside) -> Result<Rows> {
+    let (mut limit, mut train, mut test) = (files.max_bytes, Vec::new(), Vec::new());
+    for from in files.train.sources() {
+        let part = source(files, from, beside, &mut limit)?;
+        train.push((from.name().to_string(), part));
+    }
+    let learnt = beside.len();
+    for from in files.test.iter().flat_map(Paths::sources) {
+        test.push(source(files, from, beside, &mut limit)?);
+    }
+    let test = match test.is_empty() {
+        true => None,
+        false => Some(joined(test).context("the test images")?),
+    };
+    let (names, notes) = beside.classes(files, learnt)?;
+    let Divided {
+        own,
+        tested,
+        sources,
+    } = divided(files, train, test);
+    let set = |parts: Vec<Part>, what: &str| -> Result<(Inputs, Labels)> {
+        let part = joined(parts).with_context(|| format!("the {what} images"))?;
+        ensure!(!part.of.is_empty(), "there are no {what} images");
+        let labels = beside.labels(&part.of, &part.inputs.shape(), names.len())?;
+        Ok((part.inputs, labels))
+    };
+    let (train, test) = (set(own, "training")?, set(tested, "test")?);
+    ensure!(
+        train.0.shape() == test.0.shape(),
+        "training images have shape {:?}, test images {:?}; they must be equal",
+        train.0.shape(),
+        test.0.shape()
+    );
+    let mut inferred = notes.clone();
+    inferred.extend(bare(files));
+    Ok(Rows {
+        sources,
+        columns: vec![("inputs".into(), format!("shape {:?}", train.0.shape()))],
+        classes: names,
+        inferred,
+        notes,
+        ..Rows::new(train, test)
+    })
+}
+
+/// The images of a source; in place of a class each has the number of what stands beside it.
+fn source<B: Beside>(
+    files: &Files,
+    source: &Source,
+    beside: &mut B,
+    limit: &mut u64,
+) -> Result<Part> {
+    let word = B::WORD;
+    let Source::Pair { inputs, labels } = source else {
+        anyhow::bail!(
+            "{}: {word}s must stand in a folder of their own",
+            source.name()
+        );
+    };
+    let listed = |folder: &str| {
+        let mut found = Vec::new();
+        inside(Path::new(folder), &files.format, false, &mut found);
+        found
+    };
+    let (paths, others) = (listed(inputs), listed(labels));
+    let stem = |path: &Path| path.file_stem().map(|name| name.to_os_string());
+    let from = beside.len() as u32;
+    let part = Part {
+        inputs: images::stacked(&paths, limit)
+            .with_context(|| format!("the images in {inputs}"))?,
+        of: (from..from + paths.len() as u32).collect(),
+    };
+    for image in &paths {
+        let other = others.iter().find(|other| stem(other) == stem(image));
+        let other = other.with_context(|| {
+            format!(
+                "{}: there is no {word} of its name in {labels}; it would be {}{}",
+                image.display(),
+                stem(image).unwrap_or_default().to_string_lossy(),
+                B::ENDING
+            )
+        })?;
+        beside.read(other, image, &part.inputs.shape(), limit)?;
+    }
+    if let Some(alone) = others
+        .iter()
+        .find(|other| !paths.iter().any(|image| stem(image) == stem(other)))
+    {
+        anyhow::bail!(
+            "{}: there is no image of its name in {inputs}",
+            alone.display()
+        );
+    }
+    Ok(part)
+}
+
+#[cfg(test)]
+#[path = "beside_tests.rs"]
+mod tests;
