@@ -62,7 +62,7 @@ impl Packed {
     /// Takes `weight(row, tap)` for every row and tap.
     pub fn new(rows: usize, taps: usize, weight: impl Fn(usize, usize) -> f32) -> Self {
         let mut values = Vec::with_capacity(rows * taps);
-        for (first, count) in blocks(rows, 4) {
+        for (first, count) in row_blocks(rows) {
             for tap in 0..taps {
                 values.extend((first..first + count).map(|row| weight(row, tap)));
             }
@@ -71,7 +71,7 @@ impl Packed {
     }
 }
 
-/// Cuts `n` into blocks of `largest` (at most 4), then 2, then 1: (first, count).
+/// Cuts `n` into blocks of `largest` (2 or 3), then 2, then 1: (first, count).
 #[inline(always)]
 fn blocks(n: usize, largest: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut first = 0;
@@ -87,26 +87,80 @@ fn blocks(n: usize, largest: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// `out[row * ld + i] = sum over taps of weights[row, tap] * source[offsets[tap] + i]` for `i` in `0..n`.
+/// Cuts rows into blocks of 4, then 2, then 1; of a last 6 in one piece, which would starve the multipliers in two.
+#[inline(always)]
+fn row_blocks(rows: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut first = 0;
+    std::iter::from_fn(move || {
+        let count = match rows - first {
+            6 => 6,
+            left if left >= 4 => 4,
+            left => left.min(2),
+        };
+        first += count;
+        (count > 0).then_some((first - count, count))
+    })
+}
+
+/// Which numbers of a plane are wanted: `count` lines of `width`, from the start of one to the start of the next `step`.
+#[derive(Clone, Copy)]
+pub struct Lines {
+    /// How many, at least 1.
+    pub count: usize,
+    /// Numbers in a line.
+    pub width: usize,
+    /// From one line to the next, at least `width`.
+    pub step: usize,
+}
+
+impl Lines {
+    /// Numbers from the first to the last that is wanted.
+    pub fn span(&self) -> usize {
+        (self.count - 1) * self.step + self.width
+    }
+
+    /// Calls `f(first, vectors, step)` for at most six vectors of `lanes` at a time, which stand `step` apart. Where lines are
+    /// whole vectors the numbers between them are left out, and made otherwise.
+    #[inline(always)]
+    fn vectors(&self, lanes: usize, mut f: impl FnMut(usize, usize, usize)) {
+        let (runs, length, from_run, step) = if !self.width.is_multiple_of(lanes) {
+            (1, self.span().div_ceil(lanes), 0, lanes)
+        } else if self.width == lanes {
+            (1, self.count, 0, self.step)
+        } else {
+            (self.count, self.width / lanes, self.step, lanes)
+        };
+        for run in 0..runs {
+            for first in (0..length).step_by(6) {
+                f(run * from_run + first * step, (length - first).min(6), step);
+            }
+        }
+    }
+}
+
+/// `out[row * ld + i] = sum over taps of weights[row, tap] * source[offsets[tap] + i]` for all `i` of `lines`; what stands between
+/// the lines afterwards says nothing.
 ///
-/// `n` is rounded up to whole vectors: `ld`, and the room behind every offset, must be at least `round_up(n)`.
+/// The span is rounded up to whole vectors: `ld`, and the room behind every offset, must be at least `round_up(span)`.
 pub fn shifted_sums(
     weights: &Packed,
     source: &[f32],
     offsets: &[usize],
-    n: usize,
+    lines: Lines,
     out: &mut [f32],
     ld: usize,
 ) {
     assert!(
-        offsets.len() == weights.taps && ld >= round_up(n) && out.len() >= weights.rows * ld,
+        offsets.len() == weights.taps
+            && ld >= round_up(lines.span())
+            && out.len() >= weights.rows * ld,
         "misshapen buffers"
     );
     Arch::new().dispatch(Sums {
         weights,
         source,
         offsets,
-        n,
+        lines,
         out,
         ld,
     });
@@ -116,7 +170,7 @@ struct Sums<'a> {
     weights: &'a Packed,
     source: &'a [f32],
     offsets: &'a [usize],
-    n: usize,
+    lines: Lines,
     out: &'a mut [f32],
     ld: usize,
 }
@@ -129,34 +183,57 @@ impl WithSimd for Sums<'_> {
             weights,
             source,
             offsets,
-            n,
+            lines,
             out,
             ld,
         } = self;
-        let mut left = n.div_ceil(S::F32_LANES);
-        let mut at = 0;
-        while left > 0 {
-            // three vectors by four rows fill the sixteen registers; a last single vector would starve the multipliers
-            let vectors = if left == 4 { 2 } else { left.min(3) };
-            for (row, rows) in blocks(weights.rows, 4) {
-                let w = &weights.values[row * weights.taps..(row + rows) * weights.taps];
-                let out = &mut out[row * ld + at..];
-                match (rows, vectors) {
-                    (4, 3) => sums_block::<S, 4, 3>(simd, w, &source[at..], offsets, out, ld),
-                    (4, 2) => sums_block::<S, 4, 2>(simd, w, &source[at..], offsets, out, ld),
-                    (4, _) => sums_block::<S, 4, 1>(simd, w, &source[at..], offsets, out, ld),
-                    (2, 3) => sums_block::<S, 2, 3>(simd, w, &source[at..], offsets, out, ld),
-                    (2, 2) => sums_block::<S, 2, 2>(simd, w, &source[at..], offsets, out, ld),
-                    (2, _) => sums_block::<S, 2, 1>(simd, w, &source[at..], offsets, out, ld),
-                    (_, 3) => sums_block::<S, 1, 3>(simd, w, &source[at..], offsets, out, ld),
-                    (_, 2) => sums_block::<S, 1, 2>(simd, w, &source[at..], offsets, out, ld),
-                    (_, _) => sums_block::<S, 1, 1>(simd, w, &source[at..], offsets, out, ld),
+        lines.vectors(
+            S::F32_LANES,
+            #[inline(always)]
+            |at, vectors, step| {
+                for (row, rows) in row_blocks(weights.rows) {
+                    let w = &weights.values[row * weights.taps..(row + rows) * weights.taps];
+                    let mut done = 0;
+                    while done < vectors {
+                        // twelve sums fill the sixteen registers; a last single vector would starve the multipliers
+                        let v = match (rows, vectors - done) {
+                            (6, left) => left.min(2),
+                            (4, 4) => 2,
+                            (4, left) => left.min(3),
+                            (_, 6) => 6,
+                            (_, left) => left.min(3),
+                        };
+                        let from = at + done * step;
+                        let (x, out) = (&source[from..], &mut out[row * ld + from..]);
+                        let to = Target { out, ld, step };
+                        match (rows, v) {
+                            (6, 2) => sums_block::<S, 6, 2>(simd, w, x, offsets, to),
+                            (6, _) => sums_block::<S, 6, 1>(simd, w, x, offsets, to),
+                            (4, 3) => sums_block::<S, 4, 3>(simd, w, x, offsets, to),
+                            (4, 2) => sums_block::<S, 4, 2>(simd, w, x, offsets, to),
+                            (4, _) => sums_block::<S, 4, 1>(simd, w, x, offsets, to),
+                            (2, 6) => sums_block::<S, 2, 6>(simd, w, x, offsets, to),
+                            (2, 3) => sums_block::<S, 2, 3>(simd, w, x, offsets, to),
+                            (2, 2) => sums_block::<S, 2, 2>(simd, w, x, offsets, to),
+                            (2, _) => sums_block::<S, 2, 1>(simd, w, x, offsets, to),
+                            (_, 6) => sums_block::<S, 1, 6>(simd, w, x, offsets, to),
+                            (_, 3) => sums_block::<S, 1, 3>(simd, w, x, offsets, to),
+                            (_, 2) => sums_block::<S, 1, 2>(simd, w, x, offsets, to),
+                            (_, _) => sums_block::<S, 1, 1>(simd, w, x, offsets, to),
+                        }
+                        done += v;
+                    }
                 }
-            }
-            at += vectors * S::F32_LANES;
-            left -= vectors;
-        }
+            },
+        );
     }
+}
+
+/// Where a block of sums goes: rows `ld` apart, vectors `step` apart.
+struct Target<'a> {
+    out: &'a mut [f32],
+    ld: usize,
+    step: usize,
 }
 
 #[inline(always)]
@@ -165,12 +242,14 @@ fn sums_block<S: Simd, const R: usize, const V: usize>(
     weights: &[f32],
     source: &[f32],
     offsets: &[usize],
-    out: &mut [f32],
-    ld: usize,
+    Target { out, ld, step }: Target<'_>,
 ) {
     let mut acc = [[simd.splat_f32s(0.0); V]; R];
     for (w, offset) in weights.as_chunks::<R>().0.iter().zip(offsets) {
-        let x = S::as_simd_f32s(&source[*offset..][..V * S::F32_LANES]).0;
+        let x: [S::f32s; V] = std::array::from_fn(
+            #[inline(always)]
+            |v| S::as_simd_f32s(&source[offset + v * step..][..S::F32_LANES]).0[0],
+        );
         for r in 0..R {
             let w = simd.splat_f32s(w[r]);
             for v in 0..V {
@@ -179,8 +258,10 @@ fn sums_block<S: Simd, const R: usize, const V: usize>(
         }
     }
     for r in 0..R {
-        let row = S::as_mut_simd_f32s(&mut out[r * ld..][..V * S::F32_LANES]).0;
-        row.copy_from_slice(&acc[r]);
+        for v in 0..V {
+            let to = S::as_mut_simd_f32s(&mut out[r * ld + v * step..][..S::F32_LANES]).0;
+            to[0] = acc[r][v];
+        }
     }
 }
 
@@ -244,14 +325,16 @@ impl WithSimd for Dots<'_> {
             n: n.div_ceil(S::F32_LANES),
             taps,
         };
-        for (row, rows) in blocks(out.len() / taps, 4) {
-            for (tap, count) in blocks(taps, 3) {
+        for (row, rows) in row_blocks(out.len() / taps) {
+            for (tap, count) in blocks(taps, if rows == 6 { 2 } else { 3 }) {
                 let (a_at, offsets, out) = (
                     row * a.ld,
                     &offsets[tap..tap + count],
                     &mut out[row * taps + tap..],
                 );
                 match (rows, count) {
+                    (6, 2) => dots_block::<S, 6, 2>(simd, a, a_at, b, offsets, &size, out),
+                    (6, _) => dots_block::<S, 6, 1>(simd, a, a_at, b, offsets, &size, out),
                     (4, 3) => dots_block::<S, 4, 3>(simd, a, a_at, b, offsets, &size, out),
                     (4, 2) => dots_block::<S, 4, 2>(simd, a, a_at, b, offsets, &size, out),
                     (4, _) => dots_block::<S, 4, 1>(simd, a, a_at, b, offsets, &size, out),
@@ -322,14 +405,21 @@ mod tests {
             (3, 5, 31),
             (4, 3, 32),
             (7, 4, 50),
+            (6, 7, 100),
             (9, 8, 65),
+            (10, 5, 17),
         ] {
             let ld = round_up(n);
             let (source, weights) = (wave(2 * ld + taps, 0.7), wave(rows * taps, 0.3));
             let offsets: Vec<usize> = (0..taps).map(|t| (t * 7) % (taps + 1)).collect();
             let mut out = vec![9.0; rows * ld];
             let packed = Packed::new(rows, taps, |r, t| weights[r * taps + t]);
-            shifted_sums(&packed, &source, &offsets, n, &mut out, ld);
+            let lines = Lines {
+                count: 1,
+                width: n,
+                step: n,
+            };
+            shifted_sums(&packed, &source, &offsets, lines, &mut out, ld);
             for r in 0..rows {
                 for i in 0..n {
                     let exact: f64 = (0..taps)
@@ -382,6 +472,39 @@ mod tests {
                     (f64::from(*dot) - exact).abs() < 1e-4,
                     "{rows} {taps} {n}: {dot} for {exact}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn exact_lines_of_whole_vectors_are_the_same_numbers_as_one_long_run() {
+        for (rows, count, width, step) in [
+            (1, 7, 8, 12),
+            (2, 9, 16, 16),
+            (6, 8, 8, 12),
+            (7, 13, 24, 28),
+            (16, 5, 48, 53),
+            (3, 4, 11, 13),
+        ] {
+            let lines = Lines { count, width, step };
+            let (ld, taps) = (round_up(lines.span()), 9);
+            let (source, weights) = (wave(ld + 2 * step + 3, 0.7), wave(rows * taps, 0.3));
+            let offsets: Vec<usize> = (0..taps).map(|t| t / 3 * step + t % 3).collect();
+            let packed = Packed::new(rows, taps, |r, t| weights[r * taps + t]);
+            let sums = |lines: Lines| {
+                let mut out = vec![9.0; rows * ld];
+                shifted_sums(&packed, &source, &offsets, lines, &mut out, ld);
+                out
+            };
+            let long = Lines {
+                count: 1,
+                width: lines.span(),
+                step: 1,
+            };
+            let (got, wanted) = (sums(lines), sums(long));
+            for (row, line) in (0..rows).flat_map(|r| (0..count).map(move |l| (r, l))) {
+                let place = row * ld + line * step..row * ld + line * step + width;
+                assert_eq!(got[place.clone()], wanted[place], "{rows}x{count}x{width}");
             }
         }
     }

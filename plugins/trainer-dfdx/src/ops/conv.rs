@@ -3,7 +3,9 @@
 use super::grid::{Grid, Shape};
 use super::{channel_sums, relu_back};
 use crate::buffer::Buffer;
-use crate::simd::{Packed, Rows, at_least, round_up, shifted_dots, shifted_sums, vectorised};
+use crate::simd::{
+    Lines, Packed, Rows, at_least, round_up, shifted_dots, shifted_sums, vectorised,
+};
 use crate::tape::{Record, Value, Weights};
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,26 +35,31 @@ pub fn conv2d(
         vec![0.0; grid.input_len()],
         vec![0.0; shape.out * grid.run()],
     );
-    let mut data = Buffer::room(x.rows * size_out);
-    for sample in x.data.chunks_exact(size_in) {
+    let mut data = Buffer::filled(x.rows * size_out, 0.0);
+    let samples = x.data.chunks_exact(size_in);
+    for (sample, out) in samples.zip(data.chunks_exact_mut(size_out)) {
         grid.place_input(sample, &mut plane);
         shifted_sums(
             &packed,
             &plane,
             &offsets,
-            grid.outputs(),
+            grid.lines(),
             &mut sums,
             grid.run(),
         );
-        for o in 0..shape.out {
+        let channels = out.chunks_exact_mut(size_out / shape.out);
+        for (o, (out, sums)) in channels.zip(sums.chunks_exact(grid.run())).enumerate() {
             let b = bias.as_ref().map_or(0.0, |b| weights.data[b.start + o]);
             let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
             vectorised(
                 #[inline(always)]
                 || {
-                    grid.crop(&sums[o * grid.run()..], |row| {
-                        data.extend(row.iter().map(|v| at_least(v + b, floor)))
-                    })
+                    let rows = out.chunks_exact_mut(shape.out_width());
+                    for (out, sums) in rows.zip(sums.chunks(grid.ld)) {
+                        for (out, sum) in out.iter_mut().zip(sums) {
+                            *out = at_least(sum + b, floor);
+                        }
+                    }
                 },
             );
         }
@@ -250,6 +257,11 @@ impl<'a> Back<'a> {
         ) = (self.grid, self.grid.shape);
         let (first, count) = grid.input_span();
         let ld = round_up(count);
+        let lines = Lines {
+            count: 1,
+            width: count,
+            step: count,
+        };
         self.sums.resize(self.turned.len() * channels * ld, 0.0);
         for sample in self.slopes.chunks_exact(grid.slope_len()).take(samples) {
             for ((packed, offsets), sums) in self
@@ -257,7 +269,7 @@ impl<'a> Back<'a> {
                 .iter()
                 .zip(self.sums.chunks_exact_mut(channels * ld))
             {
-                shifted_sums(packed, sample, offsets, count, sums, ld);
+                shifted_sums(packed, sample, offsets, lines, sums, ld);
             }
             let start = self.input_slope.len();
             self.input_slope

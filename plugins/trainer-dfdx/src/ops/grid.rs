@@ -6,7 +6,7 @@
 //! [`crate::simd`]. Columns of the grid that are no output are computed and dropped: 1/(width + 1) of the work for a
 //! padded 3x3 kernel.
 
-use crate::simd::round_up;
+use crate::simd::{Lines, round_up};
 
 /// The shape of a convolution: `channels x height x width` in, `out` channels of `kernel x kernel` taps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +74,18 @@ impl Grid {
         }
     }
 
+    /// The rows of one channel of output.
+    pub fn lines(&self) -> Lines {
+        Lines {
+            count: self.shape.out_height(),
+            width: self.shape.out_width(),
+            step: self.ld,
+        }
+    }
+
     /// Numbers from the first to the last output, dropped columns included.
     pub fn outputs(&self) -> usize {
-        (self.shape.out_height() - 1) * self.ld + self.shape.out_width()
+        self.lines().span()
     }
 
     /// Room for one channel of output.
@@ -173,14 +182,6 @@ impl Grid {
                 }
             }
         });
-    }
-
-    /// The rows of one channel of output, without the dropped columns.
-    #[inline(always)]
-    pub fn crop<'a>(&self, run: &'a [f32], mut f: impl FnMut(&'a [f32])) {
-        for y in 0..self.shape.out_height() {
-            f(&run[y * self.ld..][..self.shape.out_width()]);
-        }
     }
 
     /// Zeros before the first number of an output gradient.

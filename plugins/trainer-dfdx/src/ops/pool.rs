@@ -98,25 +98,46 @@ fn largest(x: &[f32], shape: &PoolShape, most: &mut [f32], from: &mut [u32]) {
     }
 }
 
-/// [`largest`] for the usual windows of 2x2.
+/// [`largest`] for the usual windows of 2x2, a plane at a time: the four numbers of its windows are laid out one beside the other first,
+/// for a row of windows is seldom a whole number of vectors.
 #[inline(always)]
 fn largest_of_four(x: &[f32], shape: &PoolShape, most: &mut [f32], from: &mut [u32]) {
-    let [_, out_height, out_width] = shape.out();
-    let width = shape.width as u32;
-    let rows = most
-        .chunks_exact_mut(out_width)
-        .zip(from.chunks_exact_mut(out_width));
-    for (i, (most, from)) in rows.enumerate() {
-        let top = (i / out_height * shape.height + i % out_height * 2) * shape.width;
-        let (upper, lower) = (
-            x[top..].as_chunks::<2>().0,
-            x[top + shape.width..].as_chunks::<2>().0,
-        );
-        let pairs = upper.iter().zip(lower).zip((top as u32..).step_by(2));
-        for ((most, from), (([a, b], [c, d]), at)) in most.iter_mut().zip(from).zip(pairs) {
-            let above = larger((*a, at), (*b, at + 1));
-            (*most, *from) = larger(larger(above, (*c, at + width)), (*d, at + width + 1));
+    let ([_, out_height, out_width], width) = (shape.out(), shape.width);
+    let (plane, windows) = (shape.height * width, out_height * out_width);
+    let starts: Vec<u32> = (0..out_height)
+        .flat_map(|y| (0..out_width).map(move |x| (2 * (y * width + x)) as u32))
+        .collect();
+    let mut corners = vec![0.0; 4 * windows];
+    let (upper, lower) = corners.split_at_mut(2 * windows);
+    let (a, b) = upper.split_at_mut(windows);
+    let (c, d) = lower.split_at_mut(windows);
+    let planes = most
+        .chunks_exact_mut(windows)
+        .zip(from.chunks_exact_mut(windows));
+    for (i, (most, from)) in planes.enumerate() {
+        for y in 0..out_height {
+            let (row, to) = (i * plane + 2 * y * width, y * out_width..);
+            pairs(&x[row..][..width], &mut a[to.clone()], &mut b[to.clone()]);
+            pairs(&x[row + width..][..width], &mut c[to.clone()], &mut d[to]);
         }
+        let (base, below) = ((i * plane) as u32, width as u32);
+        let four = a.iter().zip(&*b).zip(c.iter().zip(&*d));
+        for (((most, from), start), ((a, b), (c, d))) in
+            most.iter_mut().zip(from).zip(&starts).zip(four)
+        {
+            let above = larger((*a, 0), (*b, 1));
+            let (largest, place) = larger(larger(above, (*c, below)), (*d, below + 1));
+            (*most, *from) = (largest, base + start + place);
+        }
+    }
+}
+
+/// The first number of each pair, and the second.
+#[inline(always)]
+fn pairs(row: &[f32], first: &mut [f32], second: &mut [f32]) {
+    let both = first.iter_mut().zip(second);
+    for ((first, second), [a, b]) in both.zip(row.as_chunks::<2>().0) {
+        (*first, *second) = (*a, *b);
     }
 }
 
