@@ -24,8 +24,22 @@ impl Federation<'_> {
         self.release_as(slot, round, m, cohort, true)
     }
 
-    /// As [`Federation::release`], of a sum whose summands the clients have clipped with the mechanism in `slot`
-    /// ([`crate::Client::clip`]): the sum itself has no bound.
+    /// A summand of [`Federation::release_sum`]: `m`, within the bound of the mechanism in `slot`. Its client has clipped it as well
+    /// ([`crate::Client::clip`]), which then changes nothing, but who sends more than he should must not drown the noise that hides him.
+    ///
+    /// # Errors
+    /// When it cannot be clipped.
+    pub fn clipped<M: Message>(&mut self, slot: &str, mut m: M) -> Result<M> {
+        if self.store.has(slot) {
+            let mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
+            let clipped = mechanism.clip(&mut m);
+            self.store.put(slot, mechanism);
+            clipped?;
+        }
+        Ok(m)
+    }
+
+    /// As [`Federation::release`], of a sum of what [`Federation::clipped`] has let through: the sum itself has no bound.
     ///
     /// # Errors
     /// As [`Federation::release`].

@@ -38,7 +38,7 @@ impl Display for Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Neighbours {
-    /// One unit is added or removed.
+    /// One unit is added or removed; a party's data are, who itself takes part as before (zero-out, Kairouz et al. 2021).
     Removed,
     /// One unit is replaced by another.
     Replaced,
@@ -297,10 +297,12 @@ impl Display for Guarantee {
             write!(f, " (a chance of {percent:.2} % that nothing is hidden)")?;
         }
         write!(f, " for each {}", self.unit)?;
-        match self.neighbours {
-            Neighbours::Replaced => write!(f, " (replaced by another), ")?,
-            Neighbours::Removed => write!(f, " (added or removed), ")?,
-        }
+        f.write_str(match (self.neighbours, self.unit) {
+            (Neighbours::Replaced, _) => " (replaced by another), ",
+            (Neighbours::Removed, Unit::Example) => " (added or removed), ",
+            // who takes part is public: a party without its data still does
+            (Neighbours::Removed, Unit::Party) => " (with its data or with none), ",
+        })?;
         write!(
             f,
             "{}; noise {}",

@@ -120,6 +120,14 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
     {
         inferred.push("public samples are taken out of the clients' files".into());
     }
+    if let Some(Public {
+        from: PublicFrom::Set(public),
+        ..
+    }) = &spec.public
+        && let Some(what) = spec.set.shares(public, dir)
+    {
+        inferred.push(format!("{what} is the clients' and public as well"));
+    }
     let parts = match spec.split() {
         Split::ByFile => by_file(&origins(&train, &sources), sources.len(), number, name),
         how => split(

@@ -52,6 +52,20 @@ fn everybody_shares_one_storage() {
 }
 
 #[test]
+fn a_public_set_that_is_the_clients_own_is_seen() {
+    for (set, shared) in [(blobs(), true), (SetSpec::named("blobs").unwrap(), false)] {
+        let public = Some(Public::from(PublicFrom::Set(set)));
+        let got = made(&DataSpec {
+            public,
+            ..DataSpec::iid(blobs(), 7)
+        })
+        .unwrap();
+        let said = got.inferred.join("; ");
+        assert_eq!(said.contains("public as well"), shared, "{said}");
+    }
+}
+
+#[test]
 fn a_public_share_is_of_every_class_and_nobodys_own() {
     let public = Some(Public {
         labelled: true,

@@ -19,7 +19,7 @@ impl Domains {
             return Err("`turned` must name at least one of 0, 90, 180 and 270".into());
         }
         if task.kind.is_dense() {
-            return Err("images whose pixels have classes are not turned: take a set with domains of its own, such as `cells`, and `split: by-file`".into());
+            return Err("images whose pixels have classes or values are not turned: take a set with domains of its own, such as `cells`, and `split: by-file`".into());
         }
         match task.input[..] {
             [_, height, width] if height == width => Ok(()),

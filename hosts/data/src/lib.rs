@@ -33,6 +33,8 @@ pub use load::{Set, load};
 pub use overview::{Overview, Share};
 pub use set::{DataSet, Facts, Rows, SetDecl, linked_sets};
 pub use set_spec::SetSpec;
+#[doc(hidden)]
+pub use sets::files::HELD_OUT;
 pub use spec::DataSpec;
 pub use undersampled::Undersampled;
 

@@ -81,6 +81,11 @@ pub trait DataSet: Settings + Clone + Debug + Send + Sync + 'static {
     fn paths(&self, folder: &Folder<'_>) -> Vec<PathBuf> {
         folder.found()
     }
+
+    /// Those of them that its training rows stand in, which nobody's public samples may come from.
+    fn private(&self, folder: &Folder<'_>) -> Vec<PathBuf> {
+        self.paths(folder)
+    }
 }
 
 /// Where in the settings, and what is wrong.

@@ -1,5 +1,6 @@
 //! A data set as a spec names it, whatever its type.
 
+use crate::fingerprint::same;
 use crate::folder::Folder;
 use crate::set::{DataSet, Facts, Problem, Rows, SetDecl, linked_sets};
 use crate::spec::Normalise;
@@ -23,6 +24,7 @@ pub trait AnySet: Debug + Send + Sync {
     fn located(&self, folder: &Path) -> (Arc<dyn AnySet>, Vec<Problem>);
     fn sources(&self) -> Option<usize>;
     fn paths(&self, folder: &Folder<'_>) -> Vec<PathBuf>;
+    fn private(&self, folder: &Folder<'_>) -> Vec<PathBuf>;
     fn settings(&self) -> Value;
 }
 
@@ -49,6 +51,9 @@ impl<S: DataSet> AnySet for S {
     }
     fn paths(&self, folder: &Folder<'_>) -> Vec<PathBuf> {
         DataSet::paths(self, folder)
+    }
+    fn private(&self, folder: &Folder<'_>) -> Vec<PathBuf> {
+        DataSet::private(self, folder)
     }
     fn settings(&self) -> Value {
         self.write()
@@ -132,6 +137,22 @@ impl SetSpec {
     /// The files that it reads, as far as they are there.
     pub fn paths(&self, dir: &Path) -> Vec<PathBuf> {
         self.set.paths(&self.folder(dir))
+    }
+
+    /// The rows to learn from that this set and `other` have in common, as far as files tell.
+    pub(crate) fn shares(&self, other: &Self, dir: &Path) -> Option<String> {
+        if self == other {
+            return Some(format!("`{}`", self.name()));
+        }
+        let [mut files, theirs] = [self, other].map(|set| set.set.private(&set.folder(dir)));
+        let own = files.len();
+        files.extend(theirs);
+        let shared = same(&files, true);
+        let between = |(first, again): &&(usize, usize)| *first < own && *again >= own;
+        shared
+            .iter()
+            .find(between)
+            .map(|(first, _)| files[*first].display().to_string())
     }
 
     /// What is taken from each value unless the spec says otherwise.

@@ -29,6 +29,11 @@ impl Undersampled {
                     "these images are there for the classes of their pixels; take a set of images that are not, such as `mnist`"
                 )
             }
+            (_, TaskKind::Image { .. }) => {
+                bail!(
+                    "these images have others that are to be made of them, which would be forgotten; leave `undersampled` out"
+                )
+            }
             (&[channels, height, width], _) => Ok(Task {
                 input: of.input.clone(),
                 kind: TaskKind::Image {

@@ -129,7 +129,7 @@ impl Protocol for GenerateAndDistill {
                 Err("the teachers' probabilities are those of one class out of several".into())
             }
             (kind @ TaskKind::Image { .. }, _) => Err(format!(
-                "the teachers' probabilities are those of classes, and these are {kind}; use `knowledge-transfer` (FedKD) or `co-distill` (FedMD)"
+                "the teachers' probabilities are those of classes, and these are {kind}; use `one-shot-distill` (FedKD) or `co-distill` (FedMD)"
             )),
             (kind, MadeOf::LabelMaps(_)) => painter::suits(kind),
             _ => Ok(()),

@@ -48,7 +48,9 @@ fn sum(fed: &mut Federation<'_>, round: &Round, cohort: &Cohort, model: &Params)
     // noise and price are those of a draw of nobody too: that nobody was drawn is what it hides
     if !cohort.is_empty() {
         let updates = fed.ask(round, &UPDATE, cohort, |_| model)?;
-        updates.iter().try_for_each(|mail| sum.add(&mail.body))?;
+        for mail in updates.iter() {
+            sum.add(&fed.clipped(SLOT, mail.body.clone())?)?;
+        }
     }
     let mut sum = sum.total();
     fed.release_sum(SLOT, round, &mut sum, cohort)?;

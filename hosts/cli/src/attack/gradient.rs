@@ -220,7 +220,7 @@ fn watch(
     )?;
     crossed.ok_or_else(|| {
         Failure::usage(format!(
-            "client {} does not answer one and the same model with parameters like it {} times in this run, so there is no such update: the attack is for `param-rounds`, where each round is one",
+            "client {} does not answer one and the same model with parameters like it {} times in this run, so there is no such update: the attack is for rounds of `param-rounds`, each of which is one, where parameters are sent and nothing beside them (as FedNova and adaptive clipping do)",
             args.client, args.update
         ))
     })

@@ -6,7 +6,7 @@ use crate::{DataDir, Done, Failure, print, stop};
 use anyhow::{Context, Result};
 use clap::Args;
 use fl_attack::{Halves, Strength, bound, lira, losses, margins, strength};
-use fl_core::privacy::{Observer, Protection, Unit};
+use fl_core::privacy::{Guarantee, Neighbours, Noise, Observer, Protection, Unit};
 use fl_core::{Examples, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Spec};
@@ -87,12 +87,13 @@ pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String])
     if args.shadows > 0 {
         found.extend(beside_shadows(args, &spec, &data, &targets, line)?);
     }
-    let at_most = allowed(&run);
+    let kept = kept(&run);
+    let at_most = kept.as_ref().map(|kept| bound(kept.epsilon, kept.delta));
     match args.common.json {
         true => print(serde_json::json!({
             "run": args.dir, "shadows": args.shadows, "seed": args.common.seed, "bound": at_most, "attacks": found,
         })),
-        false => print(text(&found, at_most)),
+        false => print(text(&found, kept.as_ref().zip(at_most))),
     }
 }
 
@@ -101,13 +102,13 @@ fn owned(data: &Assembled, owner: usize) -> Result<&Examples> {
     own.with_context(|| format!("there is no client {owner} by the spec"))
 }
 
-/// The most that an advantage can be by what the run guarantees against readers.
-fn allowed(run: &Run) -> Option<f64> {
+/// What the run guarantees against readers of one example. Who cannot tell a party from any other cannot tell one example of it.
+fn kept(run: &Run) -> Option<Guarantee> {
     let privacy = run.summary.as_ref()?.outcome.privacy.as_ref()?;
     let told = privacy.get(&Observer::Readers)?.clone();
     let told: Protection = serde_json::from_value(told).ok()?;
-    let kept = told.guarantee().filter(|g| g.unit == Unit::Example)?;
-    Some(bound(kept.epsilon, kept.delta))
+    let of_one = |g: &&Guarantee| g.unit == Unit::Example || g.neighbours == Neighbours::Replaced;
+    told.guarantee().filter(of_one).cloned()
 }
 
 /// Runs the spec again on halves of the data, and compares what its models say with what these do.
@@ -209,7 +210,7 @@ fn half(spec: &Spec<DataSpec>, dir: &DataDir, halves: &Halves, shadow: usize) ->
     Ok(data)
 }
 
-fn text(found: &[Found], at_most: Option<f64>) -> String {
+fn text(found: &[Found], kept: Option<(&Guarantee, f64)>) -> String {
     let width = found
         .iter()
         .map(|f| f.model.len())
@@ -237,8 +238,9 @@ fn text(found: &[Found], at_most: Option<f64>) -> String {
             rate(s.at_01_percent),
         );
     }
-    out += &match at_most {
-        Some(bound) => format!("by the run's epsilon and delta against readers an advantage is at most {bound:.4}"),
+    out += &match kept {
+        Some((Guarantee { noise: Noise::Seeded, .. }, bound)) => format!("if its noise were not of a seed that an attacker may know, an advantage would be at most {bound:.4} by the run's epsilon and delta against readers"),
+        Some((_, bound)) => format!("by the run's epsilon and delta against readers an advantage is at most {bound:.4}"),
         None => "the run guarantees nothing about one example to its readers, so an advantage may be anything".into(),
     };
     out

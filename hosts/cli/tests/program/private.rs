@@ -53,6 +53,41 @@ fn the_guarantee_is_that_of_the_sampled_gaussian_for_all_but_the_server() {
     );
 }
 
+/// Nobody can drown the noise that hides him, nor what the others have learnt.
+#[test]
+fn who_sends_more_than_his_bound_is_cut_down_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for spec in ["dp-fedavg", "dp-fedavg-adaptive"] {
+        let path = root().join(format!("specs/quick/{spec}.yaml"));
+        let accuracy = |name: &str, faults: &str| {
+            let args = ["run", path.to_str().unwrap(), "--out", name, "--json"];
+            let answer = json(dir.path(), &[&args[..], &["--set", faults]].concat());
+            let privacy = &answer["privacy"]["readers"]["epsilon"];
+            assert!(privacy.is_f64(), "{answer}");
+            answer["metrics"]["accuracy"].as_f64().unwrap()
+        };
+        let honest = accuracy(&format!("{spec}-honest"), "faults.happen=[]");
+        let huge = "faults.happen=[{what: huge, clients: 7}]";
+        let huge = accuracy(&format!("{spec}-huge"), huge);
+        assert!((honest - huge).abs() < 0.05, "{spec}: {honest} and {huge}");
+    }
+}
+
+#[test]
+fn adaptive_bounds_need_a_mechanism_of_norm_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = root().join("specs/quick/dp-fedavg-adaptive.yaml");
+    for clip in ["0.5", "100"] {
+        let set = format!("parts.server-privacy.clip={clip}");
+        let args = ["run", spec.to_str().unwrap(), "--out", "run", "--set", &set];
+        let (code, said) = fails(dir.path(), &args);
+        assert!(
+            code == 1 && said.contains("set its `clip` to 1"),
+            "{code}: {said}"
+        );
+    }
+}
+
 #[test]
 fn a_budget_ends_the_run_with_the_last_model_that_was_paid_for() {
     let dir = tempfile::tempdir().unwrap();

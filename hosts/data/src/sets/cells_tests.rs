@@ -72,7 +72,7 @@ fn a_laboratory_is_a_client() {
         ("clients: 4", "by-file"),
         (
             "clients: 3, split: {dirichlet: {alpha: 0.5}}",
-            "class for every pixel",
+            "for every pixel",
         ),
         ("clients: 3, domains: {turned: [0, 90]}", "not turned"),
         ("clients: 3, class-order: [1, 0]", "not one class a row"),

@@ -11,11 +11,16 @@ use fl_core::Inputs;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
-/// The content of a file, of which there may be `limit` bytes.
-fn content(path: &Path, limit: &mut u64) -> Result<Vec<u8>> {
-    let bytes = archive::read_at_most(path, *limit)
-        .context("all files together may not hold more than `max-bytes`")?;
-    *limit -= bytes.len() as u64;
+/// The content of a file, of which there may be `limit` bytes; takes what it holds away from `limit`.
+pub(super) fn content(path: &Path, limit: &mut u64) -> Result<Vec<u8>> {
+    let bytes = archive::read_start(path, limit.saturating_add(1))?;
+    let left = limit.checked_sub(bytes.len() as u64);
+    *limit = left.with_context(|| {
+        format!(
+            "{}: holds more than {limit} bytes when decompressed; all files together may not hold more than `max-bytes`",
+            path.display()
+        )
+    })?;
     Ok(bytes)
 }
 

@@ -4,12 +4,13 @@ use super::encode::{Plan, short};
 use super::paths::{Paths, Source};
 use super::rows::{Part, joined};
 use super::{Files, Format, Libsvm, arrays, images, table};
+use crate::fingerprint::same;
 use crate::set::{Rows, Source as Owner};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::settings::show;
 use fl_core::{Inputs, Labels, Stream};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// More classes than this are numbers to be predicted, or ids.
 const MAX_CLASSES: usize = 10_000;
@@ -192,30 +193,36 @@ pub(super) fn divided(files: &Files, train: Vec<(String, Part)>, test: Option<Pa
     }
 }
 
+/// What is told where test rows are the clients'.
+pub const HELD_OUT: &str =
+    "test rows are held out of the clients' files, and how good models are on them is told";
+
 /// What a run shows of the rows of these files besides what is learnt from them.
 pub(super) fn bare(files: &Files) -> Vec<String> {
     let mut all = Vec::new();
     if files.holdout.is_some() {
-        all.push(
-            "test rows are held out of the clients' files, and how good models are on them is told"
-                .into(),
-        );
+        all.push(HELD_OUT.into());
     }
-    let mut own = BTreeSet::new();
-    for path in files.train.sources().iter().flat_map(Source::paths) {
-        if !own.insert(path) {
-            all.push(format!(
-                "{path} is the file of several clients: its rows count several times"
-            ));
-        }
+    let own = files.rows_of(&files.train);
+    let tested = files.test.iter().flat_map(|test| files.rows_of(test));
+    let both: Vec<PathBuf> = own.iter().cloned().chain(tested).collect();
+    let mut said = BTreeSet::new();
+    for (first, again) in same(&both, files.format.of_many_rows()) {
+        let name = match (both[first].display(), both[again].display()) {
+            (a, b) if a.to_string() == b.to_string() => a.to_string(),
+            (a, b) => format!("{a}, which is {b} too,"),
+        };
+        match (first < own.len(), again < own.len()) {
+            (_, true) => said.insert(format!(
+                "{name} is among the clients' files more than once: its rows count as often"
+            )),
+            (true, false) => {
+                said.insert(format!("{name} is a client's file and test rows as well"))
+            }
+            (false, false) => false,
+        };
     }
-    let tested = files.test.iter().flat_map(Paths::sources);
-    if let Some(path) = tested
-        .flat_map(Source::paths)
-        .find(|path| own.contains(path))
-    {
-        all.push(format!("{path} is a client's file and test rows as well"));
-    }
+    all.extend(said);
     if let Format::Libsvm(Libsvm { width: None, .. }) = &files.format {
         all.push("the number of features is the largest index in the clients' rows; say `width` where they are private".into());
     }

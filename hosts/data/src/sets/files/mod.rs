@@ -5,6 +5,8 @@ mod beside;
 mod columns;
 mod encode;
 mod gather;
+#[doc(hidden)]
+pub use gather::HELD_OUT;
 mod images;
 mod masks;
 mod pairs;
@@ -143,6 +145,11 @@ impl Format {
         matches!(self, Self::Csv(_) | Self::Jsonl | Self::Parquet)
     }
 
+    /// Does a file hold many rows? Then one with the same content is the same; images are alike more easily.
+    fn of_many_rows(&self) -> bool {
+        !matches!(self, Self::Images | Self::Masks(_) | Self::Pairs)
+    }
+
     /// Endings of the files that count in a folder; any if there are none.
     fn endings(&self) -> &'static [&'static str] {
         match self {
@@ -158,6 +165,14 @@ impl Format {
 }
 
 impl Files {
+    /// The files that rows stand in.
+    fn rows_of(&self, paths: &Paths) -> Vec<PathBuf> {
+        let sources = paths.sources().iter();
+        sources
+            .flat_map(|source| source.inputs(&self.format))
+            .collect()
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.test.is_some() == self.holdout.is_some() {
             return Err(
@@ -270,6 +285,10 @@ impl DataSet for Files {
 
     fn sources(&self) -> Option<usize> {
         self.train.clients()
+    }
+
+    fn private(&self, _: &Folder<'_>) -> Vec<PathBuf> {
+        self.rows_of(&self.train)
     }
 
     fn paths(&self, _: &Folder<'_>) -> Vec<PathBuf> {

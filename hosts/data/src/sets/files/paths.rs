@@ -23,16 +23,6 @@ pub enum Source {
     },
 }
 
-impl Source {
-    /// The files that it names.
-    pub(super) fn paths(&self) -> Vec<&str> {
-        match self {
-            Self::Path(path) => vec![path],
-            Self::Pair { inputs, labels } => vec![inputs, labels],
-        }
-    }
-}
-
 /// One or several sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Paths {
@@ -60,6 +50,14 @@ impl Source {
             Self::Pair { inputs, labels } => {
                 vec![(Some("inputs"), inputs), (Some("labels"), labels)]
             }
+        }
+    }
+
+    /// The files that its rows stand in, sorted; not their labels, if these have files of their own.
+    pub(super) fn inputs(&self, format: &Format) -> Vec<PathBuf> {
+        match self {
+            Self::Path(_) => self.files(format),
+            Self::Pair { inputs, .. } => Self::Path(inputs.clone()).files(format),
         }
     }
 

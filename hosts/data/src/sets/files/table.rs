@@ -1,7 +1,6 @@
 //! Tables of text: what `csv`, `jsonl` and `parquet` have in common.
 
 use super::{Csv, Files, Format};
-use crate::archive;
 use crate::format::csv::utf8;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value as Json;
@@ -118,13 +117,7 @@ impl Table {
 
 /// Reads one file, of at most `limit` bytes; takes what it holds away from `limit`.
 pub(super) fn read(path: &Path, files: &Files, limit: &mut u64) -> Result<Table> {
-    let bytes = archive::read_at_most(path, *limit).with_context(|| {
-        format!(
-            "all files together may hold {} bytes (`max-bytes`)",
-            files.max_bytes
-        )
-    })?;
-    *limit -= bytes.len() as u64;
+    let bytes = super::arrays::content(path, limit)?;
     let table = match &files.format {
         Format::Csv(how) => csv(path, &bytes, how),
         Format::Jsonl => jsonl(path, &bytes),

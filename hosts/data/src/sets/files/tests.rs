@@ -71,6 +71,59 @@ fn rows(data: &Assembled) -> Vec<Vec<f32>> {
     all.into_iter().map(|(_, row)| row).collect()
 }
 
+/// However a file is named a second time: whoever counts on an example being one client's alone must know.
+#[test]
+fn a_clients_file_that_is_used_twice_is_seen() {
+    let case = Case::new(&[
+        ("a.csv", PEOPLE),
+        ("b.csv", "age,job,income\n1,nurse,low\n2,cook,high\n"),
+        ("copy.csv", PEOPLE),
+        ("test.csv", TEST),
+        ("deep/c.csv", "age,job,income\n3,nurse,low\n4,cook,high\n"),
+    ]);
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(case.0.path().join("a.csv"), case.0.path().join("link.csv"))
+        .unwrap();
+    let known = "label: income, classes: [low, high], columns: {age: {number: {range: [0, 99]}}, job: skip}";
+    let found = |train: &str, test: &str, more: &str| {
+        let files = format!("{{format: csv, train: {train}, test: {test}, {known}}}");
+        let found = case.data(&files, more).inferred.join("; ");
+        found.replace(&format!("{}/", case.0.path().display()), "")
+    };
+    let often = "more than once";
+    for (train, test, why) in [
+        ("[a.csv, b.csv]", "test.csv", ""),
+        ("[a.csv, ./a.csv]", "test.csv", often),
+        ("['[ab].csv', a.csv]", "test.csv", often),
+        ("[deep, deep/c.csv]", "test.csv", often),
+        ("[a.csv, copy.csv]", "test.csv", often),
+        ("[a.csv, b.csv]", "deep/../b.csv", "test rows as well"),
+        ("[a.csv, b.csv]", "copy.csv", "test rows as well"),
+        #[cfg(unix)]
+        ("[a.csv, link.csv]", "test.csv", often),
+        #[cfg(unix)]
+        ("[a.csv, b.csv]", "link.csv", "test rows as well"),
+    ] {
+        let found = found(train, test, ", clients: 2");
+        let right = match why {
+            "" => found.is_empty(),
+            why => found.contains(why),
+        };
+        assert!(right, "{train}, {test}: {found}");
+    }
+    // public samples that are a client's
+    for (from, shared) in [("test.csv", false), ("a.csv", true), ("copy.csv", true)] {
+        let set = format!("{{files: {{format: csv, train: {from}, test: test.csv, {known}}}}}");
+        let public = format!(", clients: 2, public: {{from: {{set: {set}}}}}");
+        let found = found("[a.csv, b.csv]", "test.csv", &public);
+        assert_eq!(
+            found.contains("the clients' and public as well"),
+            shared,
+            "{from}: {found}"
+        );
+    }
+}
+
 #[test]
 fn a_table_is_read_as_it_looks_and_says_what_was_inferred() {
     let data = people().data(&csv(""), ", clients: 2");
