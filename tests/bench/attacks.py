@@ -4,7 +4,7 @@
     cargo build --release -p fl-cli
     python tests/bench/attacks.py target/release/fl [TABLE ..]
 
-Tables: gradient, inversion, slopes, made, membership; all if none is named. FL_DATA_DIR says where `mnist` is. Means and standard
+Tables: gradient, inversion, slopes, substitute, made, membership; all if none is named. FL_DATA_DIR says where `mnist` is. Means and standard
 deviations are over the seeds 1 to 3, each the mean over the images of one run.
 """
 import json
@@ -61,6 +61,14 @@ def fedkt():
     parts = {slot: network("LeNet", ADAM) for slot in ("teacher", "student", "final")}
     parts |= {"tier1": {"use": "majority-vote"}, "tier2": {"use": "consistent-vote"}}
     return {"name": "fedkt", "data": data(2600, 3, public={"from": {"count": 2000}}), "protocol": protocol, "parts": parts}
+
+
+def hard_labels():
+    """Three rounds of distillation in which clients say the most probable class of each public sample."""
+    protocol = {"use": "co-distill", "rounds": 3, "warm-up": {"epochs": 50, "batch": 32}, "local": {"epochs": 5, "batch": 32},
+                "distil": {"epochs": 5, "batch": 64}, "samples": 2000, "labels": "hard"}
+    parts = {"model": network("LeNet", ADAM), "ensemble": {"use": "mean-labels"}}
+    return {"name": "hard-labels", "data": data(2600, 3, public={"from": {"count": 2000}}), "protocol": protocol, "parts": parts}
 
 
 def noise(multiplier):
@@ -165,6 +173,26 @@ def slopes(fl):
         row(f"`{attack}`", like(mean(lambda one: one)), like(mean(lambda one: one["known"])))
 
 
+def substitute(fl):
+    row("answers", "model", "accuracy", "agreement", "PSNR, dB", "SSIM", "class mean", "")
+    row(*["---"] * 8)
+    scores = fedkd()
+    # it learns once all is said
+    scores["protocol"]["student"]["epochs"] = 1
+    shares = lambda of, what: ", ".join(f"{100 * one[what]:.1f}" for one in of)
+    for name, spec, asked in (("FedKD's scores", scores, ("--ask", 5000)), ("hard labels", hard_labels(), ())):
+        found = [fl.attack("substitute", fl.spec(spec), "--set", f"seed={seed}", *asked)["attacks"] for seed in SEEDS]
+        for of in zip(*found):
+            cells = (like([one["inversion"] for one in of]), like([one["inversion"]["known"] for one in of]))
+            row(name, of[0]["model"], shares(of, "accuracy"), shares(of, "agreement"), *cells)
+    row("`--prior 2000`, seed 1", "loss", "PSNR, dB", "SSIM", "class mean", "", "by chance", "")
+    row(*["---"] * 8)
+    for one in fl.attack("substitute", fl.spec(scores), "--prior", 2000, "--set", "seed=1")["attacks"]:
+        one = one["inversion"]
+        of_seed = lambda what: f"{statistics.mean(what['psnr']):.1f} | {statistics.mean(what['ssim']):.2f}"
+        row(one["model"], f"{one['loss']:.4f}", *map(of_seed, (one, one["known"], one["unsearched"])))
+
+
 def made(fl):
     row("", "PSNR to the nearest, dB", "of the nearest of all", "SSIM", "Frechet")
     row(*["---"] * 5)
@@ -192,7 +220,7 @@ def membership(fl):
         row(name, ", ".join(f"{accuracy:.1f}" for _, accuracy in runs), *cells)
 
 
-TABLES = {table.__name__: table for table in (gradient, inversion, slopes, made, membership)}
+TABLES = {table.__name__: table for table in (gradient, inversion, slopes, substitute, made, membership)}
 
 
 def main():

@@ -9,6 +9,7 @@ mod minimise;
 mod prior;
 mod shadows;
 mod slopes;
+mod substitute;
 
 pub use fl_plugin_fediod::{ANSWER, InputValues, SLOPES, frechet};
 pub use gradient::{Seen, read_off, search};
@@ -20,3 +21,4 @@ pub use minimise::{Found, Search, Tell};
 pub use prior::Prior;
 pub use shadows::Halves;
 pub use slopes::{Prying, moved};
+pub use substitute::{Heard, Overhearing, agreement, ideal, imitate, teaches, turns};

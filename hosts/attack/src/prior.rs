@@ -50,7 +50,7 @@ impl Prior {
         tell: &Tell,
     ) -> Result<Self> {
         ensure!(!known.is_empty(), "a generator needs inputs to learn from");
-        let (optimiser, shape) = (adam(), known.shape());
+        let (optimiser, shape) = (adam(2e-4), known.shape());
         let mut prior = Self {
             maker: Network::new(
                 &maker(&shape)?,
@@ -195,7 +195,7 @@ fn unreal(judge: &mut Dfdx, x: &Array2<f32>, shape: &[usize]) -> Result<(f64, Ar
 }
 
 /// From -1 to 1 to the range of each number.
-fn in_range(made: ArrayView2<'_, f32>, range: &[(f32, f32)]) -> Array2<f32> {
+pub(crate) fn in_range(made: ArrayView2<'_, f32>, range: &[(f32, f32)]) -> Array2<f32> {
     let mut made = made.to_owned();
     for mut row in made.rows_mut() {
         let each = row.iter_mut().zip(range);
@@ -205,7 +205,7 @@ fn in_range(made: ArrayView2<'_, f32>, range: &[(f32, f32)]) -> Array2<f32> {
 }
 
 /// From a slope by inputs to one by what the network gives, from -1 to 1.
-fn by_unit(mut slope: Array2<f32>, range: &[(f32, f32)]) -> Array2<f32> {
+pub(crate) fn by_unit(mut slope: Array2<f32>, range: &[(f32, f32)]) -> Array2<f32> {
     for mut row in slope.rows_mut() {
         let each = row.iter_mut().zip(range);
         each.for_each(|(x, (low, high))| *x *= (high - low) / 2.0);
@@ -213,14 +213,15 @@ fn by_unit(mut slope: Array2<f32>, range: &[(f32, f32)]) -> Array2<f32> {
     slope
 }
 
-fn noise(n: usize, stream: &Stream) -> Array2<f32> {
+pub(crate) fn noise(n: usize, stream: &Stream) -> Array2<f32> {
     let mut draws = stream.draws();
     Array2::from_shape_simple_fn((n, NOISE), || draws.normal() as f32)
 }
 
-fn adam() -> Rule {
+/// As Radford, Metz, Chintala 2016 have it, but for the rate.
+pub(crate) fn adam(lr: f64) -> Rule {
     Rule::Adam(Adam {
-        lr: 2e-4,
+        lr,
         beta1: 0.5,
         beta2: 0.999,
         eps: 1e-8,
@@ -229,7 +230,7 @@ fn adam() -> Rule {
 }
 
 /// Layers that end between -1 and 1.
-fn maker(shape: &[usize]) -> Result<Vec<Layer>> {
+pub(crate) fn maker(shape: &[usize]) -> Result<Vec<Layer>> {
     match shape {
         [_, _, _] => {
             let mut layers = MakerNet::UpsamplingSmall.layers(shape)?;

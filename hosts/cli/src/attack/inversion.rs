@@ -23,6 +23,13 @@ pub struct InversionArgs {
     /// Of which kept model, such as `student`; otherwise of each.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
+    #[command(flatten)]
+    how: Inverting,
+}
+
+/// How models are inverted.
+#[derive(Args)]
+pub struct Inverting {
     /// Steps of the search.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: u32,
@@ -36,15 +43,15 @@ pub struct InversionArgs {
     /// Draw what was found, a column a class, below it the private image that is nearest, and the class's mean over test images: a PNG
     /// file. Of the last model, if there are several.
     #[arg(long, value_name = "FILE")]
-    picture: Option<PathBuf>,
+    pub picture: Option<PathBuf>,
     #[command(flatten)]
-    common: Common,
+    pub common: Common,
 }
 
 /// What an attack on a model came to, class by class.
 #[derive(Serialize)]
-struct Inverted {
-    model: String,
+pub struct Inverted {
+    pub model: String,
     /// Mean cross-entropy of what was found.
     loss: f64,
     /// How like the nearest private image of its class it is.
@@ -58,16 +65,13 @@ struct Inverted {
 
 pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -> Done {
     Run::open(&args.dir).map_err(|e| Failure::usage(format!("{e:#}")))?;
-    drawable(args.picture.as_deref())?;
+    drawable(args.how.picture.as_deref())?;
     let Kept {
         spec,
         data,
         mut targets,
-    } = Kept::open(&args.dir, &args.common.data, catalogue, line)?;
-    let TaskKind::Classes(classes) = data.task.kind else {
-        let why = "the attack looks for an input of each class, and inputs here have several labels, or something for every pixel";
-        return Err(Failure::usage(why));
-    };
+    } = Kept::open(&args.dir, &args.how.common.data, catalogue, line)?;
+    classes(&data)?;
     if let Some(name) = &args.model {
         let all: Vec<String> = targets.iter().map(|t| t.name.clone()).collect();
         targets.retain(|target| target.name == *name);
@@ -78,88 +82,100 @@ pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -
             )));
         }
     }
-    let classes: Vec<u32> = (0..classes as u32).collect();
-    let known = class_means(&data.test, &classes);
     // before a generator learns for minutes
     for target in &targets {
-        if target
-            .load(&args.dir, &spec, &data)?
-            .differentiable()
-            .is_none()
-        {
-            let why = "gives no slope of its scores by the input; `dfdx` and `linear` do";
-            return Err(Failure::usage(format!("model `{}` {why}", target.name)));
-        }
+        invertible(target.load(&args.dir, &spec, &data)?.as_mut(), &target.name)?;
     }
     let asked = listen().context("listening to signals")?;
     let mut found = Vec::new();
-    let mut prior = learn(args, &data, &asked)?;
+    let mut prior = args.how.learn(&data, &asked)?;
     for target in &targets {
         let mut model = target.load(&args.dir, &spec, &data)?;
-        let private = private(&data, target)?;
-        let stream = Stream::root(args.common.seed).child("inversion", 0);
-        let mut unsearched = None;
-        if let Some(prior) = &prior {
-            let made = prior.unsearched(model.as_mut(), &classes, &stream)?;
-            unsearched = Some(beside(&made, &private, &classes, &data)?.0);
-        }
-        let (inputs, loss) = invert(
-            args,
-            (model.as_mut(), &mut prior),
-            &classes,
-            &data,
-            (&stream, &asked),
-        )?;
-        let (like, nearest) = beside(&inputs, &private, &classes, &data)?;
-        let (known_like, _) = beside(&known, &private, &classes, &data)?;
-        if let Some(path) = &args.picture {
-            let all = concatenate(Axis(0), &[inputs.view(), nearest.view(), known.view()])?;
-            let all = Samples::fresh(all, data.task.input.clone())?;
-            write(path, &picture(&all, Some(classes.len()))?)?;
-        }
-        found.push(Inverted {
-            model: target.name.clone(),
-            loss,
-            like,
-            known: known_like,
-            unsearched,
-        });
+        let whose = (target.name.as_str(), &private(&data, target)?[..]);
+        found.push(
+            args.how
+                .invert(whose, model.as_mut(), &mut prior, &data, &asked)?,
+        );
     }
-    match args.common.json {
+    match args.how.common.json {
         true => print(
-            serde_json::json!({ "run": args.dir, "seed": args.common.seed, "attacks": found }),
+            serde_json::json!({ "run": args.dir, "seed": args.how.common.seed, "attacks": found }),
         ),
         false => print(text(&found)),
     }
 }
 
-/// The generator of an attack that has one.
-fn learn(args: &InversionArgs, data: &Assembled, asked: &Asked) -> Result<Option<Prior>, Failure> {
-    let Some(steps) = args.prior else {
-        return Ok(None);
-    };
-    let known = data.public.as_ref().map(|public| &public.samples);
-    let known = known.unwrap_or(&data.test.samples);
-    let stream = Stream::root(args.common.seed).child("prior", 0);
-    searching((steps, 0.0), asked, |how, tell| {
-        Prior::learn(known, &ranges(&data.test), how.steps, &stream, &tell)
-    })
-    .map(Some)
+/// The classes of which inputs are looked for.
+pub fn classes(data: &Assembled) -> Result<Vec<u32>, Failure> {
+    match data.task.kind {
+        TaskKind::Classes(classes) => Ok((0..classes as u32).collect()),
+        _ => Err(Failure::usage(
+            "the attack looks for an input of each class, and inputs here have several labels, or something for every pixel",
+        )),
+    }
 }
 
-fn invert(
-    args: &InversionArgs,
-    (model, prior): (&mut dyn Trainer, &mut Option<Prior>),
-    classes: &[u32],
-    data: &Assembled,
-    (stream, asked): (&Stream, &Asked),
-) -> Result<(Array2<f32>, f64), Failure> {
-    let (shape, range) = (&data.task.input, ranges(&data.test));
-    let found = searching((args.steps, args.smooth), asked, |how, tell| match prior {
-        Some(prior) => prior.search(model, classes, how, stream, &tell),
-        None => fl_attack::inversion(model, classes, shape, &range, how, stream, &tell),
-    })?;
-    Ok((found.inputs, found.distance))
+/// Can this model be inverted?
+pub fn invertible(model: &mut dyn Trainer, name: &str) -> Result<(), Failure> {
+    let why = "gives no slope of its scores by the input; `dfdx` and `linear` do";
+    match model.differentiable() {
+        Some(_) => Ok(()),
+        None => Err(Failure::usage(format!("model `{name}` {why}"))),
+    }
+}
+
+impl Inverting {
+    /// The generator of an attack that has one.
+    pub fn learn(&self, data: &Assembled, asked: &Asked) -> Result<Option<Prior>, Failure> {
+        let Some(steps) = self.prior else {
+            return Ok(None);
+        };
+        let known = data.public.as_ref().map(|public| &public.samples);
+        let known = known.unwrap_or(&data.test.samples);
+        let stream = Stream::root(self.common.seed).child("prior", 0);
+        searching((steps, 0.0), asked, |how, tell| {
+            Prior::learn(known, &ranges(&data.test), how.steps, &stream, &tell)
+        })
+        .map(Some)
+    }
+
+    /// What a model of this name takes each class to look like, beside the private examples that it learnt from; drawn, if that was asked for.
+    pub fn invert(
+        &self,
+        (name, private): (&str, &[Examples]),
+        model: &mut dyn Trainer,
+        prior: &mut Option<Prior>,
+        data: &Assembled,
+        asked: &Asked,
+    ) -> Result<Inverted, Failure> {
+        let classes = classes(data)?;
+        let known = class_means(&data.test, &classes);
+        let stream = Stream::root(self.common.seed).child("inversion", 0);
+        let mut unsearched = None;
+        if let Some(prior) = &prior {
+            let made = prior.unsearched(model, &classes, &stream)?;
+            unsearched = Some(beside(&made, private, &classes, data)?.0);
+        }
+        let (shape, range) = (&data.task.input, ranges(&data.test));
+        let found = searching((self.steps, self.smooth), asked, |how, tell| match prior {
+            Some(prior) => prior.search(model, &classes, how, &stream, &tell),
+            None => fl_attack::inversion(model, &classes, shape, &range, how, &stream, &tell),
+        })?;
+        let (like, nearest) = beside(&found.inputs, private, &classes, data)?;
+        if let Some(path) = &self.picture {
+            let rows = [found.inputs.view(), nearest.view(), known.view()];
+            let all = concatenate(Axis(0), &rows).context("images of one size")?;
+            let all = Samples::fresh(all, shape.clone())?;
+            write(path, &picture(&all, Some(classes.len()))?)?;
+        }
+        Ok(Inverted {
+            model: name.into(),
+            loss: found.distance,
+            like,
+            known: beside(&known, private, &classes, data)?.0,
+            unsearched,
+        })
+    }
 }
 
 /// What the model's owners own.
@@ -207,7 +223,7 @@ pub fn beside(
     Ok((all.context("a task has at least one class")?, nearest))
 }
 
-fn text(found: &[Inverted]) -> String {
+pub fn text(found: &[Inverted]) -> String {
     let width = found
         .iter()
         .map(|f| f.model.len())

@@ -5,6 +5,7 @@ mod inversion;
 mod made;
 mod membership;
 mod slopes;
+mod substitute;
 
 use crate::run::{How, Instead, Place, assemble, data_files, execute, manifest, read};
 use crate::stop::Asked;
@@ -33,6 +34,10 @@ pub enum AttackCommand {
     /// Find, from the slopes with which clients of `generate-and-distill` answer, what their teachers take each class to look like: for a server
     /// that asks about inputs of its own, and for one that follows the protocol.
     Slopes(slopes::SlopesArgs),
+    /// Find, from what a client answers about public samples in distillation, what its model takes each class to look like: a substitute
+    /// network learns the answers, and is inverted. With `--ask` the substitute is made without any data, of answers about inputs of the
+    /// attacker's own (IDEAL).
+    Substitute(substitute::SubstituteArgs),
     /// Compare what the generator of a run makes with private examples: how near, and how alike as a whole (Frechet distance), beside
     /// test examples.
     Made(made::MadeArgs),
@@ -63,6 +68,7 @@ pub fn attack(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -
         AttackCommand::Gradient(args) => gradient::gradient(args, catalogue, line),
         AttackCommand::Inversion(args) => inversion::inversion(args, catalogue, line),
         AttackCommand::Slopes(args) => slopes::slopes(args, catalogue, line),
+        AttackCommand::Substitute(args) => substitute::substitute(args, catalogue, line),
         AttackCommand::Made(args) => made::made(args, catalogue, line),
     }
 }

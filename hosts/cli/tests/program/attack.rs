@@ -221,7 +221,7 @@ fn what_sends_no_update_and_what_is_too_much_is_refused() {
     );
     refused(
         &[&quick("segmentation"), "--set", "data.limit.train=9"],
-        "a class for every pixel",
+        "something for every pixel",
     );
     let g = one_step(dir, SMOOTH);
     refused(&[&g, "--client", "2"], "the clients are 0 to 1, got 2");
@@ -382,4 +382,135 @@ fn bounded_slopes_lead_to_what_a_teacher_takes_a_class_to_look_like() {
         assert!(code == 2 && error.contains(why), "{args:?} {code}: {error}");
     };
     refused(&[&quick("fedkd")], "this is `one-shot-distill`");
+}
+
+#[test]
+fn bounded_answers_about_public_samples_make_a_substitute_that_is_inverted() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let attack = |spec: &str, args: &[&str]| {
+        let spec = quick(spec);
+        let all = [
+            &["attack", "substitute", &spec, "--json", "--steps", "40"],
+            args,
+        ]
+        .concat();
+        json(dir, &all)
+    };
+    let number = |of: &Value, at: usize, what: &str| of["attacks"][at][what].as_f64().unwrap();
+    // scores, quantised as they cross; the client's own model has no answers, and agrees with itself
+    let found = attack("fedkd", &["--epochs", "20", "--picture", "p.png"]);
+    assert_eq!(found["heard"], "logits");
+    let [client, substitute] = &found["attacks"].as_array().unwrap()[..] else {
+        panic!("{found}");
+    };
+    assert_eq!(
+        (&client["model"], &substitute["model"]),
+        (&"client".into(), &"substitute".into())
+    );
+    assert!(
+        client["answers"].is_null() && number(&found, 0, "agreement") == 1.0,
+        "{found}"
+    );
+    assert_eq!(substitute["answers"], 1200);
+    assert!(number(&found, 1, "agreement") > 0.8, "{found}"); // 0.92 when this was written
+    let psnr = |of: &Value| of["inversion"]["psnr"].as_array().map(Vec::len);
+    assert_eq!((psnr(client), psnr(substitute)), (Some(10), Some(10)));
+    assert!(fs::read(dir.join("p.png")).unwrap().starts_with(b"\x89PNG"));
+    assert_eq!(found, attack("fedkd", &["--epochs", "20"]));
+    // another client, another network, and what is drawn by the attacker is drawn from its own seed
+    let student = attack(
+        "fedkd",
+        &["--epochs", "1", "--client", "4", "--network", "student"],
+    );
+    let seed = [
+        "--epochs",
+        "1",
+        "--client",
+        "4",
+        "--network",
+        "student",
+        "--seed",
+        "1",
+    ];
+    assert_eq!(
+        student["attacks"][0]["accuracy"],
+        attack("fedkd", &seed)["attacks"][0]["accuracy"]
+    );
+    assert_ne!(student["attacks"][1], attack("fedkd", &seed)["attacks"][1]);
+
+    // of labels that are randomised before they cross less is learnt, and a filter leaves some samples unasked
+    let randomised = attack("ds-fl", &[]);
+    assert_eq!(randomised["heard"], "votes");
+    let plain = attack(
+        "ds-fl",
+        &[
+            "--set",
+            "parts.privacy=null",
+            "--set",
+            "parts.accountant=null",
+            "--ask",
+            "1000",
+        ],
+    );
+    assert!(
+        number(&randomised, 1, "agreement") < number(&plain, 1, "agreement"),
+        "{randomised} {plain}"
+    );
+    // without any data, of answers about what a generator makes
+    assert_eq!(
+        (
+            &plain["attacks"][2]["model"],
+            &plain["attacks"][2]["answers"]
+        ),
+        (&"asked".into(), &1000.into())
+    );
+    assert!(number(&plain, 2, "agreement") > 0.6, "{plain}");
+
+    // a forest that votes has no slopes, and its substitute has
+    let forest = [
+        "--set",
+        "protocol.send=votes",
+        "--set",
+        "parts.student={use: forest}",
+        "--network",
+        "teacher",
+    ];
+    let voted = attack("fedkt", &forest);
+    assert!(voted["attacks"][0]["inversion"].is_null(), "{voted}");
+    assert!(number(&voted, 1, "agreement") > 0.8, "{voted}");
+    let said = out(
+        dir,
+        &[&["attack", "substitute", &quick("fedkt")], &forest[..]].concat(),
+    );
+    assert!(
+        said.contains("answered about public samples with votes"),
+        "{said}"
+    );
+
+    let refused = |args: &[&str], why: &str| {
+        let (code, error) = fails(dir, &[&["attack", "substitute"], args].concat());
+        assert!(code == 2 && error.contains(why), "{args:?} {code}: {error}");
+    };
+    refused(&[&quick("fedavg")], "the attack is for distillation");
+    refused(&[&quick("fedkt")], "`two-tier-vote` with `send: votes`");
+    refused(
+        &[&quick("ds-fl"), "--ask", "9"],
+        "would go around parts.privacy",
+    );
+    refused(&[&quick("ds-fl"), "--client", "5"], "0, 1, 2, 3, 4, got 5");
+    refused(
+        &[&quick("ds-fl"), "--network", "teacher"],
+        "model, student, got `teacher`",
+    );
+    refused(&[&quick("fedkd-multi-label")], "several labels");
+    let votes = [&forest[..4], &["--set", "protocol.evaluate-clients=false"]].concat();
+    refused(
+        &[&[&quick("fedkt")[..]], &votes[..]].concat(),
+        "set `evaluate-clients: true`",
+    );
+    refused(
+        &[&[&quick("fedkt")[..]], &forest[..4]].concat(),
+        "gives no slope of its scores",
+    );
 }
