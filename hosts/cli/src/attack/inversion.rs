@@ -87,7 +87,7 @@ pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -
             .differentiable()
             .is_none()
         {
-            let why = "gives no slope of its scores by the input; `dfdx` and `linear` do";
+            let why = "gives no slope of its scores by the input; `dfdx` and `linear` do, where that is no words";
             return Err(Failure::usage(format!("model `{}` {why}", target.name)));
         }
     }
