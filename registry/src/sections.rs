@@ -43,7 +43,8 @@ fl_core::settings! {
         /// Libraries and modules of Python with parts that are not linked into this program; they are loaded before anything else is
         /// read.
         plugins: Vec<Plugin> = Vec::new();
-        /// When to measure.
+        /// When to measure: accuracy and, where two classes are told apart, the area under the curve (`auc`); where pixels have classes or
+        /// values, what `plugins/dense-prediction` lists.
         evaluate: Evaluate = Evaluate { every: 1 };
         /// What to do with answers that cannot be used.
         faults: Faults = fl_core::settings::defaults();

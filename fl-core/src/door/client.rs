@@ -229,7 +229,7 @@ impl Client {
     /// When it cannot.
     pub fn differentiable(&mut self, slot: &str) -> Result<&mut dyn Differentiable> {
         let model = self.model(slot)?;
-        model.differentiable().with_context(|| Problem::Lacks(format!("parts.{slot}: this trainer cannot be differentiated by its input; use a neural trainer")))
+        model.differentiable().with_context(|| Problem::Lacks(format!("parts.{slot}: this trainer cannot be differentiated by its input; use a neural trainer, on inputs that are no words")))
     }
 
     /// Its generator in this slot, made on first use.

@@ -203,6 +203,41 @@ fn titles_count_where_the_training_rows_have_them() {
 }
 
 #[test]
+fn texts_of_two_sets_have_the_same_word_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    write(
+        dir.path(),
+        "agnews/train.csv",
+        b"\"1\",\"A film\",\"of note\"\n",
+    );
+    write(dir.path(), "agnews/test.csv", b"\"2\",\"\",\"x\"\n");
+    write(
+        dir.path(),
+        "sst2/train.tsv",
+        b"sentence\tlabel\na film of many words\t1\n",
+    );
+    write(dir.path(), "sst2/dev.tsv", b"sentence\tlabel\n\t0\n");
+    let [news, films] = ["ag-news", "sst2"].map(|name| {
+        let set = named(&format!("{{{name}: {{width: 8192, words: 3}}}}"));
+        assert_eq!(set.task().unwrap().input, [3]);
+        let scaled = Normalise {
+            mean: vec![0.0; 3],
+            std: vec![1.0; 3],
+        };
+        let error = load(&set, dir.path(), Some(&scaled)).unwrap_err();
+        assert!(format!("{error:#}").contains("numbers of words"));
+        load(&set, dir.path(), None).unwrap()
+    });
+    let row = news.train.samples.values();
+    assert_eq!(row, films.train.samples.values());
+    assert!(
+        row.iter()
+            .all(|n| n.fract() == 0.0 && (1.0..=8192.0).contains(n))
+    );
+    assert_eq!(films.test.samples.values().sum(), 0.0);
+}
+
+#[test]
 fn the_data_directory_is_what_was_given_first() {
     assert_eq!(data_dir(Some(Path::new("here"))), Path::new("here"));
     assert!(!data_dir(None).as_os_str().is_empty());

@@ -107,7 +107,7 @@ pub struct Facts {
     pub rows: Option<(usize, usize)>,
     /// Mean and standard deviation of each channel, the training images', for sets of images.
     pub statistics: Option<(&'static [f32], &'static [f32])>,
-    /// Are the rows mostly 0, so that a shift would fill them?
+    /// Are the rows mostly 0, so that a shift would fill them, or numbers of words?
     pub sparse: bool,
 }
 

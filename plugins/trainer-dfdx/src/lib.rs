@@ -13,7 +13,7 @@ mod target;
 mod trainer;
 
 pub use net::presets::NAMES as NETWORKS;
-pub use net::{Conv, Layer, Layers, NetSpec, Residual, Window};
+pub use net::{Conv, Conv1d, Embedding, Layer, Layers, NetSpec, Residual, Window};
 pub use network::Network;
 pub use optim::{Adam, Cosine, Rule, Schedule, Sgd, Steps};
 pub use settings::DfdxSettings;

@@ -340,7 +340,8 @@ impl Trainer for Dfdx {
         Some(self)
     }
 
+    /// `None` for a network that takes words, whose numbers have no slope.
     fn differentiable(&mut self) -> Option<&mut dyn Differentiable> {
-        Some(self)
+        (!self.net.takes_words()).then_some(self)
     }
 }

@@ -4,15 +4,18 @@ use super::shared::{classes, task};
 use crate::folder::Folder;
 use crate::format::csv;
 use crate::set::{DataSet, Facts, Part, Rows};
-use crate::text::{self, bags};
+use crate::text;
 use anyhow::Result;
 use fl_core::Task;
 
 fl_core::settings! {
-    /// News in four topics, as hashed bags of words.
+    /// News in four topics, as hashed bags of words or as the first words in their order.
     pub struct AgNews {
-        /// Values in a row; a word counts in the column that its hash names.
+        /// Columns of a bag, and so its values; a word counts in the one that its hash names.
         width: usize = text::WIDTH, in 1..=text::MAX_WIDTH;
+        /// Instead of a bag: values in a row, the text's first so many words in their order, each as its column's number from 1 to
+        /// `width`, then zeros. For networks that begin with `embedding`.
+        words: Option<usize> = None, in 1..=text::MAX_WORDS;
     }
 }
 crate::data_set!("ag-news" => AgNews);
@@ -31,7 +34,7 @@ impl DataSet for AgNews {
     }
 
     fn task(&self) -> Option<Task> {
-        task(&[self.width], 4)
+        task(&[self.words.unwrap_or(self.width)], 4)
     }
 
     /// The title counts only where the training file has titles: one of its public subsets has descriptions alone, and
@@ -62,7 +65,7 @@ impl DataSet for AgNews {
                 .iter()
                 .map(|fields| fields[from..].join(" "))
                 .collect();
-            let inputs = bags(texts.iter().map(String::as_str), self.width);
+            let inputs = text::rows(texts.iter().map(String::as_str), self.width, self.words);
             (inputs, classes(of, 4))
         };
         Ok(Rows::new(part(train), part(test)))

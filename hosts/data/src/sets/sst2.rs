@@ -4,15 +4,18 @@ use super::shared::{classes, task};
 use crate::folder::Folder;
 use crate::format::csv;
 use crate::set::{DataSet, Facts, Part, Rows};
-use crate::text::{self, bags};
+use crate::text;
 use anyhow::Result;
 use fl_core::Task;
 
 fl_core::settings! {
-    /// Sentences of film reviews, against or for, as hashed bags of words.
+    /// Sentences of film reviews, against or for, as hashed bags of words or as the first words in their order.
     pub struct Sst2 {
-        /// Values in a row; a word counts in the column that its hash names.
+        /// Columns of a bag, and so its values; a word counts in the one that its hash names.
         width: usize = text::WIDTH, in 1..=text::MAX_WIDTH;
+        /// Instead of a bag: values in a row, the text's first so many words in their order, each as its column's number from 1 to
+        /// `width`, then zeros. For networks that begin with `embedding`.
+        words: Option<usize> = None, in 1..=text::MAX_WORDS;
     }
 }
 crate::data_set!("sst2" => Sst2);
@@ -31,7 +34,7 @@ impl DataSet for Sst2 {
     }
 
     fn task(&self) -> Option<Task> {
-        task(&[self.width], 2)
+        task(&[self.words.unwrap_or(self.width)], 2)
     }
 
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {
@@ -50,7 +53,7 @@ impl DataSet for Sst2 {
                     texts.push(fields[0].to_string());
                     Ok(())
                 })?;
-                let inputs = bags(texts.iter().map(String::as_str), self.width);
+                let inputs = text::rows(texts.iter().map(String::as_str), self.width, self.words);
                 Ok((inputs, classes(of, 2)))
             })
         };

@@ -1,6 +1,6 @@
 //! From layers to operations: shapes are followed through the list, and each layer says what it wants.
 
-use super::layers::{Conv, Layer, in_range};
+use super::layers::{Conv, Conv1d, Embedding, Layer, in_range};
 use super::{Entry, Net, Op, Start};
 use crate::ops::{Activation, ConvShape, PoolShape};
 use anyhow::{Context, bail, ensure};
@@ -50,6 +50,8 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
         _ => None,
     };
     let mut builder = Builder {
+        words: matches!(end, End::Scores(_)),
+        text: false,
         outputs,
         channels: pixels.map(|[channels, ..]| channels),
         entries: Vec::new(),
@@ -118,6 +120,10 @@ fn volume(shape: &[usize], before: usize) -> Result<usize> {
 }
 
 struct Builder {
+    /// May the next layer take words?
+    words: bool,
+    /// Does the network begin with words?
+    text: bool,
     outputs: usize,
     /// Numbers of a pixel, if something is said of each.
     channels: Option<usize>,
@@ -154,6 +160,7 @@ impl Builder {
         relu: bool,
     ) -> Result<Op> {
         in_range(layer).map_err(anyhow::Error::msg)?;
+        let first = std::mem::take(&mut self.words);
         Ok(match layer {
             Layer::Relu => Op::Activate(Activation::Relu),
             Layer::LeakyRelu(slope) => Op::Activate(Activation::LeakyRelu(*slope as f32)),
@@ -236,6 +243,8 @@ impl Builder {
                 }
             }
             Layer::BatchNorm | Layer::Standardise => {
+                let text = || format!("wants an image or a row of numbers, got a text {shape:?}");
+                ensure!(!self.text || shape.len() != 2, Problem::Shape(text()));
                 let channels = vec![shape[0]];
                 let mut tensor = |part, start, trainable| {
                     self.tensor(name, part, channels.clone(), start, trainable)
@@ -311,6 +320,67 @@ impl Builder {
                 volume(shape, 0)?;
                 Op::Skip(around)
             }
+            Layer::Embedding(Embedding { vocabulary, width }) => {
+                let words = match &shape[..] {
+                    [words] if first => *words,
+                    _ => bail!(Problem::Shape(format!(
+                        "embedding: must be the first layer, of a row of word numbers, got {shape:?}"
+                    ))),
+                };
+                self.text = true;
+                *shape = vec![words, *width];
+                volume(shape, 0)?;
+                let size = vec![*vocabulary, *width];
+                // +-1/4, as Kim's code draws words that it has no numbers for
+                let start = Start::FanIn(16);
+                Op::Embedding {
+                    table: self.tensor(name, "weight", size, start, true)?,
+                    width: *width,
+                }
+            }
+            Layer::Conv1d(Conv1d { out, kernel }) => {
+                let [words, channels] = text("conv1d", shape)?;
+                let text = || format!("conv1d: a window of {kernel} does not fit {words} words");
+                ensure!(*kernel <= words, Problem::Shape(text()));
+                *shape = vec![words + 1 - kernel, *out];
+                volume(shape, 0)?;
+                let start = Start::FanIn(volume(&[*kernel, channels], 0)?);
+                let size = vec![*out, *kernel, channels];
+                let weight = self.tensor(name, "weight", size, start, true)?;
+                let bias = self.tensor(name, "bias", vec![*out], start, true)?;
+                Op::Conv1d {
+                    tensors: [weight, bias],
+                    kernel: *kernel,
+                }
+            }
+            Layer::MaxOverTime => {
+                let [_, channels] = text("max-over-time", shape)?;
+                *shape = vec![channels];
+                Op::MaxOverTime
+            }
+            Layer::Branches(lists) => {
+                let (mut all, mut made) = (Vec::new(), Vec::<Vec<usize>>::new());
+                for (at, list) in lists.iter().enumerate() {
+                    let mut inside = shape.clone();
+                    all.push(self.list(&format!("{name}.{at}."), &list.0, &mut inside)?);
+                    made.push(inside);
+                }
+                let text = || {
+                    format!(
+                        "branches: they give {made:?}; rows of numbers, or images of one size, are wanted"
+                    )
+                };
+                let size = made
+                    .first()
+                    .filter(|s| s.len() != 2)
+                    .and_then(|s| s.get(1..));
+                let size = size.filter(|size| made.iter().all(|s| s.get(1..) == Some(*size)));
+                let size = size.with_context(|| Problem::Shape(text()))?;
+                let channels = made.iter().fold(0usize, |n, s| n.saturating_add(s[0]));
+                *shape = [&[channels], size].concat();
+                volume(shape, 0)?;
+                Op::Branches(all)
+            }
             Layer::Residual(block) => {
                 let (mut inside, mut beside) = (shape.clone(), shape.clone());
                 let body = self.list(&format!("{name}.body."), &block.body.0, &mut inside)?;
@@ -382,6 +452,11 @@ impl Builder {
 fn image(layer: &str, shape: &[usize]) -> Result<[usize; 3]> {
     let text = || format!("{layer}: wants an image [channels, height, width], got {shape:?}");
     <[usize; 3]>::try_from(shape).map_err(|_| Problem::Shape(text()).into())
+}
+
+fn text(layer: &str, shape: &[usize]) -> Result<[usize; 2]> {
+    let text = || format!("{layer}: wants a text [words, numbers of each], got {shape:?}");
+    <[usize; 2]>::try_from(shape).map_err(|_| Problem::Shape(text()).into())
 }
 
 fn pool(layer: &str, shape: &mut Vec<usize>, kernel: usize, stride: usize) -> Result<PoolShape> {

@@ -48,6 +48,36 @@ choices! {
         /// The input, and beside it what these layers make of it: channels after channels, in one size. The skip connections of
         /// a U-Net, one within another.
         Skip(Layers) = "skip",
+        /// A text, a row of word numbers, as a row of learnt numbers for each word: `words x width`. Only as the first layer.
+        Embedding(Embedding) = "embedding",
+        /// One-dimensional convolution along the words of a text (Kim 2014, equation 2), without padding. Windows that begin or
+        /// end behind the text are 0; the first never is.
+        Conv1d(Conv1d) = "conv1d",
+        /// The largest number of each channel over the words of a text (Kim 2014, section 2).
+        MaxOverTime = "max-over-time",
+        /// Several lists of layers, all of the same input: their channels side by side.
+        Branches(Vec<Layers>) = "branches",
+    }
+}
+
+settings! {
+    /// Learnt numbers for words: `vocabulary x width`, row `n - 1` for word `n`; PyTorch's `Embedding` without a row for 0. First
+    /// ones are uniform in -0.25 to 0.25, as in Kim's code.
+    pub struct Embedding {
+        /// The largest word number; the data set's `width`. 0 is no word, and becomes zeros that are not learnt.
+        vocabulary: usize, in 1..=1 << 24;
+        /// Numbers of a word.
+        width: usize, in 1..;
+    }
+}
+
+settings! {
+    /// A convolution along words; its weight is that of PyTorch's `Conv2d(1, out, (kernel, channels))`, without the 1.
+    pub struct Conv1d {
+        /// Channels out.
+        out: usize, in 1..;
+        /// Neighbouring words of a window.
+        kernel: usize, in 1..;
     }
 }
 

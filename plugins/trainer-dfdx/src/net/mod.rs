@@ -7,7 +7,7 @@ pub mod presets;
 #[cfg(test)]
 mod tests;
 
-pub use layers::{Conv, Layer, Layers, NetSpec, Residual, Window};
+pub use layers::{Conv, Conv1d, Embedding, Layer, Layers, NetSpec, Residual, Window};
 pub use numbers::Numbers;
 
 use crate::buffer::Buffer;
@@ -82,6 +82,18 @@ enum Op {
         shortcut: Vec<Op>,
     },
     Skip(Vec<Op>),
+    Embedding {
+        table: Range<usize>,
+        width: usize,
+    },
+    Conv1d {
+        /// Weight and bias.
+        tensors: [Range<usize>; 2],
+        kernel: usize,
+    },
+    MaxOverTime,
+    /// At least one.
+    Branches(Vec<Vec<Op>>),
 }
 
 /// A network: what it computes and which tensors it needs. The numbers are kept elsewhere, see [`Net::start`].
@@ -209,6 +221,20 @@ impl Net {
         }
     }
 
+    /// Are its inputs the numbers of words, which have no slope?
+    pub fn takes_words(&self) -> bool {
+        matches!(self.ops.first(), Some(Op::Embedding { .. }))
+    }
+
+    /// For each text of a batch how many positions at its end are no words; none are where the inputs are no texts.
+    fn padding(&self, x: &Value) -> Vec<usize> {
+        let padding = |words: &[f32]| words.iter().rev().take_while(|n| **n == 0.0).count();
+        match self.takes_words() {
+            true => x.data.chunks_exact(x.width()).map(padding).collect(),
+            false => vec![0; x.rows],
+        }
+    }
+
     /// Does it have batch normalisation?
     pub fn normalises(&self) -> bool {
         self.norms
@@ -245,7 +271,7 @@ impl Net {
     /// Scores of a batch, `rows x outputs`.
     ///
     /// # Errors
-    /// When batch normalisation is given one number per channel.
+    /// When batch normalisation is given one number per channel, or an embedding something that is no word number.
     pub fn forward(
         &self,
         record: &mut Record,
@@ -253,8 +279,10 @@ impl Net {
         weights: &Weights,
         mode: &mut Mode<'_>,
     ) -> Result<Value> {
-        let features = run(&self.ops[..self.trunk], record, x, weights, mode)?;
-        run(&self.ops[self.trunk..], record, features, weights, mode)
+        let padding = self.padding(&x);
+        let mut pass = |ops, x| run(ops, record, x, weights, mode, &padding);
+        let features = pass(&self.ops[..self.trunk], x)?;
+        pass(&self.ops[self.trunk..], features)
     }
 
     /// What the last layer is given, `rows x features`.
@@ -262,14 +290,9 @@ impl Net {
     /// # Errors
     /// As [`Net::forward`].
     pub fn features(&self, x: Value, weights: &Weights, mode: &mut Mode<'_>) -> Result<Value> {
-        run(
-            &self.ops[..self.trunk],
-            &mut Record::off(),
-            x,
-            weights,
-            mode,
-        )
-        .map(|v| ops::flatten(&v))
+        let padding = self.padding(&x);
+        let trunk = &self.ops[..self.trunk];
+        run(trunk, &mut Record::off(), x, weights, mode, &padding).map(|v| ops::flatten(&v))
     }
 }
 
@@ -279,6 +302,7 @@ fn run(
     x: Value,
     weights: &Weights,
     mode: &mut Mode<'_>,
+    padding: &[usize],
 ) -> Result<Value> {
     all.iter().try_fold(x, |x, op| {
         Ok(match op {
@@ -342,18 +366,47 @@ fn run(
                 shape: shape.clone(),
                 ..x
             },
-            Op::Chain(ops) => run(ops, record, x, weights, mode)?,
+            Op::Chain(ops) => run(ops, record, x, weights, mode, padding)?,
             Op::Residual { body, shortcut } => {
-                let inside = run(body, record, x.clone(), weights, mode)?;
-                let beside = run(shortcut, record, x, weights, mode)?;
+                let inside = run(body, record, x.clone(), weights, mode, padding)?;
+                let beside = run(shortcut, record, x, weights, mode, padding)?;
                 ops::add(record, &inside, &beside, true)
             }
             Op::Skip(around) => {
-                let beside = run(around, record, x.clone(), weights, mode)?;
+                let beside = run(around, record, x.clone(), weights, mode, padding)?;
                 ops::concat(record, &x, &beside)
+            }
+            Op::Embedding { table, width } => {
+                ops::embedding(record, &x, weights, table.clone(), *width)?
+            }
+            Op::Conv1d { tensors, kernel } => {
+                let counts = counted(x.shape[0] + 1 - kernel, padding);
+                ops::conv1d(record, &x, weights, tensors.clone(), *kernel, counts)
+            }
+            Op::MaxOverTime => {
+                let counts = counted(x.shape[0], padding);
+                ops::max_over_time(record, &x, &counts)
+            }
+            Op::Branches(all) => {
+                let mut made: Option<Value> = None;
+                for branch in all {
+                    let next = run(branch, record, x.clone(), weights, mode, padding)?;
+                    made = Some(match made {
+                        None => next,
+                        Some(before) => ops::concat(record, &before, &next),
+                    });
+                }
+                made.unwrap_or(x)
             }
         })
     })
+}
+
+/// How many of so many positions lie in each text. A window of words counts where its first one stands, and all of them must be in
+/// the text; the first window counts in any case.
+fn counted(positions: usize, padding: &[usize]) -> Vec<usize> {
+    let inside = |absent: &usize| positions.saturating_sub(*absent).max(1);
+    padding.iter().map(inside).collect()
 }
 
 /// A batch as a value; `key` names its gradient.

@@ -1,9 +1,9 @@
 //! The networks of the papers, layer by layer.
 
-use super::layers::{Conv, Layer, Layers, Residual};
+use super::layers::{Conv, Conv1d, Embedding, Layer, Layers, Residual};
 
 /// Names and what they are.
-pub const NAMES: [(&str, &str); 13] = [
+pub const NAMES: [(&str, &str); 14] = [
     (
         "lenet",
         "Two 5x5 convolutions (6, 16), linear 120, 84 (FedKT, section 5.1)",
@@ -46,6 +46,10 @@ pub const NAMES: [(&str, &str); 13] = [
     (
         "unet",
         "U-Net of three levels, 16, 32 and 64 channels: padded 3x3 convolutions with batch normalisation in pairs, and skip connections (Ronneberger et al. 2015, smaller); sides are divisible by 4",
+    ),
+    (
+        "text-cnn",
+        "Convolutions of 3, 4 and 5 words (32 channels each) on embeddings of 32 numbers, largest numbers over the text, dropout 0.5 (Kim 2014, CNN-rand, smaller); word numbers up to 8192",
     ),
 ];
 
@@ -110,6 +114,22 @@ pub fn layers(name: &str) -> Option<Vec<Layer>> {
         }
         "logistic" => vec![Outputs],
         "unet" => [unet(&[16, 32, 64]), vec![Outputs]].concat(),
+        "text-cnn" => {
+            let branch = |kernel| {
+                let conv = Layer::Conv1d(Conv1d { out: 32, kernel });
+                Layers(vec![conv, Relu, Layer::MaxOverTime])
+            };
+            let embedding = Embedding {
+                vocabulary: 8192,
+                width: 32,
+            };
+            vec![
+                Layer::Embedding(embedding),
+                Layer::Branches([3, 4, 5].map(branch).to_vec()),
+                Layer::Dropout(0.5),
+                Outputs,
+            ]
+        }
         _ => return None,
     })
 }

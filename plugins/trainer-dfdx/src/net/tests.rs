@@ -50,6 +50,12 @@ fn exact_numbers_of_parameters() {
         2048,
         "FedKD's classifier"
     );
+    // 8,192 words, three kinds of windows, the last layer
+    let convs = [3, 4, 5].map(|kernel| 32 * (kernel * 32 + 1));
+    assert_eq!(
+        net("text-cnn", &[64], 4).unwrap().weights(),
+        8192 * 32 + convs.iter().sum::<usize>() + 4 * 97
+    );
     assert!(
         presets::NAMES
             .iter()
@@ -150,6 +156,56 @@ fn what_does_not_fit_is_named_with_its_place() {
             "[{residual: {body: [relu, {pool: 9}]}}, outputs]",
             &image,
             "net: layer 0: layer 0.body.1: pool: a window of 9x9 does not fit 8x8",
+        ),
+        (
+            "[relu, {embedding: {vocabulary: 9, width: 2}}, outputs]",
+            &[7],
+            "net: layer 1: embedding: must be the first layer, of a row of word numbers, got [7]",
+        ),
+        (
+            "[{branches: [[{embedding: {vocabulary: 9, width: 2}}]]}, outputs]",
+            &[7],
+            "net: layer 0: layer 0.0.0: embedding: must be the first layer, of a row of word numbers, got [7]",
+        ),
+        (
+            "text-cnn",
+            &image,
+            "net `text-cnn`: layer 0: embedding: must be the first layer, of a row of word numbers, got [1, 8, 8]",
+        ),
+        (
+            "text-cnn",
+            &[4],
+            "net `text-cnn`: layer 1: layer 1.2.0: conv1d: a window of 5 does not fit 4 words",
+        ),
+        (
+            "[{conv1d: {out: 4, kernel: 3}}, outputs]",
+            &[9],
+            "net: layer 0: conv1d: wants a text [words, numbers of each], got [9]",
+        ),
+        (
+            "[max-over-time, outputs]",
+            &image,
+            "net: layer 0: max-over-time: wants a text [words, numbers of each], got [1, 8, 8]",
+        ),
+        (
+            "[{embedding: {vocabulary: 9, width: 2}}, batch-norm, outputs]",
+            &[7],
+            "net: layer 1: wants an image or a row of numbers, got a text [7, 2]",
+        ),
+        (
+            "[{embedding: {vocabulary: 9, width: 2}}, {conv: {out: 4, kernel: 1}}, outputs]",
+            &[7],
+            "net: layer 1: conv: wants an image [channels, height, width], got [7, 2]",
+        ),
+        (
+            "[{branches: [[{linear: 3}], [relu]]}, outputs]",
+            &image,
+            "net: layer 0: branches: they give [[3], [1, 8, 8]]; rows of numbers, or images of one size, are wanted",
+        ),
+        (
+            "[{branches: []}, outputs]",
+            &image,
+            "net: layer 0: branches: they give []; rows of numbers, or images of one size, are wanted",
         ),
         (
             "lenet",
@@ -259,6 +315,133 @@ fn a_whole_network_has_the_derivative_that_differences_say() {
     };
     compare("input", &slope(true), &x, &|x| score(x, &start));
     compare("weights", &slope(false), &start, &|w| score(&x, w));
+}
+
+const SMALL_TEXT: &str = "[{embedding: {vocabulary: 9, width: 3}}, {conv1d: {out: 4, kernel: 2}}, tanh, \
+    {branches: [[{conv1d: {out: 3, kernel: 2}}, tanh, max-over-time], [max-over-time, {linear: 2}]]}, outputs]";
+
+/// Scores of texts, with weights as a stream says: those of a layer depend on its name alone.
+fn read(net: &Net, words: &[f32], texts: usize) -> Result<Vec<f32>> {
+    let (weights, buffers) = net.start(&Stream::root(6));
+    let frozen = Weights {
+        data: Arc::new(weights),
+        key: None,
+    };
+    let x = batch(words.to_vec().into(), &[words.len() / texts], None)?;
+    let scores = net.forward(
+        &mut Record::off(),
+        x,
+        &frozen,
+        &mut Mode::Evaluate(&buffers),
+    )?;
+    Ok(scores.data.to_vec())
+}
+
+#[test]
+fn exact_what_stands_behind_a_text_changes_nothing() {
+    let texts = [
+        [1.0, 9.0, 4.0, 4.0, 2.0],
+        [3.0, 5.0, 7.0, 0.0, 0.0],
+        [8.0, 0.0, 0.0, 0.0, 0.0],
+        [0.0; 5],
+    ];
+    let at = |room: usize| {
+        let padded = |text: &[f32; 5]| [&text[..], &vec![0.0; room - 5]].concat();
+        let all: Vec<f32> = texts.iter().flat_map(padded).collect();
+        read(&net(SMALL_TEXT, &[room], 3).unwrap(), &all, 4).unwrap()
+    };
+    let scores = at(5);
+    assert!(scores == at(6) && scores == at(40));
+    assert!(scores.iter().all(|s| s.is_finite()));
+    let one = read(&net(SMALL_TEXT, &[5], 3).unwrap(), &texts[1], 1).unwrap();
+    assert_eq!(one, scores[3..6]);
+}
+
+#[test]
+fn what_is_no_word_number_is_named_with_its_place() {
+    let net = net(SMALL_TEXT, &[5], 3).unwrap();
+    for (wrong, shown) in [
+        (0.5, "0.5"),
+        (-1.0, "-1"),
+        (10.0, "10"),
+        (f32::NAN, "NaN"),
+        (f32::INFINITY, "inf"),
+    ] {
+        let words = [1.0, 2.0, 3.0, 4.0, 0.0, 1.0, 2.0, wrong, 0.0, 0.0];
+        let error = read(&net, &words, 2).unwrap_err().to_string();
+        let due = format!(
+            "embedding: word 2 of sample 1 of the batch is {shown}; it must be a whole number from 0 (no word) to 9"
+        );
+        assert_eq!(error, due);
+    }
+    assert!(net.takes_words());
+    let layers: Vec<Layer> = read_yaml(SMALL_TEXT).unwrap();
+    let maker = Net::maker(&layers, 5, &[3]).unwrap_err();
+    assert!(format!("{maker:#}").contains("layer 0: embedding: must be the first layer"));
+}
+
+#[test]
+fn first_embeddings_are_kims() {
+    let net = net(
+        "[{embedding: {vocabulary: 2000, width: 8}}, outputs]",
+        &[3],
+        2,
+    )
+    .unwrap();
+    let weights = net.start(&Stream::root(5)).0;
+    let table = &weights[..16_000];
+    assert!(table.iter().all(|w| w.abs() <= 0.25));
+    let square = table.iter().map(|w| f64::from(w * w)).sum::<f64>() / 16e3;
+    assert!(
+        (square * 48.0 - 1.0).abs() < 0.03,
+        "a third of a sixteenth, and not {square}"
+    );
+}
+
+/// By finite differences in every weight; words have no slope.
+#[test]
+fn a_network_of_words_has_the_derivative_that_differences_say() {
+    use crate::tape::Key;
+    let net = net(SMALL_TEXT, &[6], 3).unwrap();
+    let (mut start, buffers) = net.start(&Stream::root(5));
+    // far apart, and of a seed whose winners no step changes
+    start[..27].iter_mut().for_each(|w| *w *= 4.0);
+    let words = [
+        1, 9, 4, 4, 2, 7, 3, 5, 7, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ]
+    .map(|n: u8| f32::from(n));
+    let mut draws = Stream::root(9).draws();
+    let c: Vec<f32> = (0..12).map(|_| draws.normal() as f32).collect();
+    let run = |record: &mut Record, w: &[f32], key: Option<&Key>| {
+        let weights = Weights {
+            data: Arc::new(w.to_vec()),
+            key: key.cloned(),
+        };
+        let x = batch(words.to_vec().into(), &[6], None).unwrap();
+        net.forward(record, x, &weights, &mut Mode::Evaluate(&buffers))
+            .unwrap()
+    };
+    let (key, mut record) = (Key::new(), Record::on());
+    let y = run(&mut record, &start, Some(&key));
+    let exact = record
+        .backward(&y, c.clone(), &key, vec![f32::NAN; start.len()])
+        .unwrap();
+    let score = |at: usize, by: f32| -> f64 {
+        let mut moved = start.clone();
+        moved[at] += by;
+        let y = run(&mut Record::off(), &moved, None);
+        y.data.iter().zip(&c).map(|(y, c)| f64::from(y * c)).sum()
+    };
+    for (at, e) in exact.iter().enumerate() {
+        let n = (score(at, 2e-3) - score(at, -2e-3)) / 4e-3;
+        assert!(
+            (n - f64::from(*e)).abs() <= 2e-3 * (1.0 + n.abs()),
+            "weight {at}: {e}, by differences {n}"
+        );
+    }
+    // word 6 is in no text
+    assert_eq!(exact[15..18], [0.0; 3]);
+    assert!(exact[..3].iter().all(|g| *g != 0.0));
 }
 
 /// By the definition: every input pixel adds the kernel, times itself, to what it reaches.

@@ -92,14 +92,15 @@ pub fn linear(
 }
 
 /// A matrix in a slice.
-struct Matrix<'a> {
-    values: &'a [f32],
-    by_row: usize,
-    by_column: usize,
+pub(super) struct Matrix<'a> {
+    pub values: &'a [f32],
+    /// From one row to the next, and from one column to the next.
+    pub by_row: usize,
+    pub by_column: usize,
 }
 
 impl Matrix<'_> {
-    fn transposed(&self) -> Self {
+    pub fn transposed(&self) -> Self {
         Self {
             values: self.values,
             by_row: self.by_column,
@@ -124,7 +125,13 @@ fn block([m, k, n]: [usize; 3]) -> usize {
 
 /// `out = a b`, or `out += a b`, for `a` of `m x k` and `b` of `k x n`; `out` is row after row. On this thread alone:
 /// two threads would cut the sums differently and give other bits.
-fn product([m, k, n]: [usize; 3], a: &Matrix<'_>, b: &Matrix<'_>, out: &mut [f32], add: bool) {
+pub(super) fn product(
+    [m, k, n]: [usize; 3],
+    a: &Matrix<'_>,
+    b: &Matrix<'_>,
+    out: &mut [f32],
+    add: bool,
+) {
     assert!(
         a.holds(m, k) && b.holds(k, n) && m * n == out.len(),
         "misshapen matrices"

@@ -10,6 +10,7 @@ mod pointwise;
 mod pool;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use conv::conv2d;
 pub use grid::Shape as ConvShape;
@@ -17,6 +18,7 @@ pub use linear::linear;
 pub use norm::{Statistics, batch_norm};
 pub use pointwise::{Activation, activate, add, concat, dropout, flatten, spread, upsample};
 pub use pool::{PoolShape, average_pool, max_pool};
+pub use words::{conv1d, embedding, max_over_time};
 
 use pointwise::relu_back;
 

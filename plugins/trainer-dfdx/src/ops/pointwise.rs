@@ -114,7 +114,7 @@ pub fn add(record: &mut Record, a: &Value, b: &Value, relu: bool) -> Value {
     }
 }
 
-/// The channels of `a` and then those of `b`, sample by sample.
+/// The channels of `a` and then those of `b`, sample by sample; what one channel holds is of one shape.
 pub fn concat(record: &mut Record, a: &Value, b: &Value) -> Value {
     let (first, second) = (a.width(), b.width());
     let mut data = Buffer::filled(a.data.len() + b.data.len(), 0.0);
@@ -140,7 +140,7 @@ pub fn concat(record: &mut Record, a: &Value, b: &Value) -> Value {
     Value {
         data: Arc::new(data),
         rows,
-        shape: vec![a.shape[0] + b.shape[0], a.shape[1], a.shape[2]],
+        shape: [&[a.shape[0] + b.shape[0]], &a.shape[1..]].concat(),
         key,
     }
 }

@@ -4,3 +4,4 @@ mod common;
 mod contract;
 mod learning;
 mod pixels;
+mod words;

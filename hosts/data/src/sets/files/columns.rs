@@ -11,7 +11,7 @@ fl_core::choices! {
         Number(Number) = "number",
         /// One value for each category: 1 in that of the row, 0 in the others.
         Category(Category) = "category",
-        /// Hashed bags of words: how often each word occurs, scaled to length 1.
+        /// Hashed bags of words: how often each word occurs, scaled to length 1; or the first words in their order.
         Text(Text) = "text",
         /// Not used.
         Skip = "skip",
@@ -42,8 +42,11 @@ fl_core::settings! {
 fl_core::settings! {
     /// A column of text.
     pub struct Text {
-        /// Values; a word counts in the one that its hash names.
+        /// Columns of a bag, and so its values; a word counts in the one that its hash names.
         width: usize = crate::text::WIDTH, in 1..=crate::text::MAX_WIDTH;
+        /// Instead of a bag: values, the text's first so many words in their order, each as its column's number from 1 to
+        /// `width`, then zeros. For networks that begin with `embedding`, where it is the only column.
+        words: Option<usize> = None, in 1..=crate::text::MAX_WORDS;
     }
 }
 

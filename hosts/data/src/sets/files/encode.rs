@@ -1,6 +1,6 @@
 //! From a table of text to rows of numbers.
 
-use super::columns::{Column, Number};
+use super::columns::{Column, Number, Text};
 use super::gather::Classes;
 use super::rows::Part;
 use super::table::Table;
@@ -34,7 +34,7 @@ enum Encoding {
         index: BTreeMap<String, usize>,
         given: bool,
     },
-    Text(usize),
+    Text(Text),
 }
 
 impl Encoding {
@@ -42,7 +42,7 @@ impl Encoding {
         match self {
             Self::Number(_) => 1,
             Self::Category { index, .. } => index.len(),
-            Self::Text(width) => *width,
+            Self::Text(text) => text.words.unwrap_or(text.width),
         }
     }
 }
@@ -104,13 +104,21 @@ impl<'a> Plan<'a> {
                     (Encoding::Number(number), text)
                 }
                 Column::Text(text) => {
-                    let about = format!("text: {} hashed words", text.width);
-                    (Encoding::Text(text.width), about)
+                    let about = match text.words {
+                        None => format!("text: {} hashed words", text.width),
+                        Some(n) => {
+                            format!(
+                                "text: its first {n} words, numbers of {} hashed",
+                                text.width
+                            )
+                        }
+                    };
+                    (Encoding::Text(text), about)
                 }
                 Column::Category(category) => plan.category(name, category.of, cells())?,
             };
             plan.width += encoding.width();
-            plan.sparse |= matches!(encoding, Encoding::Text(_));
+            plan.sparse |= matches!(&encoding, Encoding::Text(text) if text.words.is_none());
             let text = match given {
                 Some(_) => text,
                 None => format!("{text} (inferred)"),
@@ -301,9 +309,19 @@ impl<'a> Plan<'a> {
                 }
                 None => {}
             },
-            Encoding::Text(width) => {
-                let words = crate::text::bag(if missing { "" } else { cell }, *width);
-                out.extend(words.map(|(column, value)| (from + column, value)));
+            Encoding::Text(text) => {
+                let cell = if missing { "" } else { cell };
+                match text.words {
+                    None => {
+                        let words = crate::text::bag(cell, text.width);
+                        out.extend(words.map(|(column, value)| (from + column, value)));
+                    }
+                    Some(n) => out.extend(
+                        (from..)
+                            .zip(crate::text::sequence(cell, text.width))
+                            .take(n),
+                    ),
+                }
             }
         }
         Ok(())

@@ -172,6 +172,31 @@ fn what_the_spec_says_is_not_inferred() {
 }
 
 #[test]
+fn text_may_keep_its_order() {
+    let case = Case::new(&[
+        (
+            "a.csv",
+            "say,who,mood\nyes no yes,me,good\n,you,bad\nno,me,bad\n",
+        ),
+        ("b.csv", "say,who,mood\nNO no no no,me,bad\n"),
+    ]);
+    let set = "{format: csv, train: a.csv, test: b.csv, label: mood, classes: [bad, good], \
+               columns: {say: {text: {width: 4096, words: 3}}, who: skip}}";
+    let data = case.data(set, ", clients: 1");
+    let [yes, no] = ["yes", "no"].map(|word| crate::text::sequence(word, 4096).next().unwrap());
+    assert!(yes != no && yes >= 1.0);
+    assert_eq!(
+        rows(&data),
+        [[yes, no, yes], [0.0, 0.0, 0.0], [no, 0.0, 0.0]]
+    );
+    assert_eq!(data.test.samples.values().row(0).to_vec(), [no; 3]);
+    assert_eq!(
+        data.columns[0].1,
+        "text: its first 3 words, numbers of 4096 hashed"
+    );
+}
+
+#[test]
 fn mistakes_say_file_line_and_column() {
     let case = people();
     for (name, text, part) in [

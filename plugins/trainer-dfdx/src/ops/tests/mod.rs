@@ -7,6 +7,7 @@
 //! at least 0.05 away from 0. Curved functions (tanh, sigmoid, batch norm) get a tolerance for the third derivative.
 
 mod conv;
+mod words;
 
 use super::*;
 use crate::tape::{Key, Record, Value, Weights};
