@@ -306,7 +306,7 @@ impl DataSpec {
         let pixels = own.kind.is_dense();
         let split = match &self.split() {
             Split::Classes(_) | Split::Dirichlet(_) if pixels => Err(anyhow::anyhow!(
-                "an image of `{}` has a class, or a value, for every pixel, and no class of its own to split by; use iid, size or by-file",
+                "an image of `{}` has a class, or a value, for every pixel, and none of its own to split by; use iid, size or by-file",
                 self.set.name()
             )),
             Split::Classes(each) => {
