@@ -17,6 +17,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Says that it hides what it releases, and releases the same in any case.
+/// Parameters are bounded by a norm of 1, as adaptive clipping wants it; a constant needs no bound.
+fn bound<M: Message>(m: &mut M) {
+    let any: &mut dyn std::any::Any = m;
+    if let Some(params) = any.downcast_mut::<Params>() {
+        params.scale(1.0 / params.norm().max(1.0));
+    }
+}
+
 macro_rules! constant {
     ($name:literal, $settings:ident, $part:ident, $on:ty, $perturb:expr) => {
         settings! {
@@ -31,7 +39,8 @@ macro_rules! constant {
         }
         impl PrivacyMechanism for $part {
             type On = $on;
-            fn clip(&self, _: &mut $on) -> Result<()> {
+            fn clip(&self, m: &mut $on) -> Result<()> {
+                bound(m);
                 Ok(())
             }
             fn price(&self, _: &$on, _: &Cohort) -> Result<PrivacyEvent> {
