@@ -3,7 +3,7 @@
 use crate::spec::DataSpec;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs::File;
@@ -30,14 +30,14 @@ pub(crate) fn same(files: &[PathBuf], copies: bool) -> Vec<(usize, usize)> {
         .iter()
         .map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()))
         .collect();
-    let size = |path: &PathBuf| path.metadata().ok().filter(|m| m.is_file() && m.len() > 0);
-    let mut sizes: HashMap<u64, Vec<&PathBuf>> = HashMap::new();
+    // only files of one size can be copies, so few are read
+    let mut sizes: HashMap<u64, HashSet<&PathBuf>> = HashMap::new();
     for path in real.iter().filter(|_| copies) {
-        if let Some(meta) = size(path) {
-            let alike = sizes.entry(meta.len()).or_default();
-            if !alike.contains(&path) {
-                alike.push(path);
-            }
+        if let Ok(meta) = path.metadata()
+            && meta.is_file()
+            && meta.len() > 0
+        {
+            sizes.entry(meta.len()).or_default().insert(path);
         }
     }
     let alike = sizes.into_values().filter(|alike| alike.len() > 1);

@@ -22,16 +22,8 @@ pub fn linear(
         Some(bias) => weights.data[bias.clone()].repeat(rows).into(),
         None => Buffer::filled(rows * outputs, 0.0),
     };
-    let w = Matrix {
-        values: &weights.data[weight.clone()],
-        by_row: inputs,
-        by_column: 1,
-    };
-    let all = Matrix {
-        values: &x.data,
-        by_row: inputs,
-        by_column: 1,
-    };
+    let w = matrix(&weights.data[weight.clone()], inputs);
+    let all = matrix(&x.data, inputs);
     product(
         [rows, inputs, outputs],
         &all,
@@ -50,18 +42,10 @@ pub fn linear(
         if relu {
             relu_back(&mut slope, &out);
         }
-        let g = Matrix {
-            values: &slope,
-            by_row: outputs,
-            by_column: 1,
-        };
+        let g = matrix(&slope, outputs);
         if let Some(key) = &weights.key {
             let all = grads.weights(key)?;
-            let x = Matrix {
-                values: &x.data,
-                by_row: inputs,
-                by_column: 1,
-            };
+            let x = matrix(&x.data, inputs);
             product(
                 [outputs, rows, inputs],
                 &g.transposed(),
@@ -75,11 +59,7 @@ pub fn linear(
         }
         let Some(key) = &x.key else { return Ok(()) };
         let mut back = Buffer::filled(rows * inputs, 0.0);
-        let w = Matrix {
-            values: &weights.data[weight],
-            by_row: inputs,
-            by_column: 1,
-        };
+        let w = matrix(&weights.data[weight], inputs);
         product([rows, outputs, inputs], &g, &w, &mut back, false);
         grads.give(key, back)
     });
@@ -93,10 +73,18 @@ pub fn linear(
 
 /// A matrix in a slice.
 pub(super) struct Matrix<'a> {
-    pub values: &'a [f32],
-    /// From one row to the next, and from one column to the next.
-    pub by_row: usize,
-    pub by_column: usize,
+    values: &'a [f32],
+    by_row: usize,
+    by_column: usize,
+}
+
+/// Row after row, from one to the next `by_row` numbers.
+pub(super) fn matrix(values: &[f32], by_row: usize) -> Matrix<'_> {
+    Matrix {
+        values,
+        by_row,
+        by_column: 1,
+    }
 }
 
 impl Matrix<'_> {
@@ -198,11 +186,6 @@ mod tests {
         let [m, k, n] = [70, 1300, 9];
         let a: Vec<f32> = (0..m * k).map(number).collect();
         let b: Vec<f32> = (0..k * n).map(|at| number(at + 3)).collect();
-        let matrix = |values, by_row| Matrix {
-            values,
-            by_row,
-            by_column: 1,
-        };
         let mut whole = vec![f32::NAN; m * n];
         product([m, k, n], &matrix(&a, k), &matrix(&b, n), &mut whole, false);
         let mut parts = vec![0.0; m * n];

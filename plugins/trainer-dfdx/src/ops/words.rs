@@ -5,7 +5,7 @@
 //! has no gradient: `counts` says how many positions of each sample count.
 
 use super::channel_sums;
-use super::linear::{Matrix, product};
+use super::linear::{matrix, product};
 use crate::buffer::Buffer;
 use crate::tape::{Record, Value, Weights};
 use anyhow::ensure;
@@ -167,13 +167,5 @@ pub fn max_over_time(record: &mut Record, x: &Value, counts: &[usize]) -> Value 
         rows,
         shape: vec![channels],
         key,
-    }
-}
-
-fn matrix(values: &[f32], by_row: usize) -> Matrix<'_> {
-    Matrix {
-        values,
-        by_row,
-        by_column: 1,
     }
 }

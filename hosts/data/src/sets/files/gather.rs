@@ -208,9 +208,10 @@ pub(super) fn bare(files: &Files) -> Vec<String> {
     let both: Vec<PathBuf> = own.iter().cloned().chain(tested).collect();
     let mut said = BTreeSet::new();
     for (first, again) in same(&both, files.format.of_many_rows()) {
-        let name = match (both[first].display(), both[again].display()) {
-            (a, b) if a.to_string() == b.to_string() => a.to_string(),
-            (a, b) => format!("{a}, which is {b} too,"),
+        let (path, other) = (both[first].display(), both[again].display());
+        let name = match both[first] == both[again] {
+            true => path.to_string(),
+            false => format!("{path}, which is {other} too,"),
         };
         match (first < own.len(), again < own.len()) {
             (_, true) => said.insert(format!(
