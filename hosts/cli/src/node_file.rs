@@ -4,7 +4,7 @@ use anyhow::{Context, bail, ensure};
 use fl_core::ClientId;
 use fl_core::message::KINDS;
 use fl_core::settings::{Setting, Value, to_json};
-use fl_data::{Assembled, DataSpec, SetSpec};
+use fl_data::{Assembled, DataSpec, SetSpec, Use};
 use fl_remote::Policy;
 use std::path::{Path, PathBuf};
 
@@ -76,7 +76,7 @@ impl NodeFile {
         dir: &Path,
     ) -> anyhow::Result<fl_core::Examples> {
         let mut data = self.data.clone();
-        if let Some((_, wrong)) = data.resolve(&self.folder).pop() {
+        if let Some((_, wrong)) = data.resolve(&self.folder, Use::Labelled).pop() {
             bail!(wrong);
         }
         let set = fl_data::load(&data, dir, spec.normalise.as_ref())?;

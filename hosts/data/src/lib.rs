@@ -32,7 +32,7 @@ pub use folder::{Entry, FileEntry, Folder, data_dir, list};
 pub use load::{Set, load};
 pub use overview::{Overview, Share};
 pub use set::{DataSet, Facts, Rows, SetDecl, linked_sets};
-pub use set_spec::SetSpec;
+pub use set_spec::{SetSpec, Use};
 #[doc(hidden)]
 pub use sets::files::HELD_OUT;
 pub use spec::DataSpec;

@@ -71,6 +71,12 @@ pub trait DataSet: Settings + Clone + Debug + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// What clients could not learn from it without: labels, and, if models are `tested` on it, rows for that. Of public
+    /// samples neither is needed.
+    fn lacks(&self, _tested: bool) -> Option<&'static str> {
+        None
+    }
+
     /// How many files (or folders) with training rows its settings name, for `split: by-file`; `None` if the set is one
     /// whole.
     fn sources(&self) -> Option<usize> {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use fl_core::settings::{
     Reader, Setting, Step, Value, choice, choice_schema, choice_words, keyed, no_such_choice,
 };
-use fl_core::{Inputs, Labels, Task};
+use fl_core::{Inputs, Labels, Task, TaskKind};
 use std::any::TypeId;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,7 @@ pub trait AnySet: Debug + Send + Sync {
     fn rows(&self, folder: &Folder<'_>) -> Result<Rows>;
     fn scale(&self, train: &Inputs) -> Option<Normalise>;
     fn located(&self, folder: &Path) -> (Arc<dyn AnySet>, Vec<Problem>);
+    fn lacks(&self, tested: bool) -> Option<&'static str>;
     fn sources(&self) -> Option<usize>;
     fn paths(&self, folder: &Folder<'_>) -> Vec<PathBuf>;
     fn private(&self, folder: &Folder<'_>) -> Vec<PathBuf>;
@@ -46,6 +47,9 @@ impl<S: DataSet> AnySet for S {
         let problems = set.locate(folder);
         (Arc::new(set), problems)
     }
+    fn lacks(&self, tested: bool) -> Option<&'static str> {
+        DataSet::lacks(self, tested)
+    }
     fn sources(&self) -> Option<usize> {
         DataSet::sources(self)
     }
@@ -58,6 +62,17 @@ impl<S: DataSet> AnySet for S {
     fn settings(&self) -> Value {
         self.write()
     }
+}
+
+/// What a set is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Its inputs are public samples.
+    Unlabelled,
+    /// Its labels are used too.
+    Labelled,
+    /// As that, and models are tested on it.
+    Tested,
 }
 
 /// A set and its settings, as a spec names them: its name alone stands for its defaults.
@@ -129,6 +144,14 @@ impl SetSpec {
         self.set.task().or_else(read)
     }
 
+    /// How the columns of a set of files are read, once they have been.
+    pub(crate) fn columns(&self) -> &[(String, String)] {
+        match self.rows.get() {
+            Some(Ok(rows)) => &rows.columns,
+            _ => &[],
+        }
+    }
+
     /// How many files with training rows it names, for `split: by-file`.
     pub fn sources(&self) -> Option<usize> {
         self.set.sources()
@@ -164,15 +187,28 @@ impl SetSpec {
         Folder::new(self.name(), self.facts(), dir)
     }
 
-    /// See [`DataSet::locate`]; also reads a set of which only the files say what is to be learnt.
-    pub fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
+    /// See [`DataSet::locate`]; says what the set lacks for what it is for; also reads a set of which only the files say what is to be learnt.
+    pub fn resolve(&mut self, folder: &Path, use_: Use) -> Vec<Problem> {
         let (set, mut problems) = self.set.located(folder);
+        let lacks = match use_ {
+            Use::Unlabelled => None,
+            Use::Labelled => self.set.lacks(false),
+            Use::Tested => self.set.lacks(true),
+        };
+        problems.extend(lacks.map(|text| (Vec::new(), text.to_string())));
         *self = Self::new(self.decl, set);
         if problems.is_empty()
             && self.set.task().is_none()
             && let Err(error) = self.rows(Path::new(""))
         {
             problems.push((Vec::new(), format!("{error:#}")));
+        }
+        if problems.is_empty()
+            && use_ != Use::Unlabelled
+            && let Some(TaskKind::Classes(..2)) = self.task().map(|task| task.kind)
+        {
+            let text = "all training rows are of one class; there is nothing to learn";
+            problems.push((Vec::new(), text.into()));
         }
         let below = |(path, text): Problem| {
             let path = [Step::Key(self.name().into())].into_iter().chain(path);

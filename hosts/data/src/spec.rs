@@ -13,6 +13,7 @@ use crate::domains::Domains;
 use crate::partition::check_covering;
 use crate::published;
 use crate::set::{Problem, SetSpec};
+use crate::set_spec::Use;
 use crate::undersampled::Undersampled;
 use fl_core::settings::{Step, above, between};
 use fl_core::{Task, TaskKind};
@@ -250,13 +251,18 @@ impl DataSpec {
             let add = |(rest, text)| (path.iter().cloned().chain(rest).collect(), text);
             problems.into_iter().map(add).collect::<Vec<Problem>>()
         };
-        let mut problems = below(&["set"], self.set.resolve(folder));
+        let mut problems = below(&["set"], self.set.resolve(folder, Use::Tested));
         if let Some(Public {
             from: PublicFrom::Set(set),
+            labelled,
             ..
         }) = &mut self.public
         {
-            problems.extend(below(&["public", "from", "set"], set.resolve(folder)));
+            let how = match labelled {
+                true => Use::Labelled,
+                false => Use::Unlabelled,
+            };
+            problems.extend(below(&["public", "from", "set"], set.resolve(folder, how)));
         }
         if problems.is_empty() {
             (self.clients, self.split) = (Some(self.clients()), Some(self.split()));
@@ -335,7 +341,7 @@ impl DataSpec {
             None => Ok(()),
         };
         let public = match &self.public {
-            Some(public) => public.fits(own),
+            Some(public) => public.fits(&self.set, own),
             None => Ok(()),
         };
         let domains = match &self.domains {
@@ -393,7 +399,7 @@ impl DataSpec {
 
 impl Public {
     /// Do these samples go with those of the clients?
-    fn fits(&self, own: &Task) -> anyhow::Result<()> {
+    fn fits(&self, private: &SetSpec, own: &Task) -> anyhow::Result<()> {
         let PublicFrom::Set(set) = &self.from else {
             return Ok(());
         };
@@ -414,6 +420,16 @@ impl Public {
             other.kind,
             own.kind
         );
+        // the same field must become the same number, or a model sees something else than it has learnt from
+        let plain = |how: &str| how.trim_end_matches(" (inferred)").to_string();
+        for (column, how) in set.columns() {
+            if let Some((_, here)) = private.columns().iter().find(|(name, _)| name == column) {
+                anyhow::ensure!(
+                    plain(how) == plain(here),
+                    "column `{column}` is {how}, and the clients' {here}; say the same of it in the `columns` of both"
+                );
+            }
+        }
         Ok(())
     }
 }

@@ -81,10 +81,9 @@ pub(super) fn idx(
     limit: &mut u64,
 ) -> Result<Part> {
     let named = |path: &Path| path.display().to_string();
-    let images = idx::images(content(inputs, limit)?).with_context(|| named(inputs))?;
+    let images = idx_inputs(inputs, limit)?;
     let found = idx::labels(content(labels, limit)?, 256).with_context(|| named(labels))?;
-    let rows = images.data.len() / (images.height * images.width);
-    same(rows, found.len(), inputs, labels)?;
+    same(images.of.len(), found.len(), inputs, labels)?;
     let of = found.iter().enumerate().map(|(at, label)| {
         classes
             .of(&label.to_string())
@@ -92,8 +91,17 @@ pub(super) fn idx(
     });
     Ok(Part {
         of: of.collect::<Result<_>>()?,
-        inputs: bytes([1, images.height, images.width], images.data),
+        inputs: images.inputs,
     })
+}
+
+/// Images without their labels.
+pub(super) fn idx_inputs(path: &Path, limit: &mut u64) -> Result<Part> {
+    let images = idx::images(content(path, limit)?).with_context(|| path.display().to_string())?;
+    Ok(Part::unlabelled(bytes(
+        [1, images.height, images.width],
+        images.data,
+    )))
 }
 
 fn same(rows: usize, labels: usize, inputs: &Path, of: &Path) -> Result<()> {
@@ -131,6 +139,9 @@ pub(super) fn npy_column(
 ) -> Result<Part> {
     let name = || path.display().to_string();
     let mut rows = array(path, limit)?;
+    if files.unlabelled() {
+        return Ok(Part::unlabelled(numbers(rows).with_context(name)?));
+    }
     let [count, width] = rows.shape[..] else {
         bail!(
             "{}: an array of shape {:?}; with `label` (a column) it must have two dimensions",
@@ -192,14 +203,14 @@ pub(super) fn npz(
         file.take(*limit + 1).read_to_end(&mut bytes)?;
         *limit = limit
             .checked_sub(bytes.len() as u64)
-            .context("holds more than `max-bytes` allows")?;
+            .context("with it the files hold more than `max-bytes`, all together")?;
         npy::read(&bytes).with_context(|| format!("array `{array}`"))
     };
-    let label = files.label.as_ref().map_or("y", |label| label.0.as_str());
-    let (rows, of) = (
-        read(&how.inputs).with_context(name)?,
-        read(label).with_context(name)?,
-    );
+    let rows = read(&how.inputs).with_context(name)?;
+    let Some(label) = &files.label else {
+        return Ok(Part::unlabelled(numbers(rows).with_context(name)?));
+    };
+    let of = read(&label.0).with_context(name)?;
     same(rows.shape[0], of.shape[0], path, path)?;
     Ok(Part {
         of: labelled(&of, classes).with_context(name)?,

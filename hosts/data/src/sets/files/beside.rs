@@ -1,13 +1,13 @@
 //! Images in one folder, and in another what belongs to each by its name.
 
 use super::Files;
-use super::gather::{Divided, bare, divided};
+use super::gather::{Divided, bare, divided, labelled};
 use super::images;
 use super::paths::{Paths, Source, inside};
 use super::rows::{Part, joined};
 use crate::set::Rows;
-use anyhow::{Context, Result, ensure};
-use fl_core::{Inputs, Labels};
+use anyhow::{Context, Result};
+use fl_core::Labels;
 use std::path::Path;
 
 /// What stands beside images, in the order in which it was read.
@@ -50,19 +50,8 @@ pub(super) fn read(files: &Files, beside: &mut impl Beside) -> Result<Rows> {
         tested,
         sources,
     } = divided(files, train, test);
-    let set = |parts: Vec<Part>, what: &str| -> Result<(Inputs, Labels)> {
-        let part = joined(parts).with_context(|| format!("the {what} images"))?;
-        ensure!(!part.of.is_empty(), "there are no {what} images");
-        let labels = beside.labels(&part.of, &part.inputs.shape(), names.len())?;
-        Ok((part.inputs, labels))
-    };
-    let (train, test) = (set(own, "training")?, set(tested, "test")?);
-    ensure!(
-        train.0.shape() == test.0.shape(),
-        "training images have shape {:?}, test images {:?}; they must be equal",
-        train.0.shape(),
-        test.0.shape()
-    );
+    let labels = |of: &[u32], shape: &[usize]| beside.labels(of, shape, names.len());
+    let (train, test) = labelled(own, tested, "images", labels)?;
     let mut inferred = notes.clone();
     inferred.extend(bare(files));
     Ok(Rows {
@@ -91,7 +80,7 @@ fn source<B: Beside>(
     };
     let listed = |folder: &str| {
         let mut found = Vec::new();
-        inside(Path::new(folder), &files.format, false, &mut found);
+        inside(Path::new(folder), &files.format, &mut found);
         found
     };
     let (paths, others) = (listed(inputs), listed(labels));

@@ -16,7 +16,8 @@ const MAX_CATEGORIES: usize = 1000;
 pub(super) struct Plan<'a> {
     files: &'a Files,
     first: &'a Table,
-    label: usize,
+    /// The column with the classes.
+    label: Option<usize>,
     /// In the order of the first table.
     columns: Vec<(usize, Encoding)>,
     width: usize,
@@ -58,8 +59,8 @@ impl<'a> Plan<'a> {
         for (name, _) in &files.columns.0 {
             first.find(name)?;
         }
-        let label_name = files.label.as_ref().map_or("", |label| label.0.as_str());
-        let label = first.find(label_name)?;
+        let label = files.label.as_ref().map(|label| first.find(&label.0));
+        let label = label.transpose()?;
         let mut plan = Self {
             files,
             first,
@@ -73,7 +74,7 @@ impl<'a> Plan<'a> {
         };
         let mut inferred = Vec::new();
         for (column, name) in first.names.iter().enumerate() {
-            if column == label {
+            if Some(column) == label {
                 plan.described.push((name.clone(), "the class".into()));
                 continue;
             }
@@ -200,10 +201,19 @@ impl<'a> Plan<'a> {
         Ok((Encoding::Category { index, given }, text))
     }
 
+    fn class(&self, table: &Table, row: usize, label: usize, classes: &mut Classes) -> Result<u32> {
+        let class = table.cell(row, label);
+        if self.is_missing(class) {
+            return Err(table.wrong(row, label, "the class is missing"));
+        }
+        let class = classes.of(class);
+        class.map_err(|text| table.wrong(row, label, text))
+    }
+
     /// The rows of a table as numbers, and their classes.
     pub fn encode(&self, table: &Table, classes: &mut Classes, limit: u64) -> Result<Part> {
         let order = table.order(self.first)?;
-        let (rows, label) = (table.len(), order[self.label]);
+        let (rows, label) = (table.len(), self.label.map(|label| order[label]));
         let bytes = (rows as u64)
             .saturating_mul(self.width as u64)
             .saturating_mul(4);
@@ -218,12 +228,10 @@ impl<'a> Plan<'a> {
         let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
         let mut row_values: Vec<(u32, f32)> = Vec::new();
         for row in 0..rows {
-            let class = table.cell(row, label);
-            if self.is_missing(class) {
-                return Err(table.wrong(row, label, "the class is missing"));
-            }
-            let class = classes.of(class);
-            of.push(class.map_err(|text| table.wrong(row, label, text))?);
+            of.push(match label {
+                Some(label) => self.class(table, row, label, classes)?,
+                None => 0,
+            });
             row_values.clear();
             let mut from = 0u32;
             for (column, encoding) in &self.columns {

@@ -105,36 +105,27 @@ pub(super) fn read(files: &Files) -> Result<Rows> {
         true => tables(files, &mut classes)?,
         false => parts(files, &mut classes)?,
     };
-    if !classes.given {
+    if !classes.given && !files.unlabelled() {
         notes.push(format!(
             "the {} classes were found in the clients' rows; say them in `classes` where that is private",
             classes.index.len()
         ));
     }
-    ensure!(
-        classes.index.len() >= 2,
-        "all training rows are of one class; there is nothing to learn"
-    );
     let (names, place) = classes.finish();
     let Divided {
         own,
         tested,
         sources,
     } = divided(files, train, test);
-    let set = |parts: Vec<Part>, what: &str| -> Result<(Inputs, Labels)> {
-        let part = joined(parts).with_context(|| format!("the {what} rows"))?;
-        ensure!(!part.of.is_empty(), "there are no {what} rows");
-        let of = part.of.iter().map(|class| place[*class as usize]).collect();
-        let classes = names.len();
-        Ok((part.inputs, Labels::Classes { of, classes }))
+    // rows without a label are all of class 0, and nobody looks
+    let labels = |of: &[u32], _: &[usize]| {
+        let place = |class: &u32| place.get(*class as usize).copied().unwrap_or(0);
+        Ok(Labels::Classes {
+            of: of.iter().map(place).collect(),
+            classes: names.len().max(1),
+        })
     };
-    let (train, test) = (set(own, "training")?, set(tested, "test")?);
-    ensure!(
-        train.0.shape() == test.0.shape(),
-        "training rows have shape {:?}, test rows {:?}; they must be equal",
-        train.0.shape(),
-        test.0.shape()
-    );
+    let (train, test) = labelled(own, tested, "rows", labels)?;
     // whatever there is to say here was found in the rows
     let mut inferred = notes.clone();
     inferred.extend(bare(files));
@@ -146,6 +137,35 @@ pub(super) fn read(files: &Files) -> Result<Rows> {
         notes,
         ..Rows::new(train, test)
     })
+}
+
+/// Rows to learn from and rows to test with, with what `labels` makes of the numbers beside rows of a shape. A public set may
+/// have none to test with.
+#[expect(clippy::type_complexity, reason = "two of the same")]
+pub(super) fn labelled(
+    own: Vec<Part>,
+    tested: Vec<Part>,
+    rows: &str,
+    labels: impl Fn(&[u32], &[usize]) -> Result<Labels>,
+) -> Result<((Inputs, Labels), (Inputs, Labels))> {
+    let all = |parts: Vec<Part>, what: &str| -> Result<Part> {
+        let part = joined(parts).with_context(|| format!("the {what} {rows}"))?;
+        ensure!(!part.of.is_empty(), "there are no {what} {rows}");
+        Ok(part)
+    };
+    let own = all(own, "training")?;
+    let tested = match tested.is_empty() {
+        true => own.pick(&[]),
+        false => all(tested, "test")?,
+    };
+    let (shape, other) = (own.inputs.shape(), tested.inputs.shape());
+    ensure!(
+        shape == other,
+        "training {rows} have shape {shape:?}, test {rows} {other:?}; they must be equal"
+    );
+    let of = labels(&own.of, &shape)?;
+    let of_tested = labels(&tested.of, &shape)?;
+    Ok(((own.inputs, of), (tested.inputs, of_tested)))
 }
 
 /// Rows to learn from and rows to test with.
@@ -297,6 +317,13 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
         match (source, &files.format) {
             (Source::Pair { inputs, labels }, Format::Idx) => {
                 arrays::idx(inputs.as_ref(), labels.as_ref(), classes, &mut limit)
+            }
+            (Source::Path(_), Format::Idx) => {
+                let paths = source.files(&files.format);
+                let parts = paths
+                    .iter()
+                    .map(|path| arrays::idx_inputs(path, &mut limit));
+                joined(parts.collect::<Result<_>>()?)
             }
             (Source::Pair { inputs, labels }, _) => {
                 arrays::npy_pair(inputs.as_ref(), labels.as_ref(), classes, &mut limit)

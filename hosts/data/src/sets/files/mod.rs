@@ -29,6 +29,11 @@ use fl_core::Task;
 use fl_core::settings::between;
 use std::path::{Path, PathBuf};
 
+const GIVE_TEST: &str = "give `test`, or `holdout` (such as 0.2: that share of the training rows is for testing), and not both";
+const LABEL_ELSEWHERE: &str = "`label`: this format has a place for labels; leave it away";
+const IDX_LABELS: &str = "images of `idx` and their labels stand in two files: `train: {inputs: .., labels: ..}`, and so for `test`";
+const NPY_LABELS: &str = "`npy` needs `label` (a column's number), or labels of their own everywhere: `{inputs: x.npy, labels: y.npy}`";
+
 /// Files may hold so much unless a spec allows more.
 pub const MAX_BYTES: u64 = 1 << 28;
 
@@ -45,12 +50,13 @@ fl_core::settings! {
         /// tables alone, a file. Of `images`, a file is a folder with a folder per class. `idx` and `npy` can have labels of
         /// their own: `{inputs: x.npy, labels: y.npy}`.
         train: Paths;
-        /// Test rows, in the same forms.
+        /// Test rows, in the same forms. A public set needs none, nor a node's.
         test: Option<Paths> = None;
         /// Instead of `test`: this share of the rows of every training file, drawn once and for all (not by the run's seed).
         holdout: Option<f64> = None, in between(0.0, 1.0);
         /// What holds the class: a column of `csv`, `jsonl` or `parquet`, an array of `npz`, a column of `npy` by its number
-        /// from 1. Other formats have a place for it.
+        /// from 1. Other formats have a place for it. Left away (or `labels` of `idx` and `npy`), the rows have no labels, as only
+        /// a public set may.
         label: Option<Word> = None;
         /// The classes in their order; if not given, those in the training rows, sorted.
         classes: Option<Vec<Word>> = None;
@@ -82,7 +88,7 @@ fl_core::choices! {
         Parquet = "parquet",
         /// A table: one JSON object a line.
         Jsonl = "jsonl",
-        /// PNG or JPEG files of one size, a folder per class.
+        /// PNG or JPEG files of one size, a folder per class; or all in one folder, as only a public set may have them.
         Images = "images",
         /// PNG or JPEG files of one size in a folder, and in another a PNG of the same name for each, whose pixels have
         /// classes: `{inputs: images, labels: masks}`.
@@ -165,6 +171,16 @@ impl Format {
 }
 
 impl Files {
+    /// Has nobody said where labels are?
+    fn unlabelled(&self) -> bool {
+        let pairs = self.train.sources().iter().all(Source::is_pair);
+        match self.format {
+            Format::Libsvm(_) | Format::Images | Format::Masks(_) | Format::Pairs => false,
+            Format::Idx | Format::Npy if pairs => false,
+            _ => self.label.is_none(),
+        }
+    }
+
     /// The files that rows stand in.
     fn rows_of(&self, paths: &Paths) -> Vec<PathBuf> {
         let sources = paths.sources().iter();
@@ -174,11 +190,8 @@ impl Files {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.test.is_some() == self.holdout.is_some() {
-            return Err(
-                "give `test`, or `holdout` (such as 0.2: that share of the training rows is for testing), and not both"
-                    .into(),
-            );
+        if self.test.is_some() && self.holdout.is_some() {
+            return Err(GIVE_TEST.into());
         }
         let pairs = |paths: &Paths| paths.sources().iter().all(Source::is_pair);
         let paths = || {
@@ -190,16 +203,10 @@ impl Files {
         let any_pair = paths().any(|p| p.sources().iter().any(Source::is_pair));
         let (label, format) = (self.label.is_some(), &self.format);
         match format {
-            Format::Idx if !all_pairs => {
-                return Err("images of `idx` and their labels stand in two files: `train: {inputs: .., labels: ..}`, \
-                    and so for `test`".into());
-            }
-            Format::Npy if all_pairs == label || any_pair != all_pairs => {
-                return Err(
-                    "`npy` needs `label` (a column's number), or labels of their own everywhere: \
-                    `{inputs: x.npy, labels: y.npy}`"
-                        .into(),
-                );
+            Format::Idx if any_pair != all_pairs => return Err(IDX_LABELS.into()),
+            Format::Idx if label => return Err(LABEL_ELSEWHERE.into()),
+            Format::Npy if (any_pair && label) || any_pair != all_pairs => {
+                return Err(NPY_LABELS.into());
             }
             Format::Masks(_) if !all_pairs || label => {
                 return Err("images and their `masks` stand in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
@@ -215,13 +222,7 @@ impl Files {
                 );
             }
             Format::Libsvm(_) | Format::Images if label => {
-                return Err("`label`: this format has a place for labels; leave it away".into());
-            }
-            Format::Npz(_) if !label => {
-                return Err("`label` is missing: the name of the array with the classes".into());
-            }
-            format if format.is_table() && !label => {
-                return Err("`label` is missing: the name of the column with the classes".into());
+                return Err(LABEL_ELSEWHERE.into());
             }
             _ => {}
         }
@@ -281,6 +282,17 @@ impl DataSet for Files {
             problems.extend(test.locate(folder, &self.format, "test"));
         }
         problems
+    }
+
+    fn lacks(&self, tested: bool) -> Option<&'static str> {
+        match self.format {
+            _ if tested && self.test.is_none() && self.holdout.is_none() => Some(GIVE_TEST),
+            _ if !self.unlabelled() => None,
+            Format::Idx => Some(IDX_LABELS),
+            Format::Npy => Some(NPY_LABELS),
+            Format::Npz(_) => Some("`label` is missing: the name of the array with the classes"),
+            _ => Some("`label` is missing: the name of the column with the classes"),
+        }
     }
 
     fn sources(&self) -> Option<usize> {

@@ -68,7 +68,7 @@ impl Source {
                 let mut files = Vec::new();
                 for path in [inputs, labels].map(PathBuf::from) {
                     match path.is_dir() {
-                        true => inside(&path, format, false, &mut files),
+                        true => inside(&path, format, &mut files),
                         false => files.push(path),
                     }
                 }
@@ -78,7 +78,7 @@ impl Source {
                 let mut files = Vec::new();
                 for found in matches(path) {
                     match found.is_dir() {
-                        true => inside(&found, format, *format == Format::Images, &mut files),
+                        true => inside(&found, format, &mut files),
                         false => files.push(found),
                     }
                 }
@@ -88,14 +88,21 @@ impl Source {
     }
 }
 
-/// The files of a folder that are of this format, sorted; if `deep` those of the folders in it.
-pub(super) fn inside(folder: &Path, format: &Format, deep: bool, files: &mut Vec<PathBuf>) {
-    for path in entries(folder) {
-        match deep {
-            true if path.is_dir() => inside(&path, format, false, files),
-            false if path.is_file() && counts(&path, format) => files.push(path),
-            _ => {}
-        }
+/// The files of a folder that are of this format, sorted; of `images` those of the folders in it, one for each class, or its
+/// own where nobody has sorted them.
+pub(super) fn inside(folder: &Path, format: &Format, files: &mut Vec<PathBuf>) {
+    let all = entries(folder);
+    let before = files.len();
+    if *format == Format::Images {
+        let classes = all.iter().filter(|path| path.is_dir());
+        files.extend(
+            classes
+                .flat_map(|class| entries(class))
+                .filter(|path| of(path, format)),
+        );
+    }
+    if files.len() == before {
+        files.extend(all.into_iter().filter(|path| of(path, format)));
     }
 }
 
@@ -114,13 +121,13 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Has a file the ending of its format, compressed or not?
-fn counts(path: &Path, format: &Format) -> bool {
+/// Is it a file with the ending of its format, compressed or not?
+fn of(path: &Path, format: &Format) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.trim_end_matches(".gz").trim_end_matches(".xz");
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     let ending = ending.to_ascii_lowercase();
-    format.endings().is_empty() || format.endings().contains(&ending.as_str())
+    path.is_file() && (format.endings().is_empty() || format.endings().contains(&ending.as_str()))
 }
 
 fn is_pattern(path: &str) -> bool {
@@ -181,7 +188,7 @@ impl Paths {
                 true => matches(path),
                 false if alone.is_dir() && *format != Format::Images => {
                     let mut files = Vec::new();
-                    inside(alone, format, false, &mut files);
+                    inside(alone, format, &mut files);
                     files
                 }
                 false => Vec::new(),
@@ -207,7 +214,7 @@ fn missing(path: &str, format: &Format) -> Option<String> {
     let at = Path::new(path);
     if at.is_dir() {
         let mut files = Vec::new();
-        inside(at, format, *format == Format::Images, &mut files);
+        inside(at, format, &mut files);
         let endings = format.endings().join(", ");
         return files
             .is_empty()

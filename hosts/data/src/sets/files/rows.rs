@@ -20,6 +20,14 @@ pub(super) fn joined(parts: Vec<Part>) -> Result<Part> {
 }
 
 impl Part {
+    /// Rows that nobody has labelled.
+    pub fn unlabelled(inputs: Inputs) -> Self {
+        Self {
+            of: vec![0; inputs.len()],
+            inputs,
+        }
+    }
+
     /// Memory of the inputs.
     pub fn bytes(&self) -> u64 {
         match &self.inputs {

@@ -255,7 +255,10 @@ pub(super) fn from_rows(
             // a compressed file may hold far more than its size
             let size = field.len() as u64 + 4;
             *limit = limit.checked_sub(size).with_context(|| {
-                format!("{}: holds more than `max-bytes` allows", path.display())
+                format!(
+                    "{}: with it the files hold more than `max-bytes`, all together",
+                    path.display()
+                )
             })?;
             table.field(&field);
         }

@@ -446,6 +446,81 @@ fn a_file_each_is_a_client_each() {
 }
 
 #[test]
+fn public_rows_need_neither_labels_nor_rows_to_test_with() {
+    let mut png = Vec::new();
+    let mut encoder = png::Encoder::new(&mut png, 2, 1);
+    encoder.set_color(png::ColorType::Grayscale);
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&[7, 200]).unwrap();
+    writer.finish().unwrap();
+    let npy = |shape: &str, bytes: &[u8]| {
+        let header = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}");
+        let padded = format!("{header:<117}\n");
+        [&b"\x93NUMPY\x01\x00\x76\x00"[..], padded.as_bytes(), bytes].concat()
+    };
+    let case = people();
+    case.write("others.csv", b"age,job\n25,cook\n35,nurse\n45,cook\n");
+    case.write("seen/a.png", &png);
+    case.write("seen/b.png", &png);
+    case.write("rows.npy", &npy("(3, 1, 2)", &[1, 2, 3, 4, 5, 6]));
+    let idx = [
+        &[0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 2][..],
+        &[1, 2, 3, 4, 5, 6],
+    ]
+    .concat();
+    case.write("rows.idx", &idx);
+    case.write("of.idx", &[0, 0, 8, 1, 0, 0, 0, 3, 0, 1, 0]);
+    let columns = "columns: {job: {category: {of: [nurse, cook]}}}, missing: ['', '?', pilot]";
+    let own = csv(&format!(", {columns}"));
+    let with = |public: &str| format!(", public: {{from: {{set: {{files: {public}}}}}}}");
+
+    let data = case.data(
+        &own,
+        &with(&format!("{{format: csv, train: others.csv, {columns}}}")),
+    );
+    let public = data.public.unwrap();
+    assert_eq!(public.samples.len(), 3);
+    assert!(public.labelled.is_none() && public.truth.is_none());
+    assert_eq!(
+        data.inferred
+            .iter()
+            .filter(|what| what.contains("public"))
+            .count(),
+        0
+    );
+
+    let images = "{format: idx, train: {inputs: rows.idx, labels: of.idx}, test: {inputs: rows.idx, labels: of.idx}}";
+    for (public, rows) in [
+        ("{format: images, train: seen}", 2),
+        ("{format: npy, train: rows.npy}", 3),
+        ("{format: idx, train: rows.idx}", 3),
+    ] {
+        let data = case.data(images, &with(public));
+        assert_eq!(data.public.unwrap().samples.len(), rows, "{public}");
+    }
+
+    let error = case.spec(&own, &with("{format: csv, train: others.csv}"));
+    let error = error.unwrap_err().join("\n");
+    assert_eq!(
+        error,
+        ": `public`: column `job` is one of 2 categories: cook, nurse (inferred), and the clients' one of 2 categories: nurse, cook; \
+        say the same of it in the `columns` of both"
+    );
+    let labelled = with(&format!("{{format: csv, train: others.csv, {columns}}}"))
+        .replace("}}}}", "}}}, labelled: true}");
+    let error = case.spec(&own, &labelled).unwrap_err().join("\n");
+    assert!(
+        error.starts_with("public.from.set.files: `label` is missing"),
+        "{error}"
+    );
+    let error = case.error("{format: images, train: seen, test: seen}");
+    assert!(
+        error.contains("all training rows are of one class"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_resolved_spec_reads_back_from_anywhere_and_its_files_have_hashes() {
     let case = people();
     let spec = case.spec(&csv(""), "").unwrap();

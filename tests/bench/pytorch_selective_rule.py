@@ -1,0 +1,198 @@
+"""Selective-FD's rule as its published code runs it, in PyTorch and here, on the same splits: MNIST, one class a client.
+
+    pip install torch safetensors
+    cargo build --release
+    FL_DATA_DIR=... python tests/bench/pytorch_selective_rule.py target/release/fl [SEEDS] [ROUNDS]
+
+For every seed (`5`, `1-3`, default 1-5) each class is shuffled and cut 90 to 10; both programs read the same files: ten clients, the
+public samples, the test images. The rule is that of `specs/selective-fd/mnist-strong-code.yaml` (Shao et al. 2024 and its code): a
+client takes one step of 64 of its own images, labels those of the round's 512 public samples that its density ratio accepts (KuLSIF:
+sigma 5, 250 uniform points, fitted to the first 5 % of its images, cut at the 0.25 quantile of the others), the mean of the
+probabilities is the label, and everybody takes ten steps of cross-entropy on the batch. First weights, draws of batches, uniform
+points and dropout are each program's own. Prints the mean accuracy over clients after rounds 10, 20, 30 .. and, after the last, the
+mean over clients of the share of ones that are found (how soon digit 1 is learnt decides the mean). One thread each.
+"""
+
+import csv
+import gzip
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+PROGRAM = os.path.abspath(sys.argv[1])
+FIRST, _, LAST = (sys.argv[2] if len(sys.argv) > 2 else "1-5").partition("-")
+SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
+ROUNDS = int(sys.argv[3]) if len(sys.argv) > 3 else 50
+EVERY = 10
+SPEC = pathlib.Path(__file__).parents[2] / "specs/selective-fd/mnist-strong-code.yaml"
+CLIENTS, OWN, PUBLIC, STEPS, RATE = 10, 64, 512, 10, 0.1
+SIGMA, UNIFORM, SHARE, QUANTILE, BOX = 5.0, 250, 0.05, 0.25, (-0.4242, 2.82157)
+
+
+def images(part):
+    def read(name, skip):
+        path = pathlib.Path(os.environ["FL_DATA_DIR"]) / "mnist" / name
+        raw = path.read_bytes() if path.exists() else gzip.open(f"{path}.gz").read()
+        return np.frombuffer(raw, dtype=np.uint8, offset=skip)
+
+    x = read(f"{part}-images-idx3-ubyte", 16).reshape(-1, 1, 28, 28)
+    return ((x / 255 - 0.1307) / 0.3081).astype(np.float32), read(f"{part}-labels-idx1-ubyte", 8).astype(np.int64)
+
+
+def split(seed, x, y):
+    """The clients' images, one class each, and the public ones with their classes."""
+    draws = np.random.default_rng(seed)
+    own, public = [], []
+    for digit in range(CLIENTS):
+        rows = draws.permutation(np.flatnonzero(y == digit))
+        cut = len(rows) // 10
+        public.append(rows[:cut])
+        own.append(x[rows[cut:]])
+    public = draws.permutation(np.concatenate(public))
+    return own, x[public], y[public]
+
+
+def ours(seed, own, public, classes, test):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for digit, rows in enumerate(own):
+            np.savez(folder / f"client-{digit}.npz", x=rows, y=np.full(len(rows), digit))
+        np.savez(folder / "public.npz", x=public, y=classes)
+        np.savez(folder / "test.npz", x=test[0], y=test[1])
+        files = {"format": "npz", "label": "y", "max-bytes": 2**30, "classes": [str(digit) for digit in range(CLIENTS)]}
+        clients = {"train": [f"client-{digit}.npz" for digit in range(CLIENTS)], "test": "test.npz"}
+        data = {"set": {"files": files | clients}, "clients": CLIENTS,
+                "public": {"from": {"set": {"files": files | {"train": "public.npz", "test": "test.npz"}}}}}
+        # only `data` differs, and JSON is YAML; relative paths are relative to the spec
+        (folder / "spec.yaml").write_text(SPEC.read_text())
+        subprocess.run(
+            [PROGRAM, "run", "spec.yaml", "--out", "run", "--quiet", "--threads", "1", "--set", f"seed={seed}", "--set", f"data={json.dumps(data)}",
+             "--set", f"protocol.rounds={ROUNDS}", "--set", f"evaluate.every={EVERY}"], check=True, cwd=folder, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [PROGRAM, "export", "run", "--csv", "run.csv", "--safetensors", "models"], check=True, cwd=folder, stdout=subprocess.DEVNULL)
+        with open(folder / "run.csv", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if not row["client"]]
+        curve = {int(row["round"]): 100 * float(row["value"]) for row in rows if row["measure"] == "clients.accuracy"}
+        nets = []
+        for digit in range(CLIENTS):
+            net = network()
+            # layers have the same numbers, but that there is no Flatten here
+            kept = load_file(folder / f"models/run/model-{digit}.safetensors")
+            net.load_state_dict({f"{int(name[0]) + (name[0] >= '6')}{name[1:]}": value for name, value in kept.items()})
+            nets.append(net)
+        x, y = (torch.from_numpy(rows) for rows in test)
+        again, ones = accuracies(nets, x, y)
+        assert abs(again - curve[ROUNDS]) < 0.05, f"the kept models have {again}, the run says {curve[ROUNDS]}"
+        return curve, ones, ""
+
+
+def ratios(u, s, x):
+    """KuLSIF with the penalty n_u^-1/2 (METHODS of the paper's code, with the inverse)."""
+    def kernel(a, b):
+        return np.exp(-np.maximum((a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * a @ b.T, 0) / (2 * SIGMA**2))
+
+    beta = len(u) ** -0.5
+    alpha = np.linalg.solve(kernel(u, u) / len(u) + beta * np.eye(len(u)), -kernel(u, s).sum(1) / (len(u) * len(s) * beta))
+    return kernel(x, u) @ alpha + kernel(x, s).sum(1) / (len(s) * beta)
+
+
+def accepted(seed, own, public):
+    """Client by public sample: does it label it?"""
+    draws = np.random.default_rng([seed, 1])
+    flat = [rows.reshape(len(rows), -1).astype(np.float64) for rows in (*own, public)]
+    masks = []
+    for rows in flat[:-1]:
+        u = draws.uniform(*BOX, (UNIFORM, rows.shape[1]))
+        cut = int(SHARE * len(rows))
+        least = np.quantile(ratios(u, rows[:cut], rows[cut:]), QUANTILE)
+        masks.append(ratios(u, rows[:cut], flat[-1]) >= least)
+    return torch.from_numpy(np.stack(masks))
+
+
+def network():
+    return nn.Sequential(
+        nn.Conv2d(1, 10, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(10, 20, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Dropout(0.5), nn.Linear(50, 10))
+
+
+def step(net, rule, x, y):
+    net.train()
+    rule.zero_grad()
+    nn.functional.cross_entropy(net(x), y).backward()
+    rule.step()
+
+
+def said(net, x):
+    net.eval()
+    with torch.no_grad():
+        return torch.cat([net(part) for part in x.split(2000)])
+
+
+def accuracies(nets, x, y):
+    """Of all images and of ones, in percent; the mean over clients."""
+    right = [said(net, x).argmax(1) == y for net in nets]
+    return (100 * statistics.mean(r.float().mean().item() for r in right),
+            100 * statistics.mean(r[y == 1].float().mean().item() for r in right))
+
+
+def pytorch(seed, own, public, classes, test):
+    torch.manual_seed(seed)
+    masks = accepted(seed, own, public)
+    right = (masks & (torch.from_numpy(classes) == torch.arange(CLIENTS)[:, None])).sum().item()
+    known = masks.any(0).nonzero().flatten()
+    filtered = (f"; precision {right / masks.sum().item():.3f}, recall {right / len(public):.3f}, "
+                f"{len(known)} of {len(public)} samples known to somebody")
+    own, public, x, y = [torch.from_numpy(rows) for rows in own], torch.from_numpy(public), torch.from_numpy(test[0]), torch.from_numpy(test[1])
+    nets = [network() for _ in range(CLIENTS)]
+    rules = [torch.optim.SGD(net.parameters(), lr=RATE) for net in nets]
+    left, orders = torch.tensor([], dtype=torch.int64), [torch.tensor([], dtype=torch.int64) for _ in range(CLIENTS)]
+    curve = {}
+    for at in range(1, ROUNDS + 1):
+        if len(left) < PUBLIC:
+            left = known[torch.randperm(len(known))]
+        batch, left = left[:PUBLIC], left[PUBLIC:]
+        samples = public[batch]
+        mean, voices = torch.zeros(PUBLIC, CLIENTS), torch.zeros(PUBLIC)
+        for k, (net, rule) in enumerate(zip(nets, rules)):
+            if len(orders[k]) < OWN:
+                orders[k] = torch.randperm(len(own[k]))
+            rows, orders[k] = orders[k][:OWN], orders[k][OWN:]
+            step(net, rule, own[k][rows], torch.full((OWN,), k))
+            mine = masks[k][batch]
+            mean += torch.softmax(said(net, samples), 1) * mine[:, None]
+            voices += mine
+        mean /= voices[:, None]
+        for net, rule in zip(nets, rules):
+            for _ in range(STEPS):
+                step(net, rule, samples, mean)
+        if at % EVERY == 0 or at == ROUNDS:
+            curve[at], ones = accuracies(nets, x, y)
+    return curve, ones, filtered
+
+
+def main():
+    torch.set_num_threads(1)
+    train, test = images("train"), images("t10k")
+    ends = {"here": [], "PyTorch": []}
+    for seed in SEEDS:
+        own, public, classes = split(seed, *train)
+        both = {"here": ours(seed, own, public, classes, test), "PyTorch": pytorch(seed, own, public, classes, test)}
+        for who, (curve, ones, filtered) in both.items():
+            rounds = " ".join(f"{at}: {value:.1f}" for at, value in curve.items())
+            print(f"seed {seed}, {who}: {rounds}; ones {ones:.1f}{filtered}", flush=True)
+            ends[who].append(curve[ROUNDS])
+    for who, last in ends.items():
+        spread = f" +- {statistics.stdev(last):.1f}" if len(last) > 1 else ""
+        print(f"{who}, round {ROUNDS}: {statistics.mean(last):.1f}{spread} ({min(last):.1f} to {max(last):.1f})")
+
+
+main()
