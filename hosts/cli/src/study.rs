@@ -107,6 +107,14 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     if args.dry_run {
         return print(planned(&runs, &jobs));
     }
+    // said once, and before the first run
+    let dir = fl_data::data_dir(args.data.data_dir.as_deref());
+    let missing = jobs.values().filter_map(|job| job.spec.data.missing(&dir));
+    let missing: BTreeSet<String> = missing.collect();
+    if !missing.is_empty() {
+        let all: Vec<String> = missing.into_iter().collect();
+        return Err(Failure::Failed(anyhow::anyhow!(all.join("\n"))));
+    }
     let place = args.out.join("kept");
     std::fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
     let known: Vec<(String, f64)> = answers

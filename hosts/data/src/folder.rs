@@ -78,6 +78,13 @@ impl<'a> Folder<'a> {
         parse(archive::read(&path)?).with_context(|| path.display().to_string())
     }
 
+    /// What to say of the first of its files that is not there.
+    pub(crate) fn lacks(&self) -> Option<String> {
+        let mut names = self.facts.files.iter().map(|names| names[0]);
+        let first = names.find(|name| self.find(name).is_none())?;
+        Some(self.missing(first))
+    }
+
     fn missing(&self, name: &str) -> String {
         let all: Vec<&str> = self.facts.files.iter().map(|names| names[0]).collect();
         let made = list(self.dir).into_iter();

@@ -287,6 +287,19 @@ impl DataSpec {
         paths
     }
 
+    /// Which published file is not in the data directory `dir`, and where to get it, before anything is read.
+    pub fn missing(&self, dir: &Path) -> Option<String> {
+        let public = match &self.public {
+            Some(Public {
+                from: PublicFrom::Set(set),
+                ..
+            }) => Some(set),
+            _ => None,
+        };
+        let mut sets = [Some(&self.set), public].into_iter().flatten();
+        sets.find_map(|set| set.folder(dir).lacks())
+    }
+
     /// What is to be learnt of rows of a set that is for `own`.
     ///
     /// # Errors

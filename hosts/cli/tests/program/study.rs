@@ -44,6 +44,23 @@ fn the_quick_study_is_what_its_readme_says() {
 }
 
 #[test]
+fn data_that_are_not_there_are_missed_once_and_before_the_first_run() {
+    let dir = tempfile::tempdir().unwrap();
+    write(
+        dir.path(),
+        "- name: t\n  rows: [{ name: here }, { name: there, set: { data.set: mnist } }]\n",
+    );
+    let (code, error) = fails(dir.path(), &["study", "s.yaml", "--data-dir", "elsewhere"]);
+    assert_eq!(code, 1, "{error}");
+    assert_eq!(
+        error.matches("data set `mnist`: there is no").count(),
+        1,
+        "{error}"
+    );
+    assert!(!dir.path().join("runs").exists());
+}
+
+#[test]
 fn a_page_draws_what_the_tables_say() {
     let dir = tempfile::tempdir().unwrap();
     let grid = "{ protocol.rounds: [3, 1, 2], protocol.mu: [0.0, 0.5] }";
@@ -328,7 +345,13 @@ fn what_is_kept_is_not_run_again_and_numbers_are_those_of_the_runs() {
 #[test]
 fn a_failing_run_is_reported_and_the_others_are_done() {
     let dir = tempfile::tempdir().unwrap();
-    // its files are looked for when it begins
+    // its files are there, and no images: that is seen when it begins
+    let folder = dir.path().join("nowhere/mnist");
+    fs::create_dir_all(&folder).unwrap();
+    for part in ["train", "t10k"] {
+        fs::write(folder.join(format!("{part}-images-idx3-ubyte")), "no").unwrap();
+        fs::write(folder.join(format!("{part}-labels-idx1-ubyte")), "no").unwrap();
+    }
     let rows =
         "- name: t\n  rows:\n  - { name: good }\n  - { name: bad, set: { data.set: mnist } }\n";
     write(dir.path(), rows);
