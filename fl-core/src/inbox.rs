@@ -243,6 +243,15 @@ impl Inbox<Params> {
         self.per_tensor(|sent| ranks::by_rank(sent, ranks.clone(), exec, &f))
     }
 
+    /// The median of each number, the mean of the two in the middle of an even number.
+    pub fn median(&self, exec: &dyn Executor) -> Params {
+        let n = self.len();
+        self.per_rank((n - 1) / 2..n / 2 + 1, exec, |values| match values {
+            [one] => *one,
+            _ => ((f64::from(values[0]) + f64::from(values[1])) / 2.0) as f32,
+        })
+    }
+
     /// The mean weighted by `weights` (one per message, in order): sums in f64 and in client order, then one division.
     pub fn weighted_mean(&self, weights: &[f64], exec: &dyn Executor) -> Params {
         self.per_tensor(|sent| kernels::weighted_mean(sent, weights, exec))

@@ -3,14 +3,15 @@
 
 use crate::{Examples, Result, TaskKind};
 use anyhow::ensure;
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView1, ArrayView2};
 
-/// Position of the largest value; the first on a tie, as everywhere in fl, and 0 if there is none.
+/// Position of the largest value; the first on a tie, as everywhere in fl, and 0 if there is none. NaN is below every number.
 pub fn argmax<T: PartialOrd>(values: impl IntoIterator<Item = T>) -> usize {
     let mut values = values.into_iter().enumerate();
     let first = values.next();
+    let none = |value: &T| value.partial_cmp(value).is_none();
     let best = values.fold(first, |best, next| match best {
-        Some(best) if next.1 > best.1 => Some(next),
+        Some(best) if next.1 > best.1 || (none(&best.1) && !none(&next.1)) => Some(next),
         best => best,
     });
     best.map_or(0, |(at, _)| at)
@@ -22,19 +23,25 @@ pub fn classes<T: PartialOrd>(scores: ArrayView2<'_, T>) -> Vec<u32> {
     rows.map(|row| argmax(row) as u32).collect()
 }
 
-/// Share of rows whose label is among the `k` highest scores (equal scores: the lower class first). NaN without rows.
+fn unanswered(scores: ArrayView1<'_, f32>) -> bool {
+    scores.iter().any(|score| score.is_nan())
+}
+
+/// Share of rows whose label is among the `k` highest scores (equal scores: the lower class first). A row with NaN has no answer,
+/// and none is wrong. NaN without rows.
 pub fn top_k(scores: ArrayView2<'_, f32>, labels: &[u32], k: usize) -> f64 {
     let hit = scores
         .rows()
         .into_iter()
         .zip(labels)
         .filter(|(row, label)| {
+            let row = *row;
             let own = row[**label as usize];
             let ahead = row
                 .iter()
                 .enumerate()
                 .filter(|(c, v)| **v > own || (**v == own && *c < **label as usize));
-            ahead.count() < k
+            ahead.count() < k && !unanswered(row)
         });
     hit.count() as f64 / labels.len() as f64
 }
@@ -45,7 +52,7 @@ pub fn accuracy(scores: ArrayView2<'_, f32>, labels: &[u32]) -> f64 {
 }
 
 /// Area under the ROC curve: the chance that a positive scores above a negative, ties counting half (Mann-Whitney).
-/// Labels are 1, 0, or -1 for unknown (left out). `None` without positives or without negatives.
+/// Labels are 1, 0, or -1 for unknown (left out). `None` without positives or without negatives, and where a score is NaN.
 pub fn auc(
     scores: impl IntoIterator<Item = f32>,
     labels: impl IntoIterator<Item = i8>,
@@ -59,7 +66,7 @@ pub fn auc(
     known.sort_by(|a, b| a.0.total_cmp(&b.0));
     let positives = known.iter().filter(|(_, p)| *p).count();
     let negatives = known.len() - positives;
-    if positives == 0 || negatives == 0 {
+    if positives == 0 || negatives == 0 || known.iter().any(|(score, _)| score.is_nan()) {
         return None;
     }
     let (mut below, mut wins) = (0usize, 0.0);
@@ -245,14 +252,16 @@ pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
 /// The most classes that [`confusion`] counts: its size is their square.
 const CONFUSED: usize = 32;
 
-/// How many examples of each true class (rows) are taken for each class (columns). Empty for other tasks, and for more than
-/// 32 classes.
+/// How many examples of each true class (rows) are taken for each class (columns); those whose scores hold NaN are taken for
+/// none. Empty for other tasks, and for more than 32 classes.
 pub fn confusion(scores: ArrayView2<'_, f32>, examples: &Examples) -> Vec<Vec<u32>> {
     let Some(truth) = examples.classes().filter(|_| scores.ncols() <= CONFUSED) else {
         return Vec::new();
     };
     let mut counts = vec![vec![0; scores.ncols()]; scores.ncols()];
-    for (true_class, taken_for) in truth.iter().zip(classes(scores)) {
+    let answers = truth.iter().zip(classes(scores)).zip(scores.rows());
+    let answers = answers.filter(|(_, row)| !unanswered(*row));
+    for ((true_class, taken_for), _) in answers {
         let cell = counts.get_mut(*true_class as usize);
         if let Some(cell) = cell.and_then(|row| row.get_mut(taken_for as usize)) {
             *cell += 1;
@@ -280,6 +289,7 @@ pub fn is_score(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Inputs, Labels};
     use ndarray::array;
 
     #[test]
@@ -294,6 +304,26 @@ mod tests {
             top_k(array![[0.5, 0.5], [0.5, 0.5]].view(), &[0, 1], 2),
             1.0
         );
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_answer() {
+        let nan = f32::NAN;
+        let scores = array![[nan, nan], [nan, 1.0], [0.0, 1.0]];
+        assert_eq!(classes(scores.view()), [0, 1, 1]);
+        assert_eq!(accuracy(scores.view(), &[0, 1, 1]), 1.0 / 3.0);
+        let inputs = Inputs::Dense {
+            shape: vec![1],
+            data: vec![0.0; 3],
+        };
+        let labels = Labels::Classes {
+            of: vec![0, 1, 1],
+            classes: 2,
+        };
+        let examples = Examples::all(inputs.into(), labels.into()).unwrap();
+        assert_eq!(confusion(scores.view(), &examples), [[0, 0], [0, 1]]);
+        assert_eq!(score(scores.view(), &examples).unwrap(), 1.0 / 3.0);
+        assert_eq!(auc([nan, 0.1], [1, 0]), None);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use fl_core::message::{self, Message, Outline, Visitor};
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
-    Ability, Accountant, BoxedMechanism, BoxedSelector, Cohort, PrivacyEvent, Problem, Role,
-    Samples, Slot, Stream, Task, TaskKind, Trainer,
+    Ability, Accountant, BoxedMechanism, BoxedSelector, Cohort, Draw, PrivacyEvent, Problem, Role,
+    Roster, Samples, Slot, Stream, Task, TaskKind, Trainer,
 };
 use ndarray::Array2;
 use std::any::Any;
@@ -22,8 +22,18 @@ pub(crate) struct Fit<'f> {
     /// By slot: the first model whose parameters are to be combined with others, and where it stands.
     alike: BTreeMap<&'f str, (String, Shapes)>,
     accountant: Option<(&'static str, Box<dyn Accountant>)>,
-    /// What a small release through each mechanism would be.
-    releases: Vec<(&'f Fill, Result<PrivacyEvent, String>)>,
+    /// How the selectors of clients draw, by slot.
+    draws: BTreeMap<&'f str, Draw>,
+    /// What releases something.
+    releases: Vec<Releasing<'f>>,
+}
+
+/// A mechanism that releases something.
+struct Releasing<'f> {
+    fill: &'f Fill,
+    signature: String,
+    part: Box<dyn Any + Send>,
+    task: Task,
 }
 
 impl<'f> Fit<'f> {
@@ -32,6 +42,7 @@ impl<'f> Fit<'f> {
             protocol,
             alike: BTreeMap::new(),
             accountant: None,
+            draws: BTreeMap::new(),
             releases: Vec::new(),
         }
     }
@@ -55,7 +66,13 @@ impl<'f> Fit<'f> {
                      samples or their features: set `protocol.filter-on: scores`, or use another selector"
                         .into(),
                 ],
-                _ => Vec::new(),
+                Ok(_) => Vec::new(),
+                Err(other) => {
+                    if let Ok(selector) = other.downcast::<BoxedSelector<Roster>>() {
+                        self.draws.insert(&fill.slot, selector.draw());
+                    }
+                    Vec::new()
+                }
             },
             Role::Accountant => {
                 if let Ok(accountant) = part.downcast::<Box<dyn Accountant>>() {
@@ -64,7 +81,11 @@ impl<'f> Fit<'f> {
                 Vec::new()
             }
             Role::Privacy if slot.only_clips => {
-                let release = Release { part, task };
+                let release = Release {
+                    part,
+                    task,
+                    cohort: Cohort::all(1),
+                };
                 match message::visit(&slot.signature, release) {
                     Some(Some(Ok(event))) if !matches!(event, PrivacyEvent::Unaccounted { .. }) => vec![format!(
                         "it hides what it releases ({event}), and this slot only bounds: no noise would ever be drawn; put it into a slot that releases"
@@ -73,10 +94,12 @@ impl<'f> Fit<'f> {
                 }
             }
             Role::Privacy if !slot.only_clips && self.is_asked(slot) => {
-                let release = Release { part, task };
-                if let Some(Some(event)) = message::visit(&slot.signature, release) {
-                    self.releases.push((fill, event));
-                }
+                self.releases.push(Releasing {
+                    fill,
+                    signature: slot.signature.clone(),
+                    part,
+                    task: task.clone(),
+                });
                 Vec::new()
             }
             _ => Vec::new(),
@@ -102,6 +125,10 @@ impl<'f> Fit<'f> {
                 Ability::Parameters if model.parametric().is_none() => (
                     "it has no parameters to combine".to_string(),
                     "use a neural or linear trainer, or a protocol that sends predictions or votes",
+                ),
+                Ability::EqualSteps if !equal_steps(&mut *model) => (
+                    "its steps are not all one learning rate times the gradient (momentum, Adam or a rate that changes)".to_string(),
+                    "use plain gradient descent, `optimiser: { sgd: { lr: .. } }` of `dfdx`, or `linear`",
                 ),
                 Ability::InputGradient if model.differentiable().is_none() => (
                     "it cannot be differentiated by its input".to_string(),
@@ -167,6 +194,16 @@ impl<'f> Fit<'f> {
             return Vec::new();
         };
         let mut first: Option<(&Fill, Unit)> = None;
+        let (protocol, draws) = (self.protocol, self.draws);
+        let release = |releasing: Releasing<'f>| {
+            let release = Release {
+                part: releasing.part,
+                task: &releasing.task,
+                cohort: drawn(protocol, &releasing.fill.slot, &draws),
+            };
+            let event = message::visit(&releasing.signature, release)??;
+            Some((releasing.fill, event))
+        };
         let refused = |(fill, event): (&'f Fill, Result<PrivacyEvent, String>)| {
             let priced = event.map(|event| accountant.guarantee(Some(&event)));
             let why = match priced {
@@ -185,7 +222,27 @@ impl<'f> Fit<'f> {
             let text = format!("its release has no price in accountant `{name}`: {why}");
             Some((fill, text))
         };
-        self.releases.into_iter().filter_map(refused).collect()
+        let releases = self.releases.into_iter().filter_map(release);
+        releases.filter_map(refused).collect()
+    }
+}
+
+/// Whose data a release through `slot` is about, as few as can be: a random lot of a client's examples, or clients who were
+/// drawn.
+fn drawn(protocol: Option<&Conversation>, slot: &str, draws: &BTreeMap<&str, Draw>) -> Cohort {
+    let asked: Vec<_> = protocol.into_iter().flat_map(|p| &p.asked).collect();
+    let mut steps = asked.iter().filter_map(|asked| asked.flow.steps);
+    if let Some((_, lots)) = steps.find(|(through, _)| *through == slot) {
+        return lots.cohort();
+    }
+    let mut at_server = asked.iter().filter(|q| q.flow.at_server.contains(&slot));
+    match at_server.find_map(|q| draws.get(q.cohort?)) {
+        Some(draw) => Cohort {
+            of: 2,
+            draw: *draw,
+            ..Cohort::all(1)
+        },
+        None => Cohort::all(1),
     }
 }
 
@@ -195,6 +252,11 @@ fn unpriced(error: &anyhow::Error) -> Option<String> {
         Some(Problem::Unpriced(why)) => Some(why.clone()),
         _ => None,
     }
+}
+
+fn equal_steps(model: &mut dyn Trainer) -> bool {
+    let model = model.parametric();
+    model.is_none_or(|model| model.step_size().is_some())
 }
 
 /// One sample decides; a trainer that cannot look at it is given the benefit of the doubt.
@@ -231,6 +293,7 @@ fn differ(due: &Shapes, found: &Shapes) -> Option<String> {
 struct Release<'a> {
     part: Box<dyn Any + Send>,
     task: &'a Task,
+    cohort: Cohort,
 }
 
 impl Visitor for Release<'_> {
@@ -247,7 +310,7 @@ impl Visitor for Release<'_> {
             mechanism.agree(range);
         }
         mechanism.clip(&mut message).ok()?;
-        match mechanism.price(&message, &Cohort::all(1)) {
+        match mechanism.price(&message, &self.cohort) {
             // how many examples there are is not known before data are loaded
             Ok(PrivacyEvent::Sampled { replacement, .. }) => Some(Ok(PrivacyEvent::Sampled {
                 k: 1,

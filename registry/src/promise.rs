@@ -2,7 +2,7 @@
 
 use crate::check::{Checker, Conversation, key};
 use fl_core::privacy::Observer;
-use fl_core::{Asked, Budget, BuildContext, Parts, Slot, Stream, Task, exposed};
+use fl_core::{Accountant, Asked, Budget, BuildContext, Parts, Role, Slot, Stream, Task, exposed};
 
 impl Checker<'_> {
     /// Noise on counts that nobody wants to know is a mistake, and so is a budget against somebody who sees what nothing prices.
@@ -35,6 +35,18 @@ impl Checker<'_> {
         let Some(budget) = budget.filter(|_| parts.has("accountant")) else {
             return;
         };
+        let accountant: fl_core::Result<Box<dyn Accountant>> =
+            parts.build(Role::Accountant, "accountant", None, &context);
+        let at = accountant.and_then(|accountant| accountant.guarantee(None));
+        if let (Ok(at), Some(delta)) = (at, budget.delta)
+            && at.delta > delta
+        {
+            let text = format!(
+                "is {delta:e}, but the accountant guarantees at {:e}: set the accountant's `delta`",
+                at.delta
+            );
+            self.note_key(&[key("budget"), key("delta")], text);
+        }
         let observer = Observer::from(&budget.against);
         let seen = exposed(protocol.as_ref(), &parts, &context).to(observer);
         if !seen.is_empty() {

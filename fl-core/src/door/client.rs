@@ -36,6 +36,19 @@ pub struct Client {
     pub(super) noise: NoiseSource,
     /// How many events of the ledger its accountant knows.
     pub(super) charged: usize,
+    /// May it be asked the same question again?
+    asked_again: bool,
+    /// What lasted before the question that it was asked last.
+    before: Option<Before>,
+}
+
+/// What lasts of a client, before a question.
+#[derive(Clone, Serialize, Deserialize)]
+struct Before {
+    /// The question's stream, which is no other question's.
+    question: [u8; 32],
+    parts: States,
+    stash: BTreeMap<String, Vec<u8>>,
 }
 
 /// What a client keeps between two questions.
@@ -44,6 +57,7 @@ struct Saved {
     parts: States,
     stash: BTreeMap<String, Vec<u8>>,
     ledger: Vec<PrivacyEvent>,
+    before: Option<Before>,
 }
 
 impl Client {
@@ -71,7 +85,16 @@ impl Client {
             budget: None,
             noise: NoiseSource::Seeded,
             charged: 0,
+            asked_again: false,
+            before: None,
         }
+    }
+
+    /// The same client, which may be asked a question again ([`crate::Fault::Retry`]): it then answers as if it had not been asked
+    /// before. What it has learnt or kept of the first answer, which nobody used, is undone; what it has released stays released.
+    pub fn with_retries(mut self, asked_again: bool) -> Self {
+        self.asked_again = asked_again;
+        self
     }
 
     // ---- what there is
@@ -150,12 +173,29 @@ impl Client {
 
     // ---- an answer
 
-    pub(crate) fn begin(&mut self, stream: Stream) {
+    pub(crate) fn begin(&mut self, stream: Stream) -> Result<()> {
+        if self.asked_again {
+            let question = stream.key();
+            match &self.before {
+                Some(before) if before.question == question => {
+                    self.store.load(before.parts.clone());
+                    self.stash = before.stash.clone();
+                }
+                _ => {
+                    self.before = Some(Before {
+                        question,
+                        parts: self.store.save()?,
+                        stash: self.stash.clone(),
+                    });
+                }
+            }
+        }
         self.now = stream;
         self.notes.clear();
         self.measures.clear();
         // what a failed answer has released is spent as well
         self.ledger.append(&mut self.spent);
+        Ok(())
     }
 
     pub(crate) fn envelope(&mut self, needs: Needs) -> Result<Envelope> {
@@ -357,6 +397,7 @@ impl Client {
         .with_budget(self.budget.clone())
         .with_noise(self.noise.clone())
         .with_past(self.past.clone())
+        .with_retries(self.asked_again)
     }
 
     /// Is there nothing that lasts? Then there is no need to save it.
@@ -377,6 +418,7 @@ impl Client {
             parts: self.store.save().with_context(what)?,
             stash: self.stash.clone(),
             ledger: [&self.ledger[..], &self.spent].concat(),
+            before: self.before.clone(),
         })?)
     }
 
@@ -390,6 +432,7 @@ impl Client {
         self.store.load(saved.parts);
         self.stash = saved.stash;
         self.ledger = saved.ledger;
+        self.before = saved.before;
         self.spent.clear();
         self.charged = 0;
         Ok(())

@@ -14,7 +14,7 @@ crate::choices! {
         Fail = "fail",
         /// The answer is left out, and journal and report say so.
         Drop = "drop",
-        /// The client is asked again, up to so many times; then its answer is left out.
+        /// The client is asked again, up to so many times, and answers as if for the first time; then its answer is left out.
         Retry(usize, in 1..=100) = "retry",
     }
 }
@@ -87,6 +87,17 @@ crate::settings! {
 }
 
 impl Faults {
+    /// May a client be asked the same question again?
+    pub fn ask_again(&self) -> bool {
+        let all = [
+            &self.on_error,
+            &self.on_nan,
+            &self.on_shape,
+            &self.on_weight,
+        ];
+        all.iter().any(|fault| matches!(fault, Fault::Retry(_)))
+    }
+
     pub(crate) fn policy(&self, error: &anyhow::Error) -> &Fault {
         match error.downcast_ref::<Problem>() {
             Some(Problem::NotFinite { .. }) => &self.on_nan,

@@ -211,7 +211,7 @@ impl<'q> Question<'q> {
         me: &mut Client,
         f: impl FnOnce(&mut Client, &D) -> Result<U>,
     ) -> Result<Answer> {
-        me.begin(self.stream.clone());
+        me.begin(self.stream.clone())?;
         let body = match self.payload {
             Payload::Here(message) => {
                 let sent = message.as_any().downcast_ref::<D>();

@@ -29,6 +29,7 @@ impl Federation<'_> {
         let test = self.host.test().clone();
         let scored = Scored::of(self.model(slot)?, &test)?;
         let name = metrics::score_name(self.store.task().kind);
+        self.unanswered(round, slot, [(&scored, test.len())]);
         self.link(name, &scored.digest);
         let metric = Metric {
             confusion: scored.confusion,
@@ -39,6 +40,32 @@ impl Federation<'_> {
             self.host.metric(&Metric::of(round, name, *value))?;
         }
         Ok(())
+    }
+
+    /// Says once of a slot that scores are no numbers, so that nobody takes them for answers.
+    fn unanswered<'s>(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        all: impl IntoIterator<Item = (&'s Scored, usize)>,
+    ) {
+        let answers = |scored: &Scored| scored.confusion.iter().flatten().sum::<u32>() as usize;
+        let mut wrong = all
+            .into_iter()
+            .filter(|(scored, rows)| !scored.confusion.is_empty() && answers(scored) < *rows);
+        let Some((scored, rows)) = wrong.next() else {
+            return;
+        };
+        let told = self
+            .told
+            .entry(format!("{slot}: scores that are no numbers"));
+        if told.or_default().insert(0) {
+            let none = rows - answers(scored);
+            self.warn(&format!(
+                "{}: parts.{slot}: scores hold NaN for {none} of {rows} test rows, which count as wrong: the model has diverged",
+                round.name
+            ));
+        }
     }
 
     /// What plugins measure of each client's model; a client without a number is not in the mean.
@@ -88,6 +115,8 @@ impl Federation<'_> {
         for one in &scored {
             self.link(&name, &one.digest);
         }
+        let rows = self.host.test().len();
+        self.unanswered(round, slot, scored.iter().map(|one| (one, rows)));
         let each = scored.iter().map(|s| s.score).collect();
         let metric = Metric {
             confusion: scored.iter().fold(Vec::new(), |sum, s| plus(sum, s, 1)),
@@ -143,6 +172,7 @@ impl Federation<'_> {
                 .with_context(|| format!("there is no model {model} of {}", models.len()))?;
             self.parametric(slot)?.set_params(model)?;
             let scored = Scored::of(self.model(slot)?, &test)?;
+            self.unanswered(round, slot, [(&scored, test.len())]);
             self.link(&name, &scored.digest);
             confusion = plus(confusion, &scored, members.len() as u32);
             for at in members {

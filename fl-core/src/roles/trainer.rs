@@ -71,6 +71,8 @@ pub enum Ability {
     InputGradient,
     /// [`Trainer::head`], of so many features, and [`Pass::beside`]
     Head(usize),
+    /// [`Parametric::step_size`]
+    EqualSteps,
 }
 
 /// One stretch of training.

@@ -112,6 +112,9 @@ fn models(
     Ok(written)
 }
 
+/// What `clustered-rounds` calls its models, each of which is one of slot `model`.
+const CENTRE: &str = "centre";
+
 /// The parameters of a kept model; its name is its slot's, and for a client's own `SLOT-CLIENT`.
 fn tensors(
     spec: &Spec<DataSpec>,
@@ -124,6 +127,7 @@ fn tensors(
     let (slot, client) = match of_client {
         _ if spec.parts.has(name) => (name, None),
         Some((slot, id)) if spec.parts.has(slot) => (slot, Some(id)),
+        Some((CENTRE, _)) if spec.parts.has("model") => ("model", None),
         _ => bail!("no slot of the spec is called so, and it is no safetensors file"),
     };
     let mut model: Box<dyn Trainer> = spec.parts.build(Role::Trainer, slot, client, make)?;

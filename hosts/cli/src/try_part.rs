@@ -126,12 +126,13 @@ struct Trial<'a> {
     input: Json,
 }
 
-fn inbox<M: Message>(messages: Vec<Letter>) -> Result<Inbox<M>> {
+/// As they reach a part in a run: one that does not ask for weights sees none.
+fn inbox<M: Message>(messages: Vec<Letter>, needs: Needs) -> Result<Inbox<M>> {
     let mail = messages.into_iter().map(|l| {
         let body = from_json::<M>(&l.tensors).with_context(|| format!("client {}", l.from))?;
         Ok(Mail {
             from: l.from,
-            weight: l.weight,
+            weight: if needs.samples { l.weight } else { 1.0 },
             class_counts: l.class_counts,
             body,
         })
@@ -156,7 +157,7 @@ fn asked<I: Message>(input: Json, needs: Needs, stream: &Stream) -> Result<(Roun
         }
         None => round,
     };
-    Ok((round, inbox(messages)?))
+    Ok((round, inbox(messages, needs)?))
 }
 
 /// What an aggregator gave, and what it said.

@@ -83,6 +83,8 @@ pub struct Maker {
     pub budget: Option<Budget>,
     /// Where the noise of releases comes from.
     pub noise: NoiseSource,
+    /// May a client be asked a question again?
+    pub retries: bool,
 }
 
 impl Maker {
@@ -92,6 +94,7 @@ impl Maker {
         Client::new(id, data, self.public.clone(), self.parts.clone(), home)
             .with_budget(self.budget.clone())
             .with_noise(self.noise.clone())
+            .with_retries(self.retries)
     }
 }
 

@@ -65,6 +65,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         seed: setup.options.seed,
         budget: setup.options.budget.clone(),
         noise: setup.options.noise.clone(),
+        retries: setup.options.faults.ask_again(),
     };
     let client = |(id, data)| maker.client(id, data);
     let shelf = setup

@@ -163,6 +163,12 @@ impl Protocol for ClusteredRounds {
             centres: vec![fed.parametric("model")?.params()],
             of: BTreeMap::new(),
         };
+        let clients = fed.everyone().len();
+        ensure!(
+            self.clusters <= clients,
+            "protocol.clusters: {} centres begin with the parameters of as many clients, and there are {clients}",
+            self.clusters
+        );
         fed.rounds(self.rounds, &mut state, |fed, state, round| {
             let cohort = fed.cohort("cohort", round)?;
             if !cohort.is_empty() {

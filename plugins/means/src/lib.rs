@@ -46,12 +46,7 @@ impl Aggregator for Median {
     type Out = Params;
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
-        let n = inbox.len();
-        let middle = (n - 1) / 2..n / 2 + 1;
-        Ok(inbox.per_rank(middle, &*round.exec, |values| match values {
-            [one] => *one,
-            _ => ((f64::from(values[0]) + f64::from(values[1])) / 2.0) as f32,
-        }))
+        Ok(inbox.median(&*round.exec))
     }
     fn claims(&self) -> Claims {
         Claims {
@@ -67,7 +62,7 @@ plugin!(aggregator "median" => Median);
 settings! {
     /// Coordinate-wise trimmed mean (Yin et al. 2018): robust to a minority of bad clients.
     pub struct TrimmedMean {
-        /// Share of clients dropped at each end.
+        /// Share of clients dropped at each end, rounded down.
         trim: f64 = 0.1, in 0.0..0.5;
     }
 }
@@ -78,6 +73,13 @@ impl Aggregator for TrimmedMean {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let drop = (self.trim * inbox.len() as f64) as usize;
+        if drop == 0 && self.trim > 0.0 {
+            let n = inbox.len();
+            round.note(format!(
+                "{} of {n} is less than one: nobody is left out, and this is the mean",
+                self.trim
+            ));
+        }
         let kept = drop..inbox.len() - drop;
         Ok(inbox.per_rank(kept, &*round.exec, |kept| {
             (kept.iter().map(|v| f64::from(*v)).sum::<f64>() / kept.len() as f64) as f32

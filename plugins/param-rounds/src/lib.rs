@@ -112,6 +112,14 @@ impl Protocol for ParamRounds {
         .averaged()
         .at_server()
         .optional();
+        let equal_steps = match &self.correction {
+            Correction::None => false,
+            Correction::Scaffold(scaffold) => scaffold.control == Control::Steps,
+            Correction::Nova(nova) => nova.momentum == 0.0,
+        };
+        if equal_steps {
+            model = model.needs(Ability::EqualSteps);
+        }
         if let Some(generate) = &self.generate {
             model = model.needs(Ability::Head(generate.features));
             generator = generator.needs(Ability::Loss(Loss::Mse));

@@ -6,7 +6,7 @@ use fl_core::prelude::*;
 settings! {
     /// Every client's change is divided by how far its steps could lead.
     pub struct Nova {
-        /// The momentum of the clients' optimiser, which lengthens its way; 0 for plain gradient descent.
+        /// The momentum of the clients' optimiser (`sgd` with this `momentum`), which lengthens its way; 0 for plain gradient descent.
         momentum: f64 = 0.0, in 0.0..1.0;
     }
 }
@@ -77,6 +77,16 @@ impl Nova {
         me: &mut Client,
         global: &Params,
     ) -> Result<Normalised> {
+        let plain = me.parametric("model")?.step_size().is_some();
+        ensure!(
+            plain == (self.momentum == 0.0),
+            "parts.model: its steps {}; `nova.momentum` must be that of its optimiser",
+            match plain {
+                true => "are plain gradient descent, and `correction: nova` is set for momentum",
+                false =>
+                    "are not all one learning rate times the gradient (momentum, Adam or a rate that changes), and `correction: nova` is set for plain gradient descent",
+            }
+        );
         let trained = method.train(me, global, None)?;
         let pull = match method.mu > 0.0 {
             true => {

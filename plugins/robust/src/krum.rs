@@ -84,6 +84,11 @@ impl<'a> Points<'a> {
 /// `floor(share n)`, and a word if so few answers promise nothing against so many.
 fn bad(share: f64, n: usize, needed: impl Fn(usize) -> usize, round: &Round) -> usize {
     let f = (share * n as f64) as usize;
+    if f == 0 && share > 0.0 {
+        round.note(format!(
+            "`bad` {share} of {n} is less than one: nothing is promised against a bad client"
+        ));
+    }
     if f > 0 && n < needed(f) {
         let needed = needed(f);
         round.note(format!(
@@ -133,7 +138,14 @@ impl Aggregator for MultiKrum {
         let points = Points::new(inbox, round);
         let f = bad(self.bad, inbox.len(), |f| 2 * f + 3, round);
         let mut kept = points.ranked(&points.everyone(), f);
-        kept.truncate(self.keep.unwrap_or(inbox.len() - f));
+        let due = inbox.len() - f;
+        if let Some(keep) = self.keep.filter(|keep| *keep > due) {
+            round.note(format!(
+                "`keep` {keep} of {} leaves bad clients in the mean: with {f} bad ones it should be at most {due}",
+                inbox.len()
+            ));
+        }
+        kept.truncate(self.keep.unwrap_or(due));
         Ok(mean_of(&kept, inbox, round))
     }
     fn claims(&self) -> Claims {

@@ -100,6 +100,41 @@ fn the_geometric_median_minimises_the_sum_of_distances() {
 }
 
 #[test]
+fn the_geometric_median_does_not_care_how_far_away_bad_ones_are() {
+    for away in [1e3, 1e9, 1e30] {
+        let sent: [&[f32]; 5] = [&[1.0], &[1.1], &[0.9], &[away], &[away]];
+        let inbox = fl_conformance::params(&sent);
+        let mut part = part::<GeometricMedian>("{}");
+        let found = part.aggregate(&Round::first(), &inbox).unwrap().flat()[0];
+        assert!((1.0..=1.11).contains(&found), "{away}: {found}");
+    }
+}
+
+#[test]
+fn what_is_rounded_to_no_bad_client_is_told() {
+    let inbox = fl_conformance::params(&[&[1.0], &[2.0], &[3.0], &[4.0]]);
+    let said = |part: &mut dyn Aggregator<In = Params, Out = Params>| {
+        let round = Round::first();
+        part.aggregate(&round, &inbox).unwrap();
+        let said = round.said().into_iter();
+        let notes = said.filter_map(|said| match said {
+            fl_core::Said::Note(text) => Some(text),
+            fl_core::Said::Number(..) => None,
+        });
+        notes.collect::<Vec<_>>().join("; ")
+    };
+    let none = "less than one: nothing is promised against a bad client";
+    assert!(said(&mut part::<Krum>("{bad: 0.2}")).contains(none));
+    assert!(said(&mut part::<Bulyan>("{}")).contains(none));
+    assert_eq!(said(&mut part::<MultiKrum>("{bad: 0}")), "");
+    let more = said(&mut part::<MultiKrum>("{bad: 0.25, keep: 4}"));
+    assert!(
+        more.contains("`keep` 4 of 4 leaves bad clients in the mean"),
+        "{more}"
+    );
+}
+
+#[test]
 fn the_centre_follows_the_model() {
     // every round all clients go one further; the second round's centre is already there
     let mut part = Clipping::from(part::<CentredClipping>("{radius: 0.5}"));

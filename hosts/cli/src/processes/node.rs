@@ -47,6 +47,7 @@ pub fn node(spec: &Spec<DataSpec>, site: &Site) -> anyhow::Result<Node> {
             Noise::Seeded => NoiseSource::Seeded,
             Noise::System => NoiseSource::system()?,
         },
+        retries: spec.faults.ask_again(),
     };
     let mut home = site.home.clone();
     let (owners, own) = match &site.own {

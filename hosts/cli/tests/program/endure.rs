@@ -35,6 +35,47 @@ fn done(dir: &Path, folder: &str) -> u64 {
     number.map_or(1, |n| n.parse().unwrap())
 }
 
+/// Whose answer got lost and who is asked again has learnt once, whatever it keeps: SCAFFOLD's control variate, momentum.
+#[test]
+fn who_is_asked_again_answers_as_if_for_the_first_time() {
+    let d = tempfile::tempdir().unwrap();
+    let momentum = [
+        "--set",
+        "protocol.fresh=false",
+        "--set",
+        "parts.model={use: dfdx, net: [outputs], optimiser: {sgd: {lr: 0.05, momentum: 0.9}}}",
+    ];
+    let lost = "faults={on-nan: {retry: 50}, on-error: {retry: 50}, happen: [{what: nan, share: 0.4}, {what: straggle, share: 0.3}]}";
+    let cases: [(&str, &[&str]); 2] = [("scaffold", &[]), ("fedavg", &momentum)];
+    for (name, more) in cases {
+        let model = |folder: &str, faults: &[&str]| {
+            let spec = spec(name);
+            let out = format!("{name}-{folder}");
+            let args = [&["run", &spec, "--json", "--out", &out], more, faults].concat();
+            let ran = json(d.path(), &args);
+            (
+                ran,
+                fs::read(d.path().join(out).join("models/model")).unwrap(),
+            )
+        };
+        let (_, whole) = model("whole", &[]);
+        for (folder, how) in [
+            ("here", &[][..]),
+            ("apart", &["--processes", "2"]),
+            ("small", &["--memory", "64MiB"]),
+        ] {
+            let faults = [&["--set", lost], how].concat();
+            let (_, again) = model(folder, &faults);
+            assert!(whole == again, "{name}, {folder}");
+        }
+        let journal = fs::read_to_string(d.path().join(format!("{name}-here/journal.jsonl")));
+        assert!(
+            journal.unwrap().contains("\"again\":[["),
+            "{name}: nobody was asked again"
+        );
+    }
+}
+
 #[test]
 fn a_run_that_is_killed_in_its_first_second_goes_on() {
     let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));

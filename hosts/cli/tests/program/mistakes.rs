@@ -140,6 +140,32 @@ fn what_cannot_work_is_found_before_the_run() {
             "`fuse` learns from public samples",
         ),
         (
+            "scaffold.yaml",
+            &["parts.model={use: dfdx, net: [outputs], optimiser: {adam: {lr: 0.01}}}"],
+            "its steps are not all one learning rate times the gradient",
+        ),
+        (
+            "fednova.yaml",
+            &["parts.model.optimiser={sgd: {lr: 0.05, momentum: 0.9}}"],
+            "its steps are not all one learning rate times the gradient",
+        ),
+        (
+            "dp-fedavg.yaml",
+            &["budget={epsilon: 5, delta: 1e-6, against: readers}"],
+            "budget.delta: is 1e-6, but the accountant guarantees at 1e-3",
+        ),
+        // of a random sample
+        (
+            "dp-fedavg.yaml",
+            &["parts.accountant={use: analytic-gaussian}"],
+            "its release has no price in accountant `analytic-gaussian`",
+        ),
+        (
+            "dp-sgd.yaml",
+            &["parts.accountant={use: analytic-gaussian}"],
+            "its release has no price in accountant `analytic-gaussian`",
+        ),
+        (
             "fedavg.yaml",
             &["protocol.initial=nowhere"],
             "nowhere cannot be read",

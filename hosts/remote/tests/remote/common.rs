@@ -98,6 +98,7 @@ impl Read {
                     Noise::Seeded => NoiseSource::Seeded,
                     Noise::System => NoiseSource::system().unwrap(),
                 },
+                retries: false,
             },
             protocol,
             test: data.test,
