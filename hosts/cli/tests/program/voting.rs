@@ -311,7 +311,7 @@ fn a_budget_says_at_which_delta() {
         &with(&spec, "delta", &["budget={epsilon: 6, delta: 1e-6}"]),
     );
     assert!(
-        text.contains("budget.delta is 1e-6, but the accountant guarantees at 1e-5"),
+        text.contains("budget.delta: is 1e-6, but the accountant guarantees at 1e-5"),
         "{text}"
     );
 }

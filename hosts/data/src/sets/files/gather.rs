@@ -141,7 +141,6 @@ pub(super) fn read(files: &Files) -> Result<Rows> {
 
 /// Rows to learn from and rows to test with, with what `labels` makes of the numbers beside rows of a shape. A public set may
 /// have none to test with.
-#[expect(clippy::type_complexity, reason = "two of the same")]
 pub(super) fn labelled(
     own: Vec<Part>,
     tested: Vec<Part>,
