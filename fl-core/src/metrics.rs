@@ -35,13 +35,12 @@ pub fn top_k(scores: ArrayView2<'_, f32>, labels: &[u32], k: usize) -> f64 {
         .into_iter()
         .zip(labels)
         .filter(|(row, label)| {
-            let row = *row;
             let own = row[**label as usize];
             let ahead = row
                 .iter()
                 .enumerate()
                 .filter(|(c, v)| **v > own || (**v == own && *c < **label as usize));
-            ahead.count() < k && !unanswered(row)
+            ahead.count() < k && !unanswered(*row)
         });
     hit.count() as f64 / labels.len() as f64
 }
@@ -259,11 +258,10 @@ pub fn confusion(scores: ArrayView2<'_, f32>, examples: &Examples) -> Vec<Vec<u3
         return Vec::new();
     };
     let mut counts = vec![vec![0; scores.ncols()]; scores.ncols()];
-    let answers = truth.iter().zip(classes(scores)).zip(scores.rows());
-    let answers = answers.filter(|(_, row)| !unanswered(*row));
-    for ((true_class, taken_for), _) in answers {
+    let answers = truth.iter().zip(scores.rows());
+    for (true_class, row) in answers.filter(|(_, row)| !unanswered(*row)) {
         let cell = counts.get_mut(*true_class as usize);
-        if let Some(cell) = cell.and_then(|row| row.get_mut(taken_for as usize)) {
+        if let Some(cell) = cell.and_then(|of_class| of_class.get_mut(argmax(row))) {
             *cell += 1;
         }
     }

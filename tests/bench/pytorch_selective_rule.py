@@ -71,7 +71,7 @@ def ours(seed, own, public, classes, test):
         files = {"format": "npz", "label": "y", "max-bytes": 2**30, "classes": [str(digit) for digit in range(CLIENTS)]}
         clients = {"train": [f"client-{digit}.npz" for digit in range(CLIENTS)], "test": "test.npz"}
         data = {"set": {"files": files | clients}, "clients": CLIENTS,
-                "public": {"from": {"set": {"files": files | {"train": "public.npz", "test": "test.npz"}}}}}
+                "public": {"from": {"set": {"files": files | {"train": "public.npz"}}}}}
         # only `data` differs, and JSON is YAML; relative paths are relative to the spec
         (folder / "spec.yaml").write_text(SPEC.read_text())
         subprocess.run(
@@ -96,7 +96,7 @@ def ours(seed, own, public, classes, test):
 
 
 def ratios(u, s, x):
-    """KuLSIF with the penalty n_u^-1/2 (METHODS of the paper's code, with the inverse)."""
+    """KuLSIF with the penalty n_u^-1/2 (its published code multiplies by the matrix where the inverse is due)."""
     def kernel(a, b):
         return np.exp(-np.maximum((a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * a @ b.T, 0) / (2 * SIGMA**2))
 

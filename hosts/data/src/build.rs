@@ -120,10 +120,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
     {
         inferred.push("public samples are taken out of the clients' files".into());
     }
-    if let Some(Public {
-        from: PublicFrom::Set(public),
-        ..
-    }) = &spec.public
+    if let Some(public) = spec.public_set()
         && let Some(what) = spec.set.shares(public, dir)
     {
         inferred.push(format!("{what} is the clients' and public as well"));

@@ -188,9 +188,9 @@ impl SetSpec {
     }
 
     /// See [`DataSet::locate`]; says what the set lacks for what it is for; also reads a set of which only the files say what is to be learnt.
-    pub fn resolve(&mut self, folder: &Path, use_: Use) -> Vec<Problem> {
+    pub fn resolve(&mut self, folder: &Path, how: Use) -> Vec<Problem> {
         let (set, mut problems) = self.set.located(folder);
-        let lacks = match use_ {
+        let lacks = match how {
             Use::Unlabelled => None,
             Use::Labelled => self.set.lacks(false),
             Use::Tested => self.set.lacks(true),
@@ -204,7 +204,7 @@ impl SetSpec {
             problems.push((Vec::new(), format!("{error:#}")));
         }
         if problems.is_empty()
-            && use_ != Use::Unlabelled
+            && how != Use::Unlabelled
             && let Some(TaskKind::Classes(..2)) = self.task().map(|task| task.kind)
         {
             let text = "all training rows are of one class; there is nothing to learn";

@@ -274,30 +274,26 @@ impl DataSpec {
         problems
     }
 
+    /// The set that public samples come from, if they come from one of their own.
+    pub(crate) fn public_set(&self) -> Option<&SetSpec> {
+        match &self.public.as_ref()?.from {
+            PublicFrom::Set(set) => Some(set),
+            _ => None,
+        }
+    }
+
+    fn sets(&self) -> impl Iterator<Item = &SetSpec> {
+        [&self.set].into_iter().chain(self.public_set())
+    }
+
     /// Every file that the data are read from, as far as it is there; `dir` is the data directory.
     pub fn paths(&self, dir: &Path) -> Vec<PathBuf> {
-        let mut paths = self.set.paths(dir);
-        if let Some(Public {
-            from: PublicFrom::Set(set),
-            ..
-        }) = &self.public
-        {
-            paths.extend(set.paths(dir));
-        }
-        paths
+        self.sets().flat_map(|set| set.paths(dir)).collect()
     }
 
     /// Which published file is not in the data directory `dir`, and where to get it, before anything is read.
     pub fn missing(&self, dir: &Path) -> Option<String> {
-        let public = match &self.public {
-            Some(Public {
-                from: PublicFrom::Set(set),
-                ..
-            }) => Some(set),
-            _ => None,
-        };
-        let mut sets = [Some(&self.set), public].into_iter().flatten();
-        sets.find_map(|set| set.folder(dir).lacks())
+        self.sets().find_map(|set| set.folder(dir).lacks())
     }
 
     /// What is to be learnt of rows of a set that is for `own`.

@@ -31,8 +31,8 @@ impl Aggregator for GeometricMedian {
         let total: f64 = own.iter().sum();
         // where a few huge answers would need hundreds of steps from the mean
         let mut at = inbox.median(&*round.exec);
+        let mut here = at.flat();
         for _ in 0..self.passes {
-            let here = at.flat();
             let near = |(sent, own): (&Vec<f32>, &f64)| {
                 own / squared_distance(sent, &here).sqrt().max(self.smoothing)
             };
@@ -40,7 +40,8 @@ impl Aggregator for GeometricMedian {
             at = inbox.weighted_mean(&weights, &*round.exec);
             // the harmonic mean of the distances, to which what is far away adds next to nothing
             let near = total / weights.iter().sum::<f64>();
-            if squared_distance(&at.flat(), &here).sqrt() <= SMALL * near {
+            let before = std::mem::replace(&mut here, at.flat());
+            if squared_distance(&here, &before).sqrt() <= SMALL * near {
                 break;
             }
         }
