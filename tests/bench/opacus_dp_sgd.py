@@ -7,9 +7,7 @@
 FL_DATA_DIR says where `mnist` is. Prints, for each epsilon (2, 4 and 8 at delta 1e-5), the noise that `fl account` finds for it, what
 Opacus's accountants say of that noise, and both accuracies over the seeds. The two draw different first weights, lots and noise.
 """
-import gzip
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -18,7 +16,6 @@ import tempfile
 import time
 import warnings
 
-import numpy
 import torch
 from torch import nn
 
@@ -26,22 +23,13 @@ warnings.filterwarnings("ignore")
 from opacus import PrivacyEngine
 from opacus.accountants import create_accountant
 
+from mnist import tensors
+
 PROGRAM = sys.argv[1]
 SEEDS = int(sys.argv[2]) if len(sys.argv) > 2 else 3
 EPSILONS = [float(e) for e in sys.argv[3:]] or [2.0, 4.0, 8.0]
 SPEC = pathlib.Path(__file__).parents[2] / "specs/dp-sgd/mnist.yaml"
 STEPS, RATE, CLIP, LEARNING_RATE, DELTA = 300, 0.01, 1.0, 0.5, 1e-5
-
-
-def images(part):
-    def read(name, skip):
-        path = pathlib.Path(os.environ["FL_DATA_DIR"]) / "mnist" / name
-        raw = path.read_bytes() if path.exists() else gzip.open(f"{path}.gz").read()
-        return numpy.frombuffer(raw, dtype=numpy.uint8, offset=skip)
-
-    x = read(f"{part}-images-idx3-ubyte", 16).reshape(-1, 1, 28, 28)
-    y = read(f"{part}-labels-idx1-ubyte", 8)
-    return torch.from_numpy((x.astype(numpy.float32) / 255 - 0.1307) / 0.3081), torch.from_numpy(y.astype(numpy.int64))
 
 
 def network():
@@ -92,7 +80,7 @@ def spread(values):
 
 def main():
     torch.set_num_threads(1)
-    train, test = images("train"), images("t10k")
+    train, test = tensors("train"), tensors("t10k")
     for epsilon in EPSILONS:
         said = subprocess.run(
             [PROGRAM, "account", "gaussian", "--rate", str(RATE), "--times", str(STEPS), "--target", str(epsilon), "--json"],

@@ -7,9 +7,7 @@
 FL_DATA_DIR says where `mnist` is. Prints, for each epsilon (2, 4 and 8 at delta 1e-5, for a client), the noise that `fl account` finds
 for it and both accuracies over the seeds; each on one thread. The two draw different first weights, splits, clients and noise.
 """
-import gzip
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -17,27 +15,17 @@ import sys
 import tempfile
 import time
 
-import numpy
 import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from mnist import tensors
 
 PROGRAM = sys.argv[1]
 SEEDS = int(sys.argv[2]) if len(sys.argv) > 2 else 3
 EPSILONS = [float(e) for e in sys.argv[3:]] or [2.0, 4.0, 8.0]
 SPEC = pathlib.Path(__file__).parents[2] / "specs/dp-fedavg/mnist.yaml"
 CLIENTS, RATE, ROUNDS, EPOCHS, BATCH, CLIP, LEARNING_RATE = 6000, 0.05, 100, 2, 10, 1.0, 0.1
-
-
-def images(part):
-    def read(name, skip):
-        path = pathlib.Path(os.environ["FL_DATA_DIR"]) / "mnist" / name
-        raw = path.read_bytes() if path.exists() else gzip.open(f"{path}.gz").read()
-        return numpy.frombuffer(raw, dtype=numpy.uint8, offset=skip)
-
-    x = read(f"{part}-images-idx3-ubyte", 16).reshape(-1, 1, 28, 28)
-    y = read(f"{part}-labels-idx1-ubyte", 8)
-    return torch.from_numpy((x.astype(numpy.float32) / 255 - 0.1307) / 0.3081), torch.from_numpy(y.astype(numpy.int64))
 
 
 def network():
@@ -91,7 +79,7 @@ def spread(values):
 
 def main():
     torch.set_num_threads(1)
-    train, test = images("train"), images("t10k")
+    train, test = tensors("train"), tensors("t10k")
     for epsilon in EPSILONS:
         found = subprocess.run(
             [PROGRAM, "account", "gaussian", "--rate", str(RATE), "--times", str(ROUNDS), "--target", str(epsilon), "--delta", "1e-5", "--json"],

@@ -7,7 +7,6 @@ FL_DATA_DIR says where `mnist` is. Prints seconds a round (training, averaging a
 of a program that does nothing else: one client after another and side by side. Flower's apps are those of its quickstart for
 PyTorch, with this network and these data. Every way has its own first weights and orders of examples.
 """
-import gzip
 import json
 import os
 import pathlib
@@ -18,23 +17,13 @@ import sys
 import tempfile
 import time
 
-import numpy
 import torch
 from torch import nn
 
+from mnist import tensors
+
 CLIENTS, OWN, BATCH, RATE = 10, 1000, 32, 0.05
 HERE = pathlib.Path(__file__).resolve()
-
-
-def images(part, most):
-    def read(name, skip):
-        path = pathlib.Path(os.environ["FL_DATA_DIR"]) / "mnist" / name
-        raw = path.read_bytes() if path.exists() else gzip.open(f"{path}.gz").read()
-        return numpy.frombuffer(raw, dtype=numpy.uint8, offset=skip)
-
-    x = read(f"{part}-images-idx3-ubyte", 16).reshape(-1, 1, 28, 28)[:most]
-    y = read(f"{part}-labels-idx1-ubyte", 8)[:most]
-    return torch.from_numpy((x.astype(numpy.float32) / 255 - 0.1307) / 0.3081), torch.from_numpy(y.astype(numpy.int64))
 
 
 def lenet():
@@ -59,13 +48,13 @@ def accuracy(model, x, y):
 
 
 def own(client):
-    x, y = images("train", CLIENTS * OWN)
+    x, y = tensors("train", CLIENTS * OWN)
     return x[client::CLIENTS], y[client::CLIENTS]
 
 
 def plain(rounds):
     torch.set_num_threads(1)
-    test, data = images("t10k", 10_000), [own(k) for k in range(CLIENTS)]
+    test, data = tensors("t10k", 10_000), [own(k) for k in range(CLIENTS)]
     model, whole, times = lenet(), lenet(), []
     for _ in range(rounds):
         began, sent = time.perf_counter(), []
@@ -103,7 +92,7 @@ def flower(rounds):
 
     @server.main()
     def main(grid, context):
-        test, model, ends = images("t10k", 10_000), lenet(), []
+        test, model, ends = tensors("t10k", 10_000), lenet(), []
 
         def measure(round, arrays):
             model.load_state_dict(arrays.to_torch_state_dict())

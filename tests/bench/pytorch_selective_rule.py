@@ -16,7 +16,6 @@ over all clients, and how many public samples somebody knows. One thread each.
 """
 
 import csv
-import gzip
 import json
 import os
 import pathlib
@@ -31,6 +30,8 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from mnist import images
+
 PROGRAM = os.path.abspath(sys.argv[1])
 FIRST, _, LAST = (sys.argv[2] if len(sys.argv) > 2 else "1-5").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
@@ -39,16 +40,6 @@ EVERY = 10
 SPEC = pathlib.Path(__file__).parents[2] / "specs/selective-fd/mnist-strong-code.yaml"
 CLIENTS, OWN, PUBLIC, STEPS, RATE = 10, 64, 512, 10, 0.1
 SIGMA, UNIFORM, SHARE, QUANTILE, BOX = 5.0, 250, 0.05, 0.25, (-0.4242, 2.82157)
-
-
-def images(part):
-    def read(name, skip):
-        path = pathlib.Path(os.environ["FL_DATA_DIR"]) / "mnist" / name
-        raw = path.read_bytes() if path.exists() else gzip.open(f"{path}.gz").read()
-        return np.frombuffer(raw, dtype=np.uint8, offset=skip)
-
-    x = read(f"{part}-images-idx3-ubyte", 16).reshape(-1, 1, 28, 28)
-    return ((x / 255 - 0.1307) / 0.3081).astype(np.float32), read(f"{part}-labels-idx1-ubyte", 8).astype(np.int64)
 
 
 def split(seed, x, y):
