@@ -338,6 +338,8 @@ mod tests {
         assert!(rows.contains("only images have frequencies"), "{rows}");
         let pixels = refused("{set: cells, clients: 3, undersampled: {}}");
         assert!(pixels.contains("classes of their pixels"), "{pixels}");
+        let whole = all(false).task(&less.task).unwrap_err().to_string();
+        assert!(whole.contains("which would be forgotten"), "{whole}");
         let turned = format!("{{{set}, undersampled: {{}}, domains: {{turned: [0, 90]}}}}");
         assert!(refused(&turned).contains("leave `domains` out"));
     }

@@ -15,10 +15,12 @@ fn measurements_and_models_go_to_other_tools() {
     let at = |path: &str| dir.path().join(path);
     out(dir.path(), &["run", &spec("fedavg"), "--out", "linear"]);
     out(dir.path(), &["run", &spec("fedkd"), "--out", "nets"]);
+    out(dir.path(), &["run", &spec("fesem"), "--out", "centres"]);
     let args = [
         "export",
         "linear",
         "nets",
+        "centres",
         "--csv",
         "m.csv",
         "--tensorboard",
@@ -62,6 +64,8 @@ fn measurements_and_models_go_to_other_tools() {
     for (file, tensor) in [
         ("st/linear/model.safetensors", "weight"),
         ("st/nets/student.safetensors", "0."),
+        ("st/centres/centre-0.safetensors", "weight"),
+        ("st/centres/centre-1.safetensors", "weight"),
     ] {
         let bytes = fs::read(at(file)).unwrap();
         let names: Vec<String> = safetensors(&bytes);
