@@ -268,6 +268,13 @@ crate::settings! {
     }
 }
 
+impl Budget {
+    /// Does it reach for this? A sum of prices is rounded, so nine times 0.1 may spend 0.9.
+    pub fn allows(&self, epsilon: f64) -> bool {
+        epsilon <= self.epsilon * (1.0 + 1e-9)
+    }
+}
+
 /// How a run is set up, beside its parts.
 #[derive(Clone, Debug)]
 pub struct RunOptions {

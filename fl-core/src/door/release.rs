@@ -81,7 +81,7 @@ pub(crate) fn afford<M: Message>(
             after.delta
         )));
     }
-    if after.epsilon <= budget.epsilon {
+    if budget.allows(after.epsilon) {
         return whole(event);
     }
     let first = |k: usize| {
@@ -99,7 +99,7 @@ pub(crate) fn afford<M: Message>(
     let (mut fits, mut too_many) = (0, queries);
     while too_many - fits > 1 {
         let middle = fits + (too_many - fits) / 2;
-        match first(middle)?.2 <= budget.epsilon {
+        match budget.allows(first(middle)?.2) {
             true => fits = middle,
             false => too_many = middle,
         }

@@ -154,6 +154,9 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
                 .choose(own.len(), aside);
             client_validation.push(cut(own, &rows));
         }
+        // one row more changes who is drawn, and so many of the rows that are left to learn from
+        inferred
+            .push("which rows a client sets aside for validation follows how many it has".into());
     }
     let mut client_tests = Vec::new();
     if let Some(domains) = &spec.domains {

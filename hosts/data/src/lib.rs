@@ -7,6 +7,7 @@
 
 pub mod archive;
 mod build;
+mod columns;
 mod counts;
 mod domains;
 mod fingerprint;
@@ -26,6 +27,7 @@ pub mod text;
 mod undersampled;
 
 pub use build::{Assembled, PublicSamples, build};
+pub use columns::alike;
 pub use domains::Domains;
 pub use fingerprint::fingerprints;
 pub use folder::{Entry, FileEntry, Folder, data_dir, list};

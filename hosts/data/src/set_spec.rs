@@ -138,7 +138,7 @@ impl SetSpec {
     /// files with inputs of another shape.
     pub fn task(&self) -> Option<Task> {
         let read = || {
-            let rows = self.rows.get()?.as_ref().ok()?;
+            let rows = self.once_read()?;
             Some(task_of(&rows.train.0, &rows.train.1))
         };
         self.set.task().or_else(read)
@@ -146,10 +146,16 @@ impl SetSpec {
 
     /// How the columns of a set of files are read, once they have been.
     pub(crate) fn columns(&self) -> &[(String, String)] {
-        match self.rows.get() {
-            Some(Ok(rows)) => &rows.columns,
-            _ => &[],
-        }
+        self.once_read().map_or(&[], |rows| &rows.columns)
+    }
+
+    /// The classes of a set of files that names them, once they have been read.
+    pub(crate) fn classes(&self) -> &[String] {
+        self.once_read().map_or(&[], |rows| &rows.classes)
+    }
+
+    fn once_read(&self) -> Option<&Rows> {
+        self.rows.get()?.as_ref().ok()
     }
 
     /// How many files with training rows it names, for `split: by-file`.

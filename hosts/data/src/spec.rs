@@ -9,6 +9,7 @@
 
 pub(crate) use crate::spec_checks::{check, check_files, check_own, check_shares};
 
+use crate::columns::alike;
 use crate::domains::Domains;
 use crate::partition::check_covering;
 use crate::published;
@@ -429,16 +430,14 @@ impl Public {
             other.kind,
             own.kind
         );
-        // the same field must become the same number, or a model sees something else than it has learnt from
-        let plain = |how: &str| how.trim_end_matches(" (inferred)").to_string();
-        for (column, how) in set.columns() {
-            if let Some((_, here)) = private.columns().iter().find(|(name, _)| name == column) {
-                anyhow::ensure!(
-                    plain(how) == plain(here),
-                    "column `{column}` is {how}, and the clients' {here}; say the same of it in the `columns` of both"
-                );
-            }
-        }
+        alike(set.columns(), private.columns()).map_err(anyhow::Error::msg)?;
+        let classes = [set, private].map(SetSpec::classes);
+        anyhow::ensure!(
+            !self.labelled || classes.iter().any(|of| of.is_empty()) || classes[0] == classes[1],
+            "classes are {}, and the clients' {}; say the same `classes` of both, in one order",
+            classes[0].join(", "),
+            classes[1].join(", ")
+        );
         Ok(())
     }
 }

@@ -61,13 +61,25 @@ impl Own {
         let Some(epsilon) = self.policy.epsilon else {
             return Ok(());
         };
-        let why = match fl_core::exposed(protocol, parts, context).to(Observer::Server) {
-            seen if !seen.is_empty() => format!("the server sees something without a price: {}", seen.join("; ")),
+        let (slots, seen) = (protocol.slots(), fl_core::exposed(protocol, parts, context));
+        let (seen, shown) = (
+            seen.to(Observer::Server),
+            slots.iter().find(|slot| slot.shown),
+        );
+        let why = match shown {
+            _ if !seen.is_empty() => {
+                format!("the server sees something without a price: {}", seen.join("; "))
+            }
             _ if !parts.has("accountant") => "the spec has no accountant that could keep it".into(),
             _ if noise == Noise::Seeded => {
                 "the spec's noise follows its seed, so whoever has the spec can take it off (noise: system)".into()
             }
-            _ => return Ok(()),
+            // refused here, and not when it is asked for: by then other answers have been paid
+            Some(slot) => format!(
+                "the clients' own models (`{}`) are measured, and that has no price (set `evaluate-clients: false`, if the protocol has that)",
+                slot.name
+            ),
+            None => return Ok(()),
         };
         bail!(Problem::Budget(format!(
             "it releases no more than epsilon {epsilon} in its lifetime, and that cannot be promised: {why}"

@@ -1,7 +1,7 @@
 //! Federated distillation by class means: the server's side in `lead`, a client's in `means` and `learn`.
-use fl_core::Examples;
 use fl_core::message::{ClassMeans, softmax};
 use fl_core::prelude::*;
+use fl_core::{Examples, TaskKind};
 use ndarray::Array2;
 use std::collections::BTreeMap;
 
@@ -67,6 +67,13 @@ impl Protocol for ClassDistill {
             .on(&MEANS, me, |me, _| self.means(me))
             .on(&LEARN, me, |me, means| self.learn(me, means))
             .end()
+    }
+
+    fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        match kind {
+            TaskKind::Classes(_) => Ok(()),
+            _ => Err("class means are of inputs with one class each".into()),
+        }
     }
 
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {

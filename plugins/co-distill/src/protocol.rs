@@ -60,14 +60,18 @@ impl Protocol for CoDistill {
     }
 
     fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-        if !kind.is_dense() {
+        let several = matches!(kind, TaskKind::MultiLabel(_));
+        if !kind.is_dense() && !several {
             return Ok(());
         }
         if !matches!(self.labels, Labels::Scores(_)) || self.reply == Reply::Hard {
-            return Err("a class or probabilities are those of a whole input; use `labels: scores` and `reply: ensemble` (FedMD), which compare score by score".into());
+            return Err("a class or probabilities are those of a whole input with one class; use `labels: scores` and `reply: ensemble` (FedMD), which compare score by score".into());
         }
-        let whole = ["student", "server-filter", "client-filter"];
-        match whole.into_iter().find(|slot| has(slot)) {
+        let whole: &[&str] = match several {
+            true => &["server-filter"],
+            false => &["student", "server-filter", "client-filter"],
+        };
+        match whole.iter().find(|slot| has(slot)) {
             Some(slot) => Err(format!(
                 "parts.{slot} judges class probabilities of whole inputs; leave it empty"
             )),

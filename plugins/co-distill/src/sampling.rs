@@ -1,22 +1,20 @@
 //! Privacy by sampling alone.
 use fl_core::prelude::*;
-use fl_core::privacy::draws_for;
-use fl_core::settings::{above, above_to};
+use fl_core::settings::above_to;
 
 /// The most draws of one client.
 const MOST: usize = 10_000_000;
 
 settings! {
-    /// Each client trains on a random sample of its own examples and on nothing else (FedMD-NFDP, Sun and Lyu 2020). Give one of
-    /// `k`, `share` and `epsilon`.
+    /// Each client trains on a random sample of its own examples and on nothing else (FedMD-NFDP, Sun and Lyu 2020). Give `k` or
+    /// `share`; `fl account nfdp` says which `k` an epsilon allows. Only `k` has a price.
     #[check(SampleExamples::one_size)]
     pub struct SampleExamples {
         /// How many examples to draw.
         k: Option<usize> = None, in 1..=MOST;
-        /// Or which share of the client's examples, rounded down to whole ones, at least one.
+        /// Or which share of the client's examples, rounded down to whole ones, at least one. The sample then grows with them, which
+        /// shows that there is one more: nothing is guaranteed.
         share: Option<f64> = None, in above_to(0.0, 1.0);
-        /// Or as many as this epsilon allows.
-        epsilon: Option<f64> = None, in above(0.0);
         /// Can an example be drawn more than once?
         replacement: bool = false;
     }
@@ -24,38 +22,19 @@ settings! {
 
 impl SampleExamples {
     fn one_size(&self) -> Result<(), String> {
-        let given = [
-            self.k.is_some(),
-            self.share.is_some(),
-            self.epsilon.is_some(),
-        ];
-        match given.iter().filter(|given| **given).count() {
-            1 => Ok(()),
-            _ => Err("give one of `k`, `share` and `epsilon`".into()),
+        match self.k.is_some() == self.share.is_some() {
+            true => Err("give `k` or `share`".into()),
+            false => Ok(()),
         }
     }
 
     /// How many draws of `n` examples.
     fn size(&self, n: usize) -> Result<usize> {
-        let k = match (self.k, self.share, self.epsilon) {
-            (Some(k), _, _) => k,
-            (_, Some(share), _) => ((share * n as f64 + 1e-9) as usize).max(1),
-            (_, _, epsilon) => draws_for(epsilon.unwrap_or(0.0), n, self.replacement),
-        };
+        let share = |share: f64| ((share * n as f64 + 1e-9) as usize).max(1);
+        let k = self.k.unwrap_or_else(|| share(self.share.unwrap_or(1.0)));
         ensure!(
             self.replacement || k <= n,
             "`sample-examples` draws {k} without replacement, and there are only {n} examples"
-        );
-        ensure!(
-            k > 0,
-            "an epsilon of {} allows not one of {n} examples; the least for one is {:.2e}",
-            self.epsilon.unwrap_or(0.0),
-            fl_core::privacy::sampled(1, n, self.replacement).0
-        );
-        ensure!(
-            k <= MOST,
-            "an epsilon of {} asks for {k} draws, and {MOST} is the most",
-            self.epsilon.unwrap_or(0.0)
         );
         Ok(k)
     }
@@ -69,10 +48,19 @@ impl PrivacyMechanism for SampleExamples {
     }
 
     fn price(&self, own: &Ids, _: &Cohort) -> Result<PrivacyEvent> {
-        Ok(PrivacyEvent::Sampled {
-            k: self.size(own.0.len())?,
-            n: own.0.len(),
-            replacement: self.replacement,
+        let k = self.size(own.0.len())?;
+        Ok(match self.k {
+            Some(_) => PrivacyEvent::Sampled {
+                k,
+                n: own.0.len(),
+                replacement: self.replacement,
+            },
+            // the theorem compares samples of the same size, from one example more and one less
+            None => PrivacyEvent::Unaccounted {
+                why: "how many examples are drawn follows how many there are, so one more of them is seen; give `k` in \
+                      sample-examples (`fl account nfdp` finds one)"
+                    .into(),
+            },
         })
     }
 
@@ -93,71 +81,63 @@ plugin!(privacy "sample-examples" => SampleExamples);
 mod tests {
     use super::*;
 
-    fn part(k: Option<usize>, epsilon: Option<f64>, replacement: bool) -> SampleExamples {
+    fn part(k: usize, replacement: bool) -> SampleExamples {
         SampleExamples {
-            k,
+            k: Some(k),
             share: None,
-            epsilon,
             replacement,
         }
     }
 
     #[test]
     fn what_is_drawn_is_what_is_priced() {
-        // (settings, how many of 1000): `epsilon` by nfdp.json
-        for (mut part, k) in [
-            (part(Some(200), None, false), 200),
-            (part(None, Some(1.0), false), 632),
-            (part(None, Some(1.0), true), 1000),
-            (
-                SampleExamples {
-                    share: Some(0.1),
-                    ..part(None, None, false)
-                },
-                100,
-            ),
-        ] {
+        for (mut part, k) in [(part(200, false), 200), (part(1500, true), 1500)] {
             let mut own = Ids((0..1000).collect());
-            let PrivacyEvent::Sampled {
-                k: priced,
-                n,
-                replacement,
-            } = part.price(&own, &Cohort::all(1)).unwrap()
-            else {
-                panic!("a sample is priced as one");
+            let event = part.price(&own, &Cohort::all(1)).unwrap();
+            let due = PrivacyEvent::Sampled {
+                k,
+                n: 1000,
+                replacement: part.replacement,
             };
-            assert_eq!((priced, n), (k, 1000));
-            part.perturb(
-                &mut own,
-                &Cohort::all(1),
-                &ReleaseNoise::seeded(&Stream::root(3)),
-            )
-            .unwrap();
+            assert_eq!(event, due);
+            draw(&mut part, &mut own);
             assert_eq!(own.0.len(), k);
             let mut different = own.0.clone();
             different.sort_unstable();
             different.dedup();
-            assert_eq!(different.len() == k, !replacement);
+            assert_eq!(different.len() == k, !part.replacement);
             assert!(different.iter().all(|id| *id < 1000));
+        }
+    }
+
+    fn draw(part: &mut SampleExamples, own: &mut Ids) {
+        let noise = ReleaseNoise::seeded(&Stream::root(3));
+        part.perturb(own, &Cohort::all(1), &noise).unwrap();
+    }
+
+    #[test]
+    fn a_share_shows_how_many_there_are_and_has_no_price() {
+        for (rows, k) in [(9, 4), (10, 5), (1, 1)] {
+            let mut half = SampleExamples {
+                k: None,
+                share: Some(0.5),
+                replacement: false,
+            };
+            let mut own = Ids((0..rows).collect());
+            let event = half.price(&own, &Cohort::all(1)).unwrap();
+            assert!(matches!(event, PrivacyEvent::Unaccounted { .. }), "{event}");
+            draw(&mut half, &mut own);
+            assert_eq!(own.0.len(), k);
         }
     }
 
     #[test]
     fn what_cannot_be_drawn_is_refused() {
         let own = Ids((0..10).collect());
-        let too_many = part(Some(11), None, false)
-            .price(&own, &Cohort::all(1))
-            .unwrap_err();
+        let too_many = part(11, false).price(&own, &Cohort::all(1)).unwrap_err();
         assert_eq!(
             too_many.to_string(),
             "`sample-examples` draws 11 without replacement, and there are only 10 examples"
-        );
-        let none = part(None, Some(0.01), false)
-            .price(&own, &Cohort::all(1))
-            .unwrap_err();
-        assert_eq!(
-            none.to_string(),
-            "an epsilon of 0.01 allows not one of 10 examples; the least for one is 9.53e-2"
         );
     }
 }

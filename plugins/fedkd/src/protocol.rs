@@ -200,8 +200,11 @@ impl Protocol for OneShotDistill {
         let both = (has(dp_sgd::SLOT) && self.public_labels).then(|| {
             "`public-labels` has clients learn more than their own examples, of which DP-SGD draws: leave it out, or `parts.example-privacy`".to_string()
         });
+        let unlabelled = (self.public_labels && !has("data.public.labelled")).then(|| {
+            "`public-labels` needs labels of the public samples: set `data.public.labelled: true`, or leave `public-labels` out".to_string()
+        });
         let sampling = dp_sgd::conflict(has, self.sampling.as_ref(), &self.local);
-        sampling.into_iter().chain(both).collect()
+        sampling.into_iter().chain(both).chain(unlabelled).collect()
     }
     fn slots(&self) -> Vec<Slot> {
         vec![

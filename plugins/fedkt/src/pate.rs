@@ -1,5 +1,6 @@
 //! PATE: one tier, on all data in one place.
-use crate::teach::{ballots, check, learn, teachers};
+use crate::teach::{ballots, check, classes, learn, teachers};
+use fl_core::TaskKind;
 use fl_core::message::{Counts, VoteSensitivity, Votes};
 use fl_core::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,9 @@ struct State {
 }
 
 impl Protocol for Pate {
+    fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        classes(kind).map(drop)
+    }
     fn slots(&self) -> Vec<Slot> {
         vec![
             Slot::trainer("teacher", "The teachers."),

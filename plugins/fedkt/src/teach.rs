@@ -105,11 +105,17 @@ pub(crate) fn learn(
     Ok(())
 }
 
+/// The classes that votes are for.
+pub(crate) fn classes(kind: TaskKind) -> std::result::Result<usize, String> {
+    match kind {
+        TaskKind::Classes(classes) => Ok(classes),
+        _ => Err("votes are for one class of several for each input".into()),
+    }
+}
+
 /// What must hold of task and public data before anything is trained.
 pub(crate) fn check(fed: &Federation<'_>) -> Result<usize> {
-    let TaskKind::Classes(classes) = fed.task().kind else {
-        bail!("votes are for one class of several; this set has several findings for each sample");
-    };
+    let classes = classes(fed.task().kind).map_err(anyhow::Error::msg)?;
     let public = fed.public()?;
     let (shape, own) = (public.samples().shape(), &fed.task().input);
     ensure!(

@@ -1,9 +1,9 @@
 //! FedKT, Algorithm 1.
-use crate::teach::{self, TOO_FEW, Taught, asked_about, ballots, check, learn, teachers};
+use crate::teach::{self, TOO_FEW, Taught, asked_about, ballots, check, classes, learn, teachers};
 use fl_core::message::{Counts, Models, VoteSensitivity, Votes};
 use fl_core::prelude::*;
 use fl_core::privacy::{Observer, Unit};
-use fl_core::{ClientId, Problem, metrics};
+use fl_core::{ClientId, Problem, TaskKind, metrics};
 use serde::{Deserialize, Serialize};
 
 choices! {
@@ -210,6 +210,9 @@ impl TwoTierVote {
 }
 
 impl Protocol for TwoTierVote {
+    fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        classes(kind).map(drop)
+    }
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
         let narrow = self.noise == NoiseAt::Server && self.close_gap < 2 && has("accountant");
         let text = "`close-gap: 1` misses votes that one example changes from a gap of 2 to a tie, and an accountant would promise too much: leave it at 2";

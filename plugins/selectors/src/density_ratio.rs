@@ -37,7 +37,7 @@ settings! {
     /// client's data and uniform points (Selective-FD, Shao et al. 2024).
     #[check(check)]
     pub struct DensityRatioSettings {
-        /// Number of uniform points (n_u; 250 in the paper's MNIST demo).
+        /// Number of uniform points (n_u; 250 in the paper's MNIST demo); at most 20,000 unless `variant: landmarks`.
         uniform: usize = 250, in 1..=1_000_000;
         /// The box of the uniform points, `[low, high]` for every feature ([-0.4242, 2.82157] in the paper's MNIST demo); each
         /// feature's smallest and largest own value if left out.

@@ -181,7 +181,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         let budget = spec.budget.as_ref();
         let budget = budget.filter(|b| Observer::from(&b.against) == *observer);
         out += &match guarantee {
-            Some(guarantee) => match budget.filter(|b| b.epsilon < guarantee.epsilon) {
+            Some(guarantee) => match budget.filter(|b| !b.allows(guarantee.epsilon)) {
                 Some(budget) => format!(
                     "against {observer} at most {guarantee}: more than the budget of {}, which may end the run early\n",
                     budget.epsilon

@@ -36,7 +36,7 @@ fn what_cannot_work_is_found_before_the_run() {
         (
             "segmentation.yaml",
             &["protocol={use: two-tier-vote}", data],
-            "it does not work for 2 classes of 32x32 pixels: it takes each number",
+            "it does not work for 2 classes of 32x32 pixels: votes are for one class of several",
         ),
         (
             "segmentation.yaml",
@@ -55,6 +55,26 @@ fn what_cannot_work_is_found_before_the_run() {
             "fedavg.yaml",
             &["protocol={use: asyn-dgan}"],
             "it does not work for 4 classes: label maps are painted",
+        ),
+        (
+            "fedkd-multi-label.yaml",
+            &["protocol={use: two-tier-vote}"],
+            "votes are for one class of several",
+        ),
+        (
+            "fedkd-multi-label.yaml",
+            &["protocol={use: class-distill}"],
+            "class means are of inputs with one class each",
+        ),
+        (
+            "fedkd-multi-label.yaml",
+            &["protocol={use: co-distill}"],
+            "a whole input with one class; use `labels: scores`",
+        ),
+        (
+            "fedkd.yaml",
+            &["protocol.public-labels=true"],
+            "`public-labels` needs labels of the public samples",
         ),
         (
             "fedkd-multi-label.yaml",

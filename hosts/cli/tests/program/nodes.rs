@@ -131,6 +131,11 @@ fn data_that_do_not_fit_are_found_before_anything_is_asked() {
     let dir = d.path();
     let nodes = towns(dir);
     let set = SET.replace("TRAIN", "mine.csv");
+    fs::write(
+        dir.join("1/turned.csv"),
+        "job,age,income\ncook,20,low\nnurse,60,high\n",
+    )
+    .unwrap();
     for (data, text) in [
         (
             set.replace("[low, high]", "[high, low]"),
@@ -145,6 +150,10 @@ fn data_that_do_not_fit_are_found_before_anything_is_asked() {
             "its `columns` is ",
         ),
         (set.replace("mine.csv", "none.csv"), "none.csv"),
+        (
+            set.replace("mine.csv", "turned.csv"),
+            "column `job` stands where the clients' rows have `age`",
+        ),
     ] {
         write(&dir.join("1"), 1, &data, "");
         let (code, error) = fails(dir, &own(&nodes, &["--out", "r"]));
@@ -308,4 +317,32 @@ fn a_nodes_budget_is_for_its_lifetime() {
         code == 1 && error.contains("the server sees something without a price"),
         "{error}"
     );
+}
+
+#[test]
+fn a_node_with_a_budget_pays_nothing_for_a_run_that_would_measure_its_model() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let spec = "name: m
+noise: system
+data: { set: { blobs: { train: 200, test: 40 } }, clients: 2, split: own, public: { from: { set: { blobs: { train: 100, test: 20 } } } } }
+protocol: { use: co-distill, rounds: 2, warm-up: { epochs: 1, batch: 16 }, samples: 50, distil: { epochs: 1, batch: 32 } }
+parts: { model: { use: linear }, ensemble: { use: mean-labels }, sampling: { use: sample-examples, k: 55 }, accountant: { use: nfdp } }
+";
+    fs::write(dir.join("own.yaml"), spec).unwrap();
+    let node = |k: usize, policy: &str| {
+        let folder = dir.join(k.to_string());
+        let _ = fs::create_dir(&folder);
+        write(&folder, k, "{ blobs: { train: 200, test: 40 } }", policy);
+        format!("--node={k}/node.yaml")
+    };
+    let nodes = [node(0, ""), node(1, "policy: { epsilon: 5, delta: 0.5 }")];
+    let (code, error) = fails(dir, &own(&nodes, &["--out", "r"]));
+    let why = "the clients' own models (`model`) are measured, and that has no price";
+    assert!(code == 1 && error.contains(why), "{error}");
+    let paid = fs::metadata(dir.join("1/kept/ledger")).map_or(0, |file| file.len());
+    assert_eq!(paid, 0);
+    // without a budget it takes part
+    let nodes = [node(0, ""), node(1, "")];
+    json(dir, &own(&nodes, &["--out", "free"]));
 }

@@ -5,6 +5,7 @@ use super::gather::Classes;
 use super::rows::Part;
 use super::table::Table;
 use super::{Files, Word};
+use crate::columns::{CLASS, SKIPPED};
 use anyhow::{Result, bail, ensure};
 use fl_core::Inputs;
 use std::collections::BTreeMap;
@@ -75,7 +76,7 @@ impl<'a> Plan<'a> {
         let mut inferred = Vec::new();
         for (column, name) in first.names.iter().enumerate() {
             if Some(column) == label {
-                plan.described.push((name.clone(), "the class".into()));
+                plan.described.push((name.clone(), CLASS.into()));
                 continue;
             }
             let given = files.columns.0.iter().find(|(known, _)| known == name);
@@ -92,7 +93,7 @@ impl<'a> Plan<'a> {
             };
             let (encoding, text) = match how {
                 Column::Skip => {
-                    plan.described.push((name.clone(), "not used".into()));
+                    plan.described.push((name.clone(), SKIPPED.into()));
                     continue;
                 }
                 Column::Number(number) => {

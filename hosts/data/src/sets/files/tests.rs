@@ -513,6 +513,22 @@ fn public_rows_need_neither_labels_nor_rows_to_test_with() {
         error.starts_with("public.from.set.files: `label` is missing"),
         "{error}"
     );
+    // the same columns in another order, and classes of other names
+    case.write("turned.csv", b"job,age\ncook,25\nnurse,35\n");
+    let turned = with(&format!("{{format: csv, train: turned.csv, {columns}}}"));
+    let error = case.spec(&own, &turned).unwrap_err().join("\n");
+    assert!(error.contains("column `job` stands where"), "{error}");
+    case.write("rich.csv", b"age,job,income\n25,cook,rich\n35,nurse,poor\n");
+    let rich = with(&format!(
+        "{{format: csv, train: rich.csv, label: income, {columns}}}"
+    ))
+    .replace("}}}}", "}}}, labelled: true}");
+    let error = case.spec(&own, &rich).unwrap_err().join("\n");
+    assert!(
+        error.contains("classes are poor, rich, and the clients' high, low"),
+        "{error}"
+    );
+
     let error = case.error("{format: images, train: seen, test: seen}");
     assert!(
         error.contains("all training rows are of one class"),
