@@ -105,7 +105,7 @@ fn what_cannot_work_is_found_before_the_run() {
         (
             "reconstruction.yaml",
             &["protocol={use: two-tier-vote}"],
-            "it does not work for images of 1x28x28 values: it takes each number",
+            "it does not work for images of 1x28x28 values: votes are for one class of several",
         ),
         (
             "reconstruction.yaml",
