@@ -7,7 +7,7 @@ use fl_data::DataSpec;
 use fl_registry::Spec;
 use fl_sim::{Paused, RunFolder};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, TryLockError};
 use std::io::IsTerminal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,6 +34,8 @@ pub struct Job {
 /// What is shared by those who work.
 struct State {
     next: usize,
+    /// Begun by another process when they were to be begun here: looked at again once nothing else is left.
+    elsewhere: VecDeque<usize>,
     working: usize,
     done: usize,
     failed: BTreeMap<usize, String>,
@@ -87,6 +89,7 @@ pub fn run_all(
         stop,
         state: Mutex::new(State {
             next: 0,
+            elsewhere: VecDeque::new(),
             working: 0,
             done: 0,
             failed: BTreeMap::new(),
@@ -119,57 +122,81 @@ impl Pool<'_> {
     /// Does jobs up to number `end` until there are no more.
     fn work(&self, end: usize) {
         loop {
-            let (at, threads) = {
+            let (at, fresh, threads) = {
                 let mut state = self.state();
-                let at = state.next;
-                if at >= end || self.stop.load(Ordering::Relaxed) {
+                if self.stop.load(Ordering::Relaxed) {
                     return;
                 }
-                state.next += 1;
+                let fresh = state.next < end;
+                let at = match fresh {
+                    true => state.next,
+                    false => match state.elsewhere.pop_front() {
+                        Some(at) => at,
+                        None => return,
+                    },
+                };
+                state.next += usize::from(fresh);
                 state.working += 1;
                 // when fewer runs are left than threads, each gets more of them
-                let left = end - at - 1 + state.working;
+                let left = end - state.next + state.elsewhere.len() + state.working;
                 let beside = if self.jobs[at].alone {
                     1
                 } else {
                     left.min(self.threads)
                 };
-                (at, (self.threads / beside).max(1))
+                (at, fresh, (self.threads / beside).max(1))
             };
             let job = &self.jobs[at];
             let began = Instant::now();
-            let ended = catch_unwind(AssertUnwindSafe(|| self.one(job, threads)));
+            let ended = catch_unwind(AssertUnwindSafe(|| self.one(job, threads, fresh)));
             let ended = ended.unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or(panic.downcast_ref::<&str>().copied());
                 anyhow::bail!("it panicked: {}", text.unwrap_or("without a word"))
             });
-            self.end(at, ended, began.elapsed());
+            match ended.transpose() {
+                Some(ended) => self.end(at, ended, began.elapsed()),
+                None => {
+                    let mut state = self.state();
+                    state.working -= 1;
+                    state.elsewhere.push_back(at);
+                }
+            }
         }
     }
 
-    fn one(&self, job: &Job, threads: usize) -> anyhow::Result<String> {
+    fn one(&self, job: &Job, threads: usize, fresh: bool) -> anyhow::Result<Option<String>> {
         let bar = self.bars.add(ProgressBar::no_length());
         bar.set_style(ProgressStyle::with_template("  {spinner} {msg}")?);
         bar.set_message(job.name.clone());
-        let ended = self.run(job, threads, &bar);
+        let ended = self.run(job, threads, fresh, &bar);
         bar.finish_and_clear();
         ended
     }
 
-    fn run(&self, job: &Job, threads: usize, bar: &ProgressBar) -> anyhow::Result<String> {
+    /// What it came to; `None` if another process is at it and there may be others to begin (`fresh`).
+    fn run(
+        &self,
+        job: &Job,
+        threads: usize,
+        fresh: bool,
+        bar: &ProgressBar,
+    ) -> anyhow::Result<Option<String>> {
         // of all studies that share a folder one does this run, and what it comes to serves all
         let turn = job.folder.with_extension("turn");
         let turn = File::create(&turn).with_context(|| format!("making {}", turn.display()))?;
         while let Err(TryLockError::WouldBlock) = turn.try_lock() {
+            if fresh {
+                return Ok(None);
+            }
             if self.stop.load(Ordering::Relaxed) {
-                return Ok("not begun".into());
+                return Ok(Some("not begun".into()));
             }
             bar.set_message(format!("{}: another process does it", job.name));
             std::thread::sleep(Duration::from_millis(100));
         }
         if job.folder.join("outcome.json").exists() {
-            return Ok("done by another process".into());
+            return Ok(Some("done by another process".into()));
         }
         bar.set_message(job.name.clone());
         let place = match Paused::open(&job.folder, false) {
@@ -191,14 +218,14 @@ impl Pool<'_> {
         };
         let outcome = run::execute(&job.spec, data, place, how)?;
         if let Some(after) = outcome.stopped {
-            return Ok(format!("stopped after {after}"));
+            return Ok(Some(format!("stopped after {after}")));
         }
         let metrics = outcome.metrics.iter();
         let best = metrics.filter(|(name, _)| fl_core::metrics::is_score(name));
         let best = best
             .map(|(name, value)| format!("{name} {value:.4}"))
             .next();
-        Ok(best.unwrap_or("done".into()))
+        Ok(Some(best.unwrap_or("done".into())))
     }
 
     fn end(&self, at: usize, ended: anyhow::Result<String>, took: Duration) {

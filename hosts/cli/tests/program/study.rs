@@ -225,6 +225,44 @@ fn two_studies_at_once_come_to_the_same_tables() {
 }
 
 #[test]
+fn a_run_that_another_process_is_at_does_not_hold_up_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    write(
+        d,
+        "- name: t\n  rows: [{ name: a }, { name: b, set: { protocol.mu: 0.1 } }]\n",
+    );
+    study(d, &["--out", "known"]);
+    let runs = fs::read_dir(d.join("known/kept")).unwrap();
+    let runs = runs.map(|entry| entry.unwrap().path());
+    let (second, first): (Vec<_>, Vec<_>) = runs.filter(|path| path.is_dir()).partition(|path| {
+        let spec = fs::read_to_string(path.join("spec.yaml")).unwrap();
+        spec.contains("mu: 0.1")
+    });
+    let here = |of: &[std::path::PathBuf]| d.join("kept").join(of[0].file_name().unwrap());
+    let (first, second) = (here(&first), here(&second));
+    // as another process would
+    fs::create_dir(d.join("kept")).unwrap();
+    let turn = fs::File::create(first.with_extension("turn")).unwrap();
+    turn.lock().unwrap();
+    let beside = Command::new(env!("CARGO_BIN_EXE_fl"))
+        .args(["study", "s.yaml", "--out", ".", "--threads", "1"])
+        .current_dir(d)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !second.join("outcome.json").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(!first.exists(), "it is another's turn");
+    turn.unlock().unwrap();
+    let ended = beside.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    assert!(first.join("outcome.json").exists());
+}
+
+#[test]
 fn what_no_run_has_measured_is_said() {
     let dir = tempfile::tempdir().unwrap();
     for (table, says) in [
