@@ -43,8 +43,12 @@ impl Quantise {
     fn enough_levels(&self) -> Result<(), String> {
         match (&self.rule, self.levels, &self.z_max) {
             (Rule::Eq3, 1, _) => Err("`rule: eq3` needs at least 2 levels".into()),
-            (_, _, Scope::Fixed(clip)) if *clip <= 0.0 => {
-                Err(format!("z-max.fixed: must be above 0.0, got {clip:?}"))
+            // scores are of 32 bits
+            (_, _, Scope::Fixed(clip)) if !(*clip > 0.0 && *clip <= f64::from(f32::MAX)) => {
+                Err(format!(
+                    "z-max.fixed: must be above 0.0 and at most {:e}, got {clip:?}",
+                    f32::MAX
+                ))
             }
             _ => Ok(()),
         }

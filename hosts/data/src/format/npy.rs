@@ -69,6 +69,10 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
     let shape = shape(header)?;
     let big = kind.starts_with('>');
     let letters = kind.trim_start_matches(['<', '>', '|', '=']);
+    ensure!(
+        !letters.starts_with(['U', 'S', 'O']),
+        "texts and objects (`{kind}`) are not read; number the classes from 0, and name them in `classes`"
+    );
     let size: usize = letters.get(1..).and_then(|n| n.parse().ok()).unwrap_or(0);
     let count = shape
         .iter()
@@ -239,10 +243,10 @@ mod tests {
         let huge = "(18446744073709551615, 4)";
         wrong(&file(&header("'<f4'", huge), &[0; 8]), "bytes follow");
         wrong(
-            &file(&header("'<U5'", "(1,)"), &[0; 5]),
-            "`U5` are not read",
+            &file(&header("'<U5'", "(1,)"), &[0; 20]),
+            "texts and objects (`<U5`) are not read",
         );
-        wrong(&file(&header("'|O'", "(1,)"), &[0; 8]), "bytes follow");
+        wrong(&file(&header("'|O'", "(1,)"), &[0; 8]), "(`|O`) are not");
         wrong(
             &file(&header("[('a', '<f4')]", "(1,)"), &[0; 4]),
             "records are not read",
