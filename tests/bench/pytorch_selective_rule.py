@@ -9,10 +9,10 @@ the last tenth public. Both programs read the same files: ten clients, the publi
 `specs/selective-fd/mnist-strong-code.yaml` (Shao et al. 2024 and its code): a client takes one step of 64 of its own images, labels
 those of the round's 512 public samples that its density ratio accepts (KuLSIF: sigma 5, 250 uniform points, fitted to the first 5 %
 of its images, cut at the 0.25 quantile of the others), the mean of the probabilities is the label, and everybody takes ten steps of
-cross-entropy on the batch. First weights, draws of batches, uniform
-points and dropout are each program's own. Prints the mean accuracy over clients after rounds 10, 20, 30 ..; after the last, the mean
-over clients of the share of ones that are found (how soon digit 1 is learnt decides the mean); of the filters, precision and recall
-over all clients, and how many public samples somebody knows. One thread each.
+cross-entropy on the batch. First weights, draws of batches, uniform points and dropout are each program's own. Prints the mean
+accuracy over clients after rounds 10, 20, 30 ..; after the last, the mean over clients of the share of ones that are found (how soon
+digit 1 is learnt decides the mean); of the filters, precision and recall over all clients, and how many public samples somebody
+knows. One thread each.
 """
 
 import csv

@@ -111,7 +111,7 @@ impl NodeFile {
                 );
             }
         }
-        fl_data::alike(&set.columns, &due.columns).map_err(anyhow::Error::msg)?;
+        fl_data::alike(&set.columns, &due.columns)?;
         // rows that it holds out stay unused: models are tested on the spec's
         let found = set.inferred.iter().map(String::as_str);
         let found: Vec<&str> = found.filter(|what| *what != fl_data::HELD_OUT).collect();

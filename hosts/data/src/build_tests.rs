@@ -345,6 +345,9 @@ fn validation_is_taken_from_each_client() {
         .chain(&got.client_validation)
         .map(|k| &k.samples);
     assert_eq!(ids(views), (0..400).collect::<Vec<_>>());
+    // no guarantee for an example stands beside that
+    let told = "which rows a client sets aside for validation follows how many it has";
+    assert_eq!(got.inferred, [told]);
     for bad in [-0.1, 1.0, f64::NAN] {
         assert!(
             error(&DataSpec {

@@ -1,5 +1,7 @@
 //! Do columns of two tables become the same numbers?
 
+use anyhow::{Result, bail, ensure};
+
 /// How the column with the classes is read.
 pub(crate) const CLASS: &str = "the class";
 /// How one is read that is left out.
@@ -14,47 +16,37 @@ type Columns<'a> = &'a [(String, String)];
 ///
 /// # Errors
 /// Says which column differs, and how.
-pub fn alike(here: Columns<'_>, due: Columns<'_>) -> Result<(), String> {
-    let read = |of: Columns<'_>| -> Vec<(String, String)> {
+pub fn alike(here: Columns<'_>, due: Columns<'_>) -> Result<()> {
+    fn read(of: Columns<'_>) -> (Vec<&str>, Vec<&str>) {
         let used = of.iter().filter(|(_, how)| how != CLASS && how != SKIPPED);
-        used.cloned().collect()
-    };
-    let (here, due) = (read(here), read(due));
-    if here.is_empty() || due.is_empty() {
+        used.map(|(name, how)| (&name[..], &how[..])).unzip()
+    }
+    let ((names, hows), (due_names, due_hows)) = (read(here), read(due));
+    if names.is_empty() || due_names.is_empty() {
         return Ok(());
     }
-    let lacks = |of: &[(String, String)], name: &str| of.iter().all(|(other, _)| other != name);
-    if here.len() > 1 || due.len() > 1 {
-        if let Some((name, _)) = due.iter().find(|(name, _)| lacks(&here, name)) {
-            return Err(format!(
-                "there is no column `{name}`, which the clients' rows have"
-            ));
+    if names.len() > 1 || due_names.len() > 1 {
+        if let Some(name) = due_names.iter().find(|name| !names.contains(name)) {
+            bail!("there is no column `{name}`, which the clients' rows have");
         }
-        if let Some((name, _)) = here.iter().find(|(name, _)| lacks(&due, name)) {
-            return Err(format!(
-                "column `{name}` is not among the clients'; say `skip` of it in `columns`"
-            ));
+        if let Some(name) = names.iter().find(|name| !due_names.contains(name)) {
+            bail!("column `{name}` is not among the clients'; say `skip` of it in `columns`");
         }
-        let order = |of: &[(String, String)]| {
-            let names: Vec<&str> = of.iter().map(|(name, _)| &name[..]).collect();
-            names.join(", ")
-        };
-        if let Some(((mine, _), (theirs, _))) = here.iter().zip(&due).find(|(a, b)| a.0 != b.0) {
-            return Err(format!(
+        if let Some((mine, theirs)) = names.iter().zip(&due_names).find(|(a, b)| a != b) {
+            bail!(
                 "column `{mine}` stands where the clients' rows have `{theirs}` ({}; theirs: {}): put the columns of the file \
                  into their order",
-                order(&here),
-                order(&due)
-            ));
+                names.join(", "),
+                due_names.join(", ")
+            );
         }
     }
     let plain = |how: &str| how.trim_end_matches(" (inferred)").to_string();
-    for ((name, mine), (_, theirs)) in here.iter().zip(&due) {
-        if plain(mine) != plain(theirs) {
-            return Err(format!(
-                "column `{name}` is {mine}, and the clients' {theirs}; say the same of it in the `columns` of both"
-            ));
-        }
+    for ((name, mine), theirs) in names.iter().zip(hows).zip(due_hows) {
+        ensure!(
+            plain(mine) == plain(theirs),
+            "column `{name}` is {mine}, and the clients' {theirs}; say the same of it in the `columns` of both"
+        );
     }
     Ok(())
 }
@@ -78,7 +70,11 @@ mod tests {
             ("job", "text"),
             ("id", SKIPPED),
         ]);
-        let said = |of: &[(&str, &str)]| alike(&columns(of), &due).err().unwrap_or_default();
+        let said = |of: &[(&str, &str)]| {
+            alike(&columns(of), &due)
+                .err()
+                .map_or(String::new(), |e| e.to_string())
+        };
         assert_eq!(
             said(&[("age", "a number, not scaled (inferred)"), ("job", "text")]),
             ""
@@ -96,12 +92,10 @@ mod tests {
         column `age` is a number from 0 to 9, scaled to 0..1, and the clients' a number, not scaled; say the same of it in the `columns` of both
         ");
         // one text beside one text
-        assert_eq!(
-            alike(
-                &columns(&[("review", "text")]),
-                &columns(&[("news", "text")])
-            ),
-            Ok(())
-        );
+        alike(
+            &columns(&[("review", "text")]),
+            &columns(&[("news", "text")]),
+        )
+        .unwrap();
     }
 }

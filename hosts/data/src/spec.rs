@@ -430,7 +430,7 @@ impl Public {
             other.kind,
             own.kind
         );
-        alike(set.columns(), private.columns()).map_err(anyhow::Error::msg)?;
+        alike(set.columns(), private.columns())?;
         let classes = [set, private].map(SetSpec::classes);
         anyhow::ensure!(
             !self.labelled || classes.iter().any(|of| of.is_empty()) || classes[0] == classes[1],
