@@ -18,21 +18,24 @@ const CLASSES: usize = 100;
 /// Every client speaks about every sample; what the combining takes, in bytes, is kept.
 struct Crowd(Arc<Mutex<usize>>);
 
-const LABELS: Ask<Nothing, SoftLabels> = Ask::new("labels");
+const ENSEMBLE: AggregatorSlot<SoftLabels, SoftLabels> = AggregatorSlot::new("ensemble", "");
+const LABELS: Exchange<Nothing, SoftLabels> = Exchange::new("labels");
 
 impl Protocol for Crowd {
-    fn slots(&self) -> Vec<Slot> {
-        vec![Slot::aggregator::<SoftLabels, SoftLabels>("ensemble", "")]
+    fn declare(&self) -> Declaration<'_> {
+        let labels = LABELS.answered_by(|me, _| {
+            let value = 1.0 / (1 + me.id()) as f32;
+            let values = Array2::from_elem((SAMPLES as usize, CLASSES), value);
+            Ok(SoftLabels::new((0..SAMPLES).collect(), values))
+        });
+        Declaration::new().exchange(labels.into(&ENSEMBLE))
     }
-    fn questions(&self) -> Vec<Asked> {
-        vec![LABELS.asked()]
-    }
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.once("labels", &mut (), |fed, (), round| {
             let all = fed.everyone();
             let before = MEMORY.current_usage();
             MEMORY.reset_peak_usage();
-            let mean: SoftLabels = fed.gather("ensemble", round, &LABELS, &all, |_| &Nothing)?;
+            let mean: SoftLabels = fed.run(round, &LABELS, &all, |_| &Nothing)?;
             *self.0.lock().unwrap() = MEMORY.peak_usage() - before;
             ensure!(
                 mean.rows.len() == SAMPLES as usize,
@@ -40,15 +43,6 @@ impl Protocol for Crowd {
             );
             Ok(())
         })
-    }
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&LABELS, me, |me, _| {
-                let value = 1.0 / (1 + me.id()) as f32;
-                let values = Array2::from_elem((SAMPLES as usize, CLASSES), value);
-                Ok(SoftLabels::new((0..SAMPLES).collect(), values))
-            })
-            .end()
     }
 }
 

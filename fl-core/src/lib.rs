@@ -23,7 +23,7 @@ mod stream;
 
 pub use data::*;
 pub use door::*;
-use door::{host, question};
+use door::{host, question, store};
 pub use error::*;
 pub use inbox::*;
 pub use kernels::{MeanOfParams, weighted_mean, weighted_mean_f64};
@@ -51,10 +51,11 @@ pub mod prelude {
     pub use crate::message::{Ids, Logits, Message, Nothing, Params, Scalar};
     pub use crate::privacy::ReleaseNoise;
     pub use crate::{
-        Ability, Accountant, Aggregator, Answer, Ask, Asked, BuildContext, Candidate, Claims,
-        Client, ClientId, Cohort, Draw, Federation, Fold, Generator, Inbox, Loss, Mail, Needs,
-        Pass, Poll, Pool, PrivacyEvent, PrivacyMechanism, Protocol, Question, Result, Roster,
-        Round, Samples, Selector, Slot, Stream, Target, Task, Trainer, Training, Wanted, choices,
+        Ability, Accountant, Aggregator, AggregatorSlot, Answer, BuildContext, Candidate, Claims,
+        Client, ClientId, Cohort, Conflict, Declaration, Declared, Draw, Exchange, Fold, Generator,
+        GeneratorSlot, Inbox, Loss, Mail, MechanismSlot, Needs, Pass, Poll, Pool, PrivacyEvent,
+        PrivacyMechanism, Protocol, Result, Roster, Round, Samples, Selector, SelectorSlot, Server,
+        SlotSpec, Stream, Target, Task, Trainer, TrainerSlot, Training, Wanted, choices,
         export_plugins, message, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};

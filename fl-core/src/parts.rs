@@ -4,8 +4,8 @@ use crate::message::{self, Message, Outline, PairVisitor, Visitor};
 use crate::part::{BuildContext, PartDecl, Role, Roster};
 use crate::settings::Value;
 use crate::{
-    Aggregator, Asked, Candidate, ClientId, Needs, PrivacyMechanism, Result, Round, Selector, Slot,
-    Task,
+    Aggregator, Candidate, ClientId, ExchangeSpec, Needs, PrivacyMechanism, Result, Round,
+    Selector, SlotSpec, Task,
 };
 use anyhow::{Context, anyhow};
 use std::any::Any;
@@ -28,7 +28,7 @@ pub struct Filled {
 #[derive(Clone, Default)]
 pub struct Parts {
     filled: Vec<Filled>,
-    slots: Vec<Slot>,
+    slots: Vec<SlotSpec>,
 }
 
 /// An aggregator of `I` to `O`.
@@ -79,7 +79,7 @@ impl Parts {
     }
 
     /// The same parts, in the slots of a protocol, which say what lasts and what each is to learn. Used by hosts.
-    pub fn in_slots(&self, slots: Vec<Slot>) -> Self {
+    pub fn in_slots(&self, slots: Vec<SlotSpec>) -> Self {
         Self {
             filled: self.filled.clone(),
             slots,
@@ -120,22 +120,22 @@ impl Parts {
         named.collect()
     }
 
-    fn slot(&self, name: &str) -> Option<&Slot> {
+    fn slot(&self, name: &str) -> Option<&SlotSpec> {
         self.slots.iter().find(|s| s.name == name)
     }
 
-    /// Does a client keep what is in this slot from one question to the next? See [`Slot::lasting`].
+    /// Does a client keep what is in this slot from one question to the next? See [`SlotSpec::lasting`].
     pub fn lasts(&self, slot: &str) -> bool {
         self.slot(slot).is_none_or(|s| s.lasts)
     }
 
-    /// Does the mechanism in this slot, if there is one, release anything? See [`Slot::only_clips`].
+    /// Does the mechanism in this slot, if there is one, release anything? See [`SlotSpec::only_clips`].
     pub fn releases(&self, slot: &str) -> bool {
         self.has(slot) && self.slot(slot).is_none_or(|s| !s.only_clips)
     }
 
     /// The slots of the protocol ([`Parts::in_slots`]).
-    pub(crate) fn slots(&self) -> &[Slot] {
+    pub(crate) fn slots(&self) -> &[SlotSpec] {
         &self.slots
     }
 
@@ -171,7 +171,7 @@ impl Parts {
 
     /// Will this question be asked? One that only some parts want to know is, if the part in its slot is such a one. The
     /// slots must be known ([`Parts::in_slots`]).
-    pub fn asks(&self, asked: &Asked, context: &BuildContext) -> bool {
+    pub fn asks(&self, asked: &ExchangeSpec, context: &BuildContext) -> bool {
         let filled = |slot: Option<&str>| slot.is_none_or(|slot| self.has(slot));
         let empty = asked.unless.is_none_or(|slot| !self.has(slot));
         empty && filled(asked.needs) && asked.asked_by.is_none_or(|slot| self.wants(slot, context))
@@ -192,8 +192,8 @@ impl Parts {
 
     /// What a client tells beside the answers to this question, as far as that is known before a run: what their aggregator wants,
     /// and what the protocol does.
-    pub fn told_beside(&self, asked: &Asked, context: &BuildContext) -> Needs {
-        let needs = asked.aggregator.map(|slot| self.needs(slot, context));
+    pub fn told_beside(&self, asked: &ExchangeSpec, context: &BuildContext) -> Needs {
+        let needs = asked.aggregator.map(|used| self.needs(used.slot, context));
         let needs = needs.unwrap_or_default();
         Needs {
             class_counts: needs.class_counts || asked.class_counts,
@@ -202,7 +202,7 @@ impl Parts {
     }
 
     /// Does a client tell how many examples it has beside the answers to this question, as far as that is known before a run?
-    pub fn tells_counts(&self, asked: &Asked, context: &BuildContext) -> bool {
+    pub fn tells_counts(&self, asked: &ExchangeSpec, context: &BuildContext) -> bool {
         let needs = self.told_beside(asked, context);
         needs.samples || needs.class_counts
     }

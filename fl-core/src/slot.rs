@@ -1,13 +1,166 @@
-//! The places of a protocol that parts fill, and what is needed there.
+//! The slots of a protocol: typed handles for its code, and what a spec must put into each.
 
-use crate::message::Message;
-use crate::{Ability, Pool, Role, Task, aggregator_signature};
+use crate::message::{Counts, Message};
+use crate::{
+    Ability, Accountant, Aggregator, Generator, Pool, PrivacyMechanism, Role, Selector, Task,
+    Trainer, aggregator_signature,
+};
 use std::fmt::{Debug, Formatter};
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::Arc;
+
+/// A slot of a protocol, by the type of the part that fills it. It dereferences to its name.
+///
+/// ```
+/// use fl_core::{AggregatorSlot, TrainerSlot, message::Params};
+/// const MODEL: TrainerSlot = TrainerSlot::new("model", "The model that everybody trains.");
+/// const MEAN: AggregatorSlot<Params, Params> =
+///     AggregatorSlot::new("aggregator", "Combines the clients' parameters.");
+/// assert_eq!((&*MODEL, &*MEAN), ("model", "aggregator"));
+/// ```
+pub struct Slot<K: ?Sized> {
+    name: &'static str,
+    doc: &'static str,
+    kind: PhantomData<fn() -> Box<K>>,
+}
+
+/// A slot for a trainer.
+pub type TrainerSlot = Slot<dyn Trainer>;
+/// A slot for a generator.
+pub type GeneratorSlot = Slot<dyn Generator>;
+/// A slot for an aggregator of `I` to `O`.
+pub type AggregatorSlot<I, O> = Slot<dyn Aggregator<In = I, Out = O>>;
+/// A slot for a selector of `P`.
+pub type SelectorSlot<P> = Slot<dyn Selector<Pool = P>>;
+/// A slot for a privacy mechanism on `M`.
+pub type MechanismSlot<M> = Slot<dyn PrivacyMechanism<On = M>>;
+
+/// How many examples of each class a client has, with noise, for aggregators that request it. A
+/// protocol with an accountant and an aggregator has this slot. The counts are released once, as
+/// one row of [`Counts`]; later answers repeat them.
+pub const COUNTS: MechanismSlot<Counts> = Slot::new(
+    "counts-privacy",
+    "Noise on how many examples of each class a client says that it has, where an aggregator wants to know.",
+);
+
+/// The accountant of every protocol that releases something.
+pub const ACCOUNTANT: Slot<dyn Accountant> = Slot::new(
+    "accountant",
+    "Prices every release; a run without one states no guarantee.",
+);
+
+impl<K: ?Sized> Slot<K> {
+    /// The slot `name`, a key under `parts:`; `doc` says what it is for.
+    pub const fn new(name: &'static str, doc: &'static str) -> Self {
+        Self {
+            name,
+            doc,
+            kind: PhantomData,
+        }
+    }
+
+    /// Its key under `parts:`.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<K: ?Sized> Clone for Slot<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: ?Sized> Copy for Slot<K> {}
+
+impl<K: ?Sized> Deref for Slot<K> {
+    type Target = str;
+    fn deref(&self) -> &str {
+        self.name
+    }
+}
+
+/// A kind of part that can fill a slot.
+pub trait SlotKind {
+    /// The role of the part.
+    const ROLE: Role;
+    /// Whether a spec may leave such a slot empty, unless the protocol says otherwise.
+    const OPTIONAL: bool = false;
+    /// The messages or the pool of the part; empty if the role says it all.
+    fn signature() -> String {
+        String::new()
+    }
+}
+
+impl SlotKind for dyn Trainer {
+    const ROLE: Role = Role::Trainer;
+}
+
+impl SlotKind for dyn Generator {
+    const ROLE: Role = Role::Generator;
+}
+
+impl<I: Message, O: Message> SlotKind for dyn Aggregator<In = I, Out = O> {
+    const ROLE: Role = Role::Aggregator;
+    fn signature() -> String {
+        aggregator_signature::<I, O>()
+    }
+}
+
+impl<P: Pool + ?Sized + 'static> SlotKind for dyn Selector<Pool = P> {
+    const ROLE: Role = Role::Selector;
+    const OPTIONAL: bool = true;
+    fn signature() -> String {
+        P::NAME.into()
+    }
+}
+
+impl<M: Message> SlotKind for dyn PrivacyMechanism<On = M> {
+    const ROLE: Role = Role::Privacy;
+    const OPTIONAL: bool = true;
+    fn signature() -> String {
+        M::KIND.into()
+    }
+}
+
+impl SlotKind for dyn Accountant {
+    const ROLE: Role = Role::Accountant;
+    const OPTIONAL: bool = true;
+}
+
+impl<K: SlotKind + ?Sized> Slot<K> {
+    /// What a spec must put here. Selectors, mechanisms and accountants may be left out.
+    pub fn spec(&self) -> SlotSpec {
+        SlotSpec {
+            name: self.name,
+            role: K::ROLE,
+            signature: K::signature(),
+            optional: K::OPTIONAL,
+            doc: self.doc,
+            lasts: K::ROLE != Role::Trainer,
+            needs: Vec::new(),
+            alike: false,
+            server: false,
+            for_some: false,
+            only_clips: false,
+            shown: false,
+            through: Vec::new(),
+            scores: false,
+            task: OwnTask(Arc::new(Task::clone)),
+        }
+    }
+}
+
+impl<K: SlotKind + ?Sized> From<&Slot<K>> for SlotSpec {
+    fn from(slot: &Slot<K>) -> Self {
+        slot.spec()
+    }
+}
 
 /// A place in a protocol that a spec fills with a part.
 #[derive(Clone, Debug)]
-pub struct Slot {
+pub struct SlotSpec {
     /// Its key under `parts:`.
     pub name: &'static str,
     /// What must stand there.
@@ -40,7 +193,7 @@ pub struct Slot {
     pub task: OwnTask,
 }
 
-/// What a part is to learn, given what the run's models are to learn; see [`Slot::with_task`].
+/// What a part is to learn, given what the run's models are to learn; see [`SlotSpec::with_task`].
 #[derive(Clone)]
 pub struct OwnTask(Arc<dyn Fn(&Task) -> Task + Send + Sync>);
 
@@ -57,71 +210,15 @@ impl Debug for OwnTask {
     }
 }
 
-impl Slot {
-    /// The slot of [`Slot::counts`].
-    pub const COUNTS: &'static str = "counts-privacy";
-
-    fn new(name: &'static str, role: Role, signature: String, doc: &'static str) -> Self {
-        Self {
-            name,
-            role,
-            signature,
-            optional: false,
-            doc,
-            lasts: role != Role::Trainer,
-            needs: Vec::new(),
-            alike: false,
-            server: false,
-            for_some: false,
-            only_clips: false,
-            shown: false,
-            through: Vec::new(),
-            scores: false,
-            task: OwnTask(Arc::new(Task::clone)),
-        }
-    }
-    /// For an aggregator of these messages.
-    pub fn aggregator<I: Message, O: Message>(name: &'static str, doc: &'static str) -> Self {
-        Self::new(name, Role::Aggregator, aggregator_signature::<I, O>(), doc)
-    }
-    /// For a selector of this pool.
-    pub fn selector<P: Pool + ?Sized>(name: &'static str, doc: &'static str) -> Self {
-        Self::new(name, Role::Selector, P::NAME.into(), doc)
-    }
-    /// For a privacy mechanism on this message.
-    pub fn privacy<M: Message>(name: &'static str, doc: &'static str) -> Self {
-        Self::new(name, Role::Privacy, M::KIND.into(), doc)
-    }
-    /// For a mechanism on what clients tell of their data beside an answer, when an aggregator or a selector wants to know it:
-    /// how many examples of each class. It is released once, as one row of [`crate::message::Counts`], and told again after that.
-    pub fn counts() -> Self {
-        Self::privacy::<crate::message::Counts>(
-            Self::COUNTS,
-            "Noise on how many examples of each class a client says that it has, where an aggregator wants to know.",
-        )
-        .optional()
-    }
-    /// For a trainer.
-    pub fn trainer(name: &'static str, doc: &'static str) -> Self {
-        Self::new(name, Role::Trainer, String::new(), doc)
-    }
-    /// For a generator.
-    pub fn generator(name: &'static str, doc: &'static str) -> Self {
-        Self::new(name, Role::Generator, String::new(), doc)
-    }
-    /// For an accountant.
-    pub fn accountant() -> Self {
-        Self::new(
-            "accountant",
-            Role::Accountant,
-            String::new(),
-            "Prices every release; a run without one states no guarantee.",
-        )
-        .optional()
-    }
+impl SlotSpec {
     /// May be left empty.
     pub fn optional(mut self) -> Self {
         self.optional = true;
+        self
+    }
+    /// Must be filled.
+    pub fn required(mut self) -> Self {
+        self.optional = false;
         self
     }
     /// Clients have parts of it, of whatever role, and a spec may name who: the others have none ([`crate::Client::has`]).
@@ -134,7 +231,7 @@ impl Slot {
     pub fn lasting(self) -> Self {
         self.lasting_if(true)
     }
-    /// As [`Slot::lasting`], if `lasts`.
+    /// As [`SlotSpec::lasting`], if `lasts`.
     pub fn lasting_if(mut self, lasts: bool) -> Self {
         self.lasts = lasts;
         self
@@ -145,7 +242,7 @@ impl Slot {
         self
     }
     /// The parameters of its models are sent around and combined: they need some, the same for everybody.
-    pub fn averaged(mut self) -> Self {
+    pub fn shared_parameters(mut self) -> Self {
         self.alike = true;
         self.needs(Ability::Parameters)
     }
@@ -165,8 +262,8 @@ impl Slot {
         self
     }
     /// What its models learn of a client's own data comes only through the mechanism in `slot`.
-    pub fn through(mut self, slot: &'static str) -> Self {
-        self.through.push(slot);
+    pub fn through<K: ?Sized>(mut self, slot: &Slot<K>) -> Self {
+        self.through.push(slot.name);
         self
     }
     /// What its selector chooses from are a model's scores, if `scores`.

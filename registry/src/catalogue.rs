@@ -4,7 +4,9 @@ use crate::choices::fields_json;
 use crate::load::Library;
 use crate::sections::Isolate;
 use fl_core::settings::{Field, nearest, show, to_json};
-use fl_core::{Asked, BuildContext, PartDecl, Protocol, Role, Slot, Stream, Task, TaskKind};
+use fl_core::{
+    BuildContext, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec, Stream, Task, TaskKind,
+};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 
@@ -21,7 +23,7 @@ pub struct Catalogue {
 }
 
 /// The slots that a question's answers are released through.
-fn releases(asked: &Asked) -> Vec<&'static str> {
+fn releases(asked: &ExchangeSpec) -> Vec<&'static str> {
     asked.flow.slots().collect()
 }
 
@@ -104,7 +106,7 @@ impl Catalogue {
     }
 
     /// The parts that can stand in `slot`.
-    pub fn fitting(&self, slot: &Slot) -> Vec<&'static PartDecl> {
+    pub fn fitting(&self, slot: &SlotSpec) -> Vec<&'static PartDecl> {
         let fits =
             |p: &&PartDecl| slot.signature.is_empty() || (p.describe)().signature == slot.signature;
         self.of_role(slot.role).filter(fits).collect()
@@ -172,7 +174,7 @@ pub fn inspect(part: &PartDecl) -> String {
                 out += "\n";
                 out += &table(&rows);
                 let mut rows = vec![["question", "payload", "times", "releases"].map(String::from)];
-                rows.extend(protocol.questions().iter().map(|q| {
+                rows.extend(protocol.exchanges().iter().map(|q| {
                     [
                         q.label.into(),
                         format!("{} -> {}", q.down, q.up),
@@ -229,24 +231,24 @@ pub fn inspect_json(part: &PartDecl) -> Json {
         .then(|| example(part))
         .flatten()
     {
-        let slot = |s: &Slot| {
+        let slot = |s: &SlotSpec| {
             json!({
                 "name": s.name, "role": s.role.name(), "signature": s.signature, "optional": s.optional, "about": s.doc
             })
         };
-        let question = |q: &Asked| {
+        let question = |q: &ExchangeSpec| {
             json!({
                 "label": q.label, "down": q.down, "up": q.up, "times": q.times, "releases": releases(q)
             })
         };
         out["slots"] = protocol.slots().iter().map(slot).collect();
-        out["questions"] = protocol.questions().iter().map(question).collect();
+        out["questions"] = protocol.exchanges().iter().map(question).collect();
     }
     out
 }
 
 /// `an aggregator, params -> params`
-pub(crate) fn takes(slot: &Slot) -> String {
+pub(crate) fn takes(slot: &SlotSpec) -> String {
     match slot.signature.as_str() {
         "" => slot.role.with_article(),
         signature => format!("{}, {signature}", slot.role.with_article()),

@@ -9,7 +9,7 @@ use crate::tree::Node;
 use crate::yaml::{self, Wrong};
 use fl_core::message::{Ids, Message};
 use fl_core::settings::{Reader, Step, Value, nearest, show};
-use fl_core::{Asked, PartDecl, Protocol, Role, Slot};
+use fl_core::{ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
 use std::path::Path;
 
 /// A part that a spec names, with settings that have been checked.
@@ -35,10 +35,10 @@ pub(crate) struct Conversation {
     pub decl: &'static PartDecl,
     /// `None` if its settings are wrong.
     pub part: Option<Chosen>,
-    pub slots: Vec<Slot>,
+    pub slots: Vec<SlotSpec>,
     /// `None` if its settings are wrong.
     pub protocol: Option<Box<dyn Protocol>>,
-    pub asked: Vec<Asked>,
+    pub asked: Vec<ExchangeSpec>,
 }
 
 /// The state of a check.
@@ -283,8 +283,8 @@ impl<'a> Checker<'a> {
                 return None;
             }
         };
-        let asked = protocol.questions();
-        let about_public = |q: &&Asked| q.rows == usize::MAX || q.down == Ids::KIND;
+        let asked = protocol.exchanges();
+        let about_public = |q: &&ExchangeSpec| q.rows == usize::MAX || q.down == Ids::KIND;
         if let (Some(data), Some(q)) = (data, asked.iter().find(about_public))
             && !data.has_public()
         {

@@ -1,11 +1,12 @@
-//! What a protocol says does not go together.
+//! Settings of a protocol that do not go together.
 
 use crate::check::{Checker, Conversation, key};
 use crate::sections::DataSection;
+use fl_core::Conflict;
 use fl_core::settings::{Step, Value};
 
 impl Checker<'_> {
-    /// Each at the setting that it begins with, or at the protocol.
+    /// Each at the setting at fault, or at the protocol.
     pub fn conflicts<D: DataSection>(
         &mut self,
         spec: &Value,
@@ -24,11 +25,8 @@ impl Checker<'_> {
                 .and_then(|s| s.get(slot))
                 .is_some_and(|part| !part.is_null()),
         };
-        for text in protocol.conflicts(&has) {
-            let setting = text.strip_prefix('`').and_then(|rest| rest.split_once('`'));
-            let steps = setting.into_iter().flat_map(|(name, _)| name.split('.'));
-            // `reply: hard` names a setting and its value
-            let steps = steps.map(|step| step.split(':').next().unwrap_or_default());
+        for Conflict { setting, text } in protocol.conflicts(&has) {
+            let steps = setting.iter().flat_map(|name| name.split('.'));
             let path: Vec<Step> = ["protocol"].into_iter().chain(steps).map(key).collect();
             self.note(&path, text);
         }

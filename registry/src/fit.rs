@@ -7,7 +7,7 @@ use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
     Ability, Accountant, BoxedMechanism, BoxedSelector, Cohort, Draw, PrivacyEvent, Problem, Role,
-    Roster, Samples, Slot, Stream, Task, TaskKind, Trainer,
+    Roster, Samples, SlotSpec, Stream, Task, TaskKind, Trainer,
 };
 use ndarray::Array2;
 use std::any::Any;
@@ -50,7 +50,7 @@ impl<'f> Fit<'f> {
     /// What this part cannot do although its slot needs it.
     pub fn part(
         &mut self,
-        slot: &Slot,
+        slot: &SlotSpec,
         fill: &'f Fill,
         part: Box<dyn Any + Send>,
         task: &Task,
@@ -107,14 +107,14 @@ impl<'f> Fit<'f> {
     }
 
     /// Does the protocol, set as it is, release anything through this slot?
-    fn is_asked(&self, slot: &Slot) -> bool {
+    fn is_asked(&self, slot: &SlotSpec) -> bool {
         let asked = self.protocol.into_iter().flat_map(|p| &p.asked);
         asked.into_iter().any(|q| q.goes_through(slot.name))
     }
 
     fn model(
         &mut self,
-        slot: &Slot,
+        slot: &SlotSpec,
         fill: &'f Fill,
         mut model: Box<dyn Trainer>,
         task: &Task,

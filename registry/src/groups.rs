@@ -2,14 +2,14 @@
 
 use crate::sections::Clients;
 use fl_core::settings::{Step, show_path};
-use fl_core::{ClientId, Role, Slot};
+use fl_core::{ClientId, Role, SlotSpec};
 
 /// One part of a slot: where it stands, and for whom it is; `Some(None)` for all, `None` if that could not be read.
 type Share = (Vec<Step>, Option<Option<Clients>>);
 
 /// What is wrong with the groups of one slot.
 pub(crate) fn check(
-    slot: &Slot,
+    slot: &SlotSpec,
     path: &[Step],
     shares: &[Share],
     clients: Option<usize>,

@@ -2,7 +2,9 @@
 
 use crate::check::{Checker, Conversation, key};
 use fl_core::privacy::Observer;
-use fl_core::{Accountant, Asked, Budget, BuildContext, Parts, Role, Slot, Stream, Task, exposed};
+use fl_core::{
+    Accountant, Budget, BuildContext, COUNTS, ExchangeSpec, Parts, Role, Stream, Task, exposed,
+};
 
 impl Checker<'_> {
     /// Noise on counts that nobody wants to know is a mistake, and so is a budget against somebody who sees what nothing prices.
@@ -22,14 +24,14 @@ impl Checker<'_> {
         };
         let parts = parts.in_slots(protocol.slots());
         // a selector of clients may ask how many examples they have
-        let wanted = |asked: &Asked| {
+        let wanted = |asked: &ExchangeSpec| {
             parts.asks(asked, &context)
                 && (parts.tells_counts(asked, &context)
                     || asked.cohort.is_some_and(|slot| parts.has(slot)))
         };
-        if parts.has(Slot::COUNTS) && !protocol.questions().iter().any(wanted) {
+        if parts.has(&COUNTS) && !protocol.exchanges().iter().any(wanted) {
             let text = "nobody wants to know how many examples clients have: a mechanism here would protect nothing";
-            self.note_key(&[key("parts"), key(Slot::COUNTS)], text);
+            self.note_key(&[key("parts"), key(&COUNTS)], text);
         }
         // without an accountant there is a mistake already
         let Some(budget) = budget.filter(|_| parts.has("accountant")) else {

@@ -6,7 +6,7 @@ use crate::fit::Fit;
 use crate::groups;
 use crate::sections::{Clients, DataSection};
 use fl_core::settings::{Setting, Step, Value, nearest, show};
-use fl_core::{Asked, BuildContext, Filled, Role, Slot, Stream, Task, TaskKind};
+use fl_core::{BuildContext, ExchangeSpec, Filled, Role, SlotSpec, Stream, Task, TaskKind};
 use std::collections::HashSet;
 
 /// A part in a slot.
@@ -73,7 +73,7 @@ impl Checker<'_> {
                 );
                 self.note(&path, text);
             }
-            let released = |q: &Asked| q.goes_through(slot.name);
+            let released = |q: &ExchangeSpec| q.goes_through(slot.name);
             if map.contains_key(slot.name)
                 && slot.role == Role::Privacy
                 && protocol.part.is_some()
@@ -110,7 +110,7 @@ impl Checker<'_> {
         path: &[Step],
         name: &str,
         value: &Value,
-        slot: Option<&Slot>,
+        slot: Option<&SlotSpec>,
         data: Option<&D>,
         filled: &mut Vec<Fill>,
     ) {

@@ -8,7 +8,7 @@ use fl_core::{Accountant, PrivacyEvent, loss};
 use fl_plugin_accounting::{Nfdp, PricedLedger};
 use fl_plugin_class_distill::{Which, agrees, mean_of_classes};
 use fl_plugin_co_distill::{RowSums, median, spectral, trimmed};
-use fl_plugin_param_rounds::{TeacherOf, teacher};
+use fl_plugin_param_rounds::feddf::{TeacherOf, teacher};
 use ndarray::{Array2, ArrayView1};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use crate::door::part;
 use fl_core::message::{Params, decode};
 use fl_core::settings::read_yaml;
 use fl_core::{Examples, Inputs, Labels, Parts, Role, RunOptions};
-use fl_plugin_param_rounds::ParamRounds;
+use fl_plugin_param_rounds::{ParamRounds, Rounds, Shared};
 use fl_sim::{Manifest, RunFolder, Session, Setup, run};
 use std::sync::Arc;
 
@@ -45,13 +45,13 @@ fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run");
     let manifest = Manifest::new(Session::now("0", &[]), 1, "box", Vec::new(), Vec::new());
-    let protocol: ParamRounds = read_yaml(protocol).unwrap();
+    let protocol: Shared<ParamRounds> = read_yaml(protocol).unwrap();
     run(Setup {
         threads: 2,
         folder: Some(RunFolder::create(&path, "box", &manifest).unwrap()),
         wire: true,
         ..Setup::new(
-            Arc::new(protocol),
+            Arc::new(Rounds::from(protocol)),
             Arc::new(Parts::new(vec![
                 part("model", Role::Trainer, "linear", &format!("{{lr: {LR}}}")),
                 part("aggregator", Role::Aggregator, "mean", aggregator),

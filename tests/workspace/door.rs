@@ -74,41 +74,37 @@ struct Faulty {
     mean: Arc<Mutex<Vec<f32>>>,
 }
 
-const NUMBERS: Ask<Params, Params> = Ask::new("numbers");
+const AGGREGATOR: AggregatorSlot<Params, Params> = AggregatorSlot::new("aggregator", "");
+const PRIVACY: MechanismSlot<Logits> = MechanismSlot::new("privacy", "");
+const MODEL: TrainerSlot = TrainerSlot::new("model", "");
+const NUMBERS: Exchange<Params, Params> = Exchange::new("numbers");
 
 fn numbers(n: usize, value: f32) -> Params {
     Params([("w".to_string(), ArrayD::from_elem(IxDyn(&[n]), value))].into())
 }
 
 impl Protocol for Faulty {
-    fn slots(&self) -> Vec<Slot> {
-        vec![Slot::aggregator::<Params, Params>("aggregator", "")]
+    fn declare(&self) -> Declaration<'_> {
+        let numbers = NUMBERS.answered_by(|me, _| {
+            let bad = self.whose.contains(&me.id());
+            Ok(match (bad, self.bad) {
+                (true, "error") => bail!("this client is out of paper"),
+                (true, "panic") => panic!("index out of bounds"),
+                (true, "nan") => numbers(2, f32::NAN),
+                (true, "shape") => numbers(3, 1.0),
+                _ => numbers(2, me.id() as f32),
+            })
+        });
+        Declaration::new().exchange(numbers.into(&AGGREGATOR))
     }
-    fn questions(&self) -> Vec<Asked> {
-        vec![NUMBERS.asked()]
-    }
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.rounds(1, &mut (), |fed, (), round| {
             let all = fed.everyone();
             let sent = numbers(2, 0.0);
-            let mean: Params = fed.gather("aggregator", round, &NUMBERS, &all, |_| &sent)?;
+            let mean: Params = fed.run(round, &NUMBERS, &all, |_| &sent)?;
             *self.mean.lock().unwrap() = mean.iter().copied().collect();
             Ok(())
         })
-    }
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&NUMBERS, me, |me, _| {
-                let bad = self.whose.contains(&me.id());
-                Ok(match (bad, self.bad) {
-                    (true, "error") => bail!("this client is out of paper"),
-                    (true, "panic") => panic!("index out of bounds"),
-                    (true, "nan") => numbers(2, f32::NAN),
-                    (true, "shape") => numbers(3, 1.0),
-                    _ => numbers(2, me.id() as f32),
-                })
-            })
-            .end()
     }
 }
 
@@ -201,49 +197,36 @@ struct Releases {
     seen: Arc<Mutex<Vec<f32>>>,
 }
 
-const SCORES: Ask<Nothing, Logits> = Ask::new("scores");
+const SCORES: Exchange<Nothing, Logits> = Exchange::new("scores");
 
 fn scores() -> Logits {
     Logits::new(vec![0], Array2::from_elem((1, 2), 0.5))
 }
 
 impl Protocol for Releases {
-    fn slots(&self) -> Vec<Slot> {
-        vec![Slot::privacy::<Logits>("privacy", ""), Slot::accountant()]
+    fn declare(&self) -> Declaration<'_> {
+        let answer = SCORES.answered_by(|_, _| Ok(scores())).times(self.rounds);
+        let all = Declaration::new().slot(PRIVACY.spec().required());
+        all.exchange(match self.at_clients {
+            true => answer.releases(&PRIVACY),
+            false => answer.releases_at_server(&PRIVACY),
+        })
     }
-    fn questions(&self) -> Vec<Asked> {
-        let scores = SCORES.asked().times(self.rounds);
-        vec![match self.at_clients {
-            true => scores.releases("privacy"),
-            false => scores.releases_at_server("privacy"),
-        }]
-    }
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.rounds(self.rounds, &mut (), |fed, (), round| {
             let all = fed.everyone();
             let first = fed
-                .ask(round, &SCORES, &all, |_| &Nothing)?
+                .collect(round, &SCORES, &all, |_| &Nothing)?
                 .iter()
                 .next()
                 .map(|m| m.body.clone());
             let mut z = first.unwrap_or_else(scores);
             if !self.at_clients {
-                fed.release("privacy", round, &mut z, &all)?;
+                fed.release(&PRIVACY, round, &mut z, &all)?;
             }
             self.seen.lock().unwrap().extend(z.values.iter());
             Ok(())
         })
-    }
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&SCORES, me, |me, _| {
-                let mut z = scores();
-                if self.at_clients {
-                    me.release("privacy", &mut z)?;
-                }
-                Ok(z)
-            })
-            .end()
     }
 }
 
@@ -398,25 +381,22 @@ fn who_answers_first_does_not_decide_what_shape_is_right() {
 /// Parameters that nothing was sent for, of clients whose model the server knows as little.
 struct Unasked;
 
-const UNASKED: Ask<Nothing, Params> = Ask::new("unasked");
+const UNASKED: Exchange<Nothing, Params> = Exchange::new("unasked");
 
 impl Protocol for Unasked {
-    fn slots(&self) -> Vec<Slot> {
-        vec![Slot::aggregator::<Params, Params>("aggregator", "")]
+    fn declare(&self) -> Declaration<'_> {
+        let unasked = UNASKED.answered_by(|me, _| {
+            let n = if me.id() == 0 { 3 } else { 2 };
+            Ok(numbers(n, 1.0))
+        });
+        Declaration::new().exchange(unasked.into(&AGGREGATOR))
     }
-    fn questions(&self) -> Vec<Asked> {
-        vec![UNASKED.asked()]
-    }
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.once("once", &mut (), |fed, (), round| {
             let all = fed.everyone();
-            let _: Params = fed.gather("aggregator", round, &UNASKED, &all, |_| &Nothing)?;
+            let _: Params = fed.run(round, &UNASKED, &all, |_| &Nothing)?;
             Ok(())
         })
-    }
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        let n = if me.id() == 0 { 3 } else { 2 };
-        question.on(&UNASKED, me, |_, _| Ok(numbers(n, 1.0))).end()
     }
 }
 
@@ -558,29 +538,25 @@ impl Trainer for Blind {
 /// Everybody trains a model, which is evaluated and kept.
 struct Alone;
 
-const TRAIN: Ask<Nothing, Nothing> = Ask::new("training");
+const TRAIN: Exchange<Nothing, Nothing> = Exchange::new("training");
 
 impl Protocol for Alone {
-    fn slots(&self) -> Vec<Slot> {
-        vec![Slot::trainer("model", "").lasting()]
+    fn declare(&self) -> Declaration<'_> {
+        let train = TRAIN.answered_by(|me, _| {
+            let pass = Training::epochs(1, 4).pass(Loss::CrossEntropy);
+            me.fit_own(&MODEL, &pass).map(|_| Nothing)
+        });
+        Declaration::new()
+            .slot(MODEL.spec().lasting())
+            .exchange(train)
     }
-    fn questions(&self) -> Vec<Asked> {
-        vec![TRAIN.asked()]
-    }
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.rounds(1, &mut (), |fed, (), round| {
             let all = fed.everyone();
-            fed.ask(round, &TRAIN, &all, |_| &Nothing)?;
-            fed.evaluate_clients(round, "model")
+            fed.collect(round, &TRAIN, &all, |_| &Nothing)?;
+            fed.evaluate_clients(round, &MODEL)
         })?;
-        fed.keep_clients("model")
-    }
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        let train = |me: &mut Client, _: &Nothing| {
-            let pass = Training::epochs(1, 4).pass(Loss::CrossEntropy);
-            me.fit_own("model", &pass).map(|_| Nothing)
-        };
-        question.on(&TRAIN, me, train).end()
+        fed.keep_clients(&MODEL)
     }
 }
 

@@ -8,7 +8,7 @@ use fl_core::message::{ClassMeans, Counts, GradientSum, SoftLabels, Votes};
 use fl_core::prelude::*;
 use fl_core::privacy::{Observer, Unit};
 use fl_core::{
-    BuildContext, Examples, Filled, Inputs, Labels, Parts, Public, Role, RunOptions, Slot,
+    BuildContext, COUNTS, Examples, Filled, Inputs, Labels, Parts, Public, Role, RunOptions,
     linked_parts,
 };
 use fl_plugins as _;
@@ -237,7 +237,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         )
     };
     let sampling: Row = ("sampling", P, "first-examples", "{}");
-    let counts: Row = (Slot::COUNTS, P, "constant-counts", "{}");
+    let counts: Row = (COUNTS.name(), P, "constant-counts", "{}");
     let filter: Row = (
         "client-filter",
         S,
@@ -486,8 +486,10 @@ enum Flaw {
 
 struct Flawed(Flaw);
 
-const TELL: Ask<Nothing, Logits> = Ask::new("tell");
-const MORE: Ask<Params, Scalar> = Ask::new("more");
+const PRIVACY: MechanismSlot<Logits> = MechanismSlot::new("privacy", "");
+const SAMPLING: MechanismSlot<Ids> = MechanismSlot::new("sampling", "");
+const TELL: Exchange<Nothing, Logits> = Exchange::new("tell");
+const MORE: Exchange<Params, Scalar> = Exchange::new("more");
 
 impl Flawed {
     fn at_server(&self) -> bool {
@@ -496,32 +498,43 @@ impl Flawed {
 }
 
 impl Protocol for Flawed {
-    fn slots(&self) -> Vec<Slot> {
-        vec![
-            Slot::privacy::<Logits>("privacy", ""),
-            Slot::privacy::<Ids>("sampling", "").optional(),
-            Slot::accountant(),
-        ]
+    fn declare(&self) -> Declaration<'_> {
+        let tell = TELL.answered_by(|me, _| {
+            let sum = me.own().samples.values().sum();
+            let mut told = Logits::new(vec![0], ndarray::Array2::from_elem((1, 2), sum));
+            if self.0 == Flaw::Beside {
+                me.release(&PRIVACY, &mut told)?;
+                told.values[[0, 0]] = sum;
+            }
+            Ok(told)
+        });
+        let more = MORE.answered_by(|me, _| {
+            let n = me.own().len() as f32;
+            Ok(Scalar::new(match self.0 {
+                Flaw::Public => n,
+                Flaw::Order => f32::from(u8::from(n > 12.0)),
+                _ => 0.0,
+            }))
+        });
+        Declaration::new()
+            .slot(&PRIVACY)
+            .slot(&SAMPLING)
+            .exchange(match self.0 {
+                Flaw::Around => tell.draws(&SAMPLING),
+                Flaw::Beside => tell.releases_within(&PRIVACY),
+                _ if self.at_server() => tell.releases_at_server(&PRIVACY),
+                _ => tell.releases(&PRIVACY),
+            })
+            .exchange(more.public())
     }
-    fn questions(&self) -> Vec<Asked> {
-        let tell = TELL.asked();
-        vec![
-            match self.0 {
-                Flaw::Around => tell.through("sampling"),
-                _ if self.at_server() => tell.releases_at_server("privacy"),
-                _ => tell.releases("privacy"),
-            },
-            MORE.asked().public(),
-        ]
-    }
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.rounds(2, &mut (), |fed, (), round| {
             let all = fed.everyone();
-            let told = fed.ask(round, &TELL, &all, |_| &Nothing)?;
+            let told = fed.collect(round, &TELL, &all, |_| &Nothing)?;
             let mut first = told.iter().nth(1).context("client 1")?.body.clone();
             let raw = first.values.clone();
             if self.at_server() {
-                fed.release("privacy", round, &mut first, &all)?;
+                fed.release(&PRIVACY, round, &mut first, &all)?;
             }
             if self.0 == Flaw::Record {
                 fed.record(round, "mean", f64::from(raw.sum()))?;
@@ -532,42 +545,12 @@ impl Protocol for Flawed {
                 &first.values
             };
             let sent = Params([("w".to_string(), sent.clone().into_dyn())].into());
-            let more = fed.ask(round, &MORE, &all, |_| &sent)?;
+            let more = fed.collect(round, &MORE, &all, |_| &sent)?;
             if self.0 == Flaw::Order && more.iter().any(|m| m.body.value() > 0.0) {
-                fed.ask(round, &MORE, &all, |_| &sent)?;
+                fed.collect(round, &MORE, &all, |_| &sent)?;
             }
             Ok(())
         })
-    }
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&TELL, me, |me, _| {
-                let own = match self.0 {
-                    Flaw::Around => {
-                        me.draw_private("sampling")?;
-                        me.own().clone()
-                    }
-                    _ => me.own().clone(),
-                };
-                let sum = own.samples.values().sum();
-                let mut told = Logits::new(vec![0], ndarray::Array2::from_elem((1, 2), sum));
-                if !self.at_server() && self.0 != Flaw::Around {
-                    me.release("privacy", &mut told)?;
-                }
-                if self.0 == Flaw::Beside {
-                    told.values[[0, 0]] = sum;
-                }
-                Ok(told)
-            })
-            .on(&MORE, me, |me, _| {
-                let n = me.own().len() as f32;
-                Ok(Scalar::new(match self.0 {
-                    Flaw::Public => n,
-                    Flaw::Order => f32::from(u8::from(n > 12.0)),
-                    _ => 0.0,
-                }))
-            })
-            .end()
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-const NUMBERS: Ask<Nothing, Params> = Ask::new("numbers");
+const NUMBERS: Exchange<Nothing, Params> = Exchange::new("numbers");
 
 /// Two questions a round; the server is gone after so many answers. Clients remember how often they were asked.
 struct Gone {
@@ -24,17 +24,20 @@ fn number(value: f32) -> Params {
 }
 
 impl Protocol for Gone {
-    fn slots(&self) -> Vec<Slot> {
-        Vec::new()
+    fn declare(&self) -> Declaration<'_> {
+        let numbers = NUMBERS.answered_by(|me, _| {
+            self.asked.lock().unwrap().push(me.id());
+            let times = me.stashed::<Scalar>("times")?.map_or(0.0, |s| s.value()) + 1.0;
+            me.stash("times", &Scalar::new(times));
+            Ok(number(times + me.stream("x").draws().uniform() as f32))
+        });
+        Declaration::new().exchange(numbers.times(4))
     }
-    fn questions(&self) -> Vec<Asked> {
-        vec![NUMBERS.asked().times(4)]
-    }
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.rounds(2, &mut (), |fed, (), round| {
             for _ in 0..2 {
                 let all = fed.everyone();
-                fed.ask_each(
+                fed.collect_each(
                     round,
                     &NUMBERS,
                     &all,
@@ -48,16 +51,6 @@ impl Protocol for Gone {
             }
             Ok(())
         })
-    }
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&NUMBERS, me, |me, _| {
-                self.asked.lock().unwrap().push(me.id());
-                let times = me.stashed::<Scalar>("times")?.map_or(0.0, |s| s.value()) + 1.0;
-                me.stash("times", &Scalar::new(times));
-                Ok(number(times + me.stream("x").draws().uniform() as f32))
-            })
-            .end()
     }
 }
 

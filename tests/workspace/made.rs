@@ -9,7 +9,7 @@ use fl_core::{
     BuildContext, Length, Loss, Parametric, Parts, Pass, Role, RunOptions, Stream, Task, TaskKind,
     Trainer,
 };
-use fl_plugin_param_rounds::ParamRounds;
+use fl_plugin_param_rounds::{ParamRounds, Rounds, Shared};
 use fl_plugin_trainer_dfdx::Dfdx;
 use fl_sim::{Manifest, RunFolder, Session, Setup, run};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn ends_with() -> Vec<f32> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run");
     let manifest = Manifest::new(Session::now("0", &[]), 1, "box", Vec::new(), Vec::new());
-    let protocol: ParamRounds = read_yaml(&format!(
+    let protocol: Shared<ParamRounds> = read_yaml(&format!(
         "{{rounds: {ROUNDS}, local: {{steps: 1, batch: 100}}, generate: {{features: {WIDTH}, noise: {NOISE}, steps: {STEPS}, batch: {BATCH}, \
          cross-entropy: {CE}, kl: {KL}, decay: {DECAY}, diversity: {DIVERSITY}}}}}"
     ))
@@ -59,7 +59,7 @@ fn ends_with() -> Vec<f32> {
         folder: Some(RunFolder::create(&path, "box", &manifest).unwrap()),
         wire: true,
         ..Setup::new(
-            Arc::new(protocol),
+            Arc::new(Rounds::from(protocol)),
             Arc::new(Parts::new(vec![
                 part("model", Role::Trainer, "dfdx", MODEL),
                 part("generator", Role::Trainer, "dfdx", GENERATOR),

@@ -50,14 +50,14 @@ fn client() -> Client {
         "{patches: 2x2, made-of: label-maps, weights: uniform, local: {epochs: 1, batch: 6}}",
     )
     .unwrap();
-    let parts = parts.in_slots(protocol.slots());
+    let parts = parts.in_slots((&protocol as &dyn Protocol).slots());
     Client::new(0, examples(), None, Arc::new(parts), Stream::root(4))
 }
 
 fn ask(protocol: &dyn Protocol, me: &mut Client, label: &str, sent: Payload<'_>) -> Answer {
     let stream = Stream::root(5).child(label, 0);
     let question = Question::new(label, sent, stream, Default::default());
-    protocol.answer(me, question).unwrap()
+    fl_core::answer(protocol, me, question).unwrap()
 }
 
 fn body<M: Message>(answer: &Answer) -> M {

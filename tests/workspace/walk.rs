@@ -162,47 +162,63 @@ struct Walk {
     lasting: bool,
 }
 
-const STEP: Ask<Params, Params> = Ask::new("a step");
-const LOSS: Ask<Params, Scalar> = Ask::new("loss");
+const MODEL: TrainerSlot = TrainerSlot::new("model", "");
+const AGGREGATOR: AggregatorSlot<Params, Params> = AggregatorSlot::new("aggregator", "");
+const COHORT: SelectorSlot<Roster> = SelectorSlot::new("cohort", "");
+const TURNS: SelectorSlot<Samples> = SelectorSlot::new("turns", "");
+const AT_CLIENT: MechanismSlot<Params> = MechanismSlot::new("at-client", "");
+const AT_SERVER: MechanismSlot<Params> = MechanismSlot::new("at-server", "");
+const GENERATOR: GeneratorSlot = GeneratorSlot::new("generator", "");
+const STEP: Exchange<Params, Params> = Exchange::new("a step");
+const LOSS: Exchange<Params, Scalar> = Exchange::new("loss");
 
 impl Protocol for Walk {
-    fn slots(&self) -> Vec<Slot> {
-        vec![
-            Slot::trainer("model", "").lasting_if(self.lasting),
-            Slot::aggregator::<Params, Params>("aggregator", ""),
-            Slot::selector::<Roster>("cohort", "").optional(),
-            Slot::selector::<Samples>("turns", "").optional(),
-            Slot::privacy::<Params>("at-client", "").optional(),
-            Slot::privacy::<Params>("at-server", "").optional(),
-            Slot::generator("generator", "")
-                .optional()
-                .with_task(|task| Task {
-                    input: vec![3],
-                    ..task.clone()
-                }),
-        ]
+    fn declare(&self) -> Declaration<'_> {
+        let step = STEP.answered_by(|me, global| {
+            let pass = Training::steps(2, 5).pass(Loss::CrossEntropy);
+            let loss = me.fit_own(&MODEL, &pass)?.loss as f32;
+            let public = me.public()?;
+            let chosen = me.with_selector(&TURNS, |me, turns| {
+                turns.select(&me.round(&TURNS), public.samples())
+            })?;
+            let moved = loss + chosen.map_or(0, |c| c.len()) as f32;
+            let mut out = global.clone();
+            let all = out.0.values_mut();
+            all.for_each(|w| w.mapv_inplace(|x| x + moved));
+            Ok(out)
+        });
+        let step = step.times(ROUNDS).into(&AGGREGATOR).releases(&AT_CLIENT);
+        let loss = LOSS.answered_by(|me, global| {
+            let sum: f32 = global.iter().sum();
+            Ok(Scalar::new(sum + me.id() as f32))
+        });
+        let generator = GENERATOR.spec().optional().with_task(|task| Task {
+            input: vec![3],
+            ..task.clone()
+        });
+        Declaration::new()
+            .slot(MODEL.spec().lasting_if(self.lasting))
+            .slot(&TURNS)
+            .slot(generator)
+            .exchange(step.to(&COHORT).releases_at_server(&AT_SERVER))
+            .exchange(loss.if_requested_by(&COHORT))
     }
 
-    fn questions(&self) -> Vec<Asked> {
-        vec![STEP.asked().times(ROUNDS)]
-    }
-
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         let mut global = Params([("w".to_string(), ArrayD::zeros(IxDyn(&[2])))].into());
         fed.rounds(ROUNDS, &mut global, |fed, global, round| {
-            let cohort = fed.cohort_by_loss("cohort", round, &LOSS, &*global)?;
+            let cohort = fed.cohort_by_loss(&COHORT, round, &LOSS, &*global)?;
             if cohort.is_empty() {
                 return Ok(()); // a Poisson draw of nobody
             }
-            *global = fed.gather("aggregator", round, &STEP, &cohort, |_| &*global)?;
-            fed.release("at-server", round, global, &cohort)?;
+            *global = fed.run(round, &STEP, &cohort, |_| &*global)?;
             // twice in one round: the two must not share their noise
-            fed.release("at-server", round, global, &cohort)?;
-            if fed.has("generator") {
-                let made = fed.generator("generator")?.sample(4, &round.stream)?;
+            fed.release(&AT_SERVER, round, global, &cohort)?;
+            if fed.has(&GENERATOR) {
+                let made = fed.generator(&GENERATOR)?.sample(4, &round.stream)?;
                 assert_eq!(made.shape(), [3], "the slot's own task");
                 let slope = made.values();
-                fed.generator("generator")?.learn(&made, slope.view())?;
+                fed.generator(&GENERATOR)?.learn(&made, slope.view())?;
                 let sum = made.values().sum();
                 global
                     .0
@@ -216,31 +232,6 @@ impl Protocol for Walk {
                 .for_each(|w| w.mapv_inplace(|x| x % 8.0));
             Ok(())
         })
-    }
-
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&STEP, me, |me, global| {
-                let pass = Training::steps(2, 5).pass(Loss::CrossEntropy);
-                let loss = me.fit_own("model", &pass)?.loss as f32;
-                let public = me.public()?;
-                let chosen = me.with_selector::<Samples, _>("turns", |me, turns| {
-                    turns.select(&me.round("turns"), public.samples())
-                })?;
-                let turns = chosen.map_or(0, |c| c.len()) as f32;
-                let mut out = global.clone();
-                let moved = loss + turns;
-                out.0
-                    .values_mut()
-                    .for_each(|w| w.mapv_inplace(|x| x + moved));
-                me.release("at-client", &mut out)?;
-                Ok(out)
-            })
-            .on(&LOSS, me, |me, global| {
-                let sum: f32 = global.iter().sum();
-                Ok(Scalar::new(sum + me.id() as f32))
-            })
-            .end()
     }
 }
 

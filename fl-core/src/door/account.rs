@@ -1,13 +1,13 @@
 //! What the server releases, and what it has cost.
 
-use super::federation::Federation;
+use super::federation::Server;
 use super::release::{Afford, afford};
 use crate::message::{self, Message};
 use crate::privacy::{Composition, Ledger};
-use crate::{BoxedMechanism, ClientId, Cohort, PrivacyEvent, Result, Round};
+use crate::{BoxedMechanism, ClientId, Cohort, MechanismSlot, PrivacyEvent, Result, Round};
 use anyhow::Context;
 
-impl Federation<'_> {
+impl Server<'_> {
     /// Releases something made from the data of `cohort` through the mechanism in `slot`, if it is filled: clip, price,
     /// afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
     ///
@@ -16,7 +16,7 @@ impl Federation<'_> {
     /// it, or its price counts on a draw of clients that did not happen.
     pub fn release<M: Message>(
         &mut self,
-        slot: &str,
+        slot: &MechanismSlot<M>,
         round: &Round,
         m: &mut M,
         cohort: &Cohort,
@@ -24,12 +24,12 @@ impl Federation<'_> {
         self.release_as(slot, round, m, cohort, true)
     }
 
-    /// A summand of [`Federation::release_sum`]: `m`, within the bound of the mechanism in `slot`. Its client has clipped it as well
+    /// A summand of [`Server::release_sum`]: `m`, within the bound of the mechanism in `slot`. Its client has clipped it as well
     /// ([`crate::Client::clip`]), which then changes nothing, but who sends more than he should must not drown the noise that hides him.
     ///
     /// # Errors
     /// When it cannot be clipped.
-    pub fn clipped<M: Message>(&mut self, slot: &str, mut m: M) -> Result<M> {
+    pub fn clipped<M: Message>(&mut self, slot: &MechanismSlot<M>, mut m: M) -> Result<M> {
         if self.store.has(slot) {
             let mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
             let clipped = mechanism.clip(&mut m);
@@ -39,13 +39,13 @@ impl Federation<'_> {
         Ok(m)
     }
 
-    /// As [`Federation::release`], of a sum of what [`Federation::clipped`] has let through: the sum itself has no bound.
+    /// As [`Server::release`], of a sum of what [`Server::clipped`] has let through: the sum itself has no bound.
     ///
     /// # Errors
-    /// As [`Federation::release`].
+    /// As [`Server::release`].
     pub fn release_sum<M: Message>(
         &mut self,
-        slot: &str,
+        slot: &MechanismSlot<M>,
         round: &Round,
         sum: &mut M,
         cohort: &Cohort,
@@ -57,8 +57,13 @@ impl Federation<'_> {
     /// the clients are, so that they send nothing that is then refused.
     ///
     /// # Errors
-    /// As [`Federation::release`].
-    pub fn affords<M: Message>(&mut self, slot: &str, mut m: M, cohort: &Cohort) -> Result<()> {
+    /// As [`Server::release`].
+    pub fn affords<M: Message>(
+        &mut self,
+        slot: &MechanismSlot<M>,
+        mut m: M,
+        cohort: &Cohort,
+    ) -> Result<()> {
         if !self.store.has(slot) {
             return Ok(());
         }
@@ -70,7 +75,7 @@ impl Federation<'_> {
         price.map(drop)
     }
 
-    fn release_as<M: Message>(
+    pub(super) fn release_as<M: Message>(
         &mut self,
         slot: &str,
         round: &Round,
@@ -81,6 +86,7 @@ impl Federation<'_> {
         if !self.store.has(slot) {
             return Ok(());
         }
+        self.observed.released_at_server(slot)?;
         let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
         let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
         let released =
@@ -121,7 +127,7 @@ impl Federation<'_> {
     ///
     /// # Errors
     /// When the slot's part cannot be made.
-    pub fn wants_range<M: Message>(&self, slot: &str) -> Result<bool> {
+    pub fn wants_range<M: Message>(&self, slot: &MechanismSlot<M>) -> Result<bool> {
         self.store
             .parts()
             .wants_range::<M>(slot, &self.store.context(slot, 0))

@@ -1,13 +1,13 @@
-//! Questions: what is sent is counted and hashed, what comes back is checked, dropped or believed.
+//! Sends requests to clients, and validates, combines and releases their answers.
 
-use super::exchange::Exchange;
-use super::federation::Federation;
+use super::collector::Collector;
+use super::federation::Server;
 use super::shapes::Wanted;
 use super::store::Store;
 use crate::message::{self, Message, Params};
 use crate::{
-    Ask, BoxedAggregator, ClientId, Inbox, Mail, Needs, Payload, Problem, Question, Result, Role,
-    Round, Trainer, parametric,
+    AggregatorSlot, BoxedAggregator, ClientId, Cohort, Exchange, Inbox, Mail, Needs, Payload,
+    Problem, Question, Result, Role, Round, Trainer, TrainerSlot, parametric,
 };
 use anyhow::{Context, anyhow, ensure};
 
@@ -20,45 +20,70 @@ fn server_params(store: &Store, slot: &str) -> Option<Params> {
     store.has(slot).then(|| made(slot).ok()).flatten()
 }
 
-impl Federation<'_> {
-    /// Asks these clients; `down` is what each of them is sent. Answers become an [`Inbox`] by the spec's fault policy.
+impl Server<'_> {
+    /// Sends `down` to each of these clients and collects their answers, by the spec's fault
+    /// policy. They come with the weights that the aggregator of the exchange needs.
     ///
     /// # Errors
-    /// When nobody's answer can be used, or the policy says that the run fails.
-    pub fn ask<'d, D: Message, U: Message>(
+    /// When no answer can be used, or the policy says that the run fails.
+    pub fn collect<'d, D: Message, U: Message>(
         &mut self,
         round: &Round,
-        ask: &Ask<D, U>,
+        exchange: &Exchange<D, U>,
         to: &[ClientId],
         down: impl Fn(ClientId) -> &'d D + Sync,
     ) -> Result<Inbox<U>> {
-        self.ask_each(round, ask, to, down, |_, answer| Ok(answer))
+        self.collect_each(round, exchange, to, down, |_, answer| Ok(answer))
     }
 
-    /// Asks, and makes something else of each answer as it comes, so that the answers themselves are not kept.
+    /// As [`Server::collect`]; `make` makes something else of each answer as it comes, so that the
+    /// answers themselves are not kept.
     ///
     /// # Errors
-    /// Those of [`Federation::ask`] and of `make`.
-    pub fn ask_each<'d, D: Message, U: Message, V: Message>(
+    /// Those of [`Server::collect`] and of `make`.
+    pub fn collect_each<'d, D: Message, U: Message, V: Message>(
         &mut self,
         round: &Round,
-        ask: &Ask<D, U>,
+        exchange: &Exchange<D, U>,
         to: &[ClientId],
         down: impl Fn(ClientId) -> &'d D + Sync,
         mut make: impl FnMut(ClientId, U) -> Result<V>,
     ) -> Result<Inbox<V>> {
-        self.collect(round, ask, to, &down, Needs::default(), |mail| {
+        let spec = self.observed.exchange(exchange.label())?;
+        let needs = spec
+            .aggregator
+            .map(|used| (used.needs)(&mut self.store, used.slot));
+        let needs = needs.transpose()?.unwrap_or_default();
+        self.collect_with(round, exchange, to, &down, needs, |mail| {
             let from = mail.from;
             mail.try_map(|body| make(from, body))
                 .with_context(|| format!("client {from}"))
         })
     }
 
+    pub(super) fn collect_with<'d, D: Message, U: Message, V: Message>(
+        &mut self,
+        round: &Round,
+        exchange: &Exchange<D, U>,
+        to: &[ClientId],
+        down: &(impl Fn(ClientId) -> &'d D + Sync),
+        needs: Needs,
+        mut form: impl FnMut(Mail<U>) -> Result<Mail<V>>,
+    ) -> Result<Inbox<V>> {
+        let mut mail = Vec::with_capacity(to.len());
+        self.exchange(round, exchange, to, down, needs, &mut |m| {
+            mail.push(form(m)?);
+            Ok(())
+        })?;
+        Inbox::new(mail).with_context(|| exchange.label())
+    }
+
     /// Reads models that clients trained in `slot` and sent.
     pub fn reader(
         &self,
-        slot: &'static str,
+        slot: &TrainerSlot,
     ) -> impl Fn(ClientId, &[u8]) -> Result<Box<dyn Trainer>> + use<> {
+        let slot = slot.name();
         let (parts, context) = (self.store.parts().clone(), self.store.context(slot, 0));
         move |client, bytes| {
             let mut model: Box<dyn Trainer> =
@@ -70,129 +95,57 @@ impl Federation<'_> {
         }
     }
 
-    /// Lets the aggregator in `slot` combine these messages. One that wants to see what the clients were sent
-    /// ([`Needs::sent`]) must be given a round that shows it ([`Round::showing`]).
+    /// Runs the exchange as it is declared: sends `down` to each client of the cohort, lets the
+    /// declared aggregator combine the answers, one at a time if it can, and releases the result
+    /// through the declared mechanism of the server.
     ///
     /// # Errors
-    /// Those of the aggregator.
-    pub fn aggregate<I: Message, O: Message>(
-        &mut self,
-        slot: &str,
-        round: &Round,
-        inbox: &Inbox<I>,
-    ) -> Result<O> {
-        let round = round.with_stream(round.stream.clone());
-        let aggregator = self.store.get::<BoxedAggregator<I, O>>(slot)?;
-        ensure!(
-            !aggregator.needs().sent || round.sent_any().is_some(),
-            Problem::Lacks(format!(
-                "parts.{slot} wants to see what the clients were sent, and this protocol does not show it"
-            ))
-        );
-        let out = aggregator.aggregate(&round, inbox)?;
-        self.made(slot, &round, out)
-    }
-
-    /// What the aggregator in `slot` made: it is checked, and what it said is passed on.
-    fn made<O: Message>(&mut self, slot: &str, round: &Round, out: O) -> Result<O> {
-        self.hear(slot, round)?;
-        message::check(&out)
-            .with_context(|| format!("parts.{slot}: what it made of the messages"))?;
-        Ok(out)
-    }
-
-    /// Asks on behalf of the aggregator in `slot`, which does not see the answers yet: they come with the weights that it
-    /// wants. [`Federation::aggregate`] combines them.
-    ///
-    /// # Errors
-    /// Those of [`Federation::ask`], and when the slot's part is not an aggregator of these.
-    pub fn ask_for<'d, D: Message, U: Message, O: Message>(
-        &mut self,
-        slot: &str,
-        round: &Round,
-        ask: &Ask<D, U>,
-        to: &[ClientId],
-        down: impl Fn(ClientId) -> &'d D + Sync,
-    ) -> Result<Inbox<U>> {
-        let needs = self.store.get::<BoxedAggregator<U, O>>(slot)?.needs();
-        self.collect(round, ask, to, &down, needs, Ok)
-    }
-
-    pub(super) fn collect<'d, D: Message, U: Message, V: Message>(
+    /// Those of [`Server::collect`], of the aggregator, and of [`Server::release`].
+    pub fn run<'d, D: Message, U: Message, O: Message>(
         &mut self,
         round: &Round,
-        ask: &Ask<D, U>,
-        to: &[ClientId],
-        down: &(impl Fn(ClientId) -> &'d D + Sync),
-        needs: Needs,
-        mut form: impl FnMut(Mail<U>) -> Result<Mail<V>>,
-    ) -> Result<Inbox<V>> {
-        let mut mail = Vec::with_capacity(to.len());
-        self.exchange(round, ask, to, down, needs, &mut |m| {
-            mail.push(form(m)?);
-            Ok(())
-        })?;
-        Inbox::new(mail).with_context(|| ask.label())
-    }
-
-    /// Asks, and lets the aggregator in `slot` combine the answers, one at a time if it can.
-    ///
-    /// # Errors
-    /// Those of [`Federation::ask`] and of the aggregator.
-    pub fn gather<'d, D: Message, U: Message, O: Message>(
-        &mut self,
-        slot: &str,
-        round: &Round,
-        ask: &Ask<D, U>,
-        to: &[ClientId],
+        exchange: &Exchange<D, U>,
+        cohort: &Cohort,
         down: impl Fn(ClientId) -> &'d D + Sync,
     ) -> Result<O> {
-        self.gather_as(slot, round, ask, to, down, |answer: U| Ok(answer))
+        self.run_with(round, exchange, cohort, down, |mail: Mail<U>| Ok(mail))
     }
 
-    /// As [`Federation::gather`], for an aggregator that wants answers in another form.
+    /// As [`Server::run`]; the aggregator combines what `form` makes of each answer. `form` sees
+    /// them in client order, with the weights that the aggregator needs.
     ///
     /// # Errors
-    /// As [`Federation::gather`].
-    pub fn gather_as<'d, D: Message, U: Message, V: Message, O: Message>(
+    /// Those of [`Server::run`] and of `form`.
+    pub fn run_with<'d, D: Message, U: Message, V: Message, O: Message>(
         &mut self,
-        slot: &str,
         round: &Round,
-        ask: &Ask<D, U>,
-        to: &[ClientId],
-        down: impl Fn(ClientId) -> &'d D + Sync,
-        form: impl Fn(U) -> Result<V>,
-    ) -> Result<O> {
-        self.gather_mail(slot, round, ask, to, down, |mail| mail.try_map(&form))
-    }
-
-    /// As [`Federation::gather_as`], for a protocol that makes more of an answer than what its aggregator combines: `form`
-    /// sees the mail as it comes, in client order, with the weight that the aggregator asks for.
-    ///
-    /// # Errors
-    /// As [`Federation::gather`].
-    pub fn gather_mail<'d, D: Message, U: Message, V: Message, O: Message>(
-        &mut self,
-        slot: &str,
-        round: &Round,
-        ask: &Ask<D, U>,
-        to: &[ClientId],
+        exchange: &Exchange<D, U>,
+        cohort: &Cohort,
         down: impl Fn(ClientId) -> &'d D + Sync,
         form: impl FnMut(Mail<U>) -> Result<Mail<V>>,
     ) -> Result<O> {
-        // taken out for the time of the question, so that it can take in one answer after the other
+        let spec = self.observed.exchange(exchange.label())?;
+        let at_server = spec.flow.at_server.clone();
+        let slot = spec.aggregator.map(|used| used.slot);
+        let slot = slot
+            .with_context(|| format!("exchange `{}` declares no aggregator", exchange.label()))?;
+        // taken out for the time of the exchange, so that it can take in one answer after the other
         let mut aggregator = self.store.take::<BoxedAggregator<V, O>>(slot)?;
-        let gathered = self.gather_into(&mut aggregator, round, ask, to, &down, form);
+        let combined = self.combine(&mut aggregator, round, exchange, cohort, &down, form);
         self.store.put(slot, aggregator);
-        let (round, out) = gathered?;
-        self.made(slot, &round, out)
+        let (seen, out) = combined?;
+        let mut out = self.check_output(slot, &seen, out)?;
+        for slot in at_server {
+            self.release_as(slot, round, &mut out, cohort, true)?;
+        }
+        Ok(out)
     }
 
-    fn gather_into<'d, D: Message, U: Message, V: Message, O: Message>(
+    fn combine<'d, D: Message, U: Message, V: Message, O: Message>(
         &mut self,
         aggregator: &mut BoxedAggregator<V, O>,
         round: &Round,
-        ask: &Ask<D, U>,
+        exchange: &Exchange<D, U>,
         to: &[ClientId],
         down: &(impl Fn(ClientId) -> &'d D + Sync),
         mut form: impl FnMut(Mail<U>) -> Result<Mail<V>>,
@@ -203,22 +156,56 @@ impl Federation<'_> {
             let sent = down(*first);
             ensure!(
                 others.iter().all(|id| std::ptr::eq(down(*id), sent)),
-                Problem::Lacks("its aggregator wants to see what the clients were sent, and each was sent something else".into())
+                Problem::Lacks("the aggregator needs the message sent to clients, but this round sent a different message to each client".into())
             );
             round = round.showing(sent.clone());
         }
         let out = match aggregator.fold(&round) {
             Some(mut fold) => {
-                self.exchange(&round, ask, to, down, needs, &mut |m| fold.add(form(m)?))?;
-                let folded = fold.finish().with_context(|| ask.label())?;
+                self.exchange(&round, exchange, to, down, needs, &mut |m| {
+                    fold.add(form(m)?)
+                })?;
+                let folded = fold.finish().with_context(|| exchange.label())?;
                 aggregator.update(&round, folded)?
             }
             None => {
-                let inbox = self.collect(&round, ask, to, down, needs, form)?;
+                let inbox = self.collect_with(&round, exchange, to, down, needs, form)?;
                 aggregator.aggregate(&round, &inbox)?
             }
         };
         Ok((round, out))
+    }
+
+    /// Lets the aggregator in `slot` combine these messages. One that needs the message sent to the
+    /// clients ([`Needs::sent`]) must be given a round that shows it ([`Round::showing`]).
+    ///
+    /// # Errors
+    /// Those of the aggregator.
+    pub fn aggregate<I: Message, O: Message>(
+        &mut self,
+        slot: &AggregatorSlot<I, O>,
+        round: &Round,
+        inbox: &Inbox<I>,
+    ) -> Result<O> {
+        let round = round.with_stream(round.stream.clone());
+        let slot = slot.name();
+        let aggregator = self.store.get::<BoxedAggregator<I, O>>(slot)?;
+        ensure!(
+            !aggregator.needs().sent || round.sent_any().is_some(),
+            Problem::Lacks(format!(
+                "parts.{slot} needs the message sent to clients, and this protocol does not show it"
+            ))
+        );
+        let out = aggregator.aggregate(&round, inbox)?;
+        self.check_output(slot, &round, out)
+    }
+
+    /// Checks the result of the aggregator in `slot`, and passes on what it logged.
+    fn check_output<O: Message>(&mut self, slot: &str, round: &Round, out: O) -> Result<O> {
+        self.hear(slot, round)?;
+        message::check(&out)
+            .with_context(|| format!("parts.{slot}: what it made of the messages"))?;
+        Ok(out)
     }
 
     /// Asks these clients, and hands over each answer as it is believed: what is sent is counted and hashed, what comes back
@@ -226,32 +213,37 @@ impl Federation<'_> {
     fn exchange<'d, D: Message, U: Message>(
         &mut self,
         round: &Round,
-        ask: &Ask<D, U>,
+        exchange: &Exchange<D, U>,
         to: &[ClientId],
         down: &(impl Fn(ClientId) -> &'d D + Sync),
         needs: Needs,
         sink: &mut dyn FnMut(Mail<U>) -> Result<()>,
     ) -> Result<()> {
+        let label = exchange.label();
+        let spec = match label == super::cohort::SAMPLES.label() {
+            true => exchange.spec(),
+            false => self.observed.exchange(label)?.clone(),
+        };
         let needs = Needs {
-            class_counts: needs.class_counts || self.observed.counts(ask.label()),
+            class_counts: needs.class_counts || spec.class_counts,
             ..needs
         };
-        self.expose_answers(ask, needs)?;
+        self.expose_answers(&spec, needs)?;
         let faults = self.faults.clone();
-        let mut exchange = Exchange::new(round, ask, to.len(), needs, faults.clone());
+        let mut collector = Collector::new(round, exchange, to.len(), needs, faults.clone());
         for id in to {
-            exchange.send(down(*id), &mut self.step.asked_about);
+            collector.send(down(*id), &mut self.step.asked_about);
         }
         // two questions of one label in one step must not share their randomness
-        let times = self.step.again(format!("question {}", ask.label()));
+        let times = self.step.again(format!("question {}", label));
         let question = |id: ClientId| {
             let stream = round.stream.child("client", u64::from(id));
-            let stream = stream.child(ask.label(), times);
-            Question::new(ask.label(), Payload::Here(down(id)), stream, needs)
+            let stream = stream.child(label, times);
+            Question::new(label, Payload::Here(down(id)), stream, needs)
         };
         let draws = self.faults_stream();
         let (at, repeated) = ((round.name.as_str(), round.number), self.step.repeated);
-        let slot = self.observed.model(ask.label());
+        let slot = spec.model;
         let (host, store) = (&mut *self.host, &self.store);
         let mut made = None;
         let mut model = || {
@@ -274,7 +266,7 @@ impl Federation<'_> {
                 .partition(|id| fate(**id).is_some_and(|f| f.absent()));
             for id in gone {
                 if let Some(silence) = fate(id).and_then(|f| f.silence())
-                    && exchange.drop_or_fail(id, anyhow!(silence), attempt)?
+                    && collector.drop_or_fail(id, anyhow!(silence), attempt)?
                 {
                     again.push(id);
                 }
@@ -282,13 +274,13 @@ impl Federation<'_> {
             host.ask(&here, &question, &mut |id, answer| {
                 let sent = down(id);
                 if refused.is_some() {
-                    exchange.unpaid::<D, U>(id, sent, answer);
+                    collector.unpaid::<D, U>(id, sent, answer);
                     return Ok(());
                 }
-                let mail = answer.and_then(|a| exchange.admit(id, sent, a, fate(id), &mut wanted));
+                let mail = answer.and_then(|a| collector.admit(id, sent, a, fate(id), &mut wanted));
                 match mail {
                     Ok(mail) => return sink(mail),
-                    Err(error) => match exchange.drop_or_fail(id, error, attempt) {
+                    Err(error) => match collector.drop_or_fail(id, error, attempt) {
                         Ok(true) => again.push(id),
                         Ok(false) => {}
                         Err(error) => match error.downcast_ref() {
@@ -307,10 +299,10 @@ impl Federation<'_> {
         }
         match refused {
             Some(error) => {
-                exchange.settle(self)?;
+                collector.settle(self)?;
                 Err(error)
             }
-            None => exchange.end(self, round),
+            None => collector.end(self, round),
         }
     }
 }

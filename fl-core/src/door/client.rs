@@ -2,15 +2,16 @@
 
 use super::store::{States, Store};
 use crate::message::{Ids, Message};
-use crate::privacy::NoiseSource;
+use crate::privacy::{Lots, NoiseSource};
 use crate::{
-    BoxedAggregator, BoxedSelector, Budget, ClientId, Differentiable, Envelope, Examples,
-    Generator, Inbox, Needs, Parametric, Parts, PrivacyEvent, Problem, Public, Result, Round, Said,
-    Serial, Slot, Stream, Task, Trainer, message, parametric,
+    AggregatorSlot, BoxedAggregator, BoxedSelector, Budget, COUNTS, ClientId, Differentiable,
+    Envelope, Examples, ExchangeSpec, Generator, Inbox, MechanismSlot, Needs, Parametric, Parts,
+    PrivacyEvent, Problem, Public, Result, Round, Said, SelectorSlot, Serial, Stream, Task,
+    Trainer, message, parametric,
 };
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Where a client stashes which of its own examples are its private sample.
@@ -40,6 +41,11 @@ pub struct Client {
     asked_again: bool,
     /// What lasted before the question that it was asked last.
     before: Option<Before>,
+    /// The slots through which the exchange that it answers may release something, each with the
+    /// steps that it may release.
+    pub(super) declared: BTreeMap<&'static str, Option<Lots>>,
+    /// Those through which it has.
+    pub(super) released_through: BTreeSet<&'static str>,
 }
 
 /// What lasts of a client, before a question.
@@ -87,6 +93,8 @@ impl Client {
             charged: 0,
             asked_again: false,
             before: None,
+            declared: BTreeMap::new(),
+            released_through: BTreeSet::new(),
         }
     }
 
@@ -135,16 +143,17 @@ impl Client {
     }
 
     /// The examples that the run may use: all of its own, or those of the private sample that the mechanism in `slot` has
-    /// drawn ([`Client::draw_private`]; FedMD-NFDP).
+    /// drawn ([`crate::Declared::draws`]; FedMD-NFDP).
     ///
     /// # Errors
     /// When the slot is filled and nothing has been drawn: a client whose draw was lost must not fall back on all that it
     /// has.
-    pub fn private(&self, slot: &str) -> Result<Examples> {
+    pub fn private(&self, slot: &MechanismSlot<Ids>) -> Result<Examples> {
         let Some(sample) = self.private_sample()? else {
             ensure!(
                 !self.has(slot),
-                "it has drawn no private sample through parts.{slot}"
+                "it has drawn no private sample through parts.{}",
+                slot.name()
             );
             return Ok(self.data.clone());
         };
@@ -158,22 +167,19 @@ impl Client {
     }
 
     /// Draws the private sample anew, if `slot` is filled. From then on it is all that the client's envelopes count.
-    ///
-    /// # Errors
-    /// As [`Client::release`].
-    pub fn draw_private(&mut self, slot: &str) -> Result<()> {
+    pub(super) fn draw_private(&mut self, slot: &MechanismSlot<Ids>) -> Result<()> {
         if self.has(slot) {
             let mut chosen = Ids((0..self.data.len() as u32).collect());
-            self.release(slot, &mut chosen)?;
+            self.release_now(slot, &mut chosen)?;
             self.stash(PRIVATE, &chosen);
-            self.stash.remove(Slot::COUNTS);
+            self.stash.remove(&*COUNTS);
         }
         Ok(())
     }
 
     // ---- an answer
 
-    pub(crate) fn begin(&mut self, stream: Stream) -> Result<()> {
+    pub(crate) fn begin(&mut self, stream: Stream, exchange: &ExchangeSpec) -> Result<()> {
         if self.asked_again {
             let question = stream.key();
             match &self.before {
@@ -190,6 +196,9 @@ impl Client {
                 }
             }
         }
+        let slots = exchange.flow.releases.iter();
+        self.declared = slots.map(|slot| (*slot, exchange.steps(slot))).collect();
+        self.released_through.clear();
         self.now = stream;
         self.notes.clear();
         self.measures.clear();
@@ -234,7 +243,7 @@ impl Client {
     // ---- its parts
 
     /// Its model for this slot, made on first use. It lasts from question to question if its slot does
-    /// ([`crate::Slot::lasting`]).
+    /// ([`crate::SlotSpec::lasting`]).
     ///
     /// # Errors
     /// When the slot's part cannot be made.
@@ -284,7 +293,11 @@ impl Client {
     ///
     /// # Errors
     /// When the slot's part cannot be made, or cannot combine them.
-    pub fn aggregate<I: Message, O: Message>(&mut self, slot: &str, inbox: &Inbox<I>) -> Result<O> {
+    pub fn aggregate<I: Message, O: Message>(
+        &mut self,
+        slot: &AggregatorSlot<I, O>,
+        inbox: &Inbox<I>,
+    ) -> Result<O> {
         let round = self.round(slot);
         self.aggregate_in(slot, round, inbox)
     }
@@ -295,7 +308,7 @@ impl Client {
     /// As [`Client::aggregate`].
     pub fn aggregate_seeing<D: Message, I: Message, O: Message>(
         &mut self,
-        slot: &str,
+        slot: &AggregatorSlot<I, O>,
         sent: &D,
         inbox: &Inbox<I>,
     ) -> Result<O> {
@@ -323,7 +336,7 @@ impl Client {
     /// When the slot's part cannot be made, and those of `f`.
     pub fn with_selector<P: ?Sized + 'static, T>(
         &mut self,
-        slot: &str,
+        slot: &SelectorSlot<P>,
         f: impl FnOnce(&mut Self, &mut BoxedSelector<P>) -> Result<T>,
     ) -> Result<Option<T>> {
         if !self.has(slot) {

@@ -5,8 +5,8 @@ use super::release::{Afford, afford};
 use crate::message::{self, Counts, Message, VoteSensitivity};
 use crate::privacy::{Lots, NoiseSource};
 use crate::{
-    Accountant, BoxedMechanism, Budget, Cohort, Needs, PrivacyEvent, Problem, Result, Slot,
-    TaskKind,
+    Accountant, BoxedMechanism, Budget, COUNTS, Cohort, ExchangeSpec, MechanismSlot, Needs,
+    PrivacyEvent, Problem, Result, TaskKind,
 };
 use anyhow::{Context, bail};
 use ndarray::Array2;
@@ -47,7 +47,7 @@ impl Client {
     ///
     /// # Errors
     /// When the slot's part cannot be made.
-    pub fn range<M: Message>(&mut self, slot: &str, m: &M) -> Result<Option<f32>> {
+    pub fn range<M: Message>(&mut self, slot: &MechanismSlot<M>, m: &M) -> Result<Option<f32>> {
         Ok(self
             .mechanism::<M>(slot)?
             .and_then(|mechanism| mechanism.range(m)))
@@ -57,7 +57,12 @@ impl Client {
     ///
     /// # Errors
     /// When the message cannot be clipped.
-    pub fn clip<M: Message>(&mut self, slot: &str, m: &mut M, agreed: Option<f32>) -> Result<()> {
+    pub fn clip<M: Message>(
+        &mut self,
+        slot: &MechanismSlot<M>,
+        m: &mut M,
+        agreed: Option<f32>,
+    ) -> Result<()> {
         if let Some(mechanism) = self.mechanism::<M>(slot)? {
             if let Some(agreed) = agreed {
                 mechanism.agree(agreed);
@@ -72,8 +77,36 @@ impl Client {
     /// leaves those.
     ///
     /// # Errors
-    /// When the message cannot be clipped, priced or perturbed; [`crate::Problem::Budget`] before anything is spent.
-    pub fn release<M: Message>(&mut self, slot: &str, m: &mut M) -> Result<()> {
+    /// When the exchange does not declare it, or the message cannot be clipped, priced or perturbed;
+    /// [`crate::Problem::Budget`] before anything is spent.
+    pub fn release<M: Message>(&mut self, slot: &MechanismSlot<M>, m: &mut M) -> Result<()> {
+        self.declares(slot.name())?;
+        self.release_now(slot, m)
+    }
+
+    /// Takes note that the client releases something through `slot`, which its exchange must
+    /// declare.
+    fn declares(&mut self, slot: &'static str) -> Result<Option<Lots>> {
+        let steps = self.declared.get(slot).copied();
+        self.released_through.insert(slot);
+        steps.with_context(|| format!("this exchange declares no release through parts.{slot}"))
+    }
+
+    /// The answer was released through every mechanism that its exchange declares.
+    pub(super) fn check_releases(&self, exchange: &ExchangeSpec) -> Result<()> {
+        let parts = self.store.parts();
+        let due = |slot: &&&str| self.has(slot) && parts.releases(slot);
+        let mut due = exchange.flow.releases.iter().filter(due);
+        match due.find(|slot| !self.released_through.contains(**slot)) {
+            None => Ok(()),
+            Some(slot) => bail!(
+                "`{}` declares a release through parts.{slot}, and the answer was made without one",
+                exchange.label
+            ),
+        }
+    }
+
+    pub(super) fn release_now<M: Message>(&mut self, slot: &str, m: &mut M) -> Result<()> {
         if !self.has(slot) {
             return Ok(());
         }
@@ -111,12 +144,17 @@ impl Client {
     /// When the slot is empty, as [`Client::release`], and those of `step` and `then`.
     pub fn release_steps<M: Message>(
         &mut self,
-        slot: &str,
+        slot: &MechanismSlot<M>,
         mut like: M,
-        lots: &Lots,
         mut step: impl FnMut(&mut Self, &[usize], &BoxedMechanism<M>) -> Result<M>,
         mut then: impl FnMut(&mut Self, usize, M) -> Result<()>,
     ) -> Result<()> {
+        let lots = self.declares(slot.name())?.with_context(|| {
+            format!(
+                "this exchange declares no training steps through parts.{}",
+                slot.name()
+            )
+        })?;
         self.account()?;
         let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
         let mut all = || -> Result<()> {
@@ -136,8 +174,9 @@ impl Client {
                 let lot = lots.draw(self.data.len(), noise.child("lot", 0).stream());
                 let mut seen = step(self, &lot, &mechanism)?;
                 mechanism.perturb(&mut seen, &cohort, &noise)?;
-                message::check(&seen)
-                    .with_context(|| format!("parts.{slot}: step {at}, after the noise"))?;
+                message::check(&seen).with_context(|| {
+                    format!("parts.{}: step {at}, after the noise", slot.name())
+                })?;
                 then(self, at, seen)?;
             }
             Ok(())
@@ -165,12 +204,12 @@ impl Client {
     }
 
     /// What the server needs to know of how many examples there are, and how many of each class: of those that the run may
-    /// use, or what the mechanism in [`Slot::COUNTS`] releases of them, once.
+    /// use, or what the mechanism in [`COUNTS`] releases of them, once.
     pub(super) fn told(&mut self, needs: Needs) -> Result<(Option<u64>, Option<Vec<u32>>)> {
         if !needs.samples && !needs.class_counts {
             return Ok((None, None));
         }
-        let (samples, classes) = match self.has(Slot::COUNTS) {
+        let (samples, classes) = match self.has(&COUNTS) {
             true => self.noisy_counts()?,
             false => {
                 let counted = self.private_sample()?;
@@ -184,7 +223,7 @@ impl Client {
     }
 
     fn noisy_counts(&mut self) -> Result<(u64, Vec<u32>)> {
-        let told = match self.stashed::<Counts>(Slot::COUNTS)? {
+        let told = match self.stashed::<Counts>(&COUNTS)? {
             Some(told) => told,
             None => {
                 let counted = self.private_sample()?;
@@ -201,8 +240,8 @@ impl Client {
                     example: Some(moved),
                     ..VoteSensitivity::default()
                 });
-                self.release(Slot::COUNTS, &mut counts)?;
-                self.stash(Slot::COUNTS, &counts);
+                self.release_now(&COUNTS, &mut counts)?;
+                self.stash(&COUNTS, &counts);
                 counts
             }
         };

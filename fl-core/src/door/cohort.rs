@@ -1,27 +1,27 @@
 //! Who takes part in a round.
 
-use super::federation::Federation;
+use super::federation::Server;
 use crate::message::{Message, Nothing, Scalar};
 use crate::{
-    Ask, BoxedSelector, Candidate, ClientId, Cohort, Draw, Inbox, Mail, Needs, Problem, Result,
-    Roster, Round, Wanted,
+    BoxedSelector, Candidate, ClientId, Cohort, Draw, Exchange, Inbox, Mail, Needs, Problem,
+    Result, Roster, Round, SelectorSlot, Wanted,
 };
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
 
 /// How many examples a client has; any protocol's clients answer it ([`crate::answer`]).
-pub(crate) const SAMPLES: Ask<Nothing, Nothing> = Ask::new("number of examples");
+pub(crate) const SAMPLES: Exchange<Nothing, Nothing> = Exchange::new("number of examples");
 
 /// Asks these clients for their loss.
 type Losses<'a, F> = &'a mut dyn FnMut(&mut F, &[ClientId]) -> Result<Inbox<Scalar>>;
 
-impl Federation<'_> {
+impl Server<'_> {
     /// The clients that the selector in `slot` picks for this round; everyone if the slot is empty. A selector may ask how
     /// many examples clients have.
     ///
     /// # Errors
     /// When it picks nobody, or cannot pick.
-    pub fn cohort(&mut self, slot: &str, round: &Round) -> Result<Cohort> {
+    pub fn cohort(&mut self, slot: &SelectorSlot<Roster>, round: &Round) -> Result<Cohort> {
         self.choose(slot, round, &mut |_, _| {
             bail!(Problem::Lacks(
                 "it wants to know losses, and this protocol has no global model to ask about"
@@ -30,20 +30,20 @@ impl Federation<'_> {
         })
     }
 
-    /// As [`Federation::cohort`]; a selector may also ask for the loss of a model on the clients' own examples, which
+    /// As [`Server::cohort`]; a selector may also ask for the loss of a model on the clients' own examples, which
     /// clients tell when they are asked `loss` with `model`.
     ///
     /// # Errors
-    /// As [`Federation::cohort`].
+    /// As [`Server::cohort`].
     pub fn cohort_by_loss<D: Message>(
         &mut self,
-        slot: &str,
+        slot: &SelectorSlot<Roster>,
         round: &Round,
-        loss: &Ask<D, Scalar>,
+        loss: &Exchange<D, Scalar>,
         model: &D,
     ) -> Result<Cohort> {
         self.choose(slot, round, &mut |fed, of| {
-            fed.ask(round, loss, of, |_| model)
+            fed.collect(round, loss, of, |_| model)
         })
     }
 
@@ -107,7 +107,8 @@ impl Federation<'_> {
                         samples: true,
                         ..Needs::default()
                     };
-                    let sizes = self.collect(round, &SAMPLES, &ids, &|_| &Nothing, needs, Ok)?;
+                    let sizes =
+                        self.collect_with(round, &SAMPLES, &ids, &|_| &Nothing, needs, Ok)?;
                     sizes.iter().map(|m| (m.from, m.weight)).collect()
                 }
                 Wanted::Loss => {

@@ -1,4 +1,4 @@
-//! The server's door: a protocol asks, aggregates, releases and evaluates through a [`Federation`].
+//! The server's door: a protocol asks, aggregates, releases and evaluates through a [`Server`].
 
 use super::faults::Faults;
 use super::observed::Observed;
@@ -9,15 +9,15 @@ use crate::message::Ids;
 use crate::privacy::NoiseSource;
 use crate::{
     Accountant, BoxedSelector, ClientId, Cohort, Examples, Generator, Parametric, Parts, Pass,
-    PrivacyEvent, Problem, Protocol, Public, Result, Round, Said, Samples, Stream, Target, Task,
-    Trainer, fit_examples, parametric,
+    PrivacyEvent, Problem, Protocol, Public, Result, Round, Said, Samples, SelectorSlot, Stream,
+    Target, Task, Trainer, fit_examples, parametric,
 };
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A protocol's view of the world, from the server.
-pub struct Federation<'h> {
+pub struct Server<'h> {
     pub(super) host: &'h mut dyn Host,
     pub(super) store: Store,
     pub(super) root: Stream,
@@ -46,7 +46,7 @@ pub struct Federation<'h> {
     pub(super) told: BTreeMap<String, BTreeSet<ClientId>>,
 }
 
-impl<'h> Federation<'h> {
+impl<'h> Server<'h> {
     /// Used by hosts. `state` is what a checkpoint of the same run kept, to go on from there.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl<'h> Federation<'h> {
     }
 
     /// Every client that has at least so many examples, ascending. How many each has no protocol is told; whoever sees who takes
-    /// part learns this much, and a protocol that asks for more than one must say so ([`Federation::expose`]).
+    /// part learns this much, and a protocol that asks for more than one must say so ([`Server::expose`]).
     pub fn with_examples(&self, at_least: usize) -> Cohort {
         let few = self.host.roster().iter().filter(|(_, n)| *n < at_least);
         let few: BTreeSet<ClientId> = few.map(|(id, _)| *id).collect();
@@ -166,7 +166,7 @@ impl<'h> Federation<'h> {
     /// When it cannot judge the pool, or picks what is not there.
     pub fn select<P: ?Sized + 'static>(
         &mut self,
-        slot: &str,
+        slot: &SelectorSlot<P>,
         round: &Round,
         pool: &P,
     ) -> Result<Option<Vec<usize>>> {
@@ -180,7 +180,8 @@ impl<'h> Federation<'h> {
         let sound = picked.is_sorted_by(|a, b| a < b);
         ensure!(
             sound,
-            "parts.{slot} picked positions that are not ascending and different"
+            "parts.{} picked positions that are not ascending and different",
+            slot.name()
         );
         Ok(Some(picked))
     }
@@ -269,7 +270,7 @@ impl<'h> Federation<'h> {
     /// Trains the server's model in `slot` on labelled examples.
     ///
     /// # Errors
-    /// As [`Federation::fit`].
+    /// As [`Server::fit`].
     pub fn fit_examples(
         &mut self,
         slot: &str,

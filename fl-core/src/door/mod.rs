@@ -3,12 +3,14 @@
 
 mod account;
 mod ask;
-mod asked;
 mod client;
 mod client_learning;
 mod client_releases;
 mod cohort;
-mod exchange;
+mod collector;
+mod conflict;
+mod declaration;
+mod exchange_spec;
 mod faults;
 mod federation;
 pub(crate) mod host;
@@ -20,12 +22,14 @@ mod results;
 mod round;
 mod shapes;
 mod steps;
-mod store;
+pub(crate) mod store;
 
-pub use asked::*;
 pub use client::Client;
+pub use conflict::Conflict;
+pub use declaration::{Declaration, Declared};
+pub use exchange_spec::*;
 pub use faults::{Below, Fault, Faults, Happening, Mishap, Numbers};
-pub use federation::Federation;
+pub use federation::Server;
 pub use host::*;
 pub use observed::exposed;
 pub use public::Public;

@@ -1,43 +1,56 @@
 //! What each observer of a run has seen without a price.
 
-use super::federation::Federation;
-use crate::message::Message;
-use crate::privacy::{Exposed, Flow, Guarantee, Observer, Protection, Protections, Unit};
-use crate::{Accountant, Ask, Asked, BuildContext, Needs, Parts, Problem, Protocol, Result, Slot};
-use anyhow::bail;
+use super::federation::Server;
+use crate::privacy::{Exposed, Guarantee, Observer, Protection, Protections, Unit};
+use crate::{
+    Accountant, BuildContext, COUNTS, ExchangeSpec, Needs, Parts, Problem, Protocol, Result,
+};
+use anyhow::{Context, bail, ensure};
+use std::collections::BTreeSet;
 
-/// What the protocol says of its questions, and what was seen so far.
+/// What the protocol declares of its exchanges, and what was seen so far.
 pub(crate) struct Observed {
-    asked: Vec<Asked>,
+    exchanges: Vec<ExchangeSpec>,
     pub exposed: Exposed,
+    /// Mechanisms of the server through which answers that it has must still be released.
+    unreleased: BTreeSet<&'static str>,
 }
 
 impl Observed {
     pub fn new(protocol: &dyn Protocol) -> Self {
         Self {
-            asked: protocol.questions(),
+            exchanges: protocol.exchanges(),
             exposed: Exposed::default(),
+            unreleased: BTreeSet::new(),
         }
     }
 
-    fn asked(&self, label: &str) -> Option<&Asked> {
-        self.asked.iter().find(|asked| asked.label == label)
+    /// What the protocol declares of an exchange.
+    ///
+    /// # Errors
+    /// When it declares none of this label.
+    pub fn exchange(&self, label: &str) -> Result<&ExchangeSpec> {
+        let found = self.exchanges.iter().find(|spec| spec.label == label);
+        found.with_context(|| format!("the protocol declares no exchange `{label}`"))
     }
 
-    /// Of a question that the protocol does not list nothing is known, unless its answers say nothing.
-    fn flow<D: Message, U: Message>(&self, ask: &Ask<D, U>) -> Flow {
-        let listed = self.asked(ask.label());
-        listed.map_or_else(|| ask.asked().flow, |asked| asked.flow.clone())
+    /// Takes note that the server releases something through `slot`.
+    ///
+    /// # Errors
+    /// When no exchange declares it.
+    pub fn released_at_server(&mut self, slot: &str) -> Result<()> {
+        let mut exchanges = self.exchanges.iter();
+        ensure!(
+            exchanges.any(|spec| spec.flow.at_server.contains(&slot)),
+            "the protocol declares no release through parts.{slot} at the server"
+        );
+        self.unreleased.remove(slot);
+        Ok(())
     }
 
-    /// The slot of the model whose parameters travel with this question, if parameters do.
-    pub fn model(&self, label: &str) -> &'static str {
-        self.asked(label).map_or("model", |asked| asked.model)
-    }
-
-    /// Does the protocol itself want to know how many examples of each class the senders have?
-    pub fn counts(&self, label: &str) -> bool {
-        self.asked(label).is_some_and(|asked| asked.class_counts)
+    /// The step in which they were collected is undone.
+    pub fn forget_unreleased(&mut self) {
+        self.unreleased.clear();
     }
 }
 
@@ -46,10 +59,10 @@ impl Observed {
 pub fn exposed(protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) -> Exposed {
     let releases = |slot: &str| parts.releases(slot);
     let mut all = Exposed::default();
-    if let Some(what) = protocol.begins_with() {
+    if let Some(what) = protocol.declare().begins_with {
         all.add(&Observer::ALL, &what);
     }
-    let questions = protocol.questions().into_iter();
+    let questions = protocol.exchanges().into_iter();
     for question in questions.filter(|asked| parts.asks(asked, context)) {
         all.add(&question.flow.open(&releases, false), &told(question.label));
         let needs = parts.told_beside(&question, context);
@@ -68,7 +81,7 @@ pub fn exposed(protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) -
 /// What the envelopes of the answers to a question tell without a price.
 fn beside(label: &str, needs: Needs, releases: &dyn Fn(&str) -> bool) -> Option<String> {
     let counts = match (needs.samples, needs.class_counts) {
-        _ if releases(Slot::COUNTS) => return None,
+        _ if releases(&COUNTS) => return None,
         (_, true) => "how many examples of each class it has",
         (true, false) => "how many examples it has",
         (false, false) => return None,
@@ -84,7 +97,7 @@ fn shown(slot: &str) -> String {
     format!("results show the clients' own models (`{slot}`)")
 }
 
-impl Federation<'_> {
+impl Server<'_> {
     /// Says that these observers see `what` of clients' own data, and that nothing has priced it: nothing is guaranteed
     /// against them any more.
     ///
@@ -103,21 +116,32 @@ impl Federation<'_> {
         }
     }
 
-    /// A question is about to be asked.
-    pub(super) fn expose_answers<D: Message, U: Message>(
-        &mut self,
-        ask: &Ask<D, U>,
-        needs: Needs,
-    ) -> Result<()> {
-        let flow = self.observed.flow(ask);
+    /// Requests of this exchange are about to be sent.
+    pub(super) fn expose_answers(&mut self, spec: &ExchangeSpec, needs: Needs) -> Result<()> {
+        let (flow, label) = (&spec.flow, spec.label);
         let releases = |slot: &str| self.store.parts().releases(slot);
         let body = flow.open(&releases, false);
         let envelope = flow.open(&releases, true);
-        let beside = beside(ask.label(), needs, &releases);
-        self.expose(&body, &told(ask.label()))?;
+        let beside = beside(label, needs, &releases);
+        let due = flow.at_server.iter().filter(|slot| releases(slot));
+        self.observed.unreleased.extend(due);
+        self.expose(&body, &told(label))?;
         match beside {
             Some(beside) => self.expose(&envelope, &beside),
             None => Ok(()),
+        }
+    }
+
+    /// Every answer that was to be released at the server has been.
+    ///
+    /// # Errors
+    /// When the protocol left one out.
+    pub(crate) fn check_released(&self) -> Result<()> {
+        match self.observed.unreleased.first() {
+            None => Ok(()),
+            Some(slot) => bail!(
+                "the protocol declares a release through parts.{slot} at the server, and made none"
+            ),
         }
     }
 

@@ -1,10 +1,10 @@
-//! Typed, named questions: the only way in which the two sides of a protocol speak.
+//! Requests and answers: the only way in which the two sides of a protocol speak.
 
-use super::asked::Ask;
 use super::cohort::SAMPLES;
+use super::exchange_spec::{Exchange, ExchangeSpec};
 use crate::message::{self, Message, Nothing};
-use crate::{Client, Needs, PrivacyEvent, Protocol, Result, Stream};
-use anyhow::{Context, anyhow, bail};
+use crate::{Client, Needs, PrivacyEvent, Protocol, Result, Server, Stream};
+use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 
@@ -60,7 +60,7 @@ impl Payload<'_> {
     }
 }
 
-/// One question to one client, on its way to [`crate::Protocol::answer`].
+/// One request to one client, on its way to the function that answers it.
 pub struct Question<'q> {
     /// The question's label.
     pub label: &'q str,
@@ -70,7 +70,6 @@ pub struct Question<'q> {
     pub stream: Stream,
     /// What the envelope must say.
     pub needs: Needs,
-    answer: Option<Result<Answer>>,
 }
 
 /// What an answer's envelope says besides the message.
@@ -166,17 +165,30 @@ impl Answer {
     }
 }
 
-/// A client's answer to a question of its protocol, or of the core itself. What does not last at the client
-/// ([`crate::Slot::lasting`]) is gone afterwards. Used by hosts.
+/// Runs a protocol: its server's side. Used by hosts.
+///
+/// # Errors
+/// When the run cannot go on, or the protocol left out a release that it declares.
+pub fn lead(protocol: &dyn Protocol, server: &mut Server<'_>) -> Result<()> {
+    protocol.lead(server)?;
+    server.check_released()
+}
+
+/// A client's answer to a request of its protocol, or of the core itself. What does not last at
+/// the client ([`crate::SlotSpec::lasting`]) is gone afterwards. Used by hosts.
 ///
 /// # Errors
 /// When the client cannot answer.
-pub fn answer(protocol: &dyn Protocol, me: &mut Client, question: Question<'_>) -> Result<Answer> {
+pub fn answer(
+    protocol: &dyn Protocol,
+    client: &mut Client,
+    question: Question<'_>,
+) -> Result<Answer> {
     let answer = match question.label == SAMPLES.label() {
-        true => question.on(&SAMPLES, me, |_, _| Ok(Nothing)).end(),
-        false => protocol.answer(me, question),
+        true => question.answer(&SAMPLES, &SAMPLES.spec(), client, |_, _| Ok(Nothing)),
+        false => protocol.declare().answer(client, question),
     };
-    me.end();
+    client.end();
     answer
 }
 
@@ -188,64 +200,33 @@ impl<'q> Question<'q> {
             payload,
             stream,
             needs,
-            answer: None,
         }
     }
 
-    /// Answers `ask` with `f`, if that is what was asked.
-    pub fn on<D: Message, U: Message>(
-        mut self,
-        ask: &Ask<D, U>,
-        me: &mut Client,
-        f: impl FnOnce(&mut Client, &D) -> Result<U>,
-    ) -> Self {
-        if self.label == ask.label() && self.answer.is_none() {
-            self.answer = Some(self.answer_with(ask, me, f));
-        }
-        self
-    }
-
-    fn answer_with<D: Message, U: Message>(
+    /// Lets `client` answer with `f`, as `spec` declares.
+    pub(crate) fn answer<D: Message, U: Message>(
         &self,
-        ask: &Ask<D, U>,
-        me: &mut Client,
+        exchange: &Exchange<D, U>,
+        spec: &ExchangeSpec,
+        client: &mut Client,
         f: impl FnOnce(&mut Client, &D) -> Result<U>,
     ) -> Result<Answer> {
-        me.begin(self.stream.clone())?;
+        client.begin(self.stream.clone(), spec)?;
         let body = match self.payload {
             Payload::Here(message) => {
                 let sent = message.as_any().downcast_ref::<D>();
-                f(
-                    me,
-                    sent.with_context(|| {
-                        format!(
-                            "`{}` comes with {}, not with {}",
-                            ask.label(),
-                            D::KIND,
-                            message.kind()
-                        )
-                    })?,
-                )?
+                let other = || {
+                    let (label, found) = (exchange.label(), message.kind());
+                    format!("`{label}` comes with {}, not with {found}", D::KIND)
+                };
+                f(client, sent.with_context(other)?)?
             }
-            Payload::Wire(bytes) => f(me, &message::decode(bytes)?)?,
+            Payload::Wire(bytes) => f(client, &message::decode(bytes)?)?,
         };
+        client.check_releases(spec)?;
         Ok(Answer {
             body: Body::Here(Box::new(body)),
-            envelope: me.envelope(self.needs)?,
+            envelope: client.envelope(self.needs)?,
         })
-    }
-
-    /// The answer of whichever [`Question::on`] fitted.
-    ///
-    /// # Errors
-    /// When none did, or the answer failed.
-    pub fn end(self) -> Result<Answer> {
-        match self.answer {
-            Some(answer) => answer,
-            None => bail!(anyhow!(
-                "this protocol's clients have no answer to `{}`",
-                self.label
-            )),
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! What a run measures, keeps and says.
 
-use super::federation::Federation;
+use super::federation::Server;
 use super::steps::Unevaluated;
 use crate::host::{Metric, Totals};
 use crate::message::{Params, hex};
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-impl Federation<'_> {
+impl Server<'_> {
     fn due(&self, round: &Round) -> bool {
         round.last || round.number.is_multiple_of(self.every)
     }
@@ -227,10 +227,10 @@ impl Federation<'_> {
         self.keep_model_as(slot, slot)
     }
 
-    /// As [`Federation::keep_model`], under another name than the slot's.
+    /// As [`Server::keep_model`], under another name than the slot's.
     ///
     /// # Errors
-    /// As [`Federation::keep_model`].
+    /// As [`Server::keep_model`].
     pub fn keep_model_as(&mut self, slot: &str, name: &str) -> Result<()> {
         let bytes = self.model(slot)?.save()?;
         self.link(name, &bytes);

@@ -1,7 +1,7 @@
 //! Steps: what is done once or in rounds, and what a stopped run needs to go on after the last one.
 
 use super::faults::Below;
-use super::federation::Federation;
+use super::federation::Server;
 use super::store::States;
 use crate::host::{Place, Totals};
 use crate::message::Params;
@@ -66,7 +66,7 @@ pub(super) struct Saved {
     pub unevaluated: Vec<Unevaluated>,
 }
 
-impl Federation<'_> {
+impl Server<'_> {
     /// Does something once. A resumed run that has done it before skips it and takes `state` from the checkpoint.
     ///
     /// # Errors
@@ -153,6 +153,7 @@ impl Federation<'_> {
                         self.warn(&format!("{name}: {few}; it is done once more"));
                         *state = postcard::from_bytes(&protocol)?;
                         self.store.load(parts);
+                        self.observed.forget_unreleased();
                     }
                     (Some(Problem::Budget(_)), Some((protocol, parts))) if may_end => {
                         self.warn(&format!(
@@ -160,6 +161,7 @@ impl Federation<'_> {
                         ));
                         *state = postcard::from_bytes(&protocol)?;
                         self.store.load(parts);
+                        self.observed.forget_unreleased();
                         self.ended = true;
                         self.evaluate_paid(number - 1)?;
                         break;

@@ -1,45 +1,34 @@
 //! What ties the other roles into a method.
 
-use crate::TaskKind;
-use crate::{Answer, Asked, Client, Federation, Question, Result, Slot};
+use crate::{Conflict, Declaration, ExchangeSpec, Result, Server, SlotSpec, TaskKind};
 
-/// A paper's algorithm box: the server's side and the client's side of one conversation.
+/// A paper's algorithm box: what is exchanged, and what the server does with it.
 ///
-/// The two sides share nothing but the questions, whose payloads are messages: a client can live in another process.
+/// The server and a client share nothing but the exchanges, whose payloads are messages: a client
+/// can live in another process.
 pub trait Protocol: Send + Sync {
-    /// What the spec must fill.
-    fn slots(&self) -> Vec<Slot>;
-
-    /// Every question, known before anything runs.
-    fn questions(&self) -> Vec<Asked>;
-
-    /// What the run begins with that may have been learnt from clients' data and that nothing in it prices, if anything.
-    fn begins_with(&self) -> Option<String> {
-        None
-    }
+    /// The slots and exchanges of a run with these settings, and how clients answer. The core
+    /// executes what stands here: it draws the cohort, sends the request, lets the client answer,
+    /// clips and releases, checks, combines, charges and journals. Plans, checks and guarantees
+    /// read the same value.
+    fn declare(&self) -> Declaration<'_>;
 
     /// The server's side.
     ///
     /// # Errors
     /// When the run cannot go on.
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()>;
+    fn lead(&self, server: &mut Server<'_>) -> Result<()>;
 
-    /// The client's side: answers one question.
-    ///
-    /// # Errors
-    /// When this client cannot answer; the spec's fault policy decides what becomes of the run.
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer>;
-
-    /// What does not go together, in a run where `has` says which slots are filled, and of `data.public` and
-    /// `data.public.labelled` whether the data have it: settings without effect, or without what they need. For each what
-    /// is wrong and what would be right, beginning with the setting in backticks (`` `filter-on` has no effect ..``), or
-    /// with any other word if no one setting is at fault. They are mistakes in the spec.
-    fn conflicts(&self, _has: &dyn Fn(&str) -> bool) -> Vec<String> {
+    /// Settings that do not go together, in a run where `has` says which slots are filled, and of
+    /// `data.public` and `data.public.labelled` whether the data have it. They are mistakes in the
+    /// spec.
+    fn conflicts(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         Vec::new()
     }
 
-    /// Whether it works for tasks of this kind, in a run where `has` says which slots are filled. Where every pixel has a class it must
-    /// not take a number of a model's output for the score of a class of the whole input; one that does not say so is taken to.
+    /// Whether it works for tasks of this kind, in a run where `has` says which slots are filled.
+    /// Where every pixel has a class it must not take a number of a model's output for the score
+    /// of a class of the whole input; one that does not say so is taken to.
     ///
     /// # Errors
     /// What stands in the way, and what would be right. They are mistakes in the spec.
@@ -53,15 +42,27 @@ pub trait Protocol: Send + Sync {
             true => Err("it takes each number of a model's output for the score of a class of the whole input".into()),
         }
     }
+}
 
-    /// The setting that says how many rounds there are and nothing else: a run of more of them begins as one of fewer does, bit
-    /// for bit, so a run that is done can be given more. `None`: there is none.
-    fn grows(&self) -> Option<&'static str> {
-        None
+impl dyn Protocol + '_ {
+    /// What a spec must fill.
+    pub fn slots(&self) -> Vec<SlotSpec> {
+        self.declare().into_slots()
     }
 
-    /// Run on one client that has everybody's data (the centralised baseline).
-    fn pools_data(&self) -> bool {
-        false
+    /// Every exchange, known before a run.
+    pub fn exchanges(&self) -> Vec<ExchangeSpec> {
+        self.declare().into_exchanges()
+    }
+
+    /// The setting that gives the number of rounds and nothing else, see
+    /// [`Declaration::grows_by`].
+    pub fn grows(&self) -> Option<&'static str> {
+        self.declare().grows
+    }
+
+    /// Whether the run takes place on one client that has everybody's data.
+    pub fn pools_data(&self) -> bool {
+        self.declare().pooled
     }
 }

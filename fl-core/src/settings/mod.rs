@@ -29,6 +29,7 @@
 
 mod choices;
 mod declare;
+mod joined;
 mod ranges;
 mod reader;
 #[cfg(test)]
@@ -37,6 +38,7 @@ mod values;
 
 pub use choices::{choice, choice_schema, choice_words, keyed, no_such_choice};
 pub use declare::{doc_text, field, object_schema};
+pub use joined::Joined;
 pub use ranges::{Ranged, above, above_to, between, check_range, range_schema, show_range};
 pub use reader::{Mistake, Reader, Step, nearest, show, show_path};
 

@@ -4,10 +4,7 @@ use crate::minimise::{Found, Search, Tell, minimise};
 use anyhow::{Context, Result, ensure};
 use fl_core::loss::of_batch;
 use fl_core::message::Nothing;
-use fl_core::{
-    Answer, Asked, Client, ClientId, Federation, Loss, Protocol, Question, Round, Slot, Stream,
-    Target,
-};
+use fl_core::{ClientId, Declaration, Loss, Protocol, Round, Server, Stream, Target};
 use fl_plugin_fediod::{ANSWER, InputValues, SLOPES, SlopesWanted, TRAIN};
 use ndarray::{Array1, Array2, Axis, s};
 use std::collections::BTreeMap;
@@ -32,10 +29,10 @@ pub struct Prying {
 }
 
 impl Protocol for Prying {
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.once("inversion", &mut (), |fed, (), round| {
             let everyone = fed.everyone();
-            fed.ask(round, &TRAIN, &everyone, |_| &Nothing)?;
+            fed.collect(round, &TRAIN, &everyone, |_| &Nothing)?;
             let task = fed.task().clone();
             let rows = everyone.len() * task.kind.outputs();
             let found = minimise(
@@ -50,22 +47,14 @@ impl Protocol for Prying {
         })
     }
 
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        self.honest.answer(me, question)
-    }
-
-    fn slots(&self) -> Vec<Slot> {
-        self.honest.slots()
-    }
-
-    fn questions(&self) -> Vec<Asked> {
-        self.honest.questions()
+    fn declare(&self) -> Declaration<'_> {
+        self.honest.declare()
     }
 }
 
 /// The mean cross-entropy of `x`, an equal part of it for each client and in it a row for each class, and its slope, as the clients tell it.
 fn slope(
-    fed: &mut Federation<'_>,
+    fed: &mut Server<'_>,
     round: &Round,
     everyone: &[ClientId],
     x: &Array2<f32>,
@@ -80,7 +69,10 @@ fn slope(
     let shown: BTreeMap<ClientId, InputValues> = shown.collect();
     let wanted: Vec<u32> = (0..classes as u32).collect();
     let (mut asked, mut sum) = (BTreeMap::new(), 0.0);
-    for mail in fed.ask(round, &ANSWER, everyone, |id| &shown[&id])?.iter() {
+    for mail in fed
+        .collect(round, &ANSWER, everyone, |id| &shown[&id])?
+        .iter()
+    {
         let scores = mail.body.scores.view();
         let (loss, slope) = of_batch(Loss::CrossEntropy, Target::Classes(&wanted), scores)?;
         sum += loss;
@@ -95,7 +87,10 @@ fn slope(
     let all = || "a client did not answer, so there is no slope to follow";
     ensure!(asked.len() == everyone.len(), all());
     let mut slope = Array2::zeros(x.dim());
-    for mail in fed.ask(round, &SLOPES, everyone, |id| &asked[&id])?.iter() {
+    for mail in fed
+        .collect(round, &SLOPES, everyone, |id| &asked[&id])?
+        .iter()
+    {
         let at = everyone.iter().position(|id| *id == mail.from);
         let mut part = slope.slice_mut(part(at.with_context(all)?));
         part.assign(&mail.body.values.mapv(f64::from));

@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use fl_core::loss::{of_batch, softmax};
 use fl_core::message::{Logits, Message, SoftLabels, Votes, decode};
 use fl_core::{
-    Answer, Asked, Body, Client, ClientId, Federation, Length, Loss, Pass, Protocol, Question,
-    Samples, Slot, Stream, Target, Trainer, metrics,
+    Body, ClientId, Declaration, ExchangeSpec, Length, Loss, Pass, Protocol, Samples, Server,
+    Stream, Target, Trainer, metrics,
 };
 use fl_plugin_trainer_dfdx::{Network, Schedule};
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, concatenate};
@@ -35,7 +35,7 @@ pub struct Heard {
 }
 
 /// Is a question about public samples that is answered with what a substitute can learn from?
-pub fn teaches(asked: &Asked) -> bool {
+pub fn teaches(asked: &ExchangeSpec) -> bool {
     [Logits::KIND, SoftLabels::KIND, Votes::KIND].contains(&asked.up) && !asked.made
 }
 
@@ -52,30 +52,23 @@ pub struct Overhearing {
 }
 
 impl Protocol for Overhearing {
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         self.honest.lead(fed)
     }
 
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        let answer = self.honest.answer(me, question)?;
-        if me.id() == self.client
-            && let Some((kind, labels)) = said(&answer.body)
-        {
-            let model = me.model(&self.slot)?.save()?;
-            let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-            let rows = labels.values.rows().into_iter().map(|row| row.to_owned());
-            heard.said.extend(labels.rows.into_iter().zip(rows));
-            (heard.kind, heard.model) = (kind, model);
-        }
-        Ok(answer)
-    }
-
-    fn slots(&self) -> Vec<Slot> {
-        self.honest.slots()
-    }
-
-    fn questions(&self) -> Vec<Asked> {
-        self.honest.questions()
+    fn declare(&self) -> Declaration<'_> {
+        self.honest.declare().watched(|client, answer| {
+            if client.id() == self.client
+                && let Some((kind, labels)) = said(&answer.body)
+            {
+                let model = client.model(&self.slot)?.save()?;
+                let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+                let rows = labels.values.rows().into_iter().map(|row| row.to_owned());
+                heard.said.extend(labels.rows.into_iter().zip(rows));
+                (heard.kind, heard.model) = (kind, model);
+            }
+            Ok(())
+        })
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) fn wanted(
     context: &BuildContext,
     label: &str,
 ) -> Option<Needs> {
-    let questions = protocol.questions().into_iter();
+    let questions = protocol.exchanges().into_iter();
     let asked = questions.filter(|asked| asked.label == label && parts.asks(asked, context));
     let told = asked.map(|asked| parts.told_beside(&asked, context));
     told.reduce(|a, b| Needs {

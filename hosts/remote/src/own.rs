@@ -6,7 +6,7 @@ use crate::wire::Want;
 use anyhow::{Error, bail, ensure};
 use fl_core::privacy::{Noise, Observer};
 use fl_core::settings::above;
-use fl_core::{BuildContext, Examples, Labels, Needs, Parts, Problem, Protocol, Result, Slot};
+use fl_core::{BuildContext, COUNTS, Examples, Labels, Needs, Parts, Problem, Protocol, Result};
 use sha2::{Digest, Sha256};
 
 fl_core::settings! {
@@ -103,7 +103,7 @@ impl Own {
                 if self.policy.epsilon.is_some() {
                     expected(protocol, parts, context, label, *needs)?;
                 }
-                let asked = protocol.questions();
+                let asked = protocol.exchanges();
                 match asked.iter().find(|asked| asked.label == label) {
                     Some(asked) => asked.up,
                     // of one that the protocol does not list only that there is an answer is known
@@ -183,10 +183,10 @@ fn expected(
         )
     );
     ensure!(
-        !(samples || classes) || parts.has(Slot::COUNTS),
+        !(samples || classes) || parts.has(&COUNTS),
         Problem::Absent(format!(
             "its node has a budget, and how many examples it has has no price; fill parts.{}",
-            Slot::COUNTS
+            COUNTS.name()
         ))
     );
     Ok(())

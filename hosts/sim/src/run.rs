@@ -11,7 +11,7 @@ use crate::setup::{Outcome, Setup, Spent, Summary};
 use crate::shelf::Shelf;
 use anyhow::bail;
 use fl_core::privacy::{NoiseSource, Observer};
-use fl_core::{ClientId, Examples, Federation, Problem, Result, TaskKind, Totals};
+use fl_core::{ClientId, Examples, Problem, Result, Server, TaskKind, Totals};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -125,7 +125,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let state = setup.resumed.as_ref().map(|r| &r.server[..]);
     let resumed = state.is_some();
     let protocol = setup.protocol.as_ref();
-    let fed = Federation::new(&mut sim, parts.clone(), protocol, &setup.options, state);
+    let fed = Server::new(&mut sim, parts.clone(), protocol, &setup.options, state);
     let fed = fed.and_then(|mut fed| {
         let mut shown = setup.exposed.iter();
         shown.try_for_each(|what| fed.expose(&Observer::ALL, what))?;
@@ -138,7 +138,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
             return Err(error);
         }
     };
-    let led = setup.protocol.lead(&mut fed);
+    let led = fl_core::lead(setup.protocol.as_ref(), &mut fed);
     let stopped = match led {
         Ok(()) => None,
         Err(error) => match error.downcast_ref::<Problem>() {

@@ -19,41 +19,35 @@ settings! {
     }
 }
 
-const TRAIN: Ask<Nothing, Nothing> = Ask::new("training");
+const MODEL: TrainerSlot = TrainerSlot::new("model", "The model.");
+const TRAIN: Exchange<Nothing, Nothing> = Exchange::new("training");
 
-fn lead(fed: &mut Federation<'_>) -> Result<()> {
+fn lead(fed: &mut Server<'_>) -> Result<()> {
     fed.once("training", &mut (), |fed, (), round| {
         let all = fed.everyone();
-        fed.ask(round, &TRAIN, &all, |_| &Nothing)?;
-        fed.evaluate_clients(round, "model")
+        fed.collect(round, &TRAIN, &all, |_| &Nothing)?;
+        fed.evaluate_clients(round, &MODEL)
     })
 }
 
-fn answer(local: &Training, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-    let train = |me: &mut Client, _: &Nothing| {
-        me.fit_own("model", &local.pass(me.task().kind.loss()))
-            .map(|_| Nothing)
-    };
-    question.on(&TRAIN, me, train).end()
+fn declare(local: &Training) -> Declaration<'_> {
+    let train = TRAIN.answered_by(|me, _| {
+        let pass = local.pass(me.task().kind.loss());
+        me.fit_own(&MODEL, &pass).map(|_| Nothing)
+    });
+    Declaration::new()
+        .slot(MODEL.spec().lasting())
+        .exchange(train)
 }
 
 macro_rules! trains_alone {
-    ($name:literal, $t:ty, $pools:literal) => {
+    ($name:literal, $t:ty $(, $pools:ident)?) => {
         impl Protocol for $t {
-            fn slots(&self) -> Vec<Slot> {
-                vec![Slot::trainer("model", "The model.").lasting()]
+            fn declare(&self) -> Declaration<'_> {
+                declare(&self.local)$(.$pools())?
             }
-            fn questions(&self) -> Vec<Asked> {
-                vec![TRAIN.asked()]
-            }
-            fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+            fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
                 lead(fed)
-            }
-            fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-                answer(&self.local, me, question)
-            }
-            fn pools_data(&self) -> bool {
-                $pools
             }
             fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
                 Ok(())
@@ -62,8 +56,8 @@ macro_rules! trains_alone {
         plugin!(protocol $name => $t);
     };
 }
-trains_alone!("solo", Solo, false);
-trains_alone!("centralised", Centralised, true);
+trains_alone!("solo", Solo);
+trains_alone!("centralised", Centralised, pools_data);
 
 settings! {
     /// The server trains on the labelled public data; no client is asked anything.
@@ -77,33 +71,27 @@ impl Protocol for PublicOnly {
     fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
         Ok(())
     }
-    fn slots(&self) -> Vec<Slot> {
-        vec![Slot::trainer("model", "The model.").at_server()]
+    fn declare(&self) -> Declaration<'_> {
+        Declaration::new().slot(MODEL.spec().at_server())
     }
-    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let lacks = !has("data.public.labelled");
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let text =
             "the server learns from labelled public samples: set `data.public.labelled: true`";
-        lacks.then(|| text.to_string()).into_iter().collect()
+        let lacks = Conflict::between(text).when(!has("data.public.labelled"));
+        lacks.into_iter().collect()
     }
-    fn questions(&self) -> Vec<Asked> {
-        Vec::new()
-    }
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.once("training", &mut (), |fed, (), round| {
             let public = fed.public()?;
             fed.fit_examples(
-                "model",
+                &MODEL,
                 &round.stream,
                 public.examples()?,
                 &self.training.pass(fed.task().kind.loss()),
             )?;
-            fed.evaluate(round, "model")
+            fed.evaluate(round, &MODEL)
         })?;
-        fed.keep_model("model")
-    }
-    fn answer(&self, _: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question.end()
+        fed.keep_model(&MODEL)
     }
 }
 plugin!(protocol "public-only" => PublicOnly);

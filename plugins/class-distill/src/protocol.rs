@@ -27,46 +27,74 @@ settings! {
     }
 }
 
-pub(crate) const WARM_UP: Ask<Nothing, Nothing> = Ask::new("warm-up");
-const MEANS: Ask<Nothing, ClassMeans> = Ask::new("mean outputs of own classes");
-const LEARN: Ask<ClassMeans, Nothing> = Ask::new("learning from class means");
+const MODEL: TrainerSlot =
+    TrainerSlot::new("model", "A client's model; each client may have another.");
+const ENSEMBLE: AggregatorSlot<ClassMeans, ClassMeans> =
+    AggregatorSlot::new("ensemble", "Combines what the clients say of each class.");
+const PRIVACY: MechanismSlot<ClassMeans> =
+    MechanismSlot::new("privacy", "Noise on what a client says.");
+const SAMPLING: MechanismSlot<Ids> = MechanismSlot::new(
+    "sampling",
+    "Draws the examples that a client trains on (as in FedMD-NFDP).",
+);
+
+const WARM_UP: Exchange<Nothing, Nothing> = Exchange::new("warm-up");
+const MEANS: Exchange<Nothing, ClassMeans> = Exchange::new("mean outputs of own classes");
+const LEARN: Exchange<ClassMeans, Nothing> = Exchange::new("learning from class means");
 
 impl Protocol for ClassDistill {
-    fn grows(&self) -> Option<&'static str> {
-        Some("rounds")
+    fn declare(&self) -> Declaration<'_> {
+        let model = MODEL.spec().lasting().shown_if(true).through(&SAMPLING);
+        let means = MEANS.answered_by(|me, _| self.means(me));
+        let means = match self.resample {
+            true => means.draws(&SAMPLING),
+            false => means.through(&SAMPLING),
+        };
+        Declaration::new()
+            .grows_by("rounds")
+            .slot(model)
+            .exchange(
+                WARM_UP
+                    .answered_by(|me, _| self.warm_up(me))
+                    .draws(&SAMPLING),
+            )
+            // noise on the means does not hide of which classes a client has any
+            .exchange(
+                means
+                    .times(self.rounds)
+                    .into(&ENSEMBLE)
+                    .releases(&PRIVACY)
+                    .partly_if(true),
+            )
+            .exchange(
+                LEARN
+                    .answered_by(|me, means| self.learn(me, means))
+                    .times(self.rounds),
+            )
     }
 
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         let all = fed.everyone();
         fed.once("warm-up", &mut (), |fed, (), round| {
-            fed.ask(round, &WARM_UP, &all, |_| &Nothing).map(|_| ())
+            fed.collect(round, &WARM_UP, &all, |_| &Nothing).map(|_| ())
         })?;
         fed.rounds(self.rounds, &mut (), |fed, (), round| {
             // each client sends the mean output of its model over its examples of each class that it has
-            let said =
-                fed.ask_for::<_, _, ClassMeans>("ensemble", round, &MEANS, &all, |_| &Nothing)?;
+            let said = fed.collect(round, &MEANS, &all, |_| &Nothing)?;
             // the server takes for each class the mean over the clients that have it
-            let mean: ClassMeans = fed.aggregate("ensemble", round, &said)?;
+            let mean = fed.aggregate(&ENSEMBLE, round, &said)?;
             fed.record(round, "taught.classes", mean.rows.len() as f64)?;
             // each client trains towards its labels and the means of their classes
             match self.leave_one_out {
-                false => fed.ask(round, &LEARN, &all, |_| &mean)?,
+                false => fed.collect(round, &LEARN, &all, |_| &mean)?,
                 true => {
                     let others = means_of_others(fed, round, &said, &all)?;
-                    fed.ask(round, &LEARN, &all, |id| &others[&id])?
+                    fed.collect(round, &LEARN, &all, |id| &others[&id])?
                 }
             };
-            fed.evaluate_clients(round, "model")
+            fed.evaluate_clients(round, &MODEL)
         })?;
-        fed.keep_clients("model")
-    }
-
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&WARM_UP, me, |me, _| self.warm_up(me))
-            .on(&MEANS, me, |me, _| self.means(me))
-            .on(&LEARN, me, |me, means| self.learn(me, means))
-            .end()
+        fed.keep_clients(&MODEL)
     }
 
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
@@ -76,49 +104,17 @@ impl Protocol for ClassDistill {
         }
     }
 
-    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let idle = self.resample && !has("sampling");
-        let text = "`resample` has no effect while `parts.sampling` is empty: fill that, or leave `resample` out";
-        idle.then(|| text.to_string()).into_iter().collect()
-    }
-
-    fn slots(&self) -> Vec<Slot> {
-        vec![
-            Slot::trainer("model", "A client's model; each client may have another.")
-                .lasting()
-                .shown_if(true)
-                .through("sampling"),
-            Slot::aggregator::<ClassMeans, ClassMeans>(
-                "ensemble",
-                "Combines what the clients say of each class.",
-            ),
-            Slot::privacy::<ClassMeans>("privacy", "Noise on what a client says.").optional(),
-            Slot::privacy::<Ids>(
-                "sampling",
-                "Draws the examples that a client trains on (as in FedMD-NFDP).",
-            )
-            .optional(),
-            Slot::counts(),
-            Slot::accountant(),
-        ]
-    }
-
-    fn questions(&self) -> Vec<Asked> {
-        // noise on the means does not hide of which classes a client has any
-        let said = MEANS.asked().times(self.rounds).releases("privacy");
-        let said = said.aggregated_in("ensemble");
-        vec![
-            WARM_UP.asked().through("sampling"),
-            said.partly().through("sampling"),
-            LEARN.asked().times(self.rounds),
-        ]
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let idle = Conflict::idle("resample", &SAMPLING);
+        let idle = idle.when(self.resample && !has(&SAMPLING));
+        idle.into_iter().collect()
     }
 }
 plugin!(protocol "class-distill" => ClassDistill);
 
 /// For each client the means over the others: no class at all, if there is nobody else.
 fn means_of_others(
-    fed: &mut Federation<'_>,
+    fed: &mut Server<'_>,
     round: &Round,
     said: &Inbox<ClassMeans>,
     all: &[u32],
@@ -127,7 +123,7 @@ fn means_of_others(
     let of = |id: &u32| {
         let others = said.iter().filter(|mail| mail.from != *id).cloned();
         let means = match Inbox::new(others.collect()) {
-            Ok(others) => fed.aggregate("ensemble", round, &others)?,
+            Ok(others) => fed.aggregate(&ENSEMBLE, round, &others)?,
             Err(_) => ClassMeans::new(Vec::new(), Array2::zeros((0, outputs))),
         };
         Ok((*id, means))
@@ -137,30 +133,24 @@ fn means_of_others(
 
 impl ClassDistill {
     fn warm_up(&self, me: &mut Client) -> Result<Nothing> {
-        me.draw_private("sampling")?;
         if let Some(warm_up) = &self.warm_up {
-            let (own, pass) = (me.private("sampling")?, warm_up.pass(Loss::CrossEntropy));
-            me.fit_examples("model", &own, &pass)?;
+            let (own, pass) = (me.private(&SAMPLING)?, warm_up.pass(Loss::CrossEntropy));
+            me.fit_examples(&MODEL, &own, &pass)?;
         }
         Ok(Nothing)
     }
 
     /// The mean output of a client's model over its examples of each class.
     fn means(&self, me: &mut Client) -> Result<ClassMeans> {
-        if self.resample {
-            me.draw_private("sampling")?;
-        }
-        let own = me.private("sampling")?;
-        let outputs = softmax(me.model("model")?.predict(&own.samples)?.view(), 1.0);
-        let mut means = ClassMeans::of(outputs.view(), &classes(&own)?)?;
-        me.release("privacy", &mut means)?;
-        Ok(means)
+        let own = me.private(&SAMPLING)?;
+        let outputs = softmax(me.model(&MODEL)?.predict(&own.samples)?.view(), 1.0);
+        ClassMeans::of(outputs.view(), &classes(&own)?)
     }
 
     /// Cross-entropy to the label, and `weight` times that to the mean of the label's class: one cross-entropy, to the sum
     /// of the two targets. A class that nobody has pulls at nothing.
     fn learn(&self, me: &mut Client, means: &ClassMeans) -> Result<Nothing> {
-        let own = me.private("sampling")?;
+        let own = me.private(&SAMPLING)?;
         let labels = classes(&own)?;
         let mut target = Array2::<f32>::zeros((labels.len(), own.labels().classes()));
         for (mut row, label) in target.rows_mut().into_iter().zip(&labels) {
@@ -169,9 +159,9 @@ impl ClassDistill {
                 row.zip_mut_with(&mean, |t, m| *t += self.weight as f32 * m);
             }
         }
-        let (pass, stream) = (self.local.pass(Loss::CrossEntropy), me.stream("model"));
+        let (pass, stream) = (self.local.pass(Loss::CrossEntropy), me.stream(&MODEL));
         let target = Target::Soft(target.view());
-        me.model("model")?
+        me.model(&MODEL)?
             .fit(&own.samples, target, &pass, &stream)?;
         Ok(Nothing)
     }

@@ -91,76 +91,68 @@ impl State {
     }
 }
 
-const TRAIN: Ask<Params, Params> = Ask::new("parameters after local training");
-const CHOOSE: Ask<Centres, Scalar> = Ask::new("the centre with the least loss");
-const TRAIN_CHOSEN: Ask<Nothing, Params> =
-    Ask::new("parameters after training from the chosen centre");
+const MODEL: TrainerSlot = TrainerSlot::new(
+    "model",
+    "The model that everybody trains; it needs parameters.",
+);
+const AGGREGATOR: AggregatorSlot<Params, Params> = AggregatorSlot::new(
+    "aggregator",
+    "Combines the parameters of the clients of one centre. One that remembers would mix up the centres.",
+);
+const COHORT: SelectorSlot<Roster> =
+    SelectorSlot::new("cohort", "Picks the clients of a round; everyone if empty.");
+
+const TRAIN: Exchange<Params, Params> = Exchange::new("parameters after local training");
+const CHOOSE: Exchange<Centres, Scalar> = Exchange::new("the centre with the least loss");
+const TRAIN_CHOSEN: Exchange<Nothing, Params> =
+    Exchange::new("parameters after training from the chosen centre");
 
 impl Protocol for ClusteredRounds {
-    fn slots(&self) -> Vec<Slot> {
-        vec![
-            Slot::trainer(
-                "model",
-                "The model that everybody trains; it needs parameters.",
-            )
-            .lasting_if(!self.fresh)
-            .averaged()
-            .at_server(),
-            Slot::aggregator::<Params, Params>(
-                "aggregator",
-                "Combines the parameters of the clients of one centre. One that remembers would mix up the centres.",
-            ),
-            Slot::selector::<Roster>("cohort", "Picks the clients of a round; everyone if empty.")
-                .optional(),
-        ]
-    }
-
-    fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-        Ok(())
-    }
-    fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let late = self.clusters > 1 && self.warm_up >= self.rounds;
-        let late = late.then(|| {
-            format!(
-                "`warm-up` of {} rounds leaves none with {} centres: it must be below `rounds`",
-                self.warm_up, self.clusters
-            )
-        });
-        late.into_iter().collect()
-    }
-
-    fn questions(&self) -> Vec<Asked> {
+    fn declare(&self) -> Declaration<'_> {
         let alone = match (&self.assign, self.clusters) {
             // the first with several centres still begins with one
             (Assign::Loss, 2..) => (self.warm_up + 1).min(self.rounds),
             _ => self.rounds,
         };
-        let of = |asked: Asked, times| {
-            let asked = asked.times(times).cohort("cohort");
-            asked.aggregated_in("aggregator")
+        let times = self.rounds - alone;
+        let model = MODEL.spec().lasting_if(!self.fresh);
+        let train = TRAIN.answered_by(|me, centre| self.train(me, centre));
+        let all = Declaration::new()
+            .grows_by("rounds")
+            .slot(model.shared_parameters().at_server())
+            .exchange(train.to(&COHORT).times(alone).into(&AGGREGATOR));
+        let choose = || {
+            let choose = CHOOSE.answered_by(|me, centres| self.choose(me, centres));
+            choose.to(&COHORT).times(times).copies(self.clusters)
         };
-        let mut all = vec![of(TRAIN.asked(), alone)];
-        if alone < self.rounds {
-            let times = self.rounds - alone;
-            all.push(
-                CHOOSE
-                    .asked()
-                    .times(times)
-                    .cohort("cohort")
-                    .copies(self.clusters),
-            );
-            all.push(of(TRAIN_CHOSEN.asked(), times));
-        }
-        all
+        let train_chosen = || {
+            let train = TRAIN_CHOSEN.answered_by(|me, _| {
+                let centre = me.unstash("chosen")?;
+                let centre: Params = centre.context("no centre was chosen before")?;
+                self.train(me, &centre)
+            });
+            train.to(&COHORT).times(times).into(&AGGREGATOR)
+        };
+        all.exchange_if(times > 0, choose)
+            .exchange_if(times > 0, train_chosen)
     }
 
-    fn grows(&self) -> Option<&'static str> {
-        Some("rounds")
+    fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        Ok(())
+    }
+    fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let late = self.clusters > 1 && self.warm_up >= self.rounds;
+        let why = format!(
+            "of {} rounds leaves none with {} centres: it must be below `rounds`",
+            self.warm_up, self.clusters
+        );
+        let late = Conflict::at("warm-up", why).when(late);
+        late.into_iter().collect()
     }
 
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         let mut state = State {
-            centres: vec![fed.parametric("model")?.params()],
+            centres: vec![fed.parametric(&MODEL)?.params()],
             of: BTreeMap::new(),
         };
         let clients = fed.everyone().len();
@@ -170,7 +162,7 @@ impl Protocol for ClusteredRounds {
             self.clusters
         );
         fed.rounds(self.rounds, &mut state, |fed, state, round| {
-            let cohort = fed.cohort("cohort", round)?;
+            let cohort = fed.cohort(&COHORT, round)?;
             if !cohort.is_empty() {
                 // a Poisson draw may be of nobody
                 self.round(fed, round, &cohort, state)?;
@@ -178,50 +170,39 @@ impl Protocol for ClusteredRounds {
             self.report(fed, round, state)
         })?;
         for (j, centre) in state.centres.iter().enumerate() {
-            fed.parametric("model")?.set_params(centre)?;
-            fed.keep_model_as("model", &format!("centre-{j}"))?;
+            fed.parametric(&MODEL)?.set_params(centre)?;
+            fed.keep_model_as(&MODEL, &format!("centre-{j}"))?;
         }
         Ok(())
-    }
-
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&TRAIN, me, |me, centre| self.train(me, centre))
-            .on(&CHOOSE, me, |me, centres| {
-                let mut losses = Vec::with_capacity(centres.0.len());
-                for centre in &centres.0 {
-                    me.parametric("model")?.set_params(centre)?;
-                    losses.push(me.own_loss("model")?);
-                }
-                let chosen = em::least(&losses);
-                me.stash("chosen", &centres.0[chosen]);
-                Ok(Scalar::new(chosen as f32))
-            })
-            .on(&TRAIN_CHOSEN, me, |me, _| {
-                let centre: Params = me
-                    .unstash("chosen")?
-                    .context("no centre was chosen before")?;
-                self.train(me, &centre)
-            })
-            .end()
     }
 }
 plugin!(protocol "clustered-rounds" => ClusteredRounds);
 
 impl ClusteredRounds {
+    fn choose(&self, me: &mut Client, centres: &Centres) -> Result<Scalar> {
+        let mut losses = Vec::with_capacity(centres.0.len());
+        for centre in &centres.0 {
+            me.parametric(&MODEL)?.set_params(centre)?;
+            losses.push(me.own_loss(&MODEL)?);
+        }
+        let chosen = em::least(&losses);
+        me.stash("chosen", &centres.0[chosen]);
+        Ok(Scalar::new(chosen as f32))
+    }
+
     fn train(&self, me: &mut Client, from: &Params) -> Result<Params> {
-        me.parametric("model")?.set_params(from)?;
+        me.parametric(&MODEL)?.set_params(from)?;
         let pass = Pass {
             fresh: self.fresh,
             ..self.local.pass(me.task().kind.loss())
         };
-        me.fit_own("model", &pass)?;
-        Ok(me.parametric("model")?.params())
+        me.fit_own(&MODEL, &pass)?;
+        Ok(me.parametric(&MODEL)?.params())
     }
 
     fn round(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         round: &Round,
         cohort: &[ClientId],
         state: &mut State,
@@ -231,7 +212,7 @@ impl ClusteredRounds {
         let trained: Inbox<Params> = match (&self.assign, several) {
             (Assign::Loss, true) => {
                 let sent = Centres(state.centres.clone());
-                let chosen = fed.ask(round, &CHOOSE, cohort, |_| &sent)?;
+                let chosen = fed.collect(round, &CHOOSE, cohort, |_| &sent)?;
                 let n = state.centres.len();
                 for mail in chosen.iter() {
                     let at = mail.body.value();
@@ -243,13 +224,11 @@ impl ClusteredRounds {
                     of.insert(mail.from, at as usize);
                 }
                 let those: Vec<ClientId> = of.keys().copied().collect();
-                fed.ask_for::<_, _, Params>("aggregator", round, &TRAIN_CHOSEN, &those, |_| {
-                    &Nothing
-                })?
+                fed.collect(round, &TRAIN_CHOSEN, &those, |_| &Nothing)?
             }
             _ => {
                 let sent = |id| &state.centres[state.centre_of(id)];
-                fed.ask_for::<_, _, Params>("aggregator", round, &TRAIN, cohort, sent)?
+                fed.collect(round, &TRAIN, cohort, sent)?
             }
         };
         let first = !several && self.clusters > 1 && round.number > self.warm_up;
@@ -284,7 +263,7 @@ impl ClusteredRounds {
 
     fn expect_and_maximise(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         round: &Round,
         trained: &Inbox<Params>,
         state: &mut State,
@@ -313,7 +292,7 @@ impl ClusteredRounds {
     /// several draws that with the least objective.
     fn first_centres(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         round: &Round,
         trained: &Inbox<Params>,
         layers: &[String],
@@ -342,9 +321,9 @@ impl ClusteredRounds {
     }
 
     /// How good each client's centre is for it, who belongs where, and how each cluster does.
-    fn report(&self, fed: &mut Federation<'_>, round: &Round, state: &State) -> Result<()> {
+    fn report(&self, fed: &mut Server<'_>, round: &Round, state: &State) -> Result<()> {
         let scores =
-            fed.evaluate_for_clients(round, "model", &state.centres, |id| state.centre_of(id))?;
+            fed.evaluate_for_clients(round, &MODEL, &state.centres, |id| state.centre_of(id))?;
         let everyone = fed.everyone();
         let of: Vec<usize> = everyone.iter().map(|id| state.centre_of(*id)).collect();
         if self.clusters == 1 || scores.is_empty() {
@@ -366,7 +345,7 @@ impl ClusteredRounds {
 
 /// The M step, by the part in the slot `aggregator`.
 fn maximise(
-    fed: &mut Federation<'_>,
+    fed: &mut Server<'_>,
     round: &Round,
     trained: &Inbox<Params>,
     of: &[usize],
@@ -376,7 +355,7 @@ fn maximise(
     em::recentre(of, centres, |members, centre| {
         let members = members.iter().map(|at| all[*at].clone()).collect();
         match Inbox::new(members) {
-            Ok(members) => fed.aggregate("aggregator", &round.showing(centre.clone()), &members),
+            Ok(members) => fed.aggregate(&AGGREGATOR, &round.showing(centre.clone()), &members),
             // clients without examples move nothing
             Err(_) => Ok(centre.clone()),
         }
@@ -385,7 +364,7 @@ fn maximise(
 
 /// Takes down where clients are now, and how many have moved.
 fn remember(
-    fed: &mut Federation<'_>,
+    fed: &mut Server<'_>,
     round: &Round,
     trained: &Inbox<Params>,
     of: &[usize],

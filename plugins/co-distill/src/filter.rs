@@ -1,5 +1,5 @@
 //! The selector at a client: which public samples it knows enough of to label.
-use crate::conversation::KNOWN;
+use crate::conversation::{CLIENT_FILTER, KNOWN, MODEL, SAMPLING};
 use crate::judge::judge;
 use crate::settings::{CoDistill, FilterOn};
 use fl_core::message::Mask;
@@ -42,7 +42,7 @@ impl ClientFilter {
 
     /// Those of these samples that the client knows.
     pub fn known(&self, me: &mut Client, ids: &Ids) -> Result<Ids> {
-        if !me.has("client-filter") {
+        if !me.has(&CLIENT_FILTER) {
             return Ok(ids.clone());
         }
         let known: Vec<u32> = match me.stashed::<Mask>("known")? {
@@ -63,17 +63,17 @@ impl ClientFilter {
 
     /// Positions in `ids` of the samples that the client knows: the selector is fitted to its own examples first.
     fn select(&self, me: &mut Client, ids: &Ids) -> Result<Vec<usize>> {
-        if !me.has("client-filter") {
+        if !me.has(&CLIENT_FILTER) {
             return Ok((0..ids.0.len()).collect());
         }
-        let (own, x) = (me.private("sampling")?, me.public()?.pick(ids)?);
+        let (own, x) = (me.private(&SAMPLING)?, me.public()?.pick(ids)?);
         let pool = self.seen(me, &x)?;
         let fitted = self.seen_examples(me, &own)?;
         let truth = me.public()?.truth();
-        let used = me.with_selector::<Samples, _>("client-filter", |me, selector| {
+        let used = me.with_selector(&CLIENT_FILTER, |me, selector| {
             let stream = me.stream("filter");
             selector.fit(&fitted, &stream)?;
-            let round = me.round("client-filter");
+            let round = me.round(&CLIENT_FILTER);
             let known = selector.select(&round.with_stream(stream.child("select", 0)), &pool)?;
             let ranks = truth.is_some().then(|| selector.rank(&pool)).transpose()?;
             Ok((known, ranks.flatten()))
@@ -90,8 +90,8 @@ impl ClientFilter {
     fn seen(&self, me: &mut Client, x: &Samples) -> Result<Samples> {
         let seen = match self.on {
             FilterOn::Inputs => return Ok(x.clone()),
-            FilterOn::Scores => me.model("model")?.predict(x)?,
-            FilterOn::Features => me.model("model")?.features(x)?.with_context(|| {
+            FilterOn::Scores => me.model(&MODEL)?.predict(x)?,
+            FilterOn::Features => me.model(&MODEL)?.features(x)?.with_context(|| {
                 Problem::Lacks("parts.model: this trainer has no features; use a neural trainer, or `filter-on: inputs`".into())
             })?,
         };

@@ -1,4 +1,5 @@
 //! How good a client's filter is, by labels of the public samples that no part of the method sees.
+use crate::conversation::MODEL;
 use fl_core::prelude::*;
 use fl_core::{Examples, metrics};
 
@@ -30,7 +31,7 @@ pub(crate) fn judge(
     }
     auroc(me, "filter.auroc", &ranks, &familiar);
     if let Some(x) = x {
-        let scores = me.model("model")?.predict(x)?;
+        let scores = me.model(&MODEL)?.predict(x)?;
         let said = metrics::classes(scores.view());
         let right: Vec<bool> = said.iter().zip(truth).map(|(a, b)| a == b).collect();
         auroc(me, "filter.auroc-right", &ranks, &right);

@@ -137,19 +137,14 @@ impl Taught {
 
 impl CoDistill {
     /// What the clients say about these samples, combined by `parts.ensemble`.
-    pub(crate) fn hear(
-        &self,
-        fed: &mut Federation<'_>,
-        round: &Round,
-        ids: &Ids,
-    ) -> Result<Taught> {
+    pub(crate) fn hear(&self, fed: &mut Server<'_>, round: &Round, ids: &Ids) -> Result<Taught> {
         let all = fed.everyone();
-        let mut soft = match self.labels {
+        let mut soft: SoftLabels = match self.labels {
             Labels::Scores(_) => {
-                let scores = fed.gather("ensemble", round, &SCORES, &all, |_| ids)?;
+                let scores = fed.run(round, &SCORES, &all, |_| ids)?;
                 return Ok(Taught::Scores(scores));
             }
-            Labels::Soft => fed.gather("ensemble", round, &SOFT, &all, |_| ids)?,
+            Labels::Soft => fed.run(round, &SOFT, &all, |_| ids)?,
             // each vote reaches the ensemble as a one-hot row
             Labels::Hard => {
                 let outputs = fed.task().kind.outputs();
@@ -161,7 +156,13 @@ impl CoDistill {
                     ))
                     .into()),
                 };
-                fed.gather_as::<_, _, _, SoftLabels>("ensemble", round, &HARD, &all, |_| ids, form)?
+                fed.run_with(
+                    round,
+                    &HARD,
+                    &all,
+                    |_| ids,
+                    |mail: Mail<Votes>| mail.try_map(form),
+                )?
             }
         };
         if fed.has("privacy") {

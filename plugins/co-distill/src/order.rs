@@ -1,4 +1,5 @@
 //! In which order a client learns from its own examples and from what the others say.
+use crate::conversation::{MODEL, SAMPLING};
 use crate::labels::Lesson;
 use crate::settings::{CoDistill, Order};
 use fl_core::prelude::*;
@@ -8,10 +9,10 @@ impl CoDistill {
     /// A client's training on its own examples in one round.
     pub(crate) fn learn_own(&self, me: &mut Client) -> Result<()> {
         let (own, pass) = (
-            me.private("sampling")?,
+            me.private(&SAMPLING)?,
             self.local.pass(me.task().kind.loss()),
         );
-        me.fit_examples("model", &own, &pass).map(|_| ())
+        me.fit_examples(&MODEL, &own, &pass).map(|_| ())
     }
 
     /// A client's training on what it is taught, and on its own examples unless that is done already.
@@ -38,14 +39,14 @@ impl CoDistill {
             return Ok(()); // everything was filtered out
         }
         let pass = self.distil.pass(lesson.loss(&self.labels));
-        lesson.teach(|target| me.fit_public("model", &ids, target, &pass).map(|_| ()))
+        lesson.teach(|target| me.fit_public(&MODEL, &ids, target, &pass).map(|_| ()))
     }
 
     /// One mini-batch at a time; the fewer of the two kinds are spread evenly among the others.
     fn learn_in_turns(&self, me: &mut Client, lesson: &impl Lesson) -> Result<()> {
         let ids = Ids(lesson.rows().to_vec());
         let (own, x, home) = (
-            me.private("sampling")?,
+            me.private(&SAMPLING)?,
             me.public()?.pick(&ids)?,
             me.stream("turns"),
         );
@@ -60,7 +61,7 @@ impl CoDistill {
         };
         let steps = [local.steps(own.len()), distil.steps(x.len())];
         let (local, distil) = (one(&local), one(&distil));
-        let model = me.model("model")?;
+        let model = me.model(&MODEL)?;
         let most = steps[0].max(steps[1]);
         for turn in 0..most {
             let stream = home.child("turn", turn as u64);
@@ -79,7 +80,7 @@ impl CoDistill {
     /// Steps along `alpha` times the gradient of the own loss and the rest of that of the loss on the labels.
     fn learn_together(&self, me: &mut Client, lesson: &impl Lesson, alpha: f64) -> Result<()> {
         let ids = Ids(lesson.rows().to_vec());
-        let (own, x) = (me.private("sampling")?, me.public()?.pick(&ids)?);
+        let (own, x) = (me.private(&SAMPLING)?, me.public()?.pick(&ids)?);
         let home = me.stream("together");
         let local = self.local.pass(me.task().kind.loss());
         let distil = self.distil.pass(lesson.loss(&self.labels));
@@ -87,7 +88,7 @@ impl CoDistill {
         let local = Pass::new(Length::Steps(steps), local.batch, local.loss);
         let mut own_batches = local.batches(own.len(), &home.child("own", 0));
         let mut labelled = distil.batches(x.len(), &home.child("public", 0));
-        let model = me.parametric("model")?;
+        let model = me.parametric(&MODEL)?;
         for step in 0..steps {
             let mut slope = None;
             if let Some(at) = own_batches.next() {

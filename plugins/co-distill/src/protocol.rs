@@ -2,7 +2,7 @@
 //! parts that filter and combine it, in who teaches ([`crate::Teacher`]) and in which order a client learns
 //! ([`crate::Order`]).
 use crate::conversation::*;
-use crate::labels::{Lesson, Taught, hard, soft};
+use crate::labels::{Lesson, Taught};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};
 use fl_core::TaskKind;
 use fl_core::message::SoftLabels;
@@ -10,14 +10,14 @@ use fl_core::prelude::*;
 use serde::{Deserialize, Serialize};
 
 impl Protocol for CoDistill {
-    fn grows(&self) -> Option<&'static str> {
-        Some("rounds")
+    fn declare(&self) -> Declaration<'_> {
+        self.declared()
     }
 
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         let mut state = State::default();
         fed.once("warm-up", &mut state, |fed, state, round| {
-            fed.ask(round, &WARM_UP, &fed.everyone(), |_| &Nothing)?;
+            fed.collect(round, &WARM_UP, &fed.everyone(), |_| &Nothing)?;
             // every client fits its selector; proxy samples that nobody knows are dropped
             state.pool = self.pool(fed, round)?;
             Ok(())
@@ -28,7 +28,7 @@ impl Protocol for CoDistill {
             // each client labels those that its selector lets through, and the server averages the labels
             let mut taught = self.hear(fed, round, &batch)?;
             // the server's selector drops the ambiguous ones
-            if let Some(clear) = fed.select("server-filter", round, &taught.soft())? {
+            if let Some(clear) = fed.select(&SERVER_FILTER, round, &taught.soft())? {
                 taught.retain_rows(&clear);
             }
             state.count(fed, round, &taught)?;
@@ -39,24 +39,11 @@ impl Protocol for CoDistill {
             self.evaluate(fed, round)
         })?;
         state.warn(fed, self.rounds);
-        fed.keep_clients("model")?;
-        match fed.has("student") {
-            true => fed.keep_model("student"),
+        fed.keep_clients(&MODEL)?;
+        match fed.has(&STUDENT) {
+            true => fed.keep_model(&STUDENT),
             false => Ok(()),
         }
-    }
-
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&WARM_UP, me, |me, _| self.warm_up(me))
-            .on(&KNOWN, me, |me, _| self.client_filter().mask(me))
-            .on(&SOFT, me, |me, ids| self.label(me, ids, soft))
-            .on(&HARD, me, |me, ids| self.label(me, ids, hard))
-            .on(&SCORES, me, |me, ids| self.label(me, ids, |scores| scores))
-            .on(&LEARN_SOFT, me, |me, soft| self.learn(me, soft))
-            .on(&LEARN_SCORES, me, |me, scores| self.learn(me, scores))
-            .on(&LEARN_HARD, me, |me, votes| self.learn(me, votes))
-            .end()
     }
 
     fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
@@ -79,42 +66,29 @@ impl Protocol for CoDistill {
         }
     }
 
-    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let idle = |given: bool, setting: &str, slot: &str| {
-            let text = || {
-                format!(
-                    "`{setting}` has no effect while `parts.{slot}` is empty: fill that, or leave `{setting}` out"
-                )
-            };
-            (given && !has(slot)).then(text)
-        };
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let loss_given = matches!(&self.labels, Labels::Scores(of) if of.loss.is_some());
-        let unread = loss_given && self.reply == Reply::Hard && !has("student");
-        let unread = unread.then(|| {
-            "`labels.scores.loss` has no effect with `reply: hard`, since nobody is taught scores: leave it out, or use `reply: ensemble`".to_string()
-        });
-        let unlabelled = self.pretrain.is_some() && !has("data.public.labelled");
-        let unlabelled = unlabelled.then(|| {
-            "`pretrain` learns from labelled public samples: set `data.public.labelled: true`, or leave `pretrain` out".to_string()
-        });
+        let unread = Conflict::at(
+            "labels.scores.loss",
+            "has no effect with `reply: hard`, since no model is taught scores: leave it out, or use `reply: ensemble`",
+        );
+        let unlabelled = Conflict::at(
+            "pretrain",
+            "learns from labelled public samples: set `data.public.labelled: true`, or leave `pretrain` out",
+        );
+        let idle = |given: bool, setting, slot: &str| {
+            Conflict::idle(setting, slot).when(given && !has(slot))
+        };
         [
-            unlabelled,
-            idle(self.filter_on.is_some(), "filter-on", "client-filter"),
-            idle(self.student.is_some(), "student", "student"),
-            idle(self.resample, "resample", "sampling"),
-            unread,
+            unlabelled.when(self.pretrain.is_some() && !has("data.public.labelled")),
+            idle(self.filter_on.is_some(), "filter-on", &CLIENT_FILTER),
+            idle(self.student.is_some(), "student", &STUDENT),
+            idle(self.resample, "resample", &SAMPLING),
+            unread.when(loss_given && self.reply == Reply::Hard && !has(&STUDENT)),
         ]
         .into_iter()
         .flatten()
         .collect()
-    }
-
-    fn slots(&self) -> Vec<Slot> {
-        self.parts()
-    }
-
-    fn questions(&self) -> Vec<Asked> {
-        self.asked()
     }
 }
 plugin!(protocol "co-distill" => CoDistill);
@@ -129,13 +103,13 @@ struct State {
 }
 
 impl State {
-    fn count(&mut self, fed: &mut Federation<'_>, round: &Round, taught: &Taught) -> Result<()> {
+    fn count(&mut self, fed: &mut Server<'_>, round: &Round, taught: &Taught) -> Result<()> {
         let n = taught.rows().len();
         self.silent += usize::from(n == 0);
         fed.record(round, "taught.samples", n as f64)
     }
 
-    fn warn(&self, fed: &mut Federation<'_>, of: usize) {
+    fn warn(&self, fed: &mut Server<'_>, of: usize) {
         if self.silent > 0 {
             let silent = self.silent;
             fed.warn(&format!("in {silent} of {of} rounds nothing was left to learn from the others: every label was filtered out"));
@@ -146,12 +120,12 @@ impl State {
 /// The server's side.
 impl CoDistill {
     /// The public samples that somebody knows; all, if nobody filters before round 1.
-    fn pool(&self, fed: &mut Federation<'_>, round: &Round) -> Result<Vec<u32>> {
+    fn pool(&self, fed: &mut Server<'_>, round: &Round) -> Result<Vec<u32>> {
         let n = fed.public()?.samples().len();
-        if !fed.has("client-filter") || !self.client_filter().once() {
+        if !fed.has(&CLIENT_FILTER) || !self.client_filter().once() {
             return Ok((0..n as u32).collect());
         }
-        let known = fed.ask(round, &KNOWN, &fed.everyone(), |_| &Nothing)?;
+        let known = fed.collect(round, &KNOWN, &fed.everyone(), |_| &Nothing)?;
         if let Some(other) = known.iter().find(|m| m.body.len() != n) {
             let (from, length) = (other.from, other.body.len());
             bail!("client {from} knows about {length} public samples, and there are {n}");
@@ -173,75 +147,64 @@ impl CoDistill {
         Ids(drawn.into_iter().map(|at| pool[at]).collect())
     }
 
-    fn teach_student(
-        &self,
-        fed: &mut Federation<'_>,
-        round: &Round,
-        taught: Taught,
-    ) -> Result<Taught> {
-        if !fed.has("student") || taught.rows().is_empty() {
+    fn teach_student(&self, fed: &mut Server<'_>, round: &Round, taught: Taught) -> Result<Taught> {
+        if !fed.has(&STUDENT) || taught.rows().is_empty() {
             return Ok(taught);
         }
         let ids = Ids(taught.rows().to_vec());
         let x = fed.public()?.pick(&ids)?;
         let training = self.student.as_ref().unwrap_or(&self.distil);
         let pass = training.pass(taught.loss(&self.labels));
-        taught.teach(|target| fed.fit("student", &round.stream, &x, target, &pass))?;
+        taught.teach(|target| fed.fit(&STUDENT, &round.stream, &x, target, &pass))?;
         if self.teacher == Teacher::Ensemble {
             return Ok(taught);
         }
-        let scores = fed.model("student")?.predict(&x)?;
+        let scores = fed.model(&STUDENT)?.predict(&x)?;
         Ok(Taught::Soft(SoftLabels::of_scores(ids.0, scores.view())))
     }
 
-    fn teach_clients(&self, fed: &mut Federation<'_>, round: &Round, taught: Taught) -> Result<()> {
+    fn teach_clients(&self, fed: &mut Server<'_>, round: &Round, taught: Taught) -> Result<()> {
         let all = fed.everyone();
         let taught = match self.reply {
             Reply::Ensemble => taught,
             Reply::Hard => taught.hard(),
         };
         match &taught {
-            Taught::Soft(soft) => fed.ask(round, &LEARN_SOFT, &all, |_| soft)?,
-            Taught::Scores(scores) => fed.ask(round, &LEARN_SCORES, &all, |_| scores)?,
-            Taught::Hard(labels) => fed.ask(round, &LEARN_HARD, &all, |_| labels)?,
+            Taught::Soft(soft) => fed.collect(round, &LEARN_SOFT, &all, |_| soft)?,
+            Taught::Scores(scores) => fed.collect(round, &LEARN_SCORES, &all, |_| scores)?,
+            Taught::Hard(labels) => fed.collect(round, &LEARN_HARD, &all, |_| labels)?,
         };
         Ok(())
     }
 
-    fn evaluate(&self, fed: &mut Federation<'_>, round: &Round) -> Result<()> {
-        if fed.has("student") {
-            fed.evaluate(round, "student")?;
+    fn evaluate(&self, fed: &mut Server<'_>, round: &Round) -> Result<()> {
+        if fed.has(&STUDENT) {
+            fed.evaluate(round, &STUDENT)?;
         }
-        fed.evaluate_clients(round, "model")
+        fed.evaluate_clients(round, &MODEL)
     }
 }
 
 /// A client's side.
 impl CoDistill {
-    fn warm_up(&self, me: &mut Client) -> Result<Nothing> {
-        me.draw_private("sampling")?;
+    pub(crate) fn warm_up(&self, me: &mut Client) -> Result<Nothing> {
         if let Some(pretrain) = &self.pretrain {
             let (public, pass) = (me.public()?, pretrain.pass(me.task().kind.loss()));
-            me.fit_examples("model", public.examples()?, &pass)?;
+            me.fit_examples(&MODEL, public.examples()?, &pass)?;
         }
         if let Some(warm_up) = &self.warm_up {
-            let (own, pass) = (me.private("sampling")?, warm_up.pass(me.task().kind.loss()));
-            me.fit_examples("model", &own, &pass)?;
+            let (own, pass) = (me.private(&SAMPLING)?, warm_up.pass(me.task().kind.loss()));
+            me.fit_examples(&MODEL, &own, &pass)?;
         }
         Ok(Nothing)
     }
 
     /// What a client says of its model's scores of those of these samples that it knows.
-    fn label<M: Message>(&self, me: &mut Client, ids: &Ids, say: fn(Logits) -> M) -> Result<M> {
-        if self.resample {
-            me.draw_private("sampling")?;
-        }
+    pub(crate) fn label<M>(&self, me: &mut Client, ids: &Ids, say: fn(Logits) -> M) -> Result<M> {
         if self.order == Order::OwnBeforeLabels {
             self.learn_own(me)?;
         }
         let known = self.client_filter().known(me, ids)?;
-        let mut said = say(me.logits("model", &known)?);
-        me.release("privacy", &mut said)?;
-        Ok(said)
+        Ok(say(me.logits(&MODEL, &known)?))
     }
 }

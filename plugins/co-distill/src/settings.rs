@@ -172,7 +172,8 @@ mod tests {
 
     fn idle(settings: &str, filled: &[&str]) -> Vec<String> {
         let read: CoDistill = read_yaml(settings).unwrap();
-        read.conflicts(&|slot| filled.contains(&slot))
+        let found = read.conflicts(&|slot| filled.contains(&slot));
+        found.into_iter().map(|conflict| conflict.text).collect()
     }
 
     #[test]

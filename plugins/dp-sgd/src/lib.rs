@@ -11,16 +11,10 @@ use fl_core::settings::{above, above_to};
 use fl_core::{Examples, Parametric};
 
 /// The slot of the mechanism that clips the gradient of every example, and hides their sum.
-pub const SLOT: &str = "example-privacy";
-
-/// That slot.
-pub fn slot() -> Slot {
-    Slot::privacy::<GradientSum>(
-        SLOT,
-        "Clips the gradient of each of a client's examples, and hides the sum of a step's (DP-SGD).",
-    )
-    .optional()
-}
+pub const SLOT: MechanismSlot<GradientSum> = MechanismSlot::new(
+    "example-privacy",
+    "Clips the gradient of each of a client's examples, and hides the sum of a step's (DP-SGD).",
+);
 
 choices! {
     /// How the examples of a step are drawn.
@@ -104,18 +98,22 @@ impl PrivacyMechanism for GaussianGradients {
 plugin!(privacy "gaussian-gradients" => GaussianGradients);
 
 /// The slot of a model that learns a client's own data in this way, if `sampling` is given.
-pub fn learner(model: Slot, sampling: Option<&Sampling>) -> Slot {
-    let model = model.through(SLOT);
+pub fn learner(model: SlotSpec, sampling: Option<&Sampling>) -> SlotSpec {
+    let model = model.through(&SLOT);
     match sampling {
         Some(_) => model.needs(Ability::Parameters),
         None => model,
     }
 }
 
-/// The question that has it learn.
-pub fn asked(training: Asked, sampling: Option<&Sampling>, of: &Training) -> Asked {
+/// The exchange that trains it.
+pub fn declared<'p, D: Message, U: Message>(
+    training: Declared<'p, D, U>,
+    sampling: Option<&Sampling>,
+    of: &Training,
+) -> Declared<'p, D, U> {
     match lots(sampling, of) {
-        Some(lots) => training.releases_steps(SLOT, lots),
+        Some(lots) => training.releases_steps(&SLOT, lots),
         None => training,
     }
 }
@@ -135,14 +133,18 @@ pub fn conflict(
     has: &dyn Fn(&str) -> bool,
     sampling: Option<&Sampling>,
     training: &Training,
-) -> Option<String> {
-    if has(SLOT) && training.clip.is_some() {
-        let why = "`local.clip` has no effect with `example-privacy`, which clips the gradient of each example: leave it out";
-        return Some(why.into());
+) -> Option<Conflict> {
+    if has(&SLOT) && training.clip.is_some() {
+        return Some(Conflict::at(
+            "local.clip",
+            "has no effect with `example-privacy`, which clips the gradient of each example: leave it out",
+        ));
     }
-    match (has(SLOT), sampling, training.steps) {
-        (true, None, _) | (true, _, None) => Some("`example-privacy` needs `sampling: { rate: .. }`, and `local.steps` in place of epochs: how many steps there are must not depend on how many examples a client has".to_string()),
-        (false, Some(_), _) => Some("`sampling` has no effect without `parts.example-privacy`: fill it, or leave `sampling` out".to_string()),
+    match (has(&SLOT), sampling, training.steps) {
+        (true, None, _) | (true, _, None) => Some(Conflict::between(
+            "`example-privacy` needs `sampling: { rate: .. }`, and `local.steps` in place of epochs: the number of steps must not depend on the number of a client's examples",
+        )),
+        (false, Some(_), _) => Some(Conflict::idle("sampling", &SLOT)),
         _ => None,
     }
 }
@@ -172,7 +174,7 @@ fn clipped_sum(
 /// Where `sampling` or the steps are not given, those of [`Client::release_steps`], and of the model.
 pub fn train(
     me: &mut Client,
-    model: &'static str,
+    model: &TrainerSlot,
     sampling: Option<&Sampling>,
     training: &Training,
 ) -> Result<()> {
@@ -182,9 +184,8 @@ pub fn train(
         sum: me.parametric(model)?.params().zeros_like(),
     };
     me.release_steps(
-        SLOT,
+        &SLOT,
         like,
-        &lots,
         |me, lot, mechanism| {
             let model = me.parametric(model)?;
             clipped_sum(model, &examples, lot, mechanism.as_ref())

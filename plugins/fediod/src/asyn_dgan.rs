@@ -2,8 +2,8 @@
 //! each client.
 use crate::adversary::Judged;
 use crate::messages::{InputValues, MadeOfMaps};
-use crate::painter::{self, Known, MAPS, PAINTER, Painted};
-use crate::protocol::{SHOWN, release_slopes};
+use crate::painter::{self, DISCRIMINATOR, Known, MAPS, PAINTER, Painted, STUDENT};
+use crate::protocol::SHOWN;
 use crate::settings::Patches;
 use fl_core::loss::sigmoid;
 use fl_core::prelude::*;
@@ -11,7 +11,8 @@ use fl_core::{Problem, TaskKind};
 use ndarray::{Array2, Axis, concatenate, s};
 use std::collections::BTreeMap;
 
-const JUDGE: Ask<MadeOfMaps, InputValues> = Ask::new("slopes by images of its label maps");
+const JUDGE: Exchange<MadeOfMaps, InputValues> =
+    Exchange::new("slopes by images of its label maps");
 
 settings! {
     /// A generator at the server paints the clients' label maps; discriminators, which stay with the images, teach it; a student learns
@@ -36,7 +37,25 @@ settings! {
 }
 
 impl Protocol for AsynDgan {
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn declare(&self) -> Declaration<'_> {
+        let discriminator = DISCRIMINATOR
+            .spec()
+            .lasting()
+            .with_task(self.patches.task_of_pairs())
+            .needs(Ability::InputGradient);
+        let judge = JUDGE
+            .answered_by(|me, made| self.judge(me, made))
+            .times(self.rounds * self.steps)
+            .made(self.batch);
+        Declaration::new()
+            .slot(painter::slot(self.noise))
+            .slot(discriminator)
+            .slot(STUDENT.spec().at_server())
+            .exchange(MAPS.answered_by(|me, _| painter::own(me)))
+            .exchange(painter::hidden(judge))
+    }
+
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         let mut known = Known::new();
         fed.once("label-maps", &mut known, |fed, known, round| {
             *known = painter::ask(fed, round)?;
@@ -54,58 +73,17 @@ impl Protocol for AsynDgan {
             let painted = Painted::new(fed, maps.view(), self.noise, &round.stream)?.images;
             let pass = self.student.pass(Loss::CrossEntropy);
             let target = Target::Pixels(maps.view());
-            fed.fit("student", &round.stream, &painted, target, &pass)?;
-            fed.evaluate(round, "student")?;
+            fed.fit(&STUDENT, &round.stream, &painted, target, &pass)?;
+            fed.evaluate(round, &STUDENT)?;
             let shown: Vec<usize> = (0..maps.nrows().min(SHOWN)).collect();
             fed.keep_images("made", &painted.pick(&shown))
         })?;
-        fed.keep_model(PAINTER)?;
-        fed.keep_model("student")
-    }
-
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&MAPS, me, |me, _| painter::own(me))
-            .on(&JUDGE, me, |me, made| self.judge(me, made))
-            .end()
+        fed.keep_model(&PAINTER)?;
+        fed.keep_model(&STUDENT)
     }
 
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
         painter::suits(kind)
-    }
-
-    fn slots(&self) -> Vec<Slot> {
-        vec![
-            Slot::trainer(
-                PAINTER,
-                "Paints label maps, at the server: of a channel for each class and those of noise, an image.",
-            )
-            .at_server()
-            .with_task(painter::task(self.noise))
-            .needs(Ability::Loss(Loss::Mse)),
-            Slot::trainer(
-                "discriminator",
-                "A client's judge of images beside their label maps: are they made? Each may have another.",
-            )
-            .lasting()
-            .with_task(self.patches.task_of_pairs())
-            .needs(Ability::InputGradient),
-            Slot::trainer("student", "The server's model.").at_server(),
-            Slot::privacy::<Params>(
-                "slopes-privacy",
-                "Bounds and hides the slopes by a batch that leave a client, as one tensor `inputs`.",
-            )
-            .optional(),
-            Slot::accountant(),
-        ]
-    }
-
-    fn questions(&self) -> Vec<Asked> {
-        let judged = JUDGE.asked().times(self.rounds * self.steps);
-        vec![
-            MAPS.asked(),
-            judged.made(self.batch).releases("slopes-privacy"),
-        ]
     }
 }
 plugin!(protocol "asyn-dgan" => AsynDgan);
@@ -114,7 +92,7 @@ impl AsynDgan {
     /// The generator paints label maps of every client, each judges those of its own, and the generator learns.
     fn step(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         round: &Round,
         known: &Known,
         stream: &Stream,
@@ -143,7 +121,7 @@ impl AsynDgan {
         };
         let sent: BTreeMap<_, _> = known.keys().zip(drawn).enumerate().map(made).collect();
         let asked = Cohort::everyone(known.keys().copied().collect());
-        let judged = fed.ask(round, &JUDGE, &asked, |id| &sent[&id])?;
+        let judged = fed.collect(round, &JUDGE, &asked, |id| &sent[&id])?;
         let mut slope = Array2::zeros(values.dim());
         for mail in judged.iter() {
             let (from, found, due) = (
@@ -171,15 +149,15 @@ impl AsynDgan {
             Problem::Shape("images of label maps of another client, or none".into())
         );
         let parts = (self.patches.task())(me.task()).kind.outputs();
-        let stream = me.stream("discriminator");
-        judged.tell_apart(me.model("discriminator")?, parts, &stream)?;
+        let stream = me.stream(&DISCRIMINATOR);
+        judged.tell_apart(me.model(&DISCRIMINATOR)?, parts, &stream)?;
 
         // the mean of -ln(1 - D) over images and parts
-        let scores = me.model("discriminator")?.predict(&judged.made)?;
+        let scores = me.model(&DISCRIMINATOR)?.predict(&judged.made)?;
         let by_scores =
             scores.mapv(|score| (sigmoid(f64::from(score)) / (n * parts) as f64) as f32);
         let slope = me
-            .differentiable("discriminator")?
+            .differentiable(&DISCRIMINATOR)?
             .vjp(&judged.made, by_scores.view())?;
         let width = sent.values.ncols();
         let mut slope = slope.slice(s![.., ..width]).to_owned();
@@ -192,6 +170,6 @@ impl AsynDgan {
                     - weight * f32::from(u8::from(*far < 0.0));
             });
         }
-        release_slopes(me, slope)
+        Ok(InputValues { values: slope })
     }
 }

@@ -1,9 +1,12 @@
 //! Who makes the inputs, and of what.
-use crate::painter::{PAINTER, Painted, draw, task};
+use crate::painter::{self, PAINTER, Painted, draw};
 use crate::protocol::Known;
 use crate::settings::{GenerateAndDistill, MadeOf};
 use fl_core::prelude::*;
 use ndarray::{ArrayView2, Axis, stack};
+
+/// The slot of a maker that makes inputs of noise.
+const MAKER: GeneratorSlot = GeneratorSlot::new("generator", "Makes the inputs, at the server.");
 
 /// A batch of made inputs.
 pub(crate) enum Made {
@@ -31,12 +34,12 @@ impl Made {
     /// Their maker takes a step against `slope`, the derivative of a loss by each of their numbers.
     pub fn learn(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         slope: ArrayView2<'_, f32>,
         stream: &Stream,
     ) -> Result<()> {
         match self {
-            Self::OfNoise(made) => fed.generator(PAINTER)?.learn(made, slope),
+            Self::OfNoise(made) => fed.generator(&MAKER)?.learn(made, slope),
             Self::OfMaps(painted, _) => painted.learn(fed, slope, stream),
         }
     }
@@ -46,13 +49,13 @@ impl GenerateAndDistill {
     /// Makes `n` inputs: of noise, or of label maps drawn from those of all clients.
     pub(crate) fn make(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         n: usize,
         known: &Known,
         stream: &Stream,
     ) -> Result<Made> {
         let MadeOf::LabelMaps(with) = &self.made_of else {
-            return Ok(Made::OfNoise(fed.generator(PAINTER)?.sample(n, stream)?));
+            return Ok(Made::OfNoise(fed.generator(&MAKER)?.sample(n, stream)?));
         };
         let whose = known.maps.iter().flat_map(|(id, maps)| {
             let rows = 0..maps.nrows() as u32;
@@ -70,25 +73,17 @@ impl GenerateAndDistill {
     }
 
     /// The slot of the maker.
-    pub(crate) fn maker(&self) -> Slot {
+    pub(crate) fn maker(&self) -> SlotSpec {
         match &self.made_of {
-            MadeOf::Noise => {
-                Slot::generator(PAINTER, "Makes the inputs, at the server.").at_server()
-            }
-            MadeOf::LabelMaps(with) => Slot::trainer(
-                PAINTER,
-                "Paints label maps, at the server: of a channel for each class and one for each number of noise, an image.",
-            )
-            .at_server()
-            .with_task(task(with.noise))
-            .needs(Ability::Loss(Loss::Mse)),
+            MadeOf::Noise => MAKER.spec().at_server(),
+            MadeOf::LabelMaps(with) => painter::slot(with.noise),
         }
     }
 
-    pub(crate) fn keep_maker(&self, fed: &mut Federation<'_>) -> Result<()> {
+    pub(crate) fn keep_maker(&self, fed: &mut Server<'_>) -> Result<()> {
         match &self.made_of {
-            MadeOf::Noise => fed.keep_generator(PAINTER),
-            MadeOf::LabelMaps(_) => fed.keep_model(PAINTER),
+            MadeOf::Noise => fed.keep_generator(&MAKER),
+            MadeOf::LabelMaps(_) => fed.keep_model(&PAINTER),
         }
     }
 }

@@ -2,7 +2,7 @@
 use fl_core::Problem;
 use fl_core::message::{Facts, Message, Named, Parcel, View};
 use fl_core::prelude::*;
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, Axis, concatenate};
 
 /// A number for each number of some inputs: down, inputs that were made; up, the slope of a loss by them.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +37,30 @@ pub struct Answers {
     pub odds: Array1<f32>,
     /// The mean probability of "generated" that its discriminator gives real inputs; one number, or none.
     pub real: Array1<f32>,
+}
+
+impl Answers {
+    /// Scores and log-odds as one table, the log-odds its last column.
+    pub(crate) fn joined(&self) -> Result<Logits> {
+        let (scores, odds) = (self.scores.view(), self.odds.view().insert_axis(Axis(1)));
+        let rows = (0..scores.nrows() as u32).collect();
+        let all = match self.odds.is_empty() {
+            true => scores.to_owned(),
+            false => concatenate(Axis(1), &[scores, odds])?,
+        };
+        Ok(Logits::new(rows, all))
+    }
+
+    /// With the scores and log-odds of [`Answers::joined`].
+    pub(crate) fn parted(mut self, joined: Logits) -> Self {
+        self.scores = joined.values;
+        if !self.odds.is_empty() {
+            let last = self.scores.ncols() - 1;
+            self.odds = self.scores.column(last).to_owned();
+            self.scores.remove_index(Axis(1), last);
+        }
+        self
+    }
 }
 
 impl Message for Answers {

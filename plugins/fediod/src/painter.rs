@@ -1,13 +1,13 @@
 //! A generator of images of label maps (Isola, Zhu, Zhou, Efros 2017: pix2pix): a trainer that takes a map and noise, and whose outputs are an
 //! image's numbers.
-use crate::messages::LabelMaps;
+use crate::messages::{InputValues, LabelMaps};
 use fl_core::prelude::*;
 use fl_core::{Length, Problem, TaskKind};
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
 use std::collections::BTreeMap;
 
 /// The label maps of a client's examples.
-pub(crate) const MAPS: Ask<Nothing, LabelMaps> = Ask::new("label maps");
+pub(crate) const MAPS: Exchange<Nothing, LabelMaps> = Exchange::new("label maps");
 
 /// The label maps of each client, `images x pixels`.
 pub(crate) type Known = BTreeMap<ClientId, Array2<u8>>;
@@ -21,10 +21,10 @@ pub(crate) fn suits(kind: TaskKind) -> Result<(), String> {
 }
 
 /// Asks everybody for label maps.
-pub(crate) fn ask(fed: &mut Federation<'_>, round: &Round) -> Result<Known> {
+pub(crate) fn ask(fed: &mut Server<'_>, round: &Round) -> Result<Known> {
     let kind = fed.task().kind;
     let (classes, pixels) = (kind.classes(), kind.outputs() / kind.classes());
-    let told = fed.ask(round, &MAPS, &fed.everyone(), |_| &Nothing)?;
+    let told = fed.collect(round, &MAPS, &fed.everyone(), |_| &Nothing)?;
     let maps = told.iter().map(|mail| {
         let of = mail.body.classes.clone();
         let right = of.len().is_multiple_of(pixels) && of.iter().all(|c| usize::from(*c) < classes);
@@ -57,7 +57,47 @@ pub(crate) fn draw(of: usize, n: usize, stream: &Stream) -> Vec<usize> {
 }
 
 /// The slot of the painter.
-pub(crate) const PAINTER: &str = "generator";
+pub(crate) const PAINTER: TrainerSlot = TrainerSlot::new(
+    "generator",
+    "Paints label maps, at the server: of a channel for each class and those of noise, an image.",
+);
+/// A client's model that tells made inputs from its own.
+pub(crate) const DISCRIMINATOR: TrainerSlot = TrainerSlot::new(
+    "discriminator",
+    "A client's judge of inputs: are they made? Each may have another.",
+);
+/// The model that learns at the server.
+pub(crate) const STUDENT: TrainerSlot = TrainerSlot::new("student", "The server's model.");
+/// What hides the slopes that leave a client.
+pub(crate) const SLOPES_PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
+    "slopes-privacy",
+    "Bounds and hides the slopes by a batch that leave a client, as one tensor `inputs`.",
+);
+
+/// Declares the slots of the painter of maps with `noise` channels beside them.
+pub(crate) fn slot(noise: usize) -> SlotSpec {
+    let painter = PAINTER.spec().at_server().with_task(task(noise));
+    painter.needs(Ability::Loss(Loss::Mse))
+}
+
+/// Hides slopes by inputs that leave a client.
+pub(crate) fn hidden<'p, D: Message>(
+    slopes: Declared<'p, D, InputValues>,
+) -> Declared<'p, D, InputValues> {
+    slopes.releases_as(
+        &SLOPES_PRIVACY,
+        |_, slopes| {
+            let values = slopes.values.clone().into_dyn();
+            Ok(Params([("inputs".to_string(), values)].into()))
+        },
+        |_, _, mut released| {
+            let values = released.0.remove("inputs");
+            let values = values.context("the mechanism lost its tensor")?;
+            let values = values.into_dimensionality()?;
+            Ok(InputValues { values })
+        },
+    )
+}
 
 /// Label maps as somebody is shown them who takes images: a channel for each class, 1 where a pixel is of it.
 pub fn channels(maps: ArrayView2<'_, u8>, classes: usize) -> Array2<f32> {
@@ -90,7 +130,7 @@ pub(crate) struct Painted {
 impl Painted {
     /// Paints `maps` with `noise` normally distributed numbers beside each, a channel for each number.
     pub fn new(
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         maps: ArrayView2<'_, u8>,
         noise: usize,
         stream: &Stream,
@@ -105,7 +145,7 @@ impl Painted {
         let map = channels(maps, task.kind.classes());
         let both = concatenate(Axis(1), &[map.view(), noisy.view()])?;
         let canvas = Samples::fresh(both, beside(noise + task.kind.classes(), &task))?;
-        let images = fed.model(PAINTER)?.predict(&canvas)?;
+        let images = fed.model(&PAINTER)?.predict(&canvas)?;
         Ok(Self {
             canvas,
             images: Samples::fresh(images, task.input)?,
@@ -116,14 +156,14 @@ impl Painted {
     /// and dropout.
     pub fn learn(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         slope: ArrayView2<'_, f32>,
         stream: &Stream,
     ) -> Result<()> {
         let aim = aim(&self.images.values(), slope);
         let pass = Pass::new(Length::Steps(1), slope.nrows(), Loss::Mse);
         let aim = Target::Scores(aim.view());
-        fed.fit(PAINTER, stream, &self.canvas, aim, &pass)
+        fed.fit(&PAINTER, stream, &self.canvas, aim, &pass)
     }
 }
 

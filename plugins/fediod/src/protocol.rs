@@ -3,37 +3,108 @@ use crate::adversary::{Judged, by_patch, inputs, odds};
 use crate::maker::Made;
 use crate::messages::{Answers, ClassCounts, InputValues, MadeOfMaps, SlopesWanted};
 use crate::objective::{Objective, Outcome, Said, Wanted};
-use crate::painter::{self, MAPS};
+use crate::painter::{self, DISCRIMINATOR, MAPS, STUDENT};
 use crate::report::Report;
 use crate::settings::{Counted, Game, GenerateAndDistill, MadeOf, Mimic, Weights};
 use fl_core::loss::{by_class, by_pixel, sigmoid};
 use fl_core::prelude::*;
 use fl_core::{Length, Problem, TaskKind};
 use fl_plugin_dp_sgd as dp_sgd;
-use ndarray::{Array, Array1, Array2, ArrayD, Axis, Dimension, Ix2, s};
+use ndarray::{Array, Array1, Array2, Axis, Dimension, s};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Train the teacher, and say how much there is of what.
-pub const TRAIN: Ask<Nothing, ClassCounts> = Ask::new("training");
+pub const TRAIN: Exchange<Nothing, ClassCounts> = Exchange::new("training");
 /// Say of these made inputs what teacher and discriminator make of them.
-pub const ANSWER: Ask<InputValues, Answers> = Ask::new("scores of made inputs");
-const ANSWER_OF_MAPS: Ask<MadeOfMaps, Answers> = Ask::new("scores of inputs made of label maps");
+pub const ANSWER: Exchange<InputValues, Answers> = Exchange::new("scores of made inputs");
+const ANSWER_OF_MAPS: Exchange<MadeOfMaps, Answers> =
+    Exchange::new("scores of inputs made of label maps");
 /// The slopes by the inputs of the last [`ANSWER`], of a loss that has these slopes by what was said.
-pub const SLOPES: Ask<SlopesWanted, InputValues> = Ask::new("slopes by made inputs");
+pub const SLOPES: Exchange<SlopesWanted, InputValues> = Exchange::new("slopes by made inputs");
+
+const TEACHER: TrainerSlot = TrainerSlot::new(
+    "teacher",
+    "A client's own model, which does not change any more once it is trained; each may have another.",
+);
+const ANSWERS_PRIVACY: MechanismSlot<Logits> = MechanismSlot::new(
+    "answers-privacy",
+    "Noise on what a client says of a batch: its scores, and the log-odds of its discriminator as one more column.",
+);
 
 /// Made inputs that a run keeps for people to look at.
 pub(crate) const SHOWN: usize = 64;
 
 impl Protocol for GenerateAndDistill {
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn declare(&self) -> Declaration<'_> {
+        let steps = self.rounds * self.steps;
+        let warming = self.warm_up * self.steps;
+        let sampling = self.sampling.as_ref();
+        let teacher = TEACHER.spec().lasting().shown_if(self.evaluate_clients);
+        let teacher = teacher.needs(Ability::InputGradient);
+        let mut student = STUDENT.spec().at_server();
+        student = student.needs(Ability::Loss(self.mimic.loss()));
+        if self.terms.mimic > 0.0 {
+            student = student.needs(Ability::InputGradient);
+        }
+        let mut all = Declaration::new()
+            .slot(dp_sgd::learner(teacher, sampling))
+            .slot(&dp_sgd::SLOT)
+            .slot(student)
+            .slot(self.maker());
+        if self.discriminates() {
+            let mut discriminator = DISCRIMINATOR
+                .spec()
+                .lasting()
+                .with_task(self.judges())
+                .needs(Ability::InputGradient);
+            if self.game == Game::Linear {
+                discriminator = discriminator.needs(Ability::Loss(Loss::Mse));
+            }
+            all = all.slot(discriminator);
+        }
+        let train = TRAIN.answered_by(|me, _| self.train(me));
+        let train = match (self.counted(), sampling) {
+            (Counted::Nothing, None) => train.public(),
+            (Counted::Nothing, Some(_)) => train,
+            // counts go beside it
+            _ => train.partly_if(true),
+        };
+        let slopes = SLOPES
+            .answered_by(|me, wanted| self.differentiate(me, wanted))
+            .times(warming + steps)
+            .made(self.batch);
+        let slopes = self.of_teacher(painter::hidden(slopes));
+        let all = all
+            .exchange_if(self.made_of != MadeOf::Noise, || {
+                MAPS.answered_by(|me, _| painter::own(me))
+            })
+            .exchange(dp_sgd::declared(train, sampling, &self.local));
+        let times = warming + steps * self.student_steps;
+        let all = match self.made_of {
+            MadeOf::Noise => all.exchange(self.answers(
+                times,
+                ANSWER.answered_by(|me, made| {
+                    let (values, of) = (made.values.clone(), Array1::zeros(0));
+                    self.say(me, &MadeOfMaps { values, of })
+                }),
+            )),
+            MadeOf::LabelMaps(_) => {
+                let answers = ANSWER_OF_MAPS.answered_by(|me, made| self.say(me, made));
+                all.exchange(self.answers(times, answers))
+            }
+        };
+        all.exchange(slopes)
+    }
+
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         let everyone = fed.everyone();
         let mut known = Known::default();
         fed.once("teachers", &mut known, |fed, known, round| {
             if self.made_of != MadeOf::Noise {
                 known.maps = painter::ask(fed, round)?;
             }
-            let told = fed.ask(round, &TRAIN, &everyone, |_| &Nothing)?;
+            let told = fed.collect(round, &TRAIN, &everyone, |_| &Nothing)?;
             let due = self.counted().numbers(fed.task());
             for mail in told.iter() {
                 let (from, found) = (mail.from, mail.body.counts.len());
@@ -42,7 +113,7 @@ impl Protocol for GenerateAndDistill {
                 known.counts.insert(from, mail.body.counts.to_vec());
             }
             match self.evaluate_clients {
-                true => fed.evaluate_clients(round, "teacher"),
+                true => fed.evaluate_clients(round, &TEACHER),
                 false => Ok(()),
             }
         })?;
@@ -81,7 +152,7 @@ impl Protocol for GenerateAndDistill {
                 last = Some(round.stream.child("picture", 0));
                 match warming {
                     true => Ok(()),
-                    false => fed.evaluate(round, "student"),
+                    false => fed.evaluate(round, &STUDENT),
                 }
             },
         )?;
@@ -91,36 +162,7 @@ impl Protocol for GenerateAndDistill {
             fed.keep_images("made", made.inputs())?;
         }
         self.keep_maker(fed)?;
-        fed.keep_model("student")
-    }
-
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&TRAIN, me, |me, _| {
-                match me.has(dp_sgd::SLOT) {
-                    true => dp_sgd::train(me, "teacher", self.sampling.as_ref(), &self.local)?,
-                    false => {
-                        me.fit_own("teacher", &self.local.pass(Loss::CrossEntropy))?;
-                    }
-                }
-                let counts = match self.counted() {
-                    Counted::Classes => me.own().class_counts(),
-                    Counted::Examples => vec![me.own().len() as u32],
-                    Counted::Nothing => Vec::new(),
-                };
-                Ok(ClassCounts {
-                    counts: counts.into(),
-                })
-            })
-            .on(&MAPS, me, |me, _| painter::own(me))
-            .on(&ANSWER, me, |me, made| {
-                let of = Array1::zeros(0);
-                let values = made.values.clone();
-                self.say(me, &MadeOfMaps { values, of })
-            })
-            .on(&ANSWER_OF_MAPS, me, |me, made| self.say(me, made))
-            .on(&SLOPES, me, |me, wanted| self.differentiate(me, wanted))
-            .end()
+        fed.keep_model(&STUDENT)
     }
 
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
@@ -136,97 +178,16 @@ impl Protocol for GenerateAndDistill {
         }
     }
 
-    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let weighs = matches!(&self.weights, Weights::Importance(i) if i.discriminator);
         let foreign = self.made_of != MadeOf::Noise && weighs;
-        let text = "`made-of` label maps has each image judged by the client whose map it is of and by no other: weigh clients without their discriminators, with `weights: { importance: { discriminator: false } }`, `sizes` or `uniform`";
-        let foreign = foreign.then(|| text.to_string());
-        let told = (self.alike && self.weights != Weights::Uniform).then(|| {
-            "`alike` leaves nothing to weigh clients by: set `weights: uniform`, or leave it out".to_string()
-        });
+        let text = "label maps has each image judged by the client whose map it is of and by no other: weigh clients without their discriminators, with `weights: { importance: { discriminator: false } }`, `sizes` or `uniform`";
+        let foreign = Conflict::at("made-of", text).when(foreign);
+        let alike = "leaves nothing to weigh clients by: set `weights: uniform`, or leave it out";
+        let told = Conflict::at("alike", alike);
+        let told = told.when(self.alike && self.weights != Weights::Uniform);
         let sampling = dp_sgd::conflict(has, self.sampling.as_ref(), &self.local);
         [foreign, told, sampling].into_iter().flatten().collect()
-    }
-
-    fn slots(&self) -> Vec<Slot> {
-        let mut student = Slot::trainer("student", "The server's model.")
-            .at_server()
-            .needs(Ability::Loss(self.mimic.loss()));
-        if self.terms.mimic > 0.0 {
-            student = student.needs(Ability::InputGradient);
-        }
-        let mut slots = vec![
-            dp_sgd::learner(
-                Slot::trainer("teacher", "A client's own model, which does not change any more once it is trained; each may have another.")
-                    .lasting()
-                    .shown_if(self.evaluate_clients)
-                    .needs(Ability::InputGradient),
-                self.sampling.as_ref(),
-            ),
-            dp_sgd::slot(),
-            student,
-            self.maker(),
-        ];
-        if self.discriminates() {
-            let mut discriminator = Slot::trainer(
-                "discriminator",
-                "A client's judge of inputs: are they made? Each may have another.",
-            )
-            .lasting()
-            .with_task(self.judges())
-            .needs(Ability::InputGradient);
-            if self.game == Game::Linear {
-                discriminator = discriminator.needs(Ability::Loss(Loss::Mse));
-            }
-            slots.push(discriminator);
-        }
-        slots.extend([
-            Slot::privacy::<Logits>(
-                "answers-privacy",
-                "Noise on what a client says of a batch: its scores, and the log-odds of its discriminator as one more column.",
-            )
-            .optional(),
-            Slot::privacy::<Params>(
-                "slopes-privacy",
-                "Bounds and hides the slopes by a batch that leave a client, as one tensor `inputs`.",
-            )
-            .optional(),
-            Slot::accountant(),
-        ]);
-        slots
-    }
-
-    fn questions(&self) -> Vec<Asked> {
-        let steps = self.rounds * self.steps;
-        let warming = self.warm_up * self.steps;
-        let trained = dp_sgd::asked(TRAIN.asked(), self.sampling.as_ref(), &self.local);
-        let trained = match (self.counted(), &self.sampling) {
-            (Counted::Nothing, None) => trained.public(),
-            (Counted::Nothing, Some(_)) => trained,
-            // counts go beside it
-            _ => trained.partly(),
-        };
-        let answer = match self.made_of {
-            MadeOf::Noise => ANSWER.asked(),
-            MadeOf::LabelMaps(_) => ANSWER_OF_MAPS.asked(),
-        };
-        let answered = answer
-            .times(warming + steps * self.student_steps)
-            .made(self.batch)
-            .releases("answers-privacy");
-        let differentiated = SLOPES.asked().times(warming + steps).made(self.batch);
-        let maps = (self.made_of != MadeOf::Noise).then(|| MAPS.asked());
-        let differentiated = differentiated.releases("slopes-privacy");
-        let (answered, differentiated) = match self.discriminates() {
-            // what the discriminator makes of real inputs goes beside the mechanism
-            true => (answered.partly(), differentiated),
-            false => (
-                answered.learnt_through(dp_sgd::SLOT),
-                differentiated.learnt_through(dp_sgd::SLOT),
-            ),
-        };
-        let rest = [trained, answered, differentiated];
-        maps.into_iter().chain(rest).collect()
     }
 }
 plugin!(protocol "generate-and-distill" => GenerateAndDistill);
@@ -263,7 +224,7 @@ impl GenerateAndDistill {
     /// Makes a batch and asks all clients about it.
     fn show(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         round: &Round,
         known: &Known,
         stream: &Stream,
@@ -274,7 +235,7 @@ impl GenerateAndDistill {
         let told = match &made {
             Made::OfNoise(_) => {
                 let sent = InputValues { values };
-                fed.ask(round, &ANSWER, &trained, |_| &sent)?
+                fed.collect(round, &ANSWER, &trained, |_| &sent)?
             }
             Made::OfMaps(_, whose) => {
                 let sent = trained.iter().map(|id| {
@@ -292,7 +253,7 @@ impl GenerateAndDistill {
                     )
                 });
                 let sent: BTreeMap<ClientId, MadeOfMaps> = sent.collect();
-                fed.ask(round, &ANSWER_OF_MAPS, &trained, |id| &sent[&id])?
+                fed.collect(round, &ANSWER_OF_MAPS, &trained, |id| &sent[&id])?
             }
         };
         let kind = fed.task().kind;
@@ -335,14 +296,14 @@ impl GenerateAndDistill {
     /// What the student says of a batch, if the generator asks; else nothing.
     fn student_scores(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         shown: &Shown<'_>,
         warming: bool,
     ) -> Result<Array2<f64>> {
         match self.terms.mimic > 0.0 && !warming {
             true => {
                 let classes = fed.task().kind.classes();
-                let scores = wide(&fed.model("student")?.predict(shown.made.inputs())?);
+                let scores = wide(&fed.model(&STUDENT)?.predict(shown.made.inputs())?);
                 Ok(by_pixel(classes, scores.view()))
             }
             false => Ok(Array2::zeros((0, 0))),
@@ -352,7 +313,7 @@ impl GenerateAndDistill {
     /// The slope of the generator's loss by each number of the batch: through every client's models, and through the student.
     fn slopes(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         round: &Round,
         shown: &Shown<'_>,
         loss: &Outcome,
@@ -367,7 +328,7 @@ impl GenerateAndDistill {
             (*id, wanted)
         });
         let wanted: BTreeMap<ClientId, SlopesWanted> = wanted.collect();
-        let answers = fed.ask(round, &SLOPES, &shown.by, |id| &wanted[&id])?;
+        let answers = fed.collect(round, &SLOPES, &shown.by, |id| &wanted[&id])?;
         let made = shown.made.inputs();
         let dim = (made.len(), made.width());
         let mut sum = Array2::<f64>::zeros(dim);
@@ -381,7 +342,7 @@ impl GenerateAndDistill {
             let lacks = || {
                 Problem::Lacks("parts.student: this trainer cannot be differentiated by its input; use a neural trainer, or `terms.mimic: 0`".into())
             };
-            let student = fed.model("student")?.differentiable().with_context(lacks)?;
+            let student = fed.model(&STUDENT)?.differentiable().with_context(lacks)?;
             let slope = narrow(&by_class(self.batch, loss.by_student.view()));
             sum += &wide(&student.vjp(made, slope.view())?);
         }
@@ -389,51 +350,79 @@ impl GenerateAndDistill {
     }
 
     /// The student takes a step towards the ensemble.
-    fn teach(&self, fed: &mut Federation<'_>, shown: &Shown<'_>, stream: &Stream) -> Result<()> {
+    fn teach(&self, fed: &mut Server<'_>, shown: &Shown<'_>, stream: &Stream) -> Result<()> {
         let target = narrow(&by_class(self.batch, shown.wanted.target.view()));
         let target = match self.mimic {
             Mimic::Kl => Target::Soft(target.view()),
             _ => Target::Scores(target.view()),
         };
         let pass = Pass::new(Length::Steps(1), self.batch, self.mimic.loss());
-        fed.fit("student", stream, shown.made.inputs(), target, &pass)
+        fed.fit(&STUDENT, stream, shown.made.inputs(), target, &pass)
     }
 }
 
 /// The client's side.
 impl GenerateAndDistill {
+    /// How a client speaks of made inputs.
+    fn answers<'p, D: Message>(
+        &self,
+        times: usize,
+        answers: Declared<'p, D, Answers>,
+    ) -> Declared<'p, D, Answers> {
+        let answers = answers.times(times).made(self.batch);
+        self.of_teacher(answers.releases_as(
+            &ANSWERS_PRIVACY,
+            |_, answers| answers.joined(),
+            |_, answers, released| Ok(answers.parted(released)),
+        ))
+    }
+
+    /// The teacher is post-processing of what it was trained through; what the discriminator makes
+    /// of real inputs goes beside every mechanism.
+    fn of_teacher<'p, D: Message, U: Message>(
+        &self,
+        exchange: Declared<'p, D, U>,
+    ) -> Declared<'p, D, U> {
+        match self.discriminates() {
+            true => exchange.partly_if(true),
+            false => exchange.learnt_through(&dp_sgd::SLOT),
+        }
+    }
+
+    fn train(&self, me: &mut Client) -> Result<ClassCounts> {
+        match me.has(&dp_sgd::SLOT) {
+            true => dp_sgd::train(me, &TEACHER, self.sampling.as_ref(), &self.local)?,
+            false => {
+                me.fit_own(&TEACHER, &self.local.pass(Loss::CrossEntropy))?;
+            }
+        }
+        let counts = match self.counted() {
+            Counted::Classes => me.own().class_counts(),
+            Counted::Examples => vec![me.own().len() as u32],
+            Counted::Nothing => Vec::new(),
+        };
+        Ok(ClassCounts {
+            counts: counts.into(),
+        })
+    }
+
     /// What teacher and discriminator say of a batch, which is kept for the question that follows.
     fn say(&self, me: &mut Client, made: &MadeOfMaps) -> Result<Answers> {
         let x = inputs(&made.values, me.task())?;
         me.stash("batch", made);
-        let mut scores = me.model("teacher")?.predict(&x)?;
+        let scores = me.model(&TEACHER)?.predict(&x)?;
         let (mut said, mut mean) = (Array1::zeros(0), Array1::zeros(0));
         if self.discriminates() {
             let judged = self.judged(me, made, &me.stream("real"))?;
             (said, mean) = (Array1::zeros(x.len()), Array1::zeros(1));
             if !judged.rows.is_empty() {
-                let judge = me.model("discriminator")?;
+                let judge = me.model(&DISCRIMINATOR)?;
                 let of_made = odds(judge.predict(&judged.made)?.view());
                 for (row, odds) in judged.rows.iter().zip(of_made) {
                     said[*row] = odds as f32;
                 }
                 let of_real = odds(judge.predict(&judged.real)?.view()).mapv(sigmoid);
                 mean[0] = of_real.mean().unwrap_or_default() as f32;
-            }
-        }
-        if me.has("answers-privacy") {
-            let column = said.view().insert_axis(Axis(1));
-            let all = match said.is_empty() {
-                true => scores,
-                false => ndarray::concatenate(Axis(1), &[scores.view(), column])?,
-            };
-            let mut released = Logits::new((0..x.len() as u32).collect(), all);
-            me.release("answers-privacy", &mut released)?;
-            scores = released.values;
-            if !said.is_empty() {
-                let last = scores.ncols() - 1;
-                said = scores.column(last).to_owned();
-                scores.remove_index(Axis(1), last);
             }
         }
         Ok(Answers {
@@ -455,9 +444,7 @@ impl GenerateAndDistill {
     fn differentiate(&self, me: &mut Client, wanted: &SlopesWanted) -> Result<InputValues> {
         let made: MadeOfMaps = me.unstash("batch")?.context("it was shown no batch")?;
         let x = inputs(&made.values, me.task())?;
-        let mut slope = me
-            .differentiable("teacher")?
-            .vjp(&x, wanted.scores.view())?;
+        let mut slope = me.differentiable(&TEACHER)?.vjp(&x, wanted.scores.view())?;
         ensure!(
             wanted.odds.len() == if self.discriminates() { x.len() } else { 0 },
             Problem::Shape("slopes by odds of another batch".into())
@@ -470,11 +457,11 @@ impl GenerateAndDistill {
             rows, made: shown, ..
         }) = judged.filter(|of| !of.rows.is_empty())
         {
-            let scores = me.model("discriminator")?.predict(&shown)?;
+            let scores = me.model(&DISCRIMINATOR)?.predict(&shown)?;
             let by_odds = wanted.odds.select(Axis(0), &rows);
             let by_scores = by_patch(scores.view(), by_odds.view());
             let by_shown = me
-                .differentiable("discriminator")?
+                .differentiable(&DISCRIMINATOR)?
                 .vjp(&shown, by_scores.view())?;
             for (row, by) in rows.iter().zip(by_shown.rows()) {
                 let mut slope = slope.row_mut(*row);
@@ -483,29 +470,15 @@ impl GenerateAndDistill {
             let share = wanted.share.first().copied().map_or(1.0, f64::from);
             let parts = (self.patches.task())(me.task()).kind.outputs();
             for step in 0..self.discriminator_steps as u64 {
-                let stream = me.stream("discriminator").child("step", step);
+                let stream = me.stream(&DISCRIMINATOR).child("step", step);
                 let judged = self.judged(me, &made, &stream)?;
-                let model = me.model("discriminator")?;
+                let model = me.model(&DISCRIMINATOR)?;
                 match self.game {
                     Game::NonSaturating => judged.tell_apart(model, parts, &stream)?,
                     Game::Linear => judged.tell_apart_linearly(model, share, &stream)?,
                 }
             }
         }
-        release_slopes(me, slope)
+        Ok(InputValues { values: slope })
     }
-}
-
-/// Slopes by a batch, through the mechanism in `slopes-privacy` if there is one.
-pub(crate) fn release_slopes(me: &mut Client, mut slope: Array2<f32>) -> Result<InputValues> {
-    if me.has("slopes-privacy") {
-        let mut released = Params([("inputs".to_string(), slope.into_dyn())].into());
-        me.release("slopes-privacy", &mut released)?;
-        let all: ArrayD<f32> = released
-            .0
-            .remove("inputs")
-            .context("the mechanism lost its tensor")?;
-        slope = all.into_dimensionality::<Ix2>()?;
-    }
-    Ok(InputValues { values: slope })
 }

@@ -39,7 +39,7 @@ impl Report {
 
     pub fn record(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         round: &Round,
         of: &GenerateAndDistill,
     ) -> Result<()> {

@@ -139,28 +139,56 @@ impl Look {
     }
 }
 
-const TRAIN: Ask<Nothing, Nothing> = Ask::new("training");
-const PEAK: Ask<Look, Scalar> = Ask::new("largest score of the public samples");
-const LOGITS: Ask<Look, Logits> = Ask::new("scores of the public samples");
+const TEACHER: TrainerSlot =
+    TrainerSlot::new("teacher", "A client's own model; each may have another.");
+const STUDENT: TrainerSlot = TrainerSlot::new("student", "The server's model.");
+const ENSEMBLE: AggregatorSlot<Logits, Logits> =
+    AggregatorSlot::new("ensemble", "Combines the clients' scores.");
+const QUANTISER: MechanismSlot<Logits> = MechanismSlot::new(
+    "quantiser",
+    "Bounds a client's scores before they leave it.",
+);
+const PRIVACY: MechanismSlot<Logits> = MechanismSlot::new(
+    "privacy",
+    "Noise on the ensemble's scores, drawn once at the server.",
+);
+
+const TRAIN: Exchange<Nothing, Nothing> = Exchange::new("training");
+const PEAK: Exchange<Look, Scalar> = Exchange::new("largest score of the public samples");
+const LOGITS: Exchange<Look, Logits> = Exchange::new("scores of the public samples");
 
 impl OneShotDistill {
+    fn train(&self, me: &mut Client) -> Result<Nothing> {
+        if me.has(&dp_sgd::SLOT) {
+            dp_sgd::train(me, &TEACHER, self.sampling.as_ref(), &self.local)?;
+            return Ok(Nothing);
+        }
+        let mut examples = me.own().clone();
+        if self.public_labels {
+            examples = examples.join(me.public()?.examples()?)?;
+        }
+        let pass = self.local.pass(me.task().kind.loss());
+        me.fit_examples(&TEACHER, &examples, &pass)?;
+        Ok(Nothing)
+    }
+
     fn predict(&self, me: &mut Client, look: &Look) -> Result<Logits> {
         let x = look.samples(me.public()?.samples())?;
-        let scores: Array2<f32> = me.model("teacher")?.predict(&x)?;
+        let scores: Array2<f32> = me.model(&TEACHER)?.predict(&x)?;
         Ok(Logits::new((0..x.len() as u32).collect(), scores))
     }
 
     /// The student's training: on the samples as they are, or epoch by epoch on the next of the augmented views.
     fn distil(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         round: &Round,
         targets: &[(Look, Logits)],
     ) -> Result<()> {
         let (public, pass) = (fed.public()?, self.student.pass(self.loss.loss()));
         if let [(look, target)] = targets {
             return fed.fit(
-                "student",
+                &STUDENT,
                 &round.stream,
                 &look.samples(public.samples())?,
                 Target::Scores(target.values.view()),
@@ -178,7 +206,7 @@ impl OneShotDistill {
                 round.stream.child("epoch", epoch as u64),
             );
             fed.fit(
-                "student",
+                &STUDENT,
                 &stream,
                 &x,
                 Target::Scores(target.values.view()),
@@ -193,127 +221,101 @@ impl OneShotDistill {
 }
 
 impl Protocol for OneShotDistill {
-    fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-        Ok(())
-    }
-    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let both = (has(dp_sgd::SLOT) && self.public_labels).then(|| {
-            "`public-labels` has clients learn more than their own examples, of which DP-SGD draws: leave it out, or `parts.example-privacy`".to_string()
-        });
-        let unlabelled = (self.public_labels && !has("data.public.labelled")).then(|| {
-            "`public-labels` needs labels of the public samples: set `data.public.labelled: true`, or leave `public-labels` out".to_string()
-        });
-        let sampling = dp_sgd::conflict(has, self.sampling.as_ref(), &self.local);
-        sampling.into_iter().chain(both).chain(unlabelled).collect()
-    }
-    fn slots(&self) -> Vec<Slot> {
-        vec![
-            dp_sgd::learner(
-                Slot::trainer("teacher", "A client's own model; each may have another.")
-                    .lasting()
-                    .shown_if(self.evaluate_clients),
-                self.sampling.as_ref(),
-            ),
-            dp_sgd::slot(),
-            Slot::trainer("student", "The server's model.")
-                .at_server()
-                .needs(Ability::Loss(self.loss.loss())),
-            Slot::aggregator::<Logits, Logits>("ensemble", "Combines the clients' scores."),
-            Slot::privacy::<Logits>(
-                "quantiser",
-                "Bounds a client's scores before they leave it.",
-            )
-            .only_clips()
-            .optional(),
-            Slot::privacy::<Logits>(
-                "privacy",
-                "Noise on the ensemble's scores, drawn once at the server.",
-            )
-            .optional(),
-            Slot::counts(),
-            Slot::accountant(),
-        ]
-    }
-
-    fn questions(&self) -> Vec<Asked> {
-        // it goes down again, and into all that the server makes of the scores
-        let peak = PEAK.asked().if_asked_by("quantiser").times(self.passes);
-        let peak = peak.releases_at_server("privacy").echoed();
-        vec![
-            dp_sgd::asked(TRAIN.asked(), self.sampling.as_ref(), &self.local),
-            peak.learnt_through(dp_sgd::SLOT),
-            LOGITS
-                .asked()
-                .learnt_through(dp_sgd::SLOT)
+    fn declare(&self) -> Declaration<'_> {
+        let (sampling, local) = (self.sampling.as_ref(), &self.local);
+        let teacher = TEACHER.spec().lasting().shown_if(self.evaluate_clients);
+        let student = STUDENT.spec().at_server();
+        Declaration::new()
+            .slot(dp_sgd::learner(teacher, sampling))
+            .slot(&dp_sgd::SLOT)
+            .slot(student.needs(Ability::Loss(self.loss.loss())))
+            .exchange(dp_sgd::declared(
+                TRAIN.answered_by(|me, _| self.train(me)),
+                sampling,
+                local,
+            ))
+            // it goes down again, and into all that the server makes of the scores
+            .exchange(
+                PEAK.answered_by(|me, look| {
+                    let scores = self.predict(me, look)?;
+                    me.stash("scores", &scores);
+                    Ok(Scalar::new(me.range(&QUANTISER, &scores)?.unwrap_or(0.0)))
+                })
                 .times(self.passes)
-                .all_public()
-                .releases("quantiser")
-                .releases_at_server("privacy")
-                .aggregated_in("ensemble"),
-        ]
+                .if_requested_by(&QUANTISER)
+                .learnt_through(&dp_sgd::SLOT)
+                .releases_at_server(&PRIVACY)
+                .echoed(),
+            )
+            .exchange(
+                LOGITS
+                    .answered_by(|me, look| match me.unstash("scores")? {
+                        Some(scores) => Ok(scores),
+                        None => self.predict(me, look),
+                    })
+                    .times(self.passes)
+                    .all_public()
+                    .learnt_through(&dp_sgd::SLOT)
+                    .bounds(&QUANTISER, |look| look.z_max.first().copied())
+                    .sent_as(|mut scores| {
+                        if self.wire == Wire::F32 {
+                            scores.unpack();
+                        }
+                        scores
+                    })
+                    .into(&ENSEMBLE)
+                    .releases_at_server(&PRIVACY),
+            )
     }
 
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         let (all, mut targets) = (fed.everyone(), Vec::<(Look, Logits)>::new());
         fed.once("teachers", &mut targets, |fed, _, round| {
-            fed.ask(round, &TRAIN, &all, |_| &Nothing)?;
-            if self.evaluate_clients {
-                fed.evaluate_clients(round, "teacher")
-            } else {
-                Ok(())
+            fed.collect(round, &TRAIN, &all, |_| &Nothing)?;
+            match self.evaluate_clients {
+                true => fed.evaluate_clients(round, &TEACHER),
+                false => Ok(()),
             }
         })?;
         fed.rounds(self.passes, &mut targets, |fed, targets, round| {
             let mut look = Look::new(self.passes, round);
-            if fed.wants_range::<Logits>("quantiser")? {
-                let peaks = fed.ask(round, &PEAK, &all, |_| &look)?;
+            if fed.wants_range(&QUANTISER)? {
+                let peaks = fed.collect(round, &PEAK, &all, |_| &look)?;
                 look.z_max =
                     Array1::from_elem(1, peaks.iter().map(|m| m.body.value()).fold(0.0, f32::max));
             }
-            let mut ensemble: Logits = fed.gather("ensemble", round, &LOGITS, &all, |_| &look)?;
-            fed.release("privacy", round, &mut ensemble, &all)?;
+            let ensemble = fed.run(round, &LOGITS, &all, |_| &look)?;
             targets.push((look, ensemble));
             Ok(())
         })?;
         fed.once("student", &mut targets, |fed, targets, round| {
             self.distil(fed, round, targets)?;
-            fed.evaluate(round, "student")
+            fed.evaluate(round, &STUDENT)
         })?;
-        fed.keep_model("student")
+        fed.keep_model(&STUDENT)
     }
 
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&TRAIN, me, |me, _| {
-                if me.has(dp_sgd::SLOT) {
-                    dp_sgd::train(me, "teacher", self.sampling.as_ref(), &self.local)?;
-                    return Ok(Nothing);
-                }
-                let mut examples = me.own().clone();
-                if self.public_labels {
-                    examples = examples.join(me.public()?.examples()?)?;
-                }
-                let pass = self.local.pass(me.task().kind.loss());
-                me.fit_examples("teacher", &examples, &pass)?;
-                Ok(Nothing)
-            })
-            .on(&PEAK, me, |me, look| {
-                let scores = self.predict(me, look)?;
-                me.stash("scores", &scores);
-                Ok(Scalar::new(me.range("quantiser", &scores)?.unwrap_or(0.0)))
-            })
-            .on(&LOGITS, me, |me, look| {
-                let mut scores = match me.unstash("scores")? {
-                    Some(scores) => scores,
-                    None => self.predict(me, look)?,
-                };
-                me.clip("quantiser", &mut scores, look.z_max.first().copied())?;
-                if self.wire == Wire::F32 {
-                    scores.unpack();
-                }
-                Ok(scores)
-            })
-            .end()
+    fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        Ok(())
+    }
+
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let both = Conflict::at(
+            "public-labels",
+            "has clients learn more than their own examples, of which DP-SGD draws: leave it out, or `parts.example-privacy`",
+        );
+        let unlabelled = Conflict::at(
+            "public-labels",
+            "needs labels of the public samples: set `data.public.labelled: true`, or leave `public-labels` out",
+        );
+        [
+            dp_sgd::conflict(has, self.sampling.as_ref(), &self.local),
+            both.when(self.public_labels && has(&dp_sgd::SLOT)),
+            unlabelled.when(self.public_labels && !has("data.public.labelled")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 plugin!(protocol "one-shot-distill" => OneShotDistill);

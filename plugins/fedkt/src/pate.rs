@@ -1,5 +1,5 @@
 //! PATE: one tier, on all data in one place.
-use crate::teach::{ballots, check, classes, learn, teachers};
+use crate::teach::{PRIVACY, TEACHER, ballots, check, classes, learn, teachers};
 use fl_core::TaskKind;
 use fl_core::message::{Counts, VoteSensitivity, Votes};
 use fl_core::prelude::*;
@@ -18,7 +18,10 @@ settings! {
     }
 }
 
-const VOTES: Ask<Nothing, Votes> = Ask::new("teachers' votes");
+const STUDENT: TrainerSlot = TrainerSlot::new("student", "The model that learns from their votes.");
+const VOTE: AggregatorSlot<Votes, Counts> = AggregatorSlot::new("vote", "Counts the teachers.");
+
+const VOTES: Exchange<Nothing, Votes> = Exchange::new("teachers' votes");
 
 #[derive(Default, Serialize, Deserialize)]
 struct State {
@@ -29,31 +32,31 @@ impl Protocol for Pate {
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
         classes(kind).map(drop)
     }
-    fn slots(&self) -> Vec<Slot> {
-        vec![
-            Slot::trainer("teacher", "The teachers."),
-            Slot::trainer("student", "The model that learns from their votes.").at_server(),
-            Slot::aggregator::<Votes, Counts>("vote", "Counts the teachers."),
-            Slot::privacy::<Counts>("privacy", "Noise on the counts.").optional(),
-            Slot::counts(),
-            Slot::accountant(),
-        ]
+    fn declare(&self) -> Declaration<'_> {
+        let votes = VOTES.answered_by(|me, _| {
+            let (public, pass) = (me.public()?, self.teacher.pass(Loss::CrossEntropy));
+            let taught = teachers(me, public.samples(), 0, self.teachers, &pass)?;
+            ballots(&taught.said, me.own().task().kind.outputs())
+        });
+        Declaration::new()
+            .pools_data()
+            .slot(&TEACHER)
+            .slot(STUDENT.spec().at_server())
+            .exchange(
+                votes
+                    .all_public()
+                    .voices(self.teachers)
+                    .into(&VOTE)
+                    .releases_at_server(&PRIVACY),
+            )
     }
 
-    fn questions(&self) -> Vec<Asked> {
-        let asked = VOTES.asked().all_public().voices(self.teachers);
-        vec![asked.releases_at_server("privacy").aggregated_in("vote")]
-    }
-
-    fn pools_data(&self) -> bool {
-        true
-    }
-
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         check(fed)?;
         let (all, mut s) = (fed.everyone(), State::default());
         fed.once("teachers", &mut s, |fed, s, round| {
-            let mut counts: Counts = fed.gather("vote", round, &VOTES, &all, |_| &Nothing)?;
+            let votes = fed.collect(round, &VOTES, &all, |_| &Nothing)?;
+            let mut counts = fed.aggregate(&VOTE, round, &votes)?;
             // an example is in one part: it can change one teacher's vote, and those that count together with it
             let together = counts.block() as u32;
             counts.set_sensitivity(VoteSensitivity {
@@ -61,7 +64,7 @@ impl Protocol for Pate {
                 party: None,
                 from_data: false,
             });
-            fed.release("privacy", round, &mut counts, &all)?;
+            fed.release(&PRIVACY, round, &mut counts, &all)?;
             s.counts = Some(counts);
             Ok(())
         })?;
@@ -70,25 +73,15 @@ impl Protocol for Pate {
             let (public, pass) = (fed.public()?, self.student.pass(Loss::CrossEntropy));
             let stream = round.stream.child("student", 0);
             learn(
-                fed.model("student")?,
+                fed.model(&STUDENT)?,
                 &counts,
                 public.samples(),
                 &pass,
                 &stream,
             )?;
-            fed.evaluate(round, "student")
+            fed.evaluate(round, &STUDENT)
         })?;
-        fed.keep_model("student")
-    }
-
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        question
-            .on(&VOTES, me, |me, _| {
-                let (public, pass) = (me.public()?, self.teacher.pass(Loss::CrossEntropy));
-                let taught = teachers(me, public.samples(), 0, self.teachers, &pass)?;
-                ballots(&taught.said, me.own().task().kind.outputs())
-            })
-            .end()
+        fed.keep_model(&STUDENT)
     }
 }
 plugin!(protocol "pate" => Pate);

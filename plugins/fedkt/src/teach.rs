@@ -5,6 +5,13 @@ use fl_core::prelude::*;
 use fl_core::{TaskKind, fit_examples, metrics};
 use ndarray::Array2;
 
+/// A party's teachers, or those of the owner of all data.
+pub(crate) const TEACHER: TrainerSlot =
+    TrainerSlot::new("teacher", "The teachers; each party may have others.");
+/// Noise on counts of votes.
+pub(crate) const PRIVACY: MechanismSlot<Counts> =
+    MechanismSlot::new("privacy", "Noise on the counts of votes.");
+
 /// Sizes of `t` nearly equal parts of `n` examples: the first `n mod t` get one more.
 pub fn subset_sizes(n: usize, t: usize) -> Vec<usize> {
     (0..t).map(|i| n / t + usize::from(i < n % t)).collect()
@@ -63,7 +70,7 @@ pub(crate) fn teachers(
     let parts = subsets(me.own().len(), t, &stream.child("subsets", 0));
     let mut constant = 0;
     let speak = |(i, part): (usize, &Vec<usize>)| {
-        let mut teacher = me.new_model("teacher", (partition * t + i) as u64)?;
+        let mut teacher = me.new_model(&TEACHER, (partition * t + i) as u64)?;
         let stream = stream.child("teacher", i as u64);
         let own = me.own().pick(part);
         let held = own.class_counts().into_iter().filter(|n| *n > 0).count();
@@ -114,7 +121,7 @@ pub(crate) fn classes(kind: TaskKind) -> std::result::Result<usize, String> {
 }
 
 /// What must hold of task and public data before anything is trained.
-pub(crate) fn check(fed: &Federation<'_>) -> Result<usize> {
+pub(crate) fn check(fed: &Server<'_>) -> Result<usize> {
     let classes = classes(fed.task().kind).map_err(anyhow::Error::msg)?;
     let public = fed.public()?;
     let (shape, own) = (public.samples().shape(), &fed.task().input);

@@ -1,5 +1,7 @@
 //! FedKT, Algorithm 1.
-use crate::teach::{self, TOO_FEW, Taught, asked_about, ballots, check, classes, learn, teachers};
+use crate::teach::{
+    self, PRIVACY, TEACHER, TOO_FEW, Taught, asked_about, ballots, check, classes, learn, teachers,
+};
 use fl_core::message::{Counts, Models, VoteSensitivity, Votes};
 use fl_core::prelude::*;
 use fl_core::privacy::{Observer, Unit};
@@ -75,11 +77,20 @@ settings! {
     }
 }
 
-const MODELS: Ask<Nothing, Models> = Ask::new("students");
-/// Instead of [`MODELS`], and by the same name: what is sent must not change the draws, and so what is learnt.
-const VOTES: Ask<Nothing, Votes> = Ask::new("students");
-const CLOSE: Ask<Nothing, Scalar> = Ask::new("partitions with close votes");
-const FINAL: Ask<Models, Nothing> = Ask::new("final model");
+const STUDENT: TrainerSlot =
+    TrainerSlot::new("student", "A party's students; each party may have others.");
+const FINAL: TrainerSlot = TrainerSlot::new("final", "The server's model.");
+const TIER_1: AggregatorSlot<Votes, Counts> =
+    AggregatorSlot::new("tier1", "Counts a party's teachers.");
+const TIER_2: AggregatorSlot<Votes, Counts> =
+    AggregatorSlot::new("tier2", "Counts the parties' students.");
+
+const MODELS: Exchange<Nothing, Models> = Exchange::new("students");
+/// Instead of [`MODELS`], and by the same name: what is sent must not change the draws, and so
+/// what is learnt.
+const VOTES: Exchange<Nothing, Votes> = Exchange::new("students");
+const CLOSE: Exchange<Nothing, Scalar> = Exchange::new("partitions with close votes");
+const DELIVER: Exchange<Models, Nothing> = Exchange::new("final model");
 
 /// What the server knows between two steps.
 #[derive(Default, Serialize, Deserialize)]
@@ -92,7 +103,7 @@ struct State {
 
 impl TwoTierVote {
     /// Those who have an example for each teacher.
-    fn parties(&self, fed: &mut Federation<'_>) -> Result<Cohort> {
+    fn parties(&self, fed: &mut Server<'_>) -> Result<Cohort> {
         let parties = fed.with_examples(self.subsets);
         let short = fed.everyone().retain(|id| !parties.contains(&id));
         let short: Vec<String> = short.iter().map(|id| format!("client {id}")).collect();
@@ -126,7 +137,7 @@ impl TwoTierVote {
                 .enumerate()
                 .map(|(i, one)| Ok(Mail::new(i as ClientId, 1.0, ballots(&[one], classes)?)))
                 .collect::<Result<_>>()?;
-            let mut counts: Counts = me.aggregate("tier1", &Inbox::new(mail)?)?;
+            let mut counts = me.aggregate(&TIER_1, &Inbox::new(mail)?)?;
             gaps.push(counts.gaps());
             // an example is in one subset of each partition: it can change one teacher's vote
             let together = counts.block();
@@ -136,10 +147,10 @@ impl TwoTierVote {
                 from_data: false,
             });
             if self.noise == NoiseAt::Party {
-                me.release("privacy", &mut counts)?;
+                me.release(&PRIVACY, &mut counts)?;
             }
-            let mut student = me.new_model("student", partition as u64)?;
-            let stream = me.stream("student").child("partition", partition as u64);
+            let mut student = me.new_model(&STUDENT, partition as u64)?;
+            let stream = me.stream(&STUDENT).child("partition", partition as u64);
             let pass = self.student.pass(Loss::CrossEntropy);
             learn(student.as_mut(), &counts, &queries, &pass, &stream)
                 .with_context(|| format!("student of partition {partition}"))?;
@@ -157,17 +168,17 @@ impl TwoTierVote {
     /// The students' votes, one sender for each party.
     fn students_vote(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         round: &Round,
         parties: &[ClientId],
         classes: usize,
     ) -> Result<Inbox<Votes>> {
         if self.send == Sent::Votes {
-            return fed.ask(round, &VOTES, parties, |_| &Nothing);
+            return fed.collect(round, &VOTES, parties, |_| &Nothing);
         }
         let public = asked_about(fed.public()?.samples(), self.server_queries);
-        let read = fed.reader("student");
-        fed.ask_each(
+        let read = fed.reader(&STUDENT);
+        fed.collect_each(
             round,
             &MODELS,
             parties,
@@ -213,61 +224,62 @@ impl Protocol for TwoTierVote {
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
         classes(kind).map(drop)
     }
-    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let narrow = self.noise == NoiseAt::Server && self.close_gap < 2 && has("accountant");
-        let text = "`close-gap: 1` misses votes that one example changes from a gap of 2 to a tie, and an accountant would promise too much: leave it at 2";
-        narrow.then(|| text.to_string()).into_iter().collect()
+        let text = "of 1 misses votes that one example changes from a gap of 2 to a tie, and an accountant would promise too much: leave it at 2";
+        let narrow = Conflict::at("close-gap", text).when(narrow);
+        narrow.into_iter().collect()
     }
 
-    fn slots(&self) -> Vec<Slot> {
-        let student = Slot::trainer("student", "A party's students; each party may have others.")
+    fn declare(&self) -> Declaration<'_> {
+        let student = STUDENT
+            .spec()
             .lasting_if(self.evaluate_clients)
             .shown_if(self.evaluate_clients);
-        let noise = Slot::privacy::<Counts>("privacy", "Noise on counts, where `noise` says.");
-        vec![
-            Slot::trainer("teacher", "A party's teachers; each party may have others."),
-            match self.noise {
-                NoiseAt::Party => student.through("privacy"),
-                _ => student,
-            },
-            Slot::trainer("final", "The server's model.")
-                .lasting_if(self.deliver)
-                .at_server(),
-            Slot::aggregator::<Votes, Counts>("tier1", "Counts a party's teachers."),
-            Slot::aggregator::<Votes, Counts>("tier2", "Counts the parties' students."),
-            match self.noise {
-                NoiseAt::None => noise.optional(),
-                _ => noise,
-            },
-            Slot::accountant(),
-        ]
+        let (student, noise) = match self.noise {
+            NoiseAt::None => (student, PRIVACY.spec()),
+            NoiseAt::Server => (student, PRIVACY.spec().required()),
+            NoiseAt::Party => (student.through(&PRIVACY), PRIVACY.spec().required()),
+        };
+        let all = Declaration::new()
+            .slot(&TEACHER)
+            .slot(student)
+            .slot(FINAL.spec().lasting_if(self.deliver).at_server())
+            .slot(&TIER_1)
+            .slot(&TIER_2)
+            .slot(noise);
+        let all = match self.send {
+            Sent::Models => {
+                let models = MODELS.answered_by(|me, _| self.send_models(me));
+                all.exchange(self.hidden(models.model(&STUDENT)))
+            }
+            Sent::Votes => {
+                let votes = VOTES.answered_by(|me, _| self.send_votes(me));
+                let rows = self.server_queries.unwrap_or(usize::MAX);
+                all.exchange(self.hidden(votes.rows(rows)))
+            }
+        };
+        // it is a part of the price, which says that it depends on the data
+        let close = || {
+            let close = CLOSE.answered_by(|me, _| {
+                let known = "close votes are known once the students are trained";
+                me.unstash("close")?.context(known)
+            });
+            close.releases_at_server(&PRIVACY)
+        };
+        let deliver = || {
+            let deliver = DELIVER.answered_by(|me, models| {
+                let model = models.0.first().context("there is no final model")?;
+                me.model(&FINAL)?.load(model)?;
+                Ok(Nothing)
+            });
+            deliver.model(&FINAL)
+        };
+        all.exchange_if(self.noise == NoiseAt::Server, close)
+            .exchange_if(self.deliver, deliver)
     }
 
-    fn questions(&self) -> Vec<Asked> {
-        let asked = match self.send {
-            Sent::Models => MODELS.asked().model("student"),
-            Sent::Votes => VOTES
-                .asked()
-                .rows(self.server_queries.unwrap_or(usize::MAX)),
-        };
-        let mut asked = asked.voices(self.partitions);
-        asked = match self.noise {
-            NoiseAt::None => asked,
-            NoiseAt::Server => asked.releases_at_server("privacy"),
-            NoiseAt::Party => asked.releases("privacy"),
-        };
-        let mut all = vec![asked];
-        if self.noise == NoiseAt::Server {
-            // it is a part of the price, which says that it depends on the data
-            all.push(CLOSE.asked().releases_at_server("privacy"));
-        }
-        if self.deliver {
-            all.push(FINAL.asked().model("final"));
-        }
-        all
-    }
-
-    fn lead(&self, fed: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         let classes = check(fed)?;
         let public = fed.public()?.samples().len();
         for (name, queries) in [
@@ -285,21 +297,21 @@ impl Protocol for TwoTierVote {
             let votes = self.students_vote(fed, round, &parties, classes)?;
             s.votes = votes.iter().map(|m| (m.from, m.body.clone())).collect();
             if self.noise == NoiseAt::Server {
-                let close = fed.ask(round, &CLOSE, &parties, |_| &Nothing)?;
+                let close = fed.collect(round, &CLOSE, &parties, |_| &Nothing)?;
                 s.close = close.iter().map(|m| m.body.value() as u32).max();
             }
             match self.evaluate_clients {
-                true => fed.evaluate_clients(round, "student"),
+                true => fed.evaluate_clients(round, &STUDENT),
                 false => Ok(()),
             }
         })?;
         fed.once("votes", &mut s, |fed, s, round| {
             let mail = std::mem::take(&mut s.votes).into_iter();
             let mail = mail.map(|(party, votes)| Mail::new(party, 1.0, votes));
-            let mut counts: Counts = fed.aggregate("tier2", round, &Inbox::new(mail.collect())?)?;
+            let mut counts = fed.aggregate(&TIER_2, round, &Inbox::new(mail.collect())?)?;
             counts.set_sensitivity(self.sensitivity(counts.block(), s.close));
             if self.noise == NoiseAt::Server {
-                fed.release("privacy", round, &mut counts, &parties)?;
+                fed.release(&PRIVACY, round, &mut counts, &parties)?;
             }
             // another example in an example's place leaves a party as large as it was; another party need not be
             if self.short_party == ShortParty::Skip && fed.hides()? == Some(Unit::Party) {
@@ -316,42 +328,37 @@ impl Protocol for TwoTierVote {
             let (public, pass) = (fed.public()?, self.final_model.pass(Loss::CrossEntropy));
             let stream = round.stream.child("final", 0);
             learn(
-                fed.model("final")?,
+                fed.model(&FINAL)?,
                 &counts,
                 public.samples(),
                 &pass,
                 &stream,
             )?;
-            fed.evaluate(round, "final")?;
+            fed.evaluate(round, &FINAL)?;
             if self.deliver {
-                let model = Models(vec![fed.model("final")?.save()?]);
-                fed.ask(round, &FINAL, &parties, |_| &model)?;
+                let model = Models(vec![fed.model(&FINAL)?.save()?]);
+                fed.collect(round, &DELIVER, &parties, |_| &model)?;
             }
             Ok(())
         })?;
-        fed.keep_model("final")
-    }
-
-    fn answer(&self, me: &mut Client, question: Question<'_>) -> Result<Answer> {
-        let question = match self.send {
-            Sent::Models => question.on(&MODELS, me, |me, _| self.send_models(me)),
-            Sent::Votes => question.on(&VOTES, me, |me, _| self.send_votes(me)),
-        };
-        question
-            .on(&CLOSE, me, |me, _| {
-                me.unstash("close")?
-                    .context("close votes are known once the students are trained")
-            })
-            .on(&FINAL, me, |me, models| {
-                let model = models.0.first().context("there is no final model")?;
-                me.model("final")?.load(model)?;
-                Ok(Nothing)
-            })
-            .end()
+        fed.keep_model(&FINAL)
     }
 }
 
 impl TwoTierVote {
+    /// What hides the students of a party.
+    fn hidden<'p, U: Message>(
+        &self,
+        students: Declared<'p, Nothing, U>,
+    ) -> Declared<'p, Nothing, U> {
+        let students = students.voices(self.partitions);
+        match self.noise {
+            NoiseAt::None => students,
+            NoiseAt::Server => students.releases_at_server(&PRIVACY),
+            NoiseAt::Party => students.releases_within(&PRIVACY),
+        }
+    }
+
     fn send_models(&self, me: &mut Client) -> Result<Models> {
         let students = self.train_students(me)?;
         let models = students.iter().map(|s| s.save()).collect::<Result<_>>()?;
@@ -373,7 +380,7 @@ impl TwoTierVote {
     fn keep(&self, me: &mut Client, students: Vec<Box<dyn Trainer>>) {
         let first = students.into_iter().next();
         if let Some(first) = first.filter(|_| self.evaluate_clients) {
-            me.set_model("student", first);
+            me.set_model(&STUDENT, first);
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Control variates (SCAFFOLD, Karimireddy et al. 2020, Algorithm 1).
-use crate::{ParamRounds, State};
+//! SCAFFOLD: control variates (Karimireddy et al. 2020, algorithm 1).
+use crate::local::{Extra, gradient, learnt, zip};
+use crate::rounds::{AGGREGATOR, COHORT, Family, MODEL, RoundRule, Rounds, Shared};
 use fl_core::MeanOfParams;
 use fl_core::prelude::*;
 use fl_core::settings::above;
@@ -26,7 +27,8 @@ choices! {
 }
 
 settings! {
-    /// Control variates at the server and at every client.
+    /// FedAvg whose clients correct every local step by control variates of theirs and of the
+    /// server (SCAFFOLD, Karimireddy et al. 2020).
     pub struct Scaffold {
         /// The server's learning rate.
         server_lr: f64 = 1.0, in above(0.0);
@@ -43,8 +45,8 @@ message! {
 }
 
 /// SCAFFOLD's question.
-pub(crate) const TRAIN: Ask<Controlled, Controlled> =
-    Ask::new("parameters after corrected training, and what became of the control variate");
+const TRAIN: Exchange<Controlled, Controlled> =
+    Exchange::new("parameters after corrected training, and what became of the control variate");
 
 /// Option II for one number: the mean gradient of a client's steps, from its correction `c - c_k` and the way `x - y` that it went.
 pub fn control_of_steps(correction: f64, way: f64, steps: f64, lr: f64) -> f64 {
@@ -61,49 +63,45 @@ pub fn next_control(c: f64, mean_change: f64, answered: usize, clients: usize) -
     c + answered as f64 / clients as f64 * mean_change
 }
 
-/// `f` of every two numbers, in 64 bits.
-pub(crate) fn zip(a: &Params, b: &Params, f: impl Fn(f64, f64) -> f64) -> Result<Params> {
-    a.zip(b, |a, b| f(a.into(), b.into()) as f32)
-}
+impl RoundRule for Scaffold {
+    /// The server's control variate, from the first round on.
+    type State = Option<Params>;
 
-impl Scaffold {
-    /// The server's side of a round.
-    pub(crate) fn round(
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
+        let train = TRAIN.answered_by(move |me, sent| self.train(family, me, sent));
+        let train = train.to(&COHORT).times(family.settings.rounds);
+        all.exchange(train.into(&AGGREGATOR))
+    }
+
+    fn round(
         &self,
-        fed: &mut Federation<'_>,
+        _: Family<'_>,
+        server: &mut Server<'_>,
         round: &Round,
-        cohort: &[ClientId],
-        state: &mut State,
+        cohort: &Cohort,
+        x: &mut Params,
+        control: &mut Option<Params>,
     ) -> Result<()> {
-        let State {
-            model: x, control, ..
-        } = state;
         let sent = Controlled {
             control: control.take().unwrap_or_else(|| x.zeros_like()),
             model: x.clone(),
         };
         let (mut controls, mut answered) = (Box::<MeanOfParams>::default(), 0);
         let shown = round.showing(x.clone());
-        let y: Params = fed.gather_mail(
-            "aggregator",
-            &shown,
-            &TRAIN,
-            cohort,
-            |_| &sent,
-            |mail| {
-                let from = mail.from;
-                let weight = match self.server_control {
-                    ServerControl::Changes => 1.0,
-                    ServerControl::Mean => mail.weight,
-                };
-                mail.try_map(|answer: Controlled| {
-                    answered += 1;
-                    controls.add(Mail::new(from, weight, answer.control))?;
-                    Ok(answer.model)
-                })
-            },
-        )?;
-        let clients = fed.everyone().len();
+        let form = |mail: Mail<Controlled>| {
+            let from = mail.from;
+            let weight = match self.server_control {
+                ServerControl::Changes => 1.0,
+                ServerControl::Mean => mail.weight,
+            };
+            mail.try_map(|answer| {
+                answered += 1;
+                controls.add(Mail::new(from, weight, answer.control))?;
+                Ok(answer.model)
+            })
+        };
+        let y: Params = server.run_with(&shown, &TRAIN, cohort, |_| &sent, form)?;
+        let clients = server.everyone().len();
         *x = zip(x, &y, |x, y| next_model(x, y, self.server_lr))?;
         let mean = controls.finish()?;
         *control = Some(match self.server_control {
@@ -115,25 +113,50 @@ impl Scaffold {
         Ok(())
     }
 
+    fn model(&self, slot: SlotSpec) -> SlotSpec {
+        match self.control {
+            Control::Steps => slot.needs(Ability::EqualSteps),
+            Control::Gradient => slot,
+        }
+    }
+
+    fn corrects(&self) -> bool {
+        true
+    }
+
+    fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let pulled = Conflict::at(
+            "mu",
+            "would be in every control variate: set it to 0 with `correction: scaffold`",
+        );
+        pulled.when(family.mu > 0.0).into_iter().collect()
+    }
+}
+plugin!(protocol "scaffold" => Shared<Scaffold> as Rounds<Scaffold>);
+
+impl Scaffold {
     /// A client's side of a round: `y <- y - lr (g(y) - c_k + c)`, then its next `c_k`.
-    pub(crate) fn answer(
-        &self,
-        method: &ParamRounds,
-        me: &mut Client,
-        sent: &Controlled,
-    ) -> Result<Controlled> {
+    fn train(&self, family: Family<'_>, me: &mut Client, sent: &Controlled) -> Result<Controlled> {
         let own = me.stashed("control")?;
         let own: Params = own.unwrap_or_else(|| sent.control.zeros_like());
         let correction = zip(&sent.control, &own, |c, own| c - own)?;
         let gradient = match self.control {
-            Control::Gradient => Some(method.gradient(me, &sent.model)?),
+            Control::Gradient => Some(gradient(me, &sent.model)?),
             Control::Steps => None,
         };
-        let trained = method.train(me, &sent.model, Some(&correction))?;
+        let train = |me: &mut Client, examples: &_| {
+            let offset = Extra {
+                offset: Some(&correction),
+                ..Extra::default()
+            };
+            family.train(me, examples, &sent.model, offset)
+        };
+        let examples = learnt(me)?;
+        let trained = train(me, &examples)?;
         let next = match gradient {
             Some(gradient) => gradient,
             None => {
-                let lr = me.parametric("model")?.step_size().context(
+                let lr = me.parametric(&MODEL)?.step_size().context(
                     "parts.model: SCAFFOLD's `control: steps` takes every step for one learning rate times the gradient, and this trainer's are not (Adam, momentum, a rate that changes); use plain gradient descent, or `control: gradient`",
                 )?;
                 let (steps, way) = (
@@ -148,14 +171,15 @@ impl Scaffold {
                 }
             }
         };
-        let told = match self.server_control {
+        let control = match self.server_control {
             ServerControl::Changes => zip(&next, &own, |next, own| next - own)?,
             ServerControl::Mean => next.clone(),
         };
         me.stash("control", &next);
-        Ok(Controlled {
-            model: method.answered(me, &sent.model, Some(&correction), trained.params)?,
-            control: told,
-        })
+        let honest = trained.params;
+        let model = family.forged(me, &sent.model, honest, |me, half| {
+            Ok(train(me, half)?.params)
+        })?;
+        Ok(Controlled { model, control })
     }
 }

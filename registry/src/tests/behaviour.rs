@@ -298,7 +298,8 @@ fn the_catalogue_finds_and_describes() {
     let all = catalogue();
     assert_eq!(all.find(Role::Aggregator, "mean").unwrap().name, "mean");
     let slot =
-        fl_core::Slot::aggregator::<fl_core::message::Params, fl_core::message::Params>("a", "");
+        fl_core::AggregatorSlot::<fl_core::message::Params, fl_core::message::Params>::new("a", "")
+            .spec();
     assert_eq!(
         all.fitting(&slot)
             .iter()

@@ -201,30 +201,27 @@ settings! {
         noise: bool = true;
     }
 }
-const TRAIN: Ask<Params, Params> = Ask::new("train");
+const MODEL: TrainerSlot = TrainerSlot::new("model", "What is trained.");
+const COHORT: SelectorSlot<Roster> = SelectorSlot::new("cohort", "Who trains.");
+const AGGREGATOR: AggregatorSlot<Params, Params> =
+    AggregatorSlot::new("aggregator", "Makes one of many.");
+const PRIVACY: MechanismSlot<Params> = MechanismSlot::new("privacy", "Hides who took part.");
+const TRAIN: Exchange<Params, Params> = Exchange::new("train");
 impl Protocol for Rounds {
-    fn slots(&self) -> Vec<Slot> {
-        vec![
-            Slot::trainer("model", "What is trained."),
-            Slot::selector::<Roster>("cohort", "Who trains.").optional(),
-            Slot::aggregator::<Params, Params>("aggregator", "Makes one of many."),
-            Slot::privacy::<Params>("privacy", "Hides who took part.").optional(),
-            Slot::accountant(),
-        ]
+    fn declare(&self) -> Declaration<'_> {
+        let train = TRAIN.answered_by(|_, _| bail!("a fake")).times(self.rounds);
+        let all = Declaration::new()
+            .slot(&MODEL)
+            .slot(&COHORT)
+            .slot(&AGGREGATOR)
+            .slot(&PRIVACY);
+        match self.noise {
+            true => all.exchange(train.releases(&PRIVACY)),
+            false => all.exchange(train),
+        }
     }
-    fn questions(&self) -> Vec<Asked> {
-        let train = TRAIN.asked().times(self.rounds);
-        vec![if self.noise {
-            train.releases("privacy")
-        } else {
-            train
-        }]
-    }
-    fn lead(&self, _: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, _: &mut Server<'_>) -> Result<()> {
         bail!("a fake")
-    }
-    fn answer(&self, _: &mut Client, q: Question<'_>) -> Result<Answer> {
-        q.end()
     }
 }
 plugin!(protocol "rounds" => Rounds);
@@ -233,23 +230,20 @@ settings! {
     /// Everybody speaks about public samples once.
     pub struct Distil {}
 }
-const SCORES: Ask<Nothing, Logits> = Ask::new("scores of all public samples");
-const SOME: Ask<Ids, Logits> = Ask::new("scores of some");
+const TEACHER: TrainerSlot = TrainerSlot::new("teacher", "Teaches.");
+const ENSEMBLE: AggregatorSlot<Logits, Logits> = AggregatorSlot::new("ensemble", "Listens.");
+const SCORES: Exchange<Nothing, Logits> = Exchange::new("scores of all public samples");
+const SOME: Exchange<Ids, Logits> = Exchange::new("scores of some");
 impl Protocol for Distil {
-    fn slots(&self) -> Vec<Slot> {
-        vec![
-            Slot::trainer("teacher", "Teaches."),
-            Slot::aggregator::<Logits, Logits>("ensemble", "Listens."),
-        ]
+    fn declare(&self) -> Declaration<'_> {
+        Declaration::new()
+            .slot(&TEACHER)
+            .slot(&ENSEMBLE)
+            .exchange(SCORES.answered_by(|_, _| bail!("a fake")).all_public())
+            .exchange(SOME.answered_by(|_, _| bail!("a fake")))
     }
-    fn questions(&self) -> Vec<Asked> {
-        vec![SCORES.asked().all_public(), SOME.asked()]
-    }
-    fn lead(&self, _: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, _: &mut Server<'_>) -> Result<()> {
         bail!("a fake")
-    }
-    fn answer(&self, _: &mut Client, q: Question<'_>) -> Result<Answer> {
-        q.end()
     }
 }
 plugin!(protocol "distil" => Distil);
@@ -379,48 +373,37 @@ settings! {
     }
 }
 impl Protocol for Picky {
-    fn slots(&self) -> Vec<Slot> {
-        vec![
-            Slot::trainer("model", "Is averaged.")
-                .averaged()
-                .at_server(),
-            Slot::trainer("student", "Imitates.")
-                .at_server()
-                .needs(Ability::Loss(Loss::Mae))
-                .optional(),
-            Slot::trainer("teacher", "Has features.")
-                .needs(Ability::Features)
-                .needs(Ability::InputGradient)
-                .optional(),
-            Slot::selector::<Samples>("filter", "Filters.")
-                .hands_scores(self.filter_on_scores)
-                .optional(),
-            Slot::privacy::<Logits>("privacy", "Noise.").optional(),
-            Slot::accountant(),
-        ]
+    fn declare(&self) -> Declaration<'_> {
+        const MODEL: TrainerSlot = TrainerSlot::new("model", "Is averaged.");
+        const STUDENT: TrainerSlot = TrainerSlot::new("student", "Imitates.");
+        const TEACHER: TrainerSlot = TrainerSlot::new("teacher", "Has features.");
+        const FILTER: SelectorSlot<Samples> = SelectorSlot::new("filter", "Filters.");
+        const PRIVACY: MechanismSlot<Logits> = MechanismSlot::new("privacy", "Noise.");
+        const SAID: Exchange<Nothing, Logits> = Exchange::new("scores");
+        let student = STUDENT.spec().at_server().optional();
+        let teacher = TEACHER.spec().optional().needs(Ability::Features);
+        Declaration::new()
+            .slot(MODEL.spec().shared_parameters().at_server())
+            .slot(student.needs(Ability::Loss(Loss::Mae)))
+            .slot(teacher.needs(Ability::InputGradient))
+            .slot(FILTER.spec().hands_scores(self.filter_on_scores))
+            .exchange(SAID.answered_by(|_, _| bail!("a fake")).releases(&PRIVACY))
     }
-    fn questions(&self) -> Vec<Asked> {
-        const SAID: Ask<Nothing, Logits> = Ask::new("scores");
-        vec![SAID.asked().releases("privacy")]
-    }
-    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let mut all = Vec::new();
         if self.pretrain.is_some() && !has("data.public.labelled") {
-            all.push("`pretrain.epochs` needs labels".into());
+            all.push(Conflict::at("pretrain.epochs", "needs labels"));
         }
         if self.filter_on_scores && !has("filter") {
-            all.push("`filter-on-scores: true` has no effect".into());
+            all.push(Conflict::at("filter-on-scores", "has no effect"));
         }
         if has("student") && !has("data.public") {
-            all.push("a student needs public data".into());
+            all.push(Conflict::between("a student needs public data"));
         }
         all
     }
-    fn lead(&self, _: &mut Federation<'_>) -> Result<()> {
+    fn lead(&self, _: &mut Server<'_>) -> Result<()> {
         bail!("a fake")
-    }
-    fn answer(&self, _: &mut Client, q: Question<'_>) -> Result<Answer> {
-        q.end()
     }
 }
 plugin!(protocol "picky" => Picky);

@@ -156,7 +156,7 @@ fn answering(
     };
     let protocol = spec.make_protocol(&make)?;
     let at = args.spec.display();
-    if data.public.is_none() || !protocol.questions().iter().any(teaches) {
+    if data.public.is_none() || !protocol.exchanges().iter().any(teaches) {
         let found = spec.protocol.name;
         return Err(Failure::usage(format!(
             "{at}: no client answers about public samples with scores, probabilities or votes by `{found}` as it is set here: the attack is for distillation, by `one-shot-distill`, `co-distill`, or `two-tier-vote` with `send: votes`"

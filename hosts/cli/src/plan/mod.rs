@@ -7,8 +7,8 @@ use clap::Args;
 use fl_core::message::Facts;
 use fl_core::privacy::Observer;
 use fl_core::{
-    Asked, BoxedSelector, BuildContext, Candidate, ClientId, Draw, Parts, Role, Roster, Round,
-    Slot, Stream, Trainer,
+    BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, Draw, ExchangeSpec, Parts, Role,
+    Roster, Round, Stream, Trainer,
 };
 use fl_data::spec::Split;
 use fl_registry::Catalogue;
@@ -44,7 +44,7 @@ enum Cohort {
 
 /// One row of the plan.
 struct Row {
-    asked: Asked,
+    asked: ExchangeSpec,
     cohort: Cohort,
     /// How they are drawn.
     draw: Draw,
@@ -85,7 +85,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     let public = data.public.as_ref().map_or(0, |p| p.samples.len());
     let outputs = data.task.kind.outputs();
     let parts = &spec.parts.in_slots(protocol.slots());
-    let asked = protocol.questions().into_iter();
+    let asked = protocol.exchanges().into_iter();
     let asked = asked.filter(|asked| parts.asks(asked, &make));
     let rows: Vec<Row> = asked
         .map(|asked| {
@@ -120,7 +120,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
                 down: (asked.down_bytes)(&facts).map(copies),
                 up: (asked.up_bytes)(&facts).map(each),
                 releases: (asked.flow.slots())
-                    .chain(parts.tells_counts(&asked, &make).then_some(Slot::COUNTS))
+                    .chain(parts.tells_counts(&asked, &make).then_some(COUNTS.name()))
                     .filter(|slot| parts.has(slot))
                     .collect(),
                 asked,
@@ -151,7 +151,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         let questions: Vec<_> = rows
             .iter()
             .map(|row| {
-                let Asked { label, times, down, up, .. } = &row.asked;
+                let ExchangeSpec { label, times, down, up, .. } = &row.asked;
                 json!({ "question": label, "times": times, "clients": row.clients, "of": everyone, "down": { "kind": down, "bytes": row.down },
                     "up": { "kind": up, "bytes": row.up }, "releases": row.releases })
             })

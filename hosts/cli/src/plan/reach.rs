@@ -4,8 +4,8 @@ use super::{Row, owners};
 use fl_core::message::{self, Message, Outline, Visitor};
 use fl_core::privacy::{Composition, Exposed, Guarantee, Ledger, Lots, Noise, Observer};
 use fl_core::{
-    Accountant, BoxedMechanism, BuildContext, ClientId, Cohort, Draws, Parts, PrivacyEvent, Role,
-    Slot, TaskKind,
+    Accountant, BoxedMechanism, BuildContext, COUNTS, ClientId, Cohort, Draws, Parts, PrivacyEvent,
+    Role, TaskKind,
 };
 
 /// The most charges that are added up for a plan.
@@ -67,7 +67,7 @@ fn against(
         }
     }
     let counts = |row: &Row| parts.tells_counts(&row.asked, context);
-    if parts.releases(Slot::COUNTS) && rows.iter().any(counts) {
+    if parts.releases(&COUNTS) && rows.iter().any(counts) {
         // what one example with several labels moves is not known of made-up counts
         let TaskKind::Classes(_) = context.task.kind else {
             return None;
@@ -75,7 +75,7 @@ fn against(
         at_clients(
             &mut *accountant,
             parts,
-            Slot::COUNTS,
+            COUNTS.name(),
             ((1, 1), 1),
             None,
             context,

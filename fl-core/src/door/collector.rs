@@ -2,12 +2,12 @@
 //! believed.
 
 use super::faults::{Fate, Fault, Faults, Mishap};
-use super::federation::Federation;
+use super::federation::Server;
 use super::shapes::Wanted;
 use crate::host::Entry;
 use crate::message::{self, Bytes, Ids, Message, hex};
 use crate::privacy::{Observer, Protection, Protections};
-use crate::{Answer, Ask, ClientId, Mail, Needs, PrivacyEvent, Problem, Result, Round};
+use crate::{Answer, ClientId, Exchange, Mail, Needs, PrivacyEvent, Problem, Result, Round};
 use anyhow::{bail, ensure};
 use sha2::{Digest as _, Sha256};
 use std::any::Any;
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const TOLD_APART: usize = 256;
 
 /// One question to some clients, as it goes on.
-pub(super) struct Exchange {
+pub(super) struct Collector {
     entry: Entry,
     chain: Sha256,
     needs: Needs,
@@ -36,10 +36,10 @@ pub(super) fn asked<D: Message>(sent: &D) -> Option<&[u32]> {
         .map(|ids| &ids.0[..])
 }
 
-impl Exchange {
+impl Collector {
     pub fn new<D: Message, U: Message>(
         round: &Round,
-        ask: &Ask<D, U>,
+        exchange: &Exchange<D, U>,
         clients: usize,
         needs: Needs,
         faults: Faults,
@@ -47,7 +47,7 @@ impl Exchange {
         Self {
             entry: Entry {
                 step: round.name.clone(),
-                question: ask.label().into(),
+                question: exchange.label().into(),
                 down: D::KIND.into(),
                 up: U::KIND.into(),
                 clients,
@@ -208,7 +208,7 @@ impl Exchange {
     }
 
     /// Passes on what was said, charges what was spent, and writes the journal.
-    pub fn end(mut self, fed: &mut Federation<'_>, round: &Round) -> Result<()> {
+    pub fn end(mut self, fed: &mut Server<'_>, round: &Round) -> Result<()> {
         let (label, clients) = (self.entry.question.clone(), self.entry.clients);
         for (note, said_by) in std::mem::take(&mut self.notes) {
             let who = match said_by.len() {
@@ -245,7 +245,7 @@ impl Exchange {
     }
 
     /// Charges what was spent, and writes the journal.
-    pub fn settle(mut self, fed: &mut Federation<'_>) -> Result<()> {
+    pub fn settle(mut self, fed: &mut Server<'_>) -> Result<()> {
         for (id, events) in self.spent {
             fed.charge_client(id, events)?;
         }
@@ -270,7 +270,7 @@ impl Exchange {
     }
 }
 
-impl Federation<'_> {
+impl Server<'_> {
     /// Says whose answers are not used, each client once for what it is about, and that whoever knows it knows something.
     pub(super) fn left_out(
         &mut self,

@@ -1,8 +1,9 @@
 //! A bound of updates that follows a quantile of their norms (Andrew, Thakkar, McMahan, Ramaswamy 2021, algorithm 1).
-use crate::{ParamRounds, State, central};
+use crate::dp_fedavg::{SERVER_PRIVACY, expected, sum, summed, update};
+use crate::rounds::Family;
 use fl_core::prelude::*;
 use fl_core::settings::{above, above_to};
-use fl_plugin_dp_sgd::{Sum, finite};
+use fl_plugin_dp_sgd::finite;
 use std::f64::consts::FRAC_1_SQRT_2;
 
 settings! {
@@ -27,8 +28,8 @@ message! {
     pub struct Bounded: "params-and-bound" { params: Params, bound: Scalar }
 }
 
-pub(crate) const UPDATE: Ask<Bounded, Bounded> =
-    Ask::new("clipped update, and whether it was within the bound");
+const UPDATE: Exchange<Bounded, Bounded> =
+    Exchange::new("clipped update, and whether it was within the bound");
 
 /// What is said of the bound, among the numbers of an update while it is bounded and hidden with them.
 const WITHIN: &str = "within-bound";
@@ -62,42 +63,39 @@ impl AdaptiveClip {
         (1.0 - self.effort * self.effort).sqrt()
     }
 
-    pub(crate) fn bound(&self, state: &State) -> f64 {
-        within_32_bits(state.bound.unwrap_or(self.first))
+    /// The exchange whose sum the server releases.
+    pub(crate) fn declared<'p>(&'p self, family: Family<'p>) -> Declared<'p, Bounded, Bounded> {
+        let rounds = family.settings.rounds;
+        summed(&UPDATE, rounds, move |me, sent| {
+            self.answer(family, me, sent)
+        })
     }
 
     /// The sum of what the cohort's clients have to say, with noise, in the scale of their updates; it moves the bound.
     pub(crate) fn sum(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         round: &Round,
         cohort: &Cohort,
-        state: &mut State,
+        model: &Params,
+        state: &mut Option<f64>,
     ) -> Result<Params> {
-        let bound = self.bound(state);
+        let bound = within_32_bits(state.unwrap_or(self.first));
         let sent = |params| Bounded {
             params,
             bound: Scalar::new(bound as f32),
         };
-        let like = join(sent(state.model.zeros_like()));
-        let mut sum = Sum::like(&like);
-        fed.affords(central::SLOT, like, cohort)?;
-        if !cohort.is_empty() {
-            let sent = sent(state.model.clone());
-            for mail in fed.ask(round, &UPDATE, cohort, |_| &sent)?.iter() {
-                sum.add(&fed.clipped(central::SLOT, join(mail.body.clone()))?)?;
-            }
-        }
-        let mut sum = sum.total();
-        fed.release_sum(central::SLOT, round, &mut sum, cohort)?;
+        let like = join(sent(model.zeros_like()));
+        let sent = sent(model.clone());
+        let sum = sum(fed, round, cohort, &UPDATE, &sent, like, join)?;
         let Bounded {
             mut params,
             bound: within,
         } = split(sum)?;
         let within = f64::from(within.value());
-        let share = within / (2.0 * self.effort * central::expected(cohort)) + 0.5;
+        let share = within / (2.0 * self.effort * expected(cohort)) + 0.5;
         fed.record(round, "clip", bound)?;
-        state.bound = Some(self.next(bound, share));
+        *state = Some(self.next(bound, share));
         params.scale(bound / self.left());
         Ok(params)
     }
@@ -120,28 +118,22 @@ impl AdaptiveClip {
     }
 
     /// A client's side.
-    pub(crate) fn answer(
-        &self,
-        this: &ParamRounds,
-        me: &mut Client,
-        sent: &Bounded,
-    ) -> Result<Bounded> {
-        let trained = this.train(me, &sent.params, None)?.params;
-        let update = trained.zip(&sent.params, |w, g| w - g)?;
+    fn answer(&self, family: Family<'_>, me: &mut Client, sent: &Bounded) -> Result<Bounded> {
+        let update = update(family, me, &sent.params)?;
         let mut joint = self.bounded(update, f64::from(sent.bound.value()));
         // asked of a point that everybody knows: what an update makes of it would tell something of the update
         let mut known = join(Bounded {
             params: sent.params.zeros_like(),
             bound: Scalar::new(2.0),
         });
-        me.clip(central::SLOT, &mut known, None)?;
+        me.clip(&SERVER_PRIVACY, &mut known, None)?;
         ensure!(
             (known.norm() - 1.0).abs() <= ROUNDING,
             "parts.{}: `adaptive` gives it updates of norm 1 at most, and it bounds them by {:.3}: set its `clip` to 1",
-            central::SLOT,
+            SERVER_PRIVACY.name(),
             known.norm()
         );
-        me.clip(central::SLOT, &mut joint, None)?;
+        me.clip(&SERVER_PRIVACY, &mut joint, None)?;
         split(joint)
     }
 }

@@ -1,16 +1,20 @@
-//! Features made of noise and class (FedGEN, Zhu et al. 2021, algorithm 1).
-use crate::teachers::Teachers;
-use crate::{ParamRounds, State, TRAIN};
+//! FedGEN: features made of noise and class (Zhu et al. 2021, algorithm 1).
+pub mod loss;
+
+use crate::local::{Extra, Trained};
+use crate::rounds::{AGGREGATOR, Family, MODEL, RoundRule, Rounds, Shared, TRAIN};
 use fl_core::prelude::*;
 use fl_core::settings::above_to;
-use fl_core::{Beside, TaskKind, parametric};
+use fl_core::{Beside, Examples, TaskKind, parametric};
+use loss::Teachers;
 use ndarray::Array2;
 use std::cell::RefCell;
 
 settings! {
-    /// A generator makes features of noise and class, as the model's last layer takes them. The server teaches it what the clients'
-    /// last layers say together; each client then learns beside its examples what others know of classes that it lacks.
-    pub struct Generate {
+    /// FedAvg with a generator of features of noise and class, as the model's last layer takes them.
+    /// The server teaches it what the clients' last layers say together; each client then learns
+    /// beside its examples what others know of classes that it lacks (FedGEN, Zhu et al. 2021).
+    pub struct FedGen {
         /// Numbers that the model's last layer takes of one input, which is what the generator makes; `fl check` says how many
         /// they are.
         features: usize, in 1..=10_000_000;
@@ -41,12 +45,15 @@ message! {
     }
 }
 
-/// The slot of the trainer that makes features.
-pub(crate) const SLOT: &str = "generator";
+/// The trainer that makes features.
+pub(crate) const GENERATOR: TrainerSlot = TrainerSlot::new(
+    "generator",
+    "Makes features of noise and a class, for FedGEN: a model that learns at the server and is shown to clients.",
+);
 
 /// From the round on in which it has learnt something.
-pub(crate) const SHOW: Ask<Taught, Nothing> =
-    Ask::new("the generator, for the training that follows");
+const SHOW: Exchange<Taught, Nothing> =
+    Exchange::new("the generator, for the training that follows");
 
 /// What the generator is given, `classes x (noise + number of classes)`: noise, then a 1 at the place of the class.
 pub fn inputs(noise: &Array2<f32>, classes: &[u32], of: usize) -> Array2<f32> {
@@ -82,9 +89,109 @@ impl Maker {
     }
 }
 
-impl Generate {
+impl RoundRule for FedGen {
+    /// Whether the generator has learnt anything.
+    type State = bool;
+
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
+        let show = SHOW.answered_by(|me, sent| {
+            // kept, so that a client that is asked again has it still
+            me.stash(&GENERATOR, sent);
+            Ok(Nothing)
+        });
+        let show = show.model(&GENERATOR).to(&crate::rounds::COHORT);
+        let generator = GENERATOR.spec().shared_parameters().at_server();
+        let generator = generator.needs(Ability::Loss(Loss::Mse));
+        let train = family.trains(move |me, examples, global| {
+            Ok(self.train(family, me, examples, global)?.params)
+        });
+        all.slot(generator.with_task(self.task()))
+            .exchange(show.times(family.settings.rounds - 1).if_filled(&GENERATOR))
+            .exchange(train.with_class_counts_if(true))
+    }
+
+    fn round(
+        &self,
+        _: Family<'_>,
+        server: &mut Server<'_>,
+        round: &Round,
+        cohort: &Cohort,
+        model: &mut Params,
+        taught: &mut bool,
+    ) -> Result<()> {
+        let mut asked = cohort.to_vec();
+        if *taught {
+            let sent = Taught {
+                generator: server.parametric(&GENERATOR)?.params(),
+                scale: Scalar::new(self.decay.powf(round.number as f64 - 1.0) as f32),
+            };
+            let shown = server.collect(round, &SHOW, &asked, |_| &sent)?;
+            asked = shown.iter().map(|mail| mail.from).collect();
+        }
+        let global = &*model;
+        let sent = server.collect(round, &TRAIN, &asked, |_| global)?;
+        let shown = round.showing(global.clone());
+        let mean = server.aggregate(&AGGREGATOR, &shown, &sent)?;
+        let mut teachers = Teachers::default();
+        for mail in sent.iter() {
+            server.parametric(&MODEL)?.set_params(&mail.body)?;
+            let head = server.model(&MODEL)?.head();
+            let head = head.context("parts.model: it shows no last layer")?;
+            let counts = mail.class_counts.as_deref().unwrap_or_default();
+            teachers.add(head, counts);
+        }
+        *model = mean;
+        *taught |= self.learn(server, round, &teachers)?;
+        Ok(())
+    }
+
+    fn model(&self, slot: SlotSpec) -> SlotSpec {
+        slot.needs(Ability::Head(self.features))
+    }
+
+    fn conflicts(&self, family: Family<'_>, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let silent = self.cross_entropy == 0.0 && self.kl == 0.0;
+        let hidden = ["server-privacy", "example-privacy"];
+        let text = match hidden.into_iter().find(|slot| has(slot)) {
+            _ if !has(&GENERATOR) => "needs a part that makes features: fill `parts.generator` with a trainer, such as `{ use: dfdx, net: [{ linear: 256 }, relu, outputs] }`, or leave `generate` out".into(),
+            Some(slot) => format!("needs each client's last layer and its counts of classes, which `parts.{slot}` does not hide: leave one of the two out"),
+            _ if family.settings.rounds == 1 => "has no effect in a single round: clients are shown the generator from the second on".into(),
+            _ if silent => "has no effect where `cross-entropy` and `kl` are both 0: set one of them, or leave `generate` out".into(),
+            _ => return Vec::new(),
+        };
+        vec![Conflict::at("generate", text)]
+    }
+
+    fn suits_dense(&self) -> std::result::Result<(), String> {
+        Err("`generate` makes features of one class each; leave it out".into())
+    }
+}
+plugin!(protocol "fedgen" => Shared<FedGen> as Rounds<FedGen>);
+
+impl FedGen {
+    /// A client's training beside made features, if it was shown a generator.
+    fn train(
+        &self,
+        family: Family<'_>,
+        me: &mut Client,
+        examples: &Examples,
+        global: &Params,
+    ) -> Result<Trained> {
+        let maker = self.maker(me)?;
+        let make = |classes: &[u32], stream: &Stream| match &maker {
+            Some(maker) => maker.make(classes, stream),
+            None => bail!("it was shown no generator"),
+        };
+        let features = maker.as_ref().map(|maker| self.beside(maker, &make));
+        let extra = Extra {
+            features,
+            ..Extra::default()
+        };
+        family.train(me, examples, global, extra)
+    }
+
     /// What the generator is to learn: `features` numbers of noise and one of the run's classes.
-    pub(crate) fn task(&self) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
+    fn task(&self) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
         let (features, noise) = (self.features, self.noise);
         move |task| Task {
             input: vec![noise + task.kind.outputs()],
@@ -92,60 +199,8 @@ impl Generate {
         }
     }
 
-    /// What stands in the way of it in this protocol.
-    pub(crate) fn conflicts(&self, of: &ParamRounds, has: &dyn Fn(&str) -> bool) -> Option<String> {
-        let silent = self.cross_entropy == 0.0 && self.kl == 0.0;
-        let hidden = ["server-privacy", "example-privacy"]
-            .into_iter()
-            .find(|slot| has(slot));
-        let text = match hidden {
-            _ if !has(SLOT) => "needs somebody to make features: fill `parts.generator` with a trainer, such as `{ use: dfdx, net: [{ linear: 256 }, relu, outputs] }`, or leave `generate` out".into(),
-            _ if of.correction != crate::Correction::None => "teaches clients by more than their examples, which `correction` does not know of: leave one of the two out".into(),
-            _ if of.fuse.is_some() => "and `fuse` both teach the server what the clients' models say together: leave one of the two out".into(),
-            Some(slot) => format!("needs each client's last layer and its counts of classes, which `parts.{slot}` does not hide: leave one of the two out"),
-            _ if of.rounds == 1 => "has no effect in a single round: clients are shown the generator from the second on".into(),
-            _ if silent => "has no effect where `cross-entropy` and `kl` are both 0: set one of them, or leave `generate` out".into(),
-            _ => return None,
-        };
-        Some(format!("`generate` {text}"))
-    }
-
-    /// The server's side of a round.
-    pub(crate) fn round(
-        &self,
-        fed: &mut Federation<'_>,
-        round: &Round,
-        cohort: &Cohort,
-        state: &mut State,
-    ) -> Result<()> {
-        let mut asked = cohort.to_vec();
-        if state.taught {
-            let sent = Taught {
-                generator: fed.parametric(SLOT)?.params(),
-                scale: Scalar::new(self.decay.powf(round.number as f64 - 1.0) as f32),
-            };
-            let shown = fed.ask(round, &SHOW, &asked, |_| &sent)?;
-            asked = shown.iter().map(|mail| mail.from).collect();
-        }
-        let global = &state.model;
-        let sent = fed.ask_for::<_, _, Params>("aggregator", round, &TRAIN, &asked, |_| global)?;
-        let shown = round.showing(global.clone());
-        let mean = fed.aggregate("aggregator", &shown, &sent)?;
-        let mut teachers = Teachers::default();
-        for mail in sent.iter() {
-            fed.parametric("model")?.set_params(&mail.body)?;
-            let head = fed.model("model")?.head();
-            let head = head.context("parts.model: it shows no last layer")?;
-            let counts = mail.class_counts.as_deref().unwrap_or_default();
-            teachers.add(head, counts);
-        }
-        state.model = mean;
-        state.taught |= self.learn(fed, round, &teachers)?;
-        Ok(())
-    }
-
     /// The generator takes its steps. Has it?
-    fn learn(&self, fed: &mut Federation<'_>, round: &Round, teachers: &Teachers) -> Result<bool> {
+    fn learn(&self, fed: &mut Server<'_>, round: &Round, teachers: &Teachers) -> Result<bool> {
         let (known, of) = (teachers.classes(), fed.task().kind.outputs());
         if known.is_empty() {
             fed.warn(&format!(
@@ -164,9 +219,9 @@ impl Generate {
             let x = inputs(&noise, &classes, of);
             let shape = vec![x.ncols()];
             let x = Samples::fresh(x, shape)?;
-            let features = fed.model(SLOT)?.predict(&x)?.mapv(f64::from);
+            let features = fed.model(&GENERATOR)?.predict(&x)?.mapv(f64::from);
             let said = teachers.of_batch(&features, &classes);
-            let diversity = crate::teachers::diversity(&features, &noise.mapv(f64::from));
+            let diversity = loss::diversity(&features, &noise.mapv(f64::from));
             loss += said.0;
             alike += diversity.0;
             ensure!(
@@ -179,7 +234,7 @@ impl Generate {
             // the slope of the mean squared distance to this target is the slope by the features
             let half = (features.len() as f64) / 2.0;
             let target = (&features - &(slope * half)).mapv(|t| t as f32);
-            let generator = fed.parametric(SLOT)?;
+            let generator = fed.parametric(&GENERATOR)?;
             let gradient = generator.gradient(&x, Target::Scores(target.view()), Loss::Mse);
             let gradient = gradient.context("parts.generator")?;
             generator.descend(&gradient, step, self.steps)?;
@@ -191,12 +246,12 @@ impl Generate {
     }
 
     /// The generator that this client was shown last, if any.
-    pub(crate) fn maker(&self, me: &Client) -> Result<Option<Maker>> {
-        let Some(sent) = me.stashed::<Taught>(SLOT)? else {
+    fn maker(&self, me: &Client) -> Result<Option<Maker>> {
+        let Some(sent) = me.stashed::<Taught>(&GENERATOR)? else {
             return Ok(None);
         };
-        let mut model = me.new_model(SLOT, 0)?;
-        parametric(model.as_mut(), SLOT)?.set_params(&sent.generator)?;
+        let mut model = me.new_model(&GENERATOR, 0)?;
+        parametric(model.as_mut(), &GENERATOR)?.set_params(&sent.generator)?;
         Ok(Some(Maker {
             model: RefCell::new(model),
             noise: self.noise,
@@ -206,11 +261,7 @@ impl Generate {
     }
 
     /// What training adds to the loss of the client's examples.
-    pub(crate) fn beside<'a>(
-        &self,
-        maker: &Maker,
-        make: &'a fl_core::MakesFeatures<'a>,
-    ) -> Beside<'a> {
+    fn beside<'a>(&self, maker: &Maker, make: &'a fl_core::MakesFeatures<'a>) -> Beside<'a> {
         Beside {
             make,
             cross_entropy: self.cross_entropy * maker.scale,

@@ -1,4 +1,5 @@
-//! Ensemble distillation at the server (FedDF, Lin et al. 2020).
+//! FedDF: ensemble distillation at the server (Lin et al. 2020, algorithm 1).
+use crate::rounds::{AGGREGATOR, Family, MODEL, RoundRule, Rounds, Shared, TRAIN};
 use fl_core::prelude::*;
 use fl_core::settings::{above, between};
 use fl_core::{Length, loss};
@@ -15,9 +16,9 @@ choices! {
 }
 
 settings! {
-    /// The server's model, which starts at the combined parameters, learns what the clients' models say together about the
-    /// public samples.
-    pub struct Fuse {
+    /// FedAvg after which the server's model, which starts at the combined parameters, learns what
+    /// the clients' models say together about the public samples (FedDF, Lin et al. 2020).
+    pub struct FedDf {
         /// The server's training in one round, with an optimiser that starts anew. FedDF: Adam 0.001, batch 128, at most 10,000
         /// steps.
         training: Training = Training::steps(1000, 128);
@@ -64,11 +65,48 @@ pub fn teacher<T: Into<f64> + Copy>(
     sum
 }
 
-impl Fuse {
-    /// The server's parameters after it has learnt from what was `sent`, starting at `mean`.
-    pub(crate) fn distil(
+impl RoundRule for FedDf {
+    type State = ();
+
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
+        all.exchange(family.trains_plainly())
+    }
+
+    fn round(
         &self,
-        fed: &mut Federation<'_>,
+        _: Family<'_>,
+        server: &mut Server<'_>,
+        round: &Round,
+        cohort: &Cohort,
+        model: &mut Params,
+        _: &mut (),
+    ) -> Result<()> {
+        let sent = server.collect(round, &TRAIN, cohort, |_| &*model)?;
+        let shown = round.showing(model.clone());
+        let mean = server.aggregate(&AGGREGATOR, &shown, &sent)?;
+        *model = self.distil(server, round, &sent, &mean)?;
+        Ok(())
+    }
+
+    fn conflicts(&self, _: Family<'_>, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let alone = Conflict::at(
+            "fuse",
+            "learns from public samples, and there are none: set `data.public`, or leave `fuse` out",
+        );
+        alone.when(!has("data.public")).into_iter().collect()
+    }
+
+    fn suits_dense(&self) -> std::result::Result<(), String> {
+        Err("`fuse` takes the mean of class probabilities of whole inputs; leave it out".into())
+    }
+}
+plugin!(protocol "feddf" => Shared<FedDf> as Rounds<FedDf>);
+
+impl FedDf {
+    /// The server's parameters after it has learnt from what was `sent`, starting at `mean`.
+    fn distil(
+        &self,
+        fed: &mut Server<'_>,
         round: &Round,
         sent: &Inbox<Params>,
         mean: &Params,
@@ -76,19 +114,19 @@ impl Fuse {
         let public = fed.public()?;
         let mut scores = Vec::with_capacity(sent.len());
         for mail in sent.iter() {
-            fed.parametric("model")?.set_params(&mail.body)?;
-            scores.push(fed.model("model")?.predict(public.samples())?);
+            fed.parametric(&MODEL)?.set_params(&mail.body)?;
+            scores.push(fed.model(&MODEL)?.predict(public.samples())?);
         }
         let views: Vec<ArrayView2<'_, f32>> = scores.iter().map(|s| s.view()).collect();
         let target = teacher(&views, &self.teacher, self.temperature).mapv(|p| p as f32);
-        fed.parametric("model")?.set_params(mean)?;
+        fed.parametric(&MODEL)?.set_params(mean)?;
         self.learn(fed, round, public.samples(), target.view())?;
-        Ok(fed.parametric("model")?.params())
+        Ok(fed.parametric(&MODEL)?.params())
     }
 
     fn learn(
         &self,
-        fed: &mut Federation<'_>,
+        fed: &mut Server<'_>,
         round: &Round,
         x: &Samples,
         target: ArrayView2<'_, f32>,
@@ -99,7 +137,7 @@ impl Fuse {
             ..self.training.pass(Loss::CrossEntropy)
         };
         let Some(patience) = self.patience else {
-            return fed.fit("model", &stream, x, Target::Soft(target), &pass);
+            return fed.fit(&MODEL, &stream, x, Target::Soft(target), &pass);
         };
         ensure!(x.len() > 1, "`patience` needs at least two public samples");
         let held = (x.len() as f64 * self.validation).round() as usize;
@@ -107,14 +145,14 @@ impl Fuse {
         let learnt = order.split_off(held.clamp(1, x.len() - 1));
         let part = |rows: &[usize]| (x.pick(rows), target.select(Axis(0), rows));
         let ((held, aim), (x, target)) = (part(&order), part(&learnt));
-        let cost = |fed: &mut Federation<'_>| -> Result<f64> {
-            let scores = fed.model("model")?.predict(&held)?;
+        let cost = |fed: &mut Server<'_>| -> Result<f64> {
+            let scores = fed.model(&MODEL)?.predict(&held)?;
             let aim = Target::Soft(aim.view());
             Ok(loss::of_batch(Loss::CrossEntropy, aim, scores.view())?.0)
         };
         let all = pass.steps(x.len());
         let (mut lowest, mut at, mut done) = (cost(fed)?, 0, 0);
-        let mut best = fed.parametric("model")?.params();
+        let mut best = fed.parametric(&MODEL)?.params();
         while done < all && done - at < patience {
             let steps = patience.div_ceil(LOOKS).min(all - done);
             let next = Pass {
@@ -123,14 +161,14 @@ impl Fuse {
                 ..pass.clone()
             };
             let stream = stream.child("from step", done as u64);
-            fed.fit("model", &stream, &x, Target::Soft(target.view()), &next)?;
+            fed.fit(&MODEL, &stream, &x, Target::Soft(target.view()), &next)?;
             done += steps;
             let now = cost(fed)?;
             if now < lowest {
-                (lowest, at, best) = (now, done, fed.parametric("model")?.params());
+                (lowest, at, best) = (now, done, fed.parametric(&MODEL)?.params());
             }
         }
         fed.record(round, "fuse.steps", done as f64)?;
-        fed.parametric("model")?.set_params(&best)
+        fed.parametric(&MODEL)?.set_params(&best)
     }
 }

@@ -1,0 +1,90 @@
+//! Two groups of settings side by side.
+
+use super::{Field, Reader, Setting, Settings, Value, object_schema};
+
+/// The settings of two groups in one mapping, such as those of a family of methods and those of
+/// one method. No name may stand in both.
+///
+/// ```
+/// use fl_core::settings::{Joined, read_yaml};
+/// fl_core::settings! {
+///     /// What all share.
+///     struct Shared {
+///         /// Rounds.
+///         rounds: usize = 10;
+///     }
+/// }
+/// fl_core::settings! {
+///     /// A method.
+///     struct Own {
+///         /// Its weight.
+///         mu: f64 = 0.1;
+///     }
+/// }
+/// let read: Joined<Shared, Own> = read_yaml("{rounds: 3, mu: 0.5}").unwrap();
+/// assert_eq!((read.shared.rounds, read.own.mu), (3, 0.5));
+/// let wrong = read_yaml::<Joined<Shared, Own>>("{mue: 1}").unwrap_err();
+/// assert_eq!(wrong.to_string(), "mue: no such setting; did you mean `mu`? known: rounds, mu");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Joined<A, B> {
+    /// What all share.
+    pub shared: A,
+    /// What is one's own.
+    pub own: B,
+}
+
+fn names(fields: &[Field]) -> Vec<&str> {
+    fields.iter().map(|field| field.name.as_str()).collect()
+}
+
+impl<A: Settings, B: Settings> Setting for Joined<A, B> {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        let (shared, own) = (A::fields(), B::fields());
+        let (shared, own) = (names(&shared), names(&own));
+        let known = [&shared[..], &own].concat();
+        let mut found = reader.keys(value, &known)?;
+        let before = reader.mistakes.len();
+        let mut group = |names: &[&str]| -> Value {
+            let given = names.iter().filter_map(|name| {
+                let value: &Value = found.remove(*name)?;
+                Some((Value::from(*name), value.clone()))
+            });
+            Value::Mapping(given.collect())
+        };
+        let (shared, own) = (group(&shared), group(&own));
+        let (shared, own) = (A::read(&shared, reader), B::read(&own, reader));
+        reader.unknown(&found, &known);
+        (reader.mistakes.len() == before).then_some(())?;
+        Some(Self {
+            shared: shared?,
+            own: own?,
+        })
+    }
+
+    fn write(&self) -> Value {
+        let mut all = serde_yaml::Mapping::new();
+        for group in [self.shared.write(), self.own.write()] {
+            all.extend(group.as_mapping().cloned().unwrap_or_default());
+        }
+        all.into()
+    }
+
+    fn schema() -> serde_json::Value {
+        object_schema(&Self::doc(), &Self::fields())
+    }
+
+    fn kind() -> String {
+        "mapping".into()
+    }
+}
+
+impl<A: Settings, B: Settings> Settings for Joined<A, B> {
+    fn doc() -> String {
+        B::doc()
+    }
+
+    fn fields() -> Vec<Field> {
+        A::fields().into_iter().chain(B::fields()).collect()
+    }
+}

@@ -1,0 +1,52 @@
+//! FedAvg (McMahan et al. 2017, algorithm 1).
+use crate::local::Extra;
+use crate::rounds::{Family, RoundRule, Rounds, Shared, TRAIN};
+use fl_core::prelude::*;
+
+settings! {
+    /// Clients train from the server's parameters, the server combines theirs, and again (FedAvg,
+    /// McMahan et al. 2017).
+    pub struct FedAvg {}
+}
+
+impl<'p> Family<'p> {
+    /// FedAvg's exchange with FedAvg's training.
+    pub(crate) fn trains_plainly(self) -> Declared<'p, Params, Params> {
+        self.trains(move |me, examples, global| {
+            let trained = self.train(me, examples, global, Extra::default())?;
+            Ok(trained.params)
+        })
+    }
+}
+
+/// One round of FedAvg.
+pub(crate) fn average(
+    server: &mut Server<'_>,
+    round: &Round,
+    cohort: &Cohort,
+    model: &mut Params,
+) -> Result<()> {
+    *model = server.run(round, &TRAIN, cohort, |_| &*model)?;
+    Ok(())
+}
+
+impl RoundRule for FedAvg {
+    type State = ();
+
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
+        all.exchange(family.trains_plainly())
+    }
+
+    fn round(
+        &self,
+        _: Family<'_>,
+        server: &mut Server<'_>,
+        round: &Round,
+        cohort: &Cohort,
+        model: &mut Params,
+        _: &mut (),
+    ) -> Result<()> {
+        average(server, round, cohort, model)
+    }
+}
+plugin!(protocol "fedavg" => Shared<FedAvg> as Rounds<FedAvg>);

@@ -1,0 +1,133 @@
+//! FedNova: changes of equal length (Wang et al. 2020).
+use crate::local::{Extra, learnt, zip};
+use crate::rounds::{AGGREGATOR, COHORT, Family, MODEL, RoundRule, Rounds, Shared};
+use fl_core::prelude::*;
+
+settings! {
+    /// FedAvg in which every client's change is divided by how far its steps could lead, so that
+    /// more steps count no more (FedNova, Wang et al. 2020).
+    pub struct FedNova {
+        /// The momentum of the clients' optimiser (`sgd` with this `momentum`), which lengthens its way; 0 for plain gradient descent.
+        momentum: f64 = 0.0, in 0.0..1.0;
+    }
+}
+
+message! {
+    /// A client's change, divided by the length of its way, and that length (FedNova).
+    pub struct Normalised: "normalised-change" { change: Params, length: Scalar }
+}
+
+/// FedNova's question.
+const TRAIN: Exchange<Params, Normalised> =
+    Exchange::new("change by local training, for a way of length 1");
+
+/// How far `steps` steps lead, in steps of plain gradient descent: the sum of the weights with which the gradients enter the
+/// change. `pull` is FedProx's `mu`, times the learning rate. Momentum and pull together have no such closed form.
+pub fn length(steps: usize, momentum: f64, pull: f64) -> f64 {
+    let n = steps as f64;
+    match (momentum > 0.0, pull > 0.0) {
+        (true, _) => {
+            (n - momentum * (1.0 - momentum.powf(n)) / (1.0 - momentum)) / (1.0 - momentum)
+        }
+        (false, true) => (1.0 - (1.0 - pull).powf(n)) / pull,
+        (false, false) => n,
+    }
+}
+
+/// One number of the server's model: as far as all went in the mean, into the combined direction.
+pub fn next_model(x: f64, combined: f64, mean_length: f64) -> f64 {
+    x + mean_length * (combined - x)
+}
+
+impl RoundRule for FedNova {
+    type State = ();
+
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
+        let train = TRAIN.answered_by(move |me, global| self.train(family, me, global));
+        let train = train.to(&COHORT).times(family.settings.rounds);
+        all.exchange(train.into(&AGGREGATOR))
+    }
+
+    fn round(
+        &self,
+        _: Family<'_>,
+        server: &mut Server<'_>,
+        round: &Round,
+        cohort: &Cohort,
+        x: &mut Params,
+        _: &mut (),
+    ) -> Result<()> {
+        let (sent, mut lengths, mut weights) = (&*x, 0.0, 0.0);
+        let form = |mail: Mail<Normalised>| {
+            let weight = mail.weight;
+            mail.try_map(|answer| {
+                lengths += weight * f64::from(answer.length.value());
+                weights += weight;
+                zip(sent, &answer.change, |x, change| x + change)
+            })
+        };
+        let combined: Params = server.run_with(round, &TRAIN, cohort, |_| sent, form)?;
+        let mean = lengths / weights;
+        server.record(round, "nova.length", mean)?;
+        *x = zip(x, &combined, |x, combined| next_model(x, combined, mean))?;
+        Ok(())
+    }
+
+    fn model(&self, slot: SlotSpec) -> SlotSpec {
+        match self.momentum == 0.0 {
+            true => slot.needs(Ability::EqualSteps),
+            false => slot,
+        }
+    }
+
+    fn corrects(&self) -> bool {
+        true
+    }
+
+    fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let both = Conflict::at(
+            "mu",
+            "and momentum together give a way of unknown length: set one of them to 0 with `correction: nova`",
+        );
+        let both = both.when(family.mu > 0.0 && self.momentum > 0.0);
+        both.into_iter().collect()
+    }
+}
+plugin!(protocol "fednova" => Shared<FedNova> as Rounds<FedNova>);
+
+impl FedNova {
+    /// A client's side of a round.
+    fn train(&self, family: Family<'_>, me: &mut Client, global: &Params) -> Result<Normalised> {
+        let plain = me.parametric(&MODEL)?.step_size().is_some();
+        ensure!(
+            plain == (self.momentum == 0.0),
+            "parts.model: its steps {}; `momentum` of FedNova must be that of its optimiser",
+            match plain {
+                true => "are plain gradient descent, and `momentum` is above 0",
+                false =>
+                    "are not all one learning rate times the gradient (momentum, Adam or a rate that changes), and `momentum` is 0",
+            }
+        );
+        let train =
+            |me: &mut Client, examples: &_| family.train(me, examples, global, Extra::default());
+        let examples = learnt(me)?;
+        let trained = train(me, &examples)?;
+        let pull = match family.mu > 0.0 {
+            true => {
+                let lr = me.parametric(&MODEL)?.step_size();
+                family.mu * lr.context("parts.model: FedNova with `mu` needs the learning rate, and this trainer has none; use plain gradient descent")?
+            }
+            false => 0.0,
+        };
+        let length = length(trained.steps, self.momentum, pull);
+        let honest = trained.params;
+        let sent = family.forged(me, global, honest, |me, half| Ok(train(me, half)?.params))?;
+        Ok(Normalised {
+            change: zip(&sent, global, |y, x| match length > 0.0 {
+                true => (y - x) / length,
+                false => 0.0,
+            })?,
+            length: Scalar::new(length as f32),
+        })
+    }
+}

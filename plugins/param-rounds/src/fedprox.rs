@@ -1,0 +1,38 @@
+//! FedProx (Li et al. 2020): FedAvg with a local loss that pulls towards the server's parameters.
+use crate::fedavg::average;
+use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use fl_core::prelude::*;
+use fl_core::settings::above_to;
+
+settings! {
+    /// FedAvg with `mu / 2 * |w - w_server|^2` in the local loss (FedProx, Li et al. 2020).
+    pub struct FedProx {
+        /// The weight of the distance to the server's parameters. FedKT's comparison uses 0.1.
+        mu: f64 = 0.1, in above_to(0.0, 1e6);
+    }
+}
+
+impl RoundRule for FedProx {
+    type State = ();
+
+    fn mu(&self) -> f64 {
+        self.mu
+    }
+
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
+        all.exchange(family.trains_plainly())
+    }
+
+    fn round(
+        &self,
+        _: Family<'_>,
+        server: &mut Server<'_>,
+        round: &Round,
+        cohort: &Cohort,
+        model: &mut Params,
+        _: &mut (),
+    ) -> Result<()> {
+        average(server, round, cohort, model)
+    }
+}
+plugin!(protocol "fedprox" => Shared<FedProx> as Rounds<FedProx>);

@@ -1,0 +1,166 @@
+//! A client's side of every round: it trains from the server's parameters, and an attacker answers
+//! something else.
+use crate::rounds::{AGGREGATOR, COHORT, Family, MODEL, PRIVACY, TRAIN};
+use fl_core::message::Votes;
+use fl_core::prelude::*;
+use fl_core::{Beside, Examples, Labels};
+use fl_plugin_dp_sgd as dp_sgd;
+use ndarray::Array2;
+use std::sync::Arc;
+
+/// Forges the answers of attackers.
+pub(crate) const ATTACK: AggregatorSlot<Params, Params> = AggregatorSlot::new(
+    "attack",
+    "What attackers answer in place of what they have trained; name them with `clients`.",
+);
+/// Changes the labels of attackers.
+pub(crate) const LABELS: AggregatorSlot<Votes, Votes> = AggregatorSlot::new(
+    "labels",
+    "What attackers make of their own labels before they learn them; name them with `clients`.",
+);
+
+/// What training has made of the server's parameters.
+pub(crate) struct Trained {
+    pub params: Params,
+    /// Mini-batches.
+    pub steps: usize,
+}
+
+/// What a method adds to the local loss.
+#[derive(Default)]
+pub(crate) struct Extra<'a> {
+    /// Is added to every gradient.
+    pub offset: Option<&'a Params>,
+    /// Features that are learnt beside the examples.
+    pub features: Option<Beside<'a>>,
+}
+
+impl<'p> Family<'p> {
+    /// The exchange of FedAvg, with `train` for its training: the difference that it made, or each
+    /// of its steps, leaves the client through a mechanism.
+    pub fn trains(
+        self,
+        train: impl Fn(&mut Client, &Examples, &Params) -> Result<Params> + Send + Sync + 'p,
+    ) -> Declared<'p, Params, Params> {
+        let settings = self.settings;
+        let (train, again) = {
+            let train = Arc::new(train);
+            (train.clone(), train)
+        };
+        let trained = TRAIN.answered_by(move |me, global| {
+            if me.has(&dp_sgd::SLOT) {
+                me.parametric(&MODEL)?.set_params(global)?;
+                dp_sgd::train(me, &MODEL, settings.sampling.as_ref(), &settings.local)?;
+                return Ok(me.parametric(&MODEL)?.params());
+            }
+            let examples = learnt(me)?;
+            train(me, &examples, global)
+        });
+        let trained = trained.to(&COHORT).times(settings.rounds).into(&AGGREGATOR);
+        let hidden = match dp_sgd::lots(settings.sampling.as_ref(), &settings.local) {
+            Some(lots) => trained.releases_steps(&dp_sgd::SLOT, lots),
+            None => trained.releases_difference(&PRIVACY),
+        };
+        hidden.forged_by(&ATTACK, move |me, global, honest| {
+            self.forged(me, global, honest, |me, half| again(me, half, global))
+        })
+    }
+
+    /// Trains on these examples from `global`.
+    pub(crate) fn train(
+        self,
+        me: &mut Client,
+        examples: &Examples,
+        global: &Params,
+        extra: Extra<'_>,
+    ) -> Result<Trained> {
+        me.parametric(&MODEL)?.set_params(global)?;
+        let pass = Pass {
+            beside: extra.features,
+            fresh: self.settings.fresh,
+            pull: (self.mu > 0.0).then_some((self.mu as f32, global)),
+            drift: extra.offset,
+            ..self.settings.local.pass(me.task().kind.loss())
+        };
+        let steps = me.fit_examples(&MODEL, examples, &pass)?.steps;
+        Ok(Trained {
+            params: me.parametric(&MODEL)?.params(),
+            steps,
+        })
+    }
+
+    /// The answer of an attacker in place of the `honest` parameters, which any other client sends.
+    /// `train` trains on part of its examples.
+    pub(crate) fn forged(
+        self,
+        me: &mut Client,
+        global: &Params,
+        honest: Params,
+        train: impl Fn(&mut Client, &Examples) -> Result<Params>,
+    ) -> Result<Params> {
+        if !me.has(&ATTACK) {
+            return Ok(honest);
+        }
+        let mut seen = vec![honest];
+        if self.settings.looks > 1 {
+            seen.clear();
+            let examples = learnt(me)?;
+            for look in 0..self.settings.looks {
+                let stream = me.stream("look").child("half", look as u64);
+                let half = examples.len().div_ceil(2);
+                let half = examples.pick(&stream.draws().choose(examples.len(), half));
+                seen.push(train(me, &half)?);
+            }
+        }
+        let honest = seen[0].clone();
+        let mail = (0..).zip(seen).map(|(at, seen)| Mail::new(at, 1.0, seen));
+        let forged = me.aggregate_seeing(&ATTACK, global, &Inbox::new(mail.collect())?)?;
+        me.measure("attack.shift", forged.zip(&honest, |f, h| f - h)?.norm());
+        Ok(forged)
+    }
+}
+
+/// The gradient of the client's own mean loss at `global`.
+pub(crate) fn gradient(me: &mut Client, global: &Params) -> Result<Params> {
+    let examples = learnt(me)?;
+    let loss = me.task().kind.loss();
+    let model = me.parametric(&MODEL)?;
+    model.set_params(global)?;
+    model.gradient(&examples.samples, examples.target().view(), loss)
+}
+
+/// `f` of every two numbers, in 64 bits.
+pub(crate) fn zip(a: &Params, b: &Params, f: impl Fn(f64, f64) -> f64) -> Result<Params> {
+    a.zip(b, |a, b| f(a.into(), b.into()) as f32)
+}
+
+/// The client's own examples, with the labels that it learns.
+pub(crate) fn learnt(me: &mut Client) -> Result<Examples> {
+    let own = me.own().clone();
+    let (true, Labels::Classes { of, classes }) = (me.has(&LABELS), &**own.labels()) else {
+        ensure!(
+            !me.has(&LABELS),
+            "parts.labels changes classes, and these examples have not one class each"
+        );
+        return Ok(own);
+    };
+    let ids = own.samples.ids();
+    let column = Array2::from_shape_fn((ids.len(), 1), |(row, _)| of[ids[row] as usize]);
+    let votes = Votes::new(ids.to_vec(), column, *classes);
+    let inbox = Inbox::new(vec![Mail::new(me.id(), 1.0, votes)])?;
+    let given = me.aggregate(&LABELS, &inbox)?;
+    ensure!(
+        given.rows == ids && given.voters() == 1 && given.classes() == *classes,
+        "parts.labels: gave other examples, classes or voters than it got"
+    );
+    let mut labels = of.clone();
+    for (id, class) in ids.iter().zip(&given.labels) {
+        labels[*id as usize] = *class;
+    }
+    let labels = Labels::Classes {
+        of: labels,
+        classes: *classes,
+    };
+    let all = Examples::all(own.samples.inputs().clone(), Arc::new(labels))?;
+    Ok(all.pick(&ids.iter().map(|id| *id as usize).collect::<Vec<_>>()))
+}

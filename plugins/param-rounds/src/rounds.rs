@@ -1,0 +1,256 @@
+//! Rounds of parameters: what all methods of the family share, and the loop.
+use crate::local::{ATTACK, LABELS};
+use fl_core::TaskKind;
+use fl_core::prelude::*;
+use fl_core::settings::{Joined, Settings};
+use fl_plugin_dp_sgd::{self as dp_sgd, Sampling};
+use serde::{Serialize, de::DeserializeOwned};
+
+settings! {
+    /// What all methods share.
+    pub struct RoundSettings {
+        /// Rounds.
+        rounds: usize = 50, in 1..=1_000_000;
+        /// A client's training in one round. FedKT's comparison uses 10 epochs, batch 32.
+        local: Training = Training::epochs(10, 32);
+        /// Start every round's training with a fresh optimiser.
+        fresh: bool = true;
+        /// With `parts.attack`: the number of trainings of an attacker from the same parameters,
+        /// each on a random half of its examples, so that its attack knows how far honest answers
+        /// differ. 1: one training, on all of them.
+        looks: usize = 1, in 1..=1000;
+        /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps draws examples.
+        sampling: Option<Sampling> = None;
+        /// Start from this model, which another run kept, instead of a new one: a path from the
+        /// working directory, such as `runs/fedkt-mnist-1/models/final`. FedKT-Prox is FedProx
+        /// started from FedKT's final model.
+        initial: Option<String> = None;
+        /// That model was trained on nothing that is private here, such as on public data: it costs
+        /// nothing. Otherwise a run that starts from it has no guarantee.
+        initial_is_public: bool = false;
+    }
+}
+
+/// The model that everybody trains.
+pub const MODEL: TrainerSlot = TrainerSlot::new(
+    "model",
+    "The model that everybody trains; it needs parameters.",
+);
+/// Combines the clients' parameters.
+pub const AGGREGATOR: AggregatorSlot<Params, Params> =
+    AggregatorSlot::new("aggregator", "Combines the clients' parameters.");
+/// Picks the clients of a round.
+pub const COHORT: SelectorSlot<Roster> =
+    SelectorSlot::new("cohort", "Picks the clients of a round; everyone if empty.");
+/// Hides a client's update at the client.
+pub const PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
+    "privacy",
+    "Bounds and hides what a client's training has changed, before it leaves the client.",
+);
+
+/// The exchange of most methods: parameters down, and what the client's training made of them up.
+pub const TRAIN: Exchange<Params, Params> = Exchange::new("parameters after local training");
+const LOSS: Exchange<Params, Scalar> = Exchange::new("loss of the global model");
+
+/// What a method sees of the family: the shared settings, and the weight of FedProx's term.
+#[derive(Clone, Copy)]
+pub struct Family<'p> {
+    /// The shared settings.
+    pub settings: &'p RoundSettings,
+    /// [`RoundRule::mu`]
+    pub mu: f64,
+}
+
+/// A method of the family. `plugin!(protocol "name" => Shared<Rule> as Rounds<Rule>)` registers it.
+pub trait RoundRule: Settings + Send + Sync + 'static {
+    /// What the server keeps from round to round beside the model.
+    type State: Default + Serialize + DeserializeOwned;
+
+    /// Adds the exchanges of a round, and the slots that they do not name.
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p>;
+
+    /// One round with this cohort, which has a client at least: `model` becomes the next one.
+    ///
+    /// # Errors
+    /// Those of the exchanges.
+    fn round(
+        &self,
+        family: Family<'_>,
+        server: &mut Server<'_>,
+        round: &Round,
+        cohort: &Cohort,
+        model: &mut Params,
+        state: &mut Self::State,
+    ) -> Result<()>;
+
+    /// One round in which a Poisson draw picked no client.
+    ///
+    /// # Errors
+    /// As [`RoundRule::round`].
+    fn empty_round(
+        &self,
+        _family: Family<'_>,
+        _server: &mut Server<'_>,
+        _round: &Round,
+        _cohort: &Cohort,
+        _model: &mut Params,
+        _state: &mut Self::State,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// What more the model must be able to do.
+    fn model(&self, slot: SlotSpec) -> SlotSpec {
+        slot
+    }
+
+    /// FedProx: the weight of `|w - w_server|^2 / 2` in the local loss.
+    fn mu(&self) -> f64 {
+        0.0
+    }
+
+    /// Whether clients learn by more than the gradients of their own examples, such as by control
+    /// variates.
+    fn corrects(&self) -> bool {
+        false
+    }
+
+    /// See [`Protocol::conflicts`].
+    fn conflicts(&self, _family: Family<'_>, _has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        Vec::new()
+    }
+
+    /// See [`Protocol::suits`], of a dense task.
+    ///
+    /// # Errors
+    /// What stands in the way.
+    fn suits_dense(&self) -> std::result::Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The settings of a method: those of the family, and its own.
+pub type Shared<R> = Joined<RoundSettings, R>;
+
+/// A method of the family as a protocol.
+pub struct Rounds<R>(Shared<R>);
+
+impl<R> From<Shared<R>> for Rounds<R> {
+    fn from(settings: Shared<R>) -> Self {
+        Self(settings)
+    }
+}
+
+impl<R: RoundRule> Rounds<R> {
+    fn family(&self) -> Family<'_> {
+        Family {
+            settings: &self.0.shared,
+            mu: self.0.own.mu(),
+        }
+    }
+}
+
+/// Loads the model that a run is to start from.
+fn load_initial(server: &mut Server<'_>, path: &str) -> Result<Params> {
+    let bytes = std::fs::read(path).with_context(|| format!("protocol.initial: {path}"))?;
+    server
+        .model(&MODEL)?
+        .load(&bytes)
+        .with_context(|| format!("protocol.initial: {path} does not fit parts.model"))?;
+    Ok(server.parametric(&MODEL)?.params())
+}
+
+impl<R: RoundRule> Protocol for Rounds<R> {
+    fn declare(&self) -> Declaration<'_> {
+        let (family, rule) = (self.family(), &self.0.own);
+        let unpriced = family.settings.initial.is_some() && !family.settings.initial_is_public;
+        let model = MODEL.spec().lasting_if(!family.settings.fresh);
+        let loss = LOSS.is_loss_of(&MODEL);
+        let all = Declaration::new()
+            .grows_by("rounds")
+            .begins_with(unpriced.then(|| "the run starts from a model that another run kept (`initial`), and what that has learnt from has no price here".into()))
+            // with a fresh optimiser, the server's parameters are all that a client begins with
+            .slot(rule.model(model.shared_parameters().at_server()))
+            .slot(&AGGREGATOR)
+            .slot(&COHORT)
+            .slot(&PRIVACY)
+            .slot(&dp_sgd::SLOT)
+            .slot(ATTACK.spec().for_some())
+            .slot(LABELS.spec().for_some())
+            .exchange(loss.times(family.settings.rounds).if_requested_by(&COHORT));
+        rule.declare(family, all)
+    }
+
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        let (family, rule) = (self.family(), &self.0.own);
+        for who in [server.who(&ATTACK), server.who(&LABELS)].concat() {
+            server.warn(&format!("attackers: {who}"));
+        }
+        let mut state = (server.parametric(&MODEL)?.params(), R::State::default());
+        if let Some(path) = &family.settings.initial {
+            server.once("initial model", &mut state, |server, (model, _), _| {
+                *model = load_initial(server, path)?;
+                Ok(())
+            })?;
+        }
+        let rounds = family.settings.rounds;
+        server.rounds(rounds, &mut state, |server, (model, state), round| {
+            let cohort = server.cohort_by_loss(&COHORT, round, &LOSS, model)?;
+            match cohort.is_empty() {
+                true => rule.empty_round(family, server, round, &cohort, model, state)?,
+                false => rule.round(family, server, round, &cohort, model, state)?,
+            }
+            server.parametric(&MODEL)?.set_params(model)?;
+            server.evaluate(round, &MODEL)
+        })?;
+        server.keep_model(&MODEL)
+    }
+
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let (family, rule) = (self.family(), &self.0.own);
+        let settings = family.settings;
+        let initial = settings.initial.as_ref().and_then(|path| {
+            let why = match std::fs::metadata(path) {
+                Ok(found) if found.is_file() => return None,
+                Ok(_) => "it is no file".into(),
+                Err(error) => error.to_string(),
+            };
+            Some(Conflict::at("initial", format_args!("names a model that another run kept, a path from the working directory, and {path} cannot be read: {why}")))
+        });
+        let looks = Conflict::at(
+            "looks",
+            "has no effect without an attacker: fill `parts.attack`, or leave it out",
+        );
+        let bare = Conflict::at(
+            "looks",
+            "lets an attack see trainings that `parts.privacy` has not released: leave it at 1, or leave `parts.privacy` out",
+        );
+        let beside = Conflict::between(
+            "`example-privacy` hides what each step sees and nothing beside it: leave out `correction`, `mu`, `looks`, and the other mechanisms and attacks",
+        );
+        let more = ["privacy", "server-privacy", "attack", "labels"];
+        let more = more.iter().any(|slot| has(slot));
+        let more = more || rule.corrects() || family.mu > 0.0 || settings.looks > 1;
+        let shared = [
+            initial,
+            looks.when(settings.looks > 1 && !has(&ATTACK)),
+            bare.when(settings.looks > 1 && has(&ATTACK) && has(&PRIVACY)),
+            beside.when(more && has(&dp_sgd::SLOT)),
+            dp_sgd::conflict(has, settings.sampling.as_ref(), &settings.local),
+        ];
+        let mut all = rule.conflicts(family, has);
+        all.extend(shared.into_iter().flatten());
+        all
+    }
+
+    fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        match kind.is_dense() {
+            false => return Ok(()),
+            true => self.0.own.suits_dense()?,
+        }
+        match has(&LABELS) {
+            true => Err("parts.labels changes the class of a whole input; leave it empty".into()),
+            false => Ok(()),
+        }
+    }
+}
