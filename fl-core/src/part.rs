@@ -96,12 +96,26 @@ pub struct Description {
 /// Makes a part from its settings: a boxed trait object of its role.
 pub type Build = dyn Fn(&Value, &BuildContext) -> Result<Box<dyn Any + Send>> + Sync;
 
+/// Another name of a part in specs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alias {
+    /// The name.
+    pub name: &'static str,
+    /// Settings that it stands for, in YAML, such as `{ labels: scores }`; those that a spec gives
+    /// come before them. Empty: none.
+    pub preset: &'static str,
+}
+
 /// A part that a spec can name. [`plugin!`](crate::plugin!) registers one.
 pub struct PartDecl {
     /// What it is.
     pub role: Role,
     /// Its name in specs.
     pub name: &'static str,
+    /// Other names of it in specs, such as those of the papers that it implements.
+    pub aliases: &'static [Alias],
+    /// The papers that it implements, such as `McMahan et al. 2017`.
+    pub papers: &'static [&'static str],
     /// The crate or library that it comes from.
     pub origin: &'static str,
     /// What it says about itself.
@@ -188,45 +202,71 @@ pub fn check<S: settings::Settings>(value: &Value, reader: &mut Reader) -> Optio
     S::read(value, reader).map(|read| read.write())
 }
 
+impl PartDecl {
+    /// Whether specs call it so.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.alias(name).is_some()
+    }
+
+    /// Its name, and its aliases.
+    pub fn names(&self) -> Vec<&'static str> {
+        let aliases = self.aliases.iter().map(|alias| alias.name);
+        std::iter::once(self.name).chain(aliases).collect()
+    }
+
+    /// The alias of this name, if it is one.
+    pub fn alias(&self, name: &str) -> Option<&'static Alias> {
+        self.aliases.iter().find(|alias| alias.name == name)
+    }
+}
+
 /// Registers a part: `plugin!(aggregator "trimmed-mean" => TrimmedMean);`
 ///
 /// The type is the settings and the part in one, or `Settings as Part` with `impl From<Settings> for Part`. Trainers and
 /// generators have `fn new(Settings, &BuildContext) -> Result<Self>` instead.
+///
+/// Other names of it follow, maybe each with the settings that it stands for, and the papers:
+/// `plugin!(protocol "co-distill" => CoDistill, aliases: ["selective-fd", "fedmd": "{ labels: scores }"],
+/// papers: ["Shao et al. 2024"]);`
 #[macro_export]
 macro_rules! plugin {
-    ($role:ident $name:literal => $t:ty) => { $crate::plugin!($role $name => $t as $t); };
-    (aggregator $name:literal => $s:ty as $t:ty) => {
+    ($role:ident $name:literal => $t:ty $(, $($facts:tt)*)?) => { $crate::plugin!($role $name => $t as $t $(, $($facts)*)?); };
+    (aggregator $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
         $crate::plugin!(@ Aggregator, $name, $s,
             $crate::aggregator_signature::<<$t as $crate::Aggregator>::In, <$t as $crate::Aggregator>::Out>(),
-            |s, _| Ok(Box::new(<$t>::from(s)) as $crate::BoxedAggregator<<$t as $crate::Aggregator>::In, <$t as $crate::Aggregator>::Out>));
+            |s, _| Ok(Box::new(<$t>::from(s)) as $crate::BoxedAggregator<<$t as $crate::Aggregator>::In, <$t as $crate::Aggregator>::Out>),
+            $($($facts)*)?);
     };
-    (selector $name:literal => $s:ty as $t:ty) => {
+    (selector $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
         $crate::plugin!(@ Selector, $name, $s,
             <<$t as $crate::Selector>::Pool as $crate::Pool>::NAME.to_string(),
-            |s, _| Ok(Box::new(<$t>::from(s)) as $crate::BoxedSelector<<$t as $crate::Selector>::Pool>));
+            |s, _| Ok(Box::new(<$t>::from(s)) as $crate::BoxedSelector<<$t as $crate::Selector>::Pool>), $($($facts)*)?);
     };
-    (privacy $name:literal => $s:ty as $t:ty) => {
+    (privacy $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
         $crate::plugin!(@ Privacy, $name, $s,
             <<$t as $crate::PrivacyMechanism>::On as $crate::message::Message>::KIND.to_string(),
-            |s, _| Ok(Box::new(<$t>::from(s)) as $crate::BoxedMechanism<<$t as $crate::PrivacyMechanism>::On>));
+            |s, _| Ok(Box::new(<$t>::from(s)) as $crate::BoxedMechanism<<$t as $crate::PrivacyMechanism>::On>), $($($facts)*)?);
     };
-    (accountant $name:literal => $s:ty as $t:ty) => {
-        $crate::plugin!(@ Accountant, $name, $s, String::new(), |s, _| Ok(Box::new(<$t>::from(s)) as Box<dyn $crate::Accountant>));
+    (accountant $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
+        $crate::plugin!(@ Accountant, $name, $s, String::new(), |s, _| Ok(Box::new(<$t>::from(s)) as Box<dyn $crate::Accountant>), $($($facts)*)?);
     };
-    (protocol $name:literal => $s:ty as $t:ty) => {
-        $crate::plugin!(@ Protocol, $name, $s, String::new(), |s, _| Ok(Box::new(<$t>::from(s)) as Box<dyn $crate::Protocol>));
+    (protocol $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
+        $crate::plugin!(@ Protocol, $name, $s, String::new(), |s, _| Ok(Box::new(<$t>::from(s)) as Box<dyn $crate::Protocol>), $($($facts)*)?);
     };
-    (trainer $name:literal => $s:ty as $t:ty) => {
-        $crate::plugin!(@ Trainer, $name, $s, String::new(), |s, make| <$t>::new(s, make).map(|t| Box::new(t) as Box<dyn $crate::Trainer>));
+    (trainer $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
+        $crate::plugin!(@ Trainer, $name, $s, String::new(), |s, make| <$t>::new(s, make).map(|t| Box::new(t) as Box<dyn $crate::Trainer>), $($($facts)*)?);
     };
-    (generator $name:literal => $s:ty as $t:ty) => {
-        $crate::plugin!(@ Generator, $name, $s, String::new(), |s, make| <$t>::new(s, make).map(|t| Box::new(t) as Box<dyn $crate::Generator>));
+    (generator $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
+        $crate::plugin!(@ Generator, $name, $s, String::new(), |s, make| <$t>::new(s, make).map(|t| Box::new(t) as Box<dyn $crate::Generator>), $($($facts)*)?);
     };
-    (@ $role:ident, $name:literal, $s:ty, $signature:expr, $make:expr) => {
+    (@ $role:ident, $name:literal, $s:ty, $signature:expr, $make:expr,
+        $(aliases: [$($alias:literal $(: $preset:literal)?),* $(,)?])? $(,)? $(papers: [$($paper:literal),* $(,)?])? $(,)?) => {
         const _: () = {
             static DECL: $crate::PartDecl = $crate::PartDecl {
                 role: $crate::Role::$role,
                 name: $name,
+                aliases: &[$($($crate::Alias { name: $alias, preset: concat!("" $(, $preset)?) }),*)?],
+                papers: &[$($($paper),*)?],
                 origin: env!("CARGO_PKG_NAME"),
                 describe: &|| $crate::__private::describe::<$s>($signature),
                 check: &$crate::__private::check::<$s>,

@@ -8,6 +8,7 @@ use fl_core::{
     BuildContext, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec, Stream, Task, TaskKind,
 };
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Parts by role and name.
@@ -42,15 +43,16 @@ impl Catalogue {
     /// When two parts of one role have the same name.
     pub fn new(mut parts: Vec<&'static PartDecl>) -> fl_core::Result<Self> {
         parts.sort_by_key(|p| (p.role, p.name, p.origin));
-        for pair in parts.windows(2) {
-            anyhow::ensure!(
-                (pair[0].role, pair[0].name) != (pair[1].role, pair[1].name),
-                "two parts are called {} `{}`: one from {}, one from {}",
-                pair[0].role,
-                pair[0].name,
-                pair[0].origin,
-                pair[1].origin
-            );
+        let mut called: BTreeMap<(Role, &str), &str> = BTreeMap::new();
+        for part in &parts {
+            for name in part.names() {
+                if let Some(other) = called.insert((part.role, name), part.origin) {
+                    let (role, origin) = (part.role, part.origin);
+                    anyhow::bail!(
+                        "two parts are called {role} `{name}`: one from {other}, one from {origin}"
+                    );
+                }
+            }
         }
         Ok(Self {
             parts,
@@ -73,7 +75,7 @@ impl Catalogue {
         self.parts
             .iter()
             .copied()
-            .filter(|p| p.name == name)
+            .filter(|p| p.is_called(name))
             .collect()
     }
 
@@ -82,7 +84,7 @@ impl Catalogue {
     /// # Errors
     /// A text that names what is near, and what is known.
     pub fn find(&self, role: Role, name: &str) -> Result<&'static PartDecl, String> {
-        if let Some(part) = self.of_role(role).find(|p| p.name == name) {
+        if let Some(part) = self.of_role(role).find(|p| p.is_called(name)) {
             return Ok(part);
         }
         let mut text = format!("no {role} is called {}", show(&name.into()));
@@ -91,7 +93,7 @@ impl Catalogue {
                 let _ = write!(text, ": that is {}", other.role.with_article());
             }
             None => {
-                if let Some(near) = nearest(name, self.of_role(role).map(|p| p.name)) {
+                if let Some(near) = nearest(name, self.of_role(role).flat_map(|p| p.names())) {
                     let _ = write!(text, "; did you mean `{near}`?");
                 }
             }
@@ -122,7 +124,13 @@ impl Catalogue {
             let rows: Vec<_> = self
                 .of_role(role)
                 .map(|p| (p, (p.describe)()))
-                .map(|(p, about)| [p.name.into(), about.signature, first_sentence(&about.doc)])
+                .map(|(p, about)| {
+                    [
+                        p.names().join(", "),
+                        about.signature,
+                        first_sentence(&about.doc),
+                    ]
+                })
                 .collect();
             if !rows.is_empty() {
                 let _ = writeln!(out, "{role}");
@@ -157,6 +165,11 @@ pub(crate) fn names(parts: impl IntoIterator<Item = &'static PartDecl>) -> Strin
 pub fn inspect(part: &PartDecl) -> String {
     let about = (part.describe)();
     let mut out = format!("{}: {}", part.name, part.role.with_article());
+    if let [_, aliases @ ..] = &part.names()[..]
+        && !aliases.is_empty()
+    {
+        let _ = write!(out, " (also called {})", aliases.join(", "));
+    }
     if !about.signature.is_empty() {
         let _ = write!(out, ", {}", about.signature);
     }
@@ -224,7 +237,7 @@ pub fn settings_json(fields: &[Field]) -> Json {
 pub fn inspect_json(part: &PartDecl) -> Json {
     let about = (part.describe)();
     let mut out = json!({
-        "name": part.name, "role": part.role.name(), "origin": part.origin, "signature": about.signature,
+        "name": part.name, "role": part.role.name(), "origin": part.origin, "aliases": &part.names()[1..], "papers": part.papers, "signature": about.signature,
         "doc": about.doc, "settings": fields_json(&about.fields),
     });
     if let Some(protocol) = (part.role == Role::Protocol)

@@ -1,7 +1,6 @@
 //! Checks a spec and notes every mistake with its place.
 
 use crate::catalogue::{Catalogue, any_make, example, names};
-use crate::methods;
 use crate::mistakes::{Mistake, Mistakes, Place};
 use crate::overrides;
 use crate::sections::DataSection;
@@ -9,7 +8,7 @@ use crate::tree::Node;
 use crate::yaml::{self, Wrong};
 use fl_core::message::{Ids, Message};
 use fl_core::settings::{Reader, Step, Value, nearest, show};
-use fl_core::{ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
+use fl_core::{Alias, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
 use std::path::Path;
 
 /// A part that a spec names, with settings that have been checked.
@@ -48,6 +47,11 @@ pub(crate) struct Checker<'a> {
     /// The text, overrides applied.
     pub root: Node,
     mistakes: Vec<Mistake>,
+}
+
+/// The settings that an alias stands for.
+fn preset(alias: &Alias) -> serde_yaml::Mapping {
+    serde_yaml::from_str(alias.preset).unwrap_or_default()
 }
 
 /// A step to `name`.
@@ -239,10 +243,7 @@ impl<'a> Checker<'a> {
         let decl = match found {
             Ok(decl) => decl,
             Err(text) => {
-                let method = role
-                    .filter(|role| *role == Role::Protocol)
-                    .and_then(|role| methods::hint(name, |p| catalogue.find(role, p).is_ok()));
-                self.note_use(path, method.unwrap_or(text), None);
+                self.note_use(path, text, None);
                 return None;
             }
         };
@@ -250,7 +251,14 @@ impl<'a> Checker<'a> {
             .iter()
             .filter(|(k, _)| k.as_str().is_none_or(|k| !not_settings.contains(&k)))
             .map(|(k, v)| (k.clone(), v.clone()));
-        let settings = Value::Mapping(settings.collect());
+        let mut settings: serde_yaml::Mapping = settings.collect();
+        if let Some(alias) = decl.alias(name) {
+            // what the spec says comes before what the name stands for
+            for (key, value) in preset(alias) {
+                settings.entry(key).or_insert(value);
+            }
+        }
+        let settings = Value::Mapping(settings);
         let settings = self.settings(path, Some(decl), |r| (decl.check)(&settings, r));
         Some((decl, settings))
     }

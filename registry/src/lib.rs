@@ -18,7 +18,6 @@ mod elf;
 mod fit;
 mod groups;
 mod load;
-mod methods;
 mod mistakes;
 mod module;
 mod overrides;

@@ -103,7 +103,7 @@ impl Catalogue {
         let properties: Map<String, Json> = slots.iter().map(slot).collect();
         let parts = json!({ "type": ["object", "null"], "properties": properties, "additionalProperties": false });
         let named =
-            json!({ "properties": { "use": { "const": protocol.name } }, "required": ["use"] });
+            json!({ "properties": { "use": { "enum": protocol.names() } }, "required": ["use"] });
         Some(json!({
             "if": { "properties": { "protocol": named }, "required": ["protocol"] },
             "then": { "properties": { "parts": parts } },
@@ -171,9 +171,13 @@ fn definition(part: &PartDecl) -> Json {
         "" => part.role.name().to_string(),
         signature => format!("{}, {signature}", part.role.name()),
     };
+    let about = format!("{what}: {}", about.doc);
     properties.insert(
         "use".into(),
-        json!({ "const": part.name, "description": format!("{what}: {}", about.doc) }),
+        match part.aliases {
+            [] => json!({ "const": part.name, "description": about }),
+            _ => json!({ "enum": part.names(), "description": about }),
+        },
     );
     if part.role != Role::Protocol {
         properties.insert("clients".into(), Clients::schema());

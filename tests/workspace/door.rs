@@ -571,6 +571,8 @@ fn a_model_that_cannot_be_evaluated_is_left_out_if_the_policy_says_so() {
         let decl: &'static fl_core::PartDecl = Box::leak(Box::new(fl_core::PartDecl {
             role: Role::Trainer,
             name: "blind",
+            aliases: &[],
+            papers: &[],
             origin: "here",
             describe: decl.describe,
             check: decl.check,

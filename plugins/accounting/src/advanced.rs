@@ -57,7 +57,8 @@ impl Pricing for AdvancedComposition {
         self.delta
     }
 }
-plugin!(accountant "advanced-composition" => AdvancedComposition as PricedLedger<AdvancedComposition>);
+plugin!(accountant "advanced-composition" => AdvancedComposition as PricedLedger<AdvancedComposition>,
+    papers: ["Dwork and Roth 2014", "Dwork, Rothblum and Vadhan 2010"]);
 
 #[cfg(test)]
 mod tests {

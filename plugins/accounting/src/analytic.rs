@@ -47,7 +47,8 @@ impl Pricing for AnalyticGaussian {
         self.delta
     }
 }
-plugin!(accountant "analytic-gaussian" => AnalyticGaussian as PricedLedger<AnalyticGaussian>);
+plugin!(accountant "analytic-gaussian" => AnalyticGaussian as PricedLedger<AnalyticGaussian>,
+    papers: ["Balle and Wang 2018", "Dong, Roth and Su 2022"]);
 
 #[cfg(test)]
 mod tests {

@@ -67,7 +67,8 @@ impl Pricing for Basic {
         0.0
     }
 }
-plugin!(accountant "basic" => Basic as PricedLedger<Basic>);
+plugin!(accountant "basic" => Basic as PricedLedger<Basic>,
+    papers: ["Dwork and Roth 2014"]);
 
 #[cfg(test)]
 mod tests {

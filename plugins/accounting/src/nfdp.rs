@@ -51,7 +51,8 @@ impl Pricing for Nfdp {
         if *delta < 1.0 { *delta } else { 0.0 }
     }
 }
-plugin!(accountant "nfdp" => Nfdp as PricedLedger<Nfdp>);
+plugin!(accountant "nfdp" => Nfdp as PricedLedger<Nfdp>,
+    papers: ["Sun and Lyu 2020"]);
 
 #[cfg(test)]
 mod tests {

@@ -137,7 +137,8 @@ impl Pricing for PateGnmax {
         self.delta
     }
 }
-plugin!(accountant "pate-gnmax" => PateGnmax as PricedLedger<PateGnmax>);
+plugin!(accountant "pate-gnmax" => PateGnmax as PricedLedger<PateGnmax>,
+    papers: ["Papernot et al. 2018"]);
 
 #[cfg(test)]
 mod tests {

@@ -146,7 +146,8 @@ impl Pricing for PateMoments {
         self.delta
     }
 }
-plugin!(accountant "pate-moments" => PateMoments as PricedLedger<PateMoments>);
+plugin!(accountant "pate-moments" => PateMoments as PricedLedger<PateMoments>,
+    papers: ["Papernot et al. 2017", "Li et al. 2021"]);
 
 #[cfg(test)]
 mod tests {

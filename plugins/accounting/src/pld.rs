@@ -135,7 +135,8 @@ impl Pricing for LossDistributions {
         self.delta
     }
 }
-plugin!(accountant "pld" => Pld as PricedLedger<LossDistributions>);
+plugin!(accountant "pld" => Pld as PricedLedger<LossDistributions>,
+    papers: ["Koskela, Jalko and Honkela 2020", "Doroshenko et al. 2022"]);
 
 /// Upwards to nine digits, so that releases that differ by rounding only are one.
 fn up(x: f64) -> f64 {

@@ -124,7 +124,8 @@ impl Pricing for Rdp {
         self.delta
     }
 }
-plugin!(accountant "rdp" => Rdp as PricedLedger<Rdp>);
+plugin!(accountant "rdp" => Rdp as PricedLedger<Rdp>,
+    papers: ["Mironov 2017", "Mironov, Talwar and Zhang 2019", "Wang, Balle and Kasiviswanathan 2019"]);
 
 #[cfg(test)]
 mod tests {

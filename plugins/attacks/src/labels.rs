@@ -63,4 +63,5 @@ impl Aggregator for LabelFlip {
         }
     }
 }
-plugin!(aggregator "label-flip" => LabelFlip);
+plugin!(aggregator "label-flip" => LabelFlip,
+    papers: ["Fang et al. 2020"]);

@@ -98,7 +98,8 @@ impl Forge for SignFlip {
         k.sent - self.scale * (k.honest - k.sent)
     }
 }
-plugin!(aggregator "sign-flip" => SignFlip as Attacker<SignFlip>);
+plugin!(aggregator "sign-flip" => SignFlip as Attacker<SignFlip>,
+    papers: ["Li et al. 2019"]);
 
 settings! {
     /// Attack: normal noise on what was sent, and nothing learnt (Blanchard et al. 2017).
@@ -112,7 +113,8 @@ impl Forge for Gaussian {
         k.sent + self.std * k.noise
     }
 }
-plugin!(aggregator "gaussian" => Gaussian as Attacker<Gaussian>);
+plugin!(aggregator "gaussian" => Gaussian as Attacker<Gaussian>,
+    papers: ["Blanchard et al. 2017"]);
 
 settings! {
     /// Attack: a little off in every number, within what honest clients differ by (A Little Is Enough; Baruch et al. 2019):
@@ -130,7 +132,8 @@ impl Forge for LittleIsEnough {
         true
     }
 }
-plugin!(aggregator "little-is-enough" => LittleIsEnough as Attacker<LittleIsEnough>);
+plugin!(aggregator "little-is-enough" => LittleIsEnough as Attacker<LittleIsEnough>,
+    papers: ["Baruch et al. 2019"]);
 
 settings! {
     /// Attack: a little into the opposite direction (inner-product manipulation; Xie et al. 2020), `sent - epsilon (honest - sent)`:
@@ -145,7 +148,8 @@ impl Forge for InnerProduct {
         k.sent - self.epsilon * (k.honest - k.sent)
     }
 }
-plugin!(aggregator "inner-product" => InnerProduct as Attacker<InnerProduct>);
+plugin!(aggregator "inner-product" => InnerProduct as Attacker<InnerProduct>,
+    papers: ["Xie et al. 2020"]);
 
 settings! {
     /// Attack: the attacker's own model in place of everybody's (model replacement; Bagdasaryan et al. 2020), `sent + scale (own -
@@ -160,4 +164,5 @@ impl Forge for Replacement {
         k.sent + self.scale * (k.honest - k.sent)
     }
 }
-plugin!(aggregator "replacement" => Replacement as Attacker<Replacement>);
+plugin!(aggregator "replacement" => Replacement as Attacker<Replacement>,
+    papers: ["Bagdasaryan et al. 2020"]);

@@ -76,7 +76,8 @@ impl Aggregator for MeanOfClasses {
         }
     }
 }
-plugin!(aggregator "mean-of-classes" => MeanOfClasses);
+plugin!(aggregator "mean-of-classes" => MeanOfClasses,
+    papers: ["Jeong et al. 2018"]);
 
 #[cfg(test)]
 mod tests {

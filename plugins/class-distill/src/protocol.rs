@@ -110,7 +110,9 @@ impl Protocol for ClassDistill {
         idle.into_iter().collect()
     }
 }
-plugin!(protocol "class-distill" => ClassDistill);
+plugin!(protocol "class-distill" => ClassDistill,
+    aliases: ["fkd", "pls"],
+    papers: ["Jeong et al. 2018"]);
 
 /// For each client the means over the others: no class at all, if there is nobody else.
 fn means_of_others(

@@ -176,7 +176,8 @@ impl Protocol for ClusteredRounds {
         Ok(())
     }
 }
-plugin!(protocol "clustered-rounds" => ClusteredRounds);
+plugin!(protocol "clustered-rounds" => ClusteredRounds,
+    papers: ["Xie et al. 2020", "Ghosh et al. 2020"]);
 
 impl ClusteredRounds {
     fn choose(&self, me: &mut Client, centres: &Centres) -> Result<Scalar> {

@@ -57,7 +57,8 @@ settings! {
 mean_of_rows!(MeanLabels, CLAIMS, |_: &MeanLabels| Box::new(
     |_: &mut [f64]| {}
 ));
-plugin!(aggregator "mean-labels" => MeanLabels);
+plugin!(aggregator "mean-labels" => MeanLabels,
+    papers: ["Shao et al. 2024", "Itahara et al. 2020"]);
 
 settings! {
     /// The mean of labels, sharpened: `softmax(mean / temperature)`, of the probabilities as they are (DS-FL's entropy
@@ -80,7 +81,8 @@ mean_of_rows!(
         Box::new(move |row: &mut [f64]| fl_core::loss::softmax(row, tau))
     }
 );
-plugin!(aggregator "entropy-reduction" => EntropyReduction);
+plugin!(aggregator "entropy-reduction" => EntropyReduction,
+    papers: ["Itahara et al. 2020"]);
 
 #[cfg(test)]
 mod tests {

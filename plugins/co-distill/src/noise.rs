@@ -61,7 +61,8 @@ labels_are_noised!(
     },
     |this: &LaplaceLabels, draws: &mut NoiseDraws, p| draws.laplace(p, this.scale)
 );
-plugin!(privacy "laplace-labels" => LaplaceLabels);
+plugin!(privacy "laplace-labels" => LaplaceLabels,
+    papers: ["Dwork et al. 2006"]);
 
 settings! {
     /// Gaussian noise on every probability that a client sends: local privacy of all its data (Dwork and Roth 2014).
@@ -79,7 +80,8 @@ labels_are_noised!(
     },
     |this: &GaussianLabels, draws: &mut NoiseDraws, p| draws.gaussian(p, this.sigma)
 );
-plugin!(privacy "gaussian-labels" => GaussianLabels);
+plugin!(privacy "gaussian-labels" => GaussianLabels,
+    papers: ["Dwork and Roth 2014"]);
 
 settings! {
     /// Each hard label is kept with probability `e^epsilon / (e^epsilon + classes - 1)` and else becomes one of the others,
@@ -120,7 +122,8 @@ impl PrivacyMechanism for RandomisedResponse {
         votes.retain_rows(&(0..n).collect::<Vec<_>>());
     }
 }
-plugin!(privacy "randomised-response" => RandomisedResponse);
+plugin!(privacy "randomised-response" => RandomisedResponse,
+    papers: ["Kairouz, Oh and Viswanath 2014"]);
 
 #[cfg(test)]
 mod tests {

@@ -91,7 +91,9 @@ impl Protocol for CoDistill {
         .collect()
     }
 }
-plugin!(protocol "co-distill" => CoDistill);
+plugin!(protocol "co-distill" => CoDistill,
+    aliases: ["selective-fd", "fedmd": "{ labels: scores }", "fedmd-nfdp": "{ labels: scores }", "feded": "{ teacher: student }", "ds-fl", "cronus": "{ teacher: student }"],
+    papers: ["Shao et al. 2024", "Li and Wang 2019", "Sui et al. 2020", "Itahara et al. 2020", "Chang et al. 2019"]);
 
 /// What the server knows between two rounds.
 #[derive(Default, Serialize, Deserialize)]

@@ -190,7 +190,8 @@ impl Aggregator for RobustLabels {
         }
     }
 }
-plugin!(aggregator "robust-labels" => RobustLabels);
+plugin!(aggregator "robust-labels" => RobustLabels,
+    papers: ["Chang et al. 2019"]);
 
 #[cfg(test)]
 mod tests {

@@ -75,7 +75,8 @@ impl PrivacyMechanism for SampleExamples {
         Ok(())
     }
 }
-plugin!(privacy "sample-examples" => SampleExamples);
+plugin!(privacy "sample-examples" => SampleExamples,
+    papers: ["Sun and Lyu 2020"]);
 
 #[cfg(test)]
 mod tests {

@@ -185,7 +185,7 @@ mod tests {
         `filter-on` has no effect while `parts.client-filter` is empty: fill that, or leave `filter-on` out
         `student` has no effect while `parts.student` is empty: fill that, or leave `student` out
         `resample` has no effect while `parts.sampling` is empty: fill that, or leave `resample` out
-        `labels.scores.loss` has no effect with `reply: hard`, since nobody is taught scores: leave it out, or use `reply: ensemble`
+        `labels.scores.loss` has no effect with `reply: hard`, since no model is taught scores: leave it out, or use `reply: ensemble`
         ");
     }
 

@@ -47,7 +47,8 @@ impl Selector for Cyclic {
         Ok(())
     }
 }
-plugin!(selector "cyclic" => CyclicSettings as Cyclic);
+plugin!(selector "cyclic" => CyclicSettings as Cyclic,
+    papers: ["Cho et al. 2023"]);
 
 #[cfg(test)]
 mod tests {

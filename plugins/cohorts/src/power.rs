@@ -118,7 +118,8 @@ impl Selector for PowerOfChoice {
         Ok(())
     }
 }
-plugin!(selector "power-of-choice" => PowerOfChoiceSettings as PowerOfChoice);
+plugin!(selector "power-of-choice" => PowerOfChoiceSettings as PowerOfChoice,
+    papers: ["Cho et al. 2020"]);
 
 #[cfg(test)]
 mod tests {

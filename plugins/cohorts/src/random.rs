@@ -25,7 +25,8 @@ impl Selector for Uniform {
         }
     }
 }
-plugin!(selector "uniform" => Uniform);
+plugin!(selector "uniform" => Uniform,
+    papers: ["McMahan et al. 2017"]);
 
 settings! {
     /// Each client takes part by itself with the same probability (Poisson sampling, McMahan et al. 2018): the draw that
@@ -50,7 +51,8 @@ impl Selector for Poisson {
         Draw::Poisson { rate: self.rate }
     }
 }
-plugin!(selector "poisson" => Poisson);
+plugin!(selector "poisson" => Poisson,
+    papers: ["McMahan et al. 2018"]);
 
 #[cfg(test)]
 mod tests {

@@ -95,7 +95,9 @@ impl PrivacyMechanism for GaussianGradients {
         Ok(())
     }
 }
-plugin!(privacy "gaussian-gradients" => GaussianGradients);
+plugin!(privacy "gaussian-gradients" => GaussianGradients,
+    aliases: ["dp-sgd"],
+    papers: ["Abadi et al. 2016"]);
 
 /// The slot of a model that learns a client's own data in this way, if `sampling` is given.
 pub fn learner(model: SlotSpec, sampling: Option<&Sampling>) -> SlotSpec {

@@ -86,7 +86,8 @@ impl Protocol for AsynDgan {
         painter::suits(kind)
     }
 }
-plugin!(protocol "asyn-dgan" => AsynDgan);
+plugin!(protocol "asyn-dgan" => AsynDgan,
+    papers: ["Chang et al. 2020"]);
 
 impl AsynDgan {
     /// The generator paints label maps of every client, each judges those of its own, and the generator learns.

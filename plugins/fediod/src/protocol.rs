@@ -190,7 +190,9 @@ impl Protocol for GenerateAndDistill {
         [foreign, told, sampling].into_iter().flatten().collect()
     }
 }
-plugin!(protocol "generate-and-distill" => GenerateAndDistill);
+plugin!(protocol "generate-and-distill" => GenerateAndDistill,
+    aliases: ["fediod"],
+    papers: ["Gong et al. 2023"]);
 
 /// What the server is told once.
 #[derive(Default, Serialize, Deserialize)]

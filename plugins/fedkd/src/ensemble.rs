@@ -101,7 +101,8 @@ impl Aggregator for ClassWeighted {
         }
     }
 }
-plugin!(aggregator "class-weighted" => ClassWeighted);
+plugin!(aggregator "class-weighted" => ClassWeighted,
+    papers: ["Gong et al. 2022"]);
 
 settings! {
     /// The plain mean of the clients' scores (FedMD's consensus, Li and Wang 2019; the first row of
@@ -133,7 +134,8 @@ impl Aggregator for MeanLogits {
         }
     }
 }
-plugin!(aggregator "mean-logits" => MeanLogits);
+plugin!(aggregator "mean-logits" => MeanLogits,
+    papers: ["Li and Wang 2019", "Gong et al. 2022"]);
 
 /// Combines scores about the same samples. Clients that speak about fewer samples count for those only, and the
 /// weights of a sample are scaled up to what its silent clients leave.

@@ -41,7 +41,8 @@ impl PrivacyMechanism for LaplaceLogits {
         Ok(())
     }
 }
-plugin!(privacy "laplace-logits" => LaplaceLogits);
+plugin!(privacy "laplace-logits" => LaplaceLogits,
+    papers: ["Gong et al. 2022"]);
 
 settings! {
     /// Laplace noise on how many examples of each class a client has (the Laplace mechanism, Dwork et al. 2006). Without `at-most` it hides one example, which moves one
@@ -91,7 +92,8 @@ impl PrivacyMechanism for LaplaceCounts {
         Ok(())
     }
 }
-plugin!(privacy "laplace-counts" => LaplaceCounts);
+plugin!(privacy "laplace-counts" => LaplaceCounts,
+    papers: ["Dwork et al. 2006"]);
 
 #[cfg(test)]
 mod tests {

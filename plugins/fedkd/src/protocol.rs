@@ -318,4 +318,6 @@ impl Protocol for OneShotDistill {
         .collect()
     }
 }
-plugin!(protocol "one-shot-distill" => OneShotDistill);
+plugin!(protocol "one-shot-distill" => OneShotDistill,
+    aliases: ["fedkd"],
+    papers: ["Gong et al. 2022"]);

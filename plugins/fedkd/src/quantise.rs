@@ -149,7 +149,8 @@ impl PrivacyMechanism for Quantiser {
         Ok(())
     }
 }
-plugin!(privacy "quantise" => Quantise as Quantiser);
+plugin!(privacy "quantise" => Quantise as Quantiser,
+    papers: ["Gong et al. 2022"]);
 
 #[cfg(test)]
 mod tests {

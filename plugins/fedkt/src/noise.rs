@@ -85,7 +85,8 @@ votes_are_noised!(
     |this: &LaplaceVotes| VoteNoise::Laplace { gamma: this.gamma },
     |this: &LaplaceVotes, draws: &mut NoiseDraws, n| draws.laplace(n, 1.0 / this.gamma)
 );
-plugin!(privacy "laplace-votes" => LaplaceVotes);
+plugin!(privacy "laplace-votes" => LaplaceVotes,
+    papers: ["Papernot et al. 2017", "Li et al. 2021"]);
 
 settings! {
     /// Gaussian noise on every count (GNMax, Papernot et al. 2018).
@@ -102,7 +103,8 @@ votes_are_noised!(
     |this: &GaussianVotes| VoteNoise::Gaussian { sigma: this.sigma },
     |this: &GaussianVotes, draws: &mut NoiseDraws, n| draws.gaussian(n, this.sigma)
 );
-plugin!(privacy "gaussian-votes" => GaussianVotes);
+plugin!(privacy "gaussian-votes" => GaussianVotes,
+    papers: ["Papernot et al. 2018"]);
 
 settings! {
     /// A sample is answered only if its highest count, with Gaussian noise of `check`, reaches `threshold`; its counts then get
@@ -192,7 +194,8 @@ impl PrivacyMechanism for Confident {
         price
     }
 }
-plugin!(privacy "confident-votes" => ConfidentVotes as Confident);
+plugin!(privacy "confident-votes" => ConfidentVotes as Confident,
+    papers: ["Papernot et al. 2018"]);
 
 #[cfg(test)]
 mod tests {

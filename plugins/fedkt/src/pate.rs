@@ -84,4 +84,5 @@ impl Protocol for Pate {
         fed.keep_model(&STUDENT)
     }
 }
-plugin!(protocol "pate" => Pate);
+plugin!(protocol "pate" => Pate,
+    papers: ["Papernot et al. 2017"]);

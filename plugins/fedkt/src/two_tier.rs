@@ -384,4 +384,6 @@ impl TwoTierVote {
         }
     }
 }
-plugin!(protocol "two-tier-vote" => TwoTierVote);
+plugin!(protocol "two-tier-vote" => TwoTierVote,
+    aliases: ["fedkt"],
+    papers: ["Li et al. 2021"]);

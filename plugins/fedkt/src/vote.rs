@@ -95,7 +95,8 @@ impl Aggregator for MajorityVote {
         CLAIMS
     }
 }
-plugin!(aggregator "majority-vote" => MajorityVote);
+plugin!(aggregator "majority-vote" => MajorityVote,
+    papers: ["Papernot et al. 2017", "Li et al. 2021"]);
 
 choices! {
     /// What a sample gets when no sender agrees with itself.
@@ -148,7 +149,8 @@ impl Aggregator for ConsistentVote {
         CLAIMS
     }
 }
-plugin!(aggregator "consistent-vote" => ConsistentVote);
+plugin!(aggregator "consistent-vote" => ConsistentVote,
+    papers: ["Li et al. 2021"]);
 
 #[cfg(test)]
 mod tests {

@@ -102,7 +102,8 @@ impl Generator for NoiseNet {
         self.network.load_state(state)
     }
 }
-plugin!(generator "noise-to-input" => NoiseToInput as NoiseNet);
+plugin!(generator "noise-to-input" => NoiseToInput as NoiseNet,
+    papers: ["Chen et al. 2019", "Gong et al. 2023"]);
 
 #[cfg(test)]
 mod tests;

@@ -34,7 +34,8 @@ impl Aggregator for Mean {
         }
     }
 }
-plugin!(aggregator "mean" => Mean);
+plugin!(aggregator "mean" => Mean,
+    papers: ["McMahan et al. 2017"]);
 
 settings! {
     /// Coordinate-wise median (Yin et al. 2018): robust to fewer than half of the clients being bad.
@@ -57,7 +58,8 @@ impl Aggregator for Median {
         }
     }
 }
-plugin!(aggregator "median" => Median);
+plugin!(aggregator "median" => Median,
+    papers: ["Yin et al. 2018"]);
 
 settings! {
     /// Coordinate-wise trimmed mean (Yin et al. 2018): robust to a minority of bad clients.
@@ -94,7 +96,8 @@ impl Aggregator for TrimmedMean {
         }
     }
 }
-plugin!(aggregator "trimmed-mean" => TrimmedMean);
+plugin!(aggregator "trimmed-mean" => TrimmedMean,
+    papers: ["Yin et al. 2018"]);
 
 #[cfg(test)]
 mod tests {

@@ -123,7 +123,7 @@ impl RoundRule for DpFedAvg {
         all.into_iter().flatten().collect()
     }
 }
-plugin!(protocol "dp-fedavg" => Shared<DpFedAvg> as Rounds<DpFedAvg>);
+plugin!(protocol "dp-fedavg" => Shared<DpFedAvg> as Rounds<DpFedAvg>, papers: ["McMahan et al. 2018"]);
 
 /// Adds the exchange whose sum the server releases.
 pub(crate) fn exchanges<'p>(

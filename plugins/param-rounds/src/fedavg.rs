@@ -49,4 +49,4 @@ impl RoundRule for FedAvg {
         average(server, round, cohort, model)
     }
 }
-plugin!(protocol "fedavg" => Shared<FedAvg> as Rounds<FedAvg>);
+plugin!(protocol "fedavg" => Shared<FedAvg> as Rounds<FedAvg>, papers: ["McMahan et al. 2017"]);

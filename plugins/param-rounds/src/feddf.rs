@@ -100,7 +100,7 @@ impl RoundRule for FedDf {
         Err("`fuse` takes the mean of class probabilities of whole inputs; leave it out".into())
     }
 }
-plugin!(protocol "feddf" => Shared<FedDf> as Rounds<FedDf>);
+plugin!(protocol "feddf" => Shared<FedDf> as Rounds<FedDf>, papers: ["Lin et al. 2020"]);
 
 impl FedDf {
     /// The server's parameters after it has learnt from what was `sent`, starting at `mean`.

@@ -93,7 +93,7 @@ impl RoundRule for FedNova {
         both.into_iter().collect()
     }
 }
-plugin!(protocol "fednova" => Shared<FedNova> as Rounds<FedNova>);
+plugin!(protocol "fednova" => Shared<FedNova> as Rounds<FedNova>, papers: ["Wang et al. 2020"]);
 
 impl FedNova {
     /// A client's side of a round.

@@ -35,4 +35,4 @@ impl RoundRule for FedProx {
         average(server, round, cohort, model)
     }
 }
-plugin!(protocol "fedprox" => Shared<FedProx> as Rounds<FedProx>);
+plugin!(protocol "fedprox" => Shared<FedProx> as Rounds<FedProx>, papers: ["Li et al. 2020"]);

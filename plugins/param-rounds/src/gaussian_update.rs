@@ -65,7 +65,8 @@ impl PrivacyMechanism for GaussianUpdate {
         Ok(())
     }
 }
-plugin!(privacy "gaussian-update" => GaussianUpdate);
+plugin!(privacy "gaussian-update" => GaussianUpdate,
+    papers: ["Dwork and Roth 2014", "McMahan et al. 2018"]);
 
 #[cfg(test)]
 mod tests {

@@ -162,7 +162,8 @@ impl RoundRule for ParamRounds {
             .map_or(Ok(()), RoundRule::suits_dense)
     }
 }
-plugin!(protocol "param-rounds" => Shared<ParamRounds> as Rounds<ParamRounds>);
+plugin!(protocol "param-rounds" => Shared<ParamRounds> as Rounds<ParamRounds>,
+    papers: ["McMahan et al. 2017", "Li et al. 2020", "Lin et al. 2020", "Zhu et al. 2021"]);
 
 impl ParamRounds {
     fn summed(&self) -> DpFedAvg {

@@ -132,7 +132,7 @@ impl RoundRule for Scaffold {
         pulled.when(family.mu > 0.0).into_iter().collect()
     }
 }
-plugin!(protocol "scaffold" => Shared<Scaffold> as Rounds<Scaffold>);
+plugin!(protocol "scaffold" => Shared<Scaffold> as Rounds<Scaffold>, papers: ["Karimireddy et al. 2020"]);
 
 impl Scaffold {
     /// A client's side of a round: `y <- y - lr (g(y) - c_k + c)`, then its next `c_k`.

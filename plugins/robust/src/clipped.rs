@@ -132,7 +132,8 @@ impl Aggregator for NormBounding {
         }
     }
 }
-plugin!(aggregator "norm-bounding" => NormBounding);
+plugin!(aggregator "norm-bounding" => NormBounding,
+    papers: ["Sun et al. 2019"]);
 
 /// [`CentredClipping`] at work: it remembers by how much the last round moved the model.
 pub struct Clipping {
@@ -218,4 +219,5 @@ impl Aggregator for Clipping {
         Ok(())
     }
 }
-plugin!(aggregator "centred-clipping" => CentredClipping as Clipping);
+plugin!(aggregator "centred-clipping" => CentredClipping as Clipping,
+    papers: ["Karimireddy et al. 2021"]);

@@ -61,4 +61,5 @@ impl Aggregator for GeometricMedian {
         }
     }
 }
-plugin!(aggregator "geometric-median" => GeometricMedian);
+plugin!(aggregator "geometric-median" => GeometricMedian,
+    papers: ["Pillutla et al. 2022"]);

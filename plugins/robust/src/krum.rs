@@ -128,7 +128,8 @@ impl Aggregator for Krum {
         CLAIMS
     }
 }
-plugin!(aggregator "krum" => Krum);
+plugin!(aggregator "krum" => Krum,
+    papers: ["Blanchard et al. 2017"]);
 
 impl Aggregator for MultiKrum {
     type In = Params;
@@ -152,7 +153,8 @@ impl Aggregator for MultiKrum {
         CLAIMS
     }
 }
-plugin!(aggregator "multi-krum" => MultiKrum);
+plugin!(aggregator "multi-krum" => MultiKrum,
+    papers: ["Blanchard et al. 2017"]);
 
 /// The mean of the `keep` values nearest to the median; of equally near ones the smaller.
 fn around_median(values: &mut [f32], keep: usize) -> f32 {
@@ -199,4 +201,5 @@ impl Aggregator for Bulyan {
         CLAIMS
     }
 }
-plugin!(aggregator "bulyan" => Bulyan);
+plugin!(aggregator "bulyan" => Bulyan,
+    papers: ["El Mhamdi et al. 2018"]);

@@ -74,4 +74,5 @@ impl Aggregator for Fltrust {
         }
     }
 }
-plugin!(aggregator "fltrust" => Fltrust);
+plugin!(aggregator "fltrust" => Fltrust,
+    papers: ["Cao et al. 2021"]);

@@ -324,7 +324,8 @@ impl Selector for DensityRatio {
         Ok(())
     }
 }
-plugin!(selector "density-ratio" => DensityRatioSettings as DensityRatio);
+plugin!(selector "density-ratio" => DensityRatioSettings as DensityRatio,
+    papers: ["Shao et al. 2024"]);
 
 #[cfg(test)]
 #[path = "density_ratio_tests.rs"]

@@ -141,7 +141,7 @@ impl Filter {
 }
 
 macro_rules! selector {
-    ($(#[doc = $doc:literal])+ $part:ident, $settings:ident, $name:literal, $judge:expr, $fixed:expr) => {
+    ($(#[doc = $doc:literal])+ $part:ident, $settings:ident, $name:literal, $paper:literal, $judge:expr, $fixed:expr) => {
         $(#[doc = $doc])+
         #[derive(Clone, Debug)]
         pub struct $part(Filter);
@@ -161,17 +161,17 @@ macro_rules! selector {
             fn save(&self) -> Vec<u8> { self.0.save() }
             fn load(&mut self, state: &[u8]) -> Result<()> { self.0.load(state) }
         }
-        plugin!(selector $name => $settings as $part);
+        plugin!(selector $name => $settings as $part, papers: [$paper]);
     };
 }
 
 selector! {
     /// Keeps a sample if its largest softmax probability is at least the threshold; ranks by that probability.
-    Confidence, ConfidenceSettings, "confidence", confidence, |s| s.at_least
+    Confidence, ConfidenceSettings, "confidence", "Hendrycks and Gimpel 2017", confidence, |s| s.at_least
 }
 selector! {
     /// Keeps a sample if its energy is at most the threshold; ranks by the energy with its sign turned.
-    Energy, EnergySettings, "energy", negative_energy, |s| s.at_most.map(|t| -t)
+    Energy, EnergySettings, "energy", "Liu et al. 2020", negative_energy, |s| s.at_most.map(|t| -t)
 }
 
 #[cfg(test)]

@@ -65,7 +65,8 @@ impl Selector for Unambiguous {
         Ok(Some(ambiguities(pool)?.into_iter().map(|l1| -l1).collect()))
     }
 }
-plugin!(selector "unambiguous" => Unambiguous);
+plugin!(selector "unambiguous" => Unambiguous,
+    papers: ["Shao et al. 2024"]);
 
 #[cfg(test)]
 mod tests {

@@ -46,7 +46,7 @@ macro_rules! adaptive {
                 adaptive((self.lr, self.beta1, self.tau), (sent, mean), kept, |v, dd| second(self, v, dd))
             }
         }
-        plugin!(aggregator $part => $name as ServerOptimiser<$name>);
+        plugin!(aggregator $part => $name as ServerOptimiser<$name>, papers: ["Reddi et al. 2021"]);
     };
 }
 

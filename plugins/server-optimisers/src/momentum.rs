@@ -29,4 +29,5 @@ impl Rule for FedAvgM {
         sent - self.lr * *v
     }
 }
-plugin!(aggregator "fed-avg-m" => FedAvgM as ServerOptimiser<FedAvgM>);
+plugin!(aggregator "fed-avg-m" => FedAvgM as ServerOptimiser<FedAvgM>,
+    papers: ["Hsu et al. 2019"]);

@@ -18,6 +18,9 @@ pub use trainer::Trees;
 
 use fl_core::plugin;
 
-plugin!(trainer "tree" => Tree as Trees<Tree>);
-plugin!(trainer "forest" => Forest as Trees<Forest>);
-plugin!(trainer "boosting" => Boosting as Trees<Boosting>);
+plugin!(trainer "tree" => Tree as Trees<Tree>,
+    papers: ["Breiman et al. 1984"]);
+plugin!(trainer "forest" => Forest as Trees<Forest>,
+    papers: ["Breiman 2001"]);
+plugin!(trainer "boosting" => Boosting as Trees<Boosting>,
+    papers: ["Chen, Guestrin 2016"]);

@@ -1,12 +1,10 @@
 //! Pages made from what the parts and the schema say: every field of a spec, and an index of all parts.
 
-mod papers;
 pub(crate) mod table;
 
 use crate::catalogue::{Catalogue, example, takes};
 use crate::sections::DataSection;
 use fl_core::{PartDecl, Role};
-use papers::citations;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -77,10 +75,10 @@ impl Catalogue {
             );
             for part in parts {
                 let about = (part.describe)();
-                let cited = citations(&about.doc);
+                let cited = part.papers;
                 let link = format!("[`{}`](../specs/README.md#{})", part.name, anchor(part));
-                for paper in &cited {
-                    let entry = papers.entry(paper.clone()).or_default();
+                for paper in cited {
+                    let entry = papers.entry(paper.to_string()).or_default();
                     entry.push(format!("{link} ({role})"));
                 }
                 let _ = writeln!(
@@ -115,6 +113,16 @@ fn section(part: &PartDecl, schema: &Json) -> String {
         origin(part, "../plugins/"),
         about.doc
     );
+    for alias in part.aliases {
+        let preset = match alias.preset {
+            "" => String::new(),
+            preset => format!(", which stands for `{preset}`"),
+        };
+        let _ = writeln!(out, "* Also called `{}`{preset}.", alias.name);
+    }
+    if !part.aliases.is_empty() {
+        out += "\n";
+    }
     let key = format!("{}.{}", part.role.name().replace(' ', "-"), part.name);
     let mut own = schema["$defs"][&key].clone();
     if let Some(properties) = own["properties"].as_object_mut() {

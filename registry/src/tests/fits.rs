@@ -101,7 +101,7 @@ fn conflicts_stand_at_the_setting_that_they_name() {
         ),
         &[
             "mine.yaml:3:11  protocol: a student needs public data",
-            "mine.yaml:3:43  protocol.filter-on-scores: `filter-on-scores: true` has no effect",
+            "mine.yaml:3:43  protocol.filter-on-scores: `filter-on-scores` has no effect",
             "mine.yaml:3:69  protocol.pretrain.epochs: `pretrain.epochs` needs labels",
         ],
     );

@@ -55,6 +55,8 @@ pub(super) fn declare(
     Box::leak(Box::new(PartDecl {
         role,
         name,
+        aliases: &[],
+        papers: &[],
         origin,
         describe: Box::leak(Box::new(move || about.clone())),
         check,

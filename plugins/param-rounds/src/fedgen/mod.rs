@@ -166,7 +166,7 @@ impl RoundRule for FedGen {
         Err("`generate` makes features of one class each; leave it out".into())
     }
 }
-plugin!(protocol "fedgen" => Shared<FedGen> as Rounds<FedGen>);
+plugin!(protocol "fedgen" => Shared<FedGen> as Rounds<FedGen>, papers: ["Zhu et al. 2021"]);
 
 impl FedGen {
     /// A client's training beside made features, if it was shown a generator.
