@@ -9,7 +9,7 @@ use fl_core::{
     linked_parts,
 };
 use fl_plugins as _;
-use fl_sim::{Outcome, Setup, run};
+use fl_sim::{Outcome, Setup, Watch, run};
 use ndarray::{Array2, ArrayD, IxDyn};
 use std::sync::{Arc, Mutex};
 
@@ -34,6 +34,17 @@ fn federation(
     faults: Faults,
     budget: Option<Budget>,
 ) -> Result<Outcome> {
+    watched(protocol, parts, faults, budget, None)
+}
+
+/// As [`federation`]; `watch` is shown everything that an observer sees.
+fn watched(
+    protocol: Arc<dyn Protocol>,
+    parts: Vec<Filled>,
+    faults: Faults,
+    budget: Option<Budget>,
+    watch: Option<Watch<'_>>,
+) -> Result<Outcome> {
     let inputs = Arc::new(Inputs::Dense {
         shape: vec![2],
         data: (0..120).map(|i| i as f32).collect(),
@@ -48,6 +59,7 @@ fn federation(
         .collect();
     run(Setup {
         threads: 2,
+        watch,
         ..Setup::new(
             protocol,
             Arc::new(Parts::new(parts)),
@@ -592,11 +604,21 @@ fn a_model_that_cannot_be_evaluated_is_left_out_if_the_policy_says_so() {
         "{error}"
     );
     let drop = || faults("{on-error: drop}");
-    let outcome = federation(Arc::new(Alone), models(1..=1), drop(), None).unwrap();
+    let mut seen = Vec::new();
+    let watch: Watch<'_> = Box::new(|observer, what, bytes| {
+        if observer == Observer::Readers && what == "clients.accuracy" {
+            seen.push(serde_json::from_slice::<serde_json::Value>(bytes).unwrap());
+        }
+    });
+    let alone = Arc::new(Alone);
+    let outcome = watched(alone, models(1..=1), drop(), None, Some(watch)).unwrap();
     assert!(
         outcome.metrics["clients.accuracy"].is_finite(),
         "{outcome:?}"
     );
+    // the others' numbers stay theirs
+    assert_eq!(seen[0]["clients"], serde_json::json!([0, 2, 3, 4, 5]));
+    assert_eq!(seen[0]["each"].as_array().unwrap().len(), 5);
     let error = federation(Arc::new(Alone), models(0..=5), drop(), None).unwrap_err();
     assert!(
         format!("{error:#}").contains("no client's model can be evaluated; client 0: it sees"),

@@ -6,7 +6,7 @@ use super::federation::Server;
 use super::shapes::Wanted;
 use crate::host::Entry;
 use crate::message::{self, Bytes, Ids, Message, hex};
-use crate::privacy::{Observer, Protection, Protections};
+use crate::privacy::{Observer, epsilons};
 use crate::{Answer, ClientId, Exchange, Mail, Needs, PrivacyEvent, Problem, Result, Round};
 use anyhow::{bail, ensure};
 use sha2::{Digest as _, Sha256};
@@ -25,7 +25,7 @@ pub(super) struct Collector {
     /// What was sent last, with its digest and bytes: one message to everybody is hashed once.
     sent: Option<(*const (), [u8; 32], Bytes)>,
     spent: Vec<(ClientId, Vec<PrivacyEvent>)>,
-    measures: BTreeMap<String, Vec<f64>>,
+    measures: BTreeMap<String, Vec<(ClientId, f64)>>,
     notes: BTreeMap<String, Vec<String>>,
 }
 
@@ -140,7 +140,7 @@ impl Collector {
             self.notes.entry(note).or_default().push(from.to_string());
         }
         for (name, value) in envelope.measures {
-            self.measures.entry(name).or_default().push(value);
+            self.measures.entry(name).or_default().push((from, value));
         }
         self.entry.bytes_up += message::bytes(&mail.body, asked(sent));
         self.entry.bytes_envelope += bytes_envelope;
@@ -218,7 +218,7 @@ impl Collector {
             fed.warn(&format!("{who} {}: {note}", said_by.join(", ")));
         }
         for (name, each) in std::mem::take(&mut self.measures) {
-            fed.record_each(round, &name, each)?;
+            fed.record_of(round, &name, each)?;
         }
         self.entry.dropped.sort();
         let told = format!("answer to `{label}`");
@@ -257,12 +257,7 @@ impl Collector {
             self.entry.answers.clear();
         }
         self.entry.dropped.sort();
-        let epsilons = |all: Protections| {
-            let one =
-                |(against, p): (Observer, Protection)| (against, p.guarantee().map(|g| g.epsilon));
-            all.into_iter().map(one).collect()
-        };
-        self.entry.privacy = fed.protections()?.map(epsilons);
+        self.entry.privacy = fed.protections()?.map(|all| epsilons(&all));
         fed.totals.up += self.entry.bytes_up.total() + self.entry.bytes_envelope;
         fed.totals.down += self.entry.bytes_down.total();
         fed.link(&self.entry.question, &digest);

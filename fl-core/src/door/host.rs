@@ -1,13 +1,12 @@
 //! What a host is: where clients live, and everything that has to do with data, threads, clocks and files.
 
 use crate::message::Bytes;
-use crate::privacy::{NoiseSource, Observer};
+use crate::privacy::{Epsilons, NoiseSource, Observer};
 use crate::{
     Answer, ClientId, Examples, Faults, Public, Question, Result, Round, Samples, Scored,
     SharedExecutor, Task, metrics,
 };
 use serde::{Deserialize, Deserializer, Serialize};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 crate::choices! {
@@ -72,8 +71,24 @@ pub struct Entry {
     /// Empty for more than 256 clients, and where somebody accounts for privacy: whoever guesses an answer could check it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<(ClientId, String)>,
-    /// Epsilon after this question against each observer, `None` where nothing is guaranteed; if somebody accounts.
-    pub privacy: Option<BTreeMap<Observer, Option<f64>>>,
+    /// Epsilon after this question, if the spec has an accountant. What the server releases
+    /// afterwards is in the [`StepCost`] of the step.
+    pub privacy: Option<Epsilons>,
+}
+
+/// What a run had cost when a step was complete, with everything before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepCost {
+    /// The step.
+    pub step: String,
+    /// Number of the round; 0 for a step that is done once.
+    pub round: usize,
+    /// Bytes from clients to the server, envelopes included.
+    pub bytes_up: u64,
+    /// Bytes from the server to clients.
+    pub bytes_down: u64,
+    /// Epsilon of all releases, if the spec has an accountant.
+    pub privacy: Option<Epsilons>,
 }
 
 /// One measured number.
@@ -91,13 +106,16 @@ pub struct Metric {
     pub value: f64,
     /// Population standard deviation over clients.
     pub std: Option<f64>,
-    /// One number per client, in client order.
+    /// One number for each of `clients`.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
         deserialize_with = "numbers"
     )]
     pub each: Vec<f64>,
+    /// The clients that have a number, in the order of `each`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientId>,
     /// [`crate::metrics::confusion`] of what was evaluated, the sum over clients where `each` is filled; empty where there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confusion: Vec<Vec<u32>>,
@@ -121,15 +139,18 @@ impl Metric {
             value,
             std: None,
             each: Vec::new(),
+            clients: Vec::new(),
             confusion: Vec::new(),
         }
     }
 
-    pub(crate) fn of_each(round: &Round, name: &str, each: Vec<f64>) -> Self {
+    pub(crate) fn of_each(round: &Round, name: &str, each: Vec<(ClientId, f64)>) -> Self {
+        let (clients, each): (Vec<ClientId>, Vec<f64>) = each.into_iter().unzip();
         let (value, std) = metrics::mean_std(&each);
         Self {
             std: Some(std),
             each,
+            clients,
             ..Self::of(round, name, value)
         }
     }
@@ -193,6 +214,14 @@ pub trait Host {
     /// # Errors
     /// When it cannot be written.
     fn metric(&mut self, metric: &Metric) -> Result<()>;
+
+    /// Writes down what the run had cost when a step was complete.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn cost(&mut self, _cost: &StepCost) -> Result<()> {
+        Ok(())
+    }
 
     /// Keeps a model as a result of the run.
     ///
@@ -319,8 +348,10 @@ pub struct Totals {
 
 #[test]
 fn numbers_that_are_not_finite_are_read_back_as_nan() {
-    let metric = Metric::of_each(&Round::first(), "accuracy", vec![0.5, f64::INFINITY]);
+    let each = vec![(0, 0.5), (2, f64::INFINITY)];
+    let metric = Metric::of_each(&Round::first(), "accuracy", each);
     let text = serde_json::to_string(&metric).unwrap();
     let read: Metric = serde_json::from_str(&text).unwrap();
     assert!(read.value.is_nan() && read.each[0] == 0.5 && read.each[1].is_nan());
+    assert_eq!(read.clients, [0, 2]);
 }

@@ -6,7 +6,7 @@ use crate::host::{Metric, Totals};
 use crate::message::{Params, hex};
 use crate::privacy::Noise;
 use crate::{ClientId, Examples, Fault, Problem, Result, Round, Samples, Scored, metrics};
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -69,16 +69,16 @@ impl Server<'_> {
     }
 
     /// What plugins measure of each client's model; a client without a number is not in the mean.
-    fn further(&mut self, round: &Round, scored: &[&Scored]) -> Result<()> {
-        let names = scored.iter().flat_map(|s| &s.further).map(|(name, _)| name);
-        for name in names.collect::<BTreeSet<_>>() {
-            let of = |s: &&Scored| s.further.iter().find(|f| f.0 == *name).map(|f| f.1);
-            let each: Vec<Option<f64>> = scored.iter().map(of).collect();
-            let known: Vec<f64> = each.iter().flatten().copied().collect();
-            self.host.metric(&Metric {
-                each: each.into_iter().map(|n| n.unwrap_or(f64::NAN)).collect(),
-                ..Metric::of_each(round, &format!("clients.{name}"), known)
-            })?;
+    fn further(&mut self, round: &Round, scored: &[(ClientId, &Scored)]) -> Result<()> {
+        let names = scored.iter().flat_map(|(_, s)| &s.further);
+        for name in names.map(|(name, _)| name).collect::<BTreeSet<_>>() {
+            let of = |(id, s): &(ClientId, &Scored)| {
+                let found = s.further.iter().find(|f| f.0 == *name)?;
+                Some((*id, found.1))
+            };
+            let known = scored.iter().filter_map(of).collect();
+            let metric = Metric::of_each(round, &format!("clients.{name}"), known);
+            self.host.metric(&metric)?;
         }
         Ok(())
     }
@@ -97,7 +97,7 @@ impl Server<'_> {
         let (faults, mut scored, mut lost) = (self.faults.clone(), Vec::new(), Vec::new());
         self.host.score_clients(slot, &mut |id, score| {
             match score {
-                Ok(score) => scored.push(score),
+                Ok(score) => scored.push((id, score)),
                 Err(error) if *faults.policy(&error) != Fault::Fail => {
                     lost.push((id, format!("{error:#}")));
                 }
@@ -112,18 +112,20 @@ impl Server<'_> {
             )));
         }
         let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
-        for one in &scored {
+        let scored: Vec<(ClientId, &Scored)> = scored.iter().map(|(id, s)| (*id, s)).collect();
+        for (_, one) in &scored {
             self.link(&name, &one.digest);
         }
         let rows = self.host.test().len();
-        self.unanswered(round, slot, scored.iter().map(|one| (one, rows)));
-        let each = scored.iter().map(|s| s.score).collect();
+        self.unanswered(round, slot, scored.iter().map(|(_, one)| (*one, rows)));
+        let each = scored.iter().map(|(id, s)| (*id, s.score)).collect();
+        let all = scored.iter();
         let metric = Metric {
-            confusion: scored.iter().fold(Vec::new(), |sum, s| plus(sum, s, 1)),
+            confusion: all.fold(Vec::new(), |sum, (_, s)| plus(sum, s, 1)),
             ..Metric::of_each(round, &name, each)
         };
         self.host.metric(&metric)?;
-        self.further(round, &scored.iter().collect::<Vec<_>>())
+        self.further(round, &scored)
     }
 
     /// Records how good models of the server's are for the clients, each on the test examples of those that `of` gives it
@@ -181,21 +183,40 @@ impl Server<'_> {
             }
             all.push(scored);
         }
+        let with_ids = clients.iter().copied().zip(each.iter().copied());
         self.host.metric(&Metric {
             confusion,
-            ..Metric::of_each(round, &name, each.clone())
+            ..Metric::of_each(round, &name, with_ids.collect())
         })?;
-        let all: Vec<&Scored> = whose.into_iter().map(|at| &all[at]).collect();
-        self.further(round, &all)?;
+        let all = clients.iter().zip(whose).map(|(id, at)| (*id, &all[at]));
+        self.further(round, &all.collect::<Vec<_>>())?;
         Ok(each)
     }
 
-    /// Records a number that each client has, in client order, if this round is to be evaluated: its mean and its
-    /// deviation.
+    /// Records a number that each client has, in client order ([`Server::everyone`]), if this
+    /// round is to be evaluated: its mean and its deviation.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When there are more or fewer numbers than clients, or it cannot be written.
     pub fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
+        let clients = self.everyone();
+        ensure!(
+            each.len() == clients.len(),
+            "recording `{name}`: the protocol gave {} numbers for {} clients; give each client one",
+            each.len(),
+            clients.len()
+        );
+        let each = clients.iter().copied().zip(each);
+        self.record_of(round, name, each.collect())
+    }
+
+    /// As [`Server::record_each`], of these clients.
+    pub(super) fn record_of(
+        &mut self,
+        round: &Round,
+        name: &str,
+        each: Vec<(ClientId, f64)>,
+    ) -> Result<()> {
         if !self.due(round) {
             let each = Unevaluated::Each(name.into(), each);
             self.step.unevaluated.extend(self.may_end().then_some(each));

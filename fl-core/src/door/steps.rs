@@ -3,9 +3,9 @@
 use super::faults::Below;
 use super::federation::Server;
 use super::store::States;
-use crate::host::{Place, Totals};
+use crate::host::{Place, StepCost, Totals};
 use crate::message::Params;
-use crate::privacy::Exposed;
+use crate::privacy::{Exposed, epsilons};
 use crate::{ClientId, PrivacyEvent, Problem, Result, Round, Stream};
 use anyhow::Context;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -41,7 +41,7 @@ pub(super) enum Unevaluated {
     /// These models of the server's, in turn in this slot, and which of them is each client's.
     ForClients(String, Vec<Params>, Vec<usize>),
     Number(String, f64),
-    Each(String, Vec<f64>),
+    Each(String, Vec<(ClientId, f64)>),
 }
 
 /// Where a resumed run goes on.
@@ -171,6 +171,15 @@ impl Server<'_> {
             }
         }
         self.totals.steps = self.steps;
+        // what the server has released at the end of a step is in no question's line of the journal
+        let cost = StepCost {
+            step: name.clone(),
+            round: number,
+            bytes_up: self.totals.up,
+            bytes_down: self.totals.down,
+            privacy: self.protections()?.map(|all| epsilons(&all)),
+        };
+        self.host.cost(&cost)?;
         let Self {
             host,
             store,
@@ -227,7 +236,7 @@ impl Server<'_> {
                     self.evaluate_for_clients(&round, &slot, &models, of)?;
                 }
                 Unevaluated::Number(name, value) => self.record(&round, &name, value)?,
-                Unevaluated::Each(name, each) => self.record_each(&round, &name, each)?,
+                Unevaluated::Each(name, each) => self.record_of(&round, &name, each)?,
             }
         }
         Ok(())

@@ -20,6 +20,15 @@ pub enum Observer {
 impl Observer {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Server, Self::Clients, Self::Readers];
+
+    /// What files and tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Clients => "clients",
+            Self::Readers => "readers",
+        }
+    }
 }
 
 impl Display for Observer {
@@ -135,6 +144,15 @@ impl Display for Protection {
 
 /// What is guaranteed, by observer.
 pub type Protections = BTreeMap<Observer, Protection>;
+
+/// Epsilon against each observer; `None` where nothing is guaranteed.
+pub type Epsilons = BTreeMap<Observer, Option<f64>>;
+
+/// The epsilons of `all`.
+pub fn epsilons(all: &Protections) -> Epsilons {
+    let epsilon = |p: &Protection| p.guarantee().map(|g| g.epsilon);
+    all.iter().map(|(o, p)| (*o, epsilon(p))).collect()
+}
 
 #[cfg(test)]
 mod tests {

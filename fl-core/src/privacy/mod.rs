@@ -6,7 +6,7 @@ mod lots;
 mod noise;
 mod repeated;
 
-pub use flow::{Exposed, Flow, Observer, Protection, Protections};
+pub use flow::{Epsilons, Exposed, Flow, Observer, Protection, Protections, epsilons};
 pub use lots::Lots;
 pub use noise::{Noise, NoiseDraws, NoiseSource, ReleaseNoise, at_most, grid};
 

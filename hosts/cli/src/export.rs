@@ -16,7 +16,8 @@ pub struct ExportArgs {
     /// Run folders.
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Every measurement of all of them, also of single clients, as one CSV.
+    /// Every measurement of all of them, also of single clients, and bytes and epsilon after each
+    /// step, as one CSV.
     #[arg(long, value_name = "FILE", required_unless_present_any = ["tensorboard", "safetensors"])]
     csv: Option<PathBuf>,
     /// An event file for each, below this folder: `tensorboard --logdir DIR`.

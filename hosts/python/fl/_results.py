@@ -20,7 +20,7 @@ class Results:
     outcome: dict[str, Any]
     """As `outcome.json` has it."""
     rows: list[dict[str, Any]] = field(repr=False)
-    """One for each measurement: `step`, `round`, `name`, `value`, `std` over clients, `each` of them."""
+    """One for each measurement: `step`, `round`, `name`, `value`, `std` over clients, `each` of `clients`."""
     notes: list[str] = field(repr=False, default_factory=list)
     """What the user should know."""
 

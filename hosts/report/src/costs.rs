@@ -134,22 +134,14 @@ pub(crate) fn communication(run: &Run) -> Markup {
     }
 }
 
-/// Epsilon against one observer after each step, as far as there is a guarantee.
-pub(crate) fn epsilons(run: &Run, observer: Observer) -> Vec<(usize, &str, Option<f64>)> {
-    let mut all: Vec<(usize, &str, Option<f64>)> = Vec::new();
-    for entry in &run.journal {
-        let Some(known) = entry.privacy.as_ref().and_then(|p| p.get(&observer)) else {
-            continue;
-        };
-        let number = all
-            .last()
-            .map_or(1, |l| if l.1 == entry.step { l.0 } else { l.0 + 1 });
-        match all.last_mut().filter(|l| l.0 == number) {
-            Some(last) => last.2 = *known,
-            None => all.push((number, &entry.step, *known)),
-        }
-    }
-    all
+/// Number and name of each complete step, and epsilon against one observer after it, as far as
+/// there is a guarantee.
+fn epsilons(run: &Run, observer: Observer) -> Vec<(usize, &str, Option<f64>)> {
+    let costs = run.costs.iter().flatten();
+    let costs = costs.filter(|cost| cost.privacy.is_some()).enumerate();
+    costs
+        .map(|(at, cost)| (at + 1, &cost.step[..], cost.epsilon(observer)))
+        .collect()
 }
 
 /// What is guaranteed, and epsilon by step.
@@ -203,6 +195,8 @@ pub(crate) fn privacy(run: &Run) -> Markup {
                     &svg::lines(&lines, "step", "epsilon", false), &legend,
                     &html! { (table(&["after", "against", "#epsilon"], &rows)) @if !said.is_empty() { p.dim { (said) } } }))
             }
+        } @else if run.costs.is_none() && run.accounts() {
+            p.dim { "What had been spent after each step is not told: an older fl made this folder, and its journal leaves out what the server released at the end of a step." }
         } @else if !rows.is_empty() {
             p.dim { "After no step is anything guaranteed against anybody." }
         }

@@ -1,6 +1,6 @@
 //! What was measured, round by round, and what it had cost by then.
 
-use crate::read::{Metric, Run};
+use crate::read::{Cost, Metric, Run};
 use fl_core::privacy::Observer;
 use std::collections::BTreeMap;
 
@@ -21,24 +21,33 @@ pub(crate) struct Curve<'r> {
     pub points: Vec<Point<'r>>,
 }
 
+/// Do these rounds go up from point to point?
+fn go_up(rounds: &[u64]) -> bool {
+    rounds.is_sorted_by(|a, b| a < b)
+}
+
+/// Where points of these rounds stand: at their rounds if these go up, otherwise one after the
+/// other.
+pub(crate) fn positions(rounds: &[u64]) -> Vec<f64> {
+    match go_up(rounds) {
+        true => rounds.iter().map(|round| *round as f64).collect(),
+        false => (1..=rounds.len()).map(|n| n as f64).collect(),
+    }
+}
+
 impl Curve<'_> {
-    /// Do the rounds go up from point to point?
-    fn by_round(&self) -> bool {
-        let mut pairs = self.points.windows(2);
-        pairs.all(|pair| pair[0].metric.round < pair[1].metric.round)
+    fn rounds(&self) -> Vec<u64> {
+        self.points.iter().map(|p| p.metric.round).collect()
     }
 
-    /// Where the points stand: at their rounds if these go up, otherwise one after the other.
+    /// Where the points stand.
     pub fn at(&self) -> Vec<f64> {
-        match self.by_round() {
-            true => self.points.iter().map(|p| p.metric.round as f64).collect(),
-            false => (1..=self.points.len()).map(|n| n as f64).collect(),
-        }
+        positions(&self.rounds())
     }
 
     /// What the points stand at.
     pub fn axis(&self) -> &'static str {
-        match self.by_round() {
+        match go_up(&self.rounds()) {
             true => "round",
             false => "measurement",
         }
@@ -66,28 +75,47 @@ pub(crate) fn curves(run: &Run) -> Vec<Curve<'_>> {
     all
 }
 
-/// What had been spent when each number was measured. A step that asks nobody stands after all questions if no later step asks
-/// anybody; otherwise the journal does not tell.
+/// What had been spent when the step of each number was complete.
 fn spent(run: &Run) -> Vec<(Option<u64>, BTreeMap<Observer, f64>)> {
-    let mut by_step: BTreeMap<&str, (u64, BTreeMap<Observer, f64>)> = BTreeMap::new();
-    let (mut bytes, mut epsilon) = (0_u64, BTreeMap::new());
+    let Some(costs) = &run.costs else {
+        let bytes = bytes_by_journal(run).into_iter();
+        return bytes.map(|bytes| (bytes, BTreeMap::new())).collect();
+    };
+    let by_step: BTreeMap<&str, &Cost> = costs.iter().map(|c| (&c.step[..], c)).collect();
+    let of = |metric: &Metric| match by_step.get(&metric.step[..]) {
+        Some(cost) => {
+            let epsilon = |o: Observer| Some((o, cost.epsilon(o)?));
+            let bytes = cost.bytes_up.saturating_add(cost.bytes_down);
+            (
+                Some(bytes),
+                Observer::ALL.into_iter().filter_map(epsilon).collect(),
+            )
+        }
+        // the step is not complete
+        None => (None, BTreeMap::new()),
+    };
+    run.metrics.iter().map(of).collect()
+}
+
+/// Bytes by then in a folder of an older fl. A step that asks nobody stands after all questions if
+/// no later step asks anybody; otherwise the journal does not tell.
+fn bytes_by_journal(run: &Run) -> Vec<Option<u64>> {
+    let mut by_step: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut bytes = 0_u64;
     for entry in &run.journal {
         bytes = bytes
             .saturating_add(entry.sent())
             .saturating_add(entry.received());
-        if let Some(all) = &entry.privacy {
-            epsilon = all.iter().filter_map(|(o, e)| Some((*o, (*e)?))).collect();
-        }
-        by_step.insert(&entry.step, (bytes, epsilon.clone()));
+        by_step.insert(&entry.step, bytes);
     }
     let last_asking = run
         .metrics
         .iter()
         .rposition(|m| by_step.contains_key(&m.step[..]));
     let of = |(at, metric): (usize, &Metric)| match by_step.get(&metric.step[..]) {
-        Some((bytes, epsilon)) => (Some(*bytes), epsilon.clone()),
-        None if last_asking.is_none_or(|last| at > last) => (Some(bytes), epsilon.clone()),
-        None => (None, BTreeMap::new()),
+        Some(bytes) => Some(*bytes),
+        None if last_asking.is_none_or(|last| at > last) => Some(bytes),
+        None => None,
     };
     run.metrics.iter().enumerate().map(of).collect()
 }

@@ -1,10 +1,12 @@
 //! What was measured, in the forms that other tools read.
 
-use crate::curves::curves;
+use crate::curves::{curves, positions};
 use crate::read::Run;
 use fl_core::Result;
 
-/// Every measurement of these runs: one line for each number, `client` empty for the mean over clients.
+/// Every measurement of these runs, and what they had cost after each step (`bytes.up`,
+/// `bytes.down`, `epsilon.readers` and the like): one line for each number, `client` empty for the
+/// mean over clients.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -14,7 +16,7 @@ pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
     let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for run in runs {
         for m in &run.metrics {
-            let (round, of) = (m.round.to_string(), run.clients_of(m.each.len()));
+            let (round, of) = (m.round.to_string(), run.clients_of(m));
             out.write_record([
                 &run.label[..],
                 &m.step,
@@ -36,12 +38,20 @@ pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
                 ])?;
             }
         }
+        for cost in run.costs.iter().flatten() {
+            let round = cost.round.to_string();
+            for (name, value) in cost.numbers() {
+                let value = value.to_string();
+                out.write_record([&run.label[..], &cost.step, &round, &name, "", &value, ""])?;
+            }
+        }
     }
     Ok(out.into_inner()?)
 }
 
-/// An event file of TensorBoard: every measurement as a scalar over its rounds, deviations over clients as `NAME.std`. `began` is
-/// when the run did, in seconds since 1970.
+/// An event file of TensorBoard: every measurement as a scalar over its rounds, deviations over
+/// clients as `NAME.std`, and what the run had cost after each step. `began` is when the run did,
+/// in seconds since 1970.
 pub fn tensorboard(run: &Run, began: f64) -> Vec<u8> {
     let mut out = Vec::new();
     // Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5 }
@@ -56,20 +66,31 @@ pub fn tensorboard(run: &Run, began: f64) -> Vec<u8> {
         bytes(field, content, &mut event);
         event
     };
+    let scalar = |at: f64, tag: &str, value: f64| {
+        // Summary { repeated Value value = 1 }, Value { string tag = 1; float simple_value = 2 }
+        let (mut one, mut summary, mut out) = (Vec::new(), Vec::new(), Vec::new());
+        bytes(0x0a, tag.as_bytes(), &mut one);
+        one.push(0x15);
+        one.extend((value as f32).to_le_bytes());
+        bytes(0x0a, &one, &mut summary);
+        record(&event(at as u64, 0x2a, &summary), &mut out);
+        out
+    };
     record(&event(0, 0x1a, b"brain.Event:2"), &mut out);
     for curve in curves(run) {
         for (at, point) in curve.at().into_iter().zip(&curve.points) {
             let std = format!("{}.std", curve.name);
             for (tag, value) in [(curve.name, point.metric.value), (&std, point.metric.std)] {
                 let Some(value) = value else { continue };
-                // Summary { repeated Value value = 1 }, Value { string tag = 1; float simple_value = 2 }
-                let (mut one, mut summary) = (Vec::new(), Vec::new());
-                bytes(0x0a, tag.as_bytes(), &mut one);
-                one.push(0x15);
-                one.extend((value as f32).to_le_bytes());
-                bytes(0x0a, &one, &mut summary);
-                record(&event(at as u64, 0x2a, &summary), &mut out);
+                out.extend(scalar(at, tag, value));
             }
+        }
+    }
+    let costs = run.costs.as_deref().unwrap_or_default();
+    let rounds: Vec<u64> = costs.iter().map(|cost| cost.round).collect();
+    for (at, cost) in positions(&rounds).into_iter().zip(costs) {
+        for (name, value) in cost.numbers() {
+            out.extend(scalar(at, &name, value));
         }
     }
     out

@@ -57,14 +57,14 @@ fn head(run: &Run) -> Markup {
 }
 
 fn results(run: &Run) -> Markup {
-    let (down, up) = run.bytes();
+    let bytes = run.bytes();
     let mut rows: Vec<Vec<String>> = run
         .last()
         .iter()
         .map(|m| vec![m.name.clone(), with_std(m.value, m.std), m.step.clone()])
         .collect();
-    rows.push(vec!["bytes up".into(), count(up), String::new()]);
-    rows.push(vec!["bytes down".into(), count(down), String::new()]);
+    rows.push(vec!["bytes up".into(), count(bytes.up), String::new()]);
+    rows.push(vec!["bytes down".into(), count(bytes.down), String::new()]);
     html! {
         h2 { "Results" }
         (table(&["measured last", "#value (± deviation over clients)", "in"], &rows))
@@ -158,10 +158,7 @@ fn clients(run: &Run) -> Markup {
 }
 
 fn bars(run: &Run, metric: &Metric) -> Markup {
-    let all = run
-        .clients_of(metric.each.len())
-        .into_iter()
-        .zip(&metric.each);
+    let all = run.clients_of(metric).into_iter().zip(&metric.each);
     let all = all.map(|(name, value)| {
         let title = format!("client {name}: {}", measured(*value));
         (name, *value, title)

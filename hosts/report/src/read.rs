@@ -3,7 +3,7 @@
 use crate::files::{lines, pictures, text_of, whole};
 use crate::text;
 use anyhow::{Context, bail};
-use fl_core::privacy::{Observer, Protection};
+use fl_core::privacy::{Epsilons, Observer, Protection};
 use fl_core::{ClientId, Result};
 use serde::Deserialize;
 use serde_yaml::Value;
@@ -38,8 +38,40 @@ pub struct Entry {
     pub digest: String,
     /// Who answered, with the beginning of its answer's digest.
     pub answers: Vec<(ClientId, String)>,
-    /// Epsilon after this question; `None` where nothing is guaranteed.
-    pub privacy: Option<BTreeMap<Observer, Option<f64>>>,
+    /// Epsilon after this question, before the server released anything of the answers.
+    pub privacy: Option<Epsilons>,
+}
+
+/// A line of `costs.jsonl`: what a run had cost when a step was complete.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Cost {
+    /// The step.
+    pub step: String,
+    /// Number of the round; 0 for a step that is done once.
+    pub round: u64,
+    /// Bytes from the clients, envelopes included.
+    pub bytes_up: u64,
+    /// Bytes to the clients.
+    pub bytes_down: u64,
+    /// Epsilon of all releases, if the spec has an accountant.
+    pub privacy: Option<Epsilons>,
+}
+
+impl Cost {
+    /// Epsilon against this observer, if there is a guarantee.
+    pub fn epsilon(&self, observer: Observer) -> Option<f64> {
+        *self.privacy.as_ref()?.get(&observer)?
+    }
+
+    /// Every number, by the name that studies and exports have for it.
+    pub fn numbers(&self) -> Vec<(String, f64)> {
+        let bytes = [("bytes.up", self.bytes_up), ("bytes.down", self.bytes_down)];
+        let bytes = bytes.map(|(name, n)| (name.to_string(), n as f64));
+        let epsilon = |o: Observer| Some((format!("epsilon.{}", o.name()), self.epsilon(o)?));
+        let epsilons = Observer::ALL.into_iter().filter_map(epsilon);
+        bytes.into_iter().chain(epsilons).collect()
+    }
 }
 
 /// Bytes of messages.
@@ -80,8 +112,10 @@ pub struct Metric {
     pub value: Option<f64>,
     /// Standard deviation over clients.
     pub std: Option<f64>,
-    /// One number per client.
+    /// One number for each of `clients`.
     pub each: Vec<Option<f64>>,
+    /// The clients that have a number; empty in a folder of an older fl.
+    pub clients: Vec<ClientId>,
     /// Examples by true class and by what they are taken for.
     pub confusion: Vec<Vec<u64>>,
 }
@@ -108,6 +142,8 @@ pub struct Outcome {
     pub rounds: u64,
     /// The last measurement of each name.
     pub metrics: BTreeMap<String, Option<f64>>,
+    /// Bytes that crossed.
+    pub bytes: Option<Crossed>,
     /// What is guaranteed against each observer.
     pub privacy: Option<BTreeMap<Observer, serde_json::Value>>,
     /// Digest of the run.
@@ -116,7 +152,24 @@ pub struct Outcome {
     pub seconds: f64,
 }
 
+/// Bytes that crossed in a whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Crossed {
+    /// From clients, envelopes included.
+    pub up: u64,
+    /// To clients.
+    pub down: u64,
+}
+
 impl Outcome {
+    /// Epsilon against this observer; `None` in it where nothing is guaranteed, and outside where
+    /// the spec has no accountant.
+    pub fn epsilon(&self, observer: Observer) -> Option<Option<f64>> {
+        let found = self.privacy.as_ref()?.get(&observer)?;
+        Some(found.get("epsilon").and_then(serde_json::Value::as_f64))
+    }
+
     /// What is guaranteed against each observer, in words.
     pub fn guarantees(&self) -> Option<Vec<(Observer, String)>> {
         let all = self.privacy.as_ref()?.iter();
@@ -164,6 +217,8 @@ pub struct Run {
     pub journal: Vec<Entry>,
     /// Every measurement, in order.
     pub metrics: Vec<Metric>,
+    /// What the run had cost after each complete step; `None` in a folder of an older fl.
+    pub costs: Option<Vec<Cost>>,
     /// What it came to, if it is done.
     pub summary: Option<Summary>,
     /// Pictures that it has made, by name: PNG files.
@@ -207,6 +262,8 @@ impl Run {
         let mut notices = Vec::new();
         let journal = lines(path, "journal.jsonl", &mut notices);
         let metrics = lines(path, "metrics.jsonl", &mut notices);
+        let costs = path.join("costs.jsonl").exists();
+        let costs = costs.then(|| lines(path, "costs.jsonl", &mut notices));
         let origin: Origin = whole(path, "run.json", &mut notices).unwrap_or_default();
         let summary: Option<Summary> = match path.join("outcome.json").exists() {
             true => whole(path, "outcome.json", &mut notices),
@@ -220,6 +277,7 @@ impl Run {
         }
         if let Some(summary) = &summary {
             notices.extend(contradiction(&summary.outcome, &metrics));
+            notices.extend(other_costs(&summary.outcome, &journal, costs.as_deref()));
         }
         let pictures = pictures(&path.join("pictures"), &mut notices);
         let name = path.canonicalize().unwrap_or_else(|_| path.into());
@@ -231,6 +289,7 @@ impl Run {
             spec_text,
             journal,
             metrics,
+            costs,
             summary,
             pictures,
             notices,
@@ -274,16 +333,19 @@ impl Run {
         seed.map_or("?".into(), text::inline)
     }
 
-    /// The names of so many clients that have a number each, if the folder tells; otherwise `1.`, `2.`, ..
-    pub fn clients_of(&self, each: usize) -> Vec<String> {
+    /// The names of the clients that have a number in `metric`. An older fl did not write them
+    /// down: they are those of all clients if all have a number, and otherwise `1.`, `2.`, ..,
+    /// which says only which number it is.
+    pub fn clients_of(&self, metric: &Metric) -> Vec<String> {
+        let each = metric.each.len();
+        if metric.clients.len() == each {
+            return metric.clients.iter().map(u32::to_string).collect();
+        }
         let held = self.summary.iter().flat_map(|s| s.held.keys());
         let ids: Vec<String> = held.map(u32::to_string).collect();
-        if ids.len() == each {
-            return ids;
-        }
-        match self.journal.iter().find(|e| e.answers.len() == each) {
-            Some(entry) => entry.answers.iter().map(|(id, _)| id.to_string()).collect(),
-            None => (1..=each).map(|n| format!("{n}.")).collect(),
+        match ids.len() == each {
+            true => ids,
+            false => (1..=each).map(|n| format!("{n}.")).collect(),
         }
     }
 
@@ -292,16 +354,21 @@ impl Run {
         &self.origin.started
     }
 
-    /// Bytes to and from clients.
-    pub fn bytes(&self) -> (u64, u64) {
-        self.journal
-            .iter()
-            .fold((0, 0), |(down, up): (u64, u64), e| {
-                (
-                    down.saturating_add(e.sent()),
-                    up.saturating_add(e.received()),
-                )
-            })
+    /// Bytes to and from clients: what the run came to, or as many as its journal has so far.
+    pub fn bytes(&self) -> Crossed {
+        let outcome = self.summary.as_ref().and_then(|s| s.outcome.bytes);
+        outcome.unwrap_or_else(|| journalled(&self.journal))
+    }
+
+    /// What the last complete step of this round had cost, with everything before it.
+    pub fn cost_in(&self, round: u64) -> Option<&Cost> {
+        let mut costs = self.costs.iter().flatten().rev();
+        costs.find(|cost| cost.round == round)
+    }
+
+    /// Does somebody account for what is released?
+    pub fn accounts(&self) -> bool {
+        self.journal.iter().any(|e| e.privacy.is_some())
     }
 
     /// The last measurement of each name, in order of their first.
@@ -321,21 +388,59 @@ fn sha256(text: &str) -> String {
     fl_core::hex(&Sha256::digest(text))
 }
 
+/// Bytes of all questions.
+fn journalled(journal: &[Entry]) -> Crossed {
+    let add = |sum: Crossed, e: &Entry| Crossed {
+        up: sum.up.saturating_add(e.received()),
+        down: sum.down.saturating_add(e.sent()),
+    };
+    journal.iter().fold(Crossed::default(), add)
+}
+
+/// What the files of a run that is done say differently of its bytes and epsilons. `costs` are the
+/// lines of `costs.jsonl`, if the folder has it.
+fn other_costs(outcome: &Outcome, journal: &[Entry], costs: Option<&[Cost]>) -> Option<String> {
+    let said = outcome.bytes?;
+    let bytes = |file: &str, found: Crossed| {
+        (found != said).then(|| {
+            format!(
+                "{file} is damaged: by it {} bytes came up and {} went down, and outcome.json says {} and {}.",
+                found.up, found.down, said.up, said.down
+            )
+        })
+    };
+    let epsilon = |cost: &Cost| {
+        let differs = |o: &Observer| outcome.epsilon(*o).flatten() != cost.epsilon(*o);
+        let observer = Observer::ALL.into_iter().find(differs)?;
+        let shown = |e: Option<f64>| e.map_or("nothing".into(), |e| e.to_string());
+        Some(format!(
+            "costs.jsonl is damaged: its last epsilon against {observer} is {}, and outcome.json says {}.",
+            shown(cost.epsilon(observer)),
+            shown(outcome.epsilon(observer).flatten())
+        ))
+    };
+    let crossed = |cost: &Cost| Crossed {
+        up: cost.bytes_up,
+        down: cost.bytes_down,
+    };
+    let of_costs = || match costs? {
+        [] => Some("costs.jsonl is damaged: it is empty.".into()),
+        [.., last] => bytes("costs.jsonl", crossed(last)).or_else(|| epsilon(last)),
+    };
+    bytes("journal.jsonl", journalled(journal)).or_else(of_costs)
+}
+
 /// What two files of a run that is done say of one number.
 fn contradiction(outcome: &Outcome, metrics: &[Metric]) -> Option<String> {
     let found = outcome.metrics.iter().find_map(|(name, said)| {
-        let last = metrics.iter().rev().find(|m| m.name == *name);
-        // a deviation has its mean's line
-        let is_std = || {
-            metrics
-                .iter()
-                .any(|m| name.strip_suffix(".std") == Some(&m.name))
+        let last = |name: &str| metrics.iter().rev().find(|m| m.name == name);
+        // a deviation is in its mean's line
+        let found = match (last(name), name.strip_suffix(".std").map(last)) {
+            (Some(of), _) => of.value,
+            (None, Some(Some(mean))) => mean.std,
+            (None, _) => return Some((name, *said, None)),
         };
-        match last {
-            Some(last) if last.value == *said => None,
-            None if is_std() => None,
-            last => Some((name, *said, last.and_then(|m| m.value))),
-        }
+        (found != *said).then_some((name, *said, found))
     });
     let (name, said, last) = found?;
     let shown = |value: Option<f64>| value.map_or("nothing".into(), |v| v.to_string());

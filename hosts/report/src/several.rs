@@ -1,6 +1,5 @@
 //! Several runs beside each other.
 
-use crate::costs;
 use crate::curves::{Curve, curves};
 use crate::one;
 use crate::page::{figure, some, table};
@@ -50,13 +49,17 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
         .iter()
         .map(|name| row(name, &|run| last(run, name)))
         .collect();
-    rows.push(row("bytes up", &|run| count(run.bytes().1)));
-    rows.push(row("bytes down", &|run| count(run.bytes().0)));
+    rows.push(row("bytes up", &|run| count(run.bytes().up)));
+    rows.push(row("bytes down", &|run| count(run.bytes().down)));
     for o in Observer::ALL {
-        let spent = |run: &Run| match costs::epsilons(run, o).last() {
-            Some((_, _, Some(epsilon))) => number(*epsilon),
-            Some((_, _, None)) => "no guarantee".into(),
+        let spent = |run: &Run| match &run.summary {
+            None if run.accounts() => "not done".into(),
             None => String::new(),
+            Some(summary) => match summary.outcome.epsilon(o) {
+                Some(Some(epsilon)) => number(epsilon),
+                Some(None) => "no guarantee".into(),
+                None => String::new(),
+            },
         };
         if runs.iter().any(|run| !spent(run).is_empty()) {
             rows.push(row(&format!("epsilon, against {o}"), &spent));

@@ -8,8 +8,9 @@ const SPEC: &str =
     "name: 'a <script>alert(1)</script> & co'\nseed: 3\nprotocol: {use: param-rounds, rounds: 2}\n";
 const ASK: &str = r#"{"step":"round 1","question":"train & <b>tell</b>","down":"params","up":"params","clients":3,"dropped":[[2,"not finite: <img src=x>"]],"bytes_down":{"values":30,"keys":3},"bytes_up":{"values":20,"keys":2},"bytes_envelope":7,"digest":"aa","answers":[[0,"11111111"],[1,"22222222"]],"privacy":{"readers":1.5,"server":null,"clients":null}}"#;
 const ACCURACY: &str = r#"{"step":"round 1","round":1,"name":"accuracy","value":0.5,"std":null,"confusion":[[4,1],[2,3]]}"#;
-const EACH: &str = r#"{"step":"round 1","round":1,"name":"clients.accuracy","value":0.4,"std":0.1,"each":[0.3,0.5,null]}"#;
-const DONE: &str = r#"{"outcome":{"rounds":1,"digest":"d1","seconds":2.5,"metrics":{},"privacy":null},"held":{"0":[5,6],"1":[7,8],"2":[0,9]},"notes":["take <care>"],"unaccounted":null}"#;
+const EACH: &str = r#"{"step":"round 1","round":1,"name":"clients.accuracy","value":0.4,"std":0.1,"each":[0.3,0.5,null],"clients":[0,1,2]}"#;
+const COST: &str = r#"{"step":"round 1","round":1,"bytes_up":29,"bytes_down":33,"privacy":{"readers":2.5,"server":null,"clients":null}}"#;
+const DONE: &str = r#"{"outcome":{"rounds":1,"digest":"d1","seconds":2.5,"metrics":{},"bytes":{"up":29,"down":33},"privacy":{"readers":{"epsilon":2.5},"server":{"nothing":["seen"]},"clients":{"nothing":["seen"]}}},"held":{"0":[5,6],"1":[7,8],"2":[0,9]},"notes":["take <care>"],"unaccounted":null}"#;
 
 fn folder(dir: &Path, name: &str, files: &[(&str, &str)]) -> PathBuf {
     let path = dir.join(name);
@@ -23,10 +24,12 @@ fn folder(dir: &Path, name: &str, files: &[(&str, &str)]) -> PathBuf {
 fn whole(dir: &Path, name: &str) -> PathBuf {
     let journal = format!("{ASK}\n");
     let metrics = format!("{ACCURACY}\n{EACH}\n");
+    let costs = format!("{COST}\n");
     let files = [
         ("spec.yaml", SPEC),
         ("journal.jsonl", &journal),
         ("metrics.jsonl", &metrics),
+        ("costs.jsonl", &costs),
         ("outcome.json", DONE),
         ("run.json", "{}"),
     ];
@@ -53,7 +56,9 @@ fn everything_that_a_folder_tells_is_on_its_page_and_nothing_in_it_is_markup() {
             "client 1: 0.5000",
             "<td class=\"v\">2</td><td class=\"n\">not finite</td>",
             "0.4000 ± 0.1000",
-            "round 1, against readers of the results: epsilon 1.5000",
+            // what the server released after the question is in it
+            "round 1, against readers of the results: epsilon 2.5000",
+            "nothing: seen",
             "d1",
         ] {
             assert!(page.contains(told), "`{told}` is not on the page");
@@ -64,6 +69,98 @@ fn everything_that_a_folder_tells_is_on_its_page_and_nothing_in_it_is_markup() {
             assert!(!page.contains(never), "`{never}` is on the page");
         }
     }
+}
+
+#[test]
+fn bars_stand_under_the_names_of_the_clients_that_have_a_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = whole(dir.path(), "r");
+    // the question left out client 2, and the evaluation client 0
+    let missing = EACH.replace("[0.3,0.5,null]", "[0.5,0.7]");
+    let write = |line: &str| fs::write(path.join("metrics.jsonl"), format!("{line}\n")).unwrap();
+    let bars = || {
+        let run = Run::open(&path).unwrap();
+        let page = page(std::slice::from_ref(&run)).unwrap();
+        let csv = String::from_utf8(fl_report::csv(&[run]).unwrap()).unwrap();
+        (page, csv)
+    };
+    write(&missing.replace("[0,1,2]", "[1,2]"));
+    let (page, csv) = bars();
+    for (client, value) in [(1, "0.5"), (2, "0.7")] {
+        assert!(
+            page.contains(&format!("client {client}: {value}000<")),
+            "{client}"
+        );
+        assert!(
+            csv.contains(&format!(",clients.accuracy,{client},{value},")),
+            "{csv}"
+        );
+    }
+    assert!(!page.contains("client 0: 0."));
+    // an older fl did not say whose they are, and nobody guesses
+    write(&missing.replace(",\"clients\":[0,1,2]", ""));
+    let (page, csv) = bars();
+    assert!(page.contains("client 1.: 0.5000<") && csv.contains(",clients.accuracy,2.,0.7,"));
+    // of all clients it is known
+    write(&EACH.replace(",\"clients\":[0,1,2]", ""));
+    let (page, _) = bars();
+    assert!(page.contains("client 1: 0.5000<"));
+}
+
+#[test]
+fn files_that_contradict_each_other_are_damaged_and_older_folders_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = whole(dir.path(), "r");
+    let notices = |file: &str, text: &str| {
+        let good = fs::read_to_string(path.join(file)).unwrap();
+        fs::write(path.join(file), text).unwrap();
+        let notices = Run::open(&path).unwrap().notices;
+        fs::write(path.join(file), good).unwrap();
+        notices.join("\n")
+    };
+    for (file, text, says) in [
+        (
+            "costs.jsonl",
+            format!("{}\n", COST.replace("2.5", "0.0")),
+            "costs.jsonl is damaged: its last epsilon against readers of the results is 0, and outcome.json says 2.5.",
+        ),
+        (
+            "costs.jsonl",
+            format!("{}\n", COST.replace("29", "28")),
+            "costs.jsonl is damaged: by it 28 bytes came up and 33 went down, and outcome.json says 29 and 33.",
+        ),
+        (
+            "costs.jsonl",
+            String::new(),
+            "costs.jsonl is damaged: it is empty.",
+        ),
+        (
+            "journal.jsonl",
+            String::new(),
+            "journal.jsonl is damaged: by it 0 bytes came up and 0 went down, and outcome.json says 29 and 33.",
+        ),
+        (
+            "outcome.json",
+            DONE.replace(
+                "\"metrics\":{}",
+                "\"metrics\":{\"clients.accuracy.std\":0.2}",
+            ),
+            "metrics.jsonl is damaged: its last `clients.accuracy.std` is 0.1, and outcome.json says 0.2.",
+        ),
+    ] {
+        assert_eq!(notices(file, &text), says);
+    }
+    // an older fl wrote no costs: what the journal says of epsilon is not what was spent
+    fs::remove_file(path.join("costs.jsonl")).unwrap();
+    let run = Run::open(&path).unwrap();
+    assert_eq!(run.notices, [] as [&str; 0]);
+    let one = page(std::slice::from_ref(&run)).unwrap();
+    assert!(one.contains("What had been spent after each step is not told: an older fl"));
+    assert!(!one.contains("epsilon 1.5000") && !one.contains("Epsilon by step"));
+    let two = page(&[run.clone(), run]).unwrap();
+    let cells = "<td class=\"n\">2.5000</td><td class=\"n\">2.5000</td>";
+    let row = format!("epsilon, against readers of the results</td>{cells}");
+    assert!(two.contains(&row), "the outcome knows it");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::manifest::{self, Manifest};
 use crate::setup::Summary;
 use crate::shelf::{Index, Shelf};
 use anyhow::{Context, bail, ensure};
-use fl_core::{Entry, Metric, Place, Result, Stream};
+use fl_core::{Entry, Metric, Place, Result, StepCost, Stream};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub(crate) const SPEC: &str = "spec.yaml";
 pub(crate) const JOURNAL: &str = "journal.jsonl";
 pub(crate) const METRICS: &str = "metrics.jsonl";
+/// What the run had cost when each step was complete.
+pub(crate) const COSTS: &str = "costs.jsonl";
 pub(crate) const REPORT: &str = "report.md";
 pub(crate) const OUTCOME: &str = "outcome.json";
 /// The last checkpoint; of a run that is done the one before its last round, if it can be given more.
@@ -26,18 +28,37 @@ const NOISE: &str = "noise-key";
 pub(crate) const MODELS: &str = "models";
 pub(crate) const PICTURES: &str = "pictures";
 
-/// What a run leaves behind: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`, `models/`, `state`, `pictures/` if its method makes
-/// images, when it is done also
-/// `outcome.json` and `report.md`, and `lock` as long as it is not. It is this process's alone while it lives.
+/// What a run leaves behind: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`,
+/// `costs.jsonl`, `models/`, `state`, `pictures/` if its method makes images, when it is done also
+/// `outcome.json` and `report.md`, and `lock` as long as it is not. It is this process's alone
+/// while it lives.
 pub struct RunFolder {
     path: PathBuf,
     /// SHA-256 of `spec.yaml`; of two, while one takes the other's place.
     spec: Vec<[u8; 32]>,
-    journal: Lines,
-    metrics: Lines,
+    files: LineFiles,
     lock: Lock,
     /// SHA-256 of the key of the system's noise.
     noise: Option<[u8; 32]>,
+}
+
+/// What a `state` of this version begins with, behind its checksum; one without it is an older
+/// fl's.
+const FORMAT: &[u8] = b"fl-state-2\n";
+
+/// The files of a run folder that only grow.
+pub(crate) struct LineFiles {
+    pub journal: Lines,
+    pub metrics: Lines,
+    pub costs: Lines,
+}
+
+/// What a checkpoint knows of them.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct KnownLines {
+    pub journal: Known,
+    pub metrics: Known,
+    pub costs: Known,
 }
 
 /// `state`: everything that a stopped run needs.
@@ -49,10 +70,7 @@ pub(crate) struct Checkpoint {
     pub done: usize,
     /// The run was written down here, or was to be, because only its last round is left, or not even that.
     pub place: At,
-    /// Bytes of `journal.jsonl`.
-    pub journal: Known,
-    /// Bytes of `metrics.jsonl`.
-    pub metrics: Known,
+    pub lines: KnownLines,
     pub server: Vec<u8>,
     pub clients: Index,
     /// What is known of clients that live elsewhere; empty: they live in this process.
@@ -164,26 +182,22 @@ impl RunFolder {
         let models = path.join(MODELS);
         fs::create_dir_all(&models).with_context(|| format!("making {}", models.display()))?;
         write(&path.join(SPEC), spec.as_bytes())?;
-        let [journal, metrics] = [JOURNAL, METRICS].map(|name| Lines::create(path.join(name)));
-        let (journal, metrics) = (journal?, metrics?);
+        let files = LineFiles {
+            journal: Lines::create(path.join(JOURNAL))?,
+            metrics: Lines::create(path.join(METRICS))?,
+            costs: Lines::create(path.join(COSTS))?,
+        };
         manifest.write(path)?;
         disk::sync(path)?;
         let spec = vec![Sha256::digest(spec).into()];
-        Ok(Self::of(path.into(), spec, journal, metrics, lock))
+        Ok(Self::of(path.into(), spec, files, lock))
     }
 
-    pub(crate) fn of(
-        path: PathBuf,
-        spec: Vec<[u8; 32]>,
-        journal: Lines,
-        metrics: Lines,
-        lock: Lock,
-    ) -> Self {
+    pub(crate) fn of(path: PathBuf, spec: Vec<[u8; 32]>, files: LineFiles, lock: Lock) -> Self {
         Self {
             path,
             spec,
-            journal,
-            metrics,
+            files,
             lock,
             noise: None,
         }
@@ -214,7 +228,9 @@ impl RunFolder {
     /// Takes away what [`RunFolder::create`] made: a run that failed before it did anything leaves nothing behind.
     pub(crate) fn discard(self) {
         // what cannot be removed stays; the run's own error is what matters
-        for name in [SPEC, JOURNAL, METRICS, NOISE, answers::FILE, manifest::FILE] {
+        let lines = [JOURNAL, METRICS, COSTS];
+        let others = [SPEC, NOISE, answers::FILE, manifest::FILE];
+        for name in lines.into_iter().chain(others) {
             let _ = fs::remove_file(self.path.join(name));
         }
         let _ = fs::remove_dir(self.path.join(MODELS));
@@ -228,15 +244,19 @@ impl RunFolder {
     }
 
     pub(crate) fn journal(&mut self, line: &impl Serialize) -> Result<()> {
-        self.journal.add(line)
+        self.files.journal.add(line)
     }
 
     pub(crate) fn metric(&mut self, line: &impl Serialize) -> Result<()> {
-        self.metrics.add(line)
+        self.files.metrics.add(line)
     }
 
-    /// The journal and the metrics so far.
-    pub(crate) fn lines(&self) -> Result<(Vec<Entry>, Vec<Metric>)> {
+    pub(crate) fn cost(&mut self, line: &StepCost) -> Result<()> {
+        self.files.costs.add(line)
+    }
+
+    /// The journal, the metrics and the costs so far.
+    pub(crate) fn lines(&self) -> Result<(Vec<Entry>, Vec<Metric>, Vec<StepCost>)> {
         fn all<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
             let text =
                 fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
@@ -252,7 +272,8 @@ impl RunFolder {
         for metric in metrics.iter_mut().filter(|m| !m.each.is_empty()) {
             metric.std.get_or_insert(f64::NAN);
         }
-        Ok((all(&self.path.join(JOURNAL))?, metrics))
+        let journal = all(&self.path.join(JOURNAL))?;
+        Ok((journal, metrics, all(&self.path.join(COSTS))?))
     }
 
     pub(crate) fn model(&self, name: &str, bytes: &[u8]) -> Result<()> {
@@ -278,14 +299,16 @@ impl RunFolder {
 
     /// Writes a checkpoint, which lasts; says how many bytes it has.
     pub(crate) fn checkpoint(&self, saved: Saved<'_>) -> Result<u64> {
-        let (journal, metrics) = (self.journal.settle()?, self.metrics.settle()?);
         Checkpoint {
             spec: self.spec.clone(),
             step: saved.step.into(),
             done: saved.done,
             place: saved.place.into(),
-            journal,
-            metrics,
+            lines: KnownLines {
+                journal: self.files.journal.settle()?,
+                metrics: self.files.metrics.settle()?,
+                costs: self.files.costs.settle()?,
+            },
             server: saved.server,
             clients: saved.clients,
             elsewhere: saved.elsewhere,
@@ -371,12 +394,28 @@ pub(crate) struct Saved<'a> {
 impl Checkpoint {
     /// Takes the place of the one before as a whole, and lasts; says how many bytes it has.
     pub(crate) fn write(&self, folder: &Path) -> Result<u64> {
-        let body = postcard::to_stdvec(self)?;
+        let body = [FORMAT, &postcard::to_stdvec(self)?].concat();
         let mut bytes = Sha256::digest(&body).to_vec();
         bytes.extend_from_slice(&body);
         write(&folder.join(STATE), &bytes)?;
         disk::sync(folder)?;
         Ok(bytes.len() as u64)
+    }
+
+    /// That of the file `path`, of which these are the bytes.
+    pub(crate) fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
+        let here = path.display();
+        let (sum, body) = bytes
+            .split_at_checked(32)
+            .with_context(|| format!("{here} is cut short"))?;
+        ensure!(
+            Sha256::digest(body).as_slice() == sum,
+            "{here} is damaged: its checksum does not match"
+        );
+        let other =
+            || format!("{here} is of another version of fl; go on with that one, or start anew");
+        let body = body.strip_prefix(FORMAT).with_context(other)?;
+        postcard::from_bytes(body).with_context(other)
     }
 }
 
@@ -391,7 +430,7 @@ pub(crate) fn unborn(folder: &Path) -> std::io::Result<bool> {
         let ours = match &*name {
             LOCK | SPEC => entry.is_file(),
             MODELS => entry.is_dir() && fs::read_dir(&entry)?.next().is_none(),
-            JOURNAL | METRICS => entry.is_file() && empty(),
+            JOURNAL | METRICS | COSTS => entry.is_file() && empty(),
             name => name.starts_with(UNFINISHED) && entry.is_file(),
         };
         if !ours || !locked {
@@ -418,6 +457,7 @@ mod tests {
             value: f64::NAN,
             std: Some(f64::INFINITY),
             each: vec![0.5, f64::NAN],
+            clients: vec![0, 1],
             confusion: Vec::new(),
         };
         folder.metric(&metric).unwrap();
@@ -441,9 +481,36 @@ mod tests {
             .unwrap()
             .go_on(manifest(), "x")
             .unwrap();
-        let (_, metrics) = folder.lines().unwrap();
+        let (_, metrics, _) = folder.lines().unwrap();
         assert!(metrics[0].value.is_nan() && metrics[0].each[1].is_nan());
         assert_eq!(metrics[0].each[0], 0.5);
         assert!(metrics[0].std.unwrap().is_nan());
+    }
+
+    #[test]
+    fn a_run_that_an_older_fl_began_is_refused_in_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        let manifest = Manifest::new(Session::now("0", &[]), 1, "x", Vec::new(), Vec::new());
+        drop(RunFolder::create(&path, "x", &manifest).unwrap());
+        let refused = || format!("{:#}", Paused::open(&path, false).err().unwrap());
+        // its state is whole, and in another form
+        let body = postcard::to_stdvec(&("older", 1)).unwrap();
+        let mut state = Sha256::digest(&body).to_vec();
+        state.extend(&body);
+        fs::write(path.join(STATE), &state).unwrap();
+        let error = refused();
+        assert!(
+            error.contains("state is of another version of fl; go on with that one, or start anew"),
+            "{error}"
+        );
+        // or it was stopped before it had one
+        fs::remove_file(path.join(STATE)).unwrap();
+        fs::remove_file(path.join(COSTS)).unwrap();
+        let error = refused();
+        assert!(
+            error.contains("has no costs.jsonl: an older fl began it, or the file was removed"),
+            "{error}"
+        );
     }
 }

@@ -11,7 +11,7 @@ use anyhow::Context;
 use fl_core::privacy::Observer;
 use fl_core::{
     Answer, Checkpoints, Client, ClientId, Entry, Every, Examples, Host, Metric, Payload, Place,
-    Problem, Protocol, Public, Question, Result, Samples, Scored, SharedExecutor,
+    Problem, Protocol, Public, Question, Result, Samples, Scored, SharedExecutor, StepCost,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,6 +50,8 @@ pub(crate) struct Sim<'a> {
     /// Bytes of all of them.
     pub crossed: u64,
     pub metrics: Vec<Metric>,
+    /// What the last complete step had cost, with everything before it.
+    pub cost: Option<StepCost>,
     pub began: Instant,
     pub before: f64,
     /// When the last checkpoint was written, and after how many steps; `None`: there is none.
@@ -249,6 +251,14 @@ impl Host for Sim<'_> {
             folder.metric(metric)?;
         }
         self.metrics.push(metric.clone());
+        Ok(())
+    }
+
+    fn cost(&mut self, cost: &StepCost) -> Result<()> {
+        if let Some(folder) = &mut self.folder {
+            folder.cost(cost)?;
+        }
+        self.cost = Some(cost.clone());
         Ok(())
     }
 

@@ -2,8 +2,8 @@
 
 use crate::disk::{self, Lock};
 use crate::folder::{
-    At, Checkpoint, JOURNAL, METRICS, MODELS, OUTCOME, PICTURES, REPORT, Resumed, RunFolder, SPEC,
-    STATE,
+    At, COSTS, Checkpoint, JOURNAL, KnownLines, LineFiles, METRICS, MODELS, OUTCOME, PICTURES,
+    REPORT, Resumed, RunFolder, SPEC, STATE,
 };
 use crate::lines::{Known, Lines};
 use crate::manifest::Manifest;
@@ -24,8 +24,7 @@ pub struct Paused {
     /// `None`: it was stopped before its first checkpoint.
     saved: Option<Checkpoint>,
     clients: Shelf,
-    journal: Lines,
-    metrics: Lines,
+    files: LineFiles,
 }
 
 impl Paused {
@@ -65,7 +64,7 @@ impl Paused {
         // whoever had it may have ended it in between
         done()?;
         let saved = match disk::read(&state) {
-            Ok(bytes) => Some(checkpoint(&bytes, &state)?),
+            Ok(bytes) => Some(Checkpoint::parse(&bytes, &state)?),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => {
                 return Err(error).with_context(|| format!("reading {}", state.display()));
@@ -81,12 +80,20 @@ impl Paused {
         );
         let manifest = Manifest::read(path)
             .with_context(|| format!("what the run in {here} was begun with is not known"))?;
-        let known = |of: fn(&Checkpoint) -> Known| saved.as_ref().map(of);
+        let known = |of: fn(&KnownLines) -> Known| saved.as_ref().map(|saved| of(&saved.lines));
+        ensure!(
+            path.join(COSTS).exists(),
+            "the run in {here} has no {COSTS}: an older fl began it, or the file was removed; start anew"
+        );
+        let files = LineFiles {
+            journal: Lines::open(path.join(JOURNAL), known(|l| l.journal))?,
+            metrics: Lines::open(path.join(METRICS), known(|l| l.metrics))?,
+            costs: Lines::open(path.join(COSTS), known(|l| l.costs))?,
+        };
         let clients = saved.as_ref().map(|s| s.clients.clone());
         Ok(Self {
             manifest,
-            journal: Lines::open(path.join(JOURNAL), known(|s| s.journal))?,
-            metrics: Lines::open(path.join(METRICS), known(|s| s.metrics))?,
+            files,
             clients: Shelf::open(path, clients.unwrap_or_default())?,
             path: path.into(),
             lock,
@@ -115,8 +122,9 @@ impl Paused {
         self.manifest.goes_on_with(&now, &self.path)?;
         let hash: [u8; 32] = Sha256::digest(spec).into();
         self.take_over(spec, hash)?;
-        self.journal.go_on()?;
-        self.metrics.go_on()?;
+        self.files.journal.go_on()?;
+        self.files.metrics.go_on()?;
+        self.files.costs.go_on()?;
         self.clients.go_on()?;
         disk::tidy(&self.path)?;
         let models = self.path.join(MODELS);
@@ -130,7 +138,7 @@ impl Paused {
         self.manifest.spec_sha256 = now.spec_sha256;
         self.manifest.write(&self.path)?;
         let (path, lock) = (self.path, self.lock);
-        let folder = RunFolder::of(path, vec![hash], self.journal, self.metrics, lock);
+        let folder = RunFolder::of(path, vec![hash], self.files, lock);
         let resumed = self.saved.map(|saved| Resumed {
             server: saved.server,
             clients: self.clients,
@@ -170,17 +178,4 @@ impl Paused {
             _ => Ok(()),
         }
     }
-}
-
-fn checkpoint(bytes: &[u8], state: &Path) -> Result<Checkpoint> {
-    let (sum, body) = bytes
-        .split_at_checked(32)
-        .with_context(|| format!("{} is cut short", state.display()))?;
-    ensure!(
-        Sha256::digest(body).as_slice() == sum,
-        "{} is damaged: its checksum does not match",
-        state.display()
-    );
-    postcard::from_bytes(body)
-        .with_context(|| format!("{} is of another version of fl", state.display()))
 }

@@ -10,8 +10,8 @@ use crate::report;
 use crate::setup::{Outcome, Setup, Spent, Summary};
 use crate::shelf::Shelf;
 use anyhow::bail;
-use fl_core::privacy::{NoiseSource, Observer};
-use fl_core::{ClientId, Examples, Problem, Result, Server, TaskKind, Totals};
+use fl_core::privacy::{NoiseSource, Observer, epsilons};
+use fl_core::{ClientId, Examples, Host, Problem, Result, Server, StepCost, TaskKind, Totals};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -74,9 +74,9 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         .map(|r| std::mem::take(&mut r.clients));
     let shelf = shelf.unwrap_or_else(|| Shelf::new(setup.folder.as_ref().map(|f| f.path().into())));
     let clients = Clients::new(owners.into_iter().map(client), setup.memory, shelf)?;
-    let (mut entries, mut metrics) = (Vec::new(), Vec::new());
+    let (mut entries, mut metrics, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     if let (Some(folder), Some(_)) = (&setup.folder, &setup.resumed) {
-        (entries, metrics) = folder.lines()?;
+        (entries, metrics, costs) = folder.lines()?;
     }
     let resumed = setup.resumed.as_ref();
     let at = |r: &Resumed| (r.notes.clone(), r.written, r.place);
@@ -112,6 +112,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         crossed: entries.iter().map(crossed).fold(0, u64::saturating_add),
         entries,
         metrics,
+        cost: costs.pop(),
         began,
         before: setup.resumed.as_ref().map_or(0.0, |r| r.seconds),
         saved: resumed.map(|r| (began, r.done)),
@@ -152,6 +153,21 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let (digest, totals, privacy) = (fed.digest(), fed.totals().clone(), fed.protections()?);
     let unaccounted = fed.unaccounted();
     let Totals { up, down, steps } = totals;
+    if stopped.is_none() {
+        // what a protocol shows after its last step, such as the clients' models
+        let end = StepCost {
+            step: "end".into(),
+            round: 0,
+            bytes_up: up,
+            bytes_down: down,
+            privacy: privacy.as_ref().map(epsilons),
+        };
+        let last = sim.cost.as_ref();
+        let of = |c: &StepCost| (c.bytes_up, c.bytes_down, c.privacy.clone());
+        if last.map(of) != Some(of(&end)) {
+            sim.cost(&end)?;
+        }
+    }
     let mut last = BTreeMap::new();
     for m in &sim.metrics {
         last.insert(m.name.clone(), m.value);

@@ -3,6 +3,7 @@
 use crate::expand::RunSpec;
 use crate::tables::Answers;
 use fl_core::Result;
+use fl_core::privacy::Observer;
 use fl_report::{Metric, Run};
 use std::path::Path;
 
@@ -25,19 +26,29 @@ impl Measured {
         Ok(Self { run })
     }
 
-    /// The number of this name, last or in a round. Apart from what was measured there are `bytes.up`, `bytes.down`, `seconds`,
-    /// `epsilon.server`, `epsilon.clients`, `epsilon.readers` and `delta.` of the same.
+    /// The number of this name, last or in a round. Apart from what was measured there are
+    /// `bytes.up`, `bytes.down`, `epsilon.server`, `epsilon.clients`, `epsilon.readers`, and, of
+    /// the whole run only, `seconds` and `delta.` of the same observers.
     pub fn get(&self, name: &str, round: Option<u64>) -> Option<f64> {
         let outcome = || self.run.summary.as_ref().map(|s| &s.outcome);
         match (name.split_once('.'), round) {
-            (Some(("bytes", "up")), None) => Some(self.run.bytes().1 as f64),
-            (Some(("bytes", "down")), None) => Some(self.run.bytes().0 as f64),
+            (Some(("bytes", "up")), None) => Some(self.run.bytes().up as f64),
+            (Some(("bytes", "down")), None) => Some(self.run.bytes().down as f64),
             (Some((cost @ ("epsilon" | "delta"), whom)), None) => {
-                let all = outcome()?.privacy.as_ref()?;
-                let (_, found) = all.iter().find(|(o, _)| {
-                    serde_json::to_value(o).is_ok_and(|o| o.as_str() == Some(whom))
-                })?;
-                found.get(cost)?.as_f64()
+                let observer = Observer::ALL.into_iter().find(|o| o.name() == whom)?;
+                outcome()?
+                    .privacy
+                    .as_ref()?
+                    .get(&observer)?
+                    .get(cost)?
+                    .as_f64()
+            }
+            (Some(("bytes" | "epsilon", _)), Some(round)) => {
+                let numbers = self.run.cost_in(round)?.numbers();
+                numbers
+                    .into_iter()
+                    .find(|(of, _)| of == name)
+                    .map(|(_, n)| n)
             }
             _ if name == "seconds" && round.is_none() => Some(outcome()?.seconds),
             _ => self.measurement(name, round),
@@ -49,7 +60,10 @@ impl Measured {
         let of = |name: &String| {
             let name = name.strip_suffix(".std").unwrap_or(name);
             let all = self.run.metrics.iter().filter(|m| m.name == name);
-            all.map(|m| m.round).collect::<Vec<_>>()
+            let measured = all.map(|m| m.round);
+            let costs = self.run.costs.iter().flatten();
+            let costs = costs.filter(|c| c.numbers().iter().any(|(of, _)| of == name));
+            measured.chain(costs.map(|c| c.round)).collect::<Vec<_>>()
         };
         let mut all = names.iter().map(of);
         all.find(|rounds| !rounds.is_empty()).unwrap_or_default()

@@ -116,7 +116,7 @@ fn a_run_without_a_checkpoint_begins_anew_and_says_so() {
     );
     let resumed: Value = serde_json::from_slice(&o.stdout).unwrap();
     assert_eq!(resumed["digest"], whole["digest"]);
-    for file in ["journal.jsonl", "metrics.jsonl"] {
+    for file in ["journal.jsonl", "metrics.jsonl", "costs.jsonl"] {
         let of = |folder: &str| fs::read_to_string(dir.join(folder).join(file)).unwrap();
         assert_eq!(of("r"), of("whole"));
     }
@@ -137,7 +137,7 @@ fn a_run_without_a_checkpoint_begins_anew_and_says_so() {
         code == 1 && error.contains("is not empty"),
         "its journal has lines: {error}"
     );
-    for lines in ["journal.jsonl", "metrics.jsonl"] {
+    for lines in ["journal.jsonl", "metrics.jsonl", "costs.jsonl"] {
         fs::write(dir.join("b").join(lines), "").unwrap();
     }
     // and even before the spec was there
@@ -335,7 +335,7 @@ fn a_run_that_ended_gets_more_rounds() {
         assert!(part["stopped"].is_string());
         let all = json(dir, &["run", "--resume", &short, "--json"]);
         assert_eq!(all["digest"], seven["digest"], "{name}");
-        for file in ["spec.yaml", "journal.jsonl", "metrics.jsonl"] {
+        for file in ["spec.yaml", "journal.jsonl", "metrics.jsonl", "costs.jsonl"] {
             let of = |folder: &str| fs::read_to_string(dir.join(folder).join(file)).unwrap();
             assert_eq!(of(&short), of(&long), "{name}/{file}");
         }

@@ -56,7 +56,10 @@ fn measurements_and_models_go_to_other_tools() {
     }
     assert!(contents[0].ends_with(b"\x1a\x0dbrain.Event:2"));
     let measured = fs::read_to_string(at("linear/metrics.jsonl")).unwrap();
-    assert_eq!(contents.len(), 1 + measured.lines().count());
+    let costs = fs::read_to_string(at("linear/costs.jsonl")).unwrap();
+    // bytes up and down after each step; nobody accounts
+    let expected = 1 + measured.lines().count() + 2 * costs.lines().count();
+    assert_eq!(contents.len(), expected);
     // the sum that TensorBoard checks of eight bytes 24, 0, ..: taken from one of its own files
     assert_eq!(&bytes[..8], &24_u64.to_le_bytes());
     assert_eq!(&bytes[8..12], &[0xa3, 0x7f, 0x4b, 0x22]);

@@ -44,7 +44,7 @@ fn runs_that_begin_together_get_folders_of_their_own() {
         let alone = format!("alone-{}", outcome["seed"]);
         let args = ["run", &spec, "--set", &seed, "--out", &alone];
         out(dir.path(), &args);
-        for file in ["spec.yaml", "journal.jsonl", "metrics.jsonl"] {
+        for file in ["spec.yaml", "journal.jsonl", "metrics.jsonl", "costs.jsonl"] {
             let of = |folder: &str| fs::read_to_string(dir.path().join(folder).join(file)).unwrap();
             assert_eq!(of(&folder), of(&alone), "{folder}/{file}, {seed}");
         }
@@ -233,7 +233,7 @@ fn what_is_cut_short_is_refused_and_what_is_too_much_is_taken_back() {
     let dir = d.path();
     let whole = json(dir, &["run", &spec, "--out", "whole", "--json"]);
     out(dir, &["run", &spec, "--out", "r", "--stop-after", "2"]);
-    for file in ["journal.jsonl", "metrics.jsonl"] {
+    for file in ["journal.jsonl", "metrics.jsonl", "costs.jsonl"] {
         let path = dir.join("r").join(file);
         let good = fs::read(&path).unwrap();
         for cut in [0, good.len() - 1] {
@@ -253,7 +253,7 @@ fn what_is_cut_short_is_refused_and_what_is_too_much_is_taken_back() {
         }
         // lines that were changed are not passed on beside the true digest
         let other = String::from_utf8(good.clone()).unwrap();
-        let other = other.replacen("\"value", "\"valve", 1);
+        let other = other.replacen("\"step", "\"stop", 1);
         fs::write(&path, other).unwrap();
         let (code, error) = fails(dir, &["run", "--resume", "r"]);
         let says = format!("{file} is not what it was when the run stopped");
@@ -272,7 +272,7 @@ fn what_is_cut_short_is_refused_and_what_is_too_much_is_taken_back() {
         left.iter().all(|(path, _)| !path.contains("/.tmpAbCdEf")),
         "a file that a crash left half written"
     );
-    for file in ["journal.jsonl", "metrics.jsonl"] {
+    for file in ["journal.jsonl", "metrics.jsonl", "costs.jsonl"] {
         let of = |folder: &str| fs::read_to_string(dir.join(folder).join(file)).unwrap();
         assert_eq!(of("r"), of("whole"));
     }

@@ -25,6 +25,7 @@ mod private;
 mod processes;
 mod report;
 mod schema;
+mod sources;
 mod specs;
 mod study;
 mod try_part;

@@ -33,7 +33,7 @@ fn exact_processes_change_nothing() {
         let whole = run(dir, &spec, "one", &[]);
         let apart = run(dir, &spec, "apart", &["--processes", "3"]);
         assert_eq!(apart["digest"], whole["digest"], "{spec}");
-        for file in ["journal.jsonl", "metrics.jsonl", "spec.yaml"] {
+        for file in ["journal.jsonl", "metrics.jsonl", "costs.jsonl", "spec.yaml"] {
             let read = |out: &str| fs::read_to_string(dir.join(out).join(file)).unwrap();
             assert!(read("apart") == read("one"), "{spec}: {file} differs");
         }

@@ -161,17 +161,28 @@ fn every_fact_on_a_page_is_one_of_the_journal() {
             ]
             .join("|"));
         }
-        for e in journal.iter().filter(|e| e["privacy"].is_object()) {
-            let last = journal.iter().rfind(|o| o["step"] == e["step"]).unwrap();
-            let epsilon = match &last["privacy"]["readers"] {
+        let costs = lines(&folder.join("costs.jsonl"));
+        for cost in costs.iter().filter(|cost| cost["privacy"].is_object()) {
+            let epsilon = match &cost["privacy"]["readers"] {
                 Value::Null => "nothing is guaranteed".to_string(),
                 epsilon => shown(epsilon),
             };
             has(&format!(
                 "{}|readers of the results|{epsilon}",
-                e["step"].as_str().unwrap()
+                cost["step"].as_str().unwrap()
             ));
         }
+        let steps = |all: &[Value]| {
+            let mut steps: Vec<Value> = all.iter().map(|line| line["step"].clone()).collect();
+            steps.dedup();
+            steps
+        };
+        let asking = steps(&journal);
+        let complete = steps(&costs);
+        assert!(
+            asking.iter().all(|step| complete.contains(step)),
+            "{name}: {complete:?}"
+        );
         let report = fs::read_to_string(folder.join("report.md")).unwrap();
         let digest = report.rsplit('`').nth(1).unwrap();
         assert_eq!(digest.len(), 64);
@@ -200,6 +211,47 @@ fn every_fact_on_a_page_is_one_of_the_journal() {
             )
         );
     }
+}
+
+#[test]
+fn a_client_that_is_missing_is_not_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = "faults={on-error: drop, happen: [{what: straggle, clients: 1, rounds: 1}, \
+                  {what: straggle, clients: 3, rounds: 2}]}";
+    let sets = [
+        "parts.attack={use: sign-flip}",
+        "protocol.rounds=2",
+        "evaluate.every=1",
+        faults,
+    ];
+    let spec = spec("attacked");
+    let mut args = vec!["run", &spec, "--out", "r"];
+    sets.iter().for_each(|set| args.extend(["--set", set]));
+    out(dir.path(), &args);
+    out(dir.path(), &["export", "r", "--csv", "m.csv"]);
+    let csv = fs::read_to_string(dir.path().join("m.csv")).unwrap();
+    let page = fs::read_to_string(dir.path().join("r/report.html")).unwrap();
+    let (_, bars) = page.split_once("<h2>Client by client</h2>").unwrap();
+    let (_, bars) = bars.split_once("<h3>attack.shift</h3>").unwrap();
+    let (bars, _) = bars.split_once("</figure>").unwrap();
+    let metrics = lines(&dir.path().join("r/metrics.jsonl"));
+    for (round, absent) in [(1, 1), (2, 3)] {
+        let is = |m: &&Value| m["name"] == "attack.shift" && m["round"] == round;
+        let m = metrics.iter().find(is).unwrap();
+        let present: Vec<u64> = (0..10).filter(|id| *id != absent).collect();
+        let each = m["each"].as_array().unwrap();
+        assert_eq!(each.len(), present.len());
+        for (client, value) in present.iter().zip(each) {
+            let row = format!("r,round {round},{round},attack.shift,{client},{value},");
+            assert!(csv.lines().any(|line| line == row), "no {row} in\n{csv}");
+            if round == 2 {
+                let bar = format!("client {client}: {}<", shown(value));
+                assert!(bars.contains(&bar), "no `{bar}` in\n{bars}");
+            }
+        }
+        assert_eq!(m["clients"], Value::from(present));
+    }
+    assert!(!bars.contains("client 3: "));
 }
 
 #[test]

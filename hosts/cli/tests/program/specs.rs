@@ -41,7 +41,7 @@ fn exact_threads_and_repetition_change_nothing() {
                 one,
                 "{spec} on {threads} threads"
             );
-            for file in ["journal.jsonl", "metrics.jsonl", "spec.yaml"] {
+            for file in ["journal.jsonl", "metrics.jsonl", "costs.jsonl", "spec.yaml"] {
                 let read = |out: &str| fs::read_to_string(dir.path().join(out).join(file)).unwrap();
                 assert!(
                     read(out) == read("one"),
@@ -119,7 +119,7 @@ fn exact_a_run_that_was_stopped_anywhere_ends_as_if_it_had_not() {
         for (folder, stops) in [("every", every), ("middle", middle)] {
             let pieces = in_pieces(dir.path(), &spec, folder, &stops, steps);
             assert_eq!(whole["digest"], pieces, "{spec}, stopped after {stops:?}");
-            for file in ["journal.jsonl", "metrics.jsonl"] {
+            for file in ["journal.jsonl", "metrics.jsonl", "costs.jsonl"] {
                 let read = |out: &str| fs::read_to_string(dir.path().join(out).join(file)).unwrap();
                 assert_eq!(
                     read(folder),
