@@ -47,7 +47,7 @@ macro_rules! mean_of_rows {
 }
 
 settings! {
-    /// For each sample the mean over the clients that speak about it (Selective-FD, Eq. 8, Shao et al. 2024; DS-FL without
+    /// For each sample the mean over the clients that speak about it (Selective-FD, Shao et al. 2024; DS-FL without
     /// entropy reduction, Itahara et al. 2020). Hard labels come as one-hot rows, so their mean is the share of votes.
     pub struct MeanLabels {
         /// How much a client counts.

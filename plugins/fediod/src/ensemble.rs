@@ -1,4 +1,4 @@
-//! Eq. 8 to 10: an ensemble in which a client counts for an input and a class as much as it is likely to know them.
+//! Eq. 8 and 9: an ensemble in which a client counts for an input and a class as much as it is likely to know them.
 use crate::settings::{Classes, Weights};
 use fl_core::loss::sigmoid;
 use ndarray::{Array1, Array2, Axis};
@@ -93,7 +93,7 @@ impl Ensemble {
         Self { weights, by_odds }
     }
 
-    /// `sum_k pi_k^c(x) v_k[c]` (Eq. 10), `v` being scores or probabilities.
+    /// `sum_k pi_k^c(x) v_k[c]` (Eq. 9), `v` being scores or probabilities.
     pub fn of(&self, values: &[Array2<f64>]) -> Array2<f64> {
         let each = self.weights.iter().zip(values);
         each.fold(Array2::zeros(values[0].dim()), |sum, (w, v)| sum + w * v)

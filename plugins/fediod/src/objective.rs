@@ -89,7 +89,7 @@ impl<'a> Objective<'a> {
         self.pi[k]
     }
 
-    /// What the ensemble says of a batch (Eq. 8 to 10).
+    /// What the ensemble says of a batch (Eq. 8 and 9).
     pub fn wanted(&self, said: &Said) -> Wanted {
         let parts = said.parts();
         let odds = said.odds.iter().map(|odds| {

@@ -11,9 +11,9 @@ settings! {
         gan: f64 = 1.0, in 0.0..;
         /// Each teacher is sure of its class (Eq. 3).
         conf: f64 = 1.0, in 0.0..;
-        /// The teachers do not agree (Eq. 4).
+        /// The teachers do not agree (Eq. 5).
         unique: f64 = 1.0, in 0.0..;
-        /// The student does not yet say what the ensemble says (Eq. 7).
+        /// The student does not yet say what the ensemble says (Eq. 10).
         mimic: f64 = 1.0, in 0.0..;
         /// Each teacher finds all classes among the made inputs. Only in the published code, where it counts 10.
         balance: f64 = 0.0, in 0.0..;
@@ -77,7 +77,7 @@ choices! {
 choices! {
     /// What teachers that do not agree are.
     pub enum Divergence {
-        /// Jensen-Shannon divergence, weighted by numbers of examples and made large (Eq. 4).
+        /// Jensen-Shannon divergence, weighted by numbers of examples and made large (Eq. 5).
         JensenShannon = "jensen-shannon",
         /// The published code: divergence of their plain mean from each, made *small*.
         Published = "published",

@@ -1,4 +1,4 @@
-//! The terms of the losses (Eq. 2 to 7), each with its slopes in closed form. Scores are `batch x classes`, one table for each
+//! The terms of the losses (Eq. 2 to 6 and 10), each with its slopes in closed form. Scores are `batch x classes`, one table for each
 //! client; `pi` are weights of the clients that add up to 1. Means are over the batch, logarithms natural, `0 ln 0 = 0`.
 use crate::settings::Game;
 use fl_core::loss::{self, sigmoid};
@@ -86,7 +86,7 @@ pub fn confidence(scores: &[Array2<f64>], pi: &[f64], tau: f64) -> Term {
     (value, slopes.collect())
 }
 
-/// `L_unique = -mean JSD` (Eq. 4).
+/// `L_unique = -mean JSD` (Eq. 5).
 pub fn unique(scores: &[Array2<f64>], pi: &[f64], tau: f64) -> Term {
     let (q, n) = (all(scores, tau), scores[0].nrows());
     let mix = mixture(&q, pi);

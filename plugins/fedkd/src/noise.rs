@@ -1,4 +1,4 @@
-//! Eq. 2: Laplace noise on the ensemble's scores; and on the counts that weigh it (Eq. 3 of the paper tells them exactly).
+//! Eq. 2: Laplace noise on the ensemble's scores; and on the counts that weigh it (Eq. 1 of the paper uses them exactly).
 use fl_core::message::Counts;
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, at_most};
