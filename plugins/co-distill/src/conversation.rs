@@ -137,7 +137,7 @@ impl CoDistill {
         }
         match self.teacher {
             Teacher::Student => student,
-            Teacher::Ensemble => student.optional(),
+            Teacher::Ensemble | Teacher::Truth => student.optional(),
         }
     }
 }

@@ -135,6 +135,19 @@ impl Taught {
     }
 }
 
+/// The true labels of these public samples, as probabilities.
+pub(crate) fn truth(fed: &Server<'_>, ids: Vec<u32>) -> Result<Taught> {
+    let public = fed.public()?;
+    let of = public.examples()?.classes().with_context(|| {
+        Problem::Lacks(
+            "data.public: `teacher: truth` needs one class for each public sample".into(),
+        )
+    })?;
+    let labels = ids.iter().map(|id| of[*id as usize]).collect();
+    let outputs = fed.task().kind.outputs();
+    Ok(Taught::Soft(one_hot(&votes(ids, labels, outputs))))
+}
+
 impl CoDistill {
     /// What the clients say about these samples, combined by `parts.ensemble`.
     pub(crate) fn hear(&self, fed: &mut Server<'_>, round: &Round, ids: &Ids) -> Result<Taught> {

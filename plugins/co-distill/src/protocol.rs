@@ -2,7 +2,7 @@
 //! parts that filter and combine it, in who teaches ([`crate::Teacher`]) and in which order a client learns
 //! ([`crate::Order`]).
 use crate::conversation::*;
-use crate::labels::{Lesson, Taught};
+use crate::labels::{Lesson, Taught, truth};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};
 use fl_core::TaskKind;
 use fl_core::message::SoftLabels;
@@ -32,6 +32,9 @@ impl Protocol for CoDistill {
                 taught.retain_rows(&clear);
             }
             state.count(fed, round, &taught)?;
+            if self.teacher == Teacher::Truth {
+                taught = truth(fed, taught.rows().to_vec())?;
+            }
             // a student at the server learns along, and may teach in place of the ensemble (FedED, DS-FL)
             let taught = self.teach_student(fed, round, taught)?;
             // each client trains on its own examples and distils what it is taught
@@ -76,11 +79,16 @@ impl Protocol for CoDistill {
             "pretrain",
             "learns from labelled public samples: set `data.public.labelled: true`, or leave `pretrain` out",
         );
+        let untrue = Conflict::at(
+            "teacher",
+            "of `truth` teaches the labels of the public samples: set `data.public.labelled: true`, or leave `teacher` out",
+        );
         let idle = |given: bool, setting, slot: &str| {
             Conflict::idle(setting, slot).when(given && !has(slot))
         };
         [
             unlabelled.when(self.pretrain.is_some() && !has("data.public.labelled")),
+            untrue.when(self.teacher == Teacher::Truth && !has("data.public.labelled")),
             idle(self.filter_on.is_some(), "filter-on", &CLIENT_FILTER),
             idle(self.student.is_some(), "student", &STUDENT),
             idle(self.resample, "resample", &SAMPLING),
@@ -158,7 +166,7 @@ impl CoDistill {
         let training = self.student.as_ref().unwrap_or(&self.distil);
         let pass = training.pass(taught.loss(&self.labels));
         taught.teach(|target| fed.fit(&STUDENT, &round.stream, &x, target, &pass))?;
-        if self.teacher == Teacher::Ensemble {
+        if self.teacher != Teacher::Student {
             return Ok(taught);
         }
         let scores = fed.model(&STUDENT)?.predict(&x)?;

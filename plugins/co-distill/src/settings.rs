@@ -81,6 +81,8 @@ choices! {
         Ensemble = "ensemble",
         /// The server's student, once it has learnt from the ensemble in this round (FedED).
         Student = "student",
+        /// The true labels of the public samples: an ensemble that is never wrong (Selective-FD, Figure 10).
+        Truth = "truth",
     }
 }
 
@@ -125,6 +127,9 @@ impl CoDistill {
             (Teacher::Student, Labels::Scores(_)) => Err(
                 "`teacher: student` answers with probabilities; use `labels: soft` or `hard`"
                     .into(),
+            ),
+            (Teacher::Truth, Labels::Scores(_)) => Err(
+                "`teacher: truth` answers with probabilities; use `labels: soft` or `hard`".into(),
             ),
             _ if self.order.weight().is_some()
                 && (self.local.clip.is_some() || self.distil.clip.is_some()) =>

@@ -218,6 +218,29 @@ fn every_order_and_every_kind_of_label_learns_from_the_others() {
 }
 
 #[test]
+fn true_labels_teach_whatever_the_clients_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let learnt = |protocol: &str, parts: &str| {
+        let path = spec(dir.path(), protocol, parts);
+        let _ = fs::remove_dir_all(dir.path().join("out"));
+        let set = ["--set", "data.public.labelled=true"];
+        let run = [&["run", &path, "--json", "--out", "out"], &set[..]].concat();
+        json(dir.path(), &run)["metrics"]["clients.accuracy"].clone()
+    };
+    let noise = format!("{MEAN}\n  privacy: {{ use: laplace-labels, scale: 10.0 }}");
+    let truth = learnt("  teacher: truth", MEAN);
+    assert_eq!(truth, learnt("  teacher: truth", &noise));
+    assert_ne!(learnt("", MEAN), learnt("", &noise));
+    assert!(truth.as_f64().unwrap() > 0.8, "{truth}");
+    let path = spec(dir.path(), "  teacher: truth", MEAN);
+    let (code, said) = fails(dir.path(), &["check", &path]);
+    assert!(
+        code == 2 && said.contains("set `data.public.labelled: true`"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_cannot_be_guaranteed_is_said_and_a_budget_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
