@@ -109,7 +109,7 @@ enum Command {
     },
     /// Do every run that a study asks for, each once, and make its tables.
     Study(study::StudyArgs),
-    /// Find every mistake of every spec; runs nothing.
+    /// Find every mistake of every spec, and note data sets that are not there; runs nothing.
     Check {
         /// Spec files.
         #[arg(required = true)]

@@ -1,6 +1,6 @@
 //! `fl check`, `fl list`, `fl inspect`, `fl data list`, `fl data show`.
 
-use crate::{DataDir, Done, Failure, Overrides, print, run, topics};
+use crate::{DataDir, Done, Failure, Overrides, print, run, say, topics};
 use fl_core::Role;
 use fl_data::Overview;
 use fl_registry::{Catalogue, inspect as inspect_text, inspect_json};
@@ -12,7 +12,12 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
     let mut lines = Vec::new();
     for path in specs {
         match run::check(path, set, catalogue)? {
-            Ok(_) => lines.push(format!("{}: fine", path.display())),
+            Ok(spec) => {
+                lines.push(format!("{}: fine", path.display()));
+                if let Some(missing) = spec.data.missing(&fl_data::data_dir(None)) {
+                    say(format_args!("note: {}: {missing}", path.display()));
+                }
+            }
             Err(mistakes) => wrong.push(mistakes),
         }
     }

@@ -4,6 +4,7 @@ use crate::common::{fails, fl, json, out, quick, root, shorter, specs};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 fn digest(dir: &Path, args: &[&str]) -> String {
     json(dir, args)["digest"]
@@ -219,6 +220,32 @@ fn every_full_size_spec_is_right() {
         }
     }
     assert!(checked > 5, "only {checked} specs");
+}
+
+#[test]
+fn a_spec_without_its_data_is_fine_and_the_data_are_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = |spec: &str| {
+        let spec = root().join("specs").join(spec).display().to_string();
+        let done = Command::new(env!("CARGO_BIN_EXE_fl"))
+            .args(["check", &spec])
+            .env("FL_DATA_DIR", dir.path())
+            .output()
+            .unwrap();
+        assert!(done.status.success());
+        assert!(
+            String::from_utf8(done.stdout)
+                .unwrap()
+                .ends_with(": fine\n")
+        );
+        String::from_utf8(done.stderr).unwrap()
+    };
+    let note = check("fedkd/cifar10.yaml");
+    assert!(
+        note.contains("note: ") && note.contains("there is no"),
+        "{note}"
+    );
+    assert_eq!(check("quick/fedkd.yaml"), "");
 }
 
 #[test]
