@@ -36,7 +36,8 @@ pub struct StudyArgs {
     /// Where runs are kept, each under the digest of its resolved spec, and tables are written.
     #[arg(long, value_name = "DIR", default_value = "runs/studies")]
     out: PathBuf,
-    /// Leave READMEs as they are; exit code 1 if a table in one is not what the runs say.
+    /// Leave READMEs as they are; exit code 1 if a table in one is not what the runs say, or, before any run, if nothing
+    /// stands between its marks. With `--dry-run` only the latter is checked.
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -74,6 +75,9 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     // a part of a study, or one that was changed, is not what a README holds
     let as_written = args.only.iter().all(|only| !only.contains('/')) && args.set.set.is_empty();
     let runs = checked(&tables, as_written, catalogue)?;
+    if args.check && as_written {
+        none_empty(&tables)?;
+    }
     let folder = |run: &RunSpec| {
         runs.get(run)
             .map_or(PathBuf::new(), |r| kept(&args.out, &r.key))
@@ -277,6 +281,23 @@ fn checked(
         wrong.push(format!("... and {more} more mistakes"));
     }
     Err(Failure::usage(wrong.join("\n")))
+}
+
+/// Fails if nothing stands between the marks of a table.
+fn none_empty(tables: &[Table]) -> Done {
+    let mut empty = Vec::new();
+    for table in tables {
+        let Some(into) = &table.into else { continue };
+        let text =
+            std::fs::read_to_string(into).with_context(|| format!("reading {}", into.display()))?;
+        if let Err(error) = fl_study::table(&text, &table.name) {
+            empty.push(format!("{}: {error:#}", into.display()));
+        }
+    }
+    match empty.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Failed(anyhow::anyhow!(empty.join("\n")))),
+    }
 }
 
 fn listed(tables: &[Table], answers: &Answers) -> String {

@@ -34,7 +34,7 @@ mod tables;
 
 pub use columns::{Column, Show, What};
 pub use expand::{Item, RunSpec, Study, Table};
-pub use marks::{replaced, section};
+pub use marks::{replaced, section, table};
 pub use measured::Measured;
 pub use plots::{By, Place, Plot, pictures};
 pub use sheets::{runs_csv, tables_csv};

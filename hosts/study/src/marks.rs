@@ -35,6 +35,20 @@ pub fn section<'t>(text: &'t str, name: &str) -> Result<&'t str> {
     Ok(text[span(text, name)?].trim_matches(['\r', '\n']))
 }
 
+/// The table `name` that stands in `text`.
+///
+/// # Errors
+/// As [`section`]; also when nothing stands between the marks.
+pub fn table<'t>(text: &'t str, name: &str) -> Result<&'t str> {
+    let table = section(text, name)?;
+    let (begin, end) = marks(name);
+    ensure!(
+        !table.trim().is_empty(),
+        "no table stands between `{begin}` and `{end}`: the study without --check writes it"
+    );
+    Ok(table)
+}
+
 /// `text` with another table between the marks of `name`.
 ///
 /// # Errors
@@ -53,6 +67,19 @@ pub fn replaced(text: &str, name: &str, table: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_with_nothing_between_them_hold_no_table() {
+        for between in ["", "\n", "\r\n \n\t\n"] {
+            let text = format!("<!-- fl study: a -->{between}<!-- end of a -->");
+            let error = table(&text, "a").unwrap_err().to_string();
+            assert!(error.contains("no table stands"), "{error}");
+        }
+        let text = "<!-- fl study: a -->\n| x |\n<!-- end of a -->";
+        assert_eq!(table(text, "a").unwrap(), "| x |");
+        let missing = table("", "a").unwrap_err().to_string();
+        assert!(missing.contains("has no place there"), "{missing}");
+    }
 
     #[test]
     fn a_table_replaces_what_stood_between_its_marks_and_nothing_else() {

@@ -44,6 +44,27 @@ fn the_quick_study_is_what_its_readme_says() {
 }
 
 #[test]
+fn an_empty_table_fails_a_check_before_any_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    write(
+        d,
+        "- name: t\n  into: page.md\n  rows: [{ name: one, set: { protocol.rounds: 1 } }]\n",
+    );
+    let page = "<!-- fl study: t -->\n<!-- end of t -->\n";
+    fs::write(d.join("page.md"), page).unwrap();
+    for more in [&["--check"][..], &["--check", "--dry-run"]] {
+        let (code, error) = fails(d, &[&["study", "s.yaml"], more].concat());
+        assert!(code == 1 && error.contains("no table stands"), "{error}");
+        assert!(!d.join("runs").exists());
+    }
+    let done = study(d, &[]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let done = study(d, &["--check"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+}
+
+#[test]
 fn data_that_are_not_there_are_missed_once_and_before_the_first_run() {
     let dir = tempfile::tempdir().unwrap();
     write(
