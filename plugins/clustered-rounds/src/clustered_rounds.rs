@@ -1,0 +1,71 @@
+//! Both methods in one protocol, chosen by `assign`.
+use crate::clusters::{ClusterRule, ClusterSettings, Clusters, Shared, State};
+use crate::fesem::FeSem;
+use crate::ifca::Ifca;
+use fl_core::prelude::*;
+
+choices! {
+    /// Which centre a client belongs to.
+    pub enum Assign {
+        /// The nearest to what it has trained: FeSEM.
+        Distance(FeSem) = "distance",
+        /// That with the least loss on its own examples: it is sent all of them, and says which (IFCA, Ghosh et al. 2020).
+        Loss = "loss",
+    }
+}
+
+settings! {
+    /// Rounds of parameter averaging with several centres, each for the clients that belong to it (FeSEM, Xie et al. 2020; IFCA, Ghosh
+    /// et al. 2020).
+    pub struct ClusteredRounds {
+        /// Which centre a client belongs to.
+        assign: Assign = Assign::Distance(FeSem::default());
+    }
+}
+
+impl ClusterRule for ClusteredRounds {
+    fn rounds_from_one(&self, family: &ClusterSettings) -> usize {
+        match &self.assign {
+            Assign::Distance(rule) => rule.rounds_from_one(family),
+            Assign::Loss => Ifca {}.rounds_from_one(family),
+        }
+    }
+
+    fn declare<'p>(&'p self, family: &'p ClusterSettings, all: Declaration<'p>) -> Declaration<'p> {
+        const LOSS: Ifca = Ifca {};
+        match &self.assign {
+            Assign::Distance(rule) => rule.declare(family, all),
+            Assign::Loss => LOSS.declare(family, all),
+        }
+    }
+
+    fn divide(
+        &self,
+        family: &ClusterSettings,
+        server: &mut Server<'_>,
+        round: &Round,
+        trained: &Inbox<Params>,
+        state: &mut State,
+    ) -> Result<()> {
+        match &self.assign {
+            Assign::Distance(rule) => rule.divide(family, server, round, trained, state),
+            Assign::Loss => Ifca {}.divide(family, server, round, trained, state),
+        }
+    }
+
+    fn round(
+        &self,
+        family: &ClusterSettings,
+        server: &mut Server<'_>,
+        round: &Round,
+        cohort: &[ClientId],
+        state: &mut State,
+    ) -> Result<()> {
+        match &self.assign {
+            Assign::Distance(rule) => rule.round(family, server, round, cohort, state),
+            Assign::Loss => Ifca {}.round(family, server, round, cohort, state),
+        }
+    }
+}
+plugin!(protocol "clustered-rounds" => Shared<ClusteredRounds> as Clusters<ClusteredRounds>,
+    papers: ["Xie et al. 2020", "Ghosh et al. 2020"]);

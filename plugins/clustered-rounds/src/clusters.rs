@@ -1,0 +1,283 @@
+//! Rounds of parameter averaging with several centres: what the methods share, and the loop.
+use crate::distance::{points, views};
+use crate::em;
+use fl_core::TaskKind;
+use fl_core::prelude::*;
+use fl_core::settings::{Joined, Settings};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+settings! {
+    /// What all methods share.
+    pub struct ClusterSettings {
+        /// Rounds.
+        rounds: usize = 50, in 1..=1_000_000;
+        /// Centres; 1 is averaging as in `fedavg`.
+        clusters: usize = 4, in 1..=100_000;
+        /// First centres are what distinct random clients have trained, drawn so many times: the
+        /// draw from which clients end up nearest to their centres is taken. With 1, chance decides.
+        starts: usize = 1, in 1..=10_000;
+        /// Rounds with one centre before there are several.
+        warm_up: usize = 0, in 0..=1_000_000;
+        /// A client's training in one round.
+        local: Training = Training::epochs(10, 32);
+        /// Start every round's training with a fresh optimiser.
+        fresh: bool = true;
+    }
+}
+
+/// What the server keeps from round to round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct State {
+    /// One until clients have been told apart.
+    pub centres: Vec<Params>,
+    /// Where each client was last; those who have not been asked since there are several centres are not in it.
+    pub of: BTreeMap<ClientId, usize>,
+}
+
+impl State {
+    /// A client's centre; that with the most clients if nothing is known of it.
+    pub fn centre_of(&self, client: ClientId) -> usize {
+        self.of.get(&client).copied().unwrap_or_else(|| {
+            let size = |j: usize| self.of.values().filter(|of| **of == j).count() as f64;
+            let sizes: Vec<f64> = (0..self.centres.len()).map(|j| -size(j)).collect();
+            em::least(&sizes)
+        })
+    }
+}
+
+pub(crate) const MODEL: TrainerSlot = TrainerSlot::new(
+    "model",
+    "The model that everybody trains; it needs parameters.",
+);
+pub(crate) const AGGREGATOR: AggregatorSlot<Params, Params> = AggregatorSlot::new(
+    "aggregator",
+    "Combines the parameters of the clients of one centre. One that remembers would mix up the centres.",
+);
+pub(crate) const COHORT: SelectorSlot<Roster> =
+    SelectorSlot::new("cohort", "Picks the clients of a round; everyone if empty.");
+
+pub(crate) const TRAIN: Exchange<Params, Params> = Exchange::new("parameters after local training");
+
+/// A method of the family. `plugin!(protocol "name" => Shared<Rule> as Clusters<Rule>)` registers
+/// it.
+pub trait ClusterRule: Settings + Send + Sync + 'static {
+    /// The rounds in which clients are sent the parameters of one centre.
+    fn rounds_from_one(&self, family: &ClusterSettings) -> usize {
+        family.rounds
+    }
+
+    /// Adds the other exchanges.
+    fn declare<'p>(&'p self, _: &'p ClusterSettings, all: Declaration<'p>) -> Declaration<'p> {
+        all
+    }
+
+    /// From one centre to several, after clients have `trained` from it.
+    ///
+    /// # Errors
+    /// When too few clients have answered.
+    fn divide(
+        &self,
+        family: &ClusterSettings,
+        server: &mut Server<'_>,
+        round: &Round,
+        trained: &Inbox<Params>,
+        state: &mut State,
+    ) -> Result<()>;
+
+    /// One round with several centres.
+    ///
+    /// # Errors
+    /// Those of the exchanges.
+    fn round(
+        &self,
+        family: &ClusterSettings,
+        server: &mut Server<'_>,
+        round: &Round,
+        cohort: &[ClientId],
+        state: &mut State,
+    ) -> Result<()>;
+}
+
+/// The settings of a method: those of the family, and its own.
+pub type Shared<R> = Joined<ClusterSettings, R>;
+
+/// A method of the family as a protocol.
+pub struct Clusters<R>(Shared<R>);
+
+impl<R> From<Shared<R>> for Clusters<R> {
+    fn from(settings: Shared<R>) -> Self {
+        Self(settings)
+    }
+}
+
+impl<R: ClusterRule> Protocol for Clusters<R> {
+    fn declare(&self) -> Declaration<'_> {
+        let Joined { shared, own } = &self.0;
+        let model = MODEL.spec().lasting_if(!shared.fresh);
+        let train = TRAIN.answered_by(|client, centre| shared.train(client, centre));
+        let train = train.to(&COHORT).times(own.rounds_from_one(shared));
+        let all = Declaration::new()
+            .grows_by("rounds")
+            .slot(model.shared_parameters().at_server())
+            .exchange(train.into(&AGGREGATOR));
+        own.declare(shared, all)
+    }
+
+    fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        Ok(())
+    }
+
+    fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let shared = &self.0.shared;
+        let late = shared.clusters > 1 && shared.warm_up >= shared.rounds;
+        let why = format!(
+            "of {} rounds leaves none with {} centres: it must be below `rounds`",
+            shared.warm_up, shared.clusters
+        );
+        let late = Conflict::at("warm-up", why).when(late);
+        late.into_iter().collect()
+    }
+
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        let Joined { shared, own } = &self.0;
+        let mut state = State {
+            centres: vec![server.parametric(&MODEL)?.params()],
+            of: BTreeMap::new(),
+        };
+        let clients = server.everyone().len();
+        ensure!(
+            shared.clusters <= clients,
+            "protocol.clusters: {} centres begin with the parameters of as many clients, and there are {clients}",
+            shared.clusters
+        );
+        server.rounds(shared.rounds, &mut state, |server, state, round| {
+            let cohort = server.cohort(&COHORT, round)?;
+            match state.centres.len() {
+                _ if cohort.is_empty() => {} // a Poisson draw may pick no client
+                1 => {
+                    let trained = server.collect(round, &TRAIN, &cohort, |_| &state.centres[0])?;
+                    match shared.clusters > 1 && round.number > shared.warm_up {
+                        true => own.divide(shared, server, round, &trained, state)?,
+                        false => {
+                            let of = vec![0; trained.len()];
+                            maximise(server, round, &trained, &of, &mut state.centres)?;
+                        }
+                    }
+                }
+                _ => own.round(shared, server, round, &cohort, state)?,
+            }
+            shared.report(server, round, state)
+        })?;
+        for (j, centre) in state.centres.iter().enumerate() {
+            server.parametric(&MODEL)?.set_params(centre)?;
+            server.keep_model_as(&MODEL, &format!("centre-{j}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl ClusterSettings {
+    pub(crate) fn train(&self, client: &mut Client, from: &Params) -> Result<Params> {
+        client.parametric(&MODEL)?.set_params(from)?;
+        let pass = Pass {
+            fresh: self.fresh,
+            ..self.local.pass(client.task().kind.loss())
+        };
+        client.fit_own(&MODEL, &pass)?;
+        Ok(client.parametric(&MODEL)?.params())
+    }
+
+    /// What distinct random clients have trained, and who is nearest to which after `passes` E steps with a plain M step between two; of
+    /// several draws that with the least objective.
+    pub(crate) fn first_centres(
+        &self,
+        fed: &mut Server<'_>,
+        round: &Round,
+        trained: &Inbox<Params>,
+        layers: &[String],
+        passes: usize,
+    ) -> Result<(Vec<Params>, Vec<usize>)> {
+        let k = self.clusters;
+        ensure!(
+            trained.len() >= k,
+            "{k} centres need the parameters of as many clients, and {} have answered",
+            trained.len()
+        );
+        let apart = em::pairwise(&views(&points(trained, layers)?));
+        let mut best: Option<(f64, Vec<usize>, Vec<usize>)> = None;
+        for start in 0..self.starts {
+            let stream = round.stream.child("centres", start as u64);
+            let chosen = stream.draws().choose(trained.len(), k);
+            let (of, objective) = em::among_points(&apart, &chosen, passes);
+            if best.as_ref().is_none_or(|(least, ..)| objective < *least) {
+                best = Some((objective, chosen, of));
+            }
+        }
+        let (objective, chosen, of) = best.context("no draw of first centres")?;
+        fed.record(round, "cluster.distance", objective.sqrt())?;
+        let all: Vec<&Params> = trained.iter().map(|mail| &mail.body).collect();
+        Ok((chosen.into_iter().map(|at| all[at].clone()).collect(), of))
+    }
+
+    /// How good each client's centre is for it, who belongs where, and how each cluster does.
+    fn report(&self, fed: &mut Server<'_>, round: &Round, state: &State) -> Result<()> {
+        let scores =
+            fed.evaluate_for_clients(round, &MODEL, &state.centres, |id| state.centre_of(id))?;
+        let everyone = fed.everyone();
+        let of: Vec<usize> = everyone.iter().map(|id| state.centre_of(*id)).collect();
+        if self.clusters == 1 || scores.is_empty() {
+            return Ok(());
+        }
+        fed.record_each(round, "cluster", of.iter().map(|j| *j as f64).collect())?;
+        for j in 0..state.centres.len() {
+            let members = scores.iter().zip(&of).filter(|(_, of)| **of == j);
+            let members: Vec<f64> = members.map(|(score, _)| *score).collect();
+            fed.record(round, &format!("cluster.{j}.clients"), members.len() as f64)?;
+            if !members.is_empty() {
+                let mean = members.iter().sum::<f64>() / members.len() as f64;
+                fed.record(round, &format!("cluster.{j}.score"), mean)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The M step, by the part in the slot `aggregator`.
+pub(crate) fn maximise(
+    fed: &mut Server<'_>,
+    round: &Round,
+    trained: &Inbox<Params>,
+    of: &[usize],
+    centres: &mut [Params],
+) -> Result<()> {
+    let all: Vec<&Mail<Params>> = trained.iter().collect();
+    em::recentre(of, centres, |members, centre| {
+        let members = members.iter().map(|at| all[*at].clone()).collect();
+        match Inbox::new(members) {
+            Ok(members) => fed.aggregate(&AGGREGATOR, &round.showing(centre.clone()), &members),
+            // clients without examples move nothing
+            Err(_) => Ok(centre.clone()),
+        }
+    })
+}
+
+/// Takes down where clients are now, and how many have moved.
+pub(crate) fn remember(
+    fed: &mut Server<'_>,
+    round: &Round,
+    trained: &Inbox<Params>,
+    of: &[usize],
+    state: &mut State,
+) -> Result<()> {
+    let mut moved = 0;
+    for (mail, at) in trained.iter().zip(of) {
+        moved += usize::from(
+            state
+                .of
+                .insert(mail.from, *at)
+                .is_some_and(|old| old != *at),
+        );
+    }
+    fed.record(round, "cluster.moved", moved as f64)
+}

@@ -1,0 +1,75 @@
+//! FeSEM: multi-centre clustering by EM (Xie et al. 2020, algorithm 1).
+use crate::clusters::{
+    ClusterRule, ClusterSettings, Clusters, Shared, State, TRAIN, maximise, remember,
+};
+use crate::distance::{counted, points, views};
+use crate::em;
+use fl_core::prelude::*;
+
+settings! {
+    /// Rounds of parameter averaging with several centres; a client belongs to the centre that is
+    /// nearest to what it has trained (FeSEM, Xie et al. 2020).
+    pub struct FeSem {
+        /// Only parameters whose names begin with one of these count for the distance; if there are none, all do.
+        layers: Vec<String> = Vec::new();
+        /// E and M steps when centres are first chosen. The paper's code takes 5.
+        first_passes: usize = 1, in 1..=1000;
+        /// E and M steps in every later round in which clients are assigned.
+        passes: usize = 1, in 1..=1000;
+        /// Assign clients anew after every so many rounds; in between, centres follow their members.
+        every: usize = 1, in 1..;
+    }
+}
+
+impl Default for FeSem {
+    fn default() -> Self {
+        fl_core::settings::defaults()
+    }
+}
+
+impl ClusterRule for FeSem {
+    fn divide(
+        &self,
+        family: &ClusterSettings,
+        server: &mut Server<'_>,
+        round: &Round,
+        trained: &Inbox<Params>,
+        state: &mut State,
+    ) -> Result<()> {
+        let (layers, passes) = (&self.layers[..], self.first_passes);
+        let (centres, of) = family.first_centres(server, round, trained, layers, passes)?;
+        state.centres = centres;
+        maximise(server, round, trained, &of, &mut state.centres)?;
+        remember(server, round, trained, &of, state)
+    }
+
+    fn round(
+        &self,
+        family: &ClusterSettings,
+        server: &mut Server<'_>,
+        round: &Round,
+        cohort: &[ClientId],
+        state: &mut State,
+    ) -> Result<()> {
+        let sent = |id| &state.centres[state.centre_of(id)];
+        let trained = server.collect(round, &TRAIN, cohort, sent)?;
+        let mut of: Vec<usize> = trained.iter().map(|m| state.centre_of(m.from)).collect();
+        if !(round.number - family.warm_up - 1).is_multiple_of(self.every) {
+            maximise(server, round, &trained, &of, &mut state.centres)?;
+            return remember(server, round, &trained, &of, state);
+        }
+        let points = points(&trained, &self.layers)?;
+        let points = views(&points);
+        for _ in 0..self.passes {
+            let centres = state.centres.iter().map(|c| counted(c, &self.layers));
+            let centres = centres.collect::<Result<Vec<_>>>()?;
+            let centres = views(&centres);
+            of = em::assign(&points, &centres);
+            let objective = em::objective(&points, &centres, &of);
+            server.record(round, "cluster.distance", objective.sqrt())?;
+            maximise(server, round, &trained, &of, &mut state.centres)?;
+        }
+        remember(server, round, &trained, &of, state)
+    }
+}
+plugin!(protocol "fesem" => Shared<FeSem> as Clusters<FeSem>, papers: ["Xie et al. 2020"]);
