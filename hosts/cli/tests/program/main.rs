@@ -15,6 +15,7 @@ mod folders;
 mod generators;
 mod hostile;
 mod library;
+mod methods;
 mod mistakes;
 mod new;
 mod nodes;

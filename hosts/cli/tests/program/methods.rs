@@ -1,0 +1,87 @@
+//! Methods by the names of their papers: protocols of their own, and aliases.
+
+use crate::common::{fails, json, quick};
+use std::fs;
+
+/// Spec, what its `protocol` says of the method, and the same as a protocol of its own.
+const OWN: [(&str, &str, &str); 9] = [
+    ("fedavg", "use: param-rounds", "use: fedavg"),
+    ("attacked", "use: param-rounds", "use: fedavg"),
+    ("scaffold", "use: param-rounds", "use: scaffold"),
+    ("fednova", "use: param-rounds", "use: fednova"),
+    ("feddf", "use: param-rounds", "use: feddf"),
+    ("dp-fedavg", "use: param-rounds", "use: dp-fedavg"),
+    ("fedgen", "use: param-rounds", "use: fedgen"),
+    ("fesem", "use: clustered-rounds", "use: fesem"),
+    ("ifca", "use: clustered-rounds", "use: ifca"),
+];
+
+/// The settings that choose the method in the protocol of its family, and those in its own.
+const SETTINGS: [(&str, &str); 5] = [
+    (", correction: scaffold", ""),
+    (", correction: nova", ""),
+    (", assign: loss", ""),
+    (
+        "  fuse: { training: { steps: 30, batch: 64 } }",
+        "  training: { steps: 30, batch: 64 }",
+    ),
+    (
+        "  generate: { features: 32, noise: 16, steps: 100 }",
+        "  features: 32\n  noise: 16\n  steps: 100",
+    ),
+];
+
+#[test]
+fn exact_a_method_of_its_own_comes_to_what_its_family_comes_to() {
+    let dir = tempfile::tempdir().unwrap();
+    for (spec, family, own) in OWN {
+        let path = quick(spec);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(family), "{spec}");
+        let mut text = text.replace(family, own);
+        for (family, own) in SETTINGS {
+            text = text.replace(family, own);
+        }
+        let alone = dir.path().join(format!("{spec}.yaml"));
+        fs::write(&alone, text).unwrap();
+        let digest = |spec: &str, out: &str| {
+            let run = json(dir.path(), &["run", spec, "--json", "--out", out]);
+            run["digest"].as_str().unwrap().to_string()
+        };
+        let of_family = digest(&path, &format!("{spec}-family"));
+        let of_own = digest(alone.to_str().unwrap(), &format!("{spec}-own"));
+        assert_eq!(of_family, of_own, "{spec}");
+    }
+}
+
+#[test]
+fn an_alias_stands_for_its_protocol_and_for_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(quick("fedmd-nfdp")).unwrap();
+    let resolved = |text: &str, name: &str| {
+        let path = dir.path().join(format!("{name}.yaml"));
+        fs::write(&path, text).unwrap();
+        let path = path.to_str().unwrap();
+        json(dir.path(), &["run", path, "--json", "--out", name]);
+        fs::read_to_string(dir.path().join(name).join("spec.yaml")).unwrap()
+    };
+    let plain = resolved(&text, "plain");
+    assert!(text.contains("  labels: scores\n"));
+    let short = text.replace("  labels: scores\n", "");
+    let short = short.replace("use: co-distill", "use: fedmd");
+    assert_eq!(plain, resolved(&short, "alias"));
+    // what a spec says comes before what the name stands for
+    let soft = short.replace("use: fedmd\n", "use: fedmd\n  labels: soft\n");
+    let soft = soft.replace("use: mean-logits", "use: mean-labels");
+    assert!(resolved(&soft, "soft").contains("labels: soft"));
+}
+
+#[test]
+fn a_name_that_is_nearly_an_alias_is_suggested() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(quick("fedkd")).unwrap();
+    let path = dir.path().join("near.yaml");
+    fs::write(&path, text.replace("use: one-shot-distill", "use: fed-kd")).unwrap();
+    let (_, error) = fails(dir.path(), &["check", path.to_str().unwrap()]);
+    assert!(error.contains("did you mean `fedkd`?"), "{error}");
+}
