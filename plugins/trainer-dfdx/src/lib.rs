@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod buffer;
+mod curves;
 mod net;
 mod network;
 mod ops;

@@ -1,6 +1,7 @@
 //! Operations on single numbers, and those that only move numbers.
 
 use crate::buffer::Buffer;
+use crate::curves;
 use crate::simd::{at_least, vectorised};
 use crate::tape::{Record, Value};
 use fl_core::Draws;
@@ -34,8 +35,14 @@ pub fn activate(record: &mut Record, x: &Value, f: Activation) -> Value {
                     .for_each(|v| *v *= if *v > 0.0 { 1.0 } else { a })
             },
         ),
-        Activation::Tanh => data.iter_mut().for_each(|v| *v = v.tanh()),
-        Activation::Sigmoid => data.iter_mut().for_each(|v| *v = 1.0 / (1.0 + (-*v).exp())),
+        Activation::Tanh => vectorised(
+            #[inline(always)]
+            || data.iter_mut().for_each(|v| *v = curves::tanh(*v)),
+        ),
+        Activation::Sigmoid => vectorised(
+            #[inline(always)]
+            || data.iter_mut().for_each(|v| *v = curves::sigmoid(*v)),
+        ),
     }
     let data = Arc::new(data);
     let (to, out) = (x.key.clone(), data.clone());

@@ -1,0 +1,105 @@
+//! exp, tanh and the sigmoid of our own, in additions, products and fused multiply-adds only.
+//!
+//! A mathematical library gives other last bits on another system, and on a card. These give the
+//! same bits everywhere: a kernel for a card can hold the same lines. Over all numbers of 32 bits with a
+//! normal result the largest error, against functions of 64 bits, is 1.02 units in the last place for
+//! exp, 1.34 for tanh and 2.49 for the sigmoid.
+
+/// `e^x`; infinity above 88.7, 0 below -104.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    // NaN stays NaN
+    let x = if x > 89.0 { 89.0 } else { x };
+    let x = if x < -104.0 { -104.0 } else { x };
+    // added and taken off again it leaves the nearest whole number
+    const MAGIC: f32 = 12_582_912.0;
+    let k = x.mul_add(1.442_695_02, MAGIC) - MAGIC;
+    let r = k.mul_add(-1.428_606_77e-6, k.mul_add(-0.693_145_752, x));
+    let mut p = 1.987_569_12e-4_f32;
+    p = p.mul_add(r, 1.398_199_94e-3);
+    p = p.mul_add(r, 8.333_452_05e-3);
+    p = p.mul_add(r, 4.166_579_62e-2);
+    p = p.mul_add(r, 1.666_666_57e-1);
+    p = p.mul_add(r, 5.0e-1);
+    p = p.mul_add(r * r, r) + 1.0;
+    // two factors: 2^k itself may be too large or too small for a number
+    let whole = k as i32;
+    let half = whole / 2;
+    let power = |n: i32| f32::from_bits(((n + 127) << 23) as u32);
+    p * power(half) * power(whole - half)
+}
+
+/// The hyperbolic tangent.
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    let size = if x < 0.0 { -x } else { x };
+    let z = x * x;
+    let mut p = -5.704_988_73e-3_f32;
+    p = p.mul_add(z, 2.063_908_8e-2);
+    p = p.mul_add(z, -5.373_971_54e-2);
+    p = p.mul_add(z, 1.333_144_16e-1);
+    p = p.mul_add(z, -3.333_328_07e-1);
+    let small = (p * z).mul_add(x, x);
+    let large = 1.0 - 2.0 / (exp(2.0 * size) + 1.0);
+    let large = if x < 0.0 { -large } else { large };
+    if size < 0.625 { small } else { large }
+}
+
+/// `1 / (1 + e^-x)`.
+#[inline(always)]
+pub fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::vectorised;
+
+    /// Units in the last place between `got` and what it should be.
+    fn units(got: f32, wanted: f64) -> f64 {
+        let near = wanted.abs().max(f64::from(f32::MIN_POSITIVE)) as f32;
+        let unit = f64::from(f32::from_bits(near.to_bits() + 1)) - f64::from(near);
+        (f64::from(got) - wanted).abs() / unit
+    }
+
+    /// Every `step`-th of all finite numbers: the largest error of `f` in units, and where.
+    fn worst(f: fn(f32) -> f32, exact: fn(f64) -> f64, most: f32, step: usize) -> (f64, f32) {
+        let all = (0..=most.to_bits()).step_by(step);
+        let signed = all.flat_map(|bits| [f32::from_bits(bits), -f32::from_bits(bits)]);
+        let errors = signed.map(|x| (units(f(x), exact(f64::from(x))), x));
+        errors.fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a })
+    }
+
+    #[test]
+    fn bounded_errors_of_all_curves() {
+        // a thousandth of all numbers; all of them take minutes
+        let step = 997;
+        vectorised(
+            #[inline(always)]
+            || {
+                let bound = |(units, x): (f64, f32), most: f64, name: &str| {
+                    assert!(units <= most, "{name}({x}) is off by {units} units");
+                };
+                bound(worst(exp, f64::exp, 88.7, step), 1.02, "exp");
+                bound(worst(tanh, f64::tanh, 1e3, step), 1.34, "tanh");
+                let exact = |x: f64| 1.0 / (1.0 + (-x).exp());
+                bound(worst(sigmoid, exact, 87.0, step), 2.49, "sigmoid");
+            },
+        );
+    }
+
+    #[test]
+    fn exact_ends_of_all_curves() {
+        assert_eq!((exp(0.0), exp(-0.0)), (1.0, 1.0));
+        let far = [89.0, 1e30, f32::INFINITY];
+        assert!(far.iter().all(|x| exp(*x) == f32::INFINITY));
+        assert!(far.iter().all(|x| exp(-x * 2.0) == 0.0));
+        assert_eq!(exp(-103.9), f32::from_bits(1), "the smallest number");
+        assert!(far.iter().all(|x| tanh(*x) == 1.0 && tanh(-x) == -1.0));
+        assert_eq!((tanh(0.0), tanh(-0.0)), (0.0, 0.0));
+        assert_eq!((sigmoid(0.0), sigmoid(1e9), sigmoid(-1e9)), (0.5, 1.0, 0.0));
+        let nan = f32::NAN;
+        assert!(exp(nan).is_nan() && tanh(nan).is_nan() && sigmoid(nan).is_nan());
+    }
+}
