@@ -9,7 +9,7 @@ use fl_core::{
 };
 use fl_plugin_generators::MakerNet;
 use fl_plugin_trainer_dfdx::{
-    Adam, Conv, Dfdx, DfdxSettings, Layer, NetSpec, Network, Rule, Schedule,
+    Adam, Conv, Device, Dfdx, DfdxSettings, Layer, NetSpec, Network, Rule, Schedule,
 };
 use ndarray::{Array2, ArrayView2, Axis, Zip, concatenate, s};
 
@@ -264,6 +264,7 @@ fn judge(shape: &[usize], optimiser: Rule, stream: &Stream) -> Result<Dfdx> {
         augment: Vec::new(),
         dice: None,
         predict_batch: 256,
+        device: Device::Cpu,
     };
     let task = Task {
         input: shape.to_vec(),

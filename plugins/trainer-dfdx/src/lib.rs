@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod buffer;
+mod cuda;
 mod curves;
 mod net;
 mod network;
@@ -13,6 +14,7 @@ mod tape;
 mod target;
 mod trainer;
 
+pub use cuda::Device;
 pub use net::presets::NAMES as NETWORKS;
 pub use net::{Conv, Conv1d, Embedding, Layer, Layers, NetSpec, Residual, Window};
 pub use network::Network;

@@ -132,6 +132,15 @@ impl Optimiser {
             && self.schedule == Schedule::Constant
     }
 
+    /// Does it have a first moment once it has made a step, and a second?
+    pub fn moments(&self) -> [bool; 2] {
+        match &self.rule {
+            _ if self.state.done == 0 => [false, false],
+            Rule::Sgd(sgd) => [sgd.momentum != 0.0, false],
+            Rule::Adam(_) => [true, true],
+        }
+    }
+
     /// The rate of the next batch, if it is the first of its pass.
     pub fn rate(&self) -> f64 {
         let lr = match &self.rule {
@@ -141,58 +150,88 @@ impl Optimiser {
         self.schedule.rate(lr, self.state.done, 0, 1)
     }
 
-    /// Moves `weights` after batch `at` of `of` of this pass.
-    pub fn step(&mut self, weights: &mut [f32], gradient: &[f32], at: usize, of: usize) {
-        let State {
-            done,
-            first,
-            second,
-        } = &mut self.state;
+    /// What batch `at` of `of` of this pass does to each weight; counts the batch.
+    pub fn advance(&mut self, at: usize, of: usize) -> Move {
         let (lr, decay) = match &self.rule {
             Rule::Sgd(s) => (s.lr, s.weight_decay as f32),
             Rule::Adam(a) => (a.lr, a.weight_decay as f32),
         };
-        let lr = self.schedule.rate(lr, *done, at, of);
-        *done += 1;
-        let both = weights.iter_mut().zip(gradient);
+        let lr = self.schedule.rate(lr, self.state.done, at, of);
+        self.state.done += 1;
         match &self.rule {
-            Rule::Sgd(s) if s.momentum == 0.0 => {
-                let lr = lr as f32;
-                vectorised(
-                    #[inline(always)]
-                    || both.for_each(|(w, g)| *w -= lr * (g + decay * *w)),
-                );
+            Rule::Sgd(s) if s.momentum == 0.0 => Move::Plain {
+                rate: lr as f32,
+                decay,
+            },
+            Rule::Sgd(s) => Move::Momentum {
+                rate: lr as f32,
+                decay,
+                keep: s.momentum as f32,
+                nesterov: s.nesterov,
+            },
+            Rule::Adam(a) => {
+                let t = self.state.done as f64;
+                let (fix1, fix2) = (1.0 - a.beta1.powf(t), 1.0 - a.beta2.powf(t));
+                Move::Adam(AdamMove {
+                    rate: (lr / fix1) as f32,
+                    root: fix2.sqrt().recip() as f32,
+                    beta1: a.beta1 as f32,
+                    beta2: a.beta2 as f32,
+                    rest1: (1.0 - a.beta1) as f32,
+                    rest2: (1.0 - a.beta2) as f32,
+                    eps: a.eps as f32,
+                    decay,
+                })
             }
-            Rule::Sgd(s) => {
+        }
+    }
+
+    /// Moves `weights` after batch `at` of `of` of this pass.
+    pub fn step(&mut self, weights: &mut [f32], gradient: &[f32], at: usize, of: usize) {
+        self.advance(at, of)
+            .apply(weights, gradient, &mut self.state);
+    }
+}
+
+impl Move {
+    /// Moves `weights` along `gradient`, with and on what `state` remembers.
+    pub fn apply(self, weights: &mut [f32], gradient: &[f32], state: &mut State) {
+        let State { first, second, .. } = state;
+        let both = weights.iter_mut().zip(gradient);
+        match self {
+            Move::Plain { rate, decay } => vectorised(
+                #[inline(always)]
+                || both.for_each(|(w, g)| *w -= rate * (g + decay * *w)),
+            ),
+            Move::Momentum {
+                rate,
+                decay,
+                keep,
+                nesterov,
+            } => {
                 first.resize(gradient.len(), 0.0);
-                let (lr, momentum, nesterov) = (lr as f32, s.momentum as f32, s.nesterov);
                 vectorised(
                     #[inline(always)]
                     || {
                         for ((w, g), m) in both.zip(first) {
                             let g = g + decay * *w;
-                            *m = momentum * *m + g;
-                            *w -= lr * if nesterov { g + momentum * *m } else { *m };
+                            *m = keep * *m + g;
+                            *w -= rate * if nesterov { g + keep * *m } else { *m };
                         }
                     },
                 );
             }
-            Rule::Adam(a) => {
+            Move::Adam(r) => {
                 first.resize(gradient.len(), 0.0);
                 second.resize(gradient.len(), 0.0);
-                let t = *done as f64;
-                let (fix1, fix2) = (1.0 - a.beta1.powf(t), 1.0 - a.beta2.powf(t));
-                let (rate, root) = ((lr / fix1) as f32, fix2.sqrt().recip() as f32);
-                let (b1, b2, eps) = (a.beta1 as f32, a.beta2 as f32, a.eps as f32);
-                let (c1, c2) = ((1.0 - a.beta1) as f32, (1.0 - a.beta2) as f32);
                 vectorised(
                     #[inline(always)]
                     || {
                         for (((w, g), m), v) in both.zip(first).zip(second) {
-                            let g = g + decay * *w;
-                            *m = b1 * *m + c1 * g;
-                            *v = b2 * *v + c2 * g * g;
-                            *w -= rate * *m / (v.sqrt() * root + eps);
+                            let g = g + r.decay * *w;
+                            *m = r.beta1 * *m + r.rest1 * g;
+                            *v = r.beta2 * *v + r.rest2 * g * g;
+                            *w -= r.rate * *m / (v.sqrt() * r.root + r.eps);
                         }
                     },
                 );
@@ -201,23 +240,72 @@ impl Optimiser {
     }
 }
 
+/// What one batch does to each weight.
+#[derive(Clone, Copy, Debug)]
+pub enum Move {
+    /// `w -= rate (g + decay w)`.
+    Plain {
+        /// Learning rate.
+        rate: f32,
+        /// Weight decay.
+        decay: f32,
+    },
+    /// The same with momentum.
+    Momentum {
+        /// Learning rate.
+        rate: f32,
+        /// Weight decay.
+        decay: f32,
+        /// Share of the last direction that is kept.
+        keep: f32,
+        /// Look one step ahead.
+        nesterov: bool,
+    },
+    /// Adam.
+    Adam(AdamMove),
+}
+
+/// One step of Adam, with its corrections for the first batches.
+#[derive(Clone, Copy, Debug)]
+pub struct AdamMove {
+    /// Learning rate over the correction of the mean.
+    pub rate: f32,
+    /// Reciprocal root of the correction of the squares.
+    pub root: f32,
+    /// Decay of the mean of gradients.
+    pub beta1: f32,
+    /// Decay of the mean of squares.
+    pub beta2: f32,
+    /// `1 - beta1`.
+    pub rest1: f32,
+    /// `1 - beta2`.
+    pub rest2: f32,
+    /// Added to the root.
+    pub eps: f32,
+    /// Weight decay.
+    pub decay: f32,
+}
+
+/// Squares that clipping sums in one go: a sum of millions of squares in f32 loses digits.
+pub const CLIP_BLOCK: usize = 4096;
+
 /// Scales a gradient down to Euclidean norm `most`, if it is longer.
 pub fn clip(gradient: &mut [f32], most: f32) {
-    // blocks, as a sum of millions of squares in f32 loses digits
-    let square: f64 = gradient
-        .chunks(4096)
-        .map(|block| {
-            f64::from(vectorised(
-                #[inline(always)]
-                || sum2(block, block, |a, b| a * b),
-            ))
-        })
-        .sum();
-    let length = square.sqrt();
-    if length > f64::from(most) {
-        let factor = (f64::from(most) / length) as f32;
+    let squares = gradient.chunks(CLIP_BLOCK).map(|block| {
+        vectorised(
+            #[inline(always)]
+            || sum2(block, block, |a, b| a * b),
+        )
+    });
+    if let Some(factor) = clip_factor(squares, most) {
         gradient.iter_mut().for_each(|g| *g *= factor);
     }
+}
+
+/// What a gradient is multiplied by, from the sums of its squares, block by block; `None`: it is short.
+pub fn clip_factor(squares: impl Iterator<Item = f32>, most: f32) -> Option<f32> {
+    let length = squares.map(f64::from).sum::<f64>().sqrt();
+    (length > f64::from(most)).then(|| (f64::from(most) / length) as f32)
 }
 
 /// `gradient += factor * (weights - anchor)`: FedProx's pull (Li et al. 2020).

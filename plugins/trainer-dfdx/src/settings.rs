@@ -1,5 +1,6 @@
 //! What a spec says about a network.
 
+use crate::cuda::Device;
 use crate::net::NetSpec;
 use crate::optim::{Adam, Rule, Schedule};
 use fl_core::augment::Augment;
@@ -7,7 +8,7 @@ use fl_core::settings;
 use fl_core::settings::above;
 
 settings! {
-    /// A neural network, trained on one thread.
+    /// A neural network, trained on one thread or on one card.
     pub struct DfdxSettings {
         /// Name of a network, or its layers.
         net: NetSpec;
@@ -21,5 +22,7 @@ settings! {
         dice: Option<f64> = None, in above(0.0);
         /// Samples that are predicted at once; changes memory and speed, and results by rounding only.
         predict_batch: usize = 256, in 1..;
+        /// Where it runs: `cpu`, or an NVIDIA card, `cuda`, `cuda:1` and so on. Changes speed and no result.
+        device: Device = Device::Cpu;
     }
 }

@@ -1,9 +1,11 @@
 //! The trainer: one network, its numbers, its optimiser.
 
 mod beside;
+mod on_card;
 mod slopes;
 
 use crate::buffer::{self, Buffer};
+use crate::cuda;
 use crate::net::{Entry, Mode, Net, Numbers, batch};
 use crate::optim::{self, Optimiser};
 use crate::settings::DfdxSettings;
@@ -15,11 +17,11 @@ use fl_core::augment::Augmenter;
 use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
-    BuildContext, Differentiable, Fitted, Head, Loss, Parametric, Pass, Problem, Result, Samples,
-    Stream, Target, Task, TaskKind, Trainer,
+    Added, BuildContext, Differentiable, Fitted, Head, Loss, Parametric, Pass, Problem, Result,
+    Samples, Stream, Target, Task, TaskKind, Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A network that learns.
 ///
@@ -36,6 +38,10 @@ pub struct Dfdx {
     dice: f64,
     /// Room for the gradient, kept from step to step.
     gradient: Vec<f32>,
+    /// Where it runs.
+    device: cuda::Device,
+    /// The queue of its card, from its first use on.
+    queue: OnceLock<cuda::Queue>,
 }
 
 impl Dfdx {
@@ -64,6 +70,8 @@ impl Dfdx {
             task: make.task.clone(),
             predict_batch: settings.predict_batch,
             dice: settings.dice.unwrap_or_default(),
+            device: settings.device,
+            queue: OnceLock::new(),
             net,
         })
     }
@@ -112,7 +120,6 @@ impl Dfdx {
         width: usize,
         f: impl Fn(Value, &Weights, &mut Mode<'_>) -> Result<Value>,
     ) -> Result<Array2<f32>> {
-        self.checked(x)?;
         let (weights, buffers) = (self.frozen(), &self.numbers.of(&self.net).buffers);
         let _pass = buffer::Pass;
         let mut out = Vec::with_capacity(x.len() * width);
@@ -135,17 +142,8 @@ impl Dfdx {
         plan: &Plan,
         at: usize,
     ) -> Result<f64> {
-        let positions = &plan.positions;
         let head = pass.beside.map(|_| self.last_layer()).transpose()?;
-        let mut inputs = Buffer::filled(positions.len() * x.width(), 0.0);
-        x.write(positions, &mut inputs);
-        if !self.augmenter.is_empty() {
-            self.augmenter.apply(
-                &mut inputs,
-                &plan.black,
-                &mut plan.stream.child("augment", at as u64).draws(),
-            );
-        }
+        let inputs = self.inputs(x, plan, at);
         let numbers = self.numbers.of_mut(&self.net);
         let weights = Weights {
             data: numbers.weights.clone(),
@@ -161,33 +159,12 @@ impl Dfdx {
             &mut Mode::Train(&mut numbers.buffers, &stream),
         )?;
         let view = ArrayView2::from_shape((scores.rows, scores.width()), &scores.data)?;
-        let target = target.pick(positions);
-        let (mut loss, mut slope) =
-            loss::of_task(self.task.kind, self.dice, pass.loss, target.view(), view)?;
-        let beside = pass.beside.zip(head);
-        let added = beside.map(|(beside, head)| {
-            let stream = stream.child("beside", 0);
-            beside.of_batch(&head, target.view(), view, &stream)
-        });
-        let added = added.transpose()?;
-        if let Some(added) = &added {
-            loss += added.loss;
-            slope += &added.by_scores;
-        }
-        if !loss.is_finite() {
-            let value = loss.to_string();
-            let problem = Problem::NotFinite {
-                tensor: "loss".into(),
-                at: 0,
-                value,
-            };
-            let hint =
-                format!("the loss is {loss}; a smaller learning rate, or clipping, may help");
-            return Err(anyhow::Error::from(problem).context(hint));
-        }
+        let target = target.pick(&plan.positions);
+        let judged = (self.task.kind, self.dice);
+        let Judged { loss, slope, added } =
+            Judged::of(judged, pass, head, target.view(), view, &stream)?;
         self.gradient.resize(self.net.weights(), 0.0);
         let key = weights.key.clone().unwrap_or_default();
-        let slope = slope.as_standard_layout().iter().copied().collect();
         let gradient = record.backward(&scores, slope, &key, std::mem::take(&mut self.gradient))?;
         // the tape held the weights; it is gone, so they are moved in place
         drop((weights, scores));
@@ -209,6 +186,17 @@ impl Dfdx {
         Ok(loss)
     }
 
+    /// The batch of a step, changed as `augment` says.
+    fn inputs(&self, x: &Samples, plan: &Plan, at: usize) -> Buffer {
+        let mut inputs = Buffer::filled(plan.positions.len() * x.width(), 0.0);
+        x.write(&plan.positions, &mut inputs);
+        if !self.augmenter.is_empty() {
+            let mut draws = plan.stream.child("augment", at as u64).draws();
+            self.augmenter.apply(&mut inputs, &plan.black, &mut draws);
+        }
+        inputs
+    }
+
     fn tensors(&self) -> Tensors {
         let numbers = self.numbers.of(&self.net);
         self.net.tensors(&numbers.weights, &numbers.buffers)
@@ -217,6 +205,51 @@ impl Dfdx {
     fn set_tensors(&mut self, tensors: Tensors) -> Result<()> {
         self.numbers.set(self.net.arrange(tensors)?);
         Ok(())
+    }
+}
+
+/// What the scores of a batch are worth.
+struct Judged {
+    loss: f64,
+    /// By each score.
+    slope: Vec<f32>,
+    /// FedGEN: what made features add.
+    added: Option<Added>,
+}
+
+impl Judged {
+    /// `head` is the last layer, where the pass has made features.
+    fn of(
+        (kind, dice): (TaskKind, f64),
+        pass: &Pass<'_>,
+        head: Option<Head>,
+        target: Target<'_>,
+        scores: ArrayView2<'_, f32>,
+        stream: &Stream,
+    ) -> Result<Self> {
+        let (mut loss, mut slope) = loss::of_task(kind, dice, pass.loss, target, scores)?;
+        let added = pass.beside.zip(head).map(|(beside, head)| {
+            let stream = stream.child("beside", 0);
+            beside.of_batch(&head, target, scores, &stream)
+        });
+        let added = added.transpose()?;
+        if let Some(added) = &added {
+            loss += added.loss;
+            slope += &added.by_scores;
+        }
+        if !loss.is_finite() {
+            let value = loss.to_string();
+            let problem = Problem::NotFinite {
+                tensor: "loss".into(),
+                at: 0,
+                value,
+            };
+            let hint =
+                format!("the loss is {loss}; a smaller learning rate, or clipping, may help");
+            return Err(anyhow::Error::from(problem).context(hint));
+        }
+        let slope = slope.as_standard_layout().iter().copied().collect();
+        Ok(Self { loss, slope, added })
     }
 }
 
@@ -280,19 +313,25 @@ impl Trainer for Dfdx {
         let alone = self.net.normalises() && pass.batch > 1 && x.len() > 1;
         let reported_from = of.saturating_sub(x.len().div_ceil(pass.batch));
         let (mut steps, mut sum, mut count) = (0, 0.0, 0usize);
+        let mut card = self.on_card(&plan)?;
         for (at, positions) in pass.batches(x.len(), stream).enumerate() {
             if alone && positions.len() == 1 {
                 continue;
             }
             plan.positions = positions;
-            let loss = self
-                .step(x, &target, pass, &plan, at)
-                .with_context(|| format!("step {at}"))?;
+            let loss = match &mut card {
+                Some(card) => self.step_on_card(card, x, &target, pass, &plan, at),
+                None => self.step(x, &target, pass, &plan, at),
+            };
+            let loss = loss.with_context(|| format!("step {at}"))?;
             steps += 1;
             if at >= reported_from {
                 sum += loss;
                 count += 1;
             }
+        }
+        if let Some(card) = card {
+            self.take_back(card)?;
         }
         Ok(Fitted {
             steps,
@@ -301,12 +340,20 @@ impl Trainer for Dfdx {
     }
 
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
+        self.checked(x)?;
+        if let Some(queue) = self.queue()? {
+            return self.evaluate_on_card(queue, x, false);
+        }
         self.evaluate(x, self.task.kind.outputs(), |x, w, mode| {
             self.net.forward(&mut Record::off(), x, w, mode)
         })
     }
 
     fn features(&mut self, x: &Samples) -> Result<Option<Array2<f32>>> {
+        self.checked(x)?;
+        if let Some(queue) = self.queue()? {
+            return self.evaluate_on_card(queue, x, true).map(Some);
+        }
         self.evaluate(x, self.net.features_width(), |x, w, mode| {
             self.net.features(x, w, mode)
         })

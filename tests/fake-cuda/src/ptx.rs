@@ -74,6 +74,7 @@ pub(crate) enum Op {
     Not,
     Shl,
     Shr,
+    Insert,
     Select,
     Compare(Comparison),
     FloatAdd,
@@ -450,6 +451,7 @@ fn arithmetic(words: &[&str], ty: Type, line: &str) -> Result<Op, String> {
         ("not", _) => Op::Not,
         ("shl", _) => Op::Shl,
         ("shr", _) => Op::Shr,
+        ("bfi", Type::U32) => Op::Insert,
         ("selp", _) => Op::Select,
         ("setp", _) if words.len() == 3 => Op::Compare(match words[1] {
             "eq" => Comparison::Eq,

@@ -381,6 +381,15 @@ impl Run<'_> {
                 w.two(ins, on, |a, b| ((a as i32) >> b.min(31)) as u32);
             }
             Op::Shr => w.two(ins, on, |a, b| if b > 31 { 0 } else { a >> b }),
+            Op::Insert => {
+                let [a, b, at, n] = from.map(|from| w.v32(from));
+                let one = |l: usize| {
+                    let (at, n) = (at[l].min(32), n[l].min(32));
+                    let mask = (((1u64 << n) - 1) << at) as u32;
+                    b[l] & !mask | (u64::from(a[l]) << at) as u32 & mask
+                };
+                w.put32(to, on, std::array::from_fn(one));
+            }
             Op::Select => {
                 let m = w.mask(from[2]);
                 if wide {

@@ -46,7 +46,7 @@ enum Start {
 
 /// One operation of a network. Ranges are those of [`Entry`].
 #[derive(Clone, Debug)]
-enum Op {
+pub(crate) enum Op {
     Conv {
         shape: ConvShape,
         weight: Range<usize>,
@@ -227,12 +227,20 @@ impl Net {
     }
 
     /// For each text of a batch how many positions at its end are no words; none are where the inputs are no texts.
-    fn padding(&self, x: &Value) -> Vec<usize> {
+    pub(crate) fn padding(&self, x: &[f32], rows: usize) -> Vec<usize> {
         let padding = |words: &[f32]| words.iter().rev().take_while(|n| **n == 0.0).count();
         match self.takes_words() {
-            true => x.data.chunks_exact(x.width()).map(padding).collect(),
-            false => vec![0; x.rows],
+            true => x
+                .chunks_exact((x.len() / rows.max(1)).max(1))
+                .map(padding)
+                .collect(),
+            false => vec![0; rows],
         }
+    }
+
+    /// The operations before the last layer, and the last layer.
+    pub(crate) fn ops(&self) -> [&[Op]; 2] {
+        self.ops.split_at(self.trunk).into()
     }
 
     /// Does it have batch normalisation?
@@ -279,7 +287,7 @@ impl Net {
         weights: &Weights,
         mode: &mut Mode<'_>,
     ) -> Result<Value> {
-        let padding = self.padding(&x);
+        let padding = self.padding(&x.data, x.rows);
         let mut pass = |ops, x| run(ops, record, x, weights, mode, &padding);
         let features = pass(&self.ops[..self.trunk], x)?;
         pass(&self.ops[self.trunk..], features)
@@ -290,7 +298,7 @@ impl Net {
     /// # Errors
     /// As [`Net::forward`].
     pub fn features(&self, x: Value, weights: &Weights, mode: &mut Mode<'_>) -> Result<Value> {
-        let padding = self.padding(&x);
+        let padding = self.padding(&x.data, x.rows);
         let trunk = &self.ops[..self.trunk];
         run(trunk, &mut Record::off(), x, weights, mode, &padding).map(|v| ops::flatten(&v))
     }
@@ -404,7 +412,7 @@ fn run(
 
 /// How many of so many positions lie in each text. A window of words counts where its first one stands, and all of them must be in
 /// the text; the first window counts in any case.
-fn counted(positions: usize, padding: &[usize]) -> Vec<usize> {
+pub(crate) fn counted(positions: usize, padding: &[usize]) -> Vec<usize> {
     let inside = |absent: &usize| positions.saturating_sub(*absent).max(1);
     padding.iter().map(inside).collect()
 }

@@ -80,7 +80,7 @@ pub fn conv2d(
         let mut back = Back::new(&grid, &x, &weights.data[weight.clone()]);
         let want_weights = weights.key.is_some();
         let group = if want_weights {
-            (GROUP / (grid.input_len() + grid.slope_len())).clamp(1, rows.max(1))
+            conv_group(&shape, rows)
         } else {
             1
         };
@@ -117,6 +117,17 @@ pub fn conv2d(
         shape: vec![shape.out, shape.out_height(), shape.out_width()],
         key,
     }
+}
+
+/// Where a convolution's numbers stand.
+pub fn conv_grid(shape: &Shape) -> Grid {
+    Grid::new(shape)
+}
+
+/// Samples whose gradient by the weights is summed in one go.
+pub fn conv_group(shape: &Shape, rows: usize) -> usize {
+    let grid = Grid::new(shape);
+    (GROUP / (grid.input_len() + grid.slope_len())).clamp(1, rows.max(1))
 }
 
 /// The way back, some samples at a time.

@@ -4,6 +4,8 @@ use super::{channel_sums, relu_back};
 use crate::buffer::Buffer;
 use crate::simd::at_least;
 use crate::tape::{Record, Value, Weights};
+use anyhow::ensure;
+use fl_core::Result;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -109,6 +111,60 @@ fn block([m, k, n]: [usize; 3]) -> usize {
     let alike = m.max(n) <= 64 || m.min(n) <= 1;
     let parts = if alike { 1 } else { k.div_ceil(512).max(1) };
     k.div_ceil(parts).max(1)
+}
+
+/// In which order one number of a product is summed. This is what the library does on a processor
+/// with vectors of eight numbers; a card does the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Chains of fused multiply-adds from 0, each of this many products; then the sum of the chains.
+    Blocks(usize),
+    /// Eight lanes of such chains, folded; each of this many products.
+    Lanes(usize),
+    /// One or two products, each rounded.
+    Outer,
+    /// One chain that begins with what is there already.
+    Column,
+    /// Eight vectors of eight lanes.
+    Row,
+}
+
+/// The order of a product of `m x k` and `k x n`; of both the steps from one row, and column, to the next.
+///
+/// # Errors
+/// When the library would cut a sum where this machine's caches say.
+pub fn order(
+    [m, k, n]: [usize; 3],
+    [a_row, a_column]: [usize; 2],
+    [b_row, b_column]: [usize; 2],
+) -> Result<Order> {
+    let each = block([m, k, n]);
+    let along = a_column == 1 && b_row == 1;
+    if along && m * n <= 256 {
+        return Ok(Order::Lanes(each.min(1024)));
+    }
+    if k <= 2 {
+        return Ok(Order::Outer);
+    }
+    if n == 1 && a_row == 1 {
+        return Ok(Order::Column);
+    }
+    if n == 1 && along {
+        return Ok(Order::Row);
+    }
+    if m == 1 && b_column == 1 {
+        return Ok(Order::Column);
+    }
+    if m == 1 && along {
+        return Ok(Order::Row);
+    }
+    let small = m.max(n) <= 64;
+    let last = k - (k - 1) / each * each;
+    ensure!(
+        last > 2 && (small || each <= 512),
+        "a product of {m} x {k} and {k} x {n} has no order that all machines share; use `device: cpu`"
+    );
+    Ok(Order::Blocks(each.min(512)))
 }
 
 /// `out = a b`, or `out += a b`, for `a` of `m x k` and `b` of `k x n`; `out` is row after row. On this thread alone:

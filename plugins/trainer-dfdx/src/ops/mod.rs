@@ -12,13 +12,15 @@ mod pool;
 mod tests;
 mod words;
 
-pub use conv::conv2d;
+pub use conv::{conv_grid, conv_group, conv2d};
 pub use grid::Shape as ConvShape;
-pub use linear::linear;
-pub use norm::{Statistics, batch_norm};
-pub use pointwise::{Activation, activate, add, concat, dropout, flatten, spread, upsample};
+pub use linear::{Order, linear, order};
+pub use norm::{Statistics, batch_norm, one_number};
+pub use pointwise::{
+    Activation, activate, add, concat, dropout, dropout_mask, flatten, spread, upsample,
+};
 pub use pool::{PoolShape, average_pool, max_pool};
-pub use words::{conv1d, embedding, max_over_time};
+pub use words::{check_words, conv1d, embedding, max_over_time};
 
 use pointwise::relu_back;
 

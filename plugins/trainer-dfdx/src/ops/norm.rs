@@ -59,11 +59,7 @@ pub fn batch_norm(
                 .collect(),
         ),
         Statistics::Batch { mean, variance } => {
-            let one = format!(
-                "batch normalisation of a batch with one number per channel ({:?}): use larger batches",
-                x.shape
-            );
-            ensure!(count > 1, Problem::Shape(one));
+            ensure!(count > 1, Problem::Shape(one_number(&x.shape)));
             let found: Vec<(f32, f32)> = (0..channels)
                 .map(|c| moments(x, c, channels, run))
                 .collect();
@@ -161,6 +157,13 @@ pub fn batch_norm(
         shape,
         key,
     })
+}
+
+/// Why a batch of samples of this shape cannot be normalised.
+pub fn one_number(shape: &[usize]) -> String {
+    format!(
+        "batch normalisation of a batch with one number per channel ({shape:?}): use larger batches"
+    )
 }
 
 /// Weight and bias of a channel.

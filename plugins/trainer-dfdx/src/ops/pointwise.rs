@@ -152,20 +152,19 @@ pub fn concat(record: &mut Record, a: &Value, b: &Value) -> Value {
     }
 }
 
+/// What each of `n` numbers is multiplied by: 0 with probability `p`, else `1 / (1 - p)`.
+pub fn dropout_mask(n: usize, p: f32, draws: &mut Draws) -> Vec<f32> {
+    let keep = 1.0 / (1.0 - p);
+    let mut one = || match draws.uniform() < f64::from(p) {
+        true => 0.0,
+        false => keep,
+    };
+    (0..n).map(|_| one()).collect()
+}
+
 /// Sets each number to 0 with probability `p` and divides the rest by `1 - p` (inverted dropout, as in PyTorch).
 pub fn dropout(record: &mut Record, x: &Value, p: f32, draws: &mut Draws) -> Value {
-    let keep = 1.0 / (1.0 - p);
-    let mask: Vec<f32> = x
-        .data
-        .iter()
-        .map(|_| {
-            if draws.uniform() < f64::from(p) {
-                0.0
-            } else {
-                keep
-            }
-        })
-        .collect();
+    let mask = dropout_mask(x.data.len(), p, draws);
     let data = Arc::new(Buffer::collect(
         x.data.iter().zip(&mask).map(|(v, m)| v * m),
     ));

@@ -8,10 +8,28 @@ use super::channel_sums;
 use super::linear::{matrix, product};
 use crate::buffer::Buffer;
 use crate::tape::{Record, Value, Weights};
-use anyhow::ensure;
+use anyhow::bail;
 use fl_core::{Problem, Result};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Are all of these, `words` a sample, word numbers?
+///
+/// # Errors
+/// Names the first that is not a whole number from 0 to the vocabulary.
+pub fn check_words(x: &[f32], words: usize, vocabulary: usize) -> Result<()> {
+    let known = |n: &f32| n.fract() == 0.0 && (0.0..=vocabulary as f32).contains(n);
+    let Some(at) = x.iter().position(|n| !known(n)) else {
+        return Ok(());
+    };
+    let (place, n) = (
+        format!("word {} of sample {}", at % words, at / words),
+        x[at],
+    );
+    bail!(Problem::Shape(format!(
+        "embedding: {place} of the batch is {n}; it must be a whole number from 0 (no word) to {vocabulary}"
+    )))
+}
 
 /// For each word number `n` of `x` row `n - 1` of `table`, `vocabulary x width`; 0 is no word and becomes zeros.
 ///
@@ -28,16 +46,8 @@ pub fn embedding(
     let words = x.width();
     let mut data = Buffer::filled(x.data.len() * width, 0.0);
     let entries = &weights.data[table.clone()];
-    for (at, (out, n)) in data.chunks_exact_mut(width).zip(x.data.iter()).enumerate() {
-        let known = n.fract() == 0.0 && (0.0..=vocabulary as f32).contains(n);
-        ensure!(
-            known,
-            Problem::Shape(format!(
-                "embedding: word {} of sample {} of the batch is {n}; it must be a whole number from 0 (no word) to {vocabulary}",
-                at % words,
-                at / words
-            ))
-        );
+    check_words(&x.data, words, vocabulary)?;
+    for (out, n) in data.chunks_exact_mut(width).zip(x.data.iter()) {
         if let Some(entry) = (*n as usize).checked_sub(1) {
             out.copy_from_slice(&entries[entry * width..][..width]);
         }

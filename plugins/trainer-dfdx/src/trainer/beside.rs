@@ -18,8 +18,13 @@ impl Dfdx {
             .head()
             .with_context(|| Problem::Lacks(lacks.into()))?;
         let all = &self.numbers.of(&self.net).weights;
-        let bias: Array1<f64> = all[bias].iter().copied().map(f64::from).collect();
-        let weight = all[weight].iter().copied().map(f64::from).collect();
+        self.head_of(&all[weight], &all[bias])
+    }
+
+    /// The last layer with this weight and bias.
+    pub(super) fn head_of(&self, weight: &[f32], bias: &[f32]) -> Result<Head> {
+        let bias: Array1<f64> = bias.iter().copied().map(f64::from).collect();
+        let weight = weight.iter().copied().map(f64::from).collect();
         let shape = (bias.len(), self.net.features_width());
         Ok(Head {
             weight: Array2::from_shape_vec(shape, weight)?,

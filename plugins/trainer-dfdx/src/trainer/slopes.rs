@@ -98,6 +98,9 @@ impl Dfdx {
         let wanted = (x.len(), self.task.kind.outputs());
         let text = || format!("a slope of {:?} for scores of {wanted:?}", slope.dim());
         ensure!(slope.dim() == wanted, Problem::Shape(text()));
+        if let Some(queue) = self.queue()? {
+            return self.backwards_on_card(queue, x, slope, of == Of::Weights, take);
+        }
         let _pass = buffer::Pass;
         for first in (0..x.len()).step_by(self.predict_batch) {
             let some: Vec<usize> = (first..x.len().min(first + self.predict_batch)).collect();

@@ -1,0 +1,117 @@
+//! Two-dimensional convolution on a card: kernels/conv.cu, as [`crate::ops::conv2d`].
+
+use super::driver::{Argument, Buffer, Place, Queue, int};
+use super::pointwise::relu_back;
+use super::sums::channel_sums;
+use super::tape::{Record, Value, Weights};
+use crate::ops::{ConvShape, conv_grid, conv_group};
+use fl_core::Result;
+use std::ops::Range;
+use std::sync::Arc;
+
+fn shape_argument(s: &ConvShape) -> Result<Argument<'static>> {
+    let (height, width) = (s.out_height(), s.out_width());
+    let all = [
+        s.channels, s.height, s.width, s.out, s.kernel, s.stride, s.pad, height, width,
+    ];
+    let mut ints = [0; 9];
+    for (to, n) in ints.iter_mut().zip(all) {
+        *to = int(n)?;
+    }
+    Ok(ints.into())
+}
+
+/// `relu?(conv(x, weight) + bias)`.
+///
+/// # Errors
+/// When the card fails, or a size is too large for it.
+pub fn conv2d(
+    queue: &Queue,
+    record: &mut Record,
+    x: &Value,
+    weights: &Weights,
+    shape: &ConvShape,
+    (weight, bias): (Range<usize>, Option<Range<usize>>),
+    relu: bool,
+) -> Result<Value> {
+    let (s, rows) = (*shape, x.rows);
+    let size_out = s.out * s.out_height() * s.out_width();
+    let out = queue.room(rows * size_out)?;
+    let biased = bias.is_some();
+    let start = bias.as_ref().map_or(weight.start, |b| b.start);
+    queue.each(
+        "conv_forward",
+        rows * size_out,
+        &[
+            shape_argument(&s)?,
+            int(rows)?.into(),
+            relu.into(),
+            biased.into(),
+            (&*x.data).into(),
+            Place(&weights.data, weight.start).into(),
+            Place(&weights.data, start).into(),
+            (&out).into(),
+        ],
+    )?;
+    let data = Arc::new(out);
+    let wanted = x.key.is_some() || weights.gradient.is_some();
+    let (x, weights, out, queue) = (x.clone(), weights.clone(), data.clone(), queue.clone());
+    let key = record.note(wanted, move |slope: Buffer, grads| {
+        if relu {
+            relu_back(&queue, &slope, &out)?;
+        }
+        if let Some(gradient) = &weights.gradient {
+            let group = conv_group(&s, rows);
+            let groups = rows.div_ceil(group);
+            let n = groups * weight.len() * 8;
+            let lanes = queue.room(n)?;
+            queue.each(
+                "conv_back_weight_lanes",
+                n,
+                &[
+                    shape_argument(&s)?,
+                    int(rows)?.into(),
+                    int(conv_grid(&s).ld)?.into(),
+                    int(group)?.into(),
+                    (&*x.data).into(),
+                    (&slope).into(),
+                    (&lanes).into(),
+                ],
+            )?;
+            queue.each(
+                "conv_back_weight",
+                weight.len(),
+                &[
+                    int(weight.len())?.into(),
+                    int(groups)?.into(),
+                    (&lanes).into(),
+                    Place(gradient, weight.start).into(),
+                ],
+            )?;
+            if let Some(bias) = &bias {
+                let to = Place(gradient, bias.start);
+                channel_sums(&queue, &slope, rows, s.out, size_out / s.out, to)?;
+            }
+        }
+        let Some(key) = x.key else { return Ok(()) };
+        let back = queue.room(x.data.len())?;
+        queue.each(
+            "conv_back_input",
+            x.data.len(),
+            &[
+                shape_argument(&s)?,
+                int(rows)?.into(),
+                (&slope).into(),
+                Place(&weights.data, weight.start).into(),
+                (&back).into(),
+            ],
+        )?;
+        grads.give(key, back)
+    });
+    Ok(Value {
+        data,
+        rows,
+        shape: vec![s.out, s.out_height(), s.out_width()],
+        key,
+    })
+}

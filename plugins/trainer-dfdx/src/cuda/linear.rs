@@ -1,0 +1,197 @@
+//! Fully connected layers on a card: kernels/linear.cu, as [`crate::ops::linear`].
+
+use super::driver::{Argument, Buffer, Place, Queue, int};
+use super::pointwise::relu_back;
+use super::sums::column_sums;
+use super::tape::{Record, Value, Weights};
+use crate::ops::{Order, order};
+use fl_core::Result;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A matrix on a card: where it begins, and the steps from one row and column to the next.
+#[derive(Clone, Copy)]
+pub struct Matrix<'a> {
+    /// Its first number.
+    pub place: Place<'a>,
+    /// From one row to the next.
+    pub by_row: usize,
+    /// From one column to the next.
+    pub by_column: usize,
+}
+
+/// Row after row, from one to the next `by_row` numbers.
+pub fn matrix(place: Place<'_>, by_row: usize) -> Matrix<'_> {
+    Matrix {
+        place,
+        by_row,
+        by_column: 1,
+    }
+}
+
+impl Matrix<'_> {
+    /// Rows for columns.
+    pub fn transposed(self) -> Self {
+        Self {
+            by_row: self.by_column,
+            by_column: self.by_row,
+            ..self
+        }
+    }
+
+    /// The steps, row first.
+    pub fn steps(&self) -> [usize; 2] {
+        [self.by_row, self.by_column]
+    }
+}
+
+/// An order as kernels read it.
+pub fn order_words(order: Order) -> Result<[i32; 2]> {
+    Ok(match order {
+        Order::Blocks(block) => [0, int(block)?],
+        Order::Lanes(block) => [1, int(block)?],
+        Order::Outer => [2, 0],
+        Order::Column => [3, 0],
+        Order::Row => [4, 0],
+    })
+}
+
+/// Products of several `a` with one `b`, where each `a` has rows of its own number.
+pub struct Texts<'a> {
+    /// How many.
+    pub items: usize,
+    /// From one `a` to the next.
+    pub a_ld: usize,
+    /// Rows of each.
+    pub counts: &'a Buffer,
+    /// The order of each, two words.
+    pub orders: &'a Buffer,
+    /// Are rows behind the counted ones set to 0?
+    pub zeros: bool,
+}
+
+/// `out = relu?(bias? + a b)`, for `a` of `m x k` and `b` of `k x n`.
+///
+/// # Errors
+/// When the card fails, or a size is too large for it.
+pub fn product(
+    queue: &Queue,
+    [m, k, n]: [usize; 3],
+    [a, b]: [Matrix<'_>; 2],
+    bias: Option<Place<'_>>,
+    relu: bool,
+    out: Place<'_>,
+    texts: Option<&Texts<'_>>,
+) -> Result<()> {
+    if m * n == 0 {
+        return Ok(());
+    }
+    let steps = |m: &Matrix<'_>| Ok::<_, anyhow::Error>([int(m.by_row)?, int(m.by_column)?]);
+    let sizes: [Argument<'_>; 3] = [int(m)?.into(), int(k)?.into(), int(n)?.into()];
+    let (sa, sb): (Argument<'_>, Argument<'_>) = (steps(&a)?.into(), steps(&b)?.into());
+    let (biased, bias) = (bias.is_some().into(), bias.unwrap_or(a.place).into());
+    let how = match texts {
+        Some(_) => Order::Outer,
+        None => order([m, k, n], a.steps(), b.steps())?,
+    };
+    if let (Order::Blocks(block), None) = (how, texts) {
+        let arguments = [
+            sizes[0],
+            sizes[1],
+            sizes[2],
+            int(block)?.into(),
+            sa,
+            sb,
+            relu.into(),
+            biased,
+            a.place.into(),
+            b.place.into(),
+            bias,
+            out.into(),
+        ];
+        int(m * n)?;
+        let grid = [(n as u32).div_ceil(16), (m as u32).div_ceil(16)];
+        if grid[1] <= 65535 {
+            return queue.launch("product_blocks", grid, &arguments);
+        }
+    }
+    let items = texts.map_or(1, |t| t.items);
+    let shared = match texts {
+        Some(t) => [int(t.items)?, int(t.a_ld)?, 1, i32::from(t.zeros)],
+        None => [1, 0, 0, 0],
+    };
+    let lists = texts.map_or([a.place, a.place], |t| {
+        [Place(t.counts, 0), Place(t.orders, 0)]
+    });
+    let arguments = [
+        sizes[0],
+        sizes[1],
+        sizes[2],
+        order_words(how)?.into(),
+        sa,
+        sb,
+        relu.into(),
+        biased,
+        shared.into(),
+        lists[0].into(),
+        lists[1].into(),
+        a.place.into(),
+        b.place.into(),
+        bias,
+        out.into(),
+    ];
+    queue.each("product_each", items * m * n, &arguments)
+}
+
+/// `relu?(x weight^T + bias)`.
+///
+/// # Errors
+/// As [`product`].
+pub fn linear(
+    queue: &Queue,
+    record: &mut Record,
+    x: &Value,
+    weights: &Weights,
+    [weight, bias]: [Range<usize>; 2],
+    relu: bool,
+) -> Result<Value> {
+    let (rows, inputs) = (x.rows, x.width());
+    let outputs = bias.len();
+    let out = queue.room(rows * outputs)?;
+    let w = matrix(Place(&weights.data, weight.start), inputs);
+    let all = matrix(Place(&x.data, 0), inputs);
+    let start = Some(Place(&weights.data, bias.start));
+    let size = [rows, inputs, outputs];
+    let place = Place(&out, 0);
+    product(queue, size, [all, w.transposed()], start, relu, place, None)?;
+    let data = Arc::new(out);
+    let wanted = x.key.is_some() || weights.gradient.is_some();
+    let (x, weights, out, queue) = (x.clone(), weights.clone(), data.clone(), queue.clone());
+    let key = record.note(wanted, move |slope: Buffer, grads| {
+        if relu {
+            relu_back(&queue, &slope, &out)?;
+        }
+        let g = matrix(Place(&slope, 0), outputs);
+        if let Some(gradient) = &weights.gradient {
+            let (both, to) = (
+                [g.transposed(), matrix(Place(&x.data, 0), inputs)],
+                Place(gradient, weight.start),
+            );
+            product(&queue, [outputs, rows, inputs], both, None, false, to, None)?;
+            let to = Place(gradient, bias.start);
+            column_sums(&queue, &slope, rows, outputs, to)?;
+        }
+        let Some(key) = x.key else { return Ok(()) };
+        let back = queue.room(rows * inputs)?;
+        let both = [g, matrix(Place(&weights.data, weight.start), inputs)];
+        let (size, to) = ([rows, outputs, inputs], Place(&back, 0));
+        product(&queue, size, both, None, false, to, None)?;
+        grads.give(key, back)
+    });
+    Ok(Value {
+        data,
+        rows,
+        shape: vec![outputs],
+        key,
+    })
+}

@@ -1,0 +1,136 @@
+//! A network on a card: its operations in the order of [`crate::net`].
+
+use super::driver::{Buffer, Queue};
+use super::norm::{Statistics, batch_norm};
+use super::tape::{Record, Value, Weights};
+use super::{conv, linear, pointwise, pool, words};
+use crate::net::{Net, Op, counted};
+use fl_core::{Result, Stream};
+
+/// One pass of a batch through a network.
+pub struct Pass<'a> {
+    /// Where it runs.
+    pub queue: &'a Queue,
+    /// What is noted for the way back.
+    pub record: &'a mut Record,
+    /// The weights.
+    pub weights: &'a Weights,
+    /// The running statistics.
+    pub buffers: &'a Buffer,
+    /// Training: statistics of the batch, and dropout from this stream.
+    pub train: Option<&'a Stream>,
+    /// The numbers of the batch, on the host.
+    pub inputs: &'a [f32],
+}
+
+impl Pass<'_> {
+    /// Scores of a batch, `rows x outputs`.
+    ///
+    /// # Errors
+    /// As [`Net::forward`], and when the card fails.
+    pub fn scores(&mut self, net: &Net, x: Value) -> Result<Value> {
+        let padding = net.padding(self.inputs, x.rows);
+        let [trunk, last] = net.ops();
+        let features = self.run(trunk, x, &padding)?;
+        self.run(last, features, &padding)
+    }
+
+    /// What the last layer is given, `rows x features`.
+    ///
+    /// # Errors
+    /// As [`Pass::scores`].
+    pub fn features(&mut self, net: &Net, x: Value) -> Result<Value> {
+        let padding = net.padding(self.inputs, x.rows);
+        let [trunk, _] = net.ops();
+        Ok(pointwise::flatten(&self.run(trunk, x, &padding)?))
+    }
+
+    fn run(&mut self, all: &[Op], x: Value, padding: &[usize]) -> Result<Value> {
+        all.iter().try_fold(x, |x, op| self.one(op, x, padding))
+    }
+
+    fn one(&mut self, op: &Op, x: Value, padding: &[usize]) -> Result<Value> {
+        let (queue, weights) = (self.queue, self.weights);
+        match op {
+            Op::Conv {
+                shape,
+                weight,
+                bias,
+                relu,
+            } => {
+                let tensors = (weight.clone(), bias.clone());
+                conv::conv2d(queue, self.record, &x, weights, shape, tensors, *relu)
+            }
+            Op::Linear { weight, bias, relu } => {
+                let tensors = [weight.clone(), bias.clone()];
+                linear::linear(queue, self.record, &x, weights, tensors, *relu)
+            }
+            Op::Norm {
+                affine,
+                mean,
+                variance,
+                relu,
+            } => {
+                let statistics = Statistics {
+                    buffers: self.buffers,
+                    mean: mean.start,
+                    variance: variance.start,
+                    of_batch: self.train.is_some(),
+                };
+                let affine = affine.clone();
+                batch_norm(queue, self.record, &x, weights, affine, statistics, *relu)
+            }
+            Op::Activate(f) => pointwise::activate(queue, self.record, &x, *f),
+            Op::Flatten => Ok(pointwise::flatten(&x)),
+            Op::MaxPool(shape) => pool::max_pool(queue, self.record, &x, shape),
+            Op::AveragePool(shape) => pool::average_pool(queue, self.record, &x, shape),
+            Op::Dropout { p, place } => match self.train {
+                Some(stream) => {
+                    let mut draws = stream.child("dropout", *place).draws();
+                    pointwise::dropout(queue, self.record, &x, *p, &mut draws)
+                }
+                None => Ok(x),
+            },
+            Op::Upsample(factor) => pointwise::upsample(queue, self.record, &x, *factor),
+            Op::Spread(stride) => pointwise::spread(queue, self.record, &x, *stride),
+            Op::Reshape(shape) => Ok(Value {
+                shape: shape.clone(),
+                ..x
+            }),
+            Op::Chain(ops) => self.run(ops, x, padding),
+            Op::Residual { body, shortcut } => {
+                let inside = self.run(body, x.clone(), padding)?;
+                let beside = self.run(shortcut, x, padding)?;
+                pointwise::add(queue, self.record, &inside, &beside, true)
+            }
+            Op::Skip(around) => {
+                let beside = self.run(around, x.clone(), padding)?;
+                pointwise::concat(queue, self.record, &x, &beside)
+            }
+            Op::Embedding { table, width } => {
+                let (inputs, table) = (self.inputs, table.clone());
+                words::embedding(queue, self.record, &x, inputs, weights, table, *width)
+            }
+            Op::Conv1d { tensors, kernel } => {
+                let counts = counted(x.shape[0] + 1 - kernel, padding);
+                let tensors = tensors.clone();
+                words::conv1d(queue, self.record, &x, weights, tensors, *kernel, counts)
+            }
+            Op::MaxOverTime => {
+                let counts = counted(x.shape[0], padding);
+                words::max_over_time(queue, self.record, &x, &counts)
+            }
+            Op::Branches(all) => {
+                let mut made: Option<Value> = None;
+                for branch in all {
+                    let next = self.run(branch, x.clone(), padding)?;
+                    made = Some(match made {
+                        None => next,
+                        Some(before) => pointwise::concat(queue, self.record, &before, &next)?,
+                    });
+                }
+                Ok(made.unwrap_or(x))
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Optimisers on a card: kernels/optim.cu, as [`crate::optim`].
+
+use super::driver::{Buffer, Queue, int};
+use super::sums::{Term, plane_sums};
+use crate::optim::{CLIP_BLOCK, Move, clip_factor};
+use fl_core::Result;
+
+/// Weights, moments and the room for a gradient, on a card.
+pub struct Moments {
+    /// [`crate::optim::State::first`]
+    pub first: Buffer,
+    /// [`crate::optim::State::second`]
+    pub second: Buffer,
+}
+
+/// Moves weights.
+///
+/// # Errors
+/// When the card fails.
+pub fn step(
+    queue: &Queue,
+    how: Move,
+    gradient: &Buffer,
+    weights: &Buffer,
+    moments: &Moments,
+) -> Result<()> {
+    let n = weights.len();
+    let (count, first) = (int(n)?.into(), (&moments.first).into());
+    let (g, w) = (gradient.into(), weights.into());
+    match how {
+        Move::Plain { rate, decay } => {
+            queue.each("sgd", n, &[count, rate.into(), decay.into(), g, w])
+        }
+        Move::Momentum {
+            rate,
+            decay,
+            keep,
+            nesterov,
+        } => {
+            let numbers = [rate.into(), decay.into(), keep.into(), nesterov.into()];
+            let [rate, decay, keep, nesterov] = numbers;
+            let arguments = [count, rate, decay, keep, nesterov, g, w, first];
+            queue.each("momentum", n, &arguments)
+        }
+        Move::Adam(r) => {
+            let rates = [
+                r.rate, r.root, r.beta1, r.beta2, r.rest1, r.rest2, r.eps, r.decay,
+            ];
+            let second = (&moments.second).into();
+            queue.each("adam", n, &[count, rates.into(), g, w, first, second])
+        }
+    }
+}
+
+/// As [`crate::optim::clip`].
+///
+/// # Errors
+/// When the card fails.
+pub fn clip(queue: &Queue, gradient: &Buffer, most: f32) -> Result<()> {
+    let n = gradient.len();
+    let sums = plane_sums(queue, gradient, (1, CLIP_BLOCK), Term::Squares)?;
+    let sums = queue.download(&sums, 0, sums.len())?;
+    match clip_factor(sums.into_iter(), most) {
+        Some(factor) => {
+            let arguments = [int(n)?.into(), factor.into(), gradient.into()];
+            queue.each("scale", n, &arguments)
+        }
+        None => Ok(()),
+    }
+}
+
+/// As [`crate::optim::pull`].
+///
+/// # Errors
+/// When the card fails.
+pub fn pull(
+    queue: &Queue,
+    gradient: &Buffer,
+    weights: &Buffer,
+    anchor: &Buffer,
+    factor: f32,
+) -> Result<()> {
+    let n = gradient.len();
+    let places = [weights.into(), anchor.into(), gradient.into()];
+    let arguments = [
+        int(n)?.into(),
+        factor.into(),
+        places[0],
+        places[1],
+        places[2],
+    ];
+    queue.each("pull", n, &arguments)
+}
+
+/// As [`crate::optim::drift`].
+///
+/// # Errors
+/// When the card fails.
+pub fn drift(queue: &Queue, gradient: &Buffer, drift: &Buffer) -> Result<()> {
+    let n = gradient.len();
+    let arguments = [int(n)?.into(), drift.into(), gradient.into()];
+    queue.each("accumulate", n, &arguments)
+}

@@ -1,0 +1,254 @@
+//! Single numbers on a card, and numbers that only move: kernels/pointwise.cu, as
+//! [`crate::ops`] has them in `pointwise.rs`.
+
+use super::driver::{Argument, Buffer, Place, Queue, int};
+use super::tape::{Record, Value};
+use crate::ops::{self, Activation};
+use fl_core::{Draws, Result};
+use std::sync::Arc;
+
+impl Queue {
+    /// Copies rows of numbers; `ld`: from one row to the next, of both.
+    ///
+    /// # Errors
+    /// When the card fails.
+    pub fn copy_rows(
+        &self,
+        [rows, width]: [usize; 2],
+        ld: [usize; 2],
+        from: Argument<'_>,
+        to: Argument<'_>,
+    ) -> Result<()> {
+        let n = rows * width;
+        let sizes = [int(n)?, int(width)?, int(ld[0])?, int(ld[1])?].map(Into::into);
+        let [n_, width_, from_ld, to_ld]: [Argument<'_>; 4] = sizes;
+        self.each("copy_rows", n, &[n_, width_, from_ld, to_ld, from, to])
+    }
+
+    /// A copy of a whole buffer.
+    ///
+    /// # Errors
+    /// As [`Queue::room`].
+    pub fn copy(&self, from: &Buffer) -> Result<Buffer> {
+        let to = self.room(from.len())?;
+        self.copy_rows([1, from.len()], [0, 0], from.into(), (&to).into())?;
+        Ok(to)
+    }
+}
+
+/// `values *= factors`, one by one.
+///
+/// # Errors
+/// When the card fails.
+pub fn times(queue: &Queue, values: &Buffer, factors: &Buffer) -> Result<()> {
+    let n = values.len();
+    queue.each("times", n, &[int(n)?.into(), factors.into(), values.into()])
+}
+
+/// Keeps the slope where the output of a relu is positive.
+///
+/// # Errors
+/// When the card fails.
+pub fn relu_back(queue: &Queue, slope: &Buffer, out: &Buffer) -> Result<()> {
+    activate_back(queue, slope, out, Activation::Relu)
+}
+
+/// The number of an activation in the kernels, and its slope.
+fn number(f: Activation) -> [Argument<'static>; 2] {
+    match f {
+        Activation::Relu => [0.into(), 0.0.into()],
+        Activation::LeakyRelu(a) => [1.into(), a.into()],
+        Activation::Tanh => [2.into(), 0.0.into()],
+        Activation::Sigmoid => [3.into(), 0.0.into()],
+    }
+}
+
+fn activate_back(queue: &Queue, slope: &Buffer, out: &Buffer, f: Activation) -> Result<()> {
+    let n = slope.len();
+    let [what, a] = number(f);
+    let arguments = [int(n)?.into(), what, a, out.into(), slope.into()];
+    queue.each("activate_back", n, &arguments)
+}
+
+/// Applies `f` to every number.
+///
+/// # Errors
+/// When the card fails.
+pub fn activate(queue: &Queue, record: &mut Record, x: &Value, f: Activation) -> Result<Value> {
+    let n = x.data.len();
+    let out = queue.room(n)?;
+    let [what, a] = number(f);
+    let arguments = [int(n)?.into(), what, a, (&*x.data).into(), (&out).into()];
+    queue.each("activate", n, &arguments)?;
+    let data = Arc::new(out);
+    let (to, out, queue) = (x.key, data.clone(), queue.clone());
+    let key = record.note(to.is_some(), move |slope, grads| {
+        activate_back(&queue, &slope, &out, f)?;
+        to.map_or(Ok(()), |to| grads.give(to, slope))
+    });
+    Ok(Value {
+        data,
+        key,
+        ..x.clone()
+    })
+}
+
+/// `relu?(a + b)`: the end of a residual block.
+///
+/// # Errors
+/// When the card fails.
+pub fn add(queue: &Queue, record: &mut Record, a: &Value, b: &Value, relu: bool) -> Result<Value> {
+    let n = a.data.len();
+    let out = queue.room(n)?;
+    let both = [(&*a.data).into(), (&*b.data).into()];
+    let arguments = [int(n)?.into(), relu.into(), both[0], both[1], (&out).into()];
+    queue.each("add", n, &arguments)?;
+    let data = Arc::new(out);
+    let (to, out, queue) = ([a.key, b.key], data.clone(), queue.clone());
+    let key = record.note(a.key.is_some() || b.key.is_some(), move |slope, grads| {
+        if relu {
+            relu_back(&queue, &slope, &out)?;
+        }
+        match to {
+            [Some(a), Some(b)] => {
+                grads.give(a, queue.copy(&slope)?)?;
+                grads.give(b, slope)
+            }
+            [Some(only), None] | [None, Some(only)] => grads.give(only, slope),
+            [None, None] => Ok(()),
+        }
+    });
+    Ok(Value {
+        data,
+        key,
+        ..a.clone()
+    })
+}
+
+/// The channels of `a` and then those of `b`, sample by sample.
+///
+/// # Errors
+/// When the card fails.
+pub fn concat(queue: &Queue, record: &mut Record, a: &Value, b: &Value) -> Result<Value> {
+    let (rows, widths) = (a.rows, [a.width(), b.width()]);
+    let whole = widths[0] + widths[1];
+    let out = queue.room(rows * whole)?;
+    let starts = [0, widths[0]];
+    for ((of, width), start) in [a, b].into_iter().zip(widths).zip(starts) {
+        let to = Place(&out, start).into();
+        queue.copy_rows([rows, width], [width, whole], (&*of.data).into(), to)?;
+    }
+    let (to, queue) = ([a.key, b.key], queue.clone());
+    let key = record.note(a.key.is_some() || b.key.is_some(), move |slope, grads| {
+        for ((to, width), start) in to.into_iter().zip(widths).zip(starts) {
+            let Some(to) = to else { continue };
+            let back = queue.room(rows * width)?;
+            let from = Place(&slope, start).into();
+            queue.copy_rows([rows, width], [whole, width], from, (&back).into())?;
+            grads.give(to, back)?;
+        }
+        Ok(())
+    });
+    Ok(Value {
+        data: Arc::new(out),
+        rows,
+        shape: [&[a.shape[0] + b.shape[0]], &a.shape[1..]].concat(),
+        key,
+    })
+}
+
+/// Inverted dropout; the mask is drawn on the host, as [`ops::dropout`] draws it.
+///
+/// # Errors
+/// When the card fails.
+pub fn dropout(
+    queue: &Queue,
+    record: &mut Record,
+    x: &Value,
+    p: f32,
+    draws: &mut Draws,
+) -> Result<Value> {
+    let mask = queue.upload(&ops::dropout_mask(x.data.len(), p, draws))?;
+    let out = queue.copy(&x.data)?;
+    times(queue, &out, &mask)?;
+    let (to, queue) = (x.key, queue.clone());
+    let key = record.note(to.is_some(), move |slope, grads| {
+        times(&queue, &slope, &mask)?;
+        to.map_or(Ok(()), |to| grads.give(to, slope))
+    });
+    Ok(Value {
+        data: Arc::new(out),
+        key,
+        ..x.clone()
+    })
+}
+
+/// The same numbers as one row per sample.
+pub fn flatten(x: &Value) -> Value {
+    Value {
+        shape: vec![x.width()],
+        ..x.clone()
+    }
+}
+
+/// An operation that moves pixels of images: its kernel there and back, and the sides it gives.
+fn moved(
+    queue: &Queue,
+    record: &mut Record,
+    x: &Value,
+    [there, back]: [&'static str; 2],
+    factor: usize,
+    side: impl Fn(usize) -> usize,
+) -> Result<Value> {
+    let [channels, height, width] = [x.shape[0], x.shape[1], x.shape[2]];
+    let shape = vec![channels, side(height), side(width)];
+    let (n, len) = (x.rows * shape.iter().product::<usize>(), x.data.len());
+    let sizes = [int(height)?, int(width)?, int(factor)?].map(Argument::<'static>::from);
+    let out = queue.room(n)?;
+    fn all<'a>(
+        n: usize,
+        [height, width, factor]: [Argument<'a>; 3],
+        from: &'a Buffer,
+        to: &'a Buffer,
+    ) -> Result<[Argument<'a>; 6]> {
+        Ok([
+            int(n)?.into(),
+            height,
+            width,
+            factor,
+            from.into(),
+            to.into(),
+        ])
+    }
+    queue.each(there, n, &all(n, sizes, &x.data, &out)?)?;
+    let (to, queue) = (x.key, queue.clone());
+    let key = record.note(to.is_some(), move |slope: Buffer, grads| {
+        let sums = queue.room(len)?;
+        queue.each(back, len, &all(len, sizes, &slope, &sums)?)?;
+        to.map_or(Ok(()), |to| grads.give(to, sums))
+    });
+    Ok(Value {
+        data: Arc::new(out),
+        rows: x.rows,
+        shape,
+        key,
+    })
+}
+
+/// Repeats every row and column `factor` times (nearest neighbour).
+///
+/// # Errors
+/// When the card fails.
+pub fn upsample(queue: &Queue, record: &mut Record, x: &Value, factor: usize) -> Result<Value> {
+    let kernels = ["upsample", "upsample_back"];
+    moved(queue, record, x, kernels, factor, |n| n * factor)
+}
+
+/// Puts `stride - 1` zeros between rows and between columns.
+///
+/// # Errors
+/// When the card fails.
+pub fn spread(queue: &Queue, record: &mut Record, x: &Value, stride: usize) -> Result<Value> {
+    let kernels = ["spread", "spread_back"];
+    moved(queue, record, x, kernels, stride, |n| (n - 1) * stride + 1)
+}

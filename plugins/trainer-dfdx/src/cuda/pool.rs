@@ -1,0 +1,77 @@
+//! Pooling on a card: kernels/pool.cu, as [`crate::ops`] has it.
+
+use super::driver::{Argument, Buffer, Queue, int};
+use super::tape::{Record, Value};
+use crate::ops::PoolShape;
+use fl_core::Result;
+use std::sync::Arc;
+
+fn shape_argument(s: &PoolShape) -> Result<Argument<'static>> {
+    let [_, height, width] = s.out();
+    let all = [s.height, s.width, s.kernel, s.stride, height, width];
+    let mut ints = [0; 6];
+    for (to, n) in ints.iter_mut().zip(all) {
+        *to = int(n)?;
+    }
+    Ok(ints.into())
+}
+
+/// The largest number of each window, as [`crate::ops::max_pool`].
+///
+/// # Errors
+/// When the card fails.
+pub fn max_pool(queue: &Queue, record: &mut Record, x: &Value, shape: &PoolShape) -> Result<Value> {
+    let n = x.rows * shape.out().iter().product::<usize>();
+    let (out, from, len) = (queue.room(n)?, queue.room(n)?, x.data.len());
+    int(len)?;
+    let size = shape_argument(shape)?;
+    let places = [(&*x.data).into(), (&out).into(), (&from).into()];
+    let arguments = [int(n)?.into(), size, places[0], places[1], places[2]];
+    queue.each("max_pool", n, &arguments)?;
+    let (to, queue) = (x.key, queue.clone());
+    let key = record.note(to.is_some(), move |slope: Buffer, grads| {
+        let back = queue.room(len)?;
+        let places = [(&slope).into(), (&from).into(), (&back).into()];
+        let n = int(len)?.into();
+        let arguments = [n, size, places[0], places[1], places[2]];
+        queue.each("max_pool_back", len, &arguments)?;
+        to.map_or(Ok(()), |to| grads.give(to, back))
+    });
+    Ok(Value {
+        data: Arc::new(out),
+        rows: x.rows,
+        shape: shape.out().to_vec(),
+        key,
+    })
+}
+
+/// The mean of each window, as [`crate::ops::average_pool`].
+///
+/// # Errors
+/// When the card fails.
+pub fn average_pool(
+    queue: &Queue,
+    record: &mut Record,
+    x: &Value,
+    shape: &PoolShape,
+) -> Result<Value> {
+    let n = x.rows * shape.out().iter().product::<usize>();
+    let (out, len) = (queue.room(n)?, x.data.len());
+    let size = shape_argument(shape)?;
+    let arguments = [int(n)?.into(), size, (&*x.data).into(), (&out).into()];
+    queue.each("average_pool", n, &arguments)?;
+    let (to, queue) = (x.key, queue.clone());
+    let key = record.note(to.is_some(), move |slope: Buffer, grads| {
+        let back = queue.room(len)?;
+        let n = int(len)?.into();
+        let arguments = [n, size, (&slope).into(), (&back).into()];
+        queue.each("average_pool_back", len, &arguments)?;
+        to.map_or(Ok(()), |to| grads.give(to, back))
+    });
+    Ok(Value {
+        data: Arc::new(out),
+        rows: x.rows,
+        shape: shape.out().to_vec(),
+        key,
+    })
+}

@@ -1,0 +1,242 @@
+//! Texts on a card: kernels/words.cu, as [`crate::ops`] has them in `words.rs`.
+
+use super::driver::{Argument, Buffer, Place, Queue, int};
+use super::linear::{Texts, matrix, order_words, product};
+use super::tape::{Record, Value, Weights};
+use crate::ops::{check_words, order};
+use fl_core::Result;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Rows of a table for words; `words` are the numbers of `x`, on the host.
+///
+/// # Errors
+/// When `words` holds anything else than whole numbers from 0 to the vocabulary; when the card fails.
+pub fn embedding(
+    queue: &Queue,
+    record: &mut Record,
+    x: &Value,
+    words: &[f32],
+    weights: &Weights,
+    table: Range<usize>,
+    width: usize,
+) -> Result<Value> {
+    check_words(words, x.width(), table.len() / width)?;
+    let n = words.len() * width;
+    let out = queue.room(n)?;
+    let entries = Place(&weights.data, table.start);
+    let arguments = [
+        int(n)?.into(),
+        int(width)?.into(),
+        (&*x.data).into(),
+        entries.into(),
+        (&out).into(),
+    ];
+    queue.each("embedding", n, &arguments)?;
+    let to = weights.gradient.clone();
+    let places = to.is_some().then(|| places(words));
+    let held = queue.clone();
+    let key = record.note(to.is_some(), move |slope: Buffer, _| {
+        let (Some(gradient), Some([rows, starts, places])) = (to, places) else {
+            return Ok(());
+        };
+        let queue = held;
+        queue.clear(&gradient, table.start, table.len())?;
+        let n = rows.len() * width;
+        let upload = |list: &[i32]| queue.upload_ints(list);
+        let (rows, starts, places) = (upload(&rows)?, upload(&starts)?, upload(&places)?);
+        let arguments = [
+            int(n)?.into(),
+            int(width)?.into(),
+            (&rows).into(),
+            (&starts).into(),
+            (&places).into(),
+            (&slope).into(),
+            Place(&gradient, table.start).into(),
+        ];
+        queue.each("embedding_back", n, &arguments)
+    });
+    Ok(Value {
+        data: Arc::new(out),
+        rows: x.rows,
+        shape: vec![x.width(), width],
+        key,
+    })
+}
+
+/// Rows of the table that are there, where the places of each start, and the places, in their order.
+fn places(words: &[f32]) -> [Vec<i32>; 3] {
+    let mut all = BTreeMap::<i32, Vec<i32>>::new();
+    for (at, word) in (0..).zip(words) {
+        if *word > 0.0 {
+            all.entry(*word as i32 - 1).or_default().push(at);
+        }
+    }
+    let mut starts = vec![0];
+    for list in all.values() {
+        starts.push(starts[starts.len() - 1] + list.len() as i32);
+    }
+    let rows = all.keys().copied().collect();
+    [rows, starts, all.into_values().flatten().collect()]
+}
+
+/// The orders of products of `counts` rows, as kernels read them; `size` makes m, k and n of a count.
+fn orders(
+    queue: &Queue,
+    counts: &[usize],
+    size: impl Fn(usize) -> [usize; 3],
+    [a, b]: [[usize; 2]; 2],
+) -> Result<Buffer> {
+    let words = counts.iter().map(|n| order_words(order(size(*n), a, b)?));
+    let words: Vec<[i32; 2]> = words.collect::<Result<_>>()?;
+    queue.upload_ints(words.as_flattened())
+}
+
+fn ints(counts: &[usize]) -> Result<Vec<i32>> {
+    counts.iter().map(|n| int(*n)).collect()
+}
+
+/// Windows of neighbouring positions, as [`crate::ops::conv1d`].
+///
+/// # Errors
+/// When the card fails, or a size is too large for it.
+pub fn conv1d(
+    queue: &Queue,
+    record: &mut Record,
+    x: &Value,
+    weights: &Weights,
+    [weight, bias]: [Range<usize>; 2],
+    kernel: usize,
+    counts: Vec<usize>,
+) -> Result<Value> {
+    let (rows, positions, channels, out) = (x.rows, x.shape[0], x.shape[1], bias.len());
+    let windows = positions + 1 - kernel;
+    let (size_in, size_out, taps) = (x.width(), windows * out, kernel * channels);
+    let counted = Arc::new(queue.upload_ints(&ints(&counts)?)?);
+    let made = queue.room(rows * size_out)?;
+    let w = matrix(Place(&weights.data, weight.start), taps).transposed();
+    let all = matrix(Place(&x.data, 0), channels);
+    let steps = [all.steps(), w.steps()];
+    let orders_there = orders(queue, &counts, |n| [n, taps, out], steps)?;
+    let texts = Texts {
+        items: rows,
+        a_ld: size_in,
+        counts: &counted,
+        orders: &orders_there,
+        zeros: true,
+    };
+    let (size, to) = ([windows, taps, out], Place(&made, 0));
+    let start = Some(Place(&weights.data, bias.start));
+    product(queue, size, [all, w], start, false, to, Some(&texts))?;
+    let shape: Argument<'static> = [
+        int(positions)?,
+        int(channels)?,
+        int(windows)?,
+        int(kernel)?,
+        int(out)?,
+    ]
+    .into();
+    let wanted = x.key.is_some() || weights.gradient.is_some();
+    let (x, weights, queue) = (x.clone(), weights.clone(), queue.clone());
+    let key = record.note(wanted, move |slope: Buffer, grads| {
+        if let Some(gradient) = &weights.gradient {
+            let steps = [[1, out], [channels, 1]];
+            let how = orders(&queue, &counts, |n| [out, n, taps], steps)?;
+            queue.each(
+                "conv1d_back_weight",
+                weight.len(),
+                &[
+                    int(rows)?.into(),
+                    shape,
+                    (&*counted).into(),
+                    (&how).into(),
+                    (&*x.data).into(),
+                    (&slope).into(),
+                    Place(gradient, weight.start).into(),
+                ],
+            )?;
+            queue.each(
+                "conv1d_back_bias",
+                out,
+                &[
+                    int(rows)?.into(),
+                    shape,
+                    (&*counted).into(),
+                    (&slope).into(),
+                    Place(gradient, bias.start).into(),
+                ],
+            )?;
+        }
+        let Some(key) = x.key else { return Ok(()) };
+        let by_window = queue.room(rows * windows * taps)?;
+        let (g, w) = (
+            matrix(Place(&slope, 0), out),
+            matrix(Place(&weights.data, weight.start), taps),
+        );
+        let how = orders(&queue, &counts, |n| [n, out, taps], [g.steps(), w.steps()])?;
+        let texts = Texts {
+            items: rows,
+            a_ld: size_out,
+            counts: &counted,
+            orders: &how,
+            zeros: false,
+        };
+        let (size, to) = ([windows, out, taps], Place(&by_window, 0));
+        product(&queue, size, [g, w], None, false, to, Some(&texts))?;
+        let n = x.data.len();
+        let back = queue.room(n)?;
+        let places = [(&*counted).into(), (&by_window).into(), (&back).into()];
+        let arguments = [int(n)?.into(), shape, places[0], places[1], places[2]];
+        queue.each("conv1d_back_input", n, &arguments)?;
+        grads.give(key, back)
+    });
+    Ok(Value {
+        data: Arc::new(made),
+        rows,
+        shape: vec![windows, out],
+        key,
+    })
+}
+
+/// The largest number of each channel over the counted positions, as [`crate::ops::max_over_time`].
+///
+/// # Errors
+/// When the card fails.
+pub fn max_over_time(
+    queue: &Queue,
+    record: &mut Record,
+    x: &Value,
+    counts: &[usize],
+) -> Result<Value> {
+    let (rows, positions, channels) = (x.rows, x.shape[0], x.shape[1]);
+    let (n, len) = (rows * channels, x.data.len());
+    let counts = queue.upload_ints(&ints(counts)?)?;
+    let (out, from) = (queue.room(n)?, queue.room(n)?);
+    let sizes = [int(positions)?, int(channels)?].map(Argument::<'static>::from);
+    let arguments = [
+        int(n)?.into(),
+        sizes[0],
+        sizes[1],
+        (&counts).into(),
+        (&*x.data).into(),
+        (&out).into(),
+        (&from).into(),
+    ];
+    queue.each("max_over_time", n, &arguments)?;
+    let (to, queue) = (x.key, queue.clone());
+    let key = record.note(to.is_some(), move |slope: Buffer, grads| {
+        let back = queue.room(len)?;
+        let places = [(&slope).into(), (&from).into(), (&back).into()];
+        let n = int(len)?.into();
+        let arguments = [n, sizes[0], sizes[1], places[0], places[1], places[2]];
+        queue.each("max_over_time_back", len, &arguments)?;
+        to.map_or(Ok(()), |to| grads.give(to, back))
+    });
+    Ok(Value {
+        data: Arc::new(out),
+        rows,
+        shape: vec![channels],
+        key,
+    })
+}

@@ -1,0 +1,241 @@
+//! The trainer on a card: numbers go there at the start of a call and come back at its end.
+
+use super::{Dfdx, Judged, Plan};
+use crate::buffer::Buffer;
+use crate::cuda::{self, Card, Device, Moments, Place, Queue, Record, Value, Weights, int};
+use anyhow::Context;
+use fl_core::{Pass, Result, Samples, Target};
+use ndarray::{Array2, ArrayView2, s};
+use std::sync::Arc;
+
+/// A model that is trained on a card.
+pub(super) struct OnCard {
+    queue: Queue,
+    weights: Arc<cuda::Buffer>,
+    buffers: cuda::Buffer,
+    gradient: Arc<cuda::Buffer>,
+    moments: Moments,
+    pull: Option<(f32, cuda::Buffer)>,
+    drift: Option<cuda::Buffer>,
+}
+
+impl Dfdx {
+    /// The queue of its card; `None`: it runs on the processor.
+    pub(super) fn queue(&self) -> Result<Option<&Queue>> {
+        let Device::Cuda(index) = self.device else {
+            return Ok(None);
+        };
+        if let Some(queue) = self.queue.get() {
+            return Ok(Some(queue));
+        }
+        let queue = Queue::new(Card::open(index)?)?;
+        Ok(Some(self.queue.get_or_init(|| queue)))
+    }
+
+    /// Brings the model to its card for a pass; `None`: it runs on the processor.
+    pub(super) fn on_card(&self, plan: &Plan) -> Result<Option<OnCard>> {
+        let Some(queue) = self.queue()? else {
+            return Ok(None);
+        };
+        let (numbers, n) = (self.numbers.of(&self.net), self.net.weights());
+        let moment = |values: &[f32]| match values.is_empty() {
+            true => queue.zeros(n),
+            false => queue.upload(values),
+        };
+        let state = &self.optimiser.state;
+        let pull = plan.pull.as_ref();
+        let pull = pull.map(|(mu, anchor)| Ok::<_, anyhow::Error>((*mu, queue.upload(anchor)?)));
+        let drift = plan.drift.as_ref().map(|drift| queue.upload(drift));
+        Ok(Some(OnCard {
+            weights: Arc::new(queue.upload(&numbers.weights)?),
+            buffers: queue.upload(&numbers.buffers)?,
+            gradient: Arc::new(queue.room(n)?),
+            moments: Moments {
+                first: moment(&state.first)?,
+                second: moment(&state.second)?,
+            },
+            pull: pull.transpose()?,
+            drift: drift.transpose()?,
+            queue: queue.clone(),
+        }))
+    }
+
+    /// Takes a model back from its card.
+    pub(super) fn take_back(&mut self, card: OnCard) -> Result<()> {
+        let all = |buffer: &cuda::Buffer| card.queue.download(buffer, 0, buffer.len());
+        self.numbers.set((all(&card.weights)?, all(&card.buffers)?));
+        let [first, second] = self.optimiser.moments();
+        if first {
+            self.optimiser.state.first = all(&card.moments.first)?;
+        }
+        if second {
+            self.optimiser.state.second = all(&card.moments.second)?;
+        }
+        Ok(())
+    }
+
+    /// One step on a card: the loss of the batch at the plan's positions.
+    pub(super) fn step_on_card(
+        &mut self,
+        card: &mut OnCard,
+        x: &Samples,
+        target: &Target<'_>,
+        pass: &Pass<'_>,
+        plan: &Plan,
+        at: usize,
+    ) -> Result<f64> {
+        let inputs = self.inputs(x, plan, at);
+        let stream = plan.stream.child("step", at as u64);
+        let (queue, ranges) = (&card.queue, self.net.head());
+        let part = |range: &std::ops::Range<usize>| {
+            queue.download(&card.weights, range.start, range.len())
+        };
+        let head = match (pass.beside, &ranges) {
+            (Some(_), Some([weight, bias])) => Some(self.head_of(&part(weight)?, &part(bias)?)?),
+            (Some(_), None) => Some(self.last_layer()?),
+            (None, _) => None,
+        };
+        let weights = Weights {
+            data: card.weights.clone(),
+            gradient: Some(card.gradient.clone()),
+        };
+        let mut record = Record::new(true);
+        let batch = self.value(queue, &inputs, None)?;
+        let scores = cuda::Pass {
+            queue,
+            record: &mut record,
+            weights: &weights,
+            buffers: &card.buffers,
+            train: Some(&stream),
+            inputs: &inputs,
+        }
+        .scores(&self.net, batch)?;
+        let there = queue.download(&scores.data, 0, scores.data.len())?;
+        let view = ArrayView2::from_shape((scores.rows, scores.width()), &there)?;
+        let target = target.pick(&plan.positions);
+        let judged = (self.task.kind, self.dice);
+        let Judged { loss, slope, added } =
+            Judged::of(judged, pass, head, target.view(), view, &stream)?;
+        record.backward(queue, &scores, queue.upload(&slope)?, None)?;
+        if let (Some(added), Some([weight, bias])) = (&added, ranges) {
+            let by = &added.by_head;
+            let weights: Vec<f32> = by.weight.iter().map(|v| *v as f32).collect();
+            let biases: Vec<f32> = by.bias.iter().map(|v| *v as f32).collect();
+            for (more, to) in [(weights, weight.start), (biases, bias.start)] {
+                let (n, more) = (more.len(), queue.upload(&more)?);
+                let to = Place(&card.gradient, to).into();
+                queue.each("accumulate", n, &[int(n)?.into(), (&more).into(), to])?;
+            }
+        }
+        if let Some(most) = pass.clip {
+            cuda::clip(queue, &card.gradient, most)?;
+        }
+        if let Some((mu, anchor)) = &card.pull {
+            cuda::pull(queue, &card.gradient, &card.weights, anchor, *mu)?;
+        }
+        if let Some(drift) = &card.drift {
+            cuda::drift(queue, &card.gradient, drift)?;
+        }
+        let how = self.optimiser.advance(at, plan.of);
+        cuda::step(queue, how, &card.gradient, &card.weights, &card.moments)?;
+        Ok(loss)
+    }
+
+    /// A batch on a card; `key` names its gradient.
+    fn value(&self, queue: &Queue, inputs: &[f32], key: Option<usize>) -> Result<Value> {
+        let shape = self.task.input.clone();
+        let width: usize = shape.iter().product();
+        Ok(Value {
+            data: Arc::new(queue.upload(inputs)?),
+            rows: inputs.len() / width,
+            shape,
+            key,
+        })
+    }
+
+    fn frozen_on_card(&self, queue: &Queue) -> Result<(Weights, cuda::Buffer)> {
+        let numbers = self.numbers.of(&self.net);
+        let weights = Weights {
+            data: Arc::new(queue.upload(&numbers.weights)?),
+            gradient: None,
+        };
+        Ok((weights, queue.upload(&numbers.buffers)?))
+    }
+
+    /// Scores or features of all samples, some at a time, with running statistics.
+    pub(super) fn evaluate_on_card(
+        &self,
+        queue: &Queue,
+        x: &Samples,
+        features: bool,
+    ) -> Result<Array2<f32>> {
+        let (weights, buffers) = self.frozen_on_card(queue)?;
+        let width = match features {
+            true => self.net.features_width(),
+            false => self.task.kind.outputs(),
+        };
+        let mut out = Vec::with_capacity(x.len() * width);
+        let all: Vec<usize> = (0..x.len()).collect();
+        for some in all.chunks(self.predict_batch) {
+            let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
+            x.write(some, &mut inputs);
+            let batch = self.value(queue, &inputs, None)?;
+            let mut record = Record::new(false);
+            let mut pass = cuda::Pass {
+                queue,
+                record: &mut record,
+                weights: &weights,
+                buffers: &buffers,
+                train: None,
+                inputs: &inputs,
+            };
+            let made = match features {
+                true => pass.features(&self.net, batch)?,
+                false => pass.scores(&self.net, batch)?,
+            };
+            out.extend(queue.download(&made.data, 0, made.data.len())?);
+        }
+        Ok(Array2::from_shape_vec((x.len(), width), out)?)
+    }
+
+    /// As `backwards`: by the weights, or by the inputs.
+    pub(super) fn backwards_on_card(
+        &self,
+        queue: &Queue,
+        x: &Samples,
+        slope: ArrayView2<'_, f32>,
+        by_weights: bool,
+        mut take: impl FnMut(Vec<f32>),
+    ) -> Result<()> {
+        let (mut weights, buffers) = self.frozen_on_card(queue)?;
+        if by_weights {
+            weights.gradient = Some(Arc::new(queue.zeros(self.net.weights())?));
+        }
+        for first in (0..x.len()).step_by(self.predict_batch) {
+            let some: Vec<usize> = (first..x.len().min(first + self.predict_batch)).collect();
+            let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
+            x.write(&some, &mut inputs);
+            let mut record = Record::new(true);
+            let key = (!by_weights).then(|| record.key());
+            let batch = self.value(queue, &inputs, key)?;
+            let scores = cuda::Pass {
+                queue,
+                record: &mut record,
+                weights: &weights,
+                buffers: &buffers,
+                train: None,
+                inputs: &inputs,
+            }
+            .scores(&self.net, batch)?;
+            let slope = slope.slice(s![first..first + some.len(), ..]);
+            let slope: Vec<f32> = slope.iter().copied().collect();
+            let by_input = record.backward(queue, &scores, queue.upload(&slope)?, key)?;
+            let found = match &weights.gradient {
+                Some(gradient) => gradient,
+                None => &Arc::new(by_input.context("scores do not depend on the inputs")?),
+            };
+            take(queue.download(found, 0, found.len())?);
+        }
+        Ok(())
+    }
+}
