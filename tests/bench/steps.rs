@@ -18,8 +18,10 @@ fn trainer(net: &str, input: &[usize], seed: u64) -> Dfdx {
         },
         stream: Stream::root(seed),
     };
-    let settings =
-        read_yaml(&format!("{{net: {net}, optimiser: {{adam: {{}}}}}}")).expect("settings");
+    // `FL_BENCH_DEVICE=cuda` measures a card
+    let device = std::env::var("FL_BENCH_DEVICE").unwrap_or_else(|_| "cpu".into());
+    let text = format!("{{net: {net}, optimiser: {{adam: {{}}}}, device: {device}}}");
+    let settings = read_yaml(&text).expect("settings");
     Dfdx::new(settings, &make).expect("a trainer")
 }
 

@@ -14,7 +14,7 @@ mod tape;
 mod target;
 mod trainer;
 
-pub use cuda::Device;
+pub use cuda::{CardReport, Device, cards};
 pub use net::presets::NAMES as NETWORKS;
 pub use net::{Conv, Conv1d, Embedding, Layer, Layers, NetSpec, Residual, Window};
 pub use network::Network;

@@ -39,9 +39,12 @@ pub fn conv2d(
     let out = queue.room(rows * size_out)?;
     let biased = bias.is_some();
     let start = bias.as_ref().map_or(weight.start, |b| b.start);
+    // a thread makes four channels
+    let plane = s.out_height() * s.out_width();
+    int(rows * size_out)?;
     queue.each(
         "conv_forward",
-        rows * size_out,
+        rows * s.out.div_ceil(4) * plane,
         &[
             shape_argument(&s)?,
             int(rows)?.into(),
@@ -63,11 +66,11 @@ pub fn conv2d(
         if let Some(gradient) = &weights.gradient {
             let group = conv_group(&s, rows);
             let groups = rows.div_ceil(group);
-            let n = groups * weight.len() * 8;
-            let lanes = queue.room(n)?;
+            let lanes = queue.room(groups * weight.len() * 8)?;
+            int(lanes.len())?;
             queue.each(
                 "conv_back_weight_lanes",
-                n,
+                groups * s.out.div_ceil(4) * s.taps() * 8,
                 &[
                     shape_argument(&s)?,
                     int(rows)?.into(),
@@ -95,9 +98,10 @@ pub fn conv2d(
         }
         let Some(key) = x.key else { return Ok(()) };
         let back = queue.room(x.data.len())?;
+        int(x.data.len())?;
         queue.each(
             "conv_back_input",
-            x.data.len(),
+            rows * s.channels.div_ceil(4) * s.height * s.width,
             &[
                 shape_argument(&s)?,
                 int(rows)?.into(),

@@ -162,9 +162,23 @@ pub struct Card {
     device: c_int,
     context: usize,
     kernels: HashMap<String, Kernel>,
+    /// What [`Card::checked`] found.
+    pub(super) check: OnceLock<Result<(), String>>,
 }
 
 impl Card {
+    /// How many cards this machine has.
+    ///
+    /// # Errors
+    /// When there is no driver.
+    pub fn count() -> Result<usize> {
+        let (all, mut count) = (functions()?, 0);
+        // SAFETY: `count` is good for a write
+        let code = unsafe { (all.device_count)(&mut count) };
+        all.check(code, "cannot count cards")?;
+        Ok(usize::try_from(count).unwrap_or_default())
+    }
+
     /// Card `index`, opened once in a process.
     ///
     /// # Errors
@@ -186,14 +200,9 @@ impl Card {
     /// As [`Card::open`]; when the driver does not take a module.
     pub(super) fn with_kernels(index: usize, modules: &[&str]) -> Result<Self> {
         let all = functions()?;
-        let (mut count, mut device, mut context) = (0, 0, null_mut());
-        // SAFETY: `count` is good for a write
-        all.check(
-            unsafe { (all.device_count)(&mut count) },
-            "cannot count cards",
-        )?;
+        let (count, mut device, mut context) = (Self::count()?, 0, null_mut());
         ensure!(
-            index < count as usize,
+            index < count,
             "device: cuda:{index}: this machine has {count} cards, from cuda:0 on"
         );
         // SAFETY: each pointer is good for a write, and the name for 256 bytes
@@ -208,6 +217,7 @@ impl Card {
             device,
             context: context as usize,
             kernels: HashMap::new(),
+            check: OnceLock::new(),
         };
         card.describe(all)?;
         ensure!(

@@ -110,9 +110,14 @@ pub fn product(
             out.into(),
         ];
         int(m * n)?;
-        let grid = [(n as u32).div_ceil(16), (m as u32).div_ceil(16)];
+        // small products are cut small, so that a card has blocks enough
+        let (kernel, side) = match m.min(n) >= 64 {
+            true => ("product_wide", 64),
+            false => ("product_blocks", 16),
+        };
+        let grid = [n, m].map(|size| (size as u32).div_ceil(side));
         if grid[1] <= 65535 {
-            return queue.launch("product_blocks", grid, &arguments);
+            return queue.launch(kernel, grid, &arguments);
         }
     }
     let items = texts.map_or(1, |t| t.items);

@@ -5,6 +5,7 @@
 //! processor's, so a card changes how long a run takes and nothing else. The kernels have been
 //! executed from their PTX by the interpreter of `tests/fake-cuda`, on no card yet.
 
+mod check;
 mod conv;
 mod device;
 mod driver;
@@ -37,3 +38,37 @@ const PTX: [&str; 8] = [
     include_str!("kernels/sums.ptx"),
     include_str!("kernels/words.ptx"),
 ];
+
+/// One NVIDIA card of this machine.
+#[derive(Clone, Debug)]
+pub struct CardReport {
+    /// Its number: `device: cuda:0` and so on.
+    pub index: usize,
+    /// As the driver calls it.
+    pub name: String,
+    /// Compute capability, such as 7 and 0.
+    pub capability: (i32, i32),
+    /// Version of the driver's interface, such as 12010 for 12.1.
+    pub version: i32,
+    /// Why it must not be used: where its numbers differ from the processor's; `None`: they do not.
+    pub wrong: Option<String>,
+}
+
+/// Looks at all NVIDIA cards of this machine, and compares each with the processor.
+///
+/// # Errors
+/// When there is no driver, or a card cannot be used.
+pub fn cards() -> fl_core::Result<Vec<CardReport>> {
+    let one = |index| {
+        let card = Card::open(index)?;
+        let wrong = card.checked().err().map(|e| format!("{e:#}"));
+        Ok(CardReport {
+            index,
+            name: card.name.clone(),
+            capability: card.capability,
+            version: card.version,
+            wrong,
+        })
+    };
+    (0..Card::count()?).map(one).collect()
+}

@@ -28,8 +28,16 @@ impl Dfdx {
         if let Some(queue) = self.queue.get() {
             return Ok(Some(queue));
         }
-        let queue = Queue::new(Card::open(index)?)?;
+        let card = Card::open(index)?;
+        card.checked()?;
+        let queue = Queue::new(card)?;
         Ok(Some(self.queue.get_or_init(|| queue)))
+    }
+
+    /// Lets it run on the card of this queue.
+    pub(crate) fn put_on(&mut self, device: Device, queue: Queue) {
+        self.device = device;
+        self.queue = queue.into();
     }
 
     /// Brings the model to its card for a pass; `None`: it runs on the processor.

@@ -63,15 +63,19 @@ fn work(modules: &[String]) -> Result<Vec<f32>> {
     let back = record
         .backward(&queue, &y, slope, key)?
         .expect("a gradient");
-    let (a, b, c) = (
-        upload(70 * 600, draws)?,
-        upload(600 * 66, draws)?,
-        queue.room(70 * 66)?,
-    );
-    let both = [matrix(Place(&a, 0), 600), matrix(Place(&b, 0), 66)];
-    product(&queue, [70, 600, 66], both, None, false, Place(&c, 0), None)?;
-    let mut all = Vec::new();
-    for buffer in [&*y.data, &back, &gradient, &c] {
+    let mut products = Vec::new();
+    for [m, k, n] in [[70, 600, 66], [20, 600, 30]] {
+        let (a, b, c) = (
+            upload(m * k, draws)?,
+            upload(k * n, draws)?,
+            queue.room(m * n)?,
+        );
+        let both = [matrix(Place(&a, 0), k), matrix(Place(&b, 0), n)];
+        product(&queue, [m, k, n], both, None, false, Place(&c, 0), None)?;
+        products.extend(queue.download(&c, 0, m * n)?);
+    }
+    let mut all = products;
+    for buffer in [&*y.data, &back, &gradient] {
         all.extend(queue.download(buffer, 0, buffer.len())?);
     }
     Ok(all)
@@ -105,20 +109,24 @@ fn a_sum_that_may_be_contracted_is_refused() {
 
 #[test]
 fn a_missing_barrier_is_refused() {
-    let barriers = |body: &str| body.matches("bar.sync").count();
-    let original = PTX[1].split_once(".entry product_blocks(").unwrap().1;
-    let all = barriers(&original[..original.find("\n}").unwrap()]);
-    assert!(all >= 2);
-    for which in 0..all {
-        let modules = rewritten("product_blocks", |body| {
-            let mut parts = body.split("bar.sync \t0;");
-            let first = parts.next().unwrap().to_string();
-            parts.enumerate().fold(first, |text, (at, part)| {
-                let barrier = if at == which { "" } else { "bar.sync \t0;" };
-                text + barrier + part
-            })
-        });
-        refused(&modules, "kernel `product_blocks`: ");
+    let barrier = "bar.sync \t0;";
+    for kernel in ["product_blocks", "product_wide"] {
+        let original = PTX[1].split_once(&format!(".entry {kernel}(")).unwrap().1;
+        let all = original[..original.find("\n}").unwrap()]
+            .matches(barrier)
+            .count();
+        assert_eq!(all, 2, "{kernel}");
+        for which in 0..all {
+            let modules = rewritten(kernel, |body| {
+                let mut parts = body.split(barrier);
+                let first = parts.next().unwrap().to_string();
+                parts.enumerate().fold(first, |text, (at, part)| {
+                    let kept = if at == which { "" } else { barrier };
+                    text + kept + part
+                })
+            });
+            refused(&modules, &format!("kernel `{kernel}`: "));
+        }
     }
 }
 
@@ -167,6 +175,7 @@ fn a_product_that_is_rounded_before_its_sum_is_found() {
         "conv_back_input",
         "conv_back_weight_lanes",
         "product_blocks",
+        "product_wide",
     ] {
         let modules = each(kernel, "fma.rn.f32", |r| {
             let product = format!("mul.rn.f32 %mutant0, {}, {};", r[1], r[2]);
@@ -220,4 +229,30 @@ fn a_sum_in_another_order_is_found() {
 
 fn owned(list: Vec<&str>) -> Vec<String> {
     list.into_iter().map(String::from).collect()
+}
+
+#[test]
+fn the_first_use_of_a_card_finds_a_kernel_with_other_bits() {
+    let original = Arc::new(Card::with_kernels(0, &PTX).unwrap());
+    original.checked().unwrap();
+    let fused = |kernel| {
+        each(kernel, "add.rn.f32", |r| {
+            format!("fma.rn.f32 {}, {}, 0f3F800001, {};", r[0], r[1], r[2])
+        })
+    };
+    for kernel in [
+        "conv_back_weight",
+        "activate",
+        "adam",
+        "embedding_back",
+        "upsample_back",
+    ] {
+        let modules = fused(kernel);
+        let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+        let card = Arc::new(Card::with_kernels(0, &modules).unwrap());
+        let why = format!("{:#}", card.checked().unwrap_err());
+        let card = "device: cuda: PTX interpreter (compute capability 7.0, driver for CUDA 12.1) ";
+        assert!(why.starts_with(card), "{why}");
+        assert!(why.contains(&format!("kernel `{kernel}`: ")), "{why}");
+    }
 }

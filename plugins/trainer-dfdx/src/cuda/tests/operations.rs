@@ -1,31 +1,14 @@
 //! Each operation over many shapes: what it gives, and its gradients by inputs and weights.
 
-use super::{differ, numbers, queue};
+use super::{Case, NO_KERNEL, compare, differ, numbers, queue};
 use crate::cuda::driver::{Place, Queue};
 use crate::cuda::linear::{matrix, product};
 use crate::cuda::{self, conv, linear, norm, optim, pointwise, pool, words};
 use crate::ops::{self, Activation, ConvShape, PoolShape};
 use crate::optim::{self as cpu_optim, AdamMove, Move};
-use crate::tape::{Key, Record, Value, Weights};
+use crate::tape::{Record, Value, Weights};
 use fl_core::{Draws, Result, Stream};
 use std::sync::Arc;
-
-/// A batch and weights, of random numbers.
-struct Case {
-    rows: usize,
-    shape: Vec<usize>,
-    x: Vec<f32>,
-    w: Vec<f32>,
-}
-
-impl Case {
-    fn new(rows: usize, shape: &[usize], weights: usize, draws: &mut Draws) -> Self {
-        let x = numbers(rows * shape.iter().product::<usize>(), draws);
-        let w = numbers(weights, draws);
-        let shape = shape.to_vec();
-        Self { rows, shape, x, w }
-    }
-}
 
 type OnCpu<'a> = &'a dyn Fn(&mut Record, &Value, &Weights) -> Value;
 type OnCard<'a> =
@@ -33,57 +16,10 @@ type OnCard<'a> =
 
 /// Runs an operation on both, there and back; `words`: the inputs have no slope.
 fn same(name: &str, case: &Case, words: bool, cpu: OnCpu<'_>, card: OnCard<'_>) {
-    let value = |key: Option<Key>| Value {
-        data: Arc::new(case.x.clone().into()),
-        rows: case.rows,
-        shape: case.shape.clone(),
-        key,
-    };
-    let weights = |key: Option<Key>| Weights {
-        data: Arc::new(case.w.clone()),
-        key,
-    };
-    let queue = queue();
-    let draws = &mut Stream::root(7).draws();
-    let mut record = cuda::Record::new(true);
-    let gradient = Arc::new(queue.room(case.w.len()).unwrap());
-    let there = cuda::Weights {
-        data: Arc::new(queue.upload(&case.w).unwrap()),
-        gradient: (!case.w.is_empty()).then(|| gradient.clone()),
-    };
-    let key = (!words).then(|| record.key());
-    let x = cuda::Value {
-        data: Arc::new(queue.upload(&case.x).unwrap()),
-        rows: case.rows,
-        shape: case.shape.clone(),
-        key,
-    };
-    let got = card(&queue, &mut record, &x, &there).unwrap();
-    let wanted = cpu(&mut Record::off(), &value(None), &weights(None));
-    assert_eq!(got.shape, wanted.shape, "{name}: shape");
-    let all = |b: &cuda::Buffer| queue.download(b, 0, b.len()).unwrap();
-    let out = differ(&wanted.data, &all(&got.data));
-    assert_eq!(out, None, "{name}: output (processor, card)");
-    let slope = numbers(wanted.data.len(), draws);
-    let uploaded = queue.upload(&slope).unwrap();
-    let by_x = record.backward(&queue, &got, uploaded, key).unwrap();
-    if !words {
-        let (key, mut record) = (Key::new(), Record::on());
-        let y = cpu(&mut record, &value(Some(key.clone())), &weights(None));
-        let by = record
-            .backward(&y, slope.clone(), &key, Vec::new())
-            .unwrap();
-        let unlike = differ(&by, &all(&by_x.unwrap()));
-        assert_eq!(unlike, None, "{name}: gradient by inputs");
-    }
-    if !case.w.is_empty() {
-        let (key, mut record) = (Key::new(), Record::on());
-        let y = cpu(&mut record, &value(None), &weights(Some(key.clone())));
-        let room = vec![0.0; case.w.len()];
-        let by = record.backward(&y, slope, &key, room).unwrap();
-        let unlike = differ(&by, &all(&gradient));
-        assert_eq!(unlike, None, "{name}: gradient by weights");
-    }
+    let back = if words { NO_KERNEL } else { "to inputs" };
+    let cpu = |r: &mut Record, x: &Value, w: &Weights| Ok(cpu(r, x, w));
+    let compared = compare(&queue(), ["there", back, "to weights"], case, &cpu, card);
+    compared.unwrap_or_else(|how| panic!("{name}: {how:#}"));
 }
 
 fn draws(seed: u64) -> Draws {
@@ -164,6 +100,8 @@ fn exact_linear_layers_of_every_order_of_sums() {
         (70, 600, 90),
         (100, 1100, 2),
         (65, 513, 65),
+        (130, 40, 70),
+        (64, 17, 129),
         (2, 2, 200),
         (20, 3, 20),
     ];
