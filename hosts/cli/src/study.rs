@@ -36,8 +36,8 @@ pub struct StudyArgs {
     /// Where runs are kept, each under the digest of its resolved spec, and tables are written.
     #[arg(long, value_name = "DIR", default_value = "runs/studies")]
     out: PathBuf,
-    /// Leave READMEs as they are; exit code 1 if a table in one is not what the runs say, or, before any run, if nothing
-    /// stands between its marks. With `--dry-run` only the latter is checked.
+    /// Leave READMEs as they are; exit code 1 if a table in one is not what the runs say, or, before
+    /// any run, if nothing stands between its marks. With `--dry-run` only the latter is checked.
     #[arg(long)]
     check: bool,
     #[command(flatten)]
