@@ -378,7 +378,7 @@ fn written(
         let Some(into) = &table.into else { continue };
         if !made.whole {
             say(format_args!(
-                "note: {} keeps its table `{}`: not all of its runs are done",
+                "note: {} keeps its table `{}`: the new one has a fault, named below it",
                 into.display(),
                 table.name
             ));
