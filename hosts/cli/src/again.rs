@@ -68,7 +68,12 @@ fn allowed(
     open: bool,
     dir: &str,
 ) -> Result<(), Failure> {
-    let changed = fl_remote::differences(then, now);
+    let alike = |spec: &Value| {
+        let mut spec = spec.clone();
+        fl_remote::leave_out_devices(&mut spec);
+        spec
+    };
+    let changed = fl_remote::differences(&alike(then), &alike(now));
     let rounds = grows.map(|name| format!("protocol.{name}"));
     for path in changed
         .iter()
@@ -79,7 +84,7 @@ fn allowed(
                 .as_deref()
                 .map_or(String::new(), |r| format!("`{r}` and "));
             return Err(Failure::usage(format!(
-                "--set {path}: the run in {dir} goes on as it was begun, or it would be another; only {can}`checkpoint` can be changed"
+                "--set {path}: the run in {dir} goes on as it was begun, or it would be another; only {can}`checkpoint` and the `device` of a trainer can be changed"
             )));
         };
         let of = |spec: &Value| spec["protocol"][grows].as_u64().unwrap_or(0);

@@ -20,6 +20,7 @@ mod again;
 mod ask;
 mod attack;
 mod cases;
+mod doctor;
 mod embed;
 mod export;
 mod kept;
@@ -107,6 +108,8 @@ enum Command {
         /// The folder.
         dir: PathBuf,
     },
+    /// Say what this machine has for a run: data folder, cards and whether they compute as the processor does, Python.
+    Doctor(doctor::DoctorArgs),
     /// Do every run that a study asks for, each once, and make its tables.
     Study(study::StudyArgs),
     /// Find every mistake of every spec, and note data sets that are not there; runs nothing.
@@ -285,6 +288,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Test(args) => cases::test(&args, &catalogue),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => man(&dir),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Study(args) => study::study(&args, &catalogue, command),
         Command::Check { specs, set, json } => show::check(&specs, &set.set, json, &catalogue),
         Command::Plan(args) => plan::plan(&args, &catalogue),

@@ -23,4 +23,4 @@ pub use own::{Own, Policy};
 #[cfg(unix)]
 pub use processes::{Begin, Processes, Seats};
 pub use remote::{Courier, Remote};
-pub use spec::{SpecText, differences};
+pub use spec::{SpecText, differences, leave_out_devices};

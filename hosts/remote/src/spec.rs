@@ -23,6 +23,8 @@ impl SpecText {
     pub fn new(yaml: &str, files: &[String]) -> Result<Self> {
         let mut value: Value = serde_yaml::from_str(yaml).context("the resolved spec")?;
         if let Value::Mapping(spec) = &mut value {
+            spec.iter_mut()
+                .for_each(|(_, part)| leave_out_devices(part));
             // when a run is written down is the leader's business
             spec.remove("checkpoint");
             // where a library is, is each machine's own; that it is the same one its hash says
@@ -104,6 +106,21 @@ impl SpecText {
                 n - 3
             ),
         }
+    }
+}
+
+/// Leaves out which processor or card a part runs on: no result depends on it.
+pub fn leave_out_devices(value: &mut Value) {
+    match value {
+        Value::Sequence(all) => all.iter_mut().for_each(leave_out_devices),
+        Value::Mapping(all) => {
+            if all.contains_key("use") {
+                all.remove("device");
+            }
+            all.iter_mut()
+                .for_each(|(_, value)| leave_out_devices(value));
+        }
+        _ => {}
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The library has the driver's table of functions, as `libcuda.so.1` has it. A launch reads the
 //! kernel's PTX and runs it on the CPU: 32 threads of a warp in lockstep, with barriers and shared
-//! memory. The interpreter refuses a kernel, by its name, when its numbers could depend on the card:
+//! memory. The interpreter refuses a kernel, by its name, when its numbers could depend on the
+//! card:
 //!
 //! * an atomic instruction, and arithmetic that is approximate, flushes small numbers, or that the
 //!   driver may contract (`add.f32` without `.rn`): the module does not load;

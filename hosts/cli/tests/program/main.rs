@@ -7,6 +7,7 @@ mod attack;
 mod cases;
 mod commands;
 mod common;
+mod devices;
 mod distillation;
 mod endure;
 mod exports;

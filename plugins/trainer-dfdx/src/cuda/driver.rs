@@ -1,8 +1,8 @@
 //! The CUDA driver, opened when a card is first used: functions, buffers, launches.
 //!
-//! Nothing here is needed to build, or to run without a card. All unsafe code for the card stands in
-//! this file. A program cannot harm its own memory with it: lengths of copies come from slices, and
-//! the arguments of a launch are as long as the kernel's text declares them.
+//! Nothing here is needed to build, or to run without a card. All unsafe code for the card stands
+//! in this file. A program cannot harm its own memory with it: lengths of copies come from slices,
+//! and the arguments of a launch are as long as the kernel's text declares them.
 #![allow(unsafe_code, reason = "the driver's interface is C")]
 
 use anyhow::{Context, anyhow, ensure};
@@ -34,7 +34,8 @@ macro_rules! functions {
 
         impl Functions {
             fn of(library: &Library) -> Result<Self, libloading::Error> {
-                // SAFETY: the types are those of `cuda.h`; the library is never closed, so they stay
+                // SAFETY: the types are those of `cuda.h`; the library is never closed, so they
+                // stay
                 unsafe { Ok(Self { $($field: *library.get($symbol.to_bytes_with_nul())?,)* }) }
             }
         }
@@ -252,7 +253,8 @@ impl Card {
         Ok(())
     }
 
-    /// Freed memory stays with the process for the next step; without it every step asks the system.
+    /// Freed memory stays with the process for the next step; without it every step asks the
+    /// system.
     fn keep_memory(&self, all: &Functions) {
         const RELEASE_THRESHOLD: c_int = 4;
         let (mut pool, mut all_of_it) = (null_mut(), u64::MAX);
@@ -558,8 +560,8 @@ impl Queue {
         }
         let (all, stream) = self.begin()?;
         let (to, from) = (values.as_mut_ptr().cast(), buffer.address + 4 * at as u64);
-        // SAFETY: `to` has room for `n` words, the numbers lie in the buffer, and `values` lives until
-        // the copy is done
+        // SAFETY: `to` has room for `n` words, the numbers lie in the buffer, and `values` lives
+        // until the copy is done
         let copied = unsafe { (all.to_host)(to, from, 4 * n, stream) };
         // SAFETY: the stream lives as long as the queue
         let waited = unsafe { (all.wait)(stream) };

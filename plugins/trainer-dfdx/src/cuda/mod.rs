@@ -1,7 +1,7 @@
 //! The trainer on an NVIDIA card, with the bits of the processor.
 //!
-//! One kernel file for each file of `ops`, compiled to PTX ahead of time (`kernels/compile.py`). The
-//! driver is opened when a card is first used, see [`driver`]. Each sum has the order of the
+//! One kernel file for each file of `ops`, compiled to PTX ahead of time (`kernels/compile.py`).
+//! The driver is opened when a card is first used, see [`driver`]. Each sum has the order of the
 //! processor's, so a card changes how long a run takes and nothing else. The kernels have been
 //! executed from their PTX by the interpreter of `tests/fake-cuda`, on no card yet.
 

@@ -90,7 +90,8 @@ impl Record {
     }
 
     /// Notes how the gradient of an operation's output becomes that of what it read. Returns the
-    /// output's key, if a gradient will be wanted: `wanted` says whether an input or a weight has one.
+    /// output's key, if a gradient will be wanted: `wanted` says whether an input or a weight has
+    /// one.
     pub fn note<F>(&mut self, wanted: bool, back: F) -> Option<Key>
     where
         F: 'static + FnOnce(Buffer, &mut Grads<'_>) -> Result<()>,
@@ -101,8 +102,8 @@ impl Record {
         Some(key)
     }
 
-    /// Runs the tape backwards from `output`, whose gradient is `slope`. Returns the gradient of the
-    /// value `of`, if `output` depends on it; gradients of weights are where [`Weights`] says.
+    /// Runs the tape backwards from `output`, whose gradient is `slope`. Returns the gradient of
+    /// the value `of`, if `output` depends on it; gradients of weights are where [`Weights`] says.
     ///
     /// # Errors
     /// When an operation fails.

@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// Rows of a table for words; `words` are the numbers of `x`, on the host.
 ///
 /// # Errors
-/// When `words` holds anything else than whole numbers from 0 to the vocabulary; when the card fails.
+/// When `words` holds anything else than whole numbers from 0 to the vocabulary; when the card
+/// fails.
 pub fn embedding(
     queue: &Queue,
     record: &mut Record,
@@ -65,7 +66,8 @@ pub fn embedding(
     })
 }
 
-/// Rows of the table that are there, where the places of each start, and the places, in their order.
+/// Rows of the table that are there, where the places of each start, and the places, in their
+/// order.
 fn places(words: &[f32]) -> [Vec<i32>; 3] {
     let mut all = BTreeMap::<i32, Vec<i32>>::new();
     for (at, word) in (0..).zip(words) {
@@ -81,7 +83,8 @@ fn places(words: &[f32]) -> [Vec<i32>; 3] {
     [rows, starts, all.into_values().flatten().collect()]
 }
 
-/// The orders of products of `counts` rows, as kernels read them; `size` makes m, k and n of a count.
+/// The orders of products of `counts` rows, as kernels read them; `size` makes m, k and n of a
+/// count.
 fn orders(
     queue: &Queue,
     counts: &[usize],

@@ -88,8 +88,9 @@ extern "C" __global__ void product_wide(int m, int k, int n, int block, Steps sa
     }
 }
 
-// The same in any order, a thread for each number; `items` products of one `b`, whose `a` are `a_ld`
-// apart. Of a text only the first `counts` rows are made; those behind are 0, or stay as they are.
+// The same in any order, a thread for each number; `items` products of one `b`, whose `a` are
+// `a_ld` apart. Of a text only the first `counts` rows are made; those behind are 0, or stay as
+// they are.
 struct Texts {
     int items, a_ld, counted, zeros;
 };

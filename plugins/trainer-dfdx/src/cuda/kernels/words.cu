@@ -10,7 +10,8 @@ extern "C" __global__ void embedding(int n, int width, const float *x, const flo
 }
 
 // The sums of the slopes of each word that is there, in the order of the batch. The places of word
-// `at` are `places[starts[at]]` to before `places[starts[at + 1]]`; its row of the table is `rows[at]`.
+// `at` are `places[starts[at]]` to before `places[starts[at + 1]]`; its row of the table is
+// `rows[at]`.
 extern "C" __global__ void embedding_back(int n, int width, const int *rows, const int *starts,
                                           const int *places, const float *slope,
                                           float *gradient) {
