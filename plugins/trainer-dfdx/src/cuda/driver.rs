@@ -470,8 +470,9 @@ impl Queue {
     /// Room for `n` numbers, which are written before they are read.
     ///
     /// # Errors
-    /// When the card has no memory left.
+    /// When the card has no memory left, or kernels cannot count so far.
     pub fn room(&self, n: usize) -> Result<Buffer> {
+        int(n)?;
         let (all, stream) = self.begin()?;
         let (mut address, bytes) = (0, 4 * n.max(1));
         // SAFETY: `address` is good for a write
@@ -619,12 +620,17 @@ impl Queue {
     }
 }
 
+/// The most numbers of one buffer: kernels count in 32 bits, up to a whole block behind the last.
+const MOST: usize = i32::MAX as usize - 1024;
+
 /// A size as kernels count.
 ///
 /// # Errors
-/// When it is 2^31 or more.
+/// When it is too large for them.
 pub fn int(n: usize) -> Result<i32> {
-    i32::try_from(n).map_err(|_| {
-        anyhow!("device: cuda: {n} numbers in one operation, and 2147483647 is the most; use smaller batches")
-    })
+    ensure!(
+        n <= MOST,
+        "device: cuda: {n} numbers in one operation, and {MOST} is the most; use smaller batches"
+    );
+    Ok(n as i32)
 }
