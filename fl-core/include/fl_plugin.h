@@ -147,6 +147,11 @@ extern "C" {
 #define FL_GRADIENT 68u
 /* Parametric trainer, optional. Gives the text of the present step size, or `null`. */
 #define FL_STEP_SIZE 69u
+/* Trainer, optional. What the client remembers beside model and optimiser, which outlasts a model that is made anew for each
+ * question: gives the tensor `state`, or none. `FL_SAVE_STATE` holds it too. */
+#define FL_SAVE_MEMORY 70u
+/* Takes back what `FL_SAVE_MEMORY` gave; model and optimiser stay as they are. */
+#define FL_LOAD_MEMORY 71u
 
 /* UTF-8, not ended by a zero. Borrowed for the call, unless something else is said. */
 typedef struct FlText {

@@ -227,7 +227,7 @@ impl SlotSpec {
         self.optional()
     }
     /// A client keeps its model from one question to the next; a trainer's slot that does not say so is filled anew for
-    /// every question. What lasts takes memory, or disk, for every client that was ever asked.
+    /// every question, with what the trainer remembers ([`crate::Trainer::save_memory`]). What lasts takes memory, or disk, for every client that was ever asked.
     pub fn lasting(self) -> Self {
         self.lasting_if(true)
     }

@@ -42,7 +42,7 @@ pub use catalogue::{Catalogue, inspect, inspect_json, settings_json, settings_ta
 pub use choices::Choice;
 pub use load::{Library, Refusal, load};
 pub use mistakes::{Mistake, Mistakes, Place};
-pub use module::{Import, Module, on_module};
+pub use module::{Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts};
 pub use sections::{DataSection, Isolate};
 pub use spec::{Spec, read};
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

@@ -1,6 +1,7 @@
 //! Modules of Python, for the host that has Python in it.
 
 use crate::load::{Library, Refusal, other_hash};
+use anyhow::anyhow;
 use fl_core::PartDecl;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -59,4 +60,72 @@ pub(crate) fn load(
         isolate: None,
     };
     Ok((module.parts, found))
+}
+
+/// The SHA-256 of the source of a part that a program of Python has declared by itself, in
+/// hexadecimal, and the version of Python; or why it is not known. `None`: the part is of no such
+/// program.
+pub type Fingerprint = fn(&'static PartDecl) -> Option<Result<(String, String), String>>;
+
+static FINGERPRINT: OnceLock<Fingerprint> = OnceLock::new();
+
+/// Says how the source of a part of this session is hashed: for the host that has Python. The first
+/// call counts.
+pub fn on_session(fingerprint: Fingerprint) {
+    let _ = FINGERPRINT.set(fingerprint);
+}
+
+/// A part that only this process has: no plugin of the spec brings it.
+pub struct SessionPart {
+    /// Such as ``trainer `net` from this session, by Python 3.12``.
+    pub name: String,
+    /// The SHA-256 of its source, in hexadecimal.
+    pub sha256: String,
+    /// Such as ``trainer `net` is from this session``, and what to do about it.
+    pub alone: String,
+}
+
+/// The parts of a run that only this process has, each once, in the order of the spec.
+///
+/// # Errors
+/// When the source of one is not known.
+pub fn session_parts<'a>(
+    parts: impl Iterator<Item = &'static PartDecl>,
+    plugins: impl Iterator<Item = &'a Library> + Clone,
+) -> fl_core::Result<Vec<SessionPart>> {
+    let named = |origin: &str| {
+        let mut modules = plugins
+            .clone()
+            .filter_map(|library| library.module.as_deref());
+        modules.any(|module| {
+            let rest = origin
+                .strip_prefix("module ")
+                .and_then(|o| o.strip_prefix(module));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    };
+    let mut all: Vec<SessionPart> = Vec::new();
+    for part in parts.filter(|part| !named(part.origin)) {
+        let who = format!("{} `{}`", part.role, part.name);
+        let found = FINGERPRINT.get().and_then(|fingerprint| fingerprint(part));
+        let Some(found) = found else { continue };
+        let (sha256, version) =
+            found.map_err(|why| anyhow!("{who} from {}: its source: {why}", part.origin))?;
+        let name = format!("{who} from {}, by {version}", part.origin);
+        let advice = match part.origin.strip_prefix("module ") {
+            Some(module) => format!("name it under `plugins`: `plugins: [{{ module: {module} }}]`"),
+            None => "put it in a module and name it under `plugins`, such as \
+                `plugins: [{ module: mine }]`"
+                .into(),
+        };
+        let alone = format!("{who} is from {}: {advice}", part.origin);
+        if !all.iter().any(|other| other.name == name) {
+            all.push(SessionPart {
+                name,
+                sha256,
+                alone,
+            });
+        }
+    }
+    Ok(all)
 }

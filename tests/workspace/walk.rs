@@ -5,7 +5,8 @@ use crate::door::part;
 use fl_core::message::Params;
 use fl_core::prelude::*;
 use fl_core::{
-    Examples, Filled, Inputs, Labels, MeanOfParams, Parts, Problem, Public, Role, RunOptions,
+    Examples, Filled, Fitted, Inputs, Labels, MeanOfParams, Parts, Problem, Public, Role,
+    RunOptions,
 };
 use fl_plugins as _;
 use fl_sim::{Manifest, Outcome, Paused, RunFolder, Session, Setup, run};
@@ -156,6 +157,80 @@ impl Generator for Drifts {
     }
 }
 plugin!(generator "drifts" => DriftsSettings as Drifts);
+
+settings! {
+    /// Counts its uses, as its model, its optimiser and its memory.
+    struct TalliesSettings {
+        /// Keep the memory.
+        remembers: bool = true;
+    }
+}
+
+/// The reported loss shows all three counts.
+struct Tallies {
+    outputs: usize,
+    remembers: bool,
+    model: u8,
+    optimiser: u8,
+    memory: u8,
+}
+
+impl Tallies {
+    fn new(settings: TalliesSettings, context: &BuildContext) -> Result<Self> {
+        Ok(Self {
+            outputs: context.task.kind.outputs(),
+            remembers: settings.remembers,
+            model: 0,
+            optimiser: 0,
+            memory: 0,
+        })
+    }
+}
+
+impl Trainer for Tallies {
+    fn fit(&mut self, _: &Samples, _: Target<'_>, _: &Pass<'_>, _: &Stream) -> Result<Fitted> {
+        self.model += 1;
+        self.optimiser += 1;
+        self.memory += 1;
+        let of = |count: u8, weight: f64| weight * f64::from(count);
+        let loss = of(self.model, 1.0) + of(self.optimiser, 20.0) + of(self.memory, 400.0);
+        Ok(Fitted { steps: 1, loss })
+    }
+    fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
+        Ok(Array2::from_elem(
+            (x.len(), self.outputs),
+            self.model.into(),
+        ))
+    }
+    fn save(&self) -> Result<Vec<u8>> {
+        Ok(vec![self.model])
+    }
+    fn load(&mut self, model: &[u8]) -> Result<()> {
+        let [model] = model.try_into().context("one byte")?;
+        self.model = model;
+        Ok(())
+    }
+    fn save_state(&self) -> Result<Vec<u8>> {
+        Ok(vec![self.model, self.optimiser, self.memory])
+    }
+    fn load_state(&mut self, state: &[u8]) -> Result<()> {
+        let [model, optimiser, memory] = state.try_into().context("three bytes")?;
+        (self.model, self.optimiser, self.memory) = (model, optimiser, memory);
+        Ok(())
+    }
+    fn save_memory(&self) -> Result<Vec<u8>> {
+        Ok(match self.remembers {
+            true => vec![self.memory],
+            false => Vec::new(),
+        })
+    }
+    fn load_memory(&mut self, memory: &[u8]) -> Result<()> {
+        let [memory] = memory.try_into().context("one byte")?;
+        self.memory = memory;
+        Ok(())
+    }
+}
+plugin!(trainer "tallies" => TalliesSettings as Tallies);
 
 /// A protocol in which every role has a part that remembers, at the server and at clients.
 struct Walk {
@@ -380,6 +455,49 @@ fn parts_that_remember_end_the_same_on_every_way() {
             assert_eq!(digest(&text, how), straight, "{text}");
         }
     }
+}
+
+#[test]
+fn a_trainers_memory_outlasts_its_model_on_every_way() {
+    let folders = tempfile::tempdir().unwrap();
+    let tallies = |settings| {
+        let mut parts = everything();
+        parts[0] = part("model", Role::Trainer, "tallies", settings);
+        parts
+    };
+    let digest = |lasting, settings, how: How<'_>| {
+        let outcome = walk(lasting, &tallies(settings), how);
+        outcome.unwrap_or_else(|e| panic!("{e:#}")).digest
+    };
+    let forgetful = digest(false, "{remembers: false}", STRAIGHT);
+    let lasts = digest(true, "{}", STRAIGHT);
+    assert_eq!(digest(true, "{remembers: false}", STRAIGHT), lasts);
+    for (lasting, straight) in [(true, lasts), (false, digest(false, "{}", STRAIGHT))] {
+        assert_ne!(straight, forgetful, "lasting: {lasting}");
+        let wire = How {
+            wire: true,
+            ..STRAIGHT
+        };
+        let small = How {
+            cache: Some(0),
+            threads: 3,
+            ..STRAIGHT
+        };
+        let stops: Vec<usize> = (1..ROUNDS).collect();
+        for (at, way) in [STRAIGHT, wire, small].into_iter().enumerate() {
+            let found = digest(lasting, "{}", way);
+            assert_eq!(found, straight, "lasting: {lasting}, way {at}");
+            let folder = folders.path().join(format!("{lasting}-{at}"));
+            let stopped = How {
+                stops: Some((&folder, &stops)),
+                ..way
+            };
+            let found = digest(lasting, "{}", stopped);
+            assert_eq!(found, straight, "lasting: {lasting}, way {at}, stopped");
+        }
+    }
+    // memory alone: a model that does not last is another model than one that lasts
+    assert_ne!(digest(false, "{}", STRAIGHT), digest(true, "{}", STRAIGHT));
 }
 
 #[test]

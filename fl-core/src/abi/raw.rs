@@ -136,6 +136,11 @@ pub const FL_VJP: u32 = 67;
 pub const FL_GRADIENT: u32 = 68;
 /// Parametric trainer, optional. Gives the text of the present step size, or `null`.
 pub const FL_STEP_SIZE: u32 = 69;
+/// Trainer, optional. What the client remembers beside model and optimiser, which outlasts a model that is made anew for each
+/// question: gives the tensor `state`, or none. `FL_SAVE_STATE` holds it too.
+pub const FL_SAVE_MEMORY: u32 = 70;
+/// Takes back what `FL_SAVE_MEMORY` gave; model and optimiser stay as they are.
+pub const FL_LOAD_MEMORY: u32 = 71;
 
 /// UTF-8, not ended by a zero. Borrowed for the call, unless something else is said.
 #[repr(C)]

@@ -220,8 +220,8 @@ impl Client {
     }
 
     /// After an answer: what does not last is gone.
-    pub(crate) fn end(&mut self) {
-        self.store.forget();
+    pub(crate) fn end(&mut self) -> Result<()> {
+        self.store.forget()
     }
 
     /// Tells the user something about this answer. Where somebody accounts it stays with the client: it may depend on the

@@ -188,8 +188,10 @@ pub fn answer(
         true => question.answer(&SAMPLES, &SAMPLES.spec(), client, |_, _| Ok(Nothing)),
         false => protocol.declare().answer(client, question),
     };
-    client.end();
-    answer
+    let ended = client.end();
+    let answer = answer?;
+    ended?;
+    Ok(answer)
 }
 
 impl<'q> Question<'q> {

@@ -19,6 +19,16 @@ pub(crate) trait Stored: Any + Send {
 
     /// Takes back what [`Stored::state`] gave.
     fn restore(&mut self, state: &[u8]) -> Result<()>;
+
+    /// What outlasts the part in a slot that does not last; empty: nothing.
+    fn memory(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    /// Takes back what [`Stored::memory`] gave.
+    fn recall(&mut self, memory: &[u8]) -> Result<()> {
+        self.restore(memory)
+    }
 }
 
 impl<I: Message, O: Message> Stored for BoxedAggregator<I, O> {
@@ -59,6 +69,12 @@ impl Stored for Box<dyn Trainer> {
     fn restore(&mut self, state: &[u8]) -> Result<()> {
         self.load_state(state)
     }
+    fn memory(&self) -> Result<Vec<u8>> {
+        self.save_memory()
+    }
+    fn recall(&mut self, memory: &[u8]) -> Result<()> {
+        self.load_memory(memory)
+    }
 }
 
 impl Stored for Box<dyn Generator> {
@@ -86,6 +102,7 @@ impl Stored for Box<dyn Accountant> {
 struct Held {
     part: Box<dyn Any + Send>,
     state: fn(&dyn Any) -> Result<Vec<u8>>,
+    memory: fn(&dyn Any) -> Result<Vec<u8>>,
 }
 
 impl Held {
@@ -94,6 +111,10 @@ impl Held {
             part: Box::new(part),
             state: |part| match part.downcast_ref::<B>() {
                 Some(part) => part.state(),
+                None => Ok(Vec::new()),
+            },
+            memory: |part| match part.downcast_ref::<B>() {
+                Some(part) => part.memory(),
                 None => Ok(Vec::new()),
             },
         }
@@ -111,7 +132,8 @@ pub(crate) struct Store {
     task: Task,
     home: Stream,
     held: BTreeMap<String, Held>,
-    /// States of parts that nobody has used since they were taken back.
+    /// States of parts that no call has used since they were taken back. A slot that does not
+    /// last has its part's memory here.
     waiting: States,
 }
 
@@ -165,8 +187,11 @@ impl Store {
         if !self.held.contains_key(slot) {
             let mut part: B = self.make(slot, 0)?;
             if let Some(state) = self.waiting.get(slot) {
-                part.restore(state)
-                    .with_context(|| format!("parts.{slot}: its saved state"))?;
+                let taken = match self.lasts(slot) {
+                    true => part.restore(state),
+                    false => part.recall(state),
+                };
+                taken.with_context(|| format!("parts.{slot}: its saved state"))?;
                 self.waiting.remove(slot);
             }
             self.held.insert(slot.into(), Held::new(part));
@@ -191,10 +216,25 @@ impl Store {
         self.held.insert(slot.into(), Held::new(part));
     }
 
-    /// Forgets the parts of slots that do not last.
-    pub fn forget(&mut self) {
-        let parts = &self.parts;
-        self.held.retain(|slot, _| parts.lasts(slot));
+    /// Does the part in this slot stay from one question to the next? At the server each does.
+    fn lasts(&self, slot: &str) -> bool {
+        self.whose.is_none() || self.parts.lasts(slot)
+    }
+
+    /// Forgets the parts of slots that do not last, but for their memories.
+    pub fn forget(&mut self) -> Result<()> {
+        let (stay, gone) = std::mem::take(&mut self.held)
+            .into_iter()
+            .partition::<BTreeMap<_, _>, _>(|(slot, _)| self.lasts(slot));
+        self.held = stay;
+        for (slot, held) in gone {
+            let memory = (held.memory)(held.part.as_ref())
+                .with_context(|| format!("parts.{slot}: what it remembers"))?;
+            if !memory.is_empty() {
+                self.waiting.insert(slot, memory);
+            }
+        }
+        Ok(())
     }
 
     /// Has no part been used, and is no state waiting?

@@ -223,6 +223,27 @@ pub trait Trainer: Send {
         self.load(state)
     }
 
+    /// What the client remembers beside model and optimiser, such as its model of the last round.
+    ///
+    /// A slot that is not lasting ([`Slot::lasting`](crate::Slot::lasting)) makes its model anew
+    /// for each question. The memory goes from the old model to the new one, in every engine.
+    /// [`Trainer::save_state`] holds it too. Default: empty, the client remembers nothing.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    fn save_memory(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    /// Takes back what [`Trainer::save_memory`] gave. Model and optimiser stay as they are. The
+    /// memory is never empty.
+    ///
+    /// # Errors
+    /// When `memory` is not a memory of this trainer.
+    fn load_memory(&mut self, _memory: &[u8]) -> Result<()> {
+        Err(Problem::Lacks("this trainer has no memory to take back".into()).into())
+    }
+
     /// Can it minimise this loss? Asked before a run; one that says no is not put where a protocol needs it.
     fn learns(&self, _loss: Loss) -> bool {
         true

@@ -11,7 +11,7 @@ use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{BuildContext, Problem, Protocol, Public, RunOptions, Stream};
 use fl_data::spec::Split;
 use fl_data::{Assembled, DataSpec, PublicSamples};
-use fl_registry::{Catalogue, Mistakes, Spec};
+use fl_registry::{Catalogue, Mistakes, SessionPart, Spec};
 use fl_sim::{Hashed, Manifest, Outcome, Paused, Progress, RunFolder, Session, Setup, Warn, Watch};
 use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
@@ -159,13 +159,23 @@ pub fn manifest(
         path: library.to_string(),
         sha256: library.sha256.clone().unwrap_or_default(),
     });
+    let session = session_parts(spec)?.into_iter().map(|part| Hashed {
+        path: part.name,
+        sha256: part.sha256,
+    });
     Ok(Manifest::new(
         Session::now(env!("CARGO_PKG_VERSION"), command),
         spec.seed,
         yaml,
-        libraries.collect(),
+        libraries.chain(session).collect(),
         data,
     ))
+}
+
+/// The parts of a spec that only this process has.
+fn session_parts(spec: &Spec<DataSpec>) -> anyhow::Result<Vec<SessionPart>> {
+    let parts = spec.parts.iter().map(|part| part.decl);
+    fl_registry::session_parts(parts, spec.libraries.iter())
 }
 
 /// Where a run's results go.
@@ -263,6 +273,18 @@ pub fn execute(
             "--node is for clients that own their data, and by this spec they own a part of its set; take `data.split: own`"
         ),
         _ => {}
+    }
+    // an engine may have its clients in this process
+    let alone = match who {
+        Some(Who::Split(_)) => session_parts(spec)?,
+        _ => Vec::new(),
+    };
+    if !alone.is_empty() {
+        let all: Vec<&str> = alone.iter().map(|part| &part.alone[..]).collect();
+        bail!(
+            "clients in processes of their own cannot use a part that only this process has; {}",
+            all.join("; ")
+        );
     }
     let all = spec.data.clients();
     let apart = how.processes.as_ref();

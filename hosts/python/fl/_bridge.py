@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import linecache
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from . import _state
+from . import _keep, _state
 from ._given import Inbox, Lacks, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, Unpriced
 from ._parts import CLASSES
 
@@ -31,7 +32,7 @@ def create(index: int, settings: str, task: str, key: bytes):
     values = {name.replace("-", "_"): value for name, value in json.loads(settings).items()}
     made = cls.__new__(cls)
     for name, value in values.items():
-        object.__setattr__(made, name, value)
+        object.__setattr__(made, name, copy.deepcopy(value))
     facts = json.loads(task)
     kind, outputs = next(iter(facts["kind"].items()))
     # with the number of scores of a sample, and what they stand for
@@ -39,7 +40,13 @@ def create(index: int, settings: str, task: str, key: bytes):
     made.__init__(**(values if dataclasses.is_dataclass(cls) else {}))
     if hasattr(made, "setup"):
         made.setup(Stream(bytes(key)))
+    _keep.begin(made, values, (index, settings, task, bytes(key)))
     return made
+
+
+def _again(part):
+    """Another part, as this one was when it was made."""
+    return create(*part._fl_made.arguments)
 
 
 _CODES = {Unpriced: 4, Shape: 5, Lacks: 6}
@@ -112,31 +119,28 @@ def _describe(part, *_):
     return json.dumps(about), {}, None
 
 
-def _remembered(part) -> dict:
-    own = (*part._fl["fields"], "task")
-    return {name: value for name, value in vars(part).items() if name not in own and not name.startswith("_")}
-
-
 def _save(part, *_):
-    if hasattr(part, "save"):
+    if _keep.own(part, "save"):
         return None, _state_of(part.save()), None
-    remembered = _remembered(part)
-    return None, _state_of(_state.save(remembered)) if remembered else {}, None
+    kept = _keep.pack(part)
+    return None, _state_of(_state.save(kept)) if kept else {}, None
 
 
 def _load(part, _, messages, __):
     state = bytes(messages[0][3]["state"])
-    if hasattr(part, "load"):
+    if _keep.own(part, "save"):
         part.load(state)
-        return None, {}, None
-    try:
-        remembered = _state.load(state) if state else {}
-    except Exception as error:
-        raise ValueError(f"this is no state of `{part._fl['name']}` ({error})") from None
-    for name in _remembered(part).keys() - remembered.keys():
-        delattr(part, name)
-    for name, value in remembered.items():
-        object.__setattr__(part, name, value)
+    else:
+        _keep.unpack(part, _keep.read(part, state) if state else {})
+    return None, {}, None
+
+
+def _save_model(part, *_):
+    return None, _state_of(part.save()), None
+
+
+def _load_model(part, _, messages, __):
+    part.load(bytes(messages[0][3]["state"]))
     return None, {}, None
 
 
@@ -308,16 +312,31 @@ def _gives(method, name):
     return run
 
 
-def _state_operation(method):
-    def run(part, _, messages, __):
-        if not hasattr(part, method):
-            return None
-        if method.startswith("load"):
-            getattr(part, method)(bytes(messages[0][3]["state"]))
-            return None, {}, None
-        return None, _state_of(getattr(part, method)()), None
+def _save_state(part, *_):
+    """Model and optimiser as the class writes them, and beside them what the part keeps on itself."""
+    own = part.save_state() if hasattr(part, "save_state") else part.save()
+    both = {"own": np.frombuffer(own, np.uint8), "kept": _keep.pack(part)}
+    return None, _state_of(_state.save(both)), None
 
-    return run
+
+def _load_state(part, _, messages, __):
+    both = _keep.read(part, bytes(messages[0][3]["state"]))
+    if set(both) != {"own", "kept"}:
+        raise ValueError(f"this is no state of `{part._fl['name']}`")
+    own = both["own"].tobytes()
+    part.load_state(own) if hasattr(part, "load_state") else part.load(own)
+    _keep.unpack(part, both["kept"])
+    return None, {}, None
+
+
+def _save_memory(part, *_):
+    kept = _keep.memory(part, _again)
+    return None, _state_of(_state.save(kept)) if kept else {}, None
+
+
+def _load_memory(part, _, messages, __):
+    _keep.unpack(part, _keep.read(part, bytes(messages[0][3]["state"])), partly=True)
+    return None, {}, None
 
 
 def _set_params(part, _, messages, __):
@@ -331,8 +350,8 @@ def _step_size(part, *_):
 
 _OPERATIONS = {
     2: ("describe", _describe),
-    3: ("save", _save),
-    4: ("load", _load),
+    3: ("save", lambda part, *rest: (_save_model if part._fl["role"] == "trainer" else _save)(part, *rest)),
+    4: ("load", lambda part, *rest: (_load_model if part._fl["role"] == "trainer" else _load)(part, *rest)),
     10: ("aggregate", _aggregate),
     11: ("fold", _fold),
     12: ("add", _fold_add),
@@ -353,13 +372,15 @@ _OPERATIONS = {
     60: ("fit", _train),
     61: ("predict", _gives("predict", "scores")),
     62: ("features", _gives("features", "features")),
-    63: ("save_state", _state_operation("save_state")),
-    64: ("load_state", _state_operation("load_state")),
+    63: ("save_state", _save_state),
+    64: ("load_state", _load_state),
     65: ("params", lambda part, *_: (None, _arrays(part, part.params()), None)),
     66: ("set_params", _set_params),
     67: ("vjp", _gives("vjp", "slopes")),
     68: ("gradient", _gradient),
     69: ("step_size", _step_size),
+    70: ("save_memory", _save_memory),
+    71: ("load_memory", _load_memory),
 }
 
 
@@ -368,7 +389,14 @@ def operation_name(operation: int) -> str:
     return _OPERATIONS[operation][0]
 
 
+# what may change a part's state; afterwards each of its values must be one that can be kept
+_CHANGES = {10, 11, 15, 20, 21, 22, 32, 34, 60}
+
+
 def call(part, operation: int, text: str, messages: list, host):
     """`None`: there is no such operation. Otherwise a text, arrays, and a new part."""
     found = _OPERATIONS.get(operation)
-    return found and found[1](part, text, messages, host)
+    done = found and found[1](part, text, messages, host)
+    if operation in _CHANGES and not (part._fl["role"] != "trainer" and _keep.own(part, "save")):
+        _keep.pack(part)
+    return done

@@ -15,7 +15,7 @@ import typing
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import _fl
+from . import _fl, _source
 
 CLASSES: list[type] = []  # a part's number is its position, so nothing is ever taken out
 _LOCK = threading.RLock()
@@ -106,7 +106,7 @@ def _declared(role: str, name: str, signature: str):
         module = cls.__module__
         with _LOCK:
             text = json.dumps({"parts": [about | {"index": len(CLASSES)}]})
-            _fl.declare(text, origin(module))
+            _fl.declare(text, origin(module), len(CLASSES))
             cls._fl = {"role": role, "name": name, "signature": signature, "fields": tuple(settings)}
             CLASSES.append(cls)
             if (files := _files(module)) is not None:
@@ -177,6 +177,16 @@ def _hash(files: tuple[Path, list[Path]]) -> str:
         return hashlib.sha256(sources[0].read_bytes()).hexdigest()  # what sha256sum says
     lines = [f"{hashlib.sha256(s.read_bytes()).hexdigest()}  {s.relative_to(folder).as_posix()}\n" for s in sources]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def fingerprint(index: int) -> tuple[str, str]:
+    """For the program: the hash of the source of a part that no plugin of a spec brings, and which Python it is. Of a module it
+    is that of its files when the part was declared; of a notebook, that of the class and all of the notebook that it uses."""
+    cls = CLASSES[index]
+    version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    if _files(cls.__module__) is not None and (known := _SEEN.get(cls.__module__.partition(".")[0])):
+        return known, version
+    return _source.hash_of(cls), version
 
 
 def _imported(name: str, folder: str):

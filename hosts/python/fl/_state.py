@@ -1,46 +1,95 @@
-"""What a part remembers, as bytes: plain values and arrays, and no code."""
+"""State of a part as bytes: plain values, arrays and tensors, and no code."""
 
 from __future__ import annotations
 
 import io
 import json
 import struct
+import sys
+from collections import Counter, OrderedDict
 
 import numpy as np
 
+_LISTS = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
+_MAPPINGS = {dict: "dict", OrderedDict: "ordered", Counter: "counter"}
+_NEW = {"list": list, "set": set, "dict": dict, "ordered": OrderedDict, "counter": Counter}
 
-def _packed(name: str, value, arrays: list):
-    match value:
-        case None | bool() | int() | float() | str():
-            if type(value) in (type(None), bool, int, float, str):
-                return value
-        case list() | tuple() | set() | frozenset() if not hasattr(value, "_fields"):
-            kind = {list: "list", tuple: "tuple", set: "set", frozenset: "set"}.get(type(value))
-            if kind:
-                inner = sorted(value, key=repr) if kind == "set" else value
-                return [kind, *(_packed(name, one, arrays) for one in inner)]
-        case dict():
-            if type(value) is dict:
-                return ["dict", *([_packed(name, k, arrays), _packed(name, v, arrays)] for k, v in value.items())]
-        case bytes():
+
+class Unsavable(TypeError):
+    """A value that cannot be written down. `kind` is its type."""
+
+    def __init__(self, value):
+        self.kind = type(value).__name__
+        super().__init__(f"a value of type {self.kind} cannot be saved: keep numbers, texts, lists, mappings, arrays and tensors")
+
+
+def _torch():
+    """PyTorch, if this process has imported it."""
+    return sys.modules.get("torch")
+
+
+def _tensor_kind(value) -> str | None:
+    torch = _torch()
+    if torch is None or not isinstance(value, torch.Tensor):
+        return None
+    return {torch.Tensor: "tensor", torch.nn.Parameter: "parameter"}.get(type(value))
+
+
+class _Packer:
+    """Values as JSON and a list of arrays. A second reference to the same list, mapping or array stays one."""
+
+    def __init__(self):
+        self.arrays: list[np.ndarray] = []
+        self.seen: dict[int, int] = {}
+        self.kept: list = []  # so that no two values have had the same address
+
+    def pack(self, value):
+        kind = type(value)
+        if value is None or kind in (bool, int, float, str):
+            return value
+        if kind is bytes:
             return ["bytes", value.hex()]
-        case np.ndarray() | np.generic():
-            if value.dtype != object:
-                arrays.append(value)
-                return ["scalar" if isinstance(value, np.generic) else "array", len(arrays) - 1]
-    raise TypeError(
-        f"what it remembers as `{name}` ({type(value).__name__}) cannot be saved: keep numbers, texts, lists, mappings and arrays "
-        "on self, call it `_" + name.lstrip("_") + "` if it may be forgotten when a run stops, or write save() and load(state)"
-    )
+        if isinstance(value, np.generic) and value.dtype != object:
+            return ["scalar", self._array(np.asarray(value))]
+        if kind is tuple or kind is frozenset:
+            inner = sorted(value, key=repr) if kind is frozenset else value
+            return [_LISTS[kind], *map(self.pack, inner)]
+        if (known := self.seen.get(id(value))) is not None:
+            return ["same", known]
+        self.seen[id(value)] = len(self.seen)
+        self.kept.append(value)
+        if kind in _LISTS:
+            inner = sorted(value, key=repr) if kind is set else value
+            return [_LISTS[kind], *map(self.pack, inner)]
+        if kind in _MAPPINGS:
+            return [_MAPPINGS[kind], *([self.pack(k), self.pack(v)] for k, v in value.items())]
+        if kind is np.ndarray and value.dtype != object:
+            return ["array", self._array(value)]
+        if (tensor := _tensor_kind(value)) is not None:
+            try:
+                array = value.detach().cpu().numpy()
+            except (TypeError, RuntimeError):  # a type that numpy lacks, such as bfloat16
+                raise Unsavable(value) from None
+            return [tensor, self._array(array), str(value.device), bool(value.requires_grad and value.is_leaf)]
+        raise Unsavable(value)
+
+    def _array(self, array: np.ndarray) -> int:
+        self.arrays.append(array)
+        return len(self.arrays) - 1
+
+
+def check(value) -> None:
+    """Raises `Unsavable` if the value cannot be written down. Copies no array."""
+    _Packer().pack(value)
 
 
 def save(remembered: dict) -> bytes:
-    """Values by name."""
-    arrays: list = []
-    head = json.dumps({name: _packed(name, value, arrays) for name, value in remembered.items()}).encode()
+    """Values by name. Raises `Unsavable` for a value that cannot be written down."""
+    packer = _Packer()
+    head = json.dumps({name: packer.pack(value) for name, value in remembered.items()}).encode()
     out = io.BytesIO()
     out.write(struct.pack("<Q", len(head)) + head)
-    for array in arrays:
+    for array in packer.arrays:
         np.save(out, array, allow_pickle=False)
     return out.getvalue()
 
@@ -52,24 +101,47 @@ def load(state: bytes) -> dict:
     rest, arrays = io.BytesIO(state[8 + length :]), []
     while rest.tell() < len(state) - 8 - length:
         arrays.append(np.load(rest, allow_pickle=False))
+    known: list = []
 
     def unpacked(value):
         if not isinstance(value, list):
             return value
         kind, *inner = value
         match kind:
-            case "list":
-                return [unpacked(one) for one in inner]
-            case "tuple":
-                return tuple(unpacked(one) for one in inner)
-            case "set":
-                return {unpacked(one) for one in inner}
-            case "dict":
-                return {unpacked(k): unpacked(v) for k, v in inner}
             case "bytes":
                 return bytes.fromhex(inner[0])
             case "scalar":
                 return arrays[inner[0]][()]
-        return arrays[inner[0]]
+            case "tuple":
+                return tuple(unpacked(one) for one in inner)
+            case "frozenset":
+                return frozenset(unpacked(one) for one in inner)
+            case "same":
+                return known[inner[0]]
+            case "array":
+                known.append(arrays[inner[0]])
+                return known[-1]
+            case "tensor" | "parameter":
+                known.append(_tensor(kind, arrays[inner[0]], *inner[1:]))
+                return known[-1]
+        made = _NEW[kind]()
+        known.append(made)  # before what is in it, which may refer to it
+        for one in inner:
+            match kind:
+                case "list":
+                    made.append(unpacked(one))
+                case "set":
+                    made.add(unpacked(one))
+                case _:
+                    key = unpacked(one[0])
+                    made[key] = unpacked(one[1])
+        return made
 
     return {name: unpacked(value) for name, value in head.items()}
+
+
+def _tensor(kind: str, array: np.ndarray, device: str, grad: bool):
+    import torch
+
+    tensor = torch.from_numpy(array.copy()).to(device)
+    return torch.nn.Parameter(tensor, grad) if kind == "parameter" else tensor.requires_grad_(grad)

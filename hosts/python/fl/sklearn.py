@@ -33,6 +33,8 @@ class Trainer:
     """A classifier: override `estimator`. Each fit begins anew, however long a protocol wants to train."""
 
     learns = ("cross-entropy",)
+    remembers = True  # what a subclass sets on itself outlasts a model that is made anew
+    _holds = ("_fitted", "_classes")  # save() holds these
 
     def estimator(self):
         """A classifier that has not been fitted."""

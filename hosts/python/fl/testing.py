@@ -3,21 +3,102 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 from . import _fl
+from ._errors import SpecError
+from ._parts import CLASSES, _files
+from ._run import run
 from ._spec import flow
-from ._tools import command
+from ._tools import check, command
 
 
 def conformance(part, settings: dict | None = None) -> None:
     """Holds a part to what its role asks and to what it claims, on seeded cases: the same that every part of `fl` is held to.
+    Then it takes part in short runs, in every way of running (`ways`), whose digests must be equal.
 
     `part` is a class that was declared as a part, or a role and a name, such as `"aggregator mean"`. A
     trainer is tried on the tasks for which it can be made. Raises `AssertionError` with the property that does not hold, where, and
     both values.
     """
-    _fl.conformance(_named(part), flow(settings or {}))
+    named = _named(part)
+    _fl.conformance(named, flow(settings or {}))
+    for spec in _short(*named.split(" ", 1), settings or {}):
+        found = ways(spec)
+        if len(set(found.values())) > 1:
+            table = ", ".join(f"{way} {digest[:12]}" for way, digest in found.items())
+            raise AssertionError(f"same digest in every way of running: protocol `{spec['protocol']['use']}`: {table}")
+
+
+def ways(spec) -> dict[str, str]:
+    """Digests of a spec by the way of running it: `plain`; over the `wire`; with the clients in `processes`, if the spec's
+    `plugins` bring its parts; with a bound on `memory`, so that clients are written down between two questions; and stopped
+    after two steps and `resumed`. The run folders are removed."""
+    with tempfile.TemporaryDirectory() as folder:
+        how = {"plain": {}, "wire": {"wire": True}, "memory": {"memory": 1}}
+        if _in_plugins(spec):
+            how["processes"] = {"processes": 2}
+        found = {way: run(spec, out=f"{folder}/{way}", quiet=True, **more).digest for way, more in how.items()}
+        stopped = run(spec, stop_after=2, out=f"{folder}/resumed", quiet=True)
+        found["resumed"] = run(resume=stopped.folder, quiet=True).digest if stopped.stopped else stopped.digest
+        return found
+
+
+_SLOTS = {"trainer": "model", "aggregator": "aggregator", "selector": "cohort", "privacy": "privacy"}
+_SETS = ({"blobs": {"features": 7, "classes": 3}}, {"glyphs": {"train": 120, "test": 30}})
+
+
+def _short(role: str, name: str, settings: dict):
+    """Short runs with a part: of each kind those that take it. A trainer's models are made anew for each question, and last."""
+    parts = {"model": {"use": "linear", "lr": 0.05}, "aggregator": {"use": "mean"}}
+    if role not in _SLOTS:
+        return
+    parts[_SLOTS[role]] = {"use": name, **settings}
+    rounds = {"use": "param-rounds", "rounds": 3, "local": {"epochs": 1, "batch": 16}}
+    fresh = [{**rounds, "fresh": each} for each in ((True, False) if role == "trainer" else (True,))]
+    some = {"epochs": 1, "batch": 16}
+    alone = {"use": "co-distill", "rounds": 3, "labels": "hard", "samples": 20, "warm-up": some, "local": some, "distil": some}
+    for protocol in fresh + ([alone] if role == "trainer" else []):
+        for data in _SETS:
+            own, public = parts, {}
+            if protocol is alone:
+                own = {"model": parts["model"], "student": parts["model"], "ensemble": {"use": "mean-labels"}}
+                public = {"public": {"from": {"share": 0.3}}}
+            spec = {"name": "kit", "data": {"set": data, "clients": 3, **public}, "protocol": protocol, "parts": own}
+            spec |= {"plugins": _plugins(role, name)}
+            try:
+                check(spec)
+            except SpecError:
+                continue  # it is for other messages, data or protocols
+            yield spec
+            break
+
+
+def _class(role: str, name: str):
+    return next((c for c in reversed(CLASSES) if (c._fl["role"], c._fl["name"]) == (role, name)), None)
+
+
+def _plugins(role: str, name: str) -> list[dict]:
+    """The module of a part, unless it is a notebook, or tests that another process cannot import."""
+    cls = _class(role, name)
+    files = cls and _files(cls.__module__)
+    top = cls.__module__.partition(".")[0] if cls else ""
+    if not files or top.startswith("test_") or top == "conftest":
+        return []
+    return [{"module": cls.__module__, "path": str(files[0])}]
+
+
+def _in_plugins(spec) -> bool:
+    """Do plugins bring all parts of the spec that are Python's?"""
+    spec = check(spec)
+    modules = [one["module"] for one in spec["plugins"] if one.get("module")]
+    for filled in spec["parts"].values():
+        for one in filled if isinstance(filled, list) else [filled]:
+            for cls in (c for c in CLASSES if one and c._fl["name"] == one["use"]):
+                if not any(f"{cls.__module__}.".startswith(f"{module}.") for module in modules):
+                    return False
+    return True
 
 
 def cases(*paths, accept: bool = False) -> str:
@@ -33,8 +114,6 @@ def cases(*paths, accept: bool = False) -> str:
 
 def answer(part, input: dict, settings: dict | None = None, seed: int = 0) -> dict:
     """One part's answer to numbers, as `fl try` gives it: `fl.testing.answer(MyMean, {"messages": [..]})`."""
-    import tempfile
-
     role, _, name = _named(part).partition(" ")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "input.json"

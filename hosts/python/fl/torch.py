@@ -21,10 +21,14 @@ of a process draw from one generator. On a GPU nothing of that is promised: PyTo
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import threading
+import types
+import warnings
 from contextlib import contextmanager, nullcontext
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -36,6 +40,7 @@ from ._given import Lacks, Pass, Shape, Stream
 from ._parts import between
 
 _GENERATOR = threading.RLock()
+_GUARDED = ("setup", "fit", "predict", "features", "gradient", "vjp", "params", "set_params")
 
 
 class _OneThread:
@@ -73,9 +78,43 @@ def _drawing(stream: Stream):
         yield
 
 
+def _guarded(method):
+    """A method of a subclass on one thread, as those of `Trainer` are; `setup` and `fit` draw what the run's seed says."""
+
+    @functools.wraps(method)
+    def on_one_thread(self, *args, **kwargs):
+        stream = next((one for one in (*args, *kwargs.values()) if isinstance(one, Stream)), None)
+        draws = stream is not None and (method.__name__ == "setup" or self.draws is not False)
+        with _ONE, _drawing(stream.child("draws")) if draws else nullcontext():
+            return method(self, *args, **kwargs)
+
+    on_one_thread.guards = True
+    return on_one_thread
+
+
 class Trainer:
-    """A network and an optimiser: override `net`, and `optimiser` if need be. `self.task` has `input`, the shape of a sample,
-    `outputs`, how many scores it gets, and `multi_label`."""
+    """A network and an optimiser: override `net`, and `optimiser` and `schedule` if need be. `self.task` has `input`, the shape
+    of a sample, `outputs`, how many scores it gets, and `multi_label`.
+
+    What a subclass sets on itself is the client's memory. It is kept in every way of running, and also where a protocol makes
+    models anew for each question (`fresh: true` in rounds), which forgets weights, moments and schedule only.
+    """
+
+    remembers = True
+    draws: ClassVar[bool | None] = None
+    """Does `fit` draw from PyTorch's own generator, as dropout does? Then one client trains at a time. `None`: where the network
+    draws, and wherever a subclass has a `fit` or a `loss` of its own; such a class may say `False`."""
+    schedule_by: ClassVar[str] = "epoch"
+    """When the schedule takes its step: after each `epoch` (one that has begun counts when `fit` ends), or each `batch`."""
+    _holds = ("_model", "_draws", "_steps", "_schedule", "_last")  # save_state() holds these
+
+    def __init_subclass__(cls, **more):
+        super().__init_subclass__(**more)
+        for name in _GUARDED:
+            method = inspect.getattr_static(cls, name)  # of a class beside `Trainer` too
+            ours = method is vars(Trainer)[name] or hasattr(method, "guards")
+            if isinstance(method, types.FunctionType) and not ours:
+                setattr(cls, name, _guarded(method))
 
     lr: Annotated[float, "Learning rate.", between(gt=0)] = 0.01
     momentum: Annotated[float, "Momentum of SGD.", between(ge=0, lt=1)] = 0.0
@@ -90,6 +129,11 @@ class Trainer:
         """SGD, if nothing else is said."""
         return torch.optim.SGD(parameters, self.lr, self.momentum, weight_decay=self.weight_decay)
 
+    def schedule(self, optimiser: torch.optim.Optimizer):
+        """A learning-rate schedule of this optimiser (`torch.optim.lr_scheduler`), or none. It goes on where it was, after a stop
+        too, unless the pass is `fresh`."""
+        return None
+
     # ---- what the program calls
 
     def setup(self, stream: Stream):
@@ -103,8 +147,24 @@ class Trainer:
                 raise Shape(f"net() gives scores of shape {list(scores.shape)} for 2 samples, and the task wants {[2, self.task.outputs]}")
             self._draws = self._does_draw(two)
             self._model.to(self.device)
-            self._steps = self.optimiser(self._model.parameters())
+            self._begin()
             self._last = [m for m in self._model.modules() if isinstance(m, nn.Linear)][-1:]
+
+    def _begin(self):
+        """A new optimiser, and its schedule."""
+        if self.schedule_by not in ("epoch", "batch"):
+            raise ValueError(f"schedule_by must be `epoch` or `batch`, got {self.schedule_by!r}")
+        self._steps = self.optimiser(self._model.parameters())
+        self._schedule = self.schedule(self._steps)
+
+    def _next_rate(self, losses: list[float]):
+        """The schedule takes a step after these batches."""
+        if self._schedule is None or not losses:
+            return
+        if isinstance(self._schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            self._schedule.step(sum(losses) / len(losses))
+        else:
+            self._schedule.step()
 
     def _does_draw(self, samples) -> bool:
         """Does the network draw at random while it trains? Then it needs the generator for itself."""
@@ -117,7 +177,9 @@ class Trainer:
         return drew
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
-        with _ONE, _drawing(stream.child("draws")) if self._draws else nullcontext():
+        # what a loss of the author's does is not known
+        draws = self._draws or type(self).loss is not Trainer.loss if self.draws is None else self.draws
+        with _ONE, _drawing(stream.child("draws")) if draws else nullcontext():
             return self._fit(x, target, how, stream)
 
     def _fit(self, x, target, how, stream):
@@ -128,9 +190,16 @@ class Trainer:
         pull = how.pull and (how.pull[0], self._like(how.pull[1], "the anchor"))
         drift = how.drift and self._like(how.drift, "the drift")
         if how.fresh:
-            self._steps = self.optimiser(self._model.parameters())
+            self._begin()
+            if self._schedule is not None:
+                warnings.warn(
+                    f"schedule() of {type(self).__name__} begins anew in each round, for the protocol trains with `fresh: true`; "
+                    "if the rate is to change over rounds, set `protocol.fresh: false`",
+                    stacklevel=2,
+                )
         self._model.train()
-        named, losses = dict(self._model.named_parameters()), []
+        named, losses, counted = dict(self._model.named_parameters()), [], 0
+        each = 1 if self.schedule_by == "batch" else math.ceil(len(x) / how.batch)
         for at in how.batches(len(x), stream):
             at = torch.from_numpy(at).to(self.device)
             # statistics of one sample are none
@@ -152,6 +221,10 @@ class Trainer:
                 if drift and name in drift:
                     p.grad.add_(drift[name])
             self._steps.step()
+            if len(losses) - counted == each:
+                self._next_rate(losses[counted:])
+                counted = len(losses)
+        self._next_rate(losses[counted:])
         self._steps.zero_grad()
         epoch = losses[-math.ceil(len(x) / how.batch) :]
         return len(losses), sum(epoch) / max(len(epoch), 1)
@@ -224,8 +297,12 @@ class Trainer:
             (back,) = torch.autograd.grad(scores, inputs, torch.tensor(slope, device=self.device))
             return _numpy(back.flatten(1))
 
-    def step_size(self) -> float:
-        return float(self._steps.param_groups[0]["lr"])
+    def step_size(self) -> float | None:
+        """The learning rate, if each step is that times the gradient and nothing else; otherwise `None`."""
+        groups = self._steps.param_groups
+        plain = type(self._steps) is torch.optim.SGD and self._schedule is None and len({g["lr"] for g in groups}) == 1
+        more = any(g["momentum"] or g["weight_decay"] or g["maximize"] for g in groups) if plain else True
+        return None if more else float(groups[0]["lr"])
 
     def params(self) -> dict[str, np.ndarray]:
         # what is no float (how many batches there were) stays at home
@@ -245,13 +322,20 @@ class Trainer:
         self._take(_state.load(state))
 
     def save_state(self) -> bytes:
-        return _state.save({"model": _plain(self._model.state_dict()), "steps": _plain(self._steps.state_dict())})
+        held = {"model": _plain(self._model.state_dict()), "steps": _plain(self._steps.state_dict())}
+        if self._schedule is not None:
+            held["schedule"] = self._schedule.state_dict()
+        return _state.save(held)
 
     def load_state(self, state: bytes):
         held = _state.load(state)
         self._take(held["model"])
-        self._steps = self.optimiser(self._model.parameters())
+        self._begin()
+        if ("schedule" in held) != (self._schedule is not None):
+            raise Shape("this is the state of a trainer with another schedule")
         self._steps.load_state_dict(_tensors(held["steps"]))
+        if self._schedule is not None:
+            self._schedule.load_state_dict(held["schedule"])
 
     # ---- between numpy and PyTorch
 

@@ -91,6 +91,7 @@ mod _fl {
         // what a run says is for whoever called it
         fl_cli::quiet();
         fl_registry::on_module(super::parts::import);
+        fl_registry::on_session(super::parts::fingerprint);
         Ok(())
     }
 }

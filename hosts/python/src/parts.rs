@@ -14,9 +14,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The last part of each role, name and origin, in the order in which they were declared: in a notebook a class is declared
 /// again and again.
-static DECLARED: Mutex<Vec<&'static PartDecl>> = Mutex::new(Vec::new());
+static DECLARED: Mutex<Vec<Declared>> = Mutex::new(Vec::new());
 
-fn declared() -> MutexGuard<'static, Vec<&'static PartDecl>> {
+/// A part, and its number in `fl._parts.CLASSES`.
+#[derive(Clone, Copy)]
+struct Declared {
+    part: &'static PartDecl,
+    index: usize,
+}
+
+fn declared() -> MutexGuard<'static, Vec<Declared>> {
     DECLARED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -24,16 +31,30 @@ fn declared() -> MutexGuard<'static, Vec<&'static PartDecl>> {
 pub fn of_session() -> Vec<&'static PartDecl> {
     let all = declared();
     let later = |at: usize, p: &PartDecl| {
-        let mut later = all[at + 1..].iter();
+        let mut later = all[at + 1..].iter().map(|d| d.part);
         later.any(|q| (q.role, q.name) == (p.role, p.name))
     };
-    let last = all.iter().enumerate().filter(|(at, p)| !later(*at, p));
-    last.map(|(_, p)| *p).collect()
+    let last = all.iter().enumerate().filter(|(at, d)| !later(*at, d.part));
+    last.map(|(_, d)| d.part).collect()
 }
 
-/// Declares the part that `json` describes; `origin` says where it is from.
+/// The hash of the source of a part that Python has declared, and which Python it is.
+pub fn fingerprint(part: &'static PartDecl) -> Option<Result<(String, String), String>> {
+    let found = declared()
+        .iter()
+        .find(|d| std::ptr::eq(d.part, part))
+        .copied()?;
+    let ask = |py: Python<'_>| -> PyResult<(String, String)> {
+        let parts = py.import("fl._parts")?;
+        parts.call_method1("fingerprint", (found.index,))?.extract()
+    };
+    let hashed = Python::try_attach(|py| ask(py).map_err(|error| error.to_string()));
+    Some(hashed.unwrap_or_else(|| Err("Python is shutting down".into())))
+}
+
+/// Declares the part that `json` describes, which has this number; `origin` says where it is from.
 #[pyfunction]
-pub fn declare(json: String, origin: &str) -> PyResult<()> {
+pub fn declare(json: String, origin: &str, index: usize) -> PyResult<()> {
     DESCRIPTION.set(json);
     // SAFETY: the table is static and complete.
     #[expect(unsafe_code, reason = "the interface of loaded libraries")]
@@ -49,8 +70,8 @@ pub fn declare(json: String, origin: &str) -> PyResult<()> {
             )));
         }
         let mut all = declared();
-        all.retain(|p| !twin(p) || p.origin != part.origin);
-        all.push(part);
+        all.retain(|d| !twin(&d.part) || d.part.origin != part.origin);
+        all.push(Declared { part, index });
     }
     Ok(())
 }
@@ -69,7 +90,11 @@ pub fn import(name: &str, folder: &Path) -> Result<Module, String> {
         return Err(error);
     }
     let of_module = |p: &&'static PartDecl| origins.iter().any(|origin| origin == p.origin);
-    let parts: Vec<_> = declared().iter().copied().filter(of_module).collect();
+    let parts = declared()
+        .iter()
+        .map(|d| d.part)
+        .filter(of_module)
+        .collect::<Vec<_>>();
     match parts.is_empty() {
         true => Err(
             "it declares no part: put `@fl.aggregator(\"my-mean\")`, or what your part is, before a class of it".into(),

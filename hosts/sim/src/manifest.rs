@@ -101,7 +101,7 @@ impl Manifest {
     /// Is the run in `folder`, which is done, the run of what is here `now`? A data file that is not here `now` is not asked for.
     ///
     /// # Errors
-    /// When it has another spec, or other files.
+    /// When it has another spec, other libraries or other files.
     pub fn is_of(&self, folder: &Path) -> Result<()> {
         let then = Self::read(folder)?;
         let here = folder.display();
@@ -110,6 +110,7 @@ impl Manifest {
             then.spec_sha256 == self.spec_sha256 && spec == self.spec_sha256,
             "the run in {here} is of another spec: somebody went on with it, or changed it"
         );
+        same("libraries", &then.libraries, &self.libraries, folder)?;
         match self.data.is_empty() {
             true => Ok(()),
             false => same("data files", &then.data, &self.data, folder),

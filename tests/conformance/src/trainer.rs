@@ -19,6 +19,8 @@ const THREAD: &str = "same bits on another thread";
 const ALONE: &str = "predicts each sample by itself";
 const SAVES: &str = "what it saves predicts the same";
 const GOES_ON: &str = "training goes on after a stop";
+const WAYS: &str = "same bits in every way of running";
+const REMEMBERS: &str = "a client's memory outlasts its model";
 const FRESH: &str = "`fresh` forgets the optimiser";
 const NOTHING: &str = "no step changes nothing";
 pub(crate) const ROUND_TRIP: &str = "parameters go out and in";
@@ -70,6 +72,8 @@ impl Bench<'_> {
         self.same()?;
         self.saves()?;
         self.goes_on()?;
+        self.ways()?;
+        self.remembers()?;
         self.forces()?;
         self.head()?;
         self.rules()
@@ -294,6 +298,107 @@ impl Bench<'_> {
             &self.predict(FRESH, &mut new)?,
             0.0,
         )
+    }
+
+    /// Four questions to a model that stays. An engine may also make the model anew from its state: before each question
+    /// (over the wire, with a bound on memory), once (after a stop), and on another thread (in another process).
+    fn ways(&self) -> Held {
+        for fresh in [false, true] {
+            let pass = Pass {
+                fresh,
+                ..self.short()
+            };
+            let mut stays = self.model(0)?;
+            let (mut each, mut once) = (self.model(0)?, self.model(0)?);
+            for question in 1..=4 {
+                let again = |model: &Model| -> Held<Model> {
+                    let mut new = self.model(question)?;
+                    let state = run(WAYS, &self.place, || model.save_state())?;
+                    let place = &self.place;
+                    std::thread::scope(|scope| {
+                        let work = scope.spawn(move || {
+                            run(WAYS, place, || new.load_state(&state))?;
+                            Ok(new)
+                        });
+                        work.join()
+                            .unwrap_or_else(|_| Err(Broken::new(WAYS, "the thread panicked")))
+                    })
+                };
+                each = again(&each)?;
+                if question == 3 {
+                    once = again(&once)?;
+                }
+                let fitted = self.fit(WAYS, &mut stays, &pass, question)?;
+                let scores = self.predict(WAYS, &mut stays)?;
+                for (what, other) in [("each", &mut each), ("the third", &mut once)] {
+                    let found = self.fit(WAYS, other, &pass, question)?;
+                    self.must(WAYS, found == fitted, || {
+                        format!(
+                            "question {question}, made anew before {what}: it says {found:?}, and {fitted:?} where it stays"
+                        )
+                    })?;
+                    self.equal(WAYS, &scores, &self.predict(WAYS, other)?, 0.0)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a client remembers goes to a model that is made anew. It is in the state too, and changes neither the model nor
+    /// the optimiser.
+    fn remembers(&self) -> Held {
+        let fresh = Pass {
+            fresh: true,
+            ..self.short()
+        };
+        let memory = |model: &Model| run(REMEMBERS, &self.place, || model.save_memory());
+        let mut model = self.model(0)?;
+        self.fit(REMEMBERS, &mut model, &self.short(), 0)?;
+        let held = memory(&model)?;
+        if held.is_empty() {
+            return Ok(());
+        }
+        let same = |what: &str, found: &[u8]| {
+            self.must(REMEMBERS, found == held, || {
+                format!("{what}: it remembers other bytes than before")
+            })
+        };
+        let (state, saved) = run(REMEMBERS, &self.place, || {
+            Ok((model.save_state()?, model.save()?))
+        })?;
+        let mut whole = self.model(1)?;
+        run(REMEMBERS, &self.place, || whole.load_state(&state))?;
+        same("from its state", &memory(&whole)?)?;
+        // a new model, the memory before its parameters or after them
+        let (mut before, mut after) = (self.model(2)?, self.model(3)?);
+        run(REMEMBERS, &self.place, || {
+            before.load_memory(&held)?;
+            before.load(&saved)
+        })?;
+        run(REMEMBERS, &self.place, || after.load(&saved))?;
+        let scores = self.predict(REMEMBERS, &mut after)?;
+        run(REMEMBERS, &self.place, || after.load_memory(&held))?;
+        self.equal(
+            REMEMBERS,
+            &scores,
+            &self.predict(REMEMBERS, &mut after)?,
+            0.0,
+        )?;
+        let fitted = self.fit(REMEMBERS, &mut whole, &fresh, 1)?;
+        let wanted = self.predict(REMEMBERS, &mut whole)?;
+        let next = memory(&whole)?;
+        for (what, other) in [("before the model", &mut before), ("after it", &mut after)] {
+            same(what, &memory(other)?)?;
+            let found = self.fit(REMEMBERS, other, &fresh, 1)?;
+            self.must(REMEMBERS, found == fitted, || {
+                format!("{what}: it says {found:?}, and {fitted:?} where the model stays")
+            })?;
+            self.equal(REMEMBERS, &wanted, &self.predict(REMEMBERS, other)?, 0.0)?;
+            self.must(REMEMBERS, memory(other)? == next, || {
+                format!("{what}: it remembers something else of the next question")
+            })?;
+        }
+        Ok(())
     }
 
     /// The parameters of a model, if it has any.

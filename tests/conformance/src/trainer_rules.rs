@@ -268,6 +268,10 @@ impl Bench<'_> {
                     m.load(&all[..all.len() / 2])
                 }),
             ),
+            (
+                "a memory that is none",
+                Box::new(|m| m.load_memory(b"no memory of a trainer")),
+            ),
             ("a state of 0 bytes", Box::new(|m| m.load_state(&[]))),
             (
                 "half a state",

@@ -229,6 +229,8 @@ const OPERATIONS: [(u32, &str); 41] = [
         r#"{"loss": "CrossEntropy", "target": "classes"}"#,
     ),
     (FL_STEP_SIZE, ""),
+    (FL_SAVE_MEMORY, ""),
+    (FL_LOAD_MEMORY, ""),
     (0, ""),
     (99, ""),
     (FL_GUARANTEE, EVENT),

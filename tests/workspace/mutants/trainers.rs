@@ -28,6 +28,22 @@ enum Flaw {
     HeadTooLarge,
     IgnoresBeside,
     Columns,
+    /// No flaw: it also remembers.
+    Remembers,
+    StateWithoutMemory,
+    LosesMemory,
+    MemoryMovesModel,
+    TakesAnyMemory,
+}
+
+impl Flaw {
+    fn remembers(self) -> bool {
+        use Flaw::*;
+        matches!(
+            self,
+            Remembers | StateWithoutMemory | LosesMemory | MemoryMovesModel | TakesAnyMemory
+        )
+    }
 }
 
 /// The last row of each table is the bias.
@@ -36,6 +52,8 @@ struct Model {
     width: usize,
     weight: Array2<f32>,
     moment: Array2<f32>,
+    /// Its weights after the question before, from which it is pushed away.
+    previous: Option<Array2<f32>>,
 }
 
 static STEPS: AtomicU32 = AtomicU32::new(0);
@@ -52,6 +70,7 @@ impl Model {
             width,
             weight,
             moment,
+            previous: None,
         }))
     }
 
@@ -136,6 +155,9 @@ impl Trainer for Model {
                 };
                 gradient.scaled_add(size, &self.table(drift)?);
             }
+            if let Some(previous) = &self.previous {
+                gradient.scaled_add(-0.05, &(&self.weight - previous));
+            }
             self.moment = 0.5 * &self.moment + &gradient;
             let rate = match self.flaw {
                 Flaw::LearnsNothing => 0.0,
@@ -146,6 +168,9 @@ impl Trainer for Model {
             self.weight.scaled_add(-rate, &self.moment);
             steps += 1;
             sum += value;
+        }
+        if self.flaw.remembers() && steps > 0 {
+            self.previous = Some(self.weight.clone());
         }
         Ok(Fitted {
             steps,
@@ -205,6 +230,10 @@ impl Trainer for Model {
         let mut all = self.params();
         all.0
             .insert("moment".into(), self.moment.clone().into_dyn());
+        if let Some(previous) = &self.previous {
+            let previous = previous.clone().into_dyn();
+            all.0.insert("previous".into(), previous);
+        }
         Ok(message::encode(&all))
     }
 
@@ -222,8 +251,34 @@ impl Trainer for Model {
             moment.dim() == self.weight.dim(),
             "the state of another model"
         );
+        let previous = all.0.remove("previous");
+        let previous = previous.map(|p| p.into_dimensionality()).transpose()?;
         self.set_params(&all)?;
         self.moment = moment;
+        if self.flaw != Flaw::StateWithoutMemory {
+            self.previous = previous;
+        }
+        Ok(())
+    }
+
+    fn save_memory(&self) -> Result<Vec<u8>> {
+        let previous = self.previous.as_ref();
+        Ok(previous.map_or_else(Vec::new, |p| message::encode(&self.named(p))))
+    }
+
+    fn load_memory(&mut self, memory: &[u8]) -> Result<()> {
+        let previous = match (message::decode(memory), self.flaw) {
+            (Err(_), Flaw::TakesAnyMemory) => return Ok(()),
+            (previous, _) => self.table(&previous?)?,
+        };
+        match self.flaw {
+            Flaw::LosesMemory => {}
+            Flaw::MemoryMovesModel => {
+                self.weight.clone_from(&previous);
+                self.previous = Some(previous);
+            }
+            _ => self.previous = Some(previous),
+        }
         Ok(())
     }
 
@@ -378,6 +433,27 @@ pub fn all() -> Vec<Mutant> {
             "no rows, no scores",
             Some("no samples are no problem"),
             NoRows,
+        ),
+        ("remembers, without a flaw", None, Remembers),
+        (
+            "its memory is in no state",
+            Some("training goes on after a stop"),
+            StateWithoutMemory,
+        ),
+        (
+            "takes its memory back, and loses it",
+            Some("a client's memory outlasts its model"),
+            LosesMemory,
+        ),
+        (
+            "takes back its memory as its model",
+            Some("a client's memory outlasts its model"),
+            MemoryMovesModel,
+        ),
+        (
+            "takes anything for its memory",
+            Some("what does not fit is an error"),
+            TakesAnyMemory,
         ),
     ];
     let all: Vec<_> = tasks().into_iter().chain([pixels(), images()]).collect();

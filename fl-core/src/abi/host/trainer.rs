@@ -193,6 +193,20 @@ impl Trainer for LoadedTrainer {
         }
     }
 
+    fn save_memory(&self) -> Result<Vec<u8>> {
+        Ok(self.remote.save(FL_SAVE_MEMORY)?.unwrap_or_default())
+    }
+
+    fn load_memory(&mut self, memory: &[u8]) -> Result<()> {
+        let done = self.remote.load(FL_LOAD_MEMORY, memory)?;
+        done.with_context(|| {
+            Problem::Lacks(format!(
+                "{}: it has no memory to take back",
+                self.remote.who()
+            ))
+        })
+    }
+
     fn learns(&self, loss: Loss) -> bool {
         // one temperature of a loss is as good as another
         let same = |known: &Loss| std::mem::discriminant(known) == std::mem::discriminant(&loss);

@@ -140,6 +140,8 @@ impl Object for OfTrainer {
             FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
             FL_SAVE_STATE => state(host, &self.0.save_state()?)?,
             FL_LOAD_STATE => self.0.load_state(&input.parcel(0)?.bytes("state")?)?,
+            FL_SAVE_MEMORY => state(host, &self.0.save_memory()?)?,
+            FL_LOAD_MEMORY => self.0.load_memory(&input.parcel(0)?.bytes("state")?)?,
             FL_PARAMS => host.tensors(&content(&self.parametric()?.params()))?,
             FL_SET_PARAMS => {
                 let params: Params = input.message(0)?;

@@ -29,6 +29,7 @@ mod report;
 mod schema;
 mod sources;
 mod specs;
+mod state;
 mod study;
 mod try_part;
 mod voting;

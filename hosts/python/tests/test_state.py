@@ -1,0 +1,190 @@
+"""What a part keeps on itself is the same in every way of running, or an error that names it."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import fl
+import fl.testing
+import numpy as np
+import pytest
+import state_parts
+from conftest import QUICK, with_part
+
+HERE = Path(__file__).parent
+ROLES = {
+    "trainer, fresh": ("model", "state-trainer", {"protocol.fresh": True}),
+    "trainer, lasting": ("model", "state-trainer", {"protocol.fresh": False}),
+    "aggregator": ("aggregator", "state-aggregator", {}),
+    "selector": ("cohort", "state-selector", {}),
+    "privacy": ("privacy", "state-privacy", {}),
+}
+
+
+def named(spec, slot, use, more=None, **settings):
+    """The spec with this part, whose module it names."""
+    spec = fl.check(spec, {**with_part(slot, use, **settings), **(more or {})})
+    spec["plugins"] = [{"module": "state_parts", "path": str(HERE)}]
+    return spec
+
+
+def ways(spec):
+    """Digests by the way of running."""
+    found = {
+        "plain": fl.run(spec, threads=2, quiet=True).digest,
+        "wire": fl.run(spec, wire=True, quiet=True).digest,
+        "processes": fl.run(spec, processes=2, quiet=True).digest,
+        "memory": fl.run(spec, memory=1, quiet=True).digest,
+    }
+    stopped = fl.run(spec, stop_after=2, quiet=True)
+    assert stopped.stopped
+    found["resumed"] = fl.run(resume=stopped.folder, quiet=True).digest
+    return found
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_exact_a_part_with_state_has_one_digest_in_five_ways(fedavg, role):
+    slot, use, more = ROLES[role]
+    found = ways(named(fedavg, slot, use, more))
+    print(f"| Python | {role} | {' | '.join(d[:8] for d in found.values())} |")
+    assert len(set(found.values())) == 1, found
+    # and the state matters
+    forgetful = fl.run(named(fedavg, slot, use, more, forgets=True), quiet=True).digest
+    assert forgetful != found["plain"]
+
+
+def test_the_kit_runs_a_trainer_that_keeps_something():
+    fl.testing.conformance(state_parts.Trainer)
+
+
+def trainer(name, fit=None, setup=None, **more):
+    """A trainer as `state_parts.Trainer`, which does something more."""
+
+    def fits(self, x, target, how, stream):
+        if fit:
+            fit(self)
+        return state_parts.Trainer.fit(self, x, target, how, stream)
+
+    def sets_up(self, stream):
+        state_parts.Trainer.setup(self, stream)
+        if setup:
+            setup(self)
+
+    return fl.trainer(name)(type(name.title(), (state_parts.Trainer,), {"fit": fits, "setup": sets_up, "__doc__": "A trainer.", **more}))
+
+
+WAYS = [{}, {"wire": True}, {"memory": 1}]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("fresh", [True, False])
+def test_an_attribute_that_cannot_be_kept_is_an_error_with_its_name(fedavg, fresh, way):
+    del_state = {"save_state": property(), "load_state": property()}  # as if it had none
+
+    def holds(self):
+        self._held = threading.Lock()
+
+    trainer("state-lock", holds, **del_state)
+    with pytest.raises(fl.RunError, match="what it keeps as `_held` \\(lock\\) cannot be saved.*make what never changes in setup"):
+        fl.run(fedavg, {**with_part("model", "state-lock"), "protocol.fresh": fresh}, quiet=True, **way)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_exact_what_setup_makes_is_made_again(fedavg, way):
+    trainer("state-made", setup=lambda self: setattr(self, "_lock", threading.Lock()))
+    plain = fl.run(fedavg, with_part("model", "state-trainer"), quiet=True).digest
+    assert fl.run(fedavg, with_part("model", "state-made"), quiet=True, **way).digest == plain
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_an_attribute_that_a_fresh_model_would_lose_is_an_error_with_its_name(fedavg, way):
+    trainer("state-undeclared", remembers=("seen", "_turns"))
+    text = "it keeps `previous`, which is neither in its model nor in its optimiser.*remembers = \\('previous',\\).*fresh: false"
+    with pytest.raises(fl.RunError, match=text):
+        fl.run(fedavg, with_part("model", "state-undeclared"), quiet=True, **way)
+    # a model that lasts keeps it
+    set = {**with_part("model", "state-undeclared"), "protocol.fresh": False}
+    plain = fl.run(fedavg, {**set, **with_part("model", "state-trainer")}, quiet=True).digest
+    assert fl.run(fedavg, set, quiet=True, **way).digest == plain
+
+
+def test_exact_one_list_under_two_names_stays_one(fedavg):
+    def two(self, round, inbox):
+        if not hasattr(self, "all"):
+            self.all = []
+            self.same = {"list": self.all}
+        self.all.append(round.number)
+        scale = np.float32(len(self.same["list"]))
+        return {name: array * scale % 8 for name, array in inbox.mean().items()}
+
+    fl.aggregator("state-shared")(type("Shared", (), {"__doc__": "Shares a list.", "needs": ["samples"], "aggregate": two}))
+    set = with_part("aggregator", "state-shared")
+    whole = fl.run(fedavg, set, quiet=True).digest
+    stopped = fl.run(fedavg, set, stop_after=2, quiet=True)
+    assert fl.run(resume=stopped.folder, quiet=True).digest == whole
+
+
+# ---- parts of a notebook
+
+
+NOTEBOOK = """
+import fl, sys
+import numpy as np
+
+FACTOR = {factor}
+
+def scaled(mean):
+    return {{name: np.float32(FACTOR) * array {more} for name, array in mean.items()}}
+
+@fl.aggregator("of-a-notebook")
+class OfANotebook:
+    "Scales the mean."
+    needs = ["samples"]
+
+    def aggregate(self, round, inbox):
+        {comment}
+        return scaled(inbox.mean())
+
+how, spec = sys.argv[1], {spec!r}
+try:
+    if how == "begin":
+        fl.run(spec, stop_after=2, out="here", quiet=True)
+    elif how == "resume":
+        print(fl.run(resume="here", quiet=True).digest)
+    else:
+        print(fl.run(spec, processes=2, quiet=True).digest)
+except fl.Error as error:
+    print(error)
+"""
+
+
+def notebook(how, factor=0.5, more="", comment="pass"):
+    spec = {"name": "n", "data": {"set": "blobs", "clients": 3}, "protocol": {"use": "param-rounds", "rounds": 4}}
+    spec["parts"] = {"model": {"use": "linear"}, "aggregator": {"use": "of-a-notebook"}}
+    text = NOTEBOOK.format(factor=factor, more=more, comment=comment, spec=spec)
+    done = subprocess.run([sys.executable, "-", how], input=text, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr.strip()
+
+
+def test_a_run_goes_on_only_with_the_same_part_of_a_notebook():
+    assert notebook("begin") == ("", "")
+    for edited in [{"factor": 0.25}, {"more": "+ 1"}, {"comment": "inbox[0]"}]:
+        out, _ = notebook("resume", **edited)
+        assert "was begun with other" in out and "aggregator `of-a-notebook` from this session" in out, out
+    out, _ = notebook("resume", comment="pass  # only a comment")
+    assert len(out) == 64, out
+
+
+def test_processes_want_a_part_in_a_module_and_say_so_once():
+    out, err = notebook("processes")
+    both = out + err
+    assert both.count("aggregator `of-a-notebook` is from this session: put it in a module and name it under `plugins`") == 1, both
+    assert "no aggregator is called" not in both, both
+
+
+def test_processes_want_the_module_of_a_part_named(fedavg):
+    with pytest.raises(fl.RunError, match="is from module state_parts: name it under `plugins`: `plugins: \\[{ module: state_parts }\\]`"):
+        fl.run(fedavg, with_part("aggregator", "state-aggregator"), processes=2, quiet=True)
+    assert not Path("runs").exists()

@@ -1,0 +1,80 @@
+"""Networks of PyTorch that keep something: a schedule, and MOON's model of the round before."""
+
+from typing import Annotated
+
+import fl
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import fl.torch
+
+
+class Net(fl.torch.Trainer):
+    """One hidden layer."""
+
+    lr: Annotated[float, "Learning rate.", fl.between(gt=0)] = 0.05
+
+    def net(self):
+        return nn.Sequential(nn.Flatten(), nn.LazyLinear(16), nn.Tanh(), nn.LazyLinear(self.task.outputs))
+
+
+@fl.trainer("torch-plain")
+class Plain(Net):
+    """FedAvg's."""
+
+
+@fl.trainer("torch-adamw")
+class AdamW(Net):
+    """AdamW, with a rate that falls, or not."""
+
+    falls: bool = True
+
+    def optimiser(self, parameters):
+        return torch.optim.AdamW(parameters, self.lr)
+
+    def schedule(self, optimiser):
+        if self.falls:
+            return torch.optim.lr_scheduler.MultiStepLR(optimiser, [2, 4, 4, 5], 0.3)
+
+
+@fl.trainer("torch-moon")
+class Moon(Net):
+    """MOON (Li et al. 2021): scores like those of the server's model, and unlike those of its own of the round before."""
+
+    mu: Annotated[float, "Weight of the contrast.", fl.between(ge=0)] = 1.0
+
+    def fit(self, x, target, how, stream):
+        server = {name: value.clone() for name, value in self._model.state_dict().items()}
+        before = getattr(self, "previous", server)
+        inputs, wanted = torch.tensor(x), torch.tensor(target.astype("int64"))
+        steps = self.optimiser(self._model.parameters())
+        losses = []
+        for at in how.batches(len(x), stream):
+            at = torch.from_numpy(at)
+            scores = self._model(inputs[at])
+            with torch.no_grad():
+                anchors = [torch.func.functional_call(self._model, held, (inputs[at],)) for held in (server, before)]
+            near, far = (F.cosine_similarity(scores, anchor, dim=1) / 0.5 for anchor in anchors)
+            contrast = -torch.log_softmax(torch.stack([near, far]), 0)[0].mean()
+            loss = F.cross_entropy(scores, wanted[at]) + self.mu * contrast
+            steps.zero_grad()
+            loss.backward()
+            steps.step()
+            losses.append(loss.item())
+        self.previous = {name: value.clone() for name, value in self._model.state_dict().items()}
+        return len(losses), losses[-1] if losses else 0.0
+
+
+@fl.trainer("torch-noise")
+class Noise(Net):
+    """Draws from PyTorch's own generator while it trains, and counts the threads."""
+
+    seen = []
+
+    def fit(self, x, target, how, stream):
+        type(self).seen.append(torch.get_num_threads())
+        with torch.no_grad():
+            for value in self._model.parameters():
+                value.add_(0.01 * torch.randn_like(value))
+        return super().fit(x, target, how, stream)
