@@ -1,8 +1,9 @@
 """What a part keeps on itself: its attributes, in every way of running.
 
-An attribute is kept if its value can be written down (`_state`), or if it is an object of PyTorch's kind, with `state_dict()` and
-`load_state_dict()`, that `setup()` makes. What `setup()` makes under a name with `_` is made again for each copy of a part.
-Any other value is an error that names its attribute, so that no way of running forgets it silently.
+An attribute is kept if its value can be written down (`_state`), or if it is an object of PyTorch's
+kind, with `state_dict()` and `load_state_dict()`, that `setup()` makes. What `setup()` makes under
+a name with `_` is made again for each copy of a part. Any other value is an error that names its
+attribute, so that no way of running forgets it silently.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def _writable(value) -> bool:
 
 
 def own(part, method: str) -> bool:
-    """Has the author of the part written this method? Those of `fl.torch` and `fl.sklearn` do not count."""
+    """Has the author of the part written this method? Those of `fl.torch` and `fl.sklearn` do not
+    count."""
     holder = next((cls for cls in type(part).__mro__ if method in vars(cls)), object)
     return holder is not object and not holder.__module__.startswith("fl.")
 
@@ -107,7 +109,8 @@ def read(part, state: bytes) -> dict:
 
 
 def unpack(part, kept: dict, partly: bool = False):
-    """Sets what was written down; unless it is a part of it, any other attribute goes, and any other setting is as it was."""
+    """Sets what was written down; unless it is a part of it, any other attribute goes, and any
+    other setting is as it was."""
     if not partly:
         for name, value in _attributes(part).items():
             if name not in kept and _packed(part, name, value) is not None:
@@ -122,9 +125,9 @@ def unpack(part, kept: dict, partly: bool = False):
 
 
 def memory(part, again) -> dict:
-    """What a trainer keeps when its model is made anew: all that its author sets on it where `fl.torch` or `fl.sklearn` holds the
-    model; otherwise what `remembers` names. Another attribute that changes, and that neither the model nor the optimiser
-    brings back, is an error."""
+    """What a trainer keeps when its model is made anew: all that its author sets on it where
+    `fl.torch` or `fl.sklearn` holds the model; otherwise what `remembers` names. Another attribute
+    that changes, and that neither the model nor the optimiser brings back, is an error."""
     remembers, kept = getattr(part, "remembers", ()), pack(part)
     if remembers is True:
         return kept

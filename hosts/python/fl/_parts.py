@@ -180,8 +180,9 @@ def _hash(files: tuple[Path, list[Path]]) -> str:
 
 
 def fingerprint(index: int) -> tuple[str, str]:
-    """For the program: the hash of the source of a part that no plugin of a spec brings, and which Python it is. Of a module it
-    is that of its files when the part was declared; of a notebook, that of the class and all of the notebook that it uses."""
+    """For the program: the hash of the source of a part that no plugin of a spec brings, and which
+    Python it is. Of a module it is that of its files when the part was declared; of a notebook,
+    that of the class and all of the notebook that it uses."""
     cls = CLASSES[index]
     version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     if _files(cls.__module__) is not None and (known := _SEEN.get(cls.__module__.partition(".")[0])):

@@ -14,8 +14,9 @@ _NOT = {"__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "
 
 
 def hash_of(cls: type) -> str:
-    """SHA-256 of the bytecode and constants of its methods, and of the functions, classes and values of the notebook that they
-    name. Comments, line numbers and spaces do not count; lists and sets of the notebook, which runs may fill, do not either."""
+    """SHA-256 of the bytecode and constants of its methods, and of the functions, classes and
+    values of the notebook that they name. Comments, line numbers and spaces do not count; lists and
+    sets of the notebook, which runs may fill, do not either."""
     walk = _Walk()
     walk.add(cls)
     return walk.sha256.hexdigest()
@@ -110,7 +111,8 @@ class _Walk:
                 self.add(value)
 
     def object(self, value):
-        """Of an object of a class of the notebook, what it holds; of another, which class it is of."""
+        """Of an object of a class of the notebook, what it holds; of another, which class it is
+        of."""
         self.say("object")
         self.add(type(value))
         if _in_notebook(type(value).__module__):

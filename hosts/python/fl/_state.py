@@ -36,7 +36,8 @@ def _tensor_kind(value) -> str | None:
 
 
 class _Packer:
-    """Values as JSON and a list of arrays. A second reference to the same list, mapping or array stays one."""
+    """Values as JSON and a list of arrays. A second reference to the same list, mapping or array
+    stays one."""
 
     def __init__(self):
         self.arrays: list[np.ndarray] = []

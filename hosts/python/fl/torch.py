@@ -79,7 +79,8 @@ def _drawing(stream: Stream):
 
 
 def _guarded(method):
-    """A method of a subclass on one thread, as those of `Trainer` are; `setup` and `fit` draw what the run's seed says."""
+    """A method of a subclass on one thread, as those of `Trainer` are; `setup` and `fit` draw what
+    the run's seed says."""
 
     @functools.wraps(method)
     def on_one_thread(self, *args, **kwargs):
@@ -93,19 +94,23 @@ def _guarded(method):
 
 
 class Trainer:
-    """A network and an optimiser: override `net`, and `optimiser` and `schedule` if need be. `self.task` has `input`, the shape
-    of a sample, `outputs`, how many scores it gets, and `multi_label`.
+    """A network and an optimiser: override `net`, and `optimiser` and `schedule` if need be.
+    `self.task` has `input`, the shape of a sample, `outputs`, how many scores it gets, and
+    `multi_label`.
 
-    What a subclass sets on itself is the client's memory. It is kept in every way of running, and also where a protocol makes
-    models anew for each question (`fresh: true` in rounds), which forgets weights, moments and schedule only.
+    What a subclass sets on itself is the client's memory. It is kept in every way of running, and
+    also where a protocol makes models anew for each question (`fresh: true` in rounds), which
+    forgets weights, moments and schedule only.
     """
 
     remembers = True
     draws: ClassVar[bool | None] = None
-    """Does `fit` draw from PyTorch's own generator, as dropout does? Then one client trains at a time. `None`: where the network
-    draws, and wherever a subclass has a `fit` or a `loss` of its own; such a class may say `False`."""
+    """Does `fit` draw from PyTorch's own generator, as dropout does? Then one client trains at a
+    time. `None`: where the network draws, and wherever a subclass has a `fit` or a `loss` of its
+    own; such a class may say `False`."""
     schedule_by: ClassVar[str] = "epoch"
-    """When the schedule takes its step: after each `epoch` (one that has begun counts when `fit` ends), or each `batch`."""
+    """When the schedule takes its step: after each `epoch` (one that has begun counts when `fit`
+    ends), or each `batch`."""
     _holds = ("_model", "_draws", "_steps", "_schedule", "_last")  # save_state() holds these
 
     def __init_subclass__(cls, **more):
@@ -130,8 +135,8 @@ class Trainer:
         return torch.optim.SGD(parameters, self.lr, self.momentum, weight_decay=self.weight_decay)
 
     def schedule(self, optimiser: torch.optim.Optimizer):
-        """A learning-rate schedule of this optimiser (`torch.optim.lr_scheduler`), or none. It goes on where it was, after a stop
-        too, unless the pass is `fresh`."""
+        """A learning-rate schedule of this optimiser (`torch.optim.lr_scheduler`), or none. It goes
+        on where it was, after a stop too, unless the pass is `fresh`."""
         return None
 
     # ---- what the program calls
@@ -298,7 +303,8 @@ class Trainer:
             return _numpy(back.flatten(1))
 
     def step_size(self) -> float | None:
-        """The learning rate, if each step is that times the gradient and nothing else; otherwise `None`."""
+        """The learning rate, if each step is that times the gradient and nothing else; otherwise
+        `None`."""
         groups = self._steps.param_groups
         plain = type(self._steps) is torch.optim.SGD and self._schedule is None and len({g["lr"] for g in groups}) == 1
         more = any(g["momentum"] or g["weight_decay"] or g["maximize"] for g in groups) if plain else True

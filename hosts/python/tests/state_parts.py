@@ -1,4 +1,5 @@
-"""Parts that keep something on themselves, one for each role, without PyTorch. `forgets` shows that it matters."""
+"""Parts that keep something on themselves, one for each role, without PyTorch. `forgets` shows that
+it matters."""
 
 from collections import Counter
 from typing import Annotated
@@ -7,9 +8,9 @@ import fl
 import numpy as np
 
 
-@fl.trainer("state-trainer")
-class Trainer:
-    """A linear model with momentum, which also holds on to the model of the question before."""
+class Stateless:
+    """A linear model with momentum, which also holds on to the model of the question before. No
+    method saves its momentum."""
 
     lr: float = 0.05
     forgets: bool = False
@@ -59,7 +60,7 @@ class Trainer:
     def _rows(self, x):
         if tuple(x.shape[1:]) != self.task.input:
             raise fl.Shape(f"samples of shape {list(x.shape[1:])}, and the task has {list(self.task.input)}")
-        return np.array(x).reshape(len(x), -1)
+        return np.array(x).reshape(len(x), self.w.shape[0])
 
     def params(self):
         return {"w": self.w}
@@ -74,6 +75,11 @@ class Trainer:
 
     def load(self, state):
         self.w = np.frombuffer(state, np.float32).reshape(self.w.shape).copy()
+
+
+@fl.trainer("state-trainer")
+class Trainer(Stateless):
+    """Its optimiser is saved too."""
 
     def save_state(self):
         return self.w.tobytes() + self._velocity.tobytes()

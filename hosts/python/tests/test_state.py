@@ -58,20 +58,15 @@ def test_the_kit_runs_a_trainer_that_keeps_something():
     fl.testing.conformance(state_parts.Trainer)
 
 
-def trainer(name, fit=None, setup=None, **more):
-    """A trainer as `state_parts.Trainer`, which does something more."""
-
-    def fits(self, x, target, how, stream):
-        if fit:
-            fit(self)
-        return state_parts.Trainer.fit(self, x, target, how, stream)
+def trainer(name, setup=None, **more):
+    """A trainer as `state_parts.Trainer`, whose `setup` does something more."""
 
     def sets_up(self, stream):
         state_parts.Trainer.setup(self, stream)
         if setup:
             setup(self)
 
-    return fl.trainer(name)(type(name.title(), (state_parts.Trainer,), {"fit": fits, "setup": sets_up, "__doc__": "A trainer.", **more}))
+    return fl.trainer(name)(type(name.title(), (state_parts.Trainer,), {"setup": sets_up, "__doc__": "A trainer.", **more}))
 
 
 WAYS = [{}, {"wire": True}, {"memory": 1}]
@@ -80,12 +75,15 @@ WAYS = [{}, {"wire": True}, {"memory": 1}]
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("fresh", [True, False])
 def test_an_attribute_that_cannot_be_kept_is_an_error_with_its_name(fedavg, fresh, way):
-    del_state = {"save_state": property(), "load_state": property()}  # as if it had none
 
-    def holds(self):
-        self._held = threading.Lock()
+    class Holds(state_parts.Stateless):
+        """Holds a lock."""
 
-    trainer("state-lock", holds, **del_state)
+        def fit(self, x, target, how, stream):
+            self._held = threading.Lock()
+            return super().fit(x, target, how, stream)
+
+    fl.trainer("state-lock")(Holds)
     with pytest.raises(fl.RunError, match="what it keeps as `_held` \\(lock\\) cannot be saved.*make what never changes in setup"):
         fl.run(fedavg, {**with_part("model", "state-lock"), "protocol.fresh": fresh}, quiet=True, **way)
 

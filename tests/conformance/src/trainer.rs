@@ -71,9 +71,9 @@ impl Bench<'_> {
         self.learns()?;
         self.same()?;
         self.saves()?;
+        self.remembers()?;
         self.goes_on()?;
         self.ways()?;
-        self.remembers()?;
         self.forces()?;
         self.head()?;
         self.rules()
@@ -289,7 +289,14 @@ impl Bench<'_> {
         };
         let (mut used, mut new) = (self.model(1)?, self.model(2)?);
         run(FRESH, &self.place, || used.load_state(&state))?;
-        run(FRESH, &self.place, || new.load(&model))?;
+        run(FRESH, &self.place, || {
+            new.load(&model)?;
+            // `fresh` keeps the client's memory
+            match used.save_memory()? {
+                memory if memory.is_empty() => Ok(()),
+                memory => new.load_memory(&memory),
+            }
+        })?;
         self.fit(FRESH, &mut used, &fresh, 1)?;
         self.fit(FRESH, &mut new, &fresh, 1)?;
         self.equal(
@@ -300,8 +307,9 @@ impl Bench<'_> {
         )
     }
 
-    /// Four questions to a model that stays. An engine may also make the model anew from its state: before each question
-    /// (over the wire, with a bound on memory), once (after a stop), and on another thread (in another process).
+    /// Four questions to a model that stays. An engine may also make the model anew from its state:
+    /// before each question (over the wire, with a bound on memory), once (after a stop), and on
+    /// another thread (in another process).
     fn ways(&self) -> Held {
         for fresh in [false, true] {
             let pass = Pass {
@@ -344,8 +352,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What a client remembers goes to a model that is made anew. It is in the state too, and changes neither the model nor
-    /// the optimiser.
+    /// What a client remembers goes to a model that is made anew. It is in the state too, and
+    /// changes neither the model nor the optimiser.
     fn remembers(&self) -> Held {
         let fresh = Pass {
             fresh: true,
@@ -375,13 +383,17 @@ impl Bench<'_> {
             before.load_memory(&held)?;
             before.load(&saved)
         })?;
-        run(REMEMBERS, &self.place, || after.load(&saved))?;
-        let scores = self.predict(REMEMBERS, &mut after)?;
-        run(REMEMBERS, &self.place, || after.load_memory(&held))?;
+        run(REMEMBERS, &self.place, || {
+            after.load(&saved)?;
+            after.load_memory(&held)
+        })?;
+        let mut other = self.model(4)?;
+        let scores = self.predict(REMEMBERS, &mut other)?;
+        run(REMEMBERS, &self.place, || other.load_memory(&held))?;
         self.equal(
             REMEMBERS,
             &scores,
-            &self.predict(REMEMBERS, &mut after)?,
+            &self.predict(REMEMBERS, &mut other)?,
             0.0,
         )?;
         let fitted = self.fit(REMEMBERS, &mut whole, &fresh, 1)?;

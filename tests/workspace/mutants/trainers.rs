@@ -437,7 +437,7 @@ pub fn all() -> Vec<Mutant> {
         ("remembers, without a flaw", None, Remembers),
         (
             "its memory is in no state",
-            Some("training goes on after a stop"),
+            Some("a client's memory outlasts its model"),
             StateWithoutMemory,
         ),
         (
