@@ -1,9 +1,11 @@
 //! The answers to one question, as parts see them.
 
-use crate::message::{self, Message, Params};
+use crate::message::{self, AnyMessage, Message, MessageType, Params};
 use crate::{Problem, Result, kernels, ranks};
 use anyhow::{Context, ensure};
 use ndarray::ArrayD;
+use std::any::Any;
+use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -49,7 +51,7 @@ impl<M> Mail<M> {
 }
 
 /// Is one answer usable by itself: a finite message with a usable weight?
-pub(crate) fn check_mail<M: Message>(mail: &Mail<M>) -> Result<()> {
+pub(crate) fn check_mail<M: AnyMessage>(mail: &Mail<M>) -> Result<()> {
     ensure!(
         mail.weight.is_finite() && mail.weight >= 0.0,
         Problem::Weight {
@@ -62,8 +64,8 @@ pub(crate) fn check_mail<M: Message>(mail: &Mail<M>) -> Result<()> {
 
 /// Are all class counts about as many classes, each of which has as many of a message's scores? (Several, where every pixel has a
 /// class; how many the task says, which the door compares.)
-fn same_classes<M: Message>(mail: &[Mail<M>]) -> Result<()> {
-    let scores = mail.iter().find_map(|m| m.body.class_count());
+fn same_classes<M: AnyMessage>(mail: &[Mail<M>]) -> Result<()> {
+    let scores = mail.iter().find_map(|m| m.body.classes());
     let mut first = None;
     for m in mail {
         let Some(n) = m.class_counts.as_ref().map(Vec::len) else {
@@ -93,7 +95,7 @@ fn same_classes<M: Message>(mail: &[Mail<M>]) -> Result<()> {
 #[derive(Clone, Debug)]
 pub struct Inbox<M>(Vec<Mail<M>>);
 
-impl<M: Message> Inbox<M> {
+impl<M: AnyMessage> Inbox<M> {
     /// Checks and sorts.
     ///
     /// # Errors
@@ -175,8 +177,8 @@ impl<M: Message> Inbox<M> {
     }
 
     /// For what the other side of the C interface has checked already; nobody may see it before it is filled.
-    pub(crate) fn trusted() -> Self {
-        Self(Vec::new())
+    pub(crate) fn trusted(mail: Vec<Mail<M>>) -> Self {
+        Self(mail)
     }
 
     /// What [`Inbox::trusted`] is filled through.
@@ -198,6 +200,64 @@ impl<M: Message> Inbox<M> {
     /// Sum of the weights, always above 0.
     pub fn total_weight(&self) -> f64 {
         self.0.iter().map(|m| m.weight).sum()
+    }
+}
+
+/// One answer of an inbox, whatever its Rust type is.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyMail<'a> {
+    /// Who sent it.
+    pub from: ClientId,
+    /// How much it counts.
+    pub weight: f64,
+    /// Examples per class at the sender, if the aggregator asked for it.
+    pub class_counts: Option<&'a [u32]>,
+    /// The message.
+    pub body: &'a dyn AnyMessage,
+}
+
+/// An [`Inbox`], whatever the Rust type of its messages is: what an inbox of parameters is without a copy of any.
+pub trait AnyInbox: Any + Debug + Send + Sync {
+    /// How many answers; at least 1.
+    #[expect(clippy::len_without_is_empty, reason = "an inbox is never empty")]
+    fn len(&self) -> usize;
+
+    /// The answer at this position, in client order.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    fn at(&self, position: usize) -> AnyMail<'_>;
+}
+
+impl<M: AnyMessage> AnyInbox for Inbox<M> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn at(&self, position: usize) -> AnyMail<'_> {
+        let mail = &self.0[position];
+        AnyMail {
+            from: mail.from,
+            weight: mail.weight,
+            class_counts: mail.class_counts.as_deref(),
+            body: &mail.body,
+        }
+    }
+}
+
+impl dyn AnyInbox {
+    /// In client order.
+    pub fn iter(&self) -> impl Iterator<Item = AnyMail<'_>> {
+        (0..self.len()).map(|position| self.at(position))
+    }
+
+    /// The type of its messages.
+    pub fn message_type(&self) -> &'static MessageType {
+        self.at(0).body.message_type()
+    }
+
+    /// As an inbox of `M`; `None` if its messages are of another Rust type.
+    pub fn get<M: AnyMessage>(&self) -> Option<&Inbox<M>> {
+        (self as &dyn Any).downcast_ref()
     }
 }
 

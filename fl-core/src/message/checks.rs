@@ -1,6 +1,6 @@
 //! What follows from a message's tensors: is it sane, is it like another, its digest, its size.
 
-use super::{Message, Named, View};
+use super::{AnyMessage, Named, View};
 use crate::{Problem, Result};
 use anyhow::{bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 ///
 /// # Errors
 /// Says which tensor and where.
-pub fn check<M: Message>(message: &M) -> Result<()> {
-    for (name, view) in &message.tensors() {
+pub fn check(message: &dyn AnyMessage) -> Result<()> {
+    for (name, view) in &message.content() {
         let bad = match view {
             View::F32(a) => a
                 .iter()
@@ -34,15 +34,15 @@ pub fn check<M: Message>(message: &M) -> Result<()> {
             });
         }
     }
-    message.check()
+    message.check_content()
 }
 
 /// Does a row-keyed answer speak only about samples that were asked about, and about each once? Others pass.
 ///
 /// # Errors
 /// Names the first row that does not belong.
-pub fn check_rows<M: Message>(answer: &M, asked: &[u32]) -> Result<()> {
-    let tensors = answer.tensors();
+pub fn check_rows(answer: &dyn AnyMessage, asked: &[u32]) -> Result<()> {
+    let tensors = answer.content();
     let Some((_, View::U32(rows))) = tensors.iter().find(|(name, _)| name == "rows") else {
         return Ok(());
     };
@@ -62,7 +62,7 @@ pub fn check_rows<M: Message>(answer: &M, asked: &[u32]) -> Result<()> {
 ///
 /// # Errors
 /// Says what differs, and how.
-pub fn alike<M: Message>(one: &M, other: &M) -> Result<()> {
+pub fn alike(one: &dyn AnyMessage, other: &dyn AnyMessage) -> Result<()> {
     alike_to(one, other, "the first answer")
 }
 
@@ -70,8 +70,8 @@ pub fn alike<M: Message>(one: &M, other: &M) -> Result<()> {
 ///
 /// # Errors
 /// As [`alike`].
-pub fn alike_to<M: Message>(one: &M, other: &M, what: &str) -> Result<()> {
-    let (a, b) = (one.tensors(), other.tensors());
+pub fn alike_to(one: &dyn AnyMessage, other: &dyn AnyMessage, what: &str) -> Result<()> {
+    let (a, b) = (one.content(), other.content());
     let keyed = a.iter().any(|(name, _)| name == "rows");
     let names = |t: &Named<'_>| {
         t.iter()
@@ -88,9 +88,10 @@ pub fn alike_to<M: Message>(one: &M, other: &M, what: &str) -> Result<()> {
         ))
     );
     let from = usize::from(keyed);
+    let trailing = |view: &View<'_>| Some(view.table()?.get(from..)?.to_vec());
     for ((name, x), (_, y)) in a.iter().zip(&b) {
         ensure!(
-            x.table().map(|s| &s[from..]) == y.table().map(|s| &s[from..]),
+            trailing(x) == trailing(y),
             Problem::Shape(format!(
                 "`{name}` is {:?} here, {:?} in {what}",
                 y.shape(),
@@ -102,10 +103,10 @@ pub fn alike_to<M: Message>(one: &M, other: &M, what: &str) -> Result<()> {
 }
 
 /// SHA-256 of names, shapes and numbers.
-pub fn digest<M: Message>(message: &M) -> [u8; 32] {
+pub fn digest(message: &dyn AnyMessage) -> [u8; 32] {
     let mut hash = Sha256::new();
-    hash.update(M::KIND.as_bytes());
-    for (name, view) in message.tensors() {
+    hash.update(message.kind().as_bytes());
+    for (name, view) in message.content() {
         hash.update((name.len() as u64).to_le_bytes());
         hash.update(name.as_bytes());
         hash.update([view.dtype() as u8]);
@@ -153,9 +154,9 @@ impl std::ops::AddAssign for Bytes {
 }
 
 /// Counts the bytes of a message that answers a question about the samples `asked` (if it was about samples).
-pub fn bytes<M: Message>(message: &M, asked: Option<&[u32]>) -> Bytes {
+pub fn bytes(message: &dyn AnyMessage, asked: Option<&[u32]>) -> Bytes {
     let mut count = Bytes::default();
-    for (name, view) in message.wire() {
+    for (name, view) in message.sent() {
         match (&*name, &view) {
             ("rows", View::U32(rows)) => {
                 count.keys += match asked {

@@ -66,6 +66,8 @@ macro_rules! message {
                 Some(Self { $($field: <$ty as $crate::message::Message>::sample(outline)?),+ })
             }
         }
+
+        $crate::messages! { $name }
     };
 }
 

@@ -1,7 +1,7 @@
 //! How many votes each class got, and how many of them one unit of data can change.
 
 use super::{
-    Column, Dtype, Facts, Message, Named, Outline, Parcel, ROWS, View, checks::same_rows,
+    Column, Dtype, Facts, Message, Named, Outline, Parcel, ROWS, Reach, View, checks::same_rows,
     tensors::list,
 };
 use crate::{Problem, Result};
@@ -111,6 +111,7 @@ impl Message for Counts {
              nobody has said); 1 if that is from the data. May be left out",
         ),
     ];
+    const REACH: Reach = Reach::Stated;
     fn expected(facts: &Facts) -> Option<u64> {
         Some(8 * (facts.rows * facts.outputs) as u64)
     }

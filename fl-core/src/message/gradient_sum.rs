@@ -1,6 +1,6 @@
 //! What a step of DP-SGD sees of a client's examples.
 
-use super::{Column, Dtype, Facts, Message, Named, Outline, Params, Parcel};
+use super::{Column, Dtype, Facts, Message, Named, Outline, Params, Parcel, Reach};
 use crate::Result;
 
 /// The gradient of one example, or the sum of several such, by every parameter (DP-SGD, Abadi et al. 2016).
@@ -16,6 +16,7 @@ impl Message for GradientSum {
         "The gradient of one example, or the sum of several such, by every parameter.";
     const COLUMNS: &'static [Column] =
         &[Column::new("*", Dtype::F32, "any", "one parameter tensor")];
+    const REACH: Reach = Reach::Sum;
     fn expected(facts: &Facts) -> Option<u64> {
         Params::expected(facts)
     }

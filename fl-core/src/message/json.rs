@@ -1,6 +1,6 @@
 //! Messages as JSON: an object of nested lists of numbers, by the names of the tensors.
 
-use super::{Column, Dtype, Message, Parcel, Tensor, View, check};
+use super::{AnyMessage, Column, Dtype, Message, Parcel, Tensor, View, check};
 use crate::Result;
 use anyhow::{Context, bail, ensure};
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
@@ -21,24 +21,25 @@ use serde_json::{Map, Value as Json, json};
 /// Says which tensor is wrong, and how: another shape, a number that its type does not hold, a name that the message
 /// does not have; or what [`check`] finds.
 pub fn from_json<M: Message>(tensors: &Map<String, Json>) -> Result<M> {
-    let read = || -> Result<M> {
-        let one = |(name, value): (&String, &Json)| {
-            let tensor = dtype::<M>(name).and_then(|dtype| tensor(value, dtype));
-            Ok((
-                name.clone(),
-                tensor.with_context(|| format!("tensor `{name}`"))?,
-            ))
-        };
-        let tensors = tensors.iter().map(one).collect::<Result<_>>()?;
-        M::from_tensors(Parcel::new(tensors))
-    };
-    let message = read().with_context(|| format!("a {} message", M::KIND))?;
+    let made = parcel(M::COLUMNS, tensors).and_then(M::from_tensors);
+    let message = made.with_context(|| format!("a {} message", M::KIND))?;
     check(&message)?;
     Ok(message)
 }
 
+/// The tensors of a message with these columns.
+pub(super) fn parcel(columns: &[Column], tensors: &Map<String, Json>) -> Result<Parcel> {
+    let one = |(name, value): (&String, &Json)| {
+        let tensor = dtype(columns, name).and_then(|dtype| tensor(value, dtype));
+        let tensor = tensor.with_context(|| format!("tensor `{name}`"))?;
+        Ok((name.clone(), tensor))
+    };
+    let tensors = tensors.iter().map(one).collect::<Result<_>>()?;
+    Ok(Parcel::new(tensors))
+}
+
 /// The tensors of a message; what is packed for the wire is unpacked here.
-pub fn to_json<M: Message>(message: &M) -> Json {
+pub fn to_json(message: &dyn AnyMessage) -> Json {
     let one = |(name, view): (std::borrow::Cow<'_, str>, View<'_>)| {
         let value = match view {
             // by its shortest text: 0.1, not 0.10000000149011612
@@ -55,7 +56,7 @@ pub fn to_json<M: Message>(message: &M) -> Json {
         };
         (name.into_owned(), value)
     };
-    Json::Object(message.tensors().into_iter().map(one).collect())
+    Json::Object(message.content().into_iter().map(one).collect())
 }
 
 /// What JSON has no number for.
@@ -83,7 +84,7 @@ fn nested<T: Copy>(a: ArrayViewD<'_, T>, number: &impl Fn(T) -> Json) -> Json {
 }
 
 /// The type of the tensor of this name.
-fn dtype<M: Message>(name: &str) -> Result<Dtype> {
+fn dtype(columns: &[Column], name: &str) -> Result<Dtype> {
     // the wire forms of scores and votes
     const WIRE: [(&str, Dtype); 5] = [
         ("levels", Dtype::U8),
@@ -93,10 +94,10 @@ fn dtype<M: Message>(name: &str) -> Result<Dtype> {
         (".shape", Dtype::U32),
     ];
     let named = |c: &&Column| c.name == name || c.name == "*";
-    let known = M::COLUMNS.iter().find(named).map(|c| c.dtype);
+    let known = columns.iter().find(named).map(|c| c.dtype);
     let wire = || WIRE.iter().find(|(n, _)| *n == name).map(|(_, d)| *d);
     known.or_else(wire).with_context(|| {
-        let names: Vec<_> = M::COLUMNS.iter().map(|c| format!("`{}`", c.name)).collect();
+        let names: Vec<_> = columns.iter().map(|c| format!("`{}`", c.name)).collect();
         match names.is_empty() {
             true => "there are no tensors here".to_string(),
             false => format!("no tensor is called so; there are {}", names.join(", ")),

@@ -1,18 +1,23 @@
 //! What may cross between a client and the server.
 //!
 //! A message *is* a short list of named tensors ([`Message::tensors`]). From that one description follow its wire
-//! form, its byte count, its digest and its checks; a part never writes any of them. Each message has a file of its own,
-//! and a line in the list of [kinds](visit).
+//! form, its byte count, its digest and its checks; a part never writes any of them.
+//!
+//! Each message has a file of its own. A crate registers its messages ([`messages!`](crate::messages!)), so that whoever
+//! knows only the name of a kind finds its [`MessageType`] ([`message_type`]); a library may declare a kind that has no Rust
+//! type ([`MessageType::declare`]).
 #![doc = include_str!("../../MESSAGES.md")]
 
 use crate::Result;
 use std::fmt::Debug;
 
+mod any;
 mod bits;
 mod checks;
 mod class_means;
 mod compose;
 mod counts;
+mod declared;
 mod gradient_sum;
 mod ids;
 mod json;
@@ -29,14 +34,17 @@ mod table;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod types;
 mod votes;
 mod wire;
 
+pub use any::{AnyMessage, Erased};
 pub use checks::{Bytes, alike, alike_to, bytes, check, check_rows, digest, hex};
 pub use class_means::{ClassMeans, class_means};
 #[doc(hidden)]
 pub use compose::{put_under, take_apart};
 pub use counts::{Counts, VoteSensitivity};
+pub use declared::{ColumnDecl, Declared, MessageDecl};
 pub use gradient_sum::GradientSum;
 pub use ids::Ids;
 pub use json::{from_json, to_json};
@@ -51,6 +59,9 @@ pub use scalar::Scalar;
 pub use soft_labels::{SoftLabels, softmax};
 pub use table::table;
 pub use tensors::{Dtype, Named, Parcel, Tensor, View};
+#[doc(hidden)]
+pub use types::Registered;
+pub use types::{MessageType, Reach, check_linked, known_kinds, message_type, message_types, pair};
 pub use votes::Votes;
 pub use wire::{decode, encode};
 
@@ -115,6 +126,9 @@ pub trait Message: Clone + Debug + Send + Sync + 'static {
     /// What [`Message::tensors`] lists, for readers and for tools that make messages from text. May be empty for a
     /// message that only its own protocol makes.
     const COLUMNS: &'static [Column] = &[];
+
+    /// What one unit of data can change in it.
+    const REACH: Reach = Reach::Any;
 
     /// Its content. A tensor called `rows` holds sample ids and makes the message row-keyed: senders may speak about
     /// different samples, and only the other tensors' trailing dimensions must agree.

@@ -1,6 +1,7 @@
 //! The table of messages, for `MESSAGES.md`.
 
-use super::{Message, Outline, Visitor, bytes, visit_all};
+use super::types::CORE;
+use super::{Erased, MessageType, Outline, bytes};
 use crate::Stream;
 use std::fmt::Write;
 
@@ -8,42 +9,15 @@ use std::fmt::Write;
 pub(super) const EXAMPLE: (usize, usize, usize) = (8, 3, 2);
 
 /// A made-up message about the [`EXAMPLE`]'s samples.
-pub(super) fn example<M: Message>() -> Option<M> {
+pub(super) fn example(of: &'static MessageType) -> Option<Erased> {
     let rows: Vec<u32> = (0..EXAMPLE.0 as u32).collect();
     let mut draws = Stream::root(0).child("example", 0).draws();
     let outline = Outline::new(1, &|draws| draws.normal() as f32, &mut draws);
-    M::sample(&mut outline.fixed(&rows, EXAMPLE.1, EXAMPLE.2))
+    of.sample(&mut outline.fixed(&rows, EXAMPLE.1, EXAMPLE.2))
 }
 
 /// Every message of the core in Markdown: what it is, its tensors, and what an example costs.
 pub fn table() -> String {
-    #[derive(Clone)]
-    struct Row;
-    impl Visitor for Row {
-        type Out = String;
-        fn visit<M: Message>(self) -> String {
-            let mut out = format!("## `{}`\n{}\n\n", M::KIND, M::DOC);
-            if !M::COLUMNS.is_empty() {
-                out.push_str("| tensor | type | shape | what it holds |\n|---|---|---|---|\n");
-            }
-            for c in M::COLUMNS {
-                let _ = writeln!(
-                    out,
-                    "| `{}` | {} | {} | {} |",
-                    c.name, c.dtype, c.shape, c.doc
-                );
-            }
-            if !M::COLUMNS.is_empty() {
-                out.push('\n');
-            }
-            if let Some(example) = example::<M>() {
-                let n = bytes(&example, None).total();
-                let s = if n == 1 { "" } else { "s" };
-                let _ = writeln!(out, "The example takes {n} byte{s}.");
-            }
-            out
-        }
-    }
     let (rows, classes, voters) = EXAMPLE;
     let head = format!(
         "# Messages\n\nWhat may cross between a client and the server, and through the C interface; `fl try` reads and writes the same\n\
@@ -51,5 +25,29 @@ pub fn table() -> String {
          A tensor whose name begins with a dot is known to the receiver from the spec and not counted. `rows` costs nothing where\n\
          it holds the ids that were asked about. The example is about {rows} samples, {classes} classes and {voters} voters.\n\n"
     );
-    head + &visit_all(Row).join("\n")
+    let all: Vec<String> = CORE.iter().map(|of| about(of)).collect();
+    head + &all.join("\n")
+}
+
+fn about(of: &'static MessageType) -> String {
+    let mut out = format!("## `{}`\n{}\n\n", of.kind, of.doc);
+    if !of.columns.is_empty() {
+        out.push_str("| tensor | type | shape | what it holds |\n|---|---|---|---|\n");
+    }
+    for c in of.columns {
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {} | {} |",
+            c.name, c.dtype, c.shape, c.doc
+        );
+    }
+    if !of.columns.is_empty() {
+        out.push('\n');
+    }
+    if let Some(example) = example(of) {
+        let n = bytes(&*example, None).total();
+        let s = if n == 1 { "" } else { "s" };
+        let _ = writeln!(out, "The example takes {n} byte{s}.");
+    }
+    out
 }

@@ -6,7 +6,8 @@ use ndarray::{Array2, ArrayD, ArrayViewD};
 use std::borrow::Cow;
 
 /// What the numbers of a tensor are; the number is that of the wire form and of the C interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Dtype {
     /// 32-bit floats.
     F32 = 0,
@@ -16,6 +17,17 @@ pub enum Dtype {
     U32 = 2,
     /// Bytes.
     U8 = 3,
+}
+
+impl Dtype {
+    /// Bytes of so many numbers.
+    pub fn bytes(self, n: usize) -> usize {
+        match self {
+            Self::F32 | Self::U32 => 4 * n,
+            Self::F64 => 8 * n,
+            Self::U8 => n,
+        }
+    }
 }
 
 impl std::fmt::Display for Dtype {

@@ -1,13 +1,13 @@
 //! The wire form: a length, a head of names, types and shapes, then the numbers, little-endian.
 
-use super::{Message, Parcel, Tensor};
+use super::{AnyMessage, Message, Parcel, Tensor};
 use crate::Result;
 use anyhow::{Context, ensure};
 use ndarray::{ArrayD, IxDyn};
 
 /// The wire form. The inverse is [`decode`].
-pub fn encode<M: Message>(message: &M) -> Vec<u8> {
-    let tensors = message.wire();
+pub fn encode(message: &dyn AnyMessage) -> Vec<u8> {
+    let tensors = message.sent();
     let head: Vec<(&str, u8, Vec<u64>)> = tensors
         .iter()
         .map(|(n, v)| {
@@ -18,7 +18,8 @@ pub fn encode<M: Message>(message: &M) -> Vec<u8> {
             )
         })
         .collect();
-    let head = postcard::to_stdvec(&(M::KIND, head)).expect("plain data can be written to memory");
+    let head =
+        postcard::to_stdvec(&(message.kind(), head)).expect("plain data can be written to memory");
     let numbers: usize = tensors.iter().map(|(_, view)| view.bytes()).sum();
     let mut out = Vec::with_capacity(4 + head.len() + numbers);
     out.extend_from_slice(&(head.len() as u32).to_le_bytes());
@@ -35,24 +36,19 @@ pub fn encode<M: Message>(message: &M) -> Vec<u8> {
 /// When `wire` is cut short, is of another kind, or its tensors are not those of an `M`. Nothing larger than `wire`
 /// is ever reserved.
 pub fn decode<M: Message>(wire: &[u8]) -> Result<M> {
-    let cut = || {
-        format!(
-            "a {} message that is cut short ({} bytes)",
-            M::KIND,
-            wire.len()
-        )
-    };
+    M::from_tensors(parcel(wire, M::KIND)?).with_context(|| format!("a {} message", M::KIND))
+}
+
+/// The tensors of a message of this kind.
+pub(super) fn parcel(wire: &[u8], due: &str) -> Result<Parcel> {
+    let cut = || format!("a {due} message that is cut short ({} bytes)", wire.len());
     let (length, rest) = wire.split_first_chunk::<4>().with_context(cut)?;
     let (head, mut rest) = rest
         .split_at_checked(u32::from_le_bytes(*length) as usize)
         .with_context(cut)?;
     let (kind, head): (String, Vec<(String, u8, Vec<u64>)>) =
         postcard::from_bytes(head).with_context(cut)?;
-    ensure!(
-        kind == M::KIND,
-        "a message of kind {kind} where {} was due",
-        M::KIND
-    );
+    ensure!(kind == due, "a message of kind {kind} where {due} was due");
     let mut tensors = Vec::with_capacity(head.len());
     for (name, dtype, shape) in head {
         let size = [4usize, 8, 4, 1]
@@ -88,9 +84,8 @@ pub fn decode<M: Message>(wire: &[u8]) -> Result<M> {
     }
     ensure!(
         rest.is_empty(),
-        "{} bytes too many after a {} message",
-        rest.len(),
-        M::KIND
+        "{} bytes too many after a {due} message",
+        rest.len()
     );
-    M::from_tensors(Parcel::new(tensors)).with_context(|| format!("a {} message", M::KIND))
+    Ok(Parcel::new(tensors))
 }

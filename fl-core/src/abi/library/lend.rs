@@ -27,7 +27,7 @@ pub(super) struct Shelf<M> {
 impl<M: Message> Default for Shelf<M> {
     fn default() -> Self {
         Self {
-            inbox: Inbox::trusted(),
+            inbox: Inbox::trusted(Vec::new()),
             hosts: Vec::new(),
         }
     }

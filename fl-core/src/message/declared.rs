@@ -1,0 +1,595 @@
+//! Messages whose kind was declared at run time, by tensors alone.
+
+use super::{AnyMessage, Column, Dtype, Erased, Facts, MessageType, Named, Outline, Reach, Tensor};
+use crate::{Problem, Result};
+use anyhow::{Context, bail, ensure};
+use ndarray::{ArrayD, IxDyn};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A kind of message as a library declares it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MessageDecl {
+    /// Its name: 1 to 64 of `a-z`, `0-9` and `-`.
+    pub kind: String,
+    /// What it is, in one line.
+    pub doc: String,
+    /// Its tensors, at least one.
+    pub tensors: Vec<ColumnDecl>,
+    /// What one unit of data can change.
+    #[serde(default)]
+    pub reach: Reach,
+}
+
+/// A tensor of a [`MessageDecl`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnDecl {
+    /// Its name; `*` stands for any name, and for any number of tensors. `rows` holds ids of samples and makes the message
+    /// row-keyed; one that begins with a dot is known to the receiver and not counted.
+    pub name: String,
+    /// What its numbers are.
+    #[serde(rename = "type")]
+    pub dtype: Dtype,
+    /// Sizes from the outside in, `rows x classes`: a number, or a name that stands for one size throughout a message. `any`
+    /// is any shape, and an empty text a single number.
+    pub shape: String,
+    /// What it holds.
+    #[serde(default)]
+    pub doc: String,
+}
+
+impl From<&MessageType> for MessageDecl {
+    fn from(of: &MessageType) -> Self {
+        let column = |c: &Column| ColumnDecl {
+            name: c.name.into(),
+            dtype: c.dtype,
+            shape: c.shape.into(),
+            doc: c.doc.into(),
+        };
+        Self {
+            kind: of.kind.into(),
+            doc: of.doc.into(),
+            tensors: of.columns.iter().map(column).collect(),
+            reach: of.reach,
+        }
+    }
+}
+
+/// The most tensors of a declaration, and the most dimensions of one.
+const TENSORS: usize = 100;
+const DIMENSIONS: usize = 16;
+/// The longest text of a declaration.
+const TEXT: usize = 1000;
+
+impl MessageDecl {
+    /// Reads the shapes of its tensors.
+    pub(super) fn shapes(&self) -> Result<Vec<Shape>> {
+        let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        ensure!(
+            (1..=64).contains(&self.kind.len())
+                && self.kind.chars().all(word)
+                && !self.kind.starts_with('-'),
+            "a message is called {:?}; a name is 1 to 64 of a-z, 0-9 and `-`",
+            self.kind.chars().take(80).collect::<String>()
+        );
+        let kind = &self.kind;
+        let texts = self
+            .tensors
+            .iter()
+            .flat_map(|c| [&c.name, &c.shape, &c.doc]);
+        for text in texts.chain([&self.doc]) {
+            let bad = text.len() > TEXT || text.chars().any(char::is_control);
+            ensure!(
+                !bad,
+                "message `{kind}`: a text has control characters or more than {TEXT} bytes"
+            );
+        }
+        ensure!(
+            (1..=TENSORS).contains(&self.tensors.len()),
+            "message `{kind}` has {} tensors; 1 to {TENSORS} are possible",
+            self.tensors.len()
+        );
+        let one = |(at, c): (usize, &ColumnDecl)| {
+            let twin = self.tensors[..at].iter().any(|other| other.name == c.name);
+            ensure!(!twin, "it is declared twice");
+            ensure!(!c.name.is_empty(), "a tensor needs a name");
+            if c.name == "rows" {
+                let ids = c.dtype == Dtype::U32 && c.shape == "rows";
+                ensure!(
+                    ids,
+                    "`rows` holds ids of samples: its type is u32 and its shape `rows`"
+                );
+            }
+            let shape = Shape::read(&c.shape)?;
+            let flat = shape.0.as_ref().is_none_or(|sizes| sizes.len() == 1);
+            ensure!(
+                c.dtype != Dtype::U8 || flat,
+                "bytes have one dimension; its shape is {:?}",
+                c.shape
+            );
+            Ok(shape)
+        };
+        let all = self.tensors.iter().enumerate();
+        let named = |(at, c)| {
+            one((at, c)).with_context(|| format!("message `{kind}`, tensor `{}`", c.name))
+        };
+        all.map(named).collect()
+    }
+
+    /// Does it declare what is known already? Docs may differ.
+    pub(super) fn says_what(&self, known: &MessageType) -> bool {
+        let own = self.tensors.iter().map(|c| (&*c.name, c.dtype, &*c.shape));
+        let columns = known.columns.iter().map(|c| (c.name, c.dtype, c.shape));
+        own.eq(columns) && self.reach == known.reach
+    }
+
+    /// Its tensors on one line.
+    pub(super) fn outline(&self) -> String {
+        let one = |c: &ColumnDecl| format!("`{}` of {} [{}]", c.name, c.dtype, c.shape);
+        let all: Vec<_> = self.tensors.iter().map(one).collect();
+        match self.reach {
+            Reach::Any => all.join(", "),
+            Reach::Sum => all.join(", ") + " (a sum)",
+            Reach::Stated => all.join(", ") + " (with its reach)",
+        }
+    }
+}
+
+/// The shape of a declared tensor: a size for each dimension; `None` is any shape.
+#[derive(Clone, Debug)]
+pub(super) struct Shape(Option<Vec<Size>>);
+
+#[derive(Clone, Debug)]
+enum Size {
+    Fixed(usize),
+    Named(String),
+}
+
+impl Shape {
+    fn read(text: &str) -> Result<Self> {
+        if text == "any" {
+            return Ok(Self(None));
+        }
+        let one = |word: &str| {
+            let letter = |c: char| c.is_ascii_lowercase() || c == '-';
+            match word.parse() {
+                Ok(n) => Ok(Size::Fixed(n)),
+                Err(_) if !word.is_empty() && word.chars().all(letter) => {
+                    Ok(Size::Named(word.into()))
+                }
+                Err(_) => bail!(
+                    "its shape is {text:?}; a shape is `any`, or sizes such as `rows x classes x 4`"
+                ),
+            }
+        };
+        let words = text.split(" x ").filter(|_| !text.is_empty());
+        let sizes = words.map(one).collect::<Result<Vec<_>>>()?;
+        ensure!(
+            sizes.len() <= DIMENSIONS,
+            "its shape has {} dimensions; at most {DIMENSIONS} are possible",
+            sizes.len()
+        );
+        Ok(Self(Some(sizes)))
+    }
+
+    /// Holds a tensor to this shape; names keep the size that they have first.
+    fn hold<'s>(&'s self, found: &[usize], named: &mut BTreeMap<&'s str, usize>) -> bool {
+        let Some(due) = &self.0 else { return true };
+        due.len() == found.len()
+            && due.iter().zip(found).all(|(due, n)| match due {
+                Size::Fixed(due) => due == n,
+                Size::Named(name) => named.entry(name).or_insert(*n) == n,
+            })
+    }
+
+    /// The shape when names have these sizes; `None` where one has none.
+    fn sizes(&self, of: impl Fn(&str) -> Option<usize>) -> Option<Vec<usize>> {
+        let sizes = self.0.as_ref()?.iter();
+        sizes
+            .map(|size| match size {
+                Size::Fixed(n) => Some(*n),
+                Size::Named(name) => of(name),
+            })
+            .collect()
+    }
+}
+
+/// A message of a kind that has no Rust type here: its tensors, in the order of the declaration.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    of: &'static MessageType,
+    tensors: Vec<(String, Tensor)>,
+    classes: Option<usize>,
+}
+
+impl Declared {
+    /// Puts tensors in order, and holds them to the declaration.
+    pub(super) fn new(
+        of: &'static MessageType,
+        shapes: &[Shape],
+        mut tensors: Vec<(String, Tensor)>,
+    ) -> Result<Self> {
+        // those of any name come last, by name
+        let place = |name: &str| of.columns.iter().position(|c| c.name == name);
+        tensors.sort_by(|(a, _), (b, _)| {
+            let key = |name| place(name).unwrap_or(usize::MAX);
+            key(a).cmp(&key(b)).then_with(|| a.cmp(b))
+        });
+        let any = place("*");
+        let mut named = BTreeMap::new();
+        for (at, (name, tensor)) in tensors.iter().enumerate() {
+            ensure!(
+                at == 0 || tensors[at - 1].0 != *name,
+                "tensor `{name}` comes twice"
+            );
+            let Some(column) = place(name).or(any) else {
+                let known: Vec<_> = of.columns.iter().map(|c| format!("`{}`", c.name)).collect();
+                bail!(
+                    "no tensor is called `{name}`; there are {}",
+                    known.join(", ")
+                );
+            };
+            let (column, shape) = (&of.columns[column], &shapes[column]);
+            let view = tensor.view();
+            ensure!(
+                view.dtype() == column.dtype,
+                "`{name}` is {}, and {} was due",
+                view.dtype(),
+                column.dtype
+            );
+            ensure!(
+                shape.hold(&view.shape(), &mut named),
+                Problem::Shape(format!(
+                    "`{name}` is {:?} where `{}` was due",
+                    view.shape(),
+                    column.shape
+                ))
+            );
+        }
+        let missing = of
+            .columns
+            .iter()
+            .find(|c| c.name != "*" && !tensors.iter().any(|(n, _)| n == c.name));
+        if let Some(missing) = missing {
+            bail!("no tensor `{}`", missing.name);
+        }
+        let classes = named.get("classes").copied();
+        Ok(Self {
+            of,
+            tensors,
+            classes,
+        })
+    }
+
+    /// See [`MessageType::expected`].
+    pub(super) fn expected(of: &MessageType, shapes: &[Shape], facts: &Facts) -> Option<u64> {
+        let known = |name: &str| match name {
+            "rows" => Some(facts.rows),
+            "classes" => Some(facts.outputs),
+            _ => None,
+        };
+        let counted = of
+            .columns
+            .iter()
+            .zip(shapes)
+            .filter(|(c, _)| !c.name.starts_with('.'));
+        counted
+            .map(|(c, shape)| {
+                let one = c.name != "*";
+                let sizes = shape.sizes(known).filter(|_| one)?;
+                let bytes = c.dtype.bytes(sizes.into_iter().product());
+                Some(bytes as u64)
+            })
+            .sum()
+    }
+
+    /// See [`MessageType::sample`].
+    pub(super) fn sample(
+        of: &'static MessageType,
+        shapes: &[Shape],
+        outline: &mut Outline<'_>,
+    ) -> Self {
+        let rows = outline.rows();
+        let (classes, voters) = (outline.classes(), outline.voters());
+        let known = |name: &str| {
+            Some(match name {
+                "rows" => rows.len(),
+                "classes" => classes,
+                "voters" => voters,
+                _ => 3,
+            })
+        };
+        let tensors = of.columns.iter().zip(shapes).map(|(column, shape)| {
+            let sizes = shape.sizes(known).unwrap_or_else(|| vec![2, 3]);
+            let shape = IxDyn(&sizes);
+            let tensor = match (column.name, column.dtype) {
+                ("rows", _) => Tensor::U32(ndarray::Array1::from(rows.clone()).into_dyn()),
+                (_, Dtype::F32) => {
+                    Tensor::F32(ArrayD::from_shape_simple_fn(shape, || outline.number()))
+                }
+                (_, Dtype::F64) => Tensor::F64(ArrayD::from_shape_simple_fn(shape, || {
+                    f64::from(outline.number())
+                })),
+                (_, Dtype::U32) => Tensor::U32(ArrayD::from_shape_simple_fn(shape, || {
+                    outline.draws.below(10) as u32
+                })),
+                (_, Dtype::U8) => Tensor::U8(
+                    (0..sizes.iter().product())
+                        .map(|_| outline.draws.below(256) as u8)
+                        .collect(),
+                ),
+            };
+            let name = if column.name == "*" { "w" } else { column.name };
+            (name.to_string(), tensor)
+        });
+        let tensors = tensors.collect();
+        Self {
+            of,
+            tensors,
+            classes: Some(classes),
+        }
+    }
+}
+
+impl AnyMessage for Declared {
+    fn message_type(&self) -> &'static MessageType {
+        self.of
+    }
+    fn content(&self) -> Named<'_> {
+        let each = self.tensors.iter();
+        each.map(|(name, tensor)| (name.as_str().into(), tensor.view()))
+            .collect()
+    }
+    fn sent(&self) -> Named<'_> {
+        self.content()
+    }
+    /// Nothing but a [`MessageType`] makes one, and nothing changes one.
+    fn check_content(&self) -> Result<()> {
+        Ok(())
+    }
+    fn classes(&self) -> Option<usize> {
+        self.classes
+    }
+    fn copy(&self) -> Erased {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Counts, bytes, check, digest, encode, message_type, to_json};
+    use super::*;
+    use crate::Stream;
+    use serde_json::json;
+
+    fn decl(value: serde_json::Value) -> MessageDecl {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn spreads() -> &'static MessageType {
+        let decl = decl(
+            json!({"kind": "test-spreads", "doc": "How far scores lie apart.", "tensors": [
+            {"name": "rows", "type": "u32", "shape": "rows"},
+            {"name": "spread", "type": "f64", "shape": "rows x classes"},
+            {"name": ".classes", "type": "u32", "shape": ""},
+            {"name": "*", "type": "u8", "shape": "any"}]}),
+        );
+        MessageType::declare(&decl, "one.so").unwrap()
+    }
+
+    fn parts(tensors: Vec<(&str, Tensor)>) -> Result<Erased> {
+        let tensors = tensors
+            .into_iter()
+            .map(|(n, t)| (n.to_string(), t))
+            .collect();
+        spreads().from_tensors(crate::message::Parcel::new(tensors))
+    }
+
+    fn f64s(shape: &[usize]) -> Tensor {
+        Tensor::F64(ArrayD::from_elem(IxDyn(shape), 0.5))
+    }
+
+    fn u32s(shape: &[usize]) -> Tensor {
+        Tensor::U32(ArrayD::from_elem(IxDyn(shape), 7))
+    }
+
+    #[test]
+    fn exact_a_declared_message_survives_wire_and_json_in_one_order() {
+        let of = spreads();
+        let all = || {
+            vec![
+                ("b", Tensor::U8(vec![3])),
+                (".classes", u32s(&[])),
+                ("a", Tensor::U8(vec![1, 2])),
+                ("spread", f64s(&[2, 3])),
+                ("rows", u32s(&[2])),
+            ]
+        };
+        let message = parts(all()).unwrap();
+        let names: Vec<_> = message
+            .content()
+            .iter()
+            .map(|(n, _)| n.to_string())
+            .collect();
+        assert_eq!(names, ["rows", "spread", ".classes", "a", "b"]);
+        check(&*message).unwrap();
+        let turned = parts(all().into_iter().rev().collect()).unwrap();
+        assert_eq!(digest(&*turned), digest(&*message));
+        let back = of.decode(&encode(&*message)).unwrap();
+        assert_eq!(digest(&*back), digest(&*message));
+        let back = of
+            .from_json(to_json(&*message).as_object().unwrap())
+            .unwrap();
+        assert_eq!(digest(&*back), digest(&*message));
+        assert_eq!(
+            (message.classes(), message.kind()),
+            (Some(3), "test-spreads")
+        );
+        // six numbers of 8 bytes and three bytes; the ids are not those asked about; `.classes` is known
+        assert_eq!(
+            bytes(&*message, None),
+            super::super::Bytes {
+                values: 51,
+                keys: 8
+            }
+        );
+        assert!(message.get::<Declared>().is_ok());
+        let error = message.get::<Counts>().unwrap_err().to_string();
+        assert!(
+            error.contains("test-spreads") && error.contains("Counts"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_declared_message_is_held_to_its_declaration() {
+        let error = |tensors| format!("{:#}", parts(tensors).unwrap_err());
+        for (tensors, says) in [
+            (
+                vec![
+                    ("rows", u32s(&[2])),
+                    ("spread", f64s(&[3, 1])),
+                    (".classes", u32s(&[])),
+                ],
+                "`spread` is [3, 1] where `rows x classes` was due",
+            ),
+            (
+                vec![("rows", u32s(&[2])), ("spread", f64s(&[2]))],
+                "where `rows x classes`",
+            ),
+            (
+                vec![("rows", u32s(&[2])), ("spread", u32s(&[2, 1]))],
+                "`spread` is u32, and f64 was due",
+            ),
+            (
+                vec![("rows", u32s(&[2])), ("spread", f64s(&[2, 1]))],
+                "no tensor `.classes`",
+            ),
+            (
+                vec![("rows", u32s(&[2])), ("rows", u32s(&[2]))],
+                "comes twice",
+            ),
+        ] {
+            let found = error(tensors);
+            assert!(found.contains(says), "{found}, not {says}");
+        }
+        let nan = vec![
+            ("rows", u32s(&[1])),
+            (
+                "spread",
+                Tensor::F64(ArrayD::from_elem(IxDyn(&[1, 1]), f64::NAN)),
+            ),
+            (".classes", u32s(&[])),
+        ];
+        assert!(
+            check(&*parts(nan).unwrap())
+                .unwrap_err()
+                .to_string()
+                .contains("`spread` holds NaN")
+        );
+    }
+
+    #[test]
+    fn samples_of_a_declared_message_are_legal_and_alike() {
+        let mut draws = Stream::root(1).draws();
+        let mut outline = Outline::new(2, &|draws| draws.normal() as f32, &mut draws);
+        let one = spreads().sample(&mut outline).unwrap();
+        outline.client(1);
+        let other = spreads().sample(&mut outline).unwrap();
+        super::super::alike(&*one, &*other).unwrap();
+        let facts = Facts {
+            rows: 4,
+            outputs: 3,
+            ..Facts::default()
+        };
+        assert_eq!(
+            spreads().expected(&facts),
+            None,
+            "any number of other tensors"
+        );
+        let plain = decl(
+            json!({"kind": "test-plain", "doc": "", "tensors": [{"name": "a", "type": "f32", "shape": "rows x classes x 2"}]}),
+        );
+        let plain = MessageType::declare(&plain, "one.so").unwrap();
+        assert_eq!(plain.expected(&facts), Some(96));
+    }
+
+    #[test]
+    fn one_kind_is_declared_in_one_way() {
+        spreads();
+        assert!(std::ptr::eq(
+            spreads(),
+            message_type("test-spreads").unwrap()
+        ));
+        let mut other = MessageDecl::from(spreads());
+        other.doc = "Other words.".into();
+        assert!(std::ptr::eq(
+            MessageType::declare(&other, "two.so").unwrap(),
+            spreads()
+        ));
+        other.tensors.pop();
+        let error = MessageType::declare(&other, "two.so")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("one.so says `rows` of u32 [rows]") && error.contains("two.so says"),
+            "{error}"
+        );
+        // a kind of which a Rust type is linked is that type
+        let counts = MessageDecl::from(message_type("counts").unwrap());
+        let counts = MessageType::declare(&counts, "two.so").unwrap();
+        assert!(counts.origin().ends_with("Counts"), "{}", counts.origin());
+        let lying = MessageDecl {
+            reach: Reach::Any,
+            ..MessageDecl::from(counts)
+        };
+        let error = MessageType::declare(&lying, "two.so")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("Counts says") && error.contains("(with its reach)"),
+            "{error}"
+        );
+        super::super::check_linked().unwrap();
+    }
+
+    #[test]
+    fn declarations_that_cannot_be_are_refused() {
+        for (value, says) in [
+            (
+                json!({"kind": "No", "doc": "", "tensors": []}),
+                "a name is 1 to 64",
+            ),
+            (json!({"kind": "no", "doc": "", "tensors": []}), "0 tensors"),
+            (
+                json!({"kind": "no", "doc": "\u{1b}", "tensors": []}),
+                "control characters",
+            ),
+            (
+                json!({"kind": "no", "doc": "", "tensors": [{"name": "a", "type": "f32", "shape": "2 by 3"}]}),
+                "a shape is `any`",
+            ),
+            (
+                json!({"kind": "no", "doc": "", "tensors": [{"name": "a", "type": "u8", "shape": "2 x 3"}]}),
+                "bytes have one dimension",
+            ),
+            (
+                json!({"kind": "no", "doc": "", "tensors": [{"name": "rows", "type": "f32", "shape": "rows"}]}),
+                "ids of samples",
+            ),
+            (
+                json!({"kind": "no", "doc": "", "tensors": [{"name": "a", "type": "f32", "shape": "2"}, {"name": "a", "type": "f32", "shape": "2"}]}),
+                "twice",
+            ),
+        ] {
+            let error = format!(
+                "{:#}",
+                MessageType::declare(&decl(value), "one.so").unwrap_err()
+            );
+            assert!(error.contains(says), "{error}, not {says}");
+        }
+        assert!(message_type("no").is_none());
+    }
+}

@@ -1,0 +1,346 @@
+//! What is known of a kind of message without its Rust type, and where it is looked up.
+
+use super::declared::{Declared, Shape};
+use super::{
+    AnyMessage, ClassMeans, Column, ColumnDecl, Counts, Erased, Facts, GradientSum, Ids, Logits,
+    Mask, Message, MessageDecl, Models, Nothing, Outline, Params, Parcel, Scalar, SoftLabels,
+    Votes, check, json, wire,
+};
+use crate::{AnyInbox, Inbox, Mail, Result};
+use anyhow::{Context, bail, ensure};
+use serde_json::{Map, Value as Json};
+use std::any::type_name;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+/// How far two messages can be apart when one unit of data changes: what a mechanism's price is held against.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reach {
+    /// One unit of data turns any message into any other.
+    #[default]
+    Any,
+    /// It is a sum over units of data: a unit adds its own message, or takes it away.
+    Sum,
+    /// Each message says itself how far a unit of data reaches, as vote counts do.
+    Stated,
+}
+
+/// A kind of message: its name, its tensors, and how a message is made of them.
+///
+/// A Rust type that implements [`Message`] has one ([`MessageType::of`]). A library, or Python, declares others when it is
+/// loaded ([`MessageType::declare`]); they last as long as the program.
+#[derive(Debug)]
+pub struct MessageType {
+    /// Its name in specs, errors and the journal.
+    pub kind: &'static str,
+    /// What it is, in one line.
+    pub doc: &'static str,
+    /// Its tensors, see [`Message::COLUMNS`].
+    pub columns: &'static [Column],
+    /// What one unit of data can change.
+    pub reach: Reach,
+    /// How a message is made.
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Rust(Functions),
+    Declared {
+        origin: &'static str,
+        shapes: Vec<Shape>,
+    },
+}
+
+/// What is compiled for each Rust type.
+#[derive(Debug)]
+struct Functions {
+    name: fn() -> &'static str,
+    from_tensors: fn(Parcel) -> Result<Erased>,
+    expected: fn(&Facts) -> Option<u64>,
+    sample: fn(&mut Outline<'_>) -> Option<Erased>,
+    inbox: fn(Vec<Mail<Erased>>, bool) -> Result<Box<dyn AnyInbox>>,
+}
+
+struct Of<M>(PhantomData<M>);
+
+impl<M: Message> Of<M> {
+    const TYPE: &'static MessageType = &MessageType {
+        kind: M::KIND,
+        doc: M::DOC,
+        columns: M::COLUMNS,
+        reach: M::REACH,
+        source: Source::Rust(Functions {
+            name: type_name::<M>,
+            from_tensors: |parcel| Ok(Box::new(M::from_tensors(parcel)?)),
+            expected: M::expected,
+            sample: |outline| Some(Box::new(M::sample(outline)?)),
+            inbox: inbox::<M>,
+        }),
+    };
+}
+
+/// An inbox of messages that are all `M`; without a check where the other side has checked.
+fn inbox<M: AnyMessage>(mail: Vec<Mail<Erased>>, checked: bool) -> Result<Box<dyn AnyInbox>> {
+    let mail = mail.into_iter().map(|m| m.try_map(|body| body.take::<M>()));
+    let mail = mail.collect::<Result<Vec<_>>>()?;
+    Ok(Box::new(match checked {
+        true => Inbox::trusted(mail),
+        false => Inbox::new(mail)?,
+    }))
+}
+
+impl MessageType {
+    /// That of a Rust type.
+    pub const fn of<M: Message>() -> &'static Self {
+        Of::<M>::TYPE
+    }
+
+    /// Who says what this kind is: a Rust type, or a library.
+    pub fn origin(&self) -> &'static str {
+        match &self.source {
+            Source::Rust(rust) => (rust.name)(),
+            Source::Declared { origin, .. } => origin,
+        }
+    }
+
+    /// A message of these tensors.
+    ///
+    /// # Errors
+    /// When the tensors are not those of such a message.
+    pub fn from_tensors(&'static self, parcel: Parcel) -> Result<Erased> {
+        match &self.source {
+            Source::Rust(rust) => (rust.from_tensors)(parcel),
+            Source::Declared { shapes, .. } => {
+                Ok(Box::new(Declared::new(self, shapes, parcel.rest())?))
+            }
+        }
+    }
+
+    /// How many bytes one such message takes at most; `None` if that cannot be known before.
+    pub fn expected(&self, facts: &Facts) -> Option<u64> {
+        match &self.source {
+            Source::Rust(rust) => (rust.expected)(facts),
+            Source::Declared { shapes, .. } => Declared::expected(self, shapes, facts),
+        }
+    }
+
+    /// A legal message that a client could send, for tests of parts; `None` if its Rust type does not say how to make one up.
+    pub fn sample(&'static self, outline: &mut Outline<'_>) -> Option<Erased> {
+        match &self.source {
+            Source::Rust(rust) => (rust.sample)(outline),
+            Source::Declared { shapes, .. } => {
+                Some(Box::new(Declared::sample(self, shapes, outline)))
+            }
+        }
+    }
+
+    /// Reads what [`encode`](super::encode) wrote.
+    ///
+    /// # Errors
+    /// As [`decode`](super::decode).
+    pub fn decode(&'static self, wire: &[u8]) -> Result<Erased> {
+        let parcel = wire::parcel(wire, self.kind)?;
+        let made = self.from_tensors(parcel);
+        made.with_context(|| format!("a {} message", self.kind))
+    }
+
+    /// Reads a message from JSON, as [`from_json`](super::from_json) does.
+    ///
+    /// # Errors
+    /// As [`from_json`](super::from_json).
+    pub fn from_json(&'static self, tensors: &Map<String, Json>) -> Result<Erased> {
+        let made = json::parcel(self.columns, tensors).and_then(|p| self.from_tensors(p));
+        let message = made.with_context(|| format!("a {} message", self.kind))?;
+        check(&*message)?;
+        Ok(message)
+    }
+
+    /// Checks and sorts, as [`Inbox::new`].
+    ///
+    /// # Errors
+    /// As [`Inbox::new`], or when a message is of another kind.
+    pub fn inbox(&self, mail: Vec<Mail<Erased>>) -> Result<Box<dyn AnyInbox>> {
+        self.inbox_of(mail, false)
+    }
+
+    /// The same of what the other side of the C interface has checked.
+    pub(crate) fn trusted_inbox(&self, mail: Vec<Mail<Erased>>) -> Result<Box<dyn AnyInbox>> {
+        self.inbox_of(mail, true)
+    }
+
+    fn inbox_of(&self, mail: Vec<Mail<Erased>>, checked: bool) -> Result<Box<dyn AnyInbox>> {
+        match &self.source {
+            Source::Rust(rust) => (rust.inbox)(mail, checked),
+            Source::Declared { .. } => {
+                let foreign = mail.iter().find(|m| m.body.kind() != self.kind);
+                if let Some(m) = foreign {
+                    bail!("a {} message where {} was due", m.body.kind(), self.kind);
+                }
+                inbox::<Declared>(mail, checked)
+            }
+        }
+    }
+
+    /// Declares a kind of message without a Rust type. A kind that is known already must be declared as it was, and is
+    /// given back; if a Rust type of it is linked, messages are of that type.
+    ///
+    /// ```
+    /// use fl_core::message::{MessageDecl, MessageType, message_type};
+    /// let decl: MessageDecl = serde_json::from_str(
+    ///     r#"{"kind": "spreads", "doc": "How far scores lie apart.", "tensors": [
+    ///         {"name": "rows", "type": "u32", "shape": "rows", "doc": "ids of the samples"},
+    ///         {"name": "spread", "type": "f64", "shape": "rows x 2", "doc": "lowest and highest score"}]}"#,
+    /// ).unwrap();
+    /// assert_eq!(MessageType::declare(&decl, "my-library.so").unwrap().kind, "spreads");
+    /// assert_eq!(message_type("spreads").unwrap().origin(), "my-library.so");
+    /// ```
+    ///
+    /// # Errors
+    /// When the kind or a tensor cannot be called so, a shape cannot be read, or the kind is known and declared otherwise.
+    pub fn declare(decl: &MessageDecl, origin: &str) -> Result<&'static Self> {
+        let shapes = decl.shapes()?;
+        let mut known = registry().write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&*decl.kind) {
+            ensure!(
+                decl.says_what(known),
+                "message `{}` is declared twice: {} says {}, {origin} says {}; call one of them otherwise",
+                decl.kind,
+                known.origin(),
+                MessageDecl::from(*known).outline(),
+                decl.outline()
+            );
+            return Ok(known);
+        }
+        fn kept(text: &str) -> &'static str {
+            text.to_string().leak()
+        }
+        let column =
+            |c: &ColumnDecl| Column::new(kept(&c.name), c.dtype, kept(&c.shape), kept(&c.doc));
+        let columns: Vec<Column> = decl.tensors.iter().map(column).collect();
+        let declared: &'static Self = Box::leak(Box::new(Self {
+            kind: kept(&decl.kind),
+            doc: kept(&decl.doc),
+            columns: columns.leak(),
+            reach: decl.reach,
+            source: Source::Declared {
+                origin: kept(origin),
+                shapes,
+            },
+        }));
+        known.insert(declared.kind, declared);
+        Ok(declared)
+    }
+}
+
+type Types = BTreeMap<&'static str, &'static MessageType>;
+
+/// Every kind that is known: those of linked Rust types, and what has been declared since.
+fn registry() -> &'static RwLock<Types> {
+    static KNOWN: OnceLock<RwLock<Types>> = OnceLock::new();
+    KNOWN.get_or_init(|| RwLock::new(linked().0))
+}
+
+/// The message types that a crate has registered with [`messages!`](crate::messages!).
+#[doc(hidden)]
+pub struct Registered(pub &'static [&'static MessageType]);
+
+inventory::collect!(Registered);
+
+/// The types of all Rust types that are linked, and two Rust types for each kind that has more than one.
+fn linked() -> (Types, Vec<[&'static MessageType; 2]>) {
+    let mut all: Vec<_> = inventory::iter::<Registered>
+        .into_iter()
+        .flat_map(|r| r.0)
+        .copied()
+        .collect();
+    all.sort_by_key(|t| (t.kind, t.origin()));
+    let (mut types, mut twins) = (Types::new(), Vec::new());
+    for one in all {
+        let first = *types.entry(one.kind).or_insert(one);
+        if first.origin() != one.origin() {
+            twins.push([first, one]);
+        }
+    }
+    (types, twins)
+}
+
+/// Has each kind of message that is linked into this program one Rust type?
+///
+/// # Errors
+/// Names a kind that has two, and both Rust types.
+pub fn check_linked() -> Result<()> {
+    match linked().1.first() {
+        None => Ok(()),
+        Some([one, two]) => bail!(
+            "message `{}` is declared twice: by {} and by {}; call one of them otherwise",
+            one.kind,
+            one.origin(),
+            two.origin()
+        ),
+    }
+}
+
+/// The message type of this kind; `None` if no linked Rust type and no library has declared it.
+///
+/// ```
+/// use fl_core::message::message_type;
+/// assert_eq!(message_type("logits").unwrap().columns.len(), 2);
+/// assert!(message_type("gradients").is_none());
+/// ```
+pub fn message_type(kind: &str) -> Option<&'static MessageType> {
+    let known = registry().read().unwrap_or_else(PoisonError::into_inner);
+    known.get(kind).copied()
+}
+
+/// Every message type that is known: those of the core in the order in which users see them, then the others by kind.
+pub fn message_types() -> Vec<&'static MessageType> {
+    let known = registry().read().unwrap_or_else(PoisonError::into_inner);
+    let ours = |kind: &str| CORE.iter().any(|t| t.kind == kind);
+    let others = known.values().filter(|t| !ours(t.kind));
+    CORE.iter().chain(others).copied().collect()
+}
+
+/// `params, logits, ..`: every kind that is known, for errors.
+pub fn known_kinds() -> String {
+    let kinds: Vec<_> = message_types().iter().map(|t| t.kind).collect();
+    kinds.join(", ")
+}
+
+/// The two kinds of a signature such as `params -> params`; `None` if it does not look so or one of them is not known.
+pub fn pair(signature: &str) -> Option<(&'static MessageType, &'static MessageType)> {
+    let (input, output) = signature.split_once(" -> ")?;
+    Some((message_type(input)?, message_type(output)?))
+}
+
+/// Registers the messages of a crate, so that parts from libraries, `fl try` and `fl test` know them by their kinds:
+/// `fl_core::messages! { Answers, Slopes }`. What [`message!`](crate::message!) declares is registered already.
+#[macro_export]
+macro_rules! messages {
+    ($($message:ty),+ $(,)?) => {
+        const _: () = {
+            const ALL: &[&$crate::message::MessageType] = &[$($crate::message::MessageType::of::<$message>()),+];
+            $crate::__private::inventory::submit! { $crate::message::Registered(ALL) }
+        };
+    };
+}
+
+/// The messages of the core, in the order in which users see them.
+pub(super) const CORE: &[&MessageType] = &[
+    MessageType::of::<Params>(),
+    MessageType::of::<GradientSum>(),
+    MessageType::of::<Logits>(),
+    MessageType::of::<SoftLabels>(),
+    MessageType::of::<ClassMeans>(),
+    MessageType::of::<Votes>(),
+    MessageType::of::<Counts>(),
+    MessageType::of::<Models>(),
+    MessageType::of::<Mask>(),
+    MessageType::of::<Scalar>(),
+    MessageType::of::<Ids>(),
+    MessageType::of::<Nothing>(),
+];
+
+inventory::submit! { Registered(CORE) }
