@@ -22,8 +22,9 @@ mod slot;
 mod stream;
 
 pub use data::*;
+
 pub use door::*;
-use door::{host, question, store};
+use door::{host, store};
 pub use error::*;
 pub use inbox::*;
 pub use kernels::{MeanOfParams, weighted_mean, weighted_mean_f64};

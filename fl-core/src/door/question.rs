@@ -2,44 +2,10 @@
 
 use super::cohort::SAMPLES;
 use super::exchange_spec::{Exchange, ExchangeSpec};
-use crate::message::{self, Message, Nothing};
+use crate::message::{self, AnyMessage, Message, Nothing};
 use crate::{Client, Needs, PrivacyEvent, Protocol, Result, Server, Stream};
 use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
-use std::any::Any;
-
-/// A message whose type is known only to the two sides of a protocol.
-pub trait AnyMessage: Any + Send + Sync {
-    /// Its kind.
-    fn kind(&self) -> &'static str;
-    /// For a downcast.
-    fn as_any(&self) -> &dyn Any;
-    /// For a downcast by value.
-    fn into_any(self: Box<Self>) -> Box<dyn Any + Send + Sync>;
-    /// Wire form.
-    fn encode(&self) -> Vec<u8>;
-    /// Bytes of its tensors in memory.
-    fn size(&self) -> u64;
-}
-
-impl<M: Message> AnyMessage for M {
-    fn kind(&self) -> &'static str {
-        M::KIND
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn into_any(self: Box<Self>) -> Box<dyn Any + Send + Sync> {
-        self
-    }
-    fn encode(&self) -> Vec<u8> {
-        message::encode(self)
-    }
-    fn size(&self) -> u64 {
-        let tensors = self.tensors();
-        tensors.iter().map(|(_, view)| view.bytes() as u64).sum()
-    }
-}
 
 /// A payload, here or from another process.
 #[derive(Clone, Copy)]

@@ -1,7 +1,6 @@
 //! One step of a run, as its parts see it.
 
-use crate::message::Message;
-use crate::question::AnyMessage;
+use crate::message::{AnyMessage, Message};
 use crate::{SharedExecutor, Stream};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -74,12 +73,21 @@ impl Round {
         }
     }
 
+    /// As [`Round::showing`], of a message whatever its Rust type is.
+    pub fn showing_any(&self, message: Arc<dyn AnyMessage>) -> Self {
+        Self {
+            sent: Some(message),
+            ..self.clone()
+        }
+    }
+
     /// What the clients were sent, if it is an `M` and the aggregator's [`crate::Needs`] ask for it.
     pub fn sent<M: Message>(&self) -> Option<&M> {
         self.sent.as_deref().and_then(|m| m.as_any().downcast_ref())
     }
 
-    pub(crate) fn sent_any(&self) -> Option<&dyn AnyMessage> {
+    /// What the clients were sent, whatever its Rust type is.
+    pub fn sent_any(&self) -> Option<&dyn AnyMessage> {
         self.sent.as_deref()
     }
 
