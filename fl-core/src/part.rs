@@ -2,7 +2,7 @@
 
 use crate::message::{Message, SoftLabels};
 use crate::settings::{self, Field, Reader, Value};
-use crate::{Candidate, Protocol, Result, Samples, Stream, Task};
+use crate::{BoxedPart, Candidate, Protocol, Result, Samples, Stream, Task};
 use anyhow::{Context, anyhow};
 use std::any::Any;
 use std::fmt::{Display, Formatter};
@@ -93,7 +93,8 @@ pub struct Description {
     pub signature: String,
 }
 
-/// Makes a part from its settings: a boxed trait object of its role.
+/// Makes a part from its settings: a boxed trait object of its role, that of an aggregator, a selector or a mechanism without
+/// its Rust types (`Box<dyn AnyAggregator>`). [`PartDecl::make`] gives the typed ones.
 pub type Build = dyn Fn(&Value, &BuildContext) -> Result<Box<dyn Any + Send>> + Sync;
 
 /// Another name of a part in specs.
@@ -128,6 +129,23 @@ pub struct PartDecl {
 
 inventory::collect!(&'static PartDecl);
 
+impl PartDecl {
+    /// Makes the part, as a boxed trait object such as [`crate::BoxedAggregator`] or `Box<dyn AnyAggregator>`.
+    ///
+    /// # Errors
+    /// When it cannot be made, or is another part than `B`.
+    pub fn make<B: BoxedPart>(&self, settings: &Value, make: &BuildContext) -> Result<B> {
+        let made = (self.build)(settings, make)?;
+        B::cast(made).with_context(|| {
+            let signature = (self.describe)().signature;
+            format!(
+                "{} `{}` does not fit: it is {signature}",
+                self.role, self.name
+            )
+        })
+    }
+}
+
 /// Every part that is linked into this program, by role and name.
 pub fn linked_parts() -> Vec<&'static PartDecl> {
     let mut all: Vec<_> = inventory::iter::<&'static PartDecl>
@@ -139,25 +157,74 @@ pub fn linked_parts() -> Vec<&'static PartDecl> {
 }
 
 /// What a selector can choose from.
-pub trait Pool {
+pub trait Pool: 'static {
     /// Its name in signatures.
     const NAME: &'static str;
+
+    /// This pool among the others.
+    fn any(&self) -> AnyPool<'_>;
+
+    /// The other way; `None` if it is another pool.
+    fn of(any: AnyPool<'_>) -> Option<&Self>;
 }
 
 /// The clients that can be chosen, ascending, and what is known of each because somebody asked.
 pub type Roster = [Candidate];
 
-impl Pool for Roster {
-    const NAME: &'static str = "clients";
+/// A pool, whichever it is.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyPool<'a> {
+    /// Clients.
+    Clients(&'a Roster),
+    /// Samples.
+    Samples(&'a Samples),
+    /// Rows of class probabilities.
+    SoftLabels(&'a SoftLabels),
 }
 
-impl Pool for Samples {
-    const NAME: &'static str = "samples";
+impl AnyPool<'_> {
+    /// The names of all pools.
+    pub const NAMES: [&'static str; 3] = [Roster::NAME, Samples::NAME, SoftLabels::NAME];
+
+    /// Its name in signatures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clients(_) => Roster::NAME,
+            Self::Samples(_) => Samples::NAME,
+            Self::SoftLabels(_) => SoftLabels::NAME,
+        }
+    }
+
+    /// How many there are to choose from.
+    pub fn size(self) -> usize {
+        match self {
+            Self::Clients(clients) => clients.len(),
+            Self::Samples(samples) => samples.len(),
+            Self::SoftLabels(labels) => labels.rows.len(),
+        }
+    }
 }
 
-impl Pool for SoftLabels {
-    const NAME: &'static str = SoftLabels::KIND;
+macro_rules! pool {
+    ($pool:ty, $name:expr, $which:ident) => {
+        impl Pool for $pool {
+            const NAME: &'static str = $name;
+            fn any(&self) -> AnyPool<'_> {
+                AnyPool::$which(self)
+            }
+            fn of(any: AnyPool<'_>) -> Option<&Self> {
+                match any {
+                    AnyPool::$which(pool) => Some(pool),
+                    _ => None,
+                }
+            }
+        }
+    };
 }
+
+pool!(Roster, "clients", Clients);
+pool!(Samples, "samples", Samples);
+pool!(SoftLabels, SoftLabels::KIND, SoftLabels);
 
 /// `params -> params`
 pub fn aggregator_signature<I: Message, O: Message>() -> String {

@@ -29,6 +29,12 @@ pub trait AnyMessage: Any + Debug + Send + Sync {
 
     /// A copy.
     fn copy(&self) -> Erased;
+
+    /// Becomes `other`.
+    ///
+    /// # Errors
+    /// When that is a message of another type; nothing has changed then.
+    fn become_other(&mut self, other: Erased) -> Result<()>;
 }
 
 /// A message that owns its numbers, whatever its Rust type is. Its numbers are those of the message that it was made of:
@@ -53,6 +59,10 @@ impl<M: Message> AnyMessage for M {
     }
     fn copy(&self) -> Erased {
         Box::new(self.clone())
+    }
+    fn become_other(&mut self, other: Erased) -> Result<()> {
+        *self = other.take()?;
+        Ok(())
     }
 }
 

@@ -355,6 +355,17 @@ impl AnyMessage for Declared {
     fn copy(&self) -> Erased {
         Box::new(self.clone())
     }
+    fn become_other(&mut self, other: Erased) -> Result<()> {
+        let other: Self = other.take()?;
+        ensure!(
+            std::ptr::eq(self.of, other.of),
+            "a {} message where {} was due",
+            other.of.kind,
+            self.of.kind
+        );
+        *self = other;
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -98,6 +98,11 @@ impl MessageType {
         Of::<M>::TYPE
     }
 
+    /// Does every program know it?
+    pub(crate) fn is_of_core(&self) -> bool {
+        CORE.iter().any(|of| of.kind == self.kind)
+    }
+
     /// Who says what this kind is: a Rust type, or a library.
     pub fn origin(&self) -> &'static str {
         match &self.source {
@@ -298,8 +303,7 @@ pub fn message_type(kind: &str) -> Option<&'static MessageType> {
 /// Every message type that is known: those of the core in the order in which users see them, then the others by kind.
 pub fn message_types() -> Vec<&'static MessageType> {
     let known = registry().read().unwrap_or_else(PoisonError::into_inner);
-    let ours = |kind: &str| CORE.iter().any(|t| t.kind == kind);
-    let others = known.values().filter(|t| !ours(t.kind));
+    let others = known.values().filter(|of| !of.is_of_core());
     CORE.iter().chain(others).copied().collect()
 }
 

@@ -2,6 +2,7 @@
 
 mod accountant;
 mod aggregator;
+mod any;
 mod generator;
 mod head;
 mod privacy;
@@ -11,6 +12,7 @@ mod trainer;
 
 pub use accountant::*;
 pub use aggregator::*;
+pub use any::*;
 pub use generator::*;
 pub use head::*;
 pub use privacy::*;

@@ -1,0 +1,519 @@
+//! Aggregators, mechanisms and selectors as their declarations make them: by the kinds of their messages, without their Rust
+//! types. Authors write the typed traits; these are made of them, and back, without a cost for each message.
+
+use crate::message::{AnyMessage, Erased, Message, MessageType};
+use crate::privacy::ReleaseNoise;
+use crate::{
+    Accountant, Aggregator, AnyInbox, AnyPool, BoxedAggregator, BoxedMechanism, BoxedSelector,
+    Claims, Cohort, Draw, Examples, Fold, Generator, Inbox, Mail, Needs, Poll, Pool, PrivacyEvent,
+    PrivacyMechanism, Protocol, Result, Round, Selector, Stream, Trainer,
+};
+use anyhow::Context;
+use std::any::Any;
+use std::marker::PhantomData;
+
+/// An [`Aggregator`] by the kinds of its messages.
+pub trait AnyAggregator: Send {
+    /// What clients send.
+    fn input(&self) -> &'static MessageType;
+
+    /// What comes out.
+    fn output(&self) -> &'static MessageType;
+
+    /// See [`Aggregator::aggregate`].
+    ///
+    /// # Errors
+    /// When the inbox cannot be combined, or holds messages of another type.
+    fn aggregate(&mut self, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased>;
+
+    /// See [`Aggregator::fold`].
+    fn fold(&self, round: &Round) -> Option<Box<dyn AnyFold>>;
+
+    /// See [`Aggregator::update`].
+    ///
+    /// # Errors
+    /// When the result does not fit what was kept.
+    fn update(&mut self, round: &Round, folded: Erased) -> Result<Erased>;
+
+    /// See [`Aggregator::needs`].
+    fn needs(&self) -> Needs;
+
+    /// See [`Aggregator::claims`].
+    fn claims(&self) -> Claims;
+
+    /// See [`Aggregator::save`].
+    fn save(&self) -> Vec<u8>;
+
+    /// See [`Aggregator::load`].
+    ///
+    /// # Errors
+    /// When `state` is not a state of this part.
+    fn load(&mut self, state: &[u8]) -> Result<()>;
+
+    /// The boxed [`Aggregator`] that this was made of; itself if it knows no Rust types.
+    ///
+    /// # Errors
+    /// Itself.
+    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyAggregator>>;
+}
+
+/// A [`Fold`] by the kinds of its messages.
+pub trait AnyFold: Send {
+    /// See [`Fold::add`].
+    ///
+    /// # Errors
+    /// When the message does not fit those before it.
+    fn add(&mut self, mail: Mail<Erased>) -> Result<()>;
+
+    /// See [`Fold::finish`].
+    ///
+    /// # Errors
+    /// When nothing usable was added.
+    fn finish(self: Box<Self>) -> Result<Erased>;
+}
+
+/// A [`PrivacyMechanism`] by the kind of its message. A message of another type is an error, and where there is none, nothing
+/// is known of it.
+pub trait AnyMechanism: Send {
+    /// What it protects.
+    fn on(&self) -> &'static MessageType;
+
+    /// See [`PrivacyMechanism::clip`].
+    ///
+    /// # Errors
+    /// When the message cannot be bounded.
+    fn clip(&self, message: &mut dyn AnyMessage) -> Result<()>;
+
+    /// See [`PrivacyMechanism::range`].
+    fn range(&self, message: &dyn AnyMessage) -> Option<f32>;
+
+    /// See [`PrivacyMechanism::agree`].
+    fn agree(&mut self, largest: f32);
+
+    /// See [`PrivacyMechanism::price`].
+    ///
+    /// # Errors
+    /// When there is no honest answer for this message.
+    fn price(&self, message: &dyn AnyMessage, cohort: &Cohort) -> Result<PrivacyEvent>;
+
+    /// See [`PrivacyMechanism::perturb`].
+    ///
+    /// # Errors
+    /// When the message cannot be perturbed.
+    fn perturb(
+        &mut self,
+        message: &mut dyn AnyMessage,
+        cohort: &Cohort,
+        noise: &ReleaseNoise,
+    ) -> Result<()>;
+
+    /// See [`PrivacyMechanism::queries`].
+    fn queries(&self, message: &dyn AnyMessage) -> usize;
+
+    /// See [`PrivacyMechanism::truncate`].
+    fn truncate(&self, message: &mut dyn AnyMessage, n: usize);
+
+    /// See [`PrivacyMechanism::actual_cost`].
+    fn actual_cost(&self, price: PrivacyEvent) -> PrivacyEvent;
+
+    /// See [`PrivacyMechanism::save`].
+    fn save(&self) -> Vec<u8>;
+
+    /// See [`PrivacyMechanism::load`].
+    ///
+    /// # Errors
+    /// When `state` is not a state of this part.
+    fn load(&mut self, state: &[u8]) -> Result<()>;
+
+    /// The boxed [`PrivacyMechanism`] that this was made of; itself if it knows no Rust type.
+    ///
+    /// # Errors
+    /// Itself.
+    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyMechanism>>;
+}
+
+/// A [`Selector`] by the name of its pool. A pool of another name is an error.
+pub trait AnySelector: Send {
+    /// The name of what is chosen from.
+    fn pool(&self) -> &'static str;
+
+    /// See [`Selector::fit`].
+    ///
+    /// # Errors
+    /// When nothing can be learnt from these samples.
+    fn fit(&mut self, own: &Examples, stream: &Stream) -> Result<()>;
+
+    /// See [`Selector::needs_scores`].
+    fn needs_scores(&self) -> bool;
+
+    /// See [`Selector::poll`].
+    ///
+    /// # Errors
+    /// As [`AnySelector::select`].
+    fn poll(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Option<Poll>>;
+
+    /// See [`Selector::select`].
+    ///
+    /// # Errors
+    /// When the pool cannot be judged.
+    fn select(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Vec<usize>>;
+
+    /// See [`Selector::draw`].
+    fn draw(&self) -> Draw;
+
+    /// See [`Selector::rank`].
+    ///
+    /// # Errors
+    /// As [`AnySelector::select`].
+    fn rank(&mut self, pool: AnyPool<'_>) -> Result<Option<Vec<f64>>>;
+
+    /// See [`Selector::save`].
+    fn save(&self) -> Vec<u8>;
+
+    /// See [`Selector::load`].
+    ///
+    /// # Errors
+    /// When `state` is not a state of this part.
+    fn load(&mut self, state: &[u8]) -> Result<()>;
+
+    /// The boxed [`Selector`] that this was made of; itself if it knows no Rust type.
+    ///
+    /// # Errors
+    /// Itself.
+    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnySelector>>;
+}
+
+/// A part of known Rust types.
+struct Typed<T: ?Sized>(Box<T>);
+
+/// A part of kinds that have these Rust types, by its erased form.
+struct Through<T: ?Sized, Types>(Box<T>, PhantomData<fn() -> Types>);
+
+impl dyn AnyAggregator {
+    /// Of a typed one.
+    pub fn of<A: Aggregator + 'static>(part: A) -> Box<Self> {
+        Self::of_boxed::<A::In, A::Out>(Box::new(part))
+    }
+
+    /// Of a typed one.
+    pub fn of_boxed<I: Message, O: Message>(part: BoxedAggregator<I, O>) -> Box<Self> {
+        Box::new(Typed(part))
+    }
+
+    /// The typed one of these messages; `None` if it is of others. One of linked Rust types is what its author wrote.
+    pub fn cast<I: Message, O: Message>(self: Box<Self>) -> Option<BoxedAggregator<I, O>> {
+        if (self.input().kind, self.output().kind) != (I::KIND, O::KIND) {
+            return None;
+        }
+        match self.typed() {
+            Ok(part) => part.downcast().ok().map(|part| *part),
+            Err(any) => Some(Box::new(Through::<_, (I, O)>(any, PhantomData))),
+        }
+    }
+}
+
+impl<I: Message, O: Message> AnyAggregator for Typed<dyn Aggregator<In = I, Out = O>> {
+    fn input(&self) -> &'static MessageType {
+        MessageType::of::<I>()
+    }
+    fn output(&self) -> &'static MessageType {
+        MessageType::of::<O>()
+    }
+    fn aggregate(&mut self, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
+        let inbox: Option<&Inbox<I>> = inbox.get();
+        let inbox =
+            inbox.with_context(|| format!("an inbox of other messages than {}", I::KIND))?;
+        Ok(Box::new(self.0.aggregate(round, inbox)?))
+    }
+    fn fold(&self, round: &Round) -> Option<Box<dyn AnyFold>> {
+        Some(Box::new(Typed(self.0.fold(round)?)))
+    }
+    fn update(&mut self, round: &Round, folded: Erased) -> Result<Erased> {
+        Ok(Box::new(self.0.update(round, folded.take()?)?))
+    }
+    fn needs(&self) -> Needs {
+        self.0.needs()
+    }
+    fn claims(&self) -> Claims {
+        self.0.claims()
+    }
+    fn save(&self) -> Vec<u8> {
+        self.0.save()
+    }
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        self.0.load(state)
+    }
+    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyAggregator>> {
+        Ok(Box::new(self.0))
+    }
+}
+
+impl<I: Message, O: Message> AnyFold for Typed<dyn Fold<I, O>> {
+    fn add(&mut self, mail: Mail<Erased>) -> Result<()> {
+        self.0.add(mail.try_map(|body| body.take())?)
+    }
+    fn finish(self: Box<Self>) -> Result<Erased> {
+        Ok(Box::new(self.0.finish()?))
+    }
+}
+
+impl<I: Message, O: Message> Aggregator for Through<dyn AnyAggregator, (I, O)> {
+    type In = I;
+    type Out = O;
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>) -> Result<O> {
+        self.0.aggregate(round, inbox)?.take()
+    }
+    fn fold(&self, round: &Round) -> Option<Box<dyn Fold<I, O>>> {
+        Some(Box::new(Through::<_, (I, O)>(
+            self.0.fold(round)?,
+            PhantomData,
+        )))
+    }
+    fn update(&mut self, round: &Round, folded: O) -> Result<O> {
+        self.0.update(round, Box::new(folded))?.take()
+    }
+    fn needs(&self) -> Needs {
+        self.0.needs()
+    }
+    fn claims(&self) -> Claims {
+        self.0.claims()
+    }
+    fn save(&self) -> Vec<u8> {
+        self.0.save()
+    }
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        self.0.load(state)
+    }
+}
+
+impl<I: Message, O: Message> Fold<I, O> for Through<dyn AnyFold, (I, O)> {
+    fn add(&mut self, mail: Mail<I>) -> Result<()> {
+        self.0
+            .add(mail.try_map(|body| Ok(Box::new(body) as Erased))?)
+    }
+    fn finish(self: Box<Self>) -> Result<O> {
+        self.0.finish()?.take()
+    }
+}
+
+impl dyn AnyMechanism {
+    /// Of a typed one.
+    pub fn of<P: PrivacyMechanism + 'static>(part: P) -> Box<Self> {
+        Self::of_boxed::<P::On>(Box::new(part))
+    }
+
+    /// Of a typed one.
+    pub fn of_boxed<M: Message>(part: BoxedMechanism<M>) -> Box<Self> {
+        Box::new(Typed(part))
+    }
+
+    /// The typed one on this message; `None` if it is on another.
+    pub fn cast<M: Message>(self: Box<Self>) -> Option<BoxedMechanism<M>> {
+        if self.on().kind != M::KIND {
+            return None;
+        }
+        match self.typed() {
+            Ok(part) => part.downcast().ok().map(|part| *part),
+            Err(any) => Some(Box::new(Through::<_, M>(any, PhantomData))),
+        }
+    }
+}
+
+impl<M: Message> AnyMechanism for Typed<dyn PrivacyMechanism<On = M>> {
+    fn on(&self) -> &'static MessageType {
+        MessageType::of::<M>()
+    }
+    fn clip(&self, message: &mut dyn AnyMessage) -> Result<()> {
+        self.0.clip(message.get_mut()?)
+    }
+    fn range(&self, message: &dyn AnyMessage) -> Option<f32> {
+        self.0.range(message.get().ok()?)
+    }
+    fn agree(&mut self, largest: f32) {
+        self.0.agree(largest);
+    }
+    fn price(&self, message: &dyn AnyMessage, cohort: &Cohort) -> Result<PrivacyEvent> {
+        self.0.price(message.get()?, cohort)
+    }
+    fn perturb(
+        &mut self,
+        message: &mut dyn AnyMessage,
+        cohort: &Cohort,
+        noise: &ReleaseNoise,
+    ) -> Result<()> {
+        self.0.perturb(message.get_mut()?, cohort, noise)
+    }
+    fn queries(&self, message: &dyn AnyMessage) -> usize {
+        message.get().map_or(1, |message| self.0.queries(message))
+    }
+    fn truncate(&self, message: &mut dyn AnyMessage, n: usize) {
+        if let Ok(message) = message.get_mut() {
+            self.0.truncate(message, n);
+        }
+    }
+    fn actual_cost(&self, price: PrivacyEvent) -> PrivacyEvent {
+        self.0.actual_cost(price)
+    }
+    fn save(&self) -> Vec<u8> {
+        self.0.save()
+    }
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        self.0.load(state)
+    }
+    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyMechanism>> {
+        Ok(Box::new(self.0))
+    }
+}
+
+impl<M: Message> PrivacyMechanism for Through<dyn AnyMechanism, M> {
+    type On = M;
+    fn clip(&self, message: &mut M) -> Result<()> {
+        self.0.clip(message)
+    }
+    fn range(&self, message: &M) -> Option<f32> {
+        self.0.range(message)
+    }
+    fn agree(&mut self, largest: f32) {
+        self.0.agree(largest);
+    }
+    fn price(&self, message: &M, cohort: &Cohort) -> Result<PrivacyEvent> {
+        self.0.price(message, cohort)
+    }
+    fn perturb(&mut self, message: &mut M, cohort: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+        self.0.perturb(message, cohort, noise)
+    }
+    fn queries(&self, message: &M) -> usize {
+        self.0.queries(message)
+    }
+    fn truncate(&self, message: &mut M, n: usize) {
+        self.0.truncate(message, n);
+    }
+    fn actual_cost(&self, price: PrivacyEvent) -> PrivacyEvent {
+        self.0.actual_cost(price)
+    }
+    fn save(&self) -> Vec<u8> {
+        self.0.save()
+    }
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        self.0.load(state)
+    }
+}
+
+impl dyn AnySelector {
+    /// Of a typed one.
+    pub fn of<S: Selector<Pool: Pool> + 'static>(part: S) -> Box<Self> {
+        Self::of_boxed::<S::Pool>(Box::new(part))
+    }
+
+    /// Of a typed one.
+    pub fn of_boxed<P: Pool + ?Sized>(part: BoxedSelector<P>) -> Box<Self> {
+        Box::new(Typed(part))
+    }
+
+    /// The typed one of this pool; `None` if it is of another.
+    pub fn cast<P: Pool + ?Sized>(self: Box<Self>) -> Option<BoxedSelector<P>> {
+        if self.pool() != P::NAME {
+            return None;
+        }
+        match self.typed() {
+            Ok(part) => part.downcast().ok().map(|part| *part),
+            Err(any) => Some(Box::new(Through::<_, PhantomData<P>>(any, PhantomData))),
+        }
+    }
+}
+
+fn mine<P: Pool + ?Sized>(pool: AnyPool<'_>) -> Result<&P> {
+    P::of(pool).with_context(|| format!("a pool of {} where {} was due", pool.name(), P::NAME))
+}
+
+impl<P: Pool + ?Sized> AnySelector for Typed<dyn Selector<Pool = P>> {
+    fn pool(&self) -> &'static str {
+        P::NAME
+    }
+    fn fit(&mut self, own: &Examples, stream: &Stream) -> Result<()> {
+        self.0.fit(own, stream)
+    }
+    fn needs_scores(&self) -> bool {
+        self.0.needs_scores()
+    }
+    fn poll(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Option<Poll>> {
+        self.0.poll(round, mine(pool)?)
+    }
+    fn select(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Vec<usize>> {
+        self.0.select(round, mine(pool)?)
+    }
+    fn draw(&self) -> Draw {
+        self.0.draw()
+    }
+    fn rank(&mut self, pool: AnyPool<'_>) -> Result<Option<Vec<f64>>> {
+        self.0.rank(mine(pool)?)
+    }
+    fn save(&self) -> Vec<u8> {
+        self.0.save()
+    }
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        self.0.load(state)
+    }
+    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnySelector>> {
+        Ok(Box::new(self.0))
+    }
+}
+
+impl<P: Pool + ?Sized> Selector for Through<dyn AnySelector, PhantomData<P>> {
+    type Pool = P;
+    fn fit(&mut self, own: &Examples, stream: &Stream) -> Result<()> {
+        self.0.fit(own, stream)
+    }
+    fn needs_scores(&self) -> bool {
+        self.0.needs_scores()
+    }
+    fn poll(&mut self, round: &Round, pool: &P) -> Result<Option<Poll>> {
+        self.0.poll(round, pool.any())
+    }
+    fn select(&mut self, round: &Round, pool: &P) -> Result<Vec<usize>> {
+        self.0.select(round, pool.any())
+    }
+    fn draw(&self) -> Draw {
+        self.0.draw()
+    }
+    fn rank(&mut self, pool: &P) -> Result<Option<Vec<f64>>> {
+        self.0.rank(pool.any())
+    }
+    fn save(&self) -> Vec<u8> {
+        self.0.save()
+    }
+    fn load(&mut self, state: &[u8]) -> Result<()> {
+        self.0.load(state)
+    }
+}
+
+/// A part that a declaration makes ([`crate::PartDecl::make`]): a boxed trait object of its role, by its Rust types
+/// ([`BoxedAggregator`]) or without them (`Box<dyn AnyAggregator>`).
+pub trait BoxedPart: Sized + 'static {
+    /// Of what was made; `None` if that is of another role, or of other messages.
+    fn cast(made: Box<dyn Any + Send>) -> Option<Self>;
+}
+
+macro_rules! boxed_part {
+    ($(($($of:tt)*) $boxed:ty: $made:ty => $cast:expr;)+) => {
+        $(impl<$($of)*> BoxedPart for $boxed {
+            fn cast(made: Box<dyn Any + Send>) -> Option<Self> {
+                let made = made.downcast::<$made>().ok()?;
+                $cast(*made)
+            }
+        })+
+    };
+}
+
+boxed_part! {
+    () Box<dyn AnyAggregator>: Self => Some;
+    () Box<dyn AnyMechanism>: Self => Some;
+    () Box<dyn AnySelector>: Self => Some;
+    () Box<dyn Trainer>: Self => Some;
+    () Box<dyn Generator>: Self => Some;
+    () Box<dyn Accountant>: Self => Some;
+    () Box<dyn Protocol>: Self => Some;
+    (I: Message, O: Message) BoxedAggregator<I, O>: Box<dyn AnyAggregator> => <dyn AnyAggregator>::cast;
+    (M: Message) BoxedMechanism<M>: Box<dyn AnyMechanism> => <dyn AnyMechanism>::cast;
+    (P: Pool + ?Sized) BoxedSelector<P>: Box<dyn AnySelector> => <dyn AnySelector>::cast;
+}
