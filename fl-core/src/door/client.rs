@@ -5,7 +5,7 @@ use crate::message::{Ids, Message};
 use crate::privacy::{Lots, NoiseSource};
 use crate::{
     AggregatorSlot, BoxedAggregator, BoxedSelector, Budget, COUNTS, ClientId, Differentiable,
-    Envelope, Examples, ExchangeSpec, Generator, Inbox, MechanismSlot, Needs, Parametric, Parts,
+    Envelope, Examples, ExchangeSpec, Generator, Inbox, MechanismSlot, Needs, Parametric, Parts, Pool,
     PrivacyEvent, Problem, Public, Result, Round, Said, SelectorSlot, Serial, Stream, Task,
     Trainer, message, parametric,
 };
@@ -334,7 +334,7 @@ impl Client {
     ///
     /// # Errors
     /// When the slot's part cannot be made, and those of `f`.
-    pub fn with_selector<P: ?Sized + 'static, T>(
+    pub fn with_selector<P: Pool + ?Sized, T>(
         &mut self,
         slot: &SelectorSlot<P>,
         f: impl FnOnce(&mut Self, &mut BoxedSelector<P>) -> Result<T>,

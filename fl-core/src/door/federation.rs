@@ -9,7 +9,7 @@ use crate::message::Ids;
 use crate::privacy::NoiseSource;
 use crate::{
     Accountant, BoxedSelector, ClientId, Cohort, Examples, Generator, Parametric, Parts, Pass,
-    PrivacyEvent, Problem, Protocol, Public, Result, Round, Said, Samples, SelectorSlot, Stream,
+    Pool, PrivacyEvent, Problem, Protocol, Public, Result, Round, Said, Samples, SelectorSlot, Stream,
     Target, Task, Trainer, fit_examples, parametric,
 };
 use anyhow::{Context, bail, ensure};
@@ -164,7 +164,7 @@ impl<'h> Server<'h> {
     ///
     /// # Errors
     /// When it cannot judge the pool, or picks what is not there.
-    pub fn select<P: ?Sized + 'static>(
+    pub fn select<P: Pool + ?Sized>(
         &mut self,
         slot: &SelectorSlot<P>,
         round: &Round,

@@ -1,8 +1,8 @@
 //! The parts that fill one side's slots: made on first use, kept, written down and taken back.
 
 use crate::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, ClientId, Generator,
-    Parts, Result, Role, Stream, Task, Trainer, message::Message,
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedPart, BoxedSelector, BuildContext, ClientId,
+    Generator, Parts, Pool, Result, Role, Stream, Task, Trainer, message::Message,
 };
 use anyhow::Context;
 use std::any::Any;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A part of any role, as it stands in a slot.
-pub(crate) trait Stored: Any + Send {
+pub(crate) trait Stored: BoxedPart + Send {
     /// What it is.
     const ROLE: Role;
 
@@ -41,7 +41,7 @@ impl<I: Message, O: Message> Stored for BoxedAggregator<I, O> {
     }
 }
 
-impl<P: ?Sized + 'static> Stored for BoxedSelector<P> {
+impl<P: Pool + ?Sized> Stored for BoxedSelector<P> {
     const ROLE: Role = Role::Selector;
     fn state(&self) -> Result<Vec<u8>> {
         Ok(self.save())
