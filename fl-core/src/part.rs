@@ -301,18 +301,17 @@ macro_rules! plugin {
     (aggregator $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
         $crate::plugin!(@ Aggregator, $name, $s,
             $crate::aggregator_signature::<<$t as $crate::Aggregator>::In, <$t as $crate::Aggregator>::Out>(),
-            |s, _| Ok(Box::new(<$t>::from(s)) as $crate::BoxedAggregator<<$t as $crate::Aggregator>::In, <$t as $crate::Aggregator>::Out>),
-            $($($facts)*)?);
+            |s, _| Ok(<dyn $crate::AnyAggregator>::of(<$t>::from(s))), $($($facts)*)?);
     };
     (selector $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
         $crate::plugin!(@ Selector, $name, $s,
             <<$t as $crate::Selector>::Pool as $crate::Pool>::NAME.to_string(),
-            |s, _| Ok(Box::new(<$t>::from(s)) as $crate::BoxedSelector<<$t as $crate::Selector>::Pool>), $($($facts)*)?);
+            |s, _| Ok(<dyn $crate::AnySelector>::of(<$t>::from(s))), $($($facts)*)?);
     };
     (privacy $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
         $crate::plugin!(@ Privacy, $name, $s,
             <<$t as $crate::PrivacyMechanism>::On as $crate::message::Message>::KIND.to_string(),
-            |s, _| Ok(Box::new(<$t>::from(s)) as $crate::BoxedMechanism<<$t as $crate::PrivacyMechanism>::On>), $($($facts)*)?);
+            |s, _| Ok(<dyn $crate::AnyMechanism>::of(<$t>::from(s))), $($($facts)*)?);
     };
     (accountant $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
         $crate::plugin!(@ Accountant, $name, $s, String::new(), |s, _| Ok(Box::new(<$t>::from(s)) as Box<dyn $crate::Accountant>), $($($facts)*)?);

@@ -1,10 +1,10 @@
 //! What fills the slots of a run, and how it is made.
 
-use crate::message::{self, Message, Outline, PairVisitor, Visitor};
+use crate::message::{Message, MessageType, Outline, message_type};
 use crate::part::{BuildContext, PartDecl, Role, Roster};
 use crate::settings::Value;
 use crate::{
-    Aggregator, Candidate, ClientId, ExchangeSpec, Needs, PrivacyMechanism, Result, Round,
+    Aggregator, AnyAggregator, AnyMechanism, BoxedPart, Candidate, ClientId, ExchangeSpec, Needs, PrivacyMechanism, Result, Round,
     Selector, SlotSpec, Task,
 };
 use anyhow::{Context, anyhow};
@@ -37,37 +37,6 @@ pub type BoxedAggregator<I, O> = Box<dyn Aggregator<In = I, Out = O>>;
 pub type BoxedSelector<P> = Box<dyn Selector<Pool = P>>;
 /// A privacy mechanism on `M`.
 pub type BoxedMechanism<M> = Box<dyn PrivacyMechanism<On = M>>;
-
-struct WantsRange<'a> {
-    parts: &'a Parts,
-    slot: &'a str,
-    context: &'a BuildContext,
-}
-
-/// What the aggregator in a slot wants beside the messages.
-struct NeedsOf<'a> {
-    parts: &'a Parts,
-    slot: &'a str,
-    context: &'a BuildContext,
-}
-
-impl PairVisitor for NeedsOf<'_> {
-    type Out = Needs;
-    fn visit<I: Message, O: Message>(self) -> Needs {
-        let part = self.parts;
-        let part =
-            part.build::<BoxedAggregator<I, O>>(Role::Aggregator, self.slot, None, self.context);
-        part.map(|part| part.needs()).unwrap_or_default()
-    }
-}
-
-impl Visitor for WantsRange<'_> {
-    type Out = bool;
-    fn visit<M: Message>(self) -> bool {
-        let wants = self.parts.wants_range::<M>(self.slot, self.context);
-        wants.unwrap_or(true)
-    }
-}
 
 impl Parts {
     /// From parts whose settings and signatures have been checked.
@@ -151,18 +120,27 @@ impl Parts {
     /// # Errors
     /// When a part cannot be made.
     pub fn wants_range<M: Message>(&self, slot: &str, context: &BuildContext) -> Result<bool> {
+        self.range_of(MessageType::of::<M>(), slot, context)
+    }
+
+    fn range_of(
+        &self,
+        of: &'static MessageType,
+        slot: &str,
+        context: &BuildContext,
+    ) -> Result<bool> {
         let mut draws = context.stream.child("range", 0).draws();
         let number = |draws: &mut crate::Draws| draws.normal() as f32;
         let classes = context.task.kind.outputs();
         let mut outline = Outline::new(1, &number, &mut draws).fixed(&[0, 1], classes, 1);
-        let Some(message) = M::sample(&mut outline) else {
+        let Some(message) = of.sample(&mut outline) else {
             return Ok(self.has(slot));
         };
         for filled in self.filled.iter().filter(|f| f.slot == slot) {
             let client = filled.clients.iter().flatten().next();
             let client = client.map(|range| *range.start());
-            let part: BoxedMechanism<M> = self.build(Role::Privacy, slot, client, context)?;
-            if part.range(&message).is_some() {
+            let part: Box<dyn AnyMechanism> = self.build(Role::Privacy, slot, client, context)?;
+            if part.range(&*message).is_some() {
                 return Ok(true);
             }
         }
@@ -179,15 +157,8 @@ impl Parts {
 
     /// What the aggregator in this slot wants beside the messages; nothing where that is not known before a run.
     fn needs(&self, slot: &str, context: &BuildContext) -> Needs {
-        let filled = self.filled.iter().find(|f| f.slot == slot);
-        let signature = filled.map(|f| (f.decl.describe)().signature);
-        let of = NeedsOf {
-            parts: self,
-            slot,
-            context,
-        };
-        let needs = signature.and_then(|signature| message::visit_pair(&signature, of));
-        needs.unwrap_or_default()
+        let part = self.build::<Box<dyn AnyAggregator>>(Role::Aggregator, slot, None, context);
+        part.map(|part| part.needs()).unwrap_or_default()
     }
 
     /// What a client tells beside the answers to this question, as far as that is known before a run: what their aggregator wants,
@@ -213,13 +184,9 @@ impl Parts {
         };
         match slot.role {
             Role::Privacy => {
-                let wants = WantsRange {
-                    parts: self,
-                    slot: name,
-                    context,
-                };
-                // of a message that is not in the list nothing is known
-                message::visit(&slot.signature, wants).unwrap_or(true)
+                // of a message that is not known nothing is known
+                let of = message_type(&slot.signature);
+                of.is_none_or(|of| self.range_of(of, name, context).unwrap_or(true))
             }
             Role::Selector => {
                 let pool = [Candidate::new(0), Candidate::new(1)];
@@ -251,7 +218,7 @@ impl Parts {
     ///
     /// # Errors
     /// When the slot is empty, its part is of another kind, or cannot be made.
-    pub fn build<B: 'static>(
+    pub fn build<B: BoxedPart>(
         &self,
         role: Role,
         slot: &str,
@@ -260,9 +227,7 @@ impl Parts {
     ) -> Result<B> {
         let filled = self.find(slot, client)?;
         let made = filled.make(context)?;
-        made.downcast::<B>()
-            .map(|part| *part)
-            .map_err(|_| filled.misfit(role))
+        B::cast(made).ok_or_else(|| filled.misfit(role))
     }
 }
 

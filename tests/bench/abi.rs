@@ -48,8 +48,7 @@ fn build(decl: &PartDecl) -> BoxedAggregator<Params, Params> {
         },
         stream: Stream::root(0),
     };
-    let part = (decl.build)(&Value::Null, &make).expect("it can be made");
-    *part.downcast().expect("an aggregator")
+    decl.make(&Value::Null, &make).expect("it can be made")
 }
 
 /// The parts of this program in a process that this program begins, as a loaded library's with `--isolate`.

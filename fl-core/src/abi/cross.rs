@@ -3,11 +3,12 @@
 use super::raw::{
     FL_F32, FL_F64, FL_MAGIC, FL_U8, FL_U32, FL_VERSION, FlLibrary, FlMessage, FlTensor, FlText,
 };
-use crate::message::{Logits, Message, Named, Params, Parcel, View};
-use crate::{ClientId, Inbox, Mail, Result};
+use crate::message::{
+    AnyMessage, Erased, Logits, Message, MessageType, Named, Params, Parcel, View,
+};
+use crate::{AnyInbox, ClientId, Mail, Result};
 use anyhow::{Context, bail, ensure};
 use ndarray::{ArrayRef, ArrayViewD, Axis, Dimension, IxDyn, ShapeBuilder};
-use std::any::Any;
 use std::ffi::c_void;
 
 /// The longest text that is read from the other side.
@@ -195,9 +196,9 @@ fn envelope(
 }
 
 /// Runs `f` with an inbox as C sees it.
-pub(super) fn with_inbox<M: Message, R>(inbox: &Inbox<M>, f: impl FnOnce(&[FlMessage]) -> R) -> R {
+pub(super) fn with_inbox<R>(inbox: &dyn AnyInbox, f: impl FnOnce(&[FlMessage]) -> R) -> R {
     // Parameters are described as they stand: lists of views in between were a quarter of the cost of a short call.
-    if let Some(inbox) = (inbox as &dyn Any).downcast_ref::<Inbox<Params>>() {
+    if let Some(inbox) = inbox.get::<Params>() {
         let all = inbox.iter().map(|mail| mail.body.0.len()).sum();
         let mut tensors = Vec::with_capacity(all);
         for Mail { body, .. } in inbox.iter() {
@@ -210,11 +211,11 @@ pub(super) fn with_inbox<M: Message, R>(inbox: &Inbox<M>, f: impl FnOnce(&[FlMes
         });
         return f(&messages.collect::<Vec<_>>());
     }
-    let contents: Vec<_> = inbox.iter().map(|mail| content(&mail.body)).collect();
+    let contents: Vec<_> = inbox.iter().map(|mail| content(mail.body)).collect();
     let letters = inbox.iter().zip(&contents).map(|(mail, tensors)| Letter {
         from: mail.from,
         weight: mail.weight,
-        class_counts: mail.class_counts.as_deref(),
+        class_counts: mail.class_counts,
         tensors,
     });
     with_messages(&letters.collect::<Vec<_>>(), f)
@@ -231,13 +232,11 @@ pub(super) fn shorter<'b>(view: &'b View<'_>) -> View<'b> {
 }
 
 /// The content of a message, and what its wire form knows besides: the grid that scores are packed on.
-pub(super) fn content<M: Message>(message: &M) -> Named<'_> {
-    let mut all = message.tensors();
-    let packed = (message as &dyn Any)
-        .downcast_ref::<Logits>()
-        .is_some_and(|l| l.grid().is_some());
-    if packed {
-        let more = message.wire().into_iter().filter(|(n, _)| n != "rows");
+pub(super) fn content(message: &dyn AnyMessage) -> Named<'_> {
+    let mut all = message.content();
+    let scores = message.as_any().downcast_ref::<Logits>();
+    if scores.is_some_and(|l| l.grid().is_some()) {
+        let more = message.sent().into_iter().filter(|(n, _)| n != "rows");
         all.extend(more);
     }
     all
@@ -328,4 +327,14 @@ pub(super) unsafe fn copied(message: &FlMessage) -> Result<Parcel> {
 pub(super) unsafe fn message<M: Message>(raw: &FlMessage) -> Result<M> {
     // SAFETY: as the caller says.
     M::from_tensors(unsafe { copied(raw) }?).with_context(|| format!("a {} message", M::KIND))
+}
+
+/// As [`message`], of this type.
+///
+/// # Safety
+/// As [`copied`].
+pub(super) unsafe fn message_of(raw: &FlMessage, of: &'static MessageType) -> Result<Erased> {
+    // SAFETY: as the caller says.
+    let made = of.from_tensors(unsafe { copied(raw) }?);
+    made.with_context(|| format!("a {} message", of.kind))
 }

@@ -1,9 +1,8 @@
 //! How samples and pools to choose from cross.
 
-use super::kinds::Crossing;
 use crate::message::{Message, Named, Parcel, SoftLabels, View};
-use crate::{Candidate, Examples, Inputs, Problem, Result, Roster, Samples, Wanted};
-use anyhow::{Context, ensure};
+use crate::{AnyPool, Candidate, Examples, Inputs, Pool, Problem, Result, Roster, Samples, Wanted};
+use anyhow::{Context, bail, ensure};
 use ndarray::{Array2, ArrayD, ArrayViewD, IxDyn};
 
 /// Runs `f` with the values of `x`, `samples x ..`: those of the set itself, if they are all of it in order.
@@ -65,83 +64,76 @@ pub(super) fn with_examples<R>(own: &Examples, f: impl FnOnce(&Named<'_>) -> R) 
     })
 }
 
-impl Crossing for Roster {
-    fn send<R>(&self, f: impl FnOnce(&Named<'_>) -> R) -> R {
-        let clients: Vec<u32> = self.iter().map(|c| c.id).collect();
-        let known = |wanted: Wanted| -> Vec<f64> {
-            let of = |c| wanted.known(c).unwrap_or(f64::NAN);
-            self.iter().map(of).collect()
-        };
-        let (sizes, losses) = (known(Wanted::Samples), known(Wanted::Loss));
-        f(&vec![
-            (
-                "losses".into(),
-                View::F64(ndarray::ArrayView1::from(&losses).into_dyn()),
-            ),
-            (
-                "clients".into(),
-                View::U32(ndarray::ArrayView1::from(&clients).into_dyn()),
-            ),
-            (
-                "sizes".into(),
-                View::F64(ndarray::ArrayView1::from(&sizes).into_dyn()),
-            ),
-        ])
-    }
-    fn receive<R>(mut parcel: Parcel, f: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
-        let clients = parcel.list("clients")?;
-        let (sizes, losses) = (parcel.f64("sizes")?, parcel.f64("losses")?);
-        ensure!(
-            clients.len() == sizes.len() && clients.len() == losses.len(),
-            Problem::Shape(format!(
-                "{} clients, {} sizes and {} losses",
-                clients.len(),
-                sizes.len(),
-                losses.len()
-            ))
-        );
-        let known = |x: &f64| (!x.is_nan()).then_some(*x);
-        let told = sizes.iter().zip(&losses);
-        let roster: Vec<Candidate> = clients
-            .into_iter()
-            .zip(told)
-            .map(|(id, (size, loss))| Candidate {
-                id,
-                samples: known(size).map(|n| n as u64),
-                loss: known(loss),
-            })
-            .collect();
-        f(&roster)
-    }
-    fn size(&self) -> usize {
-        self.len()
-    }
-}
-
-impl Crossing for Samples {
-    fn send<R>(&self, f: impl FnOnce(&Named<'_>) -> R) -> R {
-        with_values(self, |values| {
+/// Runs `f` with a pool as tensors.
+pub(super) fn send<R>(pool: AnyPool<'_>, f: impl FnOnce(&Named<'_>) -> R) -> R {
+    match pool {
+        AnyPool::Clients(clients) => {
+            let ids: Vec<u32> = clients.iter().map(|c| c.id).collect();
+            let known = |wanted: Wanted| -> Vec<f64> {
+                let of = |c| wanted.known(c).unwrap_or(f64::NAN);
+                clients.iter().map(of).collect()
+            };
+            let (sizes, losses) = (known(Wanted::Samples), known(Wanted::Loss));
+            f(&vec![
+                (
+                    "losses".into(),
+                    View::F64(ndarray::ArrayView1::from(&losses).into_dyn()),
+                ),
+                (
+                    "clients".into(),
+                    View::U32(ndarray::ArrayView1::from(&ids).into_dyn()),
+                ),
+                (
+                    "sizes".into(),
+                    View::F64(ndarray::ArrayView1::from(&sizes).into_dyn()),
+                ),
+            ])
+        }
+        AnyPool::Samples(samples) => with_values(samples, |values| {
             f(&vec![("values".into(), View::F32(values))])
-        })
-    }
-    fn receive<R>(mut parcel: Parcel, f: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
-        f(&samples(&mut parcel)?)
-    }
-    fn size(&self) -> usize {
-        self.len()
+        }),
+        AnyPool::SoftLabels(labels) => f(&labels.tensors()),
     }
 }
 
-impl Crossing for SoftLabels {
-    fn send<R>(&self, f: impl FnOnce(&Named<'_>) -> R) -> R {
-        f(&self.tensors())
+/// Runs `f` with the pool of this name, back from tensors.
+pub(super) fn receive<R>(
+    pool: &str,
+    mut parcel: Parcel,
+    f: impl FnOnce(AnyPool<'_>) -> Result<R>,
+) -> Result<R> {
+    match pool {
+        Roster::NAME => f(AnyPool::Clients(&clients(parcel)?)),
+        Samples::NAME => f(AnyPool::Samples(&samples(&mut parcel)?)),
+        SoftLabels::NAME => {
+            let labels = SoftLabels::from_tensors(parcel)?;
+            crate::message::check(&labels)?;
+            f(AnyPool::SoftLabels(&labels))
+        }
+        other => bail!("no pool is called `{other}`"),
     }
-    fn receive<R>(parcel: Parcel, f: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
-        let labels = Self::from_tensors(parcel)?;
-        crate::message::check(&labels)?;
-        f(&labels)
-    }
-    fn size(&self) -> usize {
-        self.rows.len()
-    }
+}
+
+fn clients(mut parcel: Parcel) -> Result<Vec<Candidate>> {
+    let clients = parcel.list("clients")?;
+    let (sizes, losses) = (parcel.f64("sizes")?, parcel.f64("losses")?);
+    ensure!(
+        clients.len() == sizes.len() && clients.len() == losses.len(),
+        Problem::Shape(format!(
+            "{} clients, {} sizes and {} losses",
+            clients.len(),
+            sizes.len(),
+            losses.len()
+        ))
+    );
+    let known = |x: &f64| (!x.is_nan()).then_some(*x);
+    let told = sizes.iter().zip(&losses);
+    let all = clients.into_iter().zip(told);
+    Ok(all
+        .map(|(id, (size, loss))| Candidate {
+            id,
+            samples: known(size).map(|n| n as u64),
+            loss: known(loss),
+        })
+        .collect())
 }

@@ -60,7 +60,7 @@ fn build(settings: &str) -> BoxedAggregator<Params, Params> {
         stream: Stream::root(0),
     };
     let settings: Value = serde_yaml::from_str(settings).unwrap();
-    *(part.build)(&settings, &make).unwrap().downcast().unwrap()
+    part.make(&settings, &make).unwrap()
 }
 
 pub(super) fn params(numbers: ArrayD<f32>) -> Params {

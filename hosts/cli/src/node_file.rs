@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use fl_core::ClientId;
-use fl_core::message::KINDS;
+use fl_core::message::{known_kinds, message_type};
 use fl_core::settings::{Setting, Value, to_json};
 use fl_data::{Assembled, DataSpec, SetSpec, Use};
 use fl_remote::Policy;
@@ -52,10 +52,10 @@ impl NodeFile {
         let folder = folder.parent().unwrap_or(Path::new("/"));
         for kind in file.policy.may_leave.iter().flatten() {
             ensure!(
-                KINDS.contains(&&**kind) || Policy::WORDS.contains(&&**kind),
+                message_type(kind).is_some() || Policy::WORDS.contains(&&**kind),
                 "{}: policy.may-leave: there is no kind of message `{kind}`; known: {}, {}",
                 name(),
-                KINDS.join(", "),
+                known_kinds(),
                 Policy::WORDS.join(", ")
             );
         }

@@ -4,15 +4,14 @@ use crate::{Done, Failure, print};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use fl_core::message::{
-    self, Ids, Message, PairVisitor, Params, SoftLabels, Visitor, from_json, to_json, visit,
-    visit_pair,
+    self, AnyMessage, Ids, MessageType, Params, SoftLabels, from_json, to_json,
 };
 use fl_core::privacy::ReleaseNoise;
 use fl_core::settings::{Reader, Value};
 use fl_core::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Candidate, ClientId,
-    Cohort, Examples, Filled, Inbox, Labels, Mail, Needs, PartDecl, Parts, Pool, PrivacyEvent,
-    Result, Role, Roster, Round, Said, Samples, Stream, Task, TaskKind,
+    Accountant, AnyAggregator, AnyInbox, AnyMechanism, AnyPool, BoxedPart, BoxedSelector,
+    BuildContext, Candidate, ClientId, Cohort, Examples, Filled, Labels, Mail, Needs, PartDecl,
+    Parts, Pool, PrivacyEvent, Result, Role, Roster, Round, Said, Samples, Stream, Task, TaskKind,
 };
 use fl_registry::Catalogue;
 use ndarray::Array2;
@@ -127,95 +126,40 @@ struct Trial<'a> {
 }
 
 /// As they reach a part in a run: one that does not ask for weights sees none.
-fn inbox<M: Message>(messages: Vec<Letter>, needs: Needs) -> Result<Inbox<M>> {
+fn inbox(
+    of: &'static MessageType,
+    messages: Vec<Letter>,
+    needs: Needs,
+) -> Result<Box<dyn AnyInbox>> {
     let mail = messages.into_iter().map(|l| {
-        let body = from_json::<M>(&l.tensors).with_context(|| format!("client {}", l.from))?;
+        let body = of.from_json(&l.tensors);
         Ok(Mail {
             from: l.from,
             weight: if needs.samples { l.weight } else { 1.0 },
             class_counts: l.class_counts,
-            body,
+            body: body.with_context(|| format!("client {}", l.from))?,
         })
     });
-    Inbox::new(mail.collect::<Result<_>>()?)
+    of.inbox(mail.collect::<Result<_>>()?)
 }
 
 /// What a part gave, if it is what such a message may be.
-fn shown<M: Message>(out: &M) -> Result<Json> {
+fn shown(out: &dyn AnyMessage) -> Result<Json> {
     message::check(out).context("what it gave")?;
-    Ok(json!({ "kind": M::KIND, "tensors": to_json(out) }))
-}
-
-/// The round and the messages that an aggregator is tried with.
-fn asked<I: Message>(input: Json, needs: Needs, stream: &Stream) -> Result<(Round, Inbox<I>)> {
-    let round = Round::first().with_stream(stream.clone());
-    let Letters { messages, sent } = serde_json::from_value(input)?;
-    let round = match sent {
-        Some(sent) => round.showing(from_json::<I>(&sent).context("`sent`")?),
-        None if needs.sent => {
-            bail!("it wants to see what the clients were sent: add `sent`, the tensors of that")
-        }
-        None => round,
-    };
-    Ok((round, inbox(messages, needs)?))
-}
-
-/// What an aggregator gave, and what it said.
-fn answered<O: Message>(round: &Round, out: &O) -> Result<Json> {
-    let mut out = shown(out)?;
-    for said in round.said() {
-        match said {
-            Said::Note(text) => out["note"] = json!(text),
-            Said::Number(name, value) => out[name] = json!(value),
-        }
-    }
-    Ok(out)
-}
-
-impl PairVisitor for Trial<'_> {
-    type Out = Result<Json>;
-    fn visit<I: Message, O: Message>(self) -> Result<Json> {
-        let mut part = self.part::<BoxedAggregator<I, O>>(Role::Aggregator)?;
-        let (round, inbox) = asked(self.input, part.needs(), &self.make.stream)?;
-        answered(&round, &part.aggregate(&round, &inbox)?)
-    }
-}
-
-impl Visitor for Trial<'_> {
-    type Out = Result<Json>;
-    fn visit<M: Message>(self) -> Result<Json> {
-        let mut part = self.part::<BoxedMechanism<M>>(Role::Privacy)?;
-        let release: Release = serde_json::from_value(self.input)?;
-        ensure!(release.clients > 0, "`clients` must be at least 1");
-        let mut m: M = from_json(&release.tensors)?;
-        if let Some(range) = part.range(&m) {
-            part.agree(range);
-        }
-        part.clip(&mut m)?;
-        message::check(&m).context("what it clipped")?;
-        let bounded = to_json(&m);
-        let cohort = Cohort::all(release.clients);
-        let event = part.price(&m, &cohort)?;
-        part.perturb(&mut m, &cohort, &ReleaseNoise::seeded(&self.make.stream))?;
-        let event = part.actual_cost(event);
-        let mut out = shown(&m)?;
-        out["bounded"] = bounded;
-        out["event"] = serde_json::to_value(event)?;
-        Ok(out)
-    }
+    Ok(json!({ "kind": out.kind(), "tensors": to_json(out) }))
 }
 
 impl Trial<'_> {
-    fn part<B: 'static>(&self, role: Role) -> Result<B> {
+    fn part<B: BoxedPart>(&self, role: Role) -> Result<B> {
         self.parts.build(role, SLOT, None, self.make)
     }
 
-    fn selector<P: Pool + ?Sized + 'static>(&self) -> Result<BoxedSelector<P>> {
+    fn selector<P: Pool + ?Sized>(&self) -> Result<BoxedSelector<P>> {
         self.part(Role::Selector)
     }
 
     /// One that has seen the client's own examples, if there are any.
-    fn fitted<P: Pool + ?Sized + 'static>(&self, own: Option<Own>) -> Result<BoxedSelector<P>> {
+    fn fitted<P: Pool + ?Sized>(&self, own: Option<Own>) -> Result<BoxedSelector<P>> {
         let mut part = self.selector()?;
         if let Some(own) = own {
             part.fit(&examples(own).context("`own`")?, &self.make.stream)?;
@@ -250,9 +194,53 @@ impl Trial<'_> {
                 self.fitted::<SoftLabels>(own)?.select(&round, &labels)
             }
         };
-        [Roster::NAME, Samples::NAME, SoftLabels::NAME]
+        AnyPool::NAMES
             .contains(&pool)
             .then(|| choose().map(|positions| json!({ "positions": positions })))
+    }
+
+    fn aggregate(self) -> Result<Json> {
+        let mut part = self.part::<Box<dyn AnyAggregator>>(Role::Aggregator)?;
+        let (of, needs) = (part.input(), part.needs());
+        let round = Round::first().with_stream(self.make.stream.clone());
+        let Letters { messages, sent } = serde_json::from_value(self.input)?;
+        let round = match sent {
+            Some(sent) => round.showing_any(of.from_json(&sent).context("`sent`")?.into()),
+            None if needs.sent => {
+                bail!("it wants to see what the clients were sent: add `sent`, the tensors of that")
+            }
+            None => round,
+        };
+        let inbox = inbox(of, messages, needs)?;
+        let mut out = shown(&*part.aggregate(&round, &*inbox)?)?;
+        for said in round.said() {
+            match said {
+                Said::Note(text) => out["note"] = json!(text),
+                Said::Number(name, value) => out[name] = json!(value),
+            }
+        }
+        Ok(out)
+    }
+
+    fn release(self) -> Result<Json> {
+        let mut part = self.part::<Box<dyn AnyMechanism>>(Role::Privacy)?;
+        let release: Release = serde_json::from_value(self.input)?;
+        ensure!(release.clients > 0, "`clients` must be at least 1");
+        let mut m = part.on().from_json(&release.tensors)?;
+        if let Some(range) = part.range(&*m) {
+            part.agree(range);
+        }
+        part.clip(&mut *m)?;
+        message::check(&*m).context("what it clipped")?;
+        let bounded = to_json(&*m);
+        let cohort = Cohort::all(release.clients);
+        let event = part.price(&*m, &cohort)?;
+        part.perturb(&mut *m, &cohort, &ReleaseNoise::seeded(&self.make.stream))?;
+        let event = part.actual_cost(event);
+        let mut out = shown(&*m)?;
+        out["bounded"] = bounded;
+        out["event"] = serde_json::to_value(event)?;
+        Ok(out)
     }
 
     fn account(self) -> Result<Json> {
@@ -297,8 +285,8 @@ fn examples(own: Own) -> Result<Examples> {
 fn answer(decl: &'static PartDecl, trial: Trial<'_>) -> Result<Json> {
     let signature = (decl.describe)().signature;
     let answer = match decl.role {
-        Role::Aggregator => visit_pair(&signature, trial),
-        Role::Privacy => visit(&signature, trial),
+        Role::Aggregator => Some(trial.aggregate()),
+        Role::Privacy => Some(trial.release()),
         Role::Selector => trial.select(&signature),
         Role::Accountant => Some(trial.account()),
         Role::Trainer | Role::Generator | Role::Protocol => None,

@@ -49,9 +49,7 @@ fn measured(
         },
         stream: Stream::root(1),
     };
-    let part = (decl.build)(&settings, &make)?;
-    let part = part.downcast::<BoxedAggregator<Params, Params>>();
-    let mut part = part.map_err(|_| anyhow::anyhow!("it is no aggregator of params -> params"))?;
+    let mut part: BoxedAggregator<Params, Params> = decl.make(&settings, &make)?;
     let mail = |from: u32| {
         let mut draws = make.stream.child("numbers", u64::from(from)).draws();
         let values = ArrayD::from_shape_simple_fn(vec![numbers], || draws.uniform() as f32 - 0.5);

@@ -208,7 +208,7 @@ impl Aggregator for Clipping {
     fn save(&self) -> Vec<u8> {
         self.last
             .as_ref()
-            .map(fl_core::message::encode)
+            .map(|centre| fl_core::message::encode(centre))
             .unwrap_or_default()
     }
     fn load(&mut self, state: &[u8]) -> Result<()> {

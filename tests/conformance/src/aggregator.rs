@@ -1,10 +1,10 @@
 //! What an aggregator must do, and what it may claim.
 
 use crate::broken::{Broken, Held, must, run};
-use crate::compare::{apart_tensors, digits, numbers};
+use crate::compare::{difference, digits, numbers};
 use crate::sample::{CASES, Case, Letters};
-use fl_core::message::{self, Message, Named, Parcel, Tensor, View};
-use fl_core::{BoxedAggregator, Claims, Executor, Inbox, Mail, Needs, Round, Serial, Stream};
+use fl_core::message::{self, Erased, MessageType, Named, View};
+use fl_core::{AnyAggregator, Executor, Mail, Round, Serial, Stream};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,100 +27,46 @@ const ATTEMPTS: u64 = 64;
 ///
 /// # Errors
 /// The first property that does not hold.
-pub fn check<I: Message, O: Message>(
-    make: &dyn Fn() -> BoxedAggregator<I, O>,
-) -> Result<(), Broken> {
-    all(&|| Box::new(make()) as Box<dyn Tried<I>>)
-}
-
-/// An aggregator of which nobody needs to know what comes out: with that, everything here would be compiled for every pair of
-/// messages instead of for every message.
-trait Tried<I> {
-    fn needs(&self) -> Needs;
-    fn claims(&self) -> Claims;
-    fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>) -> fl_core::Result<Answer>;
-    /// What folding gives; `None` if it does not fold.
-    fn fold(&mut self, round: &Round, mail: Vec<Mail<I>>) -> fl_core::Result<Option<Answer>>;
-    fn save(&self) -> Vec<u8>;
-    fn load(&mut self, state: &[u8]) -> fl_core::Result<()>;
-}
-
-impl<I: Message, O: Message> Tried<I> for BoxedAggregator<I, O> {
-    fn needs(&self) -> Needs {
-        (**self).needs()
-    }
-    fn claims(&self) -> Claims {
-        (**self).claims()
-    }
-    fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>) -> fl_core::Result<Answer> {
-        Ok(Answer::new(&(**self).aggregate(round, inbox)?))
-    }
-    fn fold(&mut self, round: &Round, mail: Vec<Mail<I>>) -> fl_core::Result<Option<Answer>> {
-        let Some(mut fold) = (**self).fold(round) else {
-            return Ok(None);
-        };
-        mail.into_iter().try_for_each(|mail| fold.add(mail))?;
-        let folded = self.update(round, fold.finish()?)?;
-        Ok(Some(Answer::new(&folded)))
-    }
-    fn save(&self) -> Vec<u8> {
-        (**self).save()
-    }
-    fn load(&mut self, state: &[u8]) -> fl_core::Result<()> {
-        (**self).load(state)
-    }
-}
-
-/// What came out.
-struct Answer {
-    kind: &'static str,
-    tensors: Vec<(String, Tensor)>,
-    /// Is it what such a message may be?
-    sane: fl_core::Result<()>,
-}
-
-impl Answer {
-    fn new<O: Message>(out: &O) -> Self {
-        let tensors = out.tensors().into_iter();
-        Self {
-            kind: O::KIND,
-            tensors: tensors
-                .map(|(n, view)| (n.into(), view.to_tensor()))
-                .collect(),
-            sane: message::check(out),
-        }
-    }
-
-    fn named(&self) -> Named<'_> {
-        let each = self.tensors.iter();
-        each.map(|(name, tensor)| (name.as_str().into(), tensor.view()))
-            .collect()
-    }
-}
-
-fn all<I: Message>(make: Make<'_, I>) -> Result<(), Broken> {
+pub fn check(make: Make<'_>) -> Result<(), Broken> {
     (0..CASES).try_for_each(|number| {
         let case = Case::new(number);
-        let needs = make().needs();
+        let part = make();
+        let (of, needs) = (part.input(), part.needs());
         Bench {
             case,
             make,
-            first: Letters::new(&case, 1, needs),
-            later: [2, 3].map(|round| Letters::new(&case, round, needs)),
+            of,
+            first: Letters::new(of, &case, 1, needs),
+            later: [2, 3].map(|round| Letters::new(of, &case, round, needs)),
             sees: needs.sent,
         }
         .all()
     })
 }
 
-type Make<'a, I> = &'a dyn Fn() -> Box<dyn Tried<I>>;
+type Make<'a> = &'a dyn Fn() -> Box<dyn AnyAggregator>;
 
-struct Bench<'a, I> {
+/// What folding gives; `None` if it does not fold.
+fn folded(
+    part: &mut dyn AnyAggregator,
+    round: &Round,
+    mail: Vec<Mail<Erased>>,
+) -> fl_core::Result<Option<Erased>> {
+    let Some(mut fold) = part.fold(round) else {
+        return Ok(None);
+    };
+    mail.into_iter().try_for_each(|mail| fold.add(mail))?;
+    part.update(round, fold.finish()?).map(Some)
+}
+
+struct Bench<'a> {
     case: Case,
-    make: Make<'a, I>,
-    first: Letters<I>,
+    make: Make<'a>,
+    /// What clients send.
+    of: &'static MessageType,
+    first: Letters,
     /// What is sent in the rounds after the first.
-    later: [Letters<I>; 2],
+    later: [Letters; 2],
     /// Does it want to see what the clients were sent?
     sees: bool,
 }
@@ -138,26 +84,21 @@ impl Executor for Backwards {
     }
 }
 
-impl<I: Message> Bench<'_, I> {
+impl Bench<'_> {
     fn all(&self) -> Held {
         let out = self.answer(LEGAL, &self.first)?;
         let place = self.case.place();
-        must(SANE, out.sane.is_ok(), || {
-            let why = out.sane.as_ref().err();
-            format!("{place}: {:#}", why.expect("it is not sane"))
-        })?;
+        message::check(&*out).map_err(|e| Broken::new(SANE, format!("{place}: {e:#}")))?;
         self.equal(SAME, &out, &self.answer(SAME, &self.first)?, 0.0)?;
         let mut backwards = self.round(1);
         backwards.exec = Arc::new(Backwards);
         let (mut part, inbox) = ((self.make)(), self.first.inbox());
         let other = run(EXECUTOR, &self.case.place(), || {
-            part.aggregate(&backwards, &inbox)
+            part.aggregate(&backwards, &*inbox)
         })?;
         self.equal(EXECUTOR, &out, &other, 0.0)?;
-        if out.kind == I::KIND {
-            let alike = |out| message::alike(&self.first.bodies[0], &out);
-            let out = I::from_tensors(Parcel::new(out.tensors.clone()));
-            out.and_then(alike)
+        if out.kind() == self.of.kind {
+            message::alike(&*self.first.bodies[0], &*out)
                 .map_err(|e| Broken::new(OUTLINE, format!("{place}: {e:#}")))?;
         }
         self.rounds()?;
@@ -182,30 +123,28 @@ impl<I: Message> Bench<'_, I> {
         let stream = self.case.stream("sent").child("round", number as u64);
         let sent = |attempt: u64| {
             let mut draws = stream.child("attempt", attempt).draws();
-            self.case.messages::<I>(&mut draws).swap_remove(0)
+            self.case.messages_of(self.of, &mut draws).swap_remove(0)
         };
-        let alike = |sent: &I| message::alike(answer, sent).is_ok();
+        let alike = |sent: &Erased| message::alike(&**answer, &**sent).is_ok();
         match self.sees {
-            true => round.showing(
-                (0..ATTEMPTS)
-                    .map(sent)
-                    .find(alike)
-                    .unwrap_or(answer.clone()),
-            ),
+            true => {
+                let sent = (0..ATTEMPTS).map(sent).find(alike);
+                round.showing_any(sent.unwrap_or_else(|| answer.clone()).into())
+            }
             false => round,
         }
     }
 
     /// What a new instance makes of these letters.
-    fn answer(&self, property: &'static str, letters: &Letters<I>) -> Held<Answer> {
+    fn answer(&self, property: &'static str, letters: &Letters) -> Held<Erased> {
         let inbox = letters.inbox();
         run(property, &self.case.place(), || {
-            (self.make)().aggregate(&self.round(1), &inbox)
+            (self.make)().aggregate(&self.round(1), &*inbox)
         })
     }
 
-    fn equal(&self, property: &'static str, one: &Answer, other: &Answer, tolerance: f64) -> Held {
-        match apart_tensors(&one.named(), &other.named(), tolerance) {
+    fn equal(&self, property: &'static str, one: &Erased, other: &Erased, tolerance: f64) -> Held {
+        match difference(&**one, &**other, tolerance) {
             Some(found) => Err(Broken::new(
                 property,
                 format!("{found} ({})", self.case.place()),
@@ -221,31 +160,31 @@ impl<I: Message> Bench<'_, I> {
         let rounds = [&self.first, &self.later[0], &self.later[1]];
         for (number, letters) in (1..).zip(rounds) {
             let (round, inbox) = (self.round(number), letters.inbox());
-            let out = run(LEGAL, &place, || kept.aggregate(&round, &inbox))?;
+            let out = run(LEGAL, &place, || kept.aggregate(&round, &*inbox))?;
             let other = run(STATE, &place, || {
-                let out = remade.aggregate(&round, &inbox)?;
+                let out = remade.aggregate(&round, &*inbox)?;
                 let state = remade.save();
                 remade = (self.make)();
                 remade.load(&state)?;
                 Ok(out)
             })?;
             self.equal(STATE, &out, &other, 0.0)?;
-            let folded = run(FOLD, &place, || {
+            let out_of_fold = run(FOLD, &place, || {
                 let mut mail = letters.mail();
                 mail.sort_by_key(|m| m.from);
-                folding.fold(&round, mail)
+                folded(&mut *folding, &round, mail)
             })?;
-            if let Some(folded) = folded {
+            if let Some(folded) = out_of_fold {
                 self.equal(FOLD, &out, &folded, 0.0)?;
             }
         }
         Ok(())
     }
 
-    fn claims(&self, out: &Answer) -> Held {
+    fn claims(&self, out: &Erased) -> Held {
         let claims = (self.make)().claims();
         let all = self.first.bodies.iter().flat_map(|b| {
-            b.tensors()
+            b.content()
                 .iter()
                 .flat_map(|(_, v)| numbers(v))
                 .collect::<Vec<_>>()
@@ -282,16 +221,16 @@ impl<I: Message> Bench<'_, I> {
     }
 
     /// Every number between the smallest and the largest sent for its place; the place of a keyed message is its row's id.
-    fn hull(&self, out: &Answer) -> Held {
+    fn hull(&self, out: &Erased) -> Held {
         let mut sent: BTreeMap<(String, u32, usize), (f64, f64)> = BTreeMap::new();
         for body in &self.first.bodies {
-            for (place, x) in places(&body.tensors()) {
+            for (place, x) in places(&body.content()) {
                 let (low, high) = sent.entry(place).or_insert((x, x));
                 *low = low.min(x);
                 *high = high.max(x);
             }
         }
-        for (place, x) in places(&out.named()) {
+        for (place, x) in places(&out.content()) {
             let (name, row, at) = &place;
             let spot = || format!("number {at} of row {row} of `{name}`");
             let Some((low, high)) = sent.get(&place) else {

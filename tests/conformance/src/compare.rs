@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use fl_core::Result;
-use fl_core::message::{Message, Named, Parcel, Tensor, View};
+use fl_core::message::{AnyMessage, Erased, Named, Parcel, Tensor, View};
 use ndarray::{Array2, ArrayD, Zip};
 
 /// Six significant digits, no trailing zeros, no negative zero.
@@ -39,8 +39,8 @@ pub(crate) fn numbers(view: &View<'_>) -> Vec<f64> {
 }
 
 /// The numbers of all tensors of floats.
-pub(crate) fn floats<M: Message>(message: &M) -> Vec<f64> {
-    let tensors = message.tensors();
+pub(crate) fn floats(message: &dyn AnyMessage) -> Vec<f64> {
+    let tensors = message.content();
     let floats = tensors
         .iter()
         .filter(|(_, v)| matches!(v, View::F32(_) | View::F64(_)));
@@ -48,8 +48,8 @@ pub(crate) fn floats<M: Message>(message: &M) -> Vec<f64> {
 }
 
 /// The numbers of all tensors of whole numbers.
-pub(crate) fn whole<M: Message>(message: &M) -> Vec<u32> {
-    let tensors = message.tensors();
+pub(crate) fn whole(message: &dyn AnyMessage) -> Vec<u32> {
+    let tensors = message.content();
     let whole = tensors
         .iter()
         .filter(|(_, v)| matches!(v, View::U32(_) | View::U8(_)));
@@ -60,12 +60,12 @@ pub(crate) fn whole<M: Message>(message: &M) -> Vec<u32> {
 }
 
 /// Says where two messages differ by more than `tolerance`; 0 asks for the same bits.
-pub(crate) fn difference<M: Message>(one: &M, other: &M, tolerance: f64) -> Option<String> {
-    apart_tensors(&one.tensors(), &other.tensors(), tolerance)
-}
-
-/// As [`difference`].
-pub(crate) fn apart_tensors(a: &Named<'_>, b: &Named<'_>, tolerance: f64) -> Option<String> {
+pub(crate) fn difference(
+    one: &dyn AnyMessage,
+    other: &dyn AnyMessage,
+    tolerance: f64,
+) -> Option<String> {
+    let (a, b) = (&one.content(), &other.content());
     let outline = |t: &Named<'_>| {
         let each = t
             .iter()
@@ -115,8 +115,8 @@ fn apart(name: &str, one: &[f64], other: &[f64], tolerance: f64) -> Option<Strin
 }
 
 /// The message with `f` of every float.
-pub(crate) fn map<M: Message>(message: &M, mut f: impl FnMut(f64) -> f64) -> Result<M> {
-    let tensors = message.tensors().into_iter().map(|(name, view)| {
+pub(crate) fn map(message: &dyn AnyMessage, mut f: impl FnMut(f64) -> f64) -> Result<Erased> {
+    let tensors = message.content().into_iter().map(|(name, view)| {
         let tensor = match view {
             View::F32(a) => Tensor::F32(a.mapv(|x| f(f64::from(x)) as f32)),
             View::F64(a) => Tensor::F64(a.mapv(&mut f)),
@@ -126,8 +126,9 @@ pub(crate) fn map<M: Message>(message: &M, mut f: impl FnMut(f64) -> f64) -> Res
         (name.into_owned(), tensor)
     });
     let parcel = Parcel::new(tensors.collect());
-    M::from_tensors(parcel)
-        .with_context(|| format!("the kit could not rebuild a {} message", M::KIND))
+    let of = message.message_type();
+    of.from_tensors(parcel)
+        .with_context(|| format!("the kit could not rebuild a {} message", of.kind))
 }
 
 /// The sum of the absolute differences of two tensors of the same shape.

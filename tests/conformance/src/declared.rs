@@ -1,11 +1,11 @@
 //! A part that is known by its declaration, as a program knows it.
 
 use crate::{Broken, Neighbours, check, images, pixels, tasks};
-use fl_core::message::{Message, PairVisitor, SoftLabels, Visitor, visit, visit_pair};
+use fl_core::message::SoftLabels;
 use fl_core::settings::Value;
 use fl_core::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Generator, PartDecl,
-    Pool, Result, Role, Roster, Samples, Stream, Task,
+    Accountant, BoxedPart, BoxedSelector, BuildContext, Generator, PartDecl, Pool, Result, Role,
+    Roster, Samples, Stream, Task,
 };
 
 /// Tries a part with these settings, which its declaration has found right; `None` if the kit has nothing for its role or for
@@ -19,8 +19,8 @@ pub fn check(decl: &PartDecl, settings: &Value) -> Option<std::result::Result<()
         return Some(Err(Broken::new("can be made", format!("{error:#}"))));
     }
     match decl.role {
-        Role::Aggregator => visit_pair(&signature, part),
-        Role::Privacy => visit(&signature, part),
+        Role::Aggregator => Some(check::aggregator(&|| part.first())),
+        Role::Privacy => Some(check::mechanism(&|| part.first(), Neighbours::Replaced)),
         Role::Selector => match signature.as_str() {
             Roster::NAME => Some(part.selector::<Roster>()),
             Samples::NAME => Some(part.selector::<Samples>()),
@@ -72,11 +72,8 @@ struct Declared<'a> {
 }
 
 impl Declared<'_> {
-    fn build<P: 'static>(&self, make: &BuildContext) -> Result<P> {
-        let part = (self.decl.build)(self.settings, make)?;
-        let part = part.downcast::<P>();
-        part.map(|part| *part)
-            .map_err(|_| anyhow::anyhow!("`{}` is not of its signature", self.decl.name))
+    fn build<P: BoxedPart>(&self, make: &BuildContext) -> Result<P> {
+        self.decl.make(self.settings, make)
     }
 
     /// Those for which it can be made; else such of larger images; or all if it never can.
@@ -89,26 +86,12 @@ impl Declared<'_> {
     }
 
     /// One that could be made before.
-    fn first<P: 'static>(&self) -> P {
+    fn first<P: BoxedPart>(&self) -> P {
         let made = self.build(&plain());
         made.unwrap_or_else(|e| panic!("{} `{}`: {e:#}", self.decl.role, self.decl.name))
     }
 
-    fn selector<P: crate::PoolSample + ?Sized + 'static>(&self) -> std::result::Result<(), Broken> {
+    fn selector<P: crate::PoolSample + ?Sized>(&self) -> std::result::Result<(), Broken> {
         check::selector(&|| self.first::<BoxedSelector<P>>(), false)
-    }
-}
-
-impl PairVisitor for Declared<'_> {
-    type Out = std::result::Result<(), Broken>;
-    fn visit<I: Message, O: Message>(self) -> Self::Out {
-        check::aggregator(&|| self.first::<BoxedAggregator<I, O>>())
-    }
-}
-
-impl Visitor for Declared<'_> {
-    type Out = std::result::Result<(), Broken>;
-    fn visit<M: Message>(self) -> Self::Out {
-        check::mechanism(&|| self.first::<BoxedMechanism<M>>(), Neighbours::Replaced)
     }
 }

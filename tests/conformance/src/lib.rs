@@ -53,8 +53,8 @@ pub use sample::{Case, PoolSample, Values, classes};
 pub use toy::{images, pixels, tasks};
 
 use fl_core::{
-    Accountant, Aggregator, BuildContext, Generator, PrivacyMechanism, Result, Selector, Task,
-    Trainer,
+    Accountant, Aggregator, AnyAggregator, AnyMechanism, BuildContext, Generator, PrivacyMechanism,
+    Result, Selector, Task, Trainer,
 };
 
 /// The same checks as functions that return what broke, and take boxed parts, such as those of a spec.
@@ -83,7 +83,7 @@ fn held(outcome: Result<(), Broken>) {
 /// Says which property does not hold, where, and what was found. The same holds for the other functions here.
 #[track_caller]
 pub fn aggregator<A: Aggregator + 'static>(make: impl Fn() -> A) {
-    held(check::aggregator(&|| Box::new(make())));
+    held(check::aggregator(&|| <dyn AnyAggregator>::of(make())));
 }
 
 /// Tries a selector: positions ascend, are in range, and follow from the pool, the stream and what was fitted alone.
@@ -131,7 +131,10 @@ pub fn mechanism<P: PrivacyMechanism + 'static>(make: impl Fn() -> P) {
 /// As [`mechanism`], for neighbours of this kind.
 #[track_caller]
 pub fn mechanism_for<P: PrivacyMechanism + 'static>(neighbours: Neighbours, make: impl Fn() -> P) {
-    held(check::mechanism(&|| Box::new(make()), neighbours));
+    held(check::mechanism(
+        &|| <dyn AnyMechanism>::of(make()),
+        neighbours,
+    ));
 }
 
 /// Tries an accountant: epsilon grows with every event and shrinks with more noise, asking is free, what has no price

@@ -4,9 +4,9 @@ use crate::broken::{Broken, Held, must, run};
 use crate::compare::{difference, digits, floats, map};
 use crate::sample::{CASES, Case, Values};
 use crate::statistics::{ERROR_RATE, kolmogorov_smirnov, laplace_below, normal_below, same_sides};
-use fl_core::message::{self, Counts, Message};
+use fl_core::message::{self, Erased, MessageType, Reach};
 use fl_core::privacy::{Noise, ReleaseNoise, VoteNoise, grid};
-use fl_core::{BoxedMechanism, Cohort, PrivacyEvent, Stream};
+use fl_core::{AnyMechanism, Cohort, PrivacyEvent, Stream};
 
 const BOUND: &str = "bounds any legal message";
 const BOUND_SAME: &str = "bounds to the same bits";
@@ -39,11 +39,15 @@ pub enum Neighbours {
 ///
 /// # Errors
 /// The first property that does not hold.
-pub fn check<M: Message>(
-    make: &dyn Fn() -> BoxedMechanism<M>,
+pub fn check(
+    make: &dyn Fn() -> Box<dyn AnyMechanism>,
     neighbours: Neighbours,
 ) -> Result<(), Broken> {
-    let bench = Bench { make, neighbours };
+    let bench = Bench {
+        make,
+        on: make().on(),
+        neighbours,
+    };
     // a bound that does not bound would also be found by noise that is lost among huge numbers, so it comes first
     (0..CASES).try_for_each(|number| {
         bench.sensitivity(&Case {
@@ -63,14 +67,11 @@ pub fn check<M: Message>(
         .try_for_each(|(clients, kind)| bench.distribution(clients, kind))
 }
 
-struct Bench<'a, M> {
-    make: &'a dyn Fn() -> BoxedMechanism<M>,
+struct Bench<'a> {
+    make: &'a dyn Fn() -> Box<dyn AnyMechanism>,
+    /// What it protects.
+    on: &'static MessageType,
     neighbours: Neighbours,
-}
-
-fn invent<M: Message>(case: &Case) -> M {
-    case.messages(&mut case.stream("message").draws())
-        .swap_remove(0)
 }
 
 /// A distribution function.
@@ -90,13 +91,18 @@ fn declared(event: &PrivacyEvent) -> Option<(Below, f64)> {
     }
 }
 
-impl<M: Message> Bench<'_, M> {
+impl Bench<'_> {
+    fn invent(&self, case: &Case) -> Erased {
+        let mut draws = case.stream("message").draws();
+        case.messages_of(self.on, &mut draws).swap_remove(0)
+    }
+
     /// A new instance that has agreed on the range of these messages, as hosts do.
-    fn agreed(&self, messages: &[&M]) -> BoxedMechanism<M> {
+    fn agreed(&self, messages: &[&Erased]) -> Box<dyn AnyMechanism> {
         let mut part = (self.make)();
         let range = messages
             .iter()
-            .filter_map(|m| part.range(m))
+            .filter_map(|m| part.range(&***m))
             .reduce(f32::max);
         if let Some(range) = range {
             part.agree(range);
@@ -108,18 +114,24 @@ impl<M: Message> Bench<'_, M> {
         &self,
         property: &'static str,
         place: &str,
-        part: &BoxedMechanism<M>,
-        message: &M,
-    ) -> Held<M> {
+        part: &dyn AnyMechanism,
+        message: &Erased,
+    ) -> Held<Erased> {
         let mut bounded = message.clone();
-        run(property, place, || part.clip(&mut bounded))?;
+        run(property, place, || part.clip(&mut *bounded))?;
         Ok(bounded)
     }
 
-    fn perturbed(&self, place: &str, message: &M, bounded: &M, stream: &Stream) -> Held<M> {
+    fn perturbed(
+        &self,
+        place: &str,
+        message: &Erased,
+        bounded: &Erased,
+        stream: &Stream,
+    ) -> Held<Erased> {
         let (mut part, mut out) = (self.agreed(&[message]), bounded.clone());
         run(PERTURB, place, || {
-            part.perturb(&mut out, &Cohort::all(1), &ReleaseNoise::seeded(stream))
+            part.perturb(&mut *out, &Cohort::all(1), &ReleaseNoise::seeded(stream))
         })?;
         Ok(out)
     }
@@ -130,18 +142,18 @@ impl<M: Message> Bench<'_, M> {
             Some(found) => Err(Broken::new(property, format!("{found} ({place})"))),
             None => Ok(()),
         };
-        let message: M = invent(case);
+        let message = self.invent(case);
         let part = self.agreed(&[&message]);
-        let bounded = self.clip(BOUND, &place, &part, &message)?;
+        let bounded = self.clip(BOUND, &place, &*part, &message)?;
         broken(
             SANE,
-            message::check(&bounded).err().map(|e| format!("{e:#}")),
+            message::check(&*bounded).err().map(|e| format!("{e:#}")),
         )?;
-        let again = self.clip(BOUND_SAME, &place, &self.agreed(&[&message]), &message)?;
-        broken(BOUND_SAME, difference(&bounded, &again, 0.0))?;
+        let again = self.clip(BOUND_SAME, &place, &*self.agreed(&[&message]), &message)?;
+        broken(BOUND_SAME, difference(&*bounded, &*again, 0.0))?;
 
-        let event = run(PRICE, &place, || part.price(&bounded, &Cohort::all(1)))?;
-        let again = run(PRICE, &place, || part.price(&bounded, &Cohort::all(1)))?;
+        let event = run(PRICE, &place, || part.price(&*bounded, &Cohort::all(1)))?;
+        let again = run(PRICE, &place, || part.price(&*bounded, &Cohort::all(1)))?;
         must(PRICE, event == again, || {
             format!("{event:?} once and {again:?} the other time ({place})")
         })?;
@@ -152,41 +164,45 @@ impl<M: Message> Bench<'_, M> {
         must(DRAW, !subsampled, || {
             format!("all clients took part, and the price is {event:?} ({place})")
         })?;
-        let queries = part.queries(&bounded);
+        let queries = part.queries(&*bounded);
         for n in (1..=queries).filter(|n| [1, queries / 2, queries].contains(n)) {
             let mut few = bounded.clone();
             run(FIRST, &place, || {
-                part.truncate(&mut few, n);
+                part.truncate(&mut *few, n);
                 Ok(())
             })?;
-            let left = part.queries(&few);
+            let left = part.queries(&*few);
             must(FIRST, left == n, || {
                 format!("{left} are left of {queries}, asked were {n} ({place})")
             })?;
         }
         let (a, b) = (case.stream("a"), case.stream("b"));
         let out = self.perturbed(&place, &message, &bounded, &a)?;
-        broken(SANE, message::check(&out).err().map(|e| format!("{e:#}")))?;
+        broken(SANE, message::check(&*out).err().map(|e| format!("{e:#}")))?;
         broken(
             SAME,
-            difference(&out, &self.perturbed(&place, &message, &bounded, &a)?, 0.0),
+            difference(
+                &*out,
+                &*self.perturbed(&place, &message, &bounded, &a)?,
+                0.0,
+            ),
         )?;
         self.state(&place, case, &message, &bounded)?;
         if matches!(event, PrivacyEvent::Unaccounted { .. }) {
             return Ok(());
         }
-        let silent = difference(&bounded, &out, 0.0).is_none() && !floats(&bounded).is_empty();
+        let silent = difference(&*bounded, &*out, 0.0).is_none() && !floats(&*bounded).is_empty();
         must(HONEST, !silent, || {
             format!("there is none, and the price is {event:?} ({place})")
         })?;
 
-        let most = floats(&bounded)
+        let most = floats(&*bounded)
             .into_iter()
             .fold(1.0, |m: f64, x| m.max(x.abs()));
-        let twice = self.clip(BOUND_TWICE, &place, &part, &bounded)?;
-        broken(BOUND_TWICE, difference(&bounded, &twice, 1e-5 * most))?;
+        let twice = self.clip(BOUND_TWICE, &place, &*part, &bounded)?;
+        broken(BOUND_TWICE, difference(&*bounded, &*twice, 1e-5 * most))?;
         let other = self.perturbed(&place, &message, &bounded, &b)?;
-        let silent = difference(&out, &other, 0.0).is_none() && !floats(&bounded).is_empty();
+        let silent = difference(&*out, &*other, 0.0).is_none() && !floats(&*bounded).is_empty();
         must(OTHER, !silent, || {
             format!(
                 "two streams, the same bits ({place}); draw from the noise that `perturb` is given"
@@ -195,20 +211,20 @@ impl<M: Message> Bench<'_, M> {
     }
 
     /// Two releases by one instance, and by one that is saved and made anew between them.
-    fn state(&self, place: &str, case: &Case, message: &M, bounded: &M) -> Held {
+    fn state(&self, place: &str, case: &Case, message: &Erased, bounded: &Erased) -> Held {
         let mut kept = self.agreed(&[message]);
         let (mut first, mut second, mut other) =
             (bounded.clone(), bounded.clone(), bounded.clone());
         run(STATE, place, || {
             let noise = |name| ReleaseNoise::seeded(&case.stream(name));
-            kept.perturb(&mut first, &Cohort::all(1), &noise("a"))?;
+            kept.perturb(&mut *first, &Cohort::all(1), &noise("a"))?;
             let state = kept.save();
-            kept.perturb(&mut second, &Cohort::all(1), &noise("b"))?;
+            kept.perturb(&mut *second, &Cohort::all(1), &noise("b"))?;
             let mut remade = self.agreed(&[message]);
             remade.load(&state)?;
-            remade.perturb(&mut other, &Cohort::all(1), &noise("b"))
+            remade.perturb(&mut *other, &Cohort::all(1), &noise("b"))
         })?;
-        match difference(&second, &other, 0.0) {
+        match difference(&*second, &*other, 0.0) {
             Some(found) => Err(Broken::new(STATE, format!("{found} ({place})"))),
             None => Ok(()),
         }
@@ -217,12 +233,12 @@ impl<M: Message> Bench<'_, M> {
     /// Searches for two messages that are further apart, once bounded, than the price says: opposites, from tiny to
     /// near the end of the numbers, and single numbers that differ.
     fn sensitivity(&self, case: &Case) -> Held {
-        // one unit of data turns any message into any other, but counts of votes say themselves how far they reach
-        if M::KIND == Counts::KIND {
+        // counts of votes say themselves how far they reach
+        if self.on.reach == Reach::Stated {
             return Ok(());
         }
-        let message: M = invent(case);
-        let numbers = floats(&message).len();
+        let message = self.invent(case);
+        let numbers = floats(&*message).len();
         if numbers == 0 {
             return Ok(()); // labels and positions have no distance
         }
@@ -235,8 +251,8 @@ impl<M: Message> Bench<'_, M> {
                     .draws();
                 let (chosen, mut at) = (draws.below(numbers), 0);
                 let mut side = || if draws.below(2) == 0 { size } else { -size };
-                let changed = |m: &M, f: &mut dyn FnMut(f64) -> f64| {
-                    run(SENSITIVITY, &case.place(), || map(m, f))
+                let changed = |m: &Erased, f: &mut dyn FnMut(f64) -> f64| {
+                    run(SENSITIVITY, &case.place(), || map(&**m, f))
                 };
                 let one = changed(&message, &mut |_| side())?;
                 let other = changed(&one, &mut |x| {
@@ -249,20 +265,21 @@ impl<M: Message> Bench<'_, M> {
         Ok(())
     }
 
-    fn apart(&self, case: &Case, one: &M, other: &M) -> Held {
+    fn apart(&self, case: &Case, one: &Erased, other: &Erased) -> Held {
         let place = case.place();
         let part = self.agreed(&[one, other]);
-        let one = self.clip(BOUND, &place, &part, one)?;
+        let one = self.clip(BOUND, &place, &*part, one)?;
         let other = match self.neighbours {
-            Neighbours::Replaced => self.clip(BOUND, &place, &part, other)?,
-            Neighbours::Removed => run(SENSITIVITY, &place, || map(&one, |_| 0.0))?,
+            Neighbours::Replaced => self.clip(BOUND, &place, &*part, other)?,
+            Neighbours::Removed => run(SENSITIVITY, &place, || map(&*one, |_| 0.0))?,
         };
-        let moves = floats(&one)
+        let moves = floats(&*one)
             .into_iter()
-            .zip(floats(&other))
+            .zip(floats(&*other))
             .map(|(x, y)| (x - y).abs());
-        let (norm, moved, allowed) = match run(PRICE, &place, || part.price(&one, &Cohort::all(1)))?
-        {
+        let (norm, moved, allowed) = match run(PRICE, &place, || {
+            part.price(&*one, &Cohort::all(1))
+        })? {
             PrivacyEvent::Laplace { sensitivity, .. } => ("L1", moves.sum::<f64>(), sensitivity),
             PrivacyEvent::Gaussian { sensitivity, .. } => {
                 ("L2", moves.map(|d| d * d).sum::<f64>().sqrt(), sensitivity)
@@ -293,10 +310,10 @@ impl<M: Message> Bench<'_, M> {
                 values: Values::Plain,
                 ..Case::new(1000 + number)
             };
-            let message: M = invent(&case);
+            let message = self.invent(&case);
             let mut part = self.agreed(&[&message]);
-            let bounded = self.clip(BOUND, &place, &part, &message)?;
-            let event = run(PRICE, &place, || part.price(&bounded, &Cohort::all(n)))?;
+            let bounded = self.clip(BOUND, &place, &*part, &message)?;
+            let event = run(PRICE, &place, || part.price(&*bounded, &Cohort::all(n)))?;
             let Some((below, scale)) = declared(&event) else {
                 return Ok(());
             };
@@ -307,10 +324,10 @@ impl<M: Message> Bench<'_, M> {
             let mut out = bounded.clone();
             run(PERTURB, &place, || {
                 let noise = ReleaseNoise::of(case.stream("noise"), kind);
-                part.perturb(&mut out, &Cohort::all(n), &noise)
+                part.perturb(&mut *out, &Cohort::all(n), &noise)
             })?;
             let off = |y: &f64| (y / grid(scale)).fract() != 0.0;
-            let beside = floats(&out)
+            let beside = floats(&*out)
                 .into_iter()
                 .find(off)
                 .filter(|_| kind == Noise::System);
@@ -322,9 +339,9 @@ impl<M: Message> Bench<'_, M> {
                 )
             })?;
             noise.extend(
-                floats(&out)
+                floats(&*out)
                     .into_iter()
-                    .zip(floats(&bounded))
+                    .zip(floats(&*bounded))
                     .map(|(y, x)| (y - x) / scale),
             );
             if noise.len() >= NOISE {

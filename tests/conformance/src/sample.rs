@@ -1,8 +1,8 @@
 //! Legal input that the kit makes up.
 
-use fl_core::message::{Message, Outline, SoftLabels};
+use fl_core::message::{AnyMessage, Erased, Message, MessageType, Outline, SoftLabels};
 use fl_core::{
-    Candidate, ClientId, Draws, Inbox, Mail, Poll, Pool, Roster, Samples, Stream, Wanted,
+    AnyInbox, Candidate, ClientId, Draws, Mail, Poll, Pool, Roster, Samples, Stream, Wanted,
 };
 use ndarray::Array2;
 use std::borrow::Borrow;
@@ -98,16 +98,26 @@ impl Case {
     /// # Panics
     /// When the message does not say how to make one up.
     pub fn messages<M: Message>(&self, draws: &mut Draws) -> Vec<M> {
+        let all = self.messages_of(MessageType::of::<M>(), draws);
+        let one = |message: Erased| message.take().expect("it is of its own type");
+        all.into_iter().map(one).collect()
+    }
+
+    /// As [`Case::messages`], of this type.
+    ///
+    /// # Panics
+    /// When the message does not say how to make one up.
+    pub fn messages_of(&self, of: &'static MessageType, draws: &mut Draws) -> Vec<Erased> {
         let values = self.values;
         let number = move |draws: &mut Draws| values.draw(draws);
         let mut shape = self.stream("shape").draws();
         let mut outline = Outline::new(self.clients, &number, draws).shaped(&mut shape);
         let mut one = |k| {
             outline.client(k);
-            M::sample(&mut outline).unwrap_or_else(|| {
+            of.sample(&mut outline).unwrap_or_else(|| {
                 panic!(
                     "`{}` must say in `Message::sample` how to make one up",
-                    M::KIND
+                    of.kind
                 )
             })
         };
@@ -119,25 +129,31 @@ impl Case {
 }
 
 /// How many classes a sender of this message can count examples of.
-pub fn classes<M: Message>(message: &M) -> usize {
-    message.class_count().unwrap_or(3)
+pub fn classes(message: &dyn AnyMessage) -> usize {
+    message.classes().unwrap_or(3)
 }
 
 /// Everything that an inbox is made of, so that it can be made anew with something changed.
 #[derive(Clone, Debug)]
-pub(crate) struct Letters<M> {
-    pub(crate) bodies: Vec<M>,
+pub(crate) struct Letters {
+    of: &'static MessageType,
+    pub(crate) bodies: Vec<Erased>,
     pub(crate) weights: Vec<f64>,
     pub(crate) counts: Option<Vec<Vec<u32>>>,
 }
 
-impl<M: Message> Letters<M> {
+impl Letters {
     /// Weights are whole, broken or 0; in every fourth case all are 1. Class counts come if they are needed; some
     /// classes nobody has, some clients have nothing.
-    pub(crate) fn new(case: &Case, round: u64, needs: fl_core::Needs) -> Self {
+    pub(crate) fn new(
+        of: &'static MessageType,
+        case: &Case,
+        round: u64,
+        needs: fl_core::Needs,
+    ) -> Self {
         let mut draws = case.stream("letters").child("round", round).draws();
-        let bodies: Vec<M> = case.messages(&mut draws);
-        let classes = classes(&bodies[0]);
+        let bodies = case.messages_of(of, &mut draws);
+        let classes = classes(&*bodies[0]);
         let plain = case.number % 4 == 1;
         let mut weights: Vec<f64> = (0..case.clients)
             .map(|_| match draws.below(5) {
@@ -158,6 +174,7 @@ impl<M: Message> Letters<M> {
                 .collect()
         });
         Self {
+            of,
             bodies,
             weights,
             counts,
@@ -167,6 +184,7 @@ impl<M: Message> Letters<M> {
     /// Deals the letters out anew: sender `k` sends what sender `order[k]` sent.
     pub(crate) fn permuted(&self, order: &[usize]) -> Self {
         Self {
+            of: self.of,
             bodies: order.iter().map(|k| self.bodies[*k].clone()).collect(),
             weights: order.iter().map(|k| self.weights[*k]).collect(),
             counts: self
@@ -183,7 +201,7 @@ impl<M: Message> Letters<M> {
         }
     }
 
-    pub(crate) fn mail(&self) -> Vec<Mail<M>> {
+    pub(crate) fn mail(&self) -> Vec<Mail<Erased>> {
         let mail = self.bodies.iter().zip(&self.weights).enumerate();
         mail.map(|(k, (body, weight))| Mail {
             class_counts: self.counts.as_ref().map(|c| c[k].clone()),
@@ -192,8 +210,9 @@ impl<M: Message> Letters<M> {
         .collect()
     }
 
-    pub(crate) fn inbox(&self) -> Inbox<M> {
-        Inbox::new(self.mail()).expect("the kit makes legal inboxes")
+    pub(crate) fn inbox(&self) -> Box<dyn AnyInbox> {
+        let inbox = self.of.inbox(self.mail());
+        inbox.expect("the kit makes legal inboxes")
     }
 }
 

@@ -4,12 +4,12 @@
 use crate::bytes::Bytes;
 use fl_core::abi::import;
 use fl_core::abi::raw::*;
-use fl_core::message::{Message, Outline, PairVisitor, Visitor, encode, visit, visit_pair};
+use fl_core::message::{Erased, MessageType, Outline, encode};
 use fl_core::privacy::{Composition, Ledger, ReleaseNoise};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Candidate, Cohort,
-    Draws, Examples, Filled, Generator, Inbox, Labels, Length, Loss, Mail, PartDecl, Parts, Pass,
+    Accountant, AnyAggregator, AnyMechanism, BoxedPart, BoxedSelector, BuildContext, Candidate,
+    Cohort, Draws, Examples, Filled, Generator, Labels, Length, Loss, Mail, PartDecl, Parts, Pass,
     Pool, PrivacyEvent, Role, Roster, Round, Samples, Stream, Target, Task, TaskKind, Trainer,
     message::SoftLabels,
 };
@@ -251,8 +251,8 @@ pub(crate) fn answers(data: &[u8]) {
     };
     let signature = (decl.describe)().signature;
     match decl.role {
-        Role::Aggregator => visit_pair(&signature, drive).expect("messages"),
-        Role::Privacy => visit(&signature, drive).expect("a message"),
+        Role::Aggregator => drive.aggregate(),
+        Role::Privacy => drive.release(),
         Role::Selector => drive.select(&signature),
         Role::Trainer => drive.train(),
         Role::Generator => drive.generate(),
@@ -271,9 +271,9 @@ fn normal(draws: &mut Draws) -> f32 {
 }
 
 /// A message about samples 0 to 2, three classes and one voter.
-fn message<M: Message>(client: usize) -> Option<M> {
+fn message(of: &'static MessageType, client: usize) -> Option<Erased> {
     let mut draws = Stream::root(client as u64).draws();
-    M::sample(&mut Outline::new(2, &normal, &mut draws).fixed(&[0, 1, 2], 3, 1))
+    of.sample(&mut Outline::new(2, &normal, &mut draws).fixed(&[0, 1, 2], 3, 1))
 }
 
 fn pool() -> Samples {
@@ -286,63 +286,62 @@ fn event() -> PrivacyEvent {
     serde_json::from_str(text).expect("an event")
 }
 
-impl PairVisitor for Drive<'_> {
-    type Out = ();
-    fn visit<I: Message, O: Message>(self) {
-        let Some(mut part) = self.build::<BoxedAggregator<I, O>>() else {
+impl Drive<'_> {
+    fn aggregate(self) {
+        let Some(mut part) = self.build::<Box<dyn AnyAggregator>>() else {
             return;
         };
-        let mail = |k: usize| Some(Mail::new(k as u32, 1.0, message::<I>(k)?));
-        let all: Option<Vec<_>> = (0..2).map(mail).collect();
-        let Some(Ok(inbox)) = all.map(Inbox::new) else {
+        let of = part.input();
+        let all: Option<Vec<_>> = (0..2)
+            .map(|k| Some(Mail::new(k as u32, 1.0, message(of, k)?)))
+            .collect();
+        let Some(Ok(inbox)) = all.clone().map(|all| of.inbox(all)) else {
             return;
         };
         let mut round = Round::first();
         let _ = (part.needs(), part.claims());
         if part.needs().sent {
-            round = round.showing(message::<I>(0).expect("it was made before"));
+            round = round.showing_any(message(of, 0).expect("it was made before").into());
         }
-        if let Ok(out) = part.aggregate(&round, &inbox) {
-            let _ = encode(&out);
+        if let Ok(out) = part.aggregate(&round, &*inbox) {
+            let _ = encode(&*out);
         }
         if let Some(mut fold) = part.fold(&round) {
-            let added = inbox.iter().try_for_each(|mail| fold.add(mail.clone()));
+            let mut mail = all.into_iter().flatten();
+            let added = mail.try_for_each(|mail| fold.add(mail));
             if let (Ok(()), Ok(out)) = (added, fold.finish()) {
-                let _ = part.update(&round, out).map(|out| encode(&out));
+                let _ = part.update(&round, out).map(|out| encode(&*out));
             }
         }
         let _ = round.said();
         let state = part.save();
         let _ = part.load(&state);
     }
-}
 
-impl Visitor for Drive<'_> {
-    type Out = ();
-    fn visit<M: Message>(self) {
-        let (Some(mut part), Some(mut message)) = (self.build::<BoxedMechanism<M>>(), message(0))
-        else {
+    fn release(self) {
+        let Some(mut part) = self.build::<Box<dyn AnyMechanism>>() else {
             return;
         };
-        if let Some(range) = part.range(&message) {
+        let Some(mut message) = message(part.on(), 0) else {
+            return;
+        };
+        if let Some(range) = part.range(&*message) {
             part.agree(range);
         }
-        let _ = part.clip(&mut message);
+        let _ = part.clip(&mut *message);
         let cohort = Cohort::all(3);
-        let price = part.price(&message, &cohort);
+        let price = part.price(&*message, &cohort);
         let noise = ReleaseNoise::seeded(&Stream::root(1));
-        let _ = part.perturb(&mut message, &cohort, &noise);
-        let queries = part.queries(&message);
-        part.truncate(&mut message, queries.min(2));
+        let _ = part.perturb(&mut *message, &cohort, &noise);
+        let queries = part.queries(&*message);
+        part.truncate(&mut *message, queries.min(2));
         let _ = part.actual_cost(price.unwrap_or_else(|_| event()));
         let state = part.save();
         let _ = part.load(&state);
-        let _ = encode(&message);
+        let _ = encode(&*message);
     }
-}
 
-impl Drive<'_> {
-    fn build<B: 'static>(&self) -> Option<B> {
+    fn build<B: BoxedPart>(&self) -> Option<B> {
         let make = BuildContext {
             task: Task {
                 input: vec![2],
@@ -360,11 +359,14 @@ impl Drive<'_> {
                 self.choose::<Roster>(&clients, 4);
             }
             Samples::NAME => self.choose(&pool(), 4),
-            _ => self.choose(&message::<SoftLabels>(0).expect("soft labels"), 3),
+            _ => {
+                let labels = message(MessageType::of::<SoftLabels>(), 0).expect("soft labels");
+                self.choose(&labels.take::<SoftLabels>().expect("soft labels"), 3);
+            }
         }
     }
 
-    fn choose<P: Pool + ?Sized + 'static>(self, pool: &P, n: usize) {
+    fn choose<P: Pool + ?Sized>(self, pool: &P, n: usize) {
         let Some(mut part) = self.build::<BoxedSelector<P>>() else {
             return;
         };

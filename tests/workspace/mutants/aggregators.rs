@@ -2,6 +2,7 @@
 
 use super::Mutant;
 use fl_conformance::check;
+use fl_core::AnyAggregator;
 use fl_core::prelude::*;
 use ndarray::ArrayD;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -137,7 +138,7 @@ pub fn all() -> Vec<Mutant> {
         fold: Some(fold),
         ..made(mean, none)
     };
-    let kit = |part: Made| check::aggregator(&|| Box::new(part.clone()));
+    let kit = |part: Made| check::aggregator(&|| <dyn AnyAggregator>::of(part.clone()));
     vec![
         (
             "without a flaw",
@@ -194,7 +195,7 @@ pub fn all() -> Vec<Mutant> {
         (
             "a counter in no state",
             Some("state survives save and load"),
-            check::aggregator(&|| Box::<Counts>::default()),
+            check::aggregator(&|| <dyn AnyAggregator>::of(Counts::default())),
         ),
         (
             "a counter of the process",
@@ -265,7 +266,7 @@ pub fn all() -> Vec<Mutant> {
             "a fold that counts",
             None,
             check::aggregator(&|| {
-                Box::new(Grows {
+                <dyn AnyAggregator>::of(Grows {
                     rounds: 0,
                     updates: true,
                 })
@@ -275,7 +276,7 @@ pub fn all() -> Vec<Mutant> {
             "a fold that counts no rounds",
             Some("folds to the same bits, round after round"),
             check::aggregator(&|| {
-                Box::new(Grows {
+                <dyn AnyAggregator>::of(Grows {
                     rounds: 0,
                     updates: false,
                 })

@@ -2,6 +2,7 @@
 
 use super::Mutant;
 use fl_conformance::{Neighbours, check};
+use fl_core::AnyMechanism;
 use fl_core::prelude::*;
 use fl_core::privacy::Unit;
 
@@ -174,9 +175,7 @@ pub fn all() -> Vec<Mutant> {
     let kit = |flaw| {
         let make = || {
             let n = counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let part: fl_core::BoxedMechanism<Logits> =
-                Box::new(Noise(flaw, if flaw == Process { n } else { 0 }));
-            part
+            <dyn AnyMechanism>::of(Noise(flaw, if flaw == Process { n } else { 0 }))
         };
         check::mechanism(&make, Neighbours::Replaced)
     };
@@ -185,8 +184,10 @@ pub fn all() -> Vec<Mutant> {
         .map(|(name, wanted, flaw)| (name, wanted, kit(flaw)))
         .collect();
     // half the reach is enough when a message can only come or go, and not be another
-    let removed =
-        check::mechanism::<Logits>(&|| Box::new(Noise(HalfReach, 0)), Neighbours::Removed);
+    let removed = check::mechanism(
+        &|| <dyn AnyMechanism>::of(Noise(HalfReach, 0)),
+        Neighbours::Removed,
+    );
     all.push((
         "half the sensitivity, for a client that comes or goes",
         None,

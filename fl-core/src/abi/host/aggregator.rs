@@ -6,12 +6,11 @@ use super::remote::Remote;
 use crate::abi::cross::{Letter, content};
 use crate::abi::facts::RoundText;
 use crate::abi::raw::*;
-use crate::message::{self, Logits, Message, Params, View};
-use crate::{Aggregator, Claims, Fold, Inbox, Mail, Needs, Problem, Result, Round};
+use crate::message::{self, AnyMessage, Erased, Logits, MessageType, Params, View};
+use crate::{AnyAggregator, AnyFold, AnyInbox, Claims, Mail, Needs, Problem, Result, Round};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::any::Any;
-use std::marker::PhantomData;
 
 /// What `FL_DESCRIBE` gives for an aggregator.
 #[derive(Default, Deserialize)]
@@ -44,12 +43,12 @@ impl AboutAggregator {
 }
 
 /// Is every number finite and the message sane? Quickly, if it is.
-fn sane<M: Message>(message: &M) -> Result<()> {
+fn sane(message: &dyn AnyMessage) -> Result<()> {
     // a float that is not finite has all bits of its exponent; without a way out in the middle, and with whole numbers, so
     // that it takes many at once: half a microsecond per 4,000 numbers
     const EXPONENT: u32 = 0x7f80_0000;
     let finite = |x: &f32| x.to_bits() & EXPONENT != EXPONENT;
-    let fine = message.tensors().iter().all(|(_, view)| match view {
+    let fine = message.content().iter().all(|(_, view)| match view {
         View::F32(a) => match a.as_slice() {
             Some(s) => s.iter().fold(0, |bad, x| bad | u32::from(!finite(x))) == 0,
             None => a.iter().all(finite),
@@ -58,23 +57,28 @@ fn sane<M: Message>(message: &M) -> Result<()> {
         View::U32(_) | View::U8(_) => true,
     });
     match fine {
-        true => message.check(),
+        true => message.check_content(),
         false => message::check(message),
     }
 }
 
-/// An aggregator of a library. What it does with what the clients sent knows `I`, what it does with what the library gave
-/// knows `O`: only [`LoadedAggregator`] knows both, of which there are as many as pairs of messages.
-struct Loaded {
+/// An aggregator of a library.
+pub(super) struct LoadedAggregator {
     remote: Remote,
+    input: &'static MessageType,
+    output: &'static MessageType,
     needs: Needs,
     claims: Claims,
     folds: bool,
     late: Late,
 }
 
-impl Loaded {
-    fn new(remote: Remote) -> Result<Self> {
+impl LoadedAggregator {
+    pub fn new(
+        remote: Remote,
+        input: &'static MessageType,
+        output: &'static MessageType,
+    ) -> Result<Self> {
         let about: AboutAggregator = match remote.call(FL_DESCRIBE, "", &[], None, None)? {
             Some(answer) => remote.json(&answer)?,
             None => AboutAggregator::default(),
@@ -96,20 +100,25 @@ impl Loaded {
             },
             folds: about.folds,
             remote,
+            input,
+            output,
             late: Late::default(),
         })
     }
 
     /// Shows it what the clients were sent, if it wants to see it.
-    fn show<I: Message>(&self, round: &Round) -> Result<()> {
+    fn show(&self, round: &Round) -> Result<()> {
         if !self.needs.sent {
             return Ok(());
         }
-        let sent = round.sent::<I>().with_context(|| {
+        let sent = round
+            .sent_any()
+            .filter(|sent| sent.kind() == self.input.kind);
+        let sent = sent.with_context(|| {
             format!(
                 "{}: it wants to see what the clients were sent, as {}",
                 self.remote.who(),
-                I::KIND
+                self.input.kind
             )
         })?;
         let tensors = content(sent);
@@ -117,36 +126,79 @@ impl Loaded {
         self.remote.must(FL_SENT, "", &letter, None, None)?;
         Ok(())
     }
+}
+
+/// What an aggregator made of messages like `first`: of their outline, finite and sane.
+fn received(
+    remote: &Remote,
+    answer: Answer,
+    output: &'static MessageType,
+    first: Option<&dyn AnyMessage>,
+) -> Result<Erased> {
+    let out = remote.message_of(answer, output)?;
+    let sound = || {
+        // first what is quick, for a wrong shape may be a huge one
+        if let Some(first) = first {
+            same_outline(first, &*out)?;
+        }
+        sane(&*out)
+    };
+    sound().with_context(|| format!("{}: what it gave", remote.who()))?;
+    Ok(out)
+}
+
+/// Parameters in, parameters out: of the same names and shapes; and scores for the same classes.
+fn same_outline(first: &dyn AnyMessage, out: &dyn AnyMessage) -> Result<()> {
+    let both = |of: &dyn AnyMessage| (of.as_any().is::<Params>(), of.as_any().is::<Logits>());
+    match (both(first), both(out)) {
+        ((true, _), (true, _)) | ((_, true), (_, true)) => like(first, out),
+        _ => Ok(()),
+    }
+}
+
+impl AnyAggregator for LoadedAggregator {
+    fn input(&self) -> &'static MessageType {
+        self.input
+    }
+
+    fn output(&self) -> &'static MessageType {
+        self.output
+    }
 
     /// Hands over the inbox.
-    fn ask<I: Message>(&self, round: &Round, inbox: &Inbox<I>) -> Result<Answer> {
+    fn aggregate(&mut self, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
         self.late.check().context(self.remote.who())?;
-        self.show::<I>(round)?;
+        self.show(round)?;
         let facts = RoundText::of(round)?;
         let (stream, exec) = (Some(&round.stream), Some(&*round.exec));
         let answer = self
             .remote
             .on_inbox(FL_AGGREGATE, &facts, inbox, stream, exec)?;
         self.remote.said(&answer, round)?;
-        Ok(answer)
+        received(&self.remote, answer, self.output, Some(inbox.at(0).body))
     }
 
-    fn fold<I: Message>(&self, round: &Round) -> Option<Remote> {
+    fn fold(&self, round: &Round) -> Option<Box<dyn AnyFold>> {
         let begin = || {
-            self.show::<I>(round)?;
+            self.show(round)?;
             let (facts, stream) = (RoundText::of(round)?, Some(&round.stream));
             self.remote.part(FL_FOLD, &facts, stream)
         };
-        self.late.keep(match self.folds {
+        let remote = self.late.keep(match self.folds {
             true => begin().map(Some),
             false => Ok(None),
-        })?
+        })??;
+        Some(Box::new(LoadedFold {
+            remote,
+            output: self.output,
+            first: None,
+        }))
     }
 
-    fn update<O: Message>(&self, round: &Round, folded: O) -> Result<O> {
+    fn update(&mut self, round: &Round, folded: Erased) -> Result<Erased> {
         self.late.check().context(self.remote.who())?;
         let answer = {
-            let tensors = content(&folded);
+            let tensors = content(&*folded);
             let (facts, letter) = (RoundText::of(round)?, [Letter::new(&tensors)]);
             let (stream, exec) = (Some(&round.stream), Some(&*round.exec));
             self.remote.call(FL_UPDATE, &facts, &letter, stream, exec)?
@@ -155,93 +207,37 @@ impl Loaded {
             return Ok(folded);
         };
         self.remote.said(&answer, round)?;
-        received(&self.remote, answer, Some(&folded))
-    }
-}
-
-/// What an aggregator made of messages like `first`: of their outline, finite and sane.
-fn received<O: Message>(remote: &Remote, answer: Answer, first: Option<&dyn Any>) -> Result<O> {
-    let out: O = remote.message(answer)?;
-    let sound = || {
-        // first what is quick, for a wrong shape may be a huge one
-        if let Some(first) = first {
-            same_outline(first, &out)?;
-        }
-        sane(&out)
-    };
-    sound().with_context(|| format!("{}: what it gave", remote.who()))?;
-    Ok(out)
-}
-
-/// Parameters in, parameters out: of the same names and shapes; and scores for the same classes.
-fn same_outline<O: Message>(first: &dyn Any, out: &O) -> Result<()> {
-    let keeps = first.is::<Params>() || first.is::<Logits>();
-    match first.downcast_ref::<O>().filter(|_| keeps) {
-        Some(first) => like(first, out),
-        None => Ok(()),
-    }
-}
-
-pub(super) struct LoadedAggregator<I, O> {
-    it: Loaded,
-    kinds: PhantomData<fn(I) -> O>,
-}
-
-impl<I: Message, O: Message> LoadedAggregator<I, O> {
-    pub fn new(remote: Remote) -> Result<Self> {
-        Ok(Self {
-            it: Loaded::new(remote)?,
-            kinds: PhantomData,
-        })
-    }
-}
-
-impl<I: Message, O: Message> Aggregator for LoadedAggregator<I, O> {
-    type In = I;
-    type Out = O;
-
-    fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>) -> Result<O> {
-        let answer = self.it.ask(round, inbox)?;
-        let first = inbox.iter().next().map(|mail| &mail.body as &dyn Any);
-        received(&self.it.remote, answer, first)
-    }
-
-    fn fold(&self, round: &Round) -> Option<Box<dyn Fold<I, O>>> {
-        Some(Box::new(LoadedFold {
-            remote: self.it.fold::<I>(round)?,
-            first: None,
-            kinds: PhantomData,
-        }))
-    }
-
-    fn update(&mut self, round: &Round, folded: O) -> Result<O> {
-        self.it.update(round, folded)
+        received(&self.remote, answer, self.output, Some(&*folded))
     }
 
     fn needs(&self) -> Needs {
-        self.it.needs
+        self.needs
     }
 
     fn claims(&self) -> Claims {
-        self.it.claims
+        self.claims
     }
 
     fn save(&self) -> Vec<u8> {
-        self.it.late.save(&self.it.remote)
+        self.late.save(&self.remote)
     }
 
     fn load(&mut self, state: &[u8]) -> Result<()> {
-        load(&self.it.remote, state)
+        load(&self.remote, state)
+    }
+
+    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyAggregator>> {
+        Err(self)
     }
 }
 
 /// Tensors of the same names and shapes, or with other rows.
-pub(super) fn like<M: Message>(sent: &M, given: &M) -> Result<()> {
+pub(super) fn like(sent: &dyn AnyMessage, given: &dyn AnyMessage) -> Result<()> {
     if message::alike(sent, given).is_ok() {
         return Ok(());
     }
-    fn outline<M: Message>(message: &M) -> String {
-        let tensors = message.tensors();
+    fn outline(message: &dyn AnyMessage) -> String {
+        let tensors = message.content();
         let shown = tensors
             .iter()
             .take(5)
@@ -257,35 +253,29 @@ pub(super) fn like<M: Message>(sent: &M, given: &M) -> Result<()> {
     bail!(Problem::Shape(text))
 }
 
-struct LoadedFold<I, O> {
+struct LoadedFold {
     remote: Remote,
-    first: Option<I>,
-    kinds: PhantomData<fn() -> O>,
+    output: &'static MessageType,
+    first: Option<Erased>,
 }
 
-/// Hands over one message.
-fn add<I: Message>(remote: &Remote, first: &mut Option<I>, mail: Mail<I>) -> Result<()> {
-    let tensors = content(&mail.body);
-    let letter = Letter {
-        from: mail.from,
-        weight: mail.weight,
-        class_counts: mail.class_counts.as_deref(),
-        tensors: &tensors,
-    };
-    remote.must(FL_FOLD_ADD, "", &[letter], None, None)?;
-    drop(tensors);
-    first.get_or_insert(mail.body);
-    Ok(())
-}
-
-impl<I: Message, O: Message> Fold<I, O> for LoadedFold<I, O> {
-    fn add(&mut self, mail: Mail<I>) -> Result<()> {
-        add(&self.remote, &mut self.first, mail)
+impl AnyFold for LoadedFold {
+    fn add(&mut self, mail: Mail<Erased>) -> Result<()> {
+        let tensors = content(&*mail.body);
+        let letter = Letter {
+            from: mail.from,
+            weight: mail.weight,
+            class_counts: mail.class_counts.as_deref(),
+            tensors: &tensors,
+        };
+        self.remote.must(FL_FOLD_ADD, "", &[letter], None, None)?;
+        drop(tensors);
+        self.first.get_or_insert(mail.body);
+        Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<O> {
+    fn finish(self: Box<Self>) -> Result<Erased> {
         let answer = self.remote.must(FL_FOLD_FINISH, "", &[], None, None)?;
-        let first = self.first.as_ref().map(|first| first as &dyn Any);
-        received(&self.remote, answer, first)
+        received(&self.remote, answer, self.output, self.first.as_deref())
     }
 }

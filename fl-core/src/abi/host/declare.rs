@@ -9,15 +9,14 @@ use super::remote::{Functions, Remote};
 use super::selector::LoadedSelector;
 use super::trainer::LoadedTrainer;
 use crate::abi::cross::plain;
-use crate::abi::kinds::{self, Crossing, OnPool};
 use crate::abi::raw::FL_CHECK;
-use crate::message::{Message, PairVisitor, Visitor, visit, visit_pair};
+use crate::message::{message_type, pair};
 use crate::settings::{Field, Reader, Step, Value, show};
 use crate::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Generator, PartDecl,
+    Accountant, AnyAggregator, AnyMechanism, AnySelector, BuildContext, Generator, PartDecl,
     Result, Role, Task, Trainer,
 };
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::any::Any;
 
@@ -64,49 +63,31 @@ pub(super) fn declare(
     }))
 }
 
-/// The boxed trait object that [`crate::Parts`] looks for.
+/// What [`PartDecl::build`] gives.
 fn boxed(role: Role, signature: &str, remote: Remote, task: &Task) -> Result<Box<dyn Any + Send>> {
-    struct Wrap(Remote);
-    type Boxed = Result<Box<dyn Any + Send>>;
-    impl PairVisitor for Wrap {
-        type Out = Boxed;
-        fn visit<I: Message, O: Message>(self) -> Boxed {
-            let part = LoadedAggregator::<I, O>::new(self.0)?;
-            Ok(Box::new(Box::new(part) as BoxedAggregator<I, O>))
+    let cannot = || format!("a {role} of `{signature}` cannot be loaded");
+    Ok(match role {
+        Role::Aggregator => {
+            let (input, output) = pair(signature).with_context(cannot)?;
+            let part = LoadedAggregator::new(remote, input, output)?;
+            Box::new(Box::new(part) as Box<dyn AnyAggregator>)
         }
-    }
-    impl Visitor for Wrap {
-        type Out = Boxed;
-        fn visit<M: Message>(self) -> Boxed {
-            let part = LoadedMechanism::<M>::new(self.0);
-            Ok(Box::new(Box::new(part) as BoxedMechanism<M>))
+        Role::Privacy => {
+            let on = message_type(signature).with_context(cannot)?;
+            let part = LoadedMechanism::new(remote, on);
+            Box::new(Box::new(part) as Box<dyn AnyMechanism>)
         }
-    }
-    impl OnPool for Wrap {
-        type Out = Boxed;
-        fn on<P: Crossing + ?Sized>(self) -> Boxed {
-            let part = LoadedSelector::<P>::new(self.0)?;
-            Ok(Box::new(Box::new(part) as BoxedSelector<P>))
+        Role::Selector => {
+            let part = LoadedSelector::new(remote, signature)?;
+            Box::new(Box::new(part) as Box<dyn AnySelector>)
         }
-    }
-    let part = match role {
-        Role::Aggregator => visit_pair(signature, Wrap(remote)),
-        Role::Privacy => visit(signature, Wrap(remote)),
-        Role::Selector => kinds::pool(signature, Wrap(remote)),
-        Role::Accountant => Some(Ok(Box::new(
-            Box::new(LoadedAccountant(remote)) as Box<dyn Accountant>
-        ) as _)),
+        Role::Accountant => Box::new(Box::new(LoadedAccountant(remote)) as Box<dyn Accountant>),
         Role::Generator => {
-            let part: Box<dyn Generator> = Box::new(LoadedGenerator::new(remote, task));
-            Some(Ok(Box::new(part) as _))
+            Box::new(Box::new(LoadedGenerator::new(remote, task)) as Box<dyn Generator>)
         }
-        Role::Trainer => Some(LoadedTrainer::new(remote, task).map(|t| {
-            let part: Box<dyn Trainer> = Box::new(t);
-            Box::new(part) as _
-        })),
-        Role::Protocol => None,
-    };
-    part.with_context(|| format!("a {role} of `{signature}` cannot be loaded"))?
+        Role::Trainer => Box::new(Box::new(LoadedTrainer::new(remote, task)?) as Box<dyn Trainer>),
+        Role::Protocol => bail!(cannot()),
+    })
 }
 
 /// The longest path to a setting, and the longest text about it.

@@ -1,6 +1,7 @@
 //! What a library says of its parts, as this program reads and checks it.
 
 use crate::abi::kinds::{obstacle, role};
+use crate::message::{MessageDecl, MessageType};
 use crate::settings::{Field, Reader, Step, Value, nearest, show};
 use crate::{Description, Result, Role};
 use anyhow::{Context, bail, ensure};
@@ -9,11 +10,16 @@ use serde_json::{Map, Value as Json, json};
 
 /// The most parts of one library.
 const PARTS: usize = 1000;
+/// The most messages of one library.
+const MESSAGES: usize = 100;
 /// The most settings of one part.
 const SETTINGS: usize = 1000;
 
 #[derive(Deserialize)]
 struct LibraryText {
+    /// Kinds of messages that are not the core's.
+    #[serde(default)]
+    messages: Vec<MessageDecl>,
     parts: Vec<PartText>,
 }
 
@@ -66,8 +72,8 @@ fn readable(what: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads a description.
-pub(super) fn read(text: &str) -> Result<Vec<Described>> {
+/// Reads a description; `origin` declares its messages.
+pub(super) fn read(text: &str, origin: &str) -> Result<Vec<Described>> {
     let library: LibraryText = serde_json::from_str(text).with_context(|| {
         let start: String = text.chars().take(80).collect();
         format!("its description is not what it must be: {start:?}")
@@ -78,6 +84,14 @@ pub(super) fn read(text: &str) -> Result<Vec<Described>> {
         "it has {} parts; at most {PARTS} are possible",
         library.parts.len()
     );
+    ensure!(
+        library.messages.len() <= MESSAGES,
+        "it declares {} messages; at most {MESSAGES} are possible",
+        library.messages.len()
+    );
+    for message in &library.messages {
+        MessageType::declare(message, origin)?;
+    }
     let parts: Vec<Described> = library.parts.into_iter().map(part).collect::<Result<_>>()?;
     for (at, one) in parts.iter().enumerate() {
         let twin = parts[..at]

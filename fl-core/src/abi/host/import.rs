@@ -97,7 +97,7 @@ pub fn import_apart(
 fn declared(functions: Functions, origin: &str) -> Result<Vec<&'static PartDecl>, Refused> {
     let refused = |e: anyhow::Error| Refused::Description(format!("{e:#}"));
     let text = functions.describe().map_err(refused)?;
-    let parts = describe::read(&text).map_err(refused)?;
+    let parts = describe::read(&text, origin).map_err(refused)?;
     let origin: &'static str = origin.to_string().leak();
     Ok(parts
         .into_iter()

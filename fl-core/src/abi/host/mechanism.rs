@@ -5,25 +5,25 @@ use super::remote::Remote;
 use crate::abi::cross::{Letter, content};
 use crate::abi::facts::CohortText;
 use crate::abi::raw::*;
-use crate::message::Message;
+use crate::message::{AnyMessage, MessageType};
 use crate::privacy::ReleaseNoise;
-use crate::{Cohort, PrivacyEvent, PrivacyMechanism, Result};
+use crate::{AnyMechanism, Cohort, PrivacyEvent, Result};
 use anyhow::{Context, anyhow};
 use serde_json::json;
-use std::marker::PhantomData;
+use std::any::Any;
 
-pub(super) struct LoadedMechanism<M> {
+pub(super) struct LoadedMechanism {
     remote: Remote,
     late: Late,
-    kind: PhantomData<fn(M)>,
+    on: &'static MessageType,
 }
 
-impl<M: Message> LoadedMechanism<M> {
-    pub fn new(remote: Remote) -> Self {
+impl LoadedMechanism {
+    pub fn new(remote: Remote, on: &'static MessageType) -> Self {
         Self {
             remote,
             late: Late::default(),
-            kind: PhantomData,
+            on,
         }
     }
 
@@ -32,7 +32,7 @@ impl<M: Message> LoadedMechanism<M> {
         &self,
         operation: u32,
         text: &str,
-        message: &M,
+        message: &dyn AnyMessage,
     ) -> Result<Option<T>> {
         let tensors = content(message);
         let letter = [Letter::new(&tensors)];
@@ -45,16 +45,18 @@ impl<M: Message> LoadedMechanism<M> {
     }
 }
 
-impl<M: Message> PrivacyMechanism for LoadedMechanism<M> {
-    type On = M;
+impl AnyMechanism for LoadedMechanism {
+    fn on(&self) -> &'static MessageType {
+        self.on
+    }
 
-    fn clip(&self, message: &mut M) -> Result<()> {
+    fn clip(&self, message: &mut dyn AnyMessage) -> Result<()> {
         self.late.check().context(self.remote.who())?;
         let done = self.remote.change(FL_CLIP, "", message, None)?;
         done.ok_or_else(|| self.lacks(FL_CLIP))
     }
 
-    fn range(&self, message: &M) -> Option<f32> {
+    fn range(&self, message: &dyn AnyMessage) -> Option<f32> {
         let range = self.late.keep(self.about(FL_RANGE, "", message));
         range.flatten().flatten().map(|range: f64| range as f32)
     }
@@ -67,14 +69,19 @@ impl<M: Message> PrivacyMechanism for LoadedMechanism<M> {
             .keep(self.remote.call(FL_AGREE, &text, &[], None, None));
     }
 
-    fn price(&self, message: &M, cohort: &Cohort) -> Result<PrivacyEvent> {
+    fn price(&self, message: &dyn AnyMessage, cohort: &Cohort) -> Result<PrivacyEvent> {
         self.late.check().context(self.remote.who())?;
         let text = CohortText::of(cohort)?;
         self.about(FL_PRICE, &text, message)?
             .ok_or_else(|| self.lacks(FL_PRICE))
     }
 
-    fn perturb(&mut self, message: &mut M, cohort: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+    fn perturb(
+        &mut self,
+        message: &mut dyn AnyMessage,
+        cohort: &Cohort,
+        noise: &ReleaseNoise,
+    ) -> Result<()> {
         self.late.check().context(self.remote.who())?;
         let text = CohortText::of(cohort)?;
         let done = self
@@ -83,12 +90,12 @@ impl<M: Message> PrivacyMechanism for LoadedMechanism<M> {
         done.ok_or_else(|| self.lacks(FL_PERTURB))
     }
 
-    fn queries(&self, message: &M) -> usize {
+    fn queries(&self, message: &dyn AnyMessage) -> usize {
         let queries = self.late.keep(self.about(FL_QUERIES, "", message));
         queries.flatten().unwrap_or(1)
     }
 
-    fn truncate(&self, message: &mut M, n: usize) {
+    fn truncate(&self, message: &mut dyn AnyMessage, n: usize) {
         // if it fails, more than was paid for is still there: `perturb` will refuse to release it
         let text = json!({ "queries": n }).to_string();
         let _ = self
@@ -112,5 +119,9 @@ impl<M: Message> PrivacyMechanism for LoadedMechanism<M> {
 
     fn load(&mut self, state: &[u8]) -> Result<()> {
         load(&self.remote, state)
+    }
+
+    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyMechanism>> {
+        Err(self)
     }
 }

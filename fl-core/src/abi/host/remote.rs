@@ -10,9 +10,9 @@ use crate::abi::raw::{
     FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput, FlLibrary,
     FlMessage, FlText,
 };
-use crate::message::{Message, Named, Parcel};
+use crate::message::{AnyMessage, Erased, Message, MessageType, Named, Parcel};
 use crate::privacy::ReleaseNoise;
-use crate::{Executor, Inbox, Problem, Result, Round, Stream};
+use crate::{AnyInbox, Executor, Problem, Result, Round, Stream};
 use anyhow::{Context, anyhow, bail};
 use std::ffi::c_void;
 
@@ -304,11 +304,11 @@ impl Remote {
     }
 
     /// As [`Remote::must`], with an inbox.
-    pub fn on_inbox<M: Message>(
+    pub fn on_inbox(
         &self,
         operation: u32,
         text: &str,
-        inbox: &Inbox<M>,
+        inbox: &dyn AnyInbox,
         stream: Option<&Stream>,
         exec: Option<&dyn Executor>,
     ) -> Result<Answer> {
@@ -330,17 +330,26 @@ impl Remote {
 
     /// An answer's tensors as a message.
     pub fn message<M: Message>(&self, answer: Answer) -> Result<M> {
-        M::from_tensors(Parcel::new(answer.tensors))
-            .with_context(|| format!("what it gave is no {} message", M::KIND))
+        self.made(M::from_tensors(Parcel::new(answer.tensors)), M::KIND)
+    }
+
+    /// As [`Remote::message`], of this type.
+    pub fn message_of(&self, answer: Answer, of: &'static MessageType) -> Result<Erased> {
+        self.made(of.from_tensors(Parcel::new(answer.tensors)), of.kind)
+    }
+
+    fn made<M>(&self, message: Result<M>, kind: &str) -> Result<M> {
+        message
+            .with_context(|| format!("what it gave is no {kind} message"))
             .context(self.who)
     }
 
     /// One message to another, as mechanisms do it.
-    pub fn change<M: Message>(
+    pub fn change(
         &self,
         operation: u32,
         text: &str,
-        message: &mut M,
+        message: &mut dyn AnyMessage,
         noise: Option<&ReleaseNoise>,
     ) -> Result<Option<()>> {
         let answer = {
@@ -354,12 +363,12 @@ impl Remote {
         let Some(answer) = answer else {
             return Ok(None);
         };
-        let changed: M = self.message(answer)?;
+        let changed = self.message_of(answer, message.message_type())?;
         let who = || format!("{}: what it gave", self.who);
         // it may have fewer rows: what is not answered is left out
-        super::aggregator::like(message, &changed).with_context(who)?;
-        crate::message::check(&changed).with_context(who)?;
-        *message = changed;
+        super::aggregator::like(message, &*changed).with_context(who)?;
+        crate::message::check(&*changed).with_context(who)?;
+        message.become_other(changed)?;
         Ok(Some(()))
     }
 

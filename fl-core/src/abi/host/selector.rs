@@ -4,21 +4,20 @@ use super::late::{Late, load};
 use super::remote::Remote;
 use crate::abi::cross::Letter;
 use crate::abi::facts::RoundText;
-use crate::abi::kinds::Crossing;
-use crate::abi::pools::with_examples;
+use crate::abi::pools::{send, with_examples};
 use crate::abi::raw::*;
 use crate::message::Parcel;
-use crate::{Draw, Examples, Poll, Result, Round, Selector, Stream};
+use crate::{AnyPool, AnySelector, Draw, Examples, Poll, Result, Round, Stream};
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 use serde_json::json;
-use std::marker::PhantomData;
+use std::any::Any;
 
-pub(super) struct LoadedSelector<P: ?Sized> {
+pub(super) struct LoadedSelector {
     remote: Remote,
     draw: Draw,
     late: Late,
-    pool: PhantomData<fn(&P)>,
+    pool: &'static str,
 }
 
 /// What `FL_DESCRIBE` gives for a selector.
@@ -27,8 +26,9 @@ struct AboutSelector {
     draw: Draw,
 }
 
-impl<P: ?Sized> LoadedSelector<P> {
-    pub fn new(remote: Remote) -> Result<Self> {
+impl LoadedSelector {
+    /// Of the pool of this name.
+    pub fn new(remote: Remote, pool: &str) -> Result<Self> {
         let draw = match remote.call(FL_DESCRIBE, "", &[], None, None)? {
             Some(answer) => remote.json::<AboutSelector>(&answer)?.draw,
             None => Draw::Unknown,
@@ -40,17 +40,25 @@ impl<P: ?Sized> LoadedSelector<P> {
                 remote.who()
             );
         }
+        let pool = AnyPool::NAMES.into_iter().find(|known| *known == pool);
+        let pool = pool.with_context(|| format!("{}: it has no pool", remote.who()))?;
         Ok(Self {
             remote,
             draw,
             late: Late::default(),
-            pool: PhantomData,
+            pool,
         })
     }
 }
 
-impl<P: Crossing + ?Sized> Selector for LoadedSelector<P> {
-    type Pool = P;
+impl AnySelector for LoadedSelector {
+    fn pool(&self) -> &'static str {
+        self.pool
+    }
+
+    fn needs_scores(&self) -> bool {
+        false
+    }
 
     fn fit(&mut self, own: &Examples, stream: &Stream) -> Result<()> {
         let text = json!({ "classes": own.labels().classes() }).to_string();
@@ -61,9 +69,9 @@ impl<P: Crossing + ?Sized> Selector for LoadedSelector<P> {
         Ok(())
     }
 
-    fn poll(&mut self, round: &Round, pool: &P) -> Result<Option<Poll>> {
+    fn poll(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Option<Poll>> {
         let text = RoundText::of(round)?;
-        let answer = pool.send(|tensors| {
+        let answer = send(pool, |tensors| {
             let letter = [Letter::new(tensors)];
             let stream = Some(&round.stream);
             self.remote.call(FL_POLL, &text, &letter, stream, None)
@@ -74,10 +82,10 @@ impl<P: Crossing + ?Sized> Selector for LoadedSelector<P> {
         }
     }
 
-    fn select(&mut self, round: &Round, pool: &P) -> Result<Vec<usize>> {
+    fn select(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Vec<usize>> {
         self.late.check().context(self.remote.who())?;
         let text = RoundText::of(round)?;
-        let answer = pool.send(|tensors| {
+        let answer = send(pool, |tensors| {
             let letter = [Letter::new(tensors)];
             let stream = Some(&round.stream);
             self.remote.must(FL_SELECT, &text, &letter, stream, None)
@@ -106,5 +114,13 @@ impl<P: Crossing + ?Sized> Selector for LoadedSelector<P> {
 
     fn load(&mut self, state: &[u8]) -> Result<()> {
         load(&self.remote, state)
+    }
+
+    fn rank(&mut self, _: AnyPool<'_>) -> Result<Option<Vec<f64>>> {
+        Ok(None)
+    }
+
+    fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnySelector>> {
+        Err(self)
     }
 }

@@ -102,7 +102,7 @@ fn descriptions_are_held_to_their_own_schemas() {
         let text = format!(
             r#"{{"parts": [{{"role": "accountant", "name": "a", "doc": "b", "settings": [{settings}]}}]}}"#
         );
-        describe::read(&text)
+        describe::read(&text, "here")
             .map(|mut parts| parts.remove(0).about.fields)
             .map_err(|e| format!("{e:#}"))
     };
@@ -167,5 +167,5 @@ fn descriptions_are_held_to_their_own_schemas() {
 #[test]
 fn a_part_may_say_its_number() {
     let text = r#"{"parts": [{"role": "accountant", "name": "a", "doc": "b", "index": 7}]}"#;
-    assert_eq!(describe::read(text).unwrap()[0].index, Some(7));
+    assert_eq!(describe::read(text, "here").unwrap()[0].index, Some(7));
 }

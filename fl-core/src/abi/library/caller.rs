@@ -3,9 +3,9 @@
 use super::lend::{Lent, Shelf};
 use super::objects::Object;
 use super::threads::Threads;
-use crate::abi::cross::{copied, message, slice};
+use crate::abi::cross::{copied, message, message_of, slice};
 use crate::abi::raw::*;
-use crate::message::{Message, Named, Parcel, View};
+use crate::message::{Erased, Message, MessageType, Named, Parcel, View};
 use crate::privacy::{Noise, ReleaseNoise};
 use crate::{Result, SharedExecutor, Stream};
 use anyhow::{Context, ensure};
@@ -43,18 +43,23 @@ impl Input<'_> {
         unsafe { message(self.raw(at)?) }
     }
 
+    pub fn message_of(&self, at: usize, of: &'static MessageType) -> Result<Erased> {
+        // SAFETY: as `text`.
+        unsafe { message_of(self.raw(at)?, of) }
+    }
+
     pub fn parcel(&self, at: usize) -> Result<Parcel> {
         // SAFETY: as `text`.
         unsafe { copied(self.raw(at)?) }
     }
 
-    pub fn inbox<'s, M: Message>(&self, shelf: &'s mut Shelf<M>) -> Result<Lent<'s, M>> {
+    pub fn inbox<'s>(&self, shelf: &'s mut Shelf) -> Result<Lent<'s>> {
         ensure!(!self.messages().is_empty(), "an inbox without messages");
         // SAFETY: as `text`; what is lent borrows from this call and cannot outlive it, see `objects`.
         unsafe { Lent::new(shelf, self.messages()) }
     }
 
-    pub fn mail<M: Message>(&self) -> Result<crate::Mail<M>> {
+    pub fn mail(&self, of: &'static MessageType) -> Result<crate::Mail<Erased>> {
         let raw = self.raw(0)?;
         // SAFETY: as `text`.
         let counts = unsafe { slice(raw.class_counts, raw.classes as usize) };
@@ -62,7 +67,7 @@ impl Input<'_> {
             from: raw.from,
             weight: raw.weight,
             class_counts: (!raw.class_counts.is_null()).then(|| counts.to_vec()),
-            body: self.message(0)?,
+            body: self.message_of(0, of)?,
         })
     }
 }

@@ -5,79 +5,106 @@
 //! parts see them through a shared reference only, which gives nobody the right to do any of that, and when the call ends
 //! the arrays are forgotten. What a part keeps from call to call is a [`Shelf`]: the names and the places, without numbers.
 
-use crate::abi::cross::{message, slice, view};
+use crate::abi::cross::{message, message_of, slice, view};
 use crate::abi::raw::{FL_F32, FlMessage, FlTensor};
-use crate::message::{Logits, Message, Params, View};
-use crate::{Inbox, Mail, Result};
+use crate::message::{Logits, Message, MessageType, Params, View};
+use crate::{AnyInbox, Inbox, Mail, Result};
 use anyhow::{Context, bail};
 use ndarray::{Array, Array1, ArrayD, ArrayView, Dimension, Ix1, Ix2, IxDyn};
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::mem::{forget, replace};
 
 /// What an inbox is made of, between calls. Parameters keep their names and maps, for the next call's are mostly the same:
 /// ten maps made and freed are most of what lending costs a short message.
-pub(super) struct Shelf<M> {
-    /// No array in it is the host's, but while something is [`Lent`].
-    inbox: Inbox<M>,
+pub(super) struct Shelf {
+    inbox: Mails,
     /// Where the numbers of the host begin, in the order in which the arrays stand in the inbox.
     hosts: Vec<usize>,
 }
 
-impl<M: Message> Default for Shelf<M> {
-    fn default() -> Self {
+/// No array in it is the host's, but while something is [`Lent`].
+enum Mails {
+    Params(Inbox<Params>),
+    Logits(Inbox<Logits>),
+    /// Copies, while something is lent.
+    Other(&'static MessageType, Option<Box<dyn AnyInbox>>),
+}
+
+impl Shelf {
+    /// For messages of this type.
+    pub fn new(of: &'static MessageType) -> Self {
+        let inbox = match of.kind {
+            Params::KIND => Mails::Params(Inbox::trusted(Vec::new())),
+            Logits::KIND => Mails::Logits(Inbox::trusted(Vec::new())),
+            _ => Mails::Other(of, None),
+        };
         Self {
-            inbox: Inbox::trusted(Vec::new()),
+            inbox,
             hosts: Vec::new(),
         }
     }
 }
 
 /// An inbox of the host; the shelf gets it back without the numbers.
-pub(super) struct Lent<'a, M: Message>(&'a mut Shelf<M>);
+pub(super) struct Lent<'a>(&'a mut Shelf);
 
-/// The list itself, if its messages are of this kind.
-fn of<T: Message>(all: &mut impl Any) -> Option<&mut Vec<Mail<T>>> {
-    (all as &mut dyn Any).downcast_mut()
-}
-
-impl<'a, M: Message> Lent<'a, M> {
+impl<'a> Lent<'a> {
     /// # Safety
-    /// The messages and all that they point to are valid and not written to for as long as this lives.
-    pub unsafe fn new(shelf: &'a mut Shelf<M>, messages: &[FlMessage]) -> Result<Self> {
+    /// The messages, of which there is at least one, and all that they point to are valid and not written to for as long as
+    /// this lives.
+    pub unsafe fn new(shelf: &'a mut Shelf, messages: &[FlMessage]) -> Result<Self> {
         // what has been lent so far is given back by `drop` if the rest fails
         let lent = Self(shelf);
         let Shelf { inbox, hosts } = &mut *lent.0;
-        let all = inbox.mail_mut();
-        if let Some(all) = of::<Params>(all) {
-            all.resize_with(messages.len(), || Mail::new(0, 0.0, Params::default()));
-            for (mail, raw) in all.iter_mut().zip(messages) {
-                let body = &mut mail.body;
-                // SAFETY: as the caller says.
-                unsafe { params(raw, body, hosts) }.with_context(|| client(raw))?;
-                (mail.from, mail.weight) = (raw.from, raw.weight);
-                // SAFETY: as the caller says.
-                mail.class_counts = unsafe { counts(raw) };
-            }
-        } else {
-            for raw in messages {
-                // SAFETY: as the caller says.
-                let body = unsafe { body(raw, hosts) }.with_context(|| client(raw))?;
-                all.push(Mail {
-                    from: raw.from,
-                    weight: raw.weight,
+        match inbox {
+            Mails::Params(inbox) => {
+                let all = inbox.mail_mut();
+                all.resize_with(messages.len(), || Mail::new(0, 0.0, Params::default()));
+                for (mail, raw) in all.iter_mut().zip(messages) {
+                    let body = &mut mail.body;
                     // SAFETY: as the caller says.
-                    class_counts: unsafe { counts(raw) },
-                    body,
-                });
+                    unsafe { params(raw, body, hosts) }.with_context(|| client(raw))?;
+                    (mail.from, mail.weight) = (raw.from, raw.weight);
+                    // SAFETY: as the caller says.
+                    mail.class_counts = unsafe { counts(raw) };
+                }
+            }
+            Mails::Logits(inbox) => {
+                for raw in messages {
+                    // SAFETY: as the caller says.
+                    let mail = unsafe { mail(raw, |raw| scores(raw, hosts)) }?;
+                    inbox.mail_mut().push(mail);
+                }
+            }
+            Mails::Other(of, inbox) => {
+                // SAFETY: as the caller says.
+                let one = |raw| unsafe { mail(raw, |raw| message_of(raw, of)) };
+                let all = messages.iter().map(one).collect::<Result<_>>()?;
+                *inbox = Some(of.trusted_inbox(all)?);
             }
         }
         Ok(lent)
     }
 
-    pub fn inbox(&self) -> &Inbox<M> {
-        &self.0.inbox
+    pub fn inbox(&self) -> &dyn AnyInbox {
+        match &self.0.inbox {
+            Mails::Params(inbox) => inbox,
+            Mails::Logits(inbox) => inbox,
+            Mails::Other(_, inbox) => inbox.as_deref().expect("it is lent"),
+        }
     }
+}
+
+/// # Safety
+/// As [`Lent::new`]; `body` may look at all that the message points to.
+unsafe fn mail<M>(raw: &FlMessage, body: impl FnOnce(&FlMessage) -> Result<M>) -> Result<Mail<M>> {
+    Ok(Mail {
+        from: raw.from,
+        weight: raw.weight,
+        // SAFETY: as the caller says.
+        class_counts: unsafe { counts(raw) },
+        body: body(raw).with_context(|| client(raw))?,
+    })
 }
 
 fn client(raw: &FlMessage) -> String {
@@ -165,18 +192,14 @@ unsafe fn tensor(raw: &FlTensor, hosts: &mut Vec<usize>) -> Result<ArrayD<f32>> 
     }
 }
 
-/// Any other message.
+/// Scores, packed ones too.
 ///
 /// # Safety
 /// As [`Lent::new`].
-unsafe fn body<M: Message>(raw: &FlMessage, hosts: &mut Vec<usize>) -> Result<M> {
-    let mut none = None::<M>;
-    if let Some(slot) = (&mut none as &mut dyn Any).downcast_mut::<Option<Logits>>() {
-        // SAFETY: as the caller says.
-        *slot = unsafe { logits(raw, hosts) };
-    }
-    match none {
-        Some(body) => Ok(body),
+unsafe fn scores(raw: &FlMessage, hosts: &mut Vec<usize>) -> Result<Logits> {
+    // SAFETY: as the caller says.
+    match unsafe { logits(raw, hosts) } {
+        Some(scores) => Ok(scores),
         // SAFETY: as the caller says.
         None => unsafe { message(raw) },
     }
@@ -248,23 +271,24 @@ fn give_back<D: Dimension>(array: Array<f32, D>, hosts: &mut &[usize]) {
     }
 }
 
-impl<M: Message> Drop for Lent<'_, M> {
+impl Drop for Lent<'_> {
     fn drop(&mut self) {
         let Shelf { inbox, hosts } = &mut *self.0;
-        let all = inbox.mail_mut();
         let left = &mut hosts.as_slice();
-        if let Some(all) = of::<Params>(all) {
-            for array in all.iter_mut().flat_map(|mail| mail.body.0.values_mut()) {
-                let nothing = Array1::from_vec(Vec::new()).into_dyn();
-                give_back(replace(array, nothing), left);
+        match inbox {
+            Mails::Params(inbox) => {
+                let all = inbox.mail_mut().iter_mut();
+                for array in all.flat_map(|mail| mail.body.0.values_mut()) {
+                    let nothing = Array1::from_vec(Vec::new()).into_dyn();
+                    give_back(replace(array, nothing), left);
+                }
             }
-        } else {
-            if let Some(all) = of::<Logits>(all) {
-                for mail in all.drain(..) {
+            Mails::Logits(inbox) => {
+                for mail in inbox.mail_mut().drain(..) {
                     give_back(mail.body.values, left);
                 }
             }
-            all.clear();
+            Mails::Other(_, inbox) => *inbox = None,
         }
         hosts.clear();
     }

@@ -5,16 +5,15 @@ use super::learners::{OfGenerator, OfTrainer};
 use super::lend::Shelf;
 use crate::abi::cross::content;
 use crate::abi::facts::{CohortText, RoundText, SaidText};
-use crate::abi::kinds::{self, Crossing, OnPool};
-use crate::abi::pools::samples;
+use crate::abi::pools::{receive, samples};
 use crate::abi::raw::*;
-use crate::message::{Message, PairVisitor, View, Visitor, visit, visit_pair};
+use crate::message::{AnyMessage, MessageType, View};
 use crate::privacy::{Composition, Ledger};
 use crate::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, Claims, Examples, Fold, Images,
-    Inbox, Labels, Mail, Masks, Needs, PrivacyEvent, Result, Role, Round, Serial, SharedExecutor,
+    Accountant, AnyAggregator, AnyFold, AnyMechanism, AnySelector, BoxedPart, Claims, Examples,
+    Images, Labels, Masks, Needs, PrivacyEvent, Result, Role, Round, Serial, SharedExecutor,
 };
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use ndarray::ArrayView1;
 use serde::Deserialize;
 use serde_json::json;
@@ -27,51 +26,27 @@ pub(super) trait Object: Send {
 }
 
 /// The object of a part that `plugin!` made.
-pub(super) fn wrap(
-    role: Role,
-    signature: &str,
-    made: Box<dyn Any + Send>,
-) -> Result<Box<dyn Object>> {
-    struct Wrap(Box<dyn Any + Send>);
-    type Wrapped = Result<Box<dyn Object>>;
-    impl PairVisitor for Wrap {
-        type Out = Wrapped;
-        fn visit<I: Message, O: Message>(self) -> Wrapped {
-            Ok(Box::new(OfAggregator::<I> {
-                part: Box::new(unboxed::<BoxedAggregator<I, O>>(self.0)?),
-                shelf: Shelf::default(),
+pub(super) fn wrap(role: Role, made: Box<dyn Any + Send>) -> Result<Box<dyn Object>> {
+    Ok(match role {
+        Role::Aggregator => {
+            let part: Box<dyn AnyAggregator> = unboxed(made)?;
+            Box::new(OfAggregator {
+                shelf: Shelf::new(part.input()),
+                part,
                 sent: None,
-            }))
+            })
         }
-    }
-    impl Visitor for Wrap {
-        type Out = Wrapped;
-        fn visit<M: Message>(self) -> Wrapped {
-            Ok(Box::new(OfMechanism::<M>(unboxed(self.0)?)))
-        }
-    }
-    impl OnPool for Wrap {
-        type Out = Wrapped;
-        fn on<P: Crossing + ?Sized>(self) -> Wrapped {
-            Ok(Box::new(OfSelector::<P>(unboxed(self.0)?)))
-        }
-    }
-    let object = match role {
-        Role::Aggregator => visit_pair(signature, Wrap(made)),
-        Role::Privacy => visit(signature, Wrap(made)),
-        Role::Selector => kinds::pool(signature, Wrap(made)),
-        Role::Accountant => Some(unboxed(made).map(|a| Box::new(OfAccountant(a)) as _)),
-        Role::Generator => Some(unboxed(made).map(|g| Box::new(OfGenerator(g)) as _)),
-        Role::Trainer => Some(unboxed(made).map(|t| Box::new(OfTrainer(t)) as _)),
-        Role::Protocol => None,
-    };
-    object.with_context(|| format!("{role} of `{signature}` cannot cross"))?
+        Role::Privacy => Box::new(OfMechanism(unboxed(made)?)),
+        Role::Selector => Box::new(OfSelector(unboxed(made)?)),
+        Role::Accountant => Box::new(OfAccountant(unboxed(made)?)),
+        Role::Generator => Box::new(OfGenerator(unboxed(made)?)),
+        Role::Trainer => Box::new(OfTrainer(unboxed(made)?)),
+        Role::Protocol => bail!("a protocol cannot cross"),
+    })
 }
 
-fn unboxed<B: 'static>(made: Box<dyn Any + Send>) -> Result<B> {
-    let made = made.downcast::<B>();
-    made.map(|b| *b)
-        .map_err(|_| anyhow!("the part is not of its own signature"))
+fn unboxed<B: BoxedPart>(made: Box<dyn Any + Send>) -> Result<B> {
+    B::cast(made).context("the part is not of its own role")
 }
 
 pub(super) fn state(host: &Host<'_>, state: &[u8]) -> Result<()> {
@@ -81,68 +56,23 @@ pub(super) fn state(host: &Host<'_>, state: &[u8]) -> Result<()> {
     }
 }
 
-/// An aggregator of `I`, whatever it gives: all that has to know both messages.
-trait Gives<I>: Send {
-    fn about(&self) -> (Needs, Claims);
-    fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>, host: &Host<'_>) -> Result<()>;
-    fn fold(&self, round: &Round) -> Option<Box<dyn FoldGives<I>>>;
-    fn update(&mut self, round: &Round, input: &Input<'_>, host: &Host<'_>) -> Result<()>;
-    fn save(&self) -> Vec<u8>;
-    fn load(&mut self, state: &[u8]) -> Result<()>;
-}
-
-trait FoldGives<I>: Send {
-    fn add(&mut self, mail: Mail<I>) -> Result<()>;
-    fn finish(self: Box<Self>, host: &Host<'_>) -> Result<()>;
-}
-
-impl<I: Message, O: Message> Gives<I> for BoxedAggregator<I, O> {
-    fn about(&self) -> (Needs, Claims) {
-        (self.needs(), self.claims())
-    }
-    fn aggregate(&mut self, round: &Round, inbox: &Inbox<I>, host: &Host<'_>) -> Result<()> {
-        gives(host, round, &(**self).aggregate(round, inbox)?)
-    }
-    fn fold(&self, round: &Round) -> Option<Box<dyn FoldGives<I>>> {
-        Some(Box::new((**self).fold(round)?))
-    }
-    fn update(&mut self, round: &Round, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
-        gives(host, round, &(**self).update(round, input.message(0)?)?)
-    }
-    fn save(&self) -> Vec<u8> {
-        (**self).save()
-    }
-    fn load(&mut self, state: &[u8]) -> Result<()> {
-        (**self).load(state)
-    }
-}
-
-impl<I: Message, O: Message> FoldGives<I> for Box<dyn Fold<I, O>> {
-    fn add(&mut self, mail: Mail<I>) -> Result<()> {
-        (**self).add(mail)
-    }
-    fn finish(self: Box<Self>, host: &Host<'_>) -> Result<()> {
-        host.tensors(&content(&(*self).finish()?))
-    }
-}
-
-struct OfAggregator<I> {
-    part: Box<dyn Gives<I>>,
-    shelf: Shelf<I>,
+struct OfAggregator {
+    part: Box<dyn AnyAggregator>,
+    shelf: Shelf,
     /// What the clients were sent in this round, if it wants to see it.
-    sent: Option<I>,
+    sent: Option<Arc<dyn AnyMessage>>,
 }
 
 /// The round of a call, which shows what was sent.
-fn round_of<I: Message>(
-    sent: Option<I>,
+fn round_of(
+    sent: Option<Arc<dyn AnyMessage>>,
     input: &Input<'_>,
     host: &Host<'_>,
     exec: SharedExecutor,
 ) -> Result<Round> {
     let round = input.json::<RoundText<'_>>()?.round(host.stream(), exec);
     Ok(match sent {
-        Some(sent) => round.showing(sent),
+        Some(sent) => round.showing_any(sent),
         None => round,
     })
 }
@@ -163,7 +93,7 @@ fn describe(host: &Host<'_>, needs: Needs, claims: Claims, folds: bool) -> Resul
 }
 
 /// A result, and beside it what was said on the way to it.
-fn gives<O: Message>(host: &Host<'_>, round: &Round, out: &O) -> Result<()> {
+fn gives(host: &Host<'_>, round: &Round, out: &dyn AnyMessage) -> Result<()> {
     said(host, round)?;
     host.tensors(&content(out))
 }
@@ -175,31 +105,32 @@ fn said(host: &Host<'_>, round: &Round) -> Result<()> {
     }
 }
 
-impl<I: Message> Object for OfAggregator<I> {
+impl Object for OfAggregator {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
             FL_DESCRIBE => {
                 let folds = self.part.fold(&Round::first()).is_some();
-                let (needs, claims) = self.part.about();
-                describe(host, needs, claims, folds)?;
+                describe(host, self.part.needs(), self.part.claims(), folds)?;
             }
-            FL_SENT => self.sent = Some(input.message(0)?),
+            FL_SENT => self.sent = Some(input.message_of(0, self.part.input())?.into()),
             FL_AGGREGATE => host.with_executor(&mut |exec| {
                 let round = round_of(self.sent.take(), input, host, exec)?;
                 let inbox = input.inbox(&mut self.shelf)?;
-                self.part.aggregate(&round, inbox.inbox(), host)
+                let out = self.part.aggregate(&round, inbox.inbox())?;
+                gives(host, &round, &*out)
             })?,
             FL_FOLD => {
                 // what was sent is shown to the fold and to the update after it
                 let round = round_of(self.sent.clone(), input, host, Arc::new(Serial))?;
                 match self.part.fold(&round) {
-                    Some(fold) => host.part(Box::new(OfFold(Some(fold))))?,
+                    Some(fold) => host.part(Box::new(OfFold(self.part.input(), Some(fold))))?,
                     None => return Ok(false),
                 }
             }
             FL_UPDATE => host.with_executor(&mut |exec| {
                 let round = round_of(self.sent.take(), input, host, exec)?;
-                self.part.update(&round, input, host)
+                let folded = input.message_of(0, self.part.output())?;
+                gives(host, &round, &*self.part.update(&round, folded)?)
             })?,
             FL_SAVE => state(host, &self.part.save())?,
             FL_LOAD => self.part.load(&input.parcel(0)?.bytes("state")?)?,
@@ -209,18 +140,18 @@ impl<I: Message> Object for OfAggregator<I> {
     }
 }
 
-struct OfFold<I>(Option<Box<dyn FoldGives<I>>>);
+struct OfFold(&'static MessageType, Option<Box<dyn AnyFold>>);
 
-impl<I: Message> Object for OfFold<I> {
+impl Object for OfFold {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
             FL_FOLD_ADD => {
-                let fold = self.0.as_mut().context("a fold that is finished")?;
-                fold.add(input.mail()?)?;
+                let fold = self.1.as_mut().context("a fold that is finished")?;
+                fold.add(input.mail(self.0)?)?;
             }
             FL_FOLD_FINISH => {
-                let fold = self.0.take().context("a fold that is finished")?;
-                fold.finish(host)?;
+                let fold = self.1.take().context("a fold that is finished")?;
+                host.tensors(&content(&*fold.finish()?))?;
             }
             _ => return Ok(false),
         }
@@ -228,7 +159,7 @@ impl<I: Message> Object for OfFold<I> {
     }
 }
 
-struct OfSelector<P: ?Sized>(BoxedSelector<P>);
+struct OfSelector(Box<dyn AnySelector>);
 
 #[derive(Deserialize)]
 struct Classes {
@@ -265,7 +196,7 @@ fn examples(input: &Input<'_>) -> Result<Examples> {
     Examples::all(samples.inputs().clone(), Arc::new(labels))
 }
 
-impl<P: Crossing + ?Sized> Object for OfSelector<P> {
+impl Object for OfSelector {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
             FL_FIT => self.0.fit(&examples(input)?, &host.stream())?,
@@ -273,13 +204,15 @@ impl<P: Crossing + ?Sized> Object for OfSelector<P> {
             FL_POLL => {
                 let round = input.json::<RoundText<'_>>()?;
                 let round = round.round(host.stream(), Arc::new(Serial));
-                let poll = P::receive(input.parcel(0)?, |pool| self.0.poll(&round, pool))?;
+                let name = self.0.pool();
+                let poll = receive(name, input.parcel(0)?, |pool| self.0.poll(&round, pool))?;
                 host.json(&poll)?;
             }
             FL_SELECT => {
                 let round = input.json::<RoundText<'_>>()?;
                 let round = round.round(host.stream(), Arc::new(Serial));
-                let chosen = P::receive(input.parcel(0)?, |pool| self.0.select(&round, pool))?;
+                let name = self.0.pool();
+                let chosen = receive(name, input.parcel(0)?, |pool| self.0.select(&round, pool))?;
                 let chosen: Vec<u32> = chosen.into_iter().map(|p| p as u32).collect();
                 let chosen = View::U32(ArrayView1::from(&chosen).into_dyn());
                 said(host, &round)?;
@@ -293,42 +226,44 @@ impl<P: Crossing + ?Sized> Object for OfSelector<P> {
     }
 }
 
-struct OfMechanism<M>(BoxedMechanism<M>);
+struct OfMechanism(Box<dyn AnyMechanism>);
 
 #[derive(Deserialize)]
 struct Queries {
     queries: usize,
 }
 
-impl<M: Message> Object for OfMechanism<M> {
+impl Object for OfMechanism {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        let on = self.0.on();
+        let message = || input.message_of(0, on);
         match operation {
             FL_CLIP => {
-                let mut m: M = input.message(0)?;
-                self.0.clip(&mut m)?;
-                host.tensors(&content(&m))?;
+                let mut m = message()?;
+                self.0.clip(&mut *m)?;
+                host.tensors(&content(&*m))?;
             }
             FL_RANGE => {
-                let range = self.0.range(&input.message(0)?);
+                let range = self.0.range(&*message()?);
                 host.json(&range.map(f64::from))?;
             }
             FL_AGREE => self.0.agree(input.json::<f64>()? as f32),
             FL_PRICE => {
                 let cohort = input.json::<CohortText>()?.cohort();
-                host.json(&self.0.price(&input.message(0)?, &cohort)?)?;
+                host.json(&self.0.price(&*message()?, &cohort)?)?;
             }
             FL_PERTURB => {
                 let cohort = input.json::<CohortText>()?.cohort();
-                let mut m: M = input.message(0)?;
-                self.0.perturb(&mut m, &cohort, &host.noise())?;
-                host.tensors(&content(&m))?;
+                let mut m = message()?;
+                self.0.perturb(&mut *m, &cohort, &host.noise())?;
+                host.tensors(&content(&*m))?;
             }
-            FL_QUERIES => host.json(&self.0.queries(&input.message(0)?))?,
+            FL_QUERIES => host.json(&self.0.queries(&*message()?))?,
             FL_TRUNCATE => {
                 let Queries { queries } = input.json()?;
-                let mut m: M = input.message(0)?;
-                self.0.truncate(&mut m, queries);
-                host.tensors(&content(&m))?;
+                let mut m = message()?;
+                self.0.truncate(&mut *m, queries);
+                host.tensors(&content(&*m))?;
             }
             FL_ACTUAL_COST => host.json(&self.0.actual_cost(input.json::<PrivacyEvent>()?))?,
             FL_SAVE => state(host, &self.0.save())?,

@@ -4,6 +4,7 @@ use super::caller::{Host, Input};
 use super::objects::{Object, wrap};
 use crate::abi::kinds::obstacle;
 use crate::abi::raw::*;
+use crate::message::{MessageDecl, message_type};
 use crate::settings::{Reader, Step, Value};
 use crate::{BuildContext, Problem, Result, Task, linked_parts};
 use anyhow::{Context, anyhow, ensure};
@@ -70,14 +71,30 @@ unsafe extern "C" fn describe(host: *const FlHost, out: *mut FlText) -> i32 {
     // SAFETY: the host's own pointers; `out` is where it wants the text, which `free` takes back.
     unsafe {
         guarded(host, |_| {
-            let parts: Vec<_> = linked_parts().into_iter().map(described).collect();
-            let text = serde_json::to_string(&json!({ "parts": parts }))?;
+            let text = serde_json::to_string(&description())?;
             let text = text.into_boxed_str();
             ensure!(!out.is_null(), "nowhere to put the description");
             out.write(FlText::of(&text));
             std::mem::forget(text);
             Ok(true)
         })
+    }
+}
+
+/// All parts, and the messages in their signatures that are not of the core.
+fn description() -> serde_json::Value {
+    let parts = linked_parts();
+    let signatures: Vec<_> = parts.iter().map(|p| (p.describe)().signature).collect();
+    let mut kinds: Vec<&str> = signatures.iter().flat_map(|s| s.split(" -> ")).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let own = kinds.into_iter().filter_map(message_type);
+    let own = own.filter(|of| !of.is_of_core() && !of.columns.is_empty());
+    let messages: Vec<_> = own.map(MessageDecl::from).collect();
+    let parts: Vec<_> = parts.into_iter().map(described).collect();
+    match messages.is_empty() {
+        true => json!({ "parts": parts }),
+        false => json!({ "messages": messages, "parts": parts }),
     }
 }
 
@@ -136,7 +153,7 @@ unsafe extern "C" fn create(
                 return Err(anyhow!("{} `{}`: {why}", decl.role, decl.name));
             }
             let made = (decl.build)(&settings, &make)?;
-            host.part(wrap(decl.role, &signature, made)?)?;
+            host.part(wrap(decl.role, made)?)?;
             Ok(true)
         })
     }

@@ -2,25 +2,26 @@ use super::lend::{Lent, Shelf};
 use crate::abi::cross::{Letter, content, with_messages};
 use crate::abi::raw::*;
 use crate::abi::tests::{params, raw};
-use crate::message::{Logits, Message, Named, Params};
+use crate::message::{Logits, Message, MessageType, Named, Params};
 use ndarray::{Array2, ArrayD, IxDyn};
 
 /// Lends `all` to a part, and says which of the tensors called `name` are still the host's.
 fn lent<M: Message>(all: &[M], numbers: impl Fn(&M) -> *const f32) -> Vec<bool> {
-    lent_on(&mut Shelf::default(), all, numbers)
+    lent_on(&mut Shelf::new(MessageType::of::<M>()), all, numbers)
 }
 
 fn lent_on<M: Message>(
-    shelf: &mut Shelf<M>,
+    shelf: &mut Shelf,
     all: &[M],
     numbers: impl Fn(&M) -> *const f32,
 ) -> Vec<bool> {
-    let contents: Vec<Named<'_>> = all.iter().map(content).collect();
+    let contents: Vec<Named<'_>> = all.iter().map(|m| content(m)).collect();
     let letters: Vec<_> = contents.iter().map(Letter::new).collect();
     with_messages(&letters, |messages| {
         // SAFETY: the messages live and stay as they are through the call.
         let lent = unsafe { Lent::new(shelf, messages) }.unwrap();
-        let bodies = lent.inbox().iter().map(|mail| &mail.body);
+        let bodies = lent.inbox().get::<M>().unwrap().iter();
+        let bodies = bodies.map(|mail| &mail.body);
         bodies
             .zip(all)
             .map(|(body, own)| {
@@ -64,7 +65,7 @@ fn a_shelf_takes_whatever_comes_next() {
         *array = array.clone().reversed_axes();
     }
     let plain = of(&["a", "w"], &[2, 3]);
-    let mut shelf = Shelf::default();
+    let mut shelf = Shelf::new(MessageType::of::<Params>());
     for all in [
         vec![plain.clone(); 3],
         vec![of(&["a", "w"], &[4])],
@@ -105,7 +106,7 @@ fn a_shelf_takes_whatever_comes_next() {
         let lent = unsafe { Lent::new(&mut shelf, &[message]) };
         assert_eq!(lent.is_ok(), fine);
         let Ok(lent) = lent else { continue };
-        let body = &lent.inbox().iter().next().unwrap().body;
+        let body: &Params = lent.inbox().at(0).body.get().unwrap();
         let found: Vec<_> = body.iter().copied().collect();
         assert_eq!(found, [2.0, 1.0]);
     }

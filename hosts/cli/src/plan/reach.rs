@@ -1,10 +1,10 @@
 //! The epsilon that a run will have reached in its end, where that can be known before.
 
 use super::{Row, owners};
-use fl_core::message::{self, Message, Outline, Visitor};
+use fl_core::message::{Erased, MessageType, Outline};
 use fl_core::privacy::{Composition, Exposed, Guarantee, Ledger, Lots, Noise, Observer};
 use fl_core::{
-    Accountant, BoxedMechanism, BuildContext, COUNTS, ClientId, Cohort, Draws, Parts, PrivacyEvent,
+    Accountant, AnyMechanism, BuildContext, COUNTS, ClientId, Cohort, Draws, Parts, PrivacyEvent,
     Role, TaskKind,
 };
 
@@ -126,19 +126,15 @@ fn price(
     cohort: &Cohort,
     context: &BuildContext,
 ) -> Option<PrivacyEvent> {
-    let kind = parts.iter().find(|filled| filled.slot == slot)?;
-    let kind = (kind.decl.describe)().signature;
     let one = |seed: u64| {
-        let made = MadeUp {
-            parts,
-            slot,
-            owner,
-            about,
-            cohort,
-            context,
-            seed,
-        };
-        message::visit(&kind, made).flatten()
+        let mut part: Box<dyn AnyMechanism> =
+            parts.build(Role::Privacy, slot, owner, context).ok()?;
+        let mut message = made_up(part.on(), about, context, seed)?;
+        if let Some(range) = part.range(&*message) {
+            part.agree(range);
+        }
+        part.clip(&mut *message).ok()?;
+        part.price(&*message, cohort).ok()
     };
     let (event, again) = (one(0)?, one(1)?);
     let of_numbers = matches!(
@@ -149,34 +145,15 @@ fn price(
 }
 
 /// A message as large as those of the run, with other numbers and, where the run decides, other shapes for each seed.
-struct MadeUp<'a> {
-    parts: &'a Parts,
-    slot: &'a str,
-    owner: Option<ClientId>,
-    about: (usize, usize),
-    cohort: &'a Cohort,
-    context: &'a BuildContext,
+fn made_up(
+    of: &'static MessageType,
+    (rows, voters): (usize, usize),
+    context: &BuildContext,
     seed: u64,
-}
-
-impl Visitor for MadeUp<'_> {
-    type Out = Option<PrivacyEvent>;
-
-    fn visit<M: Message>(self) -> Option<PrivacyEvent> {
-        let mut draws = self.context.stream.child("made up", self.seed).draws();
-        let number = |draws: &mut Draws| draws.normal() as f32;
-        let ids: Vec<u32> = (0..u32::try_from(self.about.0).ok()?).collect();
-        let classes = self.context.task.kind.outputs();
-        let mut outline = Outline::new(1, &number, &mut draws).fixed(&ids, classes, self.about.1);
-        let mut message = M::sample(&mut outline)?;
-        let part = self.parts;
-        let mut part: BoxedMechanism<M> = part
-            .build(Role::Privacy, self.slot, self.owner, self.context)
-            .ok()?;
-        if let Some(range) = part.range(&message) {
-            part.agree(range);
-        }
-        part.clip(&mut message).ok()?;
-        part.price(&message, self.cohort).ok()
-    }
+) -> Option<Erased> {
+    let mut draws = context.stream.child("made up", seed).draws();
+    let number = |draws: &mut Draws| draws.normal() as f32;
+    let ids: Vec<u32> = (0..u32::try_from(rows).ok()?).collect();
+    let classes = context.task.kind.outputs();
+    of.sample(&mut Outline::new(1, &number, &mut draws).fixed(&ids, classes, voters))
 }

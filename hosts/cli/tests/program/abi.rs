@@ -7,8 +7,8 @@ use fl_core::message::{Counts, Logits, Message, Params, Votes, digest};
 use fl_core::privacy::{Noise, ReleaseNoise};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedSelector, BuildContext, Candidate, Cohort,
-    Inbox, Length, Loss, Mail, PartDecl, Pass, PrivacyEvent, Role, Roster, Round, Samples,
+    Accountant, BoxedAggregator, BoxedMechanism, BoxedPart, BoxedSelector, BuildContext, Candidate,
+    Cohort, Inbox, Length, Loss, Mail, PartDecl, Pass, PrivacyEvent, Role, Roster, Round, Samples,
     SharedExecutor, Stream, Target, TaskKind, Trainer, abi, linked_parts,
 };
 use fl_plugin_example_dynamic as _;
@@ -24,13 +24,10 @@ fn named(parts: &[&'static PartDecl], role: Role, name: &str) -> &'static PartDe
         .unwrap_or_else(|| panic!("no {role} `{name}`"))
 }
 
-fn build<B: 'static>(decl: &PartDecl, settings: &str, make: &BuildContext) -> B {
+fn build<B: BoxedPart>(decl: &PartDecl, settings: &str, make: &BuildContext) -> B {
     let settings: Value = serde_yaml::from_str(settings).unwrap();
-    let part = (decl.build)(&settings, make);
-    let part = part.unwrap_or_else(|e| panic!("{} `{}`: {e:#}", decl.role, decl.name));
-    *part
-        .downcast::<B>()
-        .unwrap_or_else(|_| panic!("`{}` is not of its signature", decl.name))
+    let part = decl.make(&settings, make);
+    part.unwrap_or_else(|e| panic!("{} `{}`: {e:#}", decl.role, decl.name))
 }
 
 fn make() -> BuildContext {
@@ -357,7 +354,7 @@ fn exact_every_part_of_the_bundle_is_the_same_through_the_c_interface() {
 fn the_kit_holds_for_loaded_parts() {
     let loaded = load(&Library::at(library::beside("fl_plugin_example_dynamic"))).unwrap();
     let mean = named(&loaded, Role::Aggregator, "momentum-mean");
-    check::aggregator(&|| build::<BoxedAggregator<Params, Params>>(mean, "{}", &make())).unwrap();
+    check::aggregator(&|| build(mean, "{}", &make())).unwrap();
     let cohort = named(&loaded, Role::Selector, "by-size");
     check::selector(
         &|| build::<BoxedSelector<Roster>>(cohort, "{}", &make()),
@@ -366,11 +363,7 @@ fn the_kit_holds_for_loaded_parts() {
     .unwrap();
     let noise = named(&loaded, Role::Privacy, "laplace-params");
     let neighbours = fl_conformance::Neighbours::Replaced;
-    check::mechanism(
-        &|| build::<BoxedMechanism<Params>>(noise, "{}", &make()),
-        neighbours,
-    )
-    .unwrap();
+    check::mechanism(&|| build(noise, "{}", &make()), neighbours).unwrap();
     let imported = abi::import_linked("here");
     let linear = named(&imported, Role::Trainer, "linear");
     check::trainer(&tasks(), &|make| {
@@ -451,7 +444,7 @@ fn exact_the_c_example_is_its_twin_in_rust() {
             );
         }
     }
-    check::aggregator(&|| build::<BoxedAggregator<Params, Params>>(decl, "{}", &make())).unwrap();
+    check::aggregator(&|| build(decl, "{}", &make())).unwrap();
     // numbers that do not lie in row order
     let turned = |k: u32| {
         let tensor = Array2::from_shape_fn((3, 4), |(i, j)| (i * 4 + j) as f32 + k as f32 * 0.1);

@@ -3,7 +3,7 @@
 
 use crate::common::{fails, json};
 use fl_conformance::{Case, Values, classes};
-use fl_core::message::{Message, Visitor, to_json, visit};
+use fl_core::message::{message_type, to_json};
 use fl_core::{PartDecl, Role, Stream, linked_parts};
 use fl_plugins as _;
 use serde_json::{Value as Json, json};
@@ -20,34 +20,28 @@ const SETTINGS: &[(&str, &str)] = &[
     ("sample-examples", "{share: 0.5}"),
 ];
 
-/// Three messages as `fl try` reads them.
-struct Letters;
-
-impl Visitor for Letters {
-    type Out = Vec<Json>;
-    fn visit<M: Message>(self) -> Vec<Json> {
-        let case = Case {
-            number: 2,
-            clients: 3,
-            values: Values::Plain,
-        };
-        let mut draws = Stream::root(5).child("letters", 0).draws();
-        let bodies: Vec<M> = case.messages(&mut draws);
-        let bodies = bodies.iter().enumerate();
-        bodies
-            .map(|(k, m)| {
-                let counts = vec![2; classes(m)];
-                json!({"from": k, "weight": 1 + k, "class_counts": counts, "tensors": to_json(m)})
-            })
-            .collect()
-    }
+/// Three messages of this kind as `fl try` reads them.
+fn letters(kind: &str) -> Vec<Json> {
+    let of = message_type(kind).unwrap_or_else(|| panic!("no message `{kind}`"));
+    let case = Case {
+        number: 2,
+        clients: 3,
+        values: Values::Plain,
+    };
+    let mut draws = Stream::root(5).child("letters", 0).draws();
+    let bodies = case.messages_of(of, &mut draws).into_iter().enumerate();
+    bodies
+        .map(|(k, m)| {
+            let counts = vec![2; classes(&*m)];
+            json!({"from": k, "weight": 1 + k, "class_counts": counts, "tensors": to_json(&*m)})
+        })
+        .collect()
 }
 
 /// What to give a part of this role and signature.
 fn input(role: Role, signature: &str) -> Json {
     let rows = json!([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2], [0.3, 0.7]]);
     let own = json!({"samples": rows, "classes": [1, 0, 0, 1]});
-    let letters = |kind| visit(kind, Letters).unwrap_or_else(|| panic!("no message `{kind}`"));
     match (role, signature) {
         (Role::Aggregator, _) => {
             let (kind, _) = signature.split_once(" -> ").unwrap();
