@@ -32,8 +32,9 @@ impl Catalogue {
     /// Every part that is linked into this program.
     ///
     /// # Errors
-    /// When two parts of one role have the same name.
+    /// When two parts of one role have the same name, or two messages are of one kind.
     pub fn linked() -> fl_core::Result<Self> {
+        fl_core::message::check_linked()?;
         Self::new(fl_core::linked_parts())
     }
 

@@ -2,12 +2,12 @@
 
 use crate::check::Conversation;
 use crate::slots::Fill;
-use fl_core::message::{self, Message, Outline, Visitor};
+use fl_core::message::Outline;
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
-    Ability, Accountant, BoxedMechanism, BoxedSelector, Cohort, Draw, PrivacyEvent, Problem, Role,
-    Roster, Samples, SlotSpec, Stream, Task, TaskKind, Trainer,
+    Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, Cohort, Draw, Pool, PrivacyEvent,
+    Problem, Role, Roster, Samples, SlotSpec, Stream, Task, TaskKind, Trainer,
 };
 use ndarray::Array2;
 use std::any::Any;
@@ -31,8 +31,7 @@ pub(crate) struct Fit<'f> {
 /// A mechanism that releases something.
 struct Releasing<'f> {
     fill: &'f Fill,
-    signature: String,
-    part: Box<dyn Any + Send>,
+    part: Box<dyn AnyMechanism>,
     task: Task,
 }
 
@@ -60,19 +59,17 @@ impl<'f> Fit<'f> {
                 Ok(model) => self.model(slot, fill, *model, task),
                 Err(_) => Vec::new(),
             },
-            Role::Selector => match part.downcast::<BoxedSelector<Samples>>() {
-                Ok(selector) if selector.needs_scores() && !slot.scores => vec![
+            Role::Selector => match <Box<dyn AnySelector>>::cast(part) {
+                Some(selector) if selector.pool() == Samples::NAME && selector.needs_scores() && !slot.scores => vec![
                     "it chooses by a model's scores for the samples, and this slot, set as the protocol is, hands it the \
                      samples or their features: set `protocol.filter-on: scores`, or use another selector"
                         .into(),
                 ],
-                Ok(_) => Vec::new(),
-                Err(other) => {
-                    if let Ok(selector) = other.downcast::<BoxedSelector<Roster>>() {
-                        self.draws.insert(&fill.slot, selector.draw());
-                    }
+                Some(selector) if selector.pool() == Roster::NAME => {
+                    self.draws.insert(&fill.slot, selector.draw());
                     Vec::new()
                 }
+                _ => Vec::new(),
             },
             Role::Accountant => {
                 if let Ok(accountant) = part.downcast::<Box<dyn Accountant>>() {
@@ -81,25 +78,19 @@ impl<'f> Fit<'f> {
                 Vec::new()
             }
             Role::Privacy if slot.only_clips => {
-                let release = Release {
-                    part,
-                    task,
-                    cohort: Cohort::all(1),
-                };
-                match message::visit(&slot.signature, release) {
-                    Some(Some(Ok(event))) if !matches!(event, PrivacyEvent::Unaccounted { .. }) => vec![format!(
+                let part = <Box<dyn AnyMechanism>>::cast(part);
+                match part.and_then(|part| release(part, task, &Cohort::all(1))) {
+                    Some(Ok(event)) if !matches!(event, PrivacyEvent::Unaccounted { .. }) => vec![format!(
                         "it hides what it releases ({event}), and this slot only bounds: no noise would ever be drawn; put it into a slot that releases"
                     )],
                     _ => Vec::new(),
                 }
             }
             Role::Privacy if !slot.only_clips && self.is_asked(slot) => {
-                self.releases.push(Releasing {
-                    fill,
-                    signature: slot.signature.clone(),
-                    part,
-                    task: task.clone(),
-                });
+                let task = task.clone();
+                let part = BoxedPart::cast(part);
+                let releasing = part.map(|part| Releasing { fill, part, task });
+                self.releases.extend(releasing);
                 Vec::new()
             }
             _ => Vec::new(),
@@ -196,12 +187,8 @@ impl<'f> Fit<'f> {
         let mut first: Option<(&Fill, Unit)> = None;
         let (protocol, draws) = (self.protocol, self.draws);
         let release = |releasing: Releasing<'f>| {
-            let release = Release {
-                part: releasing.part,
-                task: &releasing.task,
-                cohort: drawn(protocol, &releasing.fill.slot, &draws),
-            };
-            let event = message::visit(&releasing.signature, release)??;
+            let cohort = drawn(protocol, &releasing.fill.slot, &draws);
+            let event = release(releasing.part, &releasing.task, &cohort)?;
             Some((releasing.fill, event))
         };
         let refused = |(fill, event): (&'f Fill, Result<PrivacyEvent, String>)| {
@@ -290,35 +277,28 @@ fn differ(due: &Shapes, found: &Shapes) -> Option<String> {
 }
 
 /// What a small release would be; `None` if no message of this kind can be made up.
-struct Release<'a> {
-    part: Box<dyn Any + Send>,
-    task: &'a Task,
-    cohort: Cohort,
-}
-
-impl Visitor for Release<'_> {
-    type Out = Option<Result<PrivacyEvent, String>>;
-
-    fn visit<M: Message>(self) -> Self::Out {
-        let mut mechanism = self.part.downcast::<BoxedMechanism<M>>().ok()?;
-        let mut draws = Stream::root(0).child("check", 0).draws();
-        let number = |draws: &mut fl_core::Draws| draws.normal() as f32;
-        let classes = self.task.kind.outputs();
-        let mut outline = Outline::new(1, &number, &mut draws).fixed(&[0, 1], classes, 1);
-        let mut message = M::sample(&mut outline)?;
-        if let Some(range) = mechanism.range(&message) {
-            mechanism.agree(range);
-        }
-        mechanism.clip(&mut message).ok()?;
-        match mechanism.price(&message, &self.cohort) {
-            // how many examples there are is not known before data are loaded
-            Ok(PrivacyEvent::Sampled { replacement, .. }) => Some(Ok(PrivacyEvent::Sampled {
-                k: 1,
-                n: 2,
-                replacement,
-            })),
-            Ok(event) => Some(Ok(event)),
-            Err(error) => unpriced(&error).map(Err),
-        }
+fn release(
+    mut mechanism: Box<dyn AnyMechanism>,
+    task: &Task,
+    cohort: &Cohort,
+) -> Option<Result<PrivacyEvent, String>> {
+    let mut draws = Stream::root(0).child("check", 0).draws();
+    let number = |draws: &mut fl_core::Draws| draws.normal() as f32;
+    let classes = task.kind.outputs();
+    let mut outline = Outline::new(1, &number, &mut draws).fixed(&[0, 1], classes, 1);
+    let mut message = mechanism.on().sample(&mut outline)?;
+    if let Some(range) = mechanism.range(&*message) {
+        mechanism.agree(range);
+    }
+    mechanism.clip(&mut *message).ok()?;
+    match mechanism.price(&*message, cohort) {
+        // how many examples there are is not known before data are loaded
+        Ok(PrivacyEvent::Sampled { replacement, .. }) => Some(Ok(PrivacyEvent::Sampled {
+            k: 1,
+            n: 2,
+            replacement,
+        })),
+        Ok(event) => Some(Ok(event)),
+        Err(error) => unpriced(&error).map(Err),
     }
 }
