@@ -149,3 +149,181 @@ fn strides_may_be_negative_or_zero() {
         assert!(unsafe { view(&none) }.is_err());
     }
 }
+
+/// A library in another language that declares a message of its own: its aggregator gives back the first message, its
+/// mechanism what it was given.
+mod of_a_message_of_its_own {
+    use super::super::raw::*;
+    use crate::message::{Column, Dtype, Erased, Parcel, Reach, Tensor, digest, message_type};
+    use crate::prelude::*;
+    use crate::settings::Value;
+    use crate::{AnyAggregator, AnyMechanism, PartDecl, TaskKind, abi};
+    use ndarray::{ArrayD, IxDyn};
+    use std::ffi::c_void;
+
+    static DESCRIPTION: &str = r#"{
+        "messages": [{"kind": "test-ranges", "doc": "Lowest and highest scores.", "reach": "sum", "tensors": [
+            {"name": "rows", "type": "u32", "shape": "rows", "doc": "ids of the samples"},
+            {"name": "range", "type": "f64", "shape": "rows x 2", "doc": "lowest and highest"}]}],
+        "parts": [
+            {"role": "aggregator", "name": "test-first", "signature": "test-ranges -> test-ranges", "doc": "The first."},
+            {"role": "privacy", "name": "test-bare", "signature": "test-ranges", "doc": "Nothing."}]}"#;
+
+    const TABLE: FlLibrary = FlLibrary {
+        describe: Some(describe),
+        create: Some(create),
+        call: Some(call),
+        drop: Some(drop_part),
+        free: Some(free),
+        ..FlLibrary::OF_THIS_VERSION
+    };
+
+    unsafe extern "C" fn describe(_: *const FlHost, json: *mut FlText) -> i32 {
+        // SAFETY: the host's place for a text, which is static.
+        unsafe { json.write(FlText::of(DESCRIPTION)) };
+        FL_OK
+    }
+
+    static RANGES: FlLibrary = TABLE;
+
+    static OTHER: FlLibrary = FlLibrary {
+        describe: Some(describe_other),
+        ..TABLE
+    };
+
+    unsafe extern "C" fn describe_other(_: *const FlHost, json: *mut FlText) -> i32 {
+        let text = r#"{"messages": [{"kind": "test-ranges", "doc": "", "tensors": [
+            {"name": "range", "type": "f64", "shape": "2"}]}], "parts": [
+            {"role": "privacy", "name": "a", "signature": "test-ranges", "doc": "b"}]}"#;
+        // SAFETY: the host's place for a text, which is static.
+        unsafe { json.write(FlText::of(text)) };
+        FL_OK
+    }
+
+    unsafe extern "C" fn free(_: FlText) {}
+
+    unsafe extern "C" fn drop_part(_: *mut c_void) {}
+
+    unsafe extern "C" fn create(_: u32, _: FlText, _: FlText, host: *const FlHost) -> i32 {
+        // SAFETY: the host's own table, during its call; the part is never looked at.
+        unsafe { (*host).part.unwrap()((*host).context, std::ptr::dangling_mut::<u64>().cast()) };
+        FL_OK
+    }
+
+    unsafe extern "C" fn call(
+        _: *mut c_void,
+        operation: u32,
+        input: *const FlInput,
+        host: *const FlHost,
+    ) -> i32 {
+        // SAFETY (of the whole function): the host's own table and input, during its call, and room for as many numbers as
+        // the shape says.
+        unsafe {
+            let (input, host) = (&*input, &*host);
+            match operation {
+                FL_AGGREGATE | FL_CLIP | FL_PERTURB => {}
+                FL_PRICE => {
+                    let text = r#"{"Unaccounted": {"mechanism": "test-bare"}}"#;
+                    host.text.unwrap()(host.context, FlText::of(text));
+                    return FL_OK;
+                }
+                _ => return FL_UNKNOWN,
+            }
+            let first = &*input.messages;
+            for tensor in std::slice::from_raw_parts(first.tensors, first.count) {
+                let (name, view) = super::view(tensor).unwrap();
+                let shape = view.shape();
+                let n: usize = shape.iter().product();
+                let room = host.tensor.unwrap()(
+                    host.context,
+                    FlText::of(name),
+                    tensor.dtype,
+                    shape.len() as u32,
+                    shape.as_ptr(),
+                );
+                let bytes = view.dtype().bytes(n);
+                room.cast::<u8>()
+                    .copy_from_nonoverlapping(tensor.data.cast(), bytes);
+            }
+        }
+        FL_OK
+    }
+
+    fn imported(origin: &str) -> Vec<&'static PartDecl> {
+        // SAFETY: a static table.
+        unsafe { abi::import(&raw const RANGES, origin) }.unwrap()
+    }
+
+    fn ranges(rows: &[u32], low: f64) -> Erased {
+        let tensors = vec![
+            (
+                "range".into(),
+                Tensor::F64(ArrayD::from_elem(IxDyn(&[rows.len(), 2]), low)),
+            ),
+            ("rows".into(), Tensor::U32(ndarray::arr1(rows).into_dyn())),
+        ];
+        let of = message_type("test-ranges").unwrap();
+        of.from_tensors(Parcel::new(tensors)).unwrap()
+    }
+
+    #[test]
+    fn its_parts_work_on_it() {
+        let parts = imported("ranges.so");
+        let of = message_type("test-ranges").unwrap();
+        assert_eq!((of.origin(), of.reach), ("ranges.so", Reach::Sum));
+        let make = BuildContext {
+            task: Task {
+                input: vec![1],
+                kind: TaskKind::Classes(2),
+            },
+            stream: Stream::root(0),
+        };
+        let nothing = Value::Mapping(serde_yaml::Mapping::new());
+        let mut first: Box<dyn AnyAggregator> = parts[0].make(&nothing, &make).unwrap();
+        let mail = |from, low| Mail::new(from, 1.0, ranges(&[from, from + 3], low));
+        let inbox = of.inbox(vec![mail(4, 0.5), mail(2, -0.5)]).unwrap();
+        let out = first.aggregate(&Round::first(), &*inbox).unwrap();
+        assert_eq!(digest(&*out), digest(&*ranges(&[2, 5], -0.5)));
+        assert!(first.fold(&Round::first()).is_none());
+
+        let mut bare: Box<dyn AnyMechanism> = parts[1].make(&nothing, &make).unwrap();
+        let mut message = ranges(&[1], 0.25);
+        bare.clip(&mut *message).unwrap();
+        let everyone = crate::Cohort::all(1);
+        let price = bare.price(&*message, &everyone).unwrap();
+        assert!(matches!(price, PrivacyEvent::Unaccounted { .. }));
+        let noise = ReleaseNoise::seeded(&Stream::root(1));
+        bare.perturb(&mut *message, &everyone, &noise).unwrap();
+        assert_eq!(digest(&*message), digest(&*ranges(&[1], 0.25)));
+        // a protocol of Rust types has no use for it
+        let wrong = parts[0].make::<crate::BoxedAggregator<Params, Params>>(&nothing, &make);
+        let error = wrong.err().unwrap().to_string();
+        assert!(
+            error.contains("it is test-ranges -> test-ranges"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_kind_that_another_library_declares_otherwise_is_refused() {
+        imported("ranges.so");
+        imported("again.so");
+        // SAFETY: a static table.
+        let error = unsafe { abi::import(&raw const OTHER, "other.so") }
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error
+                .contains("ranges.so says `rows` of u32 [rows], `range` of f64 [rows x 2] (a sum)")
+                && error.contains("other.so says `range` of f64 [2]"),
+            "{error}"
+        );
+        let columns = message_type("test-ranges").unwrap().columns;
+        let names: Vec<_> = columns
+            .iter()
+            .map(|Column { name, dtype, .. }| (*name, *dtype))
+            .collect();
+        assert_eq!(names, [("rows", Dtype::U32), ("range", Dtype::F64)]);
+    }
+}

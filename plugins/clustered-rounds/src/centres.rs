@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Centres(pub Vec<Params>);
 
+fl_core::messages! { Centres }
+
 impl Message for Centres {
     const KIND: &'static str = "centres";
     const DOC: &'static str = "The parameters of every centre, in the order of their numbers.";

@@ -11,6 +11,10 @@ pub struct InputValues {
     pub values: Array2<f32>,
 }
 
+fl_core::messages! {
+    InputValues, Answers, SlopesWanted, ClassCounts, LabelMaps, MadeOfMaps
+}
+
 impl Message for InputValues {
     const KIND: &'static str = "input-values";
     const DOC: &'static str =

@@ -76,6 +76,8 @@ struct Look {
     stream: Array1<u32>,
 }
 
+fl_core::messages! { Look }
+
 impl Message for Look {
     const KIND: &'static str = "look";
     fn expected(_: &Facts) -> Option<u64> {
