@@ -128,29 +128,6 @@ impl<M: AnyMessage> Inbox<M> {
         Ok(Self(mail))
     }
 
-    /// The same answers with weights of the protocol's own: `weight` gives one for each, finite and
-    /// not below 0. Every aggregator of these messages combines them by those weights
-    /// ([`crate::Server::aggregate`]), unless it looks at no weights.
-    ///
-    /// ```
-    /// use fl_core::prelude::*;
-    /// # let params = |x: f32| Params([("w".to_string(), ndarray::arr1(&[x]).into_dyn())].into());
-    /// # let inbox = Inbox::new(vec![Mail::new(0, 1.0, params(1.0)), Mail::new(1, 1.0, params(5.0))]).unwrap();
-    /// let by_size = inbox.weighted_by(|mail| 1.0 / mail.body.norm()).unwrap();
-    /// let weights: Vec<f64> = by_size.iter().map(|mail| mail.weight).collect();
-    /// assert_eq!(weights, [1.0, 0.2]);
-    /// ```
-    ///
-    /// # Errors
-    /// When a weight is negative or no number, or every weight is 0.
-    pub fn weighted_by(&self, weight: impl Fn(&Mail<M>) -> f64) -> Result<Self> {
-        let weigh = |mail: &Mail<M>| Mail {
-            weight: weight(mail),
-            ..mail.clone()
-        };
-        Self::new(self.iter().map(weigh).collect())
-    }
-
     /// An answer of another kind for each: the same senders, weights and class counts.
     ///
     /// ```
@@ -227,6 +204,31 @@ pub trait AnyInbox: Any + Debug + Send + Sync {
     /// # Panics
     /// When there are not so many.
     fn at(&self, position: usize) -> AnyMail<'_>;
+}
+
+impl<M: Message> Inbox<M> {
+    /// The same answers with weights of the protocol's own: `weight` gives one for each, finite and
+    /// not below 0. Every aggregator of these messages combines them by those weights
+    /// ([`crate::Server::aggregate`]), unless it looks at no weights.
+    ///
+    /// ```
+    /// use fl_core::prelude::*;
+    /// # let params = |x: f32| Params([("w".to_string(), ndarray::arr1(&[x]).into_dyn())].into());
+    /// # let inbox = Inbox::new(vec![Mail::new(0, 1.0, params(1.0)), Mail::new(1, 1.0, params(5.0))]).unwrap();
+    /// let by_size = inbox.weighted_by(|mail| 1.0 / mail.body.norm()).unwrap();
+    /// let weights: Vec<f64> = by_size.iter().map(|mail| mail.weight).collect();
+    /// assert_eq!(weights, [1.0, 0.2]);
+    /// ```
+    ///
+    /// # Errors
+    /// When a weight is negative or no number, or every weight is 0.
+    pub fn weighted_by(&self, weight: impl Fn(&Mail<M>) -> f64) -> Result<Self> {
+        let weigh = |mail: &Mail<M>| Mail {
+            weight: weight(mail),
+            ..mail.clone()
+        };
+        Self::new(self.iter().map(weigh).collect())
+    }
 }
 
 impl<M: AnyMessage> AnyInbox for Inbox<M> {

@@ -4,8 +4,8 @@ use crate::message::{Message, MessageType, Outline, message_type};
 use crate::part::{BuildContext, PartDecl, Role, Roster};
 use crate::settings::Value;
 use crate::{
-    Aggregator, AnyAggregator, AnyMechanism, BoxedPart, Candidate, ClientId, ExchangeSpec, Needs, PrivacyMechanism, Result, Round,
-    Selector, SlotSpec, Task,
+    Aggregator, AnyAggregator, AnyMechanism, BoxedPart, Candidate, ClientId, ExchangeSpec, Needs,
+    PrivacyMechanism, Result, Round, Selector, SlotSpec, Task,
 };
 use anyhow::{Context, anyhow};
 use std::any::Any;

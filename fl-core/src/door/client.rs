@@ -5,8 +5,8 @@ use crate::message::{Ids, Message};
 use crate::privacy::{Lots, NoiseSource};
 use crate::{
     AggregatorSlot, BoxedAggregator, BoxedSelector, Budget, COUNTS, ClientId, Differentiable,
-    Envelope, Examples, ExchangeSpec, Generator, Inbox, MechanismSlot, Needs, Parametric, Parts, Pool,
-    PrivacyEvent, Problem, Public, Result, Round, Said, SelectorSlot, Serial, Stream, Task,
+    Envelope, Examples, ExchangeSpec, Generator, Inbox, MechanismSlot, Needs, Parametric, Parts,
+    Pool, PrivacyEvent, Problem, Public, Result, Round, Said, SelectorSlot, Serial, Stream, Task,
     Trainer, message, parametric,
 };
 use anyhow::{Context, ensure};

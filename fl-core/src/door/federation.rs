@@ -9,8 +9,8 @@ use crate::message::Ids;
 use crate::privacy::NoiseSource;
 use crate::{
     Accountant, BoxedSelector, ClientId, Cohort, Examples, Generator, Parametric, Parts, Pass,
-    Pool, PrivacyEvent, Problem, Protocol, Public, Result, Round, Said, Samples, SelectorSlot, Stream,
-    Target, Task, Trainer, fit_examples, parametric,
+    Pool, PrivacyEvent, Problem, Protocol, Public, Result, Round, Said, Samples, SelectorSlot,
+    Stream, Target, Task, Trainer, fit_examples, parametric,
 };
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
