@@ -194,9 +194,9 @@ pub struct AnyMail<'a> {
 }
 
 /// An [`Inbox`], whatever the Rust type of its messages is: what an inbox of parameters is without a copy of any.
+#[expect(clippy::len_without_is_empty, reason = "an inbox is never empty")]
 pub trait AnyInbox: Any + Debug + Send + Sync {
     /// How many answers; at least 1.
-    #[expect(clippy::len_without_is_empty, reason = "an inbox is never empty")]
     fn len(&self) -> usize;
 
     /// The answer at this position, in client order.

@@ -54,6 +54,9 @@ enum Source {
     },
 }
 
+/// Makes an inbox of messages of one type.
+type MakeInbox = fn(Vec<Mail<Erased>>, bool) -> Result<Box<dyn AnyInbox>>;
+
 /// What is compiled for each Rust type.
 #[derive(Debug)]
 struct Functions {
@@ -61,7 +64,7 @@ struct Functions {
     from_tensors: fn(Parcel) -> Result<Erased>,
     expected: fn(&Facts) -> Option<u64>,
     sample: fn(&mut Outline<'_>) -> Option<Erased>,
-    inbox: fn(Vec<Mail<Erased>>, bool) -> Result<Box<dyn AnyInbox>>,
+    inbox: MakeInbox,
 }
 
 struct Of<M>(PhantomData<M>);

@@ -179,7 +179,7 @@ const COHORT: &str = r#"{"clients": 3, "of": 5, "draw": "everyone"}"#;
 const EVENT: &str = r#"{"Laplace": {"sensitivity": 1, "scale": 2, "unit": "party"}}"#;
 
 /// Every operation with a text that it may be given.
-const OPERATIONS: [(u32, &str); 41] = [
+const OPERATIONS: [(u32, &str); 43] = [
     (FL_CHECK, r#"{"part": 0, "settings": {}}"#),
     (FL_DESCRIBE, ""),
     (FL_SAVE, ""),

@@ -146,6 +146,6 @@ fn exact_parts_that_keep_something_have_one_digest_in_five_ways() {
             fs::remove_dir_all(dir.join("forgets")).unwrap();
         }
     }
-    println!("{}", table.join("\n"));
+    eprintln!("{}", table.join("\n"));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
