@@ -29,7 +29,7 @@ crate::settings! {
     }
 }
 
-/// Where a step stands among rounds of which there may be more later ([`crate::Protocol::grows`]).
+/// Where a step stands among rounds of which there may be more later ([`crate::Declaration::grows_by`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
     /// Nowhere in particular.

@@ -138,7 +138,7 @@ pub trait Selector: Send {
     }
 
     /// Does it choose from samples by a model's scores for them? Then a protocol that hands it anything else, see
-    /// [`Slot::hands_scores`](crate::Slot::hands_scores), cannot use it.
+    /// [`SlotSpec::hands_scores`](crate::SlotSpec::hands_scores), cannot use it.
     fn needs_scores(&self) -> bool {
         false
     }

@@ -58,7 +58,7 @@ impl Display for Loss {
     }
 }
 
-/// What a protocol may need of a model besides learning classes and predicting; see [`Slot::needs`](crate::Slot::needs).
+/// What a protocol may need of a model besides learning classes and predicting; see [`SlotSpec::needs`](crate::SlotSpec::needs).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ability {
     /// [`Trainer::parametric`]
@@ -225,7 +225,7 @@ pub trait Trainer: Send {
 
     /// What the client remembers beside model and optimiser, such as its model of the last round.
     ///
-    /// A slot that is not lasting ([`Slot::lasting`](crate::Slot::lasting)) makes its model anew
+    /// A slot that is not lasting ([`SlotSpec::lasting`](crate::SlotSpec::lasting)) makes its model anew
     /// for each question. The memory goes from the old model to the new one, in every engine.
     /// [`Trainer::save_state`] holds it too. Default: empty, the client remembers nothing.
     ///
