@@ -223,7 +223,7 @@ mod of_a_message_of_its_own {
             match operation {
                 FL_AGGREGATE | FL_CLIP | FL_PERTURB => {}
                 FL_PRICE => {
-                    let text = r#"{"Unaccounted": {"mechanism": "test-bare"}}"#;
+                    let text = r#"{"Unaccounted": {"why": "it draws no noise"}}"#;
                     host.text.unwrap()(host.context, FlText::of(text));
                     return FL_OK;
                 }
