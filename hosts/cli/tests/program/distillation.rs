@@ -512,7 +512,7 @@ fn what_class_means_have_no_use_for_is_a_mistake() {
         (
             "",
             ", client-filter: { use: confidence }",
-            "has no slot `client-filter`; its slots: model, ensemble",
+            "has no slot `client-filter`; its slots: model, sampling, ensemble",
         ),
     ] {
         let parts = format!("ensemble: {{ use: mean-of-classes }}{parts}");

@@ -212,8 +212,8 @@ fn what_cannot_work_is_found_before_the_run() {
         ),
         (
             "fedavg.yaml",
-            &["protocol={use: fedprox}"],
-            "`fedprox` is `param-rounds` with `mu`",
+            &["protocol={use: fedproxy}"],
+            "did you mean `fedprox`?",
         ),
         (
             "fedavg.yaml",
