@@ -15,34 +15,44 @@ from ._tools import check, command
 
 
 def conformance(part, settings: dict | None = None) -> None:
-    """Holds a part to what its role asks and to what it claims, on seeded cases: the same that every part of `fl` is held to.
-    Then it takes part in short runs, in every way of running (`ways`), whose digests must be equal.
+    """Holds a part to what its role asks and to what it claims, on seeded cases: the same that
+    every part of `fl` is held to. Then the part takes part in short runs, in every way of running
+    (`ways`), whose digests must be equal.
 
-    `part` is a class that was declared as a part, or a role and a name, such as `"aggregator mean"`. A
-    trainer is tried on the tasks for which it can be made. Raises `AssertionError` with the property that does not hold, where, and
-    both values.
-    """ named = _named(part) _fl.conformance(named, flow(settings or {})) for spec in
-    _short(*named.split(" ", 1), settings or {}): try: found = ways(spec) except RunError as error:
-    if ": Lacks: " in str(error): continue  # it says itself what it does not learn raise
-    AssertionError(f"takes part in a run: protocol `{spec['protocol']['use']}`: {error}") from None
-    if len(set(found.values())) > 1: table = ", ".join(f"{way} {digest[:12]}" for way, digest in
-    found.items()) raise AssertionError(f"same digest in every way of running: protocol
-    `{spec['protocol']['use']}`: {table}")
+    `part` is a class that was declared as a part, or a role and a name, such as
+    `"aggregator mean"`. A trainer is tried on the tasks for which it can be made. Raises
+    `AssertionError` with the property that does not hold, where, and both values.
+    """
+    named = _named(part)
+    _fl.conformance(named, flow(settings or {}))
+    for spec in _short(*named.split(" ", 1), settings or {}):
+        protocol = spec["protocol"]["use"]
+        try:
+            found = ways(spec, processes=1)
+        except RunError as error:
+            if ": Lacks: " in str(error):
+                continue  # it says itself what it does not learn
+            raise AssertionError(f"takes part in a run: protocol `{protocol}`: {error}") from None
+        if len(set(found.values())) > 1:
+            table = ", ".join(f"{way} {digest[:12]}" for way, digest in found.items())
+            raise AssertionError(f"same digest in every way of running: protocol `{protocol}`: {table}")
 
 
-    def ways(spec) -> dict[str, str]: """Digests of a spec by the way of running it: `plain`; over
-    the `wire`; with the clients in
-    `processes`, if the spec's `plugins` bring its parts; with a bound on `memory`, so that clients
-    are written down between two questions; and stopped after two steps and `resumed`. The run
-    folders are removed."""
+def ways(spec, processes: int = 2) -> dict[str, str]:
+    """Digests of a spec by the way of running it: `plain`; over the `wire`; with the clients in so
+    many `processes`, if the spec's `plugins` bring its parts; with a bound on `memory`, so that
+    clients are written down between two questions; and stopped after two steps and `resumed`. The
+    run folders are removed."""
     with tempfile.TemporaryDirectory() as folder:
-        how = {"plain": {}, "wire": {"wire": True}, "memory": {"memory": 1}}
-        if _in_plugins(spec):
-            how["processes"] = {"processes": 2}
-        found = {way: run(spec, out=f"{folder}/{way}", quiet=True, **more).digest for way, more in how.items()}
+        how = {"plain": {}, "wire": {"wire": True}, "processes": {"processes": processes}, "memory": {"memory": 1}}
+        if not _in_plugins(spec):
+            del how["processes"]
+        found = {}
+        for way, more in how.items():
+            found[way] = run(spec, out=f"{folder}/{way}", quiet=True, **more).digest
         stopped = run(spec, stop_after=2, out=f"{folder}/resumed", quiet=True)
-        found["resumed"] = run(resume=stopped.folder, quiet=True).digest if stopped.stopped else stopped.digest
-        return found
+        on = run(resume=stopped.folder, quiet=True) if stopped.stopped else stopped
+        return found | {"resumed": on.digest}
 
 
 _SLOTS = {"trainer": "model", "aggregator": "aggregator", "selector": "cohort", "privacy": "privacy"}
@@ -55,41 +65,41 @@ def _short(role: str, name: str, settings: dict):
     if role not in _SLOTS:
         return
     slot, part, some = _SLOTS[role], {"use": name, **settings}, {"epochs": 1, "batch": 16}
+    together = {"model": {"use": "linear", "lr": 0.05}, "aggregator": {"use": "mean"}, slot: part}
     rounds = {"use": "param-rounds", "rounds": 3, "local": some}
-    labels = {"use": "co-distill", "rounds": 3, "labels": "hard", "samples": 20, "warm-up": some, "local": some, "distil": some}
-    linear, mean = {"use": "linear", "lr": 0.05}, {"use": "mean"}
-    together = {"model": linear, "aggregator": mean, slot: part}
-    kinds = [[({**rounds, "fresh": fresh}, together) for fresh in ((True, False) if role == "trainer" else (True,))]]
+    kinds = [[({**rounds, "fresh": fresh}, together, {}) for fresh in ((True, False) if role == "trainer" else (True,))]]
     if role == "trainer":
-        kinds.append([({"use": "solo", "local": some}, {"model": part})])
-        kinds[-1].append((labels, {"model": part, "student": part, "ensemble": {"use": "mean-labels"}}))
-    found = False
+        labels = {"use": "co-distill", "rounds": 3, "labels": "hard", "samples": 20, "warm-up": some, "local": some, "distil": some}
+        taught = {"model": part, "student": part, "ensemble": {"use": "mean-labels"}}
+        public = {"public": {"from": {"share": 0.3}}}
+        kinds.append([({"use": "solo", "local": some}, {"model": part}, {}), (labels, taught, public)])
     for kind in kinds:
-        for protocol, parts in kind if not found else ():
-            public = {"public": {"from": {"share": 0.3}}} if protocol is labels else {}
-            for data in _SETS:
-                spec = {"name": "kit", "data": {"set": data, "clients": 3, **public}, "protocol": protocol, "parts": parts}
-                spec["plugins"] = _plugins(role, name)
-                try:
-                    check(spec)
-                except SpecError:
-                    continue  # it is for other messages, data or protocols
-                found = True
-                yield spec
-                break
+        found = [spec for protocol in kind if (spec := _fitting(role, name, *protocol))]
+        yield from found
+        if found:
+            return
 
 
-def _class(role: str, name: str):
-    return next((c for c in reversed(CLASSES) if (c._fl["role"], c._fl["name"]) == (role, name)), None)
+def _fitting(role: str, name: str, protocol: dict, parts: dict, data: dict) -> dict | None:
+    """The spec on the first data that the part takes; `None`: it is for other messages or data."""
+    for each in _SETS:
+        spec = {"name": "kit", "data": {"set": each, "clients": 3, **data}, "protocol": protocol, "parts": parts}
+        spec["plugins"] = _plugins(role, name)
+        try:
+            check(spec)
+        except SpecError:
+            continue
+        return spec
+    return None
 
 
 def _plugins(role: str, name: str) -> list[dict]:
-    """The module of a part, unless it is a notebook, or tests that another process cannot
-    import."""
-    cls = _class(role, name)
-    files = cls and _files(cls.__module__)
-    top = cls.__module__.partition(".")[0] if cls else ""
-    if not files or top.startswith("test_") or top == "conftest":
+    """The module of a part, unless it is a notebook, or tests that another process cannot import."""
+    found = (c for c in reversed(CLASSES) if (c._fl["role"], c._fl["name"]) == (role, name))
+    if (cls := next(found, None)) is None or (files := _files(cls.__module__)) is None:
+        return []
+    top = cls.__module__.partition(".")[0]
+    if top.startswith("test_") or top == "conftest":
         return []
     return [{"module": cls.__module__, "path": str(files[0])}]
 
@@ -97,7 +107,7 @@ def _plugins(role: str, name: str) -> list[dict]:
 def _in_plugins(spec) -> bool:
     """Do plugins bring all parts of the spec that are Python's?"""
     spec = check(spec)
-    modules = [one["module"] for one in spec["plugins"] if one.get("module")]
+    modules = [one["module"] for one in spec.get("plugins") or () if one.get("module")]
     for filled in spec["parts"].values():
         for one in filled if isinstance(filled, list) else [filled]:
             for cls in (c for c in CLASSES if one and c._fl["name"] == one["use"]):

@@ -29,26 +29,12 @@ def named(spec, slot, use, more=None, **settings):
     return spec
 
 
-def ways(spec):
-    """Digests by the way of running."""
-    found = {
-        "plain": fl.run(spec, threads=2, quiet=True).digest,
-        "wire": fl.run(spec, wire=True, quiet=True).digest,
-        "processes": fl.run(spec, processes=2, quiet=True).digest,
-        "memory": fl.run(spec, memory=1, quiet=True).digest,
-    }
-    stopped = fl.run(spec, stop_after=2, quiet=True)
-    assert stopped.stopped
-    found["resumed"] = fl.run(resume=stopped.folder, quiet=True).digest
-    return found
-
-
 @pytest.mark.parametrize("role", ROLES)
 def test_exact_a_part_with_state_has_one_digest_in_five_ways(fedavg, role):
     slot, use, more = ROLES[role]
-    found = ways(named(fedavg, slot, use, more))
+    found = fl.testing.ways(named(fedavg, slot, use, more))
     print(f"| Python | {role} | {' | '.join(d[:8] for d in found.values())} |")
-    assert len(set(found.values())) == 1, found
+    assert len(found) == 5 and len(set(found.values())) == 1, found
     # and the state matters
     forgetful = fl.run(named(fedavg, slot, use, more, forgets=True), quiet=True).digest
     assert forgetful != found["plain"]
@@ -75,7 +61,6 @@ WAYS = [{}, {"wire": True}, {"memory": 1}]
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("fresh", [True, False])
 def test_an_attribute_that_cannot_be_kept_is_an_error_with_its_name(fedavg, fresh, way):
-
     class Holds(state_parts.Stateless):
         """Holds a lock."""
 

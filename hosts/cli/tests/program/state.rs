@@ -53,7 +53,7 @@ fn generator(library: &Path, part: &str) -> String {
 /// What a run comes to: its digest, and what it guarantees.
 fn result(outcome: &Value) -> String {
     let digest = outcome["digest"].as_str().expect("a digest");
-    format!("{} {}", &digest[..12], outcome["guarantees"])
+    format!("{} {}", &digest[..12], outcome["privacy"])
 }
 
 /// By the way of running.
@@ -113,6 +113,7 @@ fn exact_parts_that_keep_something_have_one_digest_in_five_ways() {
         // a linked mechanism, so that its events have a price; Rust's accountant is linked too
         let private = |part: &str| {
             let spec = rounds(&library, "accountant", part, "fresh: true");
+            let spec = spec.replace("use: mean", "use: mean, weigh: uniform");
             spec + "  privacy: { use: gaussian-update, clip: 0.5, noise-multiplier: 1.0 }\n"
         };
         rows.push(match short {

@@ -248,6 +248,7 @@ static int32_t guarantee(const Part *part, const FlInput *input, const FlHost *h
 
 static int32_t call(void *pointer, uint32_t operation, const FlInput *input, const FlHost *host) {
   Part *part = pointer;
+  if (part == NULL) return FL_UNKNOWN;
   if (part->role == TRAINER) return of_trainer(part, operation, input, host);
   switch (operation) {
     case FL_AGGREGATE:
