@@ -44,6 +44,26 @@ fn the_quick_study_is_what_its_readme_says() {
 }
 
 #[test]
+fn every_table_of_every_study_stands_in_its_readme() {
+    let dir = tempfile::tempdir().unwrap();
+    let studies = fs::read_dir(root().join("specs/studies")).unwrap();
+    let files = studies.map(|entry| entry.unwrap().path());
+    let files: Vec<_> = files
+        .filter(|file| file.extension().is_some_and(|e| e == "yaml"))
+        .collect();
+    assert!(files.len() > 10, "{files:?}");
+    let mut wrong = Vec::new();
+    for file in files {
+        let file = file.display().to_string();
+        let done = fl(dir.path(), &["study", &file, "--check", "--dry-run"]);
+        if !done.status.success() {
+            wrong.push(text(&done.stderr));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join(""));
+}
+
+#[test]
 fn an_empty_table_fails_a_check_before_any_run() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
