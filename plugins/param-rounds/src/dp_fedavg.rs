@@ -113,17 +113,21 @@ impl RoundRule for DpFedAvg {
     }
 
     fn conflicts(&self, _: Family<'_>, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
-        let attacked = Conflict::between(
-            "`server-privacy` hides the sum of the clients' updates and nothing beside it: leave out `correction`, `fuse` and `parts.attack`",
-        );
         let twice = Conflict::between(
             "an update is hidden at its client (`parts.privacy`) or in a sum at the server (`parts.server-privacy`): leave one out",
         );
-        let all = [attacked.when(has("attack")), twice.when(has(&PRIVACY))];
+        let all = [only_sum().when(has("attack")), twice.when(has(&PRIVACY))];
         all.into_iter().flatten().collect()
     }
 }
 plugin!(protocol "dp-fedavg" => Shared<DpFedAvg> as Rounds<DpFedAvg>, papers: ["McMahan et al. 2018"]);
+
+/// Something goes beside the sum.
+pub(crate) fn only_sum() -> Conflict {
+    Conflict::between(
+        "`server-privacy` hides the sum of the clients' updates and nothing beside it: leave out `correction`, `fuse` and `parts.attack`",
+    )
+}
 
 /// Adds the exchange whose sum the server releases.
 pub(crate) fn exchanges<'p>(

@@ -32,21 +32,5 @@ pub(crate) fn average(
 
 impl RoundRule for FedAvg {
     type State = ();
-
-    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        all.exchange(family.trains_plainly())
-    }
-
-    fn round(
-        &self,
-        _: Family<'_>,
-        server: &mut Server<'_>,
-        round: &Round,
-        cohort: &Cohort,
-        model: &mut Params,
-        _: &mut (),
-    ) -> Result<()> {
-        average(server, round, cohort, model)
-    }
 }
 plugin!(protocol "fedavg" => Shared<FedAvg> as Rounds<FedAvg>, papers: ["McMahan et al. 2017"]);

@@ -68,10 +68,6 @@ pub fn teacher<T: Into<f64> + Copy>(
 impl RoundRule for FedDf {
     type State = ();
 
-    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        all.exchange(family.trains_plainly())
-    }
-
     fn round(
         &self,
         _: Family<'_>,

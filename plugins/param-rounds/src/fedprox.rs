@@ -1,6 +1,5 @@
 //! FedProx (Li et al. 2020): FedAvg with a local loss that pulls towards the server's parameters.
-use crate::fedavg::average;
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::rounds::{RoundRule, Rounds, Shared};
 use fl_core::prelude::*;
 use fl_core::settings::above_to;
 
@@ -17,22 +16,6 @@ impl RoundRule for FedProx {
 
     fn mu(&self) -> f64 {
         self.mu
-    }
-
-    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        all.exchange(family.trains_plainly())
-    }
-
-    fn round(
-        &self,
-        _: Family<'_>,
-        server: &mut Server<'_>,
-        round: &Round,
-        cohort: &Cohort,
-        model: &mut Params,
-        _: &mut (),
-    ) -> Result<()> {
-        average(server, round, cohort, model)
     }
 }
 plugin!(protocol "fedprox" => Shared<FedProx> as Rounds<FedProx>, papers: ["Li et al. 2020"]);

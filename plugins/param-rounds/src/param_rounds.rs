@@ -147,7 +147,7 @@ impl RoundRule for ParamRounds {
         }
         let rest = [
             Conflict::at("fuse", "learns from the clients' parameters as they are: leave out `correction`, or `fuse`").when(fused && corrected),
-            Conflict::between("`server-privacy` hides the sum of the clients' updates and nothing beside it: leave out `correction`, `fuse` and `parts.attack`").when(summed && (corrected || fused) && !has("attack")),
+            dp_fedavg::only_sum().when(summed && (corrected || fused) && !has("attack")),
             Conflict::idle("adaptive", &SERVER_PRIVACY).when(self.adaptive.is_some() && !summed),
             Conflict::between("a generator (`parts.generator`) makes features for `generate` only: set it, or leave the generator out").when(self.generate.is_none() && has(&GENERATOR)),
         ];

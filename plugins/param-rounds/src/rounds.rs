@@ -1,4 +1,5 @@
 //! Rounds of parameters: what all methods of the family share, and the loop.
+use crate::fedavg::average;
 use crate::local::{ATTACK, LABELS};
 use fl_core::TaskKind;
 use fl_core::prelude::*;
@@ -66,22 +67,28 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
     /// What the server keeps from round to round beside the model.
     type State: Default + Serialize + DeserializeOwned;
 
-    /// Adds the exchanges of a round, and the slots that they do not name.
-    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p>;
+    /// Adds the exchanges of a round, and the slots that they do not name: FedAvg's, unless the
+    /// method has others.
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
+        all.exchange(family.trains_plainly())
+    }
 
-    /// One round with this cohort, which has a client at least: `model` becomes the next one.
+    /// One round with this cohort, which has a client at least: `model` becomes the next one. That
+    /// of FedAvg, unless the method has another.
     ///
     /// # Errors
     /// Those of the exchanges.
     fn round(
         &self,
-        family: Family<'_>,
+        _family: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
         cohort: &Cohort,
         model: &mut Params,
-        state: &mut Self::State,
-    ) -> Result<()>;
+        _state: &mut Self::State,
+    ) -> Result<()> {
+        average(server, round, cohort, model)
+    }
 
     /// One round in which a Poisson draw picked no client.
     ///
