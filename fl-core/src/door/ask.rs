@@ -6,8 +6,8 @@ use super::shapes::Wanted;
 use super::store::Store;
 use crate::message::{self, Message, Params};
 use crate::{
-    AggregatorSlot, BoxedAggregator, ClientId, Cohort, Exchange, Inbox, Mail, Needs, Payload,
-    Problem, Question, Result, Role, Round, Trainer, TrainerSlot, parametric,
+    AggregatorSlot, BoxedAggregator, ClientId, Cohort, Exchange, ExchangeSpec, Inbox, Mail, Needs,
+    Payload, Problem, Question, Result, Role, Round, Trainer, TrainerSlot, parametric,
 };
 use anyhow::{Context, anyhow, ensure};
 
@@ -49,12 +49,12 @@ impl Server<'_> {
         down: impl Fn(ClientId) -> &'d D + Sync,
         mut make: impl FnMut(ClientId, U) -> Result<V>,
     ) -> Result<Inbox<V>> {
-        let spec = self.observed.exchange(exchange.label())?;
+        let spec = self.observed.exchange(exchange.label())?.clone();
         let needs = spec
             .aggregator
             .map(|used| (used.needs)(&mut self.store, used.slot));
         let needs = needs.transpose()?.unwrap_or_default();
-        self.collect_with(round, exchange, to, &down, needs, |mail| {
+        self.collect_with(round, &spec, to, &down, needs, |mail: Mail<U>| {
             let from = mail.from;
             mail.try_map(|body| make(from, body))
                 .with_context(|| format!("client {from}"))
@@ -64,7 +64,7 @@ impl Server<'_> {
     pub(super) fn collect_with<'d, D: Message, U: Message, V: Message>(
         &mut self,
         round: &Round,
-        exchange: &Exchange<D, U>,
+        exchange: &ExchangeSpec,
         to: &[ClientId],
         down: &(impl Fn(ClientId) -> &'d D + Sync),
         needs: Needs,
@@ -75,7 +75,7 @@ impl Server<'_> {
             mail.push(form(m)?);
             Ok(())
         })?;
-        Inbox::new(mail).with_context(|| exchange.label())
+        Inbox::new(mail).with_context(|| exchange.label)
     }
 
     /// Reads models that clients trained in `slot` and sent.
@@ -124,18 +124,17 @@ impl Server<'_> {
         down: impl Fn(ClientId) -> &'d D + Sync,
         form: impl FnMut(Mail<U>) -> Result<Mail<V>>,
     ) -> Result<O> {
-        let spec = self.observed.exchange(exchange.label())?;
-        let at_server = spec.flow.at_server.clone();
+        let spec = self.observed.exchange(exchange.label())?.clone();
         let slot = spec.aggregator.map(|used| used.slot);
-        let slot = slot
-            .with_context(|| format!("exchange `{}` declares no aggregator", exchange.label()))?;
+        let slot =
+            slot.with_context(|| format!("exchange `{}` declares no aggregator", spec.label))?;
         // taken out for the time of the exchange, so that it can take in one answer after the other
         let mut aggregator = self.store.take::<BoxedAggregator<V, O>>(slot)?;
-        let combined = self.combine(&mut aggregator, round, exchange, cohort, &down, form);
+        let combined = self.combine(&mut aggregator, round, &spec, cohort, &down, form);
         self.store.put(slot, aggregator);
         let (seen, out) = combined?;
         let mut out = self.check_output(slot, &seen, out)?;
-        for slot in at_server {
+        for slot in &spec.flow.at_server {
             self.release_as(slot, round, &mut out, cohort, true)?;
         }
         Ok(out)
@@ -145,7 +144,7 @@ impl Server<'_> {
         &mut self,
         aggregator: &mut BoxedAggregator<V, O>,
         round: &Round,
-        exchange: &Exchange<D, U>,
+        exchange: &ExchangeSpec,
         to: &[ClientId],
         down: &(impl Fn(ClientId) -> &'d D + Sync),
         mut form: impl FnMut(Mail<U>) -> Result<Mail<V>>,
@@ -165,7 +164,7 @@ impl Server<'_> {
                 self.exchange(&round, exchange, to, down, needs, &mut |m| {
                     fold.add(form(m)?)
                 })?;
-                let folded = fold.finish().with_context(|| exchange.label())?;
+                let folded = fold.finish().with_context(|| exchange.label)?;
                 aggregator.update(&round, folded)?
             }
             None => {
@@ -213,29 +212,25 @@ impl Server<'_> {
     fn exchange<'d, D: Message, U: Message>(
         &mut self,
         round: &Round,
-        exchange: &Exchange<D, U>,
+        exchange: &ExchangeSpec,
         to: &[ClientId],
         down: &(impl Fn(ClientId) -> &'d D + Sync),
         needs: Needs,
         sink: &mut dyn FnMut(Mail<U>) -> Result<()>,
     ) -> Result<()> {
-        let label = exchange.label();
-        let spec = match label == super::cohort::SAMPLES.label() {
-            true => exchange.spec(),
-            false => self.observed.exchange(label)?.clone(),
-        };
+        let label = exchange.label;
         let needs = Needs {
-            class_counts: needs.class_counts || spec.class_counts,
+            class_counts: needs.class_counts || exchange.class_counts,
             ..needs
         };
-        self.expose_answers(&spec, needs)?;
+        self.expose_answers(exchange, needs)?;
         let faults = self.faults.clone();
         let mut collector = Collector::new(round, exchange, to.len(), needs, faults.clone());
         for id in to {
             collector.send(down(*id), &mut self.step.asked_about);
         }
         // two questions of one label in one step must not share their randomness
-        let times = self.step.again(format!("question {}", label));
+        let times = self.step.again(format!("question {label}"));
         let question = |id: ClientId| {
             let stream = round.stream.child("client", u64::from(id));
             let stream = stream.child(label, times);
@@ -243,7 +238,7 @@ impl Server<'_> {
         };
         let draws = self.faults_stream();
         let (at, repeated) = ((round.name.as_str(), round.number), self.step.repeated);
-        let slot = spec.model;
+        let slot = exchange.model;
         let (host, store) = (&mut *self.host, &self.store);
         let mut made = None;
         let mut model = || {

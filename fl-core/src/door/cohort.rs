@@ -107,8 +107,15 @@ impl Server<'_> {
                         samples: true,
                         ..Needs::default()
                     };
-                    let sizes =
-                        self.collect_with(round, &SAMPLES, &ids, &|_| &Nothing, needs, Ok)?;
+                    let spec = SAMPLES.spec();
+                    let sizes = self.collect_with(
+                        round,
+                        &spec,
+                        &ids,
+                        &|_| &Nothing,
+                        needs,
+                        |mail: Mail<Nothing>| Ok(mail),
+                    )?;
                     sizes.iter().map(|m| (m.from, m.weight)).collect()
                 }
                 Wanted::Loss => {

@@ -7,7 +7,7 @@ use super::shapes::Wanted;
 use crate::host::Entry;
 use crate::message::{self, Bytes, Ids, Message, hex};
 use crate::privacy::{Observer, epsilons};
-use crate::{Answer, ClientId, Exchange, Mail, Needs, PrivacyEvent, Problem, Result, Round};
+use crate::{Answer, ClientId, ExchangeSpec, Mail, Needs, PrivacyEvent, Problem, Result, Round};
 use anyhow::{bail, ensure};
 use sha2::{Digest as _, Sha256};
 use std::any::Any;
@@ -37,9 +37,9 @@ pub(super) fn asked<D: Message>(sent: &D) -> Option<&[u32]> {
 }
 
 impl Collector {
-    pub fn new<D: Message, U: Message>(
+    pub fn new(
         round: &Round,
-        exchange: &Exchange<D, U>,
+        exchange: &ExchangeSpec,
         clients: usize,
         needs: Needs,
         faults: Faults,
@@ -47,9 +47,9 @@ impl Collector {
         Self {
             entry: Entry {
                 step: round.name.clone(),
-                question: exchange.label().into(),
-                down: D::KIND.into(),
-                up: U::KIND.into(),
+                question: exchange.label.into(),
+                down: exchange.down.into(),
+                up: exchange.up.into(),
                 clients,
                 dropped: Vec::new(),
                 again: Vec::new(),

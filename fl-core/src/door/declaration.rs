@@ -10,7 +10,8 @@ use crate::{
 use anyhow::bail;
 
 /// Makes a client's answer to a request.
-type Answers<'p> = Box<dyn Fn(&mut Client, Question<'_>) -> Result<Answer> + Send + Sync + 'p>;
+type Answers<'p> =
+    Box<dyn Fn(&ExchangeSpec, &mut Client, Question<'_>) -> Result<Answer> + Send + Sync + 'p>;
 
 /// A client's own code for one exchange.
 type Handler<'p, D, U> = Box<dyn Fn(&mut Client, &D) -> Result<U> + Send + Sync + 'p>;
@@ -18,7 +19,7 @@ type Handler<'p, D, U> = Box<dyn Fn(&mut Client, &D) -> Result<U> + Send + Sync 
 /// One thing that happens to a client's answer before it leaves.
 type Stage<'p, D, U> = Box<dyn Fn(&mut Client, &D, U) -> Result<U> + Send + Sync + 'p>;
 
-/// Hands a client's answer to somebody who watches.
+/// Shows a client's answer to an attack on the run.
 type Watch<'p> = Box<dyn Fn(&mut Client, &Answer) -> Result<()> + Send + Sync + 'p>;
 
 /// The slots and exchanges of a protocol, set as it is.
@@ -76,10 +77,8 @@ impl<'p> Declaration<'p> {
         for slot in slots {
             self.also(slot);
         }
-        let exchange = Exchange::<D, U>::new(spec.label);
-        let own = spec.clone();
-        let answers = move |client: &mut Client, question: Question<'_>| {
-            question.answer(&exchange, &own, client, |client, sent| {
+        let answers = move |spec: &ExchangeSpec, client: &mut Client, question: Question<'_>| {
+            question.answer(spec, client, |client, sent: &D| {
                 if let Some(slot) = draws {
                     client.draw_private(&slot)?;
                 }
@@ -156,13 +155,13 @@ impl<'p> Declaration<'p> {
     /// When the exchange is not declared, or the client cannot answer.
     pub fn answer(&self, client: &mut Client, question: Question<'_>) -> Result<Answer> {
         let found = self.exchanges.iter().find(|e| e.0.label == question.label);
-        let Some((_, answers)) = found else {
+        let Some((spec, answers)) = found else {
             bail!(
                 "this protocol declares no exchange `{}`, so its clients have no answer",
                 question.label
             );
         };
-        let answer = answers(client, question)?;
+        let answer = answers(spec, client, question)?;
         if let Some(watch) = &self.watch {
             watch(client, &answer)?;
         }

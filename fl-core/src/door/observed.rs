@@ -59,10 +59,11 @@ impl Observed {
 pub fn exposed(protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) -> Exposed {
     let releases = |slot: &str| parts.releases(slot);
     let mut all = Exposed::default();
-    if let Some(what) = protocol.declare().begins_with {
-        all.add(&Observer::ALL, &what);
+    let declared = protocol.declare();
+    if let Some(what) = &declared.begins_with {
+        all.add(&Observer::ALL, what);
     }
-    let questions = protocol.exchanges().into_iter();
+    let questions = declared.into_exchanges().into_iter();
     for question in questions.filter(|asked| parts.asks(asked, context)) {
         all.add(&question.flow.open(&releases, false), &told(question.label));
         let needs = parts.told_beside(&question, context);

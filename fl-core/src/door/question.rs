@@ -1,7 +1,7 @@
 //! Requests and answers: the only way in which the two sides of a protocol speak.
 
 use super::cohort::SAMPLES;
-use super::exchange_spec::{Exchange, ExchangeSpec};
+use super::exchange_spec::ExchangeSpec;
 use crate::message::{self, AnyMessage, Message, Nothing};
 use crate::{Client, Needs, PrivacyEvent, Protocol, Result, Server, Stream};
 use anyhow::{Context, anyhow};
@@ -151,7 +151,7 @@ pub fn answer(
     question: Question<'_>,
 ) -> Result<Answer> {
     let answer = match question.label == SAMPLES.label() {
-        true => question.answer(&SAMPLES, &SAMPLES.spec(), client, |_, _| Ok(Nothing)),
+        true => question.answer(&SAMPLES.spec(), client, |_, _: &Nothing| Ok(Nothing)),
         false => protocol.declare().answer(client, question),
     };
     let ended = client.end();
@@ -174,7 +174,6 @@ impl<'q> Question<'q> {
     /// Lets `client` answer with `f`, as `spec` declares.
     pub(crate) fn answer<D: Message, U: Message>(
         &self,
-        exchange: &Exchange<D, U>,
         spec: &ExchangeSpec,
         client: &mut Client,
         f: impl FnOnce(&mut Client, &D) -> Result<U>,
@@ -184,7 +183,7 @@ impl<'q> Question<'q> {
             Payload::Here(message) => {
                 let sent = message.as_any().downcast_ref::<D>();
                 let other = || {
-                    let (label, found) = (exchange.label(), message.kind());
+                    let (label, found) = (spec.label, message.kind());
                     format!("`{label}` comes with {}, not with {found}", D::KIND)
                 };
                 f(client, sent.with_context(other)?)?
