@@ -164,3 +164,20 @@ pub fn differences(a: &Value, b: &Value) -> Vec<String> {
     walk(a, b, "", &mut out);
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_a_device_makes_no_other_spec() {
+        let spec = |device: &str| {
+            let model = format!("{{use: dfdx, net: lenet{device}}}");
+            let yaml = format!("parts: {{model: [{model}], other: {model}}}");
+            SpecText::new(&yaml, &[]).unwrap().digest
+        };
+        assert_eq!(spec(""), spec(", device: cuda"));
+        assert_eq!(spec(", device: cpu"), spec(", device: cuda:1"));
+        assert_ne!(spec(""), spec(", predict-batch: 4"));
+    }
+}
