@@ -46,6 +46,11 @@ extern "C" {
 #define FL_U32 2u
 /* Tensors of bytes, one-dimensional and contiguous. */
 #define FL_U8 3u
+/* Tensors of `int64_t`. */
+#define FL_I64 4u
+/* Tensors of bits in row order, contiguous, eight in a byte, the first in the lowest bit. Strides do
+ * not count, and what is left of the last byte is 0. */
+#define FL_BITS 5u
 
 /* Optional, of a library (`part` is NULL). Text `{"part": 0, "settings": {..}}`; gives the text `{"settings": {..}}` with
  * every default filled in, or `{"mistakes": [{"path": ["net", 0], "text": "..", "on_key": false}]}`. Without it the host
@@ -173,7 +178,7 @@ typedef struct FlTensor {
   const ptrdiff_t *strides;
   /* How many dimensions; 0 for a single number. */
   uint32_t dimensions;
-  /* FL_F32, FL_F64, FL_U32 or FL_U8. */
+  /* FL_F32, FL_F64, FL_U32, FL_U8, FL_I64 or FL_BITS. */
   uint32_t dtype;
 } FlTensor;
 
@@ -256,7 +261,12 @@ typedef struct FlLibrary {
    * `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.",
    * "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
    * A setting without a default must be given. A part may have an `index`: what `create` and FL_CHECK call it, if that is
-   * not its position here. */
+   * not its position here. Kinds of messages of its own stand beside the parts:
+   * `"messages": [{"kind": "spreads", "doc": "One sentence.", "reach": "any", "tensors": [{"name":
+   * "spread", "type": "f64", "shape": "rows x 2", "doc": "One sentence."}]}]`. A type is `f32`,
+   * `f64`, `i64`, `u32`, `u8` (one dimension) or `bits`. A shape is `any`, or sizes, each a number or
+   * a name that stands for one size throughout a message. `reach` says what one unit of data changes:
+   * `any` message becomes any other, a `sum` gains or loses its own, or it is `stated` in the message. */
   int32_t (*describe)(const FlHost *host, FlText *json);
   /* Makes the part at this position of the description. `settings` is JSON with every default filled in, `task` is
    * `{"input": [1, 28, 28], "kind": {"Classes": 10}}`. */

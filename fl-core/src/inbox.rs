@@ -193,7 +193,8 @@ pub struct AnyMail<'a> {
     pub body: &'a dyn AnyMessage,
 }
 
-/// An [`Inbox`], whatever the Rust type of its messages is: what an inbox of parameters is without a copy of any.
+/// An [`Inbox`], whatever the Rust type of its messages is. An inbox of parameters is one without a
+/// copy.
 #[expect(clippy::len_without_is_empty, reason = "an inbox is never empty")]
 pub trait AnyInbox: Any + Debug + Send + Sync {
     /// How many answers; at least 1.

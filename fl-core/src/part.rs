@@ -93,8 +93,9 @@ pub struct Description {
     pub signature: String,
 }
 
-/// Makes a part from its settings: a boxed trait object of its role, that of an aggregator, a selector or a mechanism without
-/// its Rust types (`Box<dyn AnyAggregator>`). [`PartDecl::make`] gives the typed ones.
+/// Makes a part from its settings: a boxed trait object of its role. Aggregators, selectors and
+/// mechanisms come without their Rust types (`Box<dyn AnyAggregator>`); [`PartDecl::make`] gives the
+/// typed ones.
 pub type Build = dyn Fn(&Value, &BuildContext) -> Result<Box<dyn Any + Send>> + Sync;
 
 /// Another name of a part in specs.
@@ -130,7 +131,8 @@ pub struct PartDecl {
 inventory::collect!(&'static PartDecl);
 
 impl PartDecl {
-    /// Makes the part, as a boxed trait object such as [`crate::BoxedAggregator`] or `Box<dyn AnyAggregator>`.
+    /// Makes the part, as a boxed trait object such as [`crate::BoxedAggregator`] or
+    /// `Box<dyn AnyAggregator>`.
     ///
     /// # Errors
     /// When it cannot be made, or is another part than `B`.

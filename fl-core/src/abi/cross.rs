@@ -1,10 +1,11 @@
 //! What both sides share: texts, tensors and messages as C types, and back.
 
 use super::raw::{
-    FL_F32, FL_F64, FL_MAGIC, FL_U8, FL_U32, FL_VERSION, FlLibrary, FlMessage, FlTensor, FlText,
+    FL_BITS, FL_F32, FL_F64, FL_I64, FL_MAGIC, FL_U8, FL_U32, FL_VERSION, FlLibrary, FlMessage,
+    FlTensor, FlText,
 };
 use crate::message::{
-    AnyMessage, Erased, Logits, Message, MessageType, Named, Params, Parcel, View,
+    AnyMessage, Bits, Erased, Logits, Message, MessageType, Named, Params, Parcel, View,
 };
 use crate::{AnyInbox, ClientId, Mail, Result};
 use anyhow::{Context, bail, ensure};
@@ -111,10 +112,21 @@ fn array<T>(name: &str, a: &ArrayRef<T, IxDyn>, dtype: u32) -> FlTensor {
 /// A tensor as C sees it. It borrows from `name` and `view` and must not outlive them.
 fn tensor(name: &str, view: &View<'_>) -> FlTensor {
     static STRIDE: isize = 1;
+    // bits have no strides; nothing that crosses has more dimensions
+    static ONES: [isize; 16] = [1; 16];
     match view {
         View::F32(a) => array(name, a, FL_F32),
         View::F64(a) => array(name, a, FL_F64),
         View::U32(a) => array(name, a, FL_U32),
+        View::I64(a) => array(name, a, FL_I64),
+        View::Bits(bits) => FlTensor {
+            name: FlText::of(name),
+            data: bits.packed().as_ptr().cast(),
+            shape: bits.shape().as_ptr(),
+            strides: ONES.as_ptr(),
+            dimensions: bits.shape().len().min(ONES.len()) as u32,
+            dtype: FL_BITS,
+        },
         View::U8(bytes) => FlTensor {
             name: FlText::of(name),
             data: bytes.as_ptr().cast(),
@@ -228,6 +240,8 @@ pub(super) fn shorter<'b>(view: &'b View<'_>) -> View<'b> {
         View::F64(a) => View::F64(a.view()),
         View::U32(a) => View::U32(a.view()),
         View::U8(b) => View::U8((&**b).into()),
+        View::I64(a) => View::I64(a.view()),
+        View::Bits(b) => View::Bits(b.view()),
     }
 }
 
@@ -298,6 +312,14 @@ pub(super) unsafe fn view<'a>(raw: &FlTensor) -> Result<(&'a str, View<'a>)> {
             FL_U8 => {
                 ensure!(n == 1, "tensor `{name}` of bytes has {n} dimensions");
                 View::U8(slice(raw.data.cast::<u8>(), shape[0]).into())
+            }
+            FL_I64 => View::I64(of(raw.data, shape, strides)),
+            FL_BITS => {
+                let n = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+                let n = n.with_context(|| format!("tensor `{name}` has the shape {shape:?}"))?;
+                let packed = slice(raw.data.cast::<u8>(), n.div_ceil(8));
+                let bits = Bits::new(shape.to_vec(), packed);
+                View::Bits(bits.with_context(|| format!("tensor `{name}`"))?)
             }
             other => bail!("tensor `{name}` has the unknown type {other}"),
         }

@@ -154,7 +154,9 @@ fn strides_may_be_negative_or_zero() {
 /// mechanism what it was given.
 mod of_a_message_of_its_own {
     use super::super::raw::*;
-    use crate::message::{Column, Dtype, Erased, Parcel, Reach, Tensor, digest, message_type};
+    use crate::message::{
+        Bits, Column, Dtype, Erased, Parcel, Reach, Tensor, digest, message_type,
+    };
     use crate::prelude::*;
     use crate::settings::Value;
     use crate::{AnyAggregator, AnyMechanism, PartDecl, TaskKind, abi};
@@ -164,7 +166,9 @@ mod of_a_message_of_its_own {
     static DESCRIPTION: &str = r#"{
         "messages": [{"kind": "test-ranges", "doc": "Lowest and highest scores.", "reach": "sum", "tensors": [
             {"name": "rows", "type": "u32", "shape": "rows", "doc": "ids of the samples"},
-            {"name": "range", "type": "f64", "shape": "rows x 2", "doc": "lowest and highest"}]}],
+            {"name": "range", "type": "f64", "shape": "rows x 2", "doc": "lowest and highest"},
+            {"name": "steps", "type": "i64", "shape": "rows", "doc": "how often it moved up or down"},
+            {"name": "known", "type": "bits", "shape": "rows x 5", "doc": "who has said something"}]}],
         "parts": [
             {"role": "aggregator", "name": "test-first", "signature": "test-ranges -> test-ranges", "doc": "The first."},
             {"role": "privacy", "name": "test-bare", "signature": "test-ranges", "doc": "Nothing."}]}"#;
@@ -261,6 +265,20 @@ mod of_a_message_of_its_own {
                 Tensor::F64(ArrayD::from_elem(IxDyn(&[rows.len(), 2]), low)),
             ),
             ("rows".into(), Tensor::U32(ndarray::arr1(rows).into_dyn())),
+            (
+                "steps".into(),
+                Tensor::I64(ArrayD::from_elem(IxDyn(&[rows.len()]), (4.0 * low) as i64)),
+            ),
+            (
+                "known".into(),
+                Tensor::Bits(
+                    Bits::new(
+                        vec![rows.len(), 5],
+                        vec![0b11; (5 * rows.len()).div_ceil(8)],
+                    )
+                    .unwrap(),
+                ),
+            ),
         ];
         let of = message_type("test-ranges").unwrap();
         of.from_tensors(Parcel::new(tensors)).unwrap()
@@ -315,7 +333,7 @@ mod of_a_message_of_its_own {
             .to_string();
         assert!(
             error
-                .contains("ranges.so says `rows` of u32 [rows], `range` of f64 [rows x 2] (a sum)")
+                .contains("ranges.so says `rows` of u32 [rows], `range` of f64 [rows x 2], `steps` of i64 [rows], `known` of bits [rows x 5] (a sum)")
                 && error.contains("other.so says `range` of f64 [2]"),
             "{error}"
         );
@@ -324,6 +342,6 @@ mod of_a_message_of_its_own {
             .iter()
             .map(|Column { name, dtype, .. }| (*name, *dtype))
             .collect();
-        assert_eq!(names, [("rows", Dtype::U32), ("range", Dtype::F64)]);
+        assert_eq!(names[..2], [("rows", Dtype::U32), ("range", Dtype::F64)]);
     }
 }

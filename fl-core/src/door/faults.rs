@@ -203,7 +203,7 @@ fn numbers(tensor: Tensor, change: fn(&[f64], f64) -> Vec<f64>) -> Tensor {
                 .zip(change(&all, f64::NAN))
                 .for_each(|(x, y)| *x = y);
         }
-        Tensor::U32(_) | Tensor::U8(_) => {}
+        Tensor::U32(_) | Tensor::U8(_) | Tensor::I64(_) | Tensor::Bits(_) => {}
     }
     tensor
 }
@@ -222,6 +222,7 @@ fn narrower(tensor: Tensor) -> Tensor {
         Tensor::F32(a) => Tensor::F32(cut(a)),
         Tensor::F64(a) => Tensor::F64(cut(a)),
         Tensor::U32(a) => Tensor::U32(cut(a)),
+        Tensor::I64(a) => Tensor::I64(cut(a)),
         bytes => bytes,
     }
 }

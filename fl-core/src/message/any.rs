@@ -6,8 +6,8 @@ use anyhow::anyhow;
 use std::any::Any;
 use std::fmt::Debug;
 
-/// A message by its kind and tensors: what a [`Message`] of any Rust type is, and what a message is whose kind was declared
-/// at run time ([`MessageType::declare`]).
+/// A message by its kind and tensors: what a [`Message`] of any Rust type is, and what a message is
+/// whose kind was declared at run time ([`MessageType::declare`]).
 pub trait AnyMessage: Any + Debug + Send + Sync {
     /// The type of its kind.
     fn message_type(&self) -> &'static MessageType;
@@ -37,8 +37,8 @@ pub trait AnyMessage: Any + Debug + Send + Sync {
     fn become_other(&mut self, other: Erased) -> Result<()>;
 }
 
-/// A message that owns its numbers, whatever its Rust type is. Its numbers are those of the message that it was made of:
-/// nothing is copied on the way in or out.
+/// A message that owns its numbers, whatever its Rust type is. Its numbers are those of the message
+/// that it was made of: nothing is copied on the way in or out.
 pub type Erased = Box<dyn AnyMessage>;
 
 impl<M: Message> AnyMessage for M {

@@ -24,7 +24,7 @@ pub fn check(message: &dyn AnyMessage) -> Result<()> {
                 .enumerate()
                 .find(|(_, x)| !x.is_finite())
                 .map(|(at, x)| (at, x.to_string())),
-            View::U32(_) | View::U8(_) => None,
+            View::U32(_) | View::U8(_) | View::I64(_) | View::Bits(_) => None,
         };
         if let Some((at, value)) = bad {
             bail!(Problem::NotFinite {

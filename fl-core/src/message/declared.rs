@@ -1,6 +1,9 @@
 //! Messages whose kind was declared at run time, by tensors alone.
 
-use super::{AnyMessage, Column, Dtype, Erased, Facts, MessageType, Named, Outline, Reach, Tensor};
+use super::bits::pack_bits;
+use super::{
+    AnyMessage, Bits, Column, Dtype, Erased, Facts, MessageType, Named, Outline, Reach, Tensor,
+};
 use crate::{Problem, Result};
 use anyhow::{Context, bail, ensure};
 use ndarray::{ArrayD, IxDyn};
@@ -26,14 +29,15 @@ pub struct MessageDecl {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnDecl {
-    /// Its name; `*` stands for any name, and for any number of tensors. `rows` holds ids of samples and makes the message
-    /// row-keyed; one that begins with a dot is known to the receiver and not counted.
+    /// Its name; `*` stands for any name, and for any number of tensors. `rows` holds ids of
+    /// samples and makes the message row-keyed; one that begins with a dot is known to the receiver
+    /// and not counted.
     pub name: String,
     /// What its numbers are.
     #[serde(rename = "type")]
     pub dtype: Dtype,
-    /// Sizes from the outside in, `rows x classes`: a number, or a name that stands for one size throughout a message. `any`
-    /// is any shape, and an empty text a single number.
+    /// Sizes from the outside in, `rows x classes`: a number, or a name that stands for one size
+    /// throughout a message. `any` is any shape, and an empty text a single number.
     pub shape: String,
     /// What it holds.
     #[serde(default)]
@@ -315,6 +319,14 @@ impl Declared {
                 (_, Dtype::U32) => Tensor::U32(ArrayD::from_shape_simple_fn(shape, || {
                     outline.draws.below(10) as u32
                 })),
+                (_, Dtype::I64) => Tensor::I64(ArrayD::from_shape_simple_fn(shape, || {
+                    outline.draws.below(20) as i64 - 10
+                })),
+                (_, Dtype::Bits) => {
+                    let bits = (0..sizes.iter().product()).map(|_| outline.draws.below(2) as u32);
+                    let packed = pack_bits(bits, 1);
+                    Tensor::Bits(Bits::new(sizes, packed).expect("as many bits as the shape says"))
+                }
                 (_, Dtype::U8) => Tensor::U8(
                     (0..sizes.iter().product())
                         .map(|_| outline.draws.below(256) as u8)
@@ -370,6 +382,7 @@ impl AnyMessage for Declared {
 
 #[cfg(test)]
 mod tests {
+    use super::super::View;
     use super::super::{Counts, bytes, check, digest, encode, message_type, to_json};
     use super::*;
     use crate::Stream;
@@ -438,7 +451,8 @@ mod tests {
             (message.classes(), message.kind()),
             (Some(3), "test-spreads")
         );
-        // six numbers of 8 bytes and three bytes; the ids are not those asked about; `.classes` is known
+        // six numbers of 8 bytes and three bytes; the ids are not those asked about; `.classes` is
+        // known
         assert_eq!(
             bytes(&*message, None),
             super::super::Bytes {
@@ -525,6 +539,51 @@ mod tests {
         );
         let plain = MessageType::declare(&plain, "one.so").unwrap();
         assert_eq!(plain.expected(&facts), Some(96));
+    }
+
+    #[test]
+    fn exact_signed_numbers_and_packed_bits_survive_wire_and_json() {
+        let decl = decl(json!({"kind": "test-signs", "doc": "", "tensors": [
+            {"name": "shift", "type": "i64", "shape": "n"},
+            {"name": "mask", "type": "bits", "shape": "n x 3"}]}));
+        let of = MessageType::declare(&decl, "one.so").unwrap();
+        let json = json!({"shift": [-3, i64::MAX], "mask": [[1, 0, 1], [0, 1, 1]]});
+        let message = of.from_json(json.as_object().unwrap()).unwrap();
+        assert_eq!(to_json(&*message), json);
+        let View::Bits(mask) = &message.content()[1].1 else {
+            panic!("no bits");
+        };
+        assert_eq!(
+            (mask.packed(), mask.shape()),
+            (&[0b11_0101][..], &[2, 3][..])
+        );
+        let wire = encode(&*message);
+        assert_eq!(digest(&*of.decode(&wire).unwrap()), digest(&*message));
+        // two numbers of 8 bytes, and six bits
+        assert_eq!(bytes(&*message, None).total(), 17);
+        for cut in 0..wire.len() {
+            assert!(of.decode(&wire[..cut]).is_err(), "cut at {cut}");
+        }
+        let mut spare = wire.clone();
+        *spare.last_mut().unwrap() |= 0x80;
+        let error = format!("{:#}", of.decode(&spare).unwrap_err());
+        assert!(
+            error.contains("1 bytes for packed bits of shape [2, 3]"),
+            "{error}"
+        );
+        let two = json!({"shift": [0, 0], "mask": [[1, 0, 2], [0, 1, 1]]});
+        let error = format!("{:#}", of.from_json(two.as_object().unwrap()).unwrap_err());
+        assert!(
+            error.contains("whole numbers of 0..=1 are due, found 2"),
+            "{error}"
+        );
+        let mut draws = Stream::root(1).draws();
+        let made = of.sample(&mut Outline::new(
+            1,
+            &|draws| draws.normal() as f32,
+            &mut draws,
+        ));
+        check(&*made.unwrap()).unwrap();
     }
 
     #[test]

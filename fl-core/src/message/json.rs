@@ -1,6 +1,7 @@
 //! Messages as JSON: an object of nested lists of numbers, by the names of the tensors.
 
-use super::{AnyMessage, Column, Dtype, Message, Parcel, Tensor, View, check};
+use super::bits::pack_bits;
+use super::{AnyMessage, Bits, Column, Dtype, Message, Parcel, Tensor, View, check};
 use crate::Result;
 use anyhow::{Context, bail, ensure};
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
@@ -53,6 +54,12 @@ pub fn to_json(message: &dyn AnyMessage) -> Json {
             }),
             View::U32(a) => nested(a, &|x| json!(x)),
             View::U8(b) => json!(b),
+            View::I64(a) => nested(a, &|x| json!(x)),
+            View::Bits(b) => {
+                let bits: Vec<u8> = b.iter().map(u8::from).collect();
+                let view = ArrayViewD::from_shape(IxDyn(b.shape()), &bits);
+                view.map_or(Json::Null, |view| nested(view, &|x| json!(x)))
+            }
         };
         (name.into_owned(), value)
     };
@@ -119,6 +126,15 @@ fn tensor(value: &Json, dtype: Dtype) -> Result<Tensor> {
             let bytes = of(value, |v| whole(v, u32::from(u8::MAX)).map(|n| n as u8))?;
             ensure!(bytes.ndim() == 1, "bytes are one list");
             Tensor::U8(bytes.into_raw_vec_and_offset().0)
+        }
+        Dtype::I64 => Tensor::I64(of(value, |v| {
+            let n = v.as_i64();
+            n.with_context(|| format!("64-bit whole numbers are due, found {}", short(v)))
+        })?),
+        Dtype::Bits => {
+            let bits = of(value, |v| whole(v, 1).map(|n| n as u32))?;
+            let packed = pack_bits(bits.iter().copied(), 1);
+            Tensor::Bits(Bits::new(bits.shape().to_vec(), packed)?)
         }
     })
 }

@@ -3,9 +3,9 @@
 //! A message *is* a short list of named tensors ([`Message::tensors`]). From that one description follow its wire
 //! form, its byte count, its digest and its checks; a part never writes any of them.
 //!
-//! Each message has a file of its own. A crate registers its messages ([`messages!`](crate::messages!)), so that whoever
-//! knows only the name of a kind finds its [`MessageType`] ([`message_type`]); a library may declare a kind that has no Rust
-//! type ([`MessageType::declare`]).
+//! Each message has a file of its own. A crate registers its messages
+//! ([`messages!`](crate::messages!)), so that [`message_type`] finds the [`MessageType`] of a name. A
+//! library may declare a kind that has no Rust type ([`MessageType::declare`]).
 #![doc = include_str!("../../MESSAGES.md")]
 
 use crate::Result;
@@ -56,7 +56,7 @@ pub use params::Params;
 pub use scalar::Scalar;
 pub use soft_labels::{SoftLabels, softmax};
 pub use table::table;
-pub use tensors::{Dtype, Named, Parcel, Tensor, View};
+pub use tensors::{Bits, Dtype, Named, Parcel, Tensor, View};
 #[doc(hidden)]
 pub use types::Registered;
 pub use types::{MessageType, Reach, check_linked, known_kinds, message_type, message_types, pair};

@@ -1,7 +1,7 @@
 //! Named tensors: borrowed on their way out of a message, owned on their way back into one.
 
-use crate::Result;
-use anyhow::{Context, bail};
+use crate::{Problem, Result};
+use anyhow::{Context, bail, ensure};
 use ndarray::{Array2, ArrayD, ArrayViewD};
 use std::borrow::Cow;
 
@@ -17,6 +17,10 @@ pub enum Dtype {
     U32 = 2,
     /// Bytes.
     U8 = 3,
+    /// 64-bit whole numbers with a sign.
+    I64 = 4,
+    /// Packed bits.
+    Bits = 5,
 }
 
 impl Dtype {
@@ -24,8 +28,9 @@ impl Dtype {
     pub fn bytes(self, n: usize) -> usize {
         match self {
             Self::F32 | Self::U32 => 4 * n,
-            Self::F64 => 8 * n,
+            Self::F64 | Self::I64 => 8 * n,
             Self::U8 => n,
+            Self::Bits => n.div_ceil(8),
         }
     }
 }
@@ -37,7 +42,71 @@ impl std::fmt::Display for Dtype {
             Self::F64 => "f64",
             Self::U32 => "u32",
             Self::U8 => "u8",
+            Self::I64 => "i64",
+            Self::Bits => "bits",
         })
+    }
+}
+
+/// Bits in row order, eight in a byte, the first in the lowest bit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bits<'a> {
+    shape: Vec<usize>,
+    packed: Cow<'a, [u8]>,
+}
+
+impl<'a> Bits<'a> {
+    /// Of as many bytes as bits of this shape need; what is left of the last byte is 0.
+    ///
+    /// # Errors
+    /// When there are more or fewer bytes, or a bit behind the last is 1.
+    pub fn new(shape: Vec<usize>, packed: impl Into<Cow<'a, [u8]>>) -> Result<Self> {
+        let packed = packed.into();
+        let n = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+        let spare = n.map_or(0, |n| (8 - n % 8) % 8);
+        let clean = packed
+            .last()
+            .is_none_or(|last| spare == 0 || last >> (8 - spare) == 0);
+        ensure!(
+            n.map(|n| n.div_ceil(8)) == Some(packed.len()) && clean,
+            Problem::Shape(format!(
+                "{} bytes for packed bits of shape {shape:?}",
+                packed.len()
+            ))
+        );
+        Ok(Self { shape, packed })
+    }
+
+    /// Shape.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The bytes.
+    pub fn packed(&self) -> &[u8] {
+        &self.packed
+    }
+
+    /// Each bit.
+    pub fn iter(&self) -> impl Iterator<Item = bool> {
+        let n = self.shape.iter().product();
+        (0..n).map(|at: usize| self.packed[at / 8] >> (at % 8) & 1 == 1)
+    }
+
+    /// The same bits, borrowed.
+    pub fn view(&self) -> Bits<'_> {
+        Bits {
+            shape: self.shape.clone(),
+            packed: (&*self.packed).into(),
+        }
+    }
+
+    /// A copy.
+    pub fn into_owned(self) -> Bits<'static> {
+        Bits {
+            shape: self.shape,
+            packed: self.packed.into_owned().into(),
+        }
     }
 }
 
@@ -52,6 +121,10 @@ pub enum View<'a> {
     U32(ArrayViewD<'a, u32>),
     /// Raw bytes: whole models, packed levels.
     U8(Cow<'a, [u8]>),
+    /// 64-bit whole numbers with a sign.
+    I64(ArrayViewD<'a, i64>),
+    /// Packed bits.
+    Bits(Bits<'a>),
 }
 
 impl View<'_> {
@@ -62,6 +135,8 @@ impl View<'_> {
             Self::F64(a) => a.shape().to_vec(),
             Self::U32(a) => a.shape().to_vec(),
             Self::U8(b) => vec![b.len()],
+            Self::I64(a) => a.shape().to_vec(),
+            Self::Bits(b) => b.shape.clone(),
         }
     }
 
@@ -72,6 +147,8 @@ impl View<'_> {
             Self::F64(a) => Some(a.shape()),
             Self::U32(a) => Some(a.shape()),
             Self::U8(_) => None,
+            Self::I64(a) => Some(a.shape()),
+            Self::Bits(b) => Some(&b.shape),
         }
     }
 
@@ -82,6 +159,8 @@ impl View<'_> {
             Self::F64(a) => 8 * a.len(),
             Self::U32(a) => 4 * a.len(),
             Self::U8(b) => b.len(),
+            Self::I64(a) => 8 * a.len(),
+            Self::Bits(b) => b.packed.len(),
         }
     }
 
@@ -110,6 +189,8 @@ impl View<'_> {
             Self::F64(a) => pieces(a, f64::to_le_bytes, &mut sink),
             Self::U32(a) => pieces(a, u32::to_le_bytes, &mut sink),
             Self::U8(b) => sink(b),
+            Self::I64(a) => pieces(a, i64::to_le_bytes, &mut sink),
+            Self::Bits(b) => sink(&b.packed),
         }
     }
 
@@ -120,6 +201,8 @@ impl View<'_> {
             Self::F64(a) => Tensor::F64(a.as_standard_layout().into_owned()),
             Self::U32(a) => Tensor::U32(a.as_standard_layout().into_owned()),
             Self::U8(b) => Tensor::U8(b.to_vec()),
+            Self::I64(a) => Tensor::I64(a.as_standard_layout().into_owned()),
+            Self::Bits(b) => Tensor::Bits(b.clone().into_owned()),
         }
     }
 
@@ -130,6 +213,8 @@ impl View<'_> {
             Self::F64(_) => Dtype::F64,
             Self::U32(_) => Dtype::U32,
             Self::U8(_) => Dtype::U8,
+            Self::I64(_) => Dtype::I64,
+            Self::Bits(_) => Dtype::Bits,
         }
     }
 }
@@ -145,6 +230,10 @@ pub enum Tensor {
     U32(ArrayD<u32>),
     /// Raw bytes.
     U8(Vec<u8>),
+    /// 64-bit whole numbers with a sign.
+    I64(ArrayD<i64>),
+    /// Packed bits.
+    Bits(Bits<'static>),
 }
 
 impl Tensor {
@@ -155,6 +244,8 @@ impl Tensor {
             Self::F64(a) => View::F64(a.view()),
             Self::U32(a) => View::U32(a.view()),
             Self::U8(b) => View::U8(b.into()),
+            Self::I64(a) => View::I64(a.view()),
+            Self::Bits(b) => View::Bits(b.view()),
         }
     }
 }

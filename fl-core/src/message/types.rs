@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-/// How far two messages can be apart when one unit of data changes: what a mechanism's price is held against.
+/// How far two messages can be apart when one unit of data changes: what a mechanism's price is
+/// held against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
@@ -29,8 +30,8 @@ pub enum Reach {
 
 /// A kind of message: its name, its tensors, and how a message is made of them.
 ///
-/// A Rust type that implements [`Message`] has one ([`MessageType::of`]). A library, or Python, declares others when it is
-/// loaded ([`MessageType::declare`]); they last as long as the program.
+/// A Rust type that implements [`Message`] has one ([`MessageType::of`]). A library, or Python,
+/// declares others when it is loaded ([`MessageType::declare`]); they last as long as the program.
 #[derive(Debug)]
 pub struct MessageType {
     /// Its name in specs, errors and the journal.
@@ -135,7 +136,8 @@ impl MessageType {
         }
     }
 
-    /// A legal message that a client could send, for tests of parts; `None` if its Rust type does not say how to make one up.
+    /// A legal message that a client could send, for tests of parts; `None` if its Rust type does
+    /// not say how to make one up.
     pub fn sample(&'static self, outline: &mut Outline<'_>) -> Option<Erased> {
         match &self.source {
             Source::Rust(rust) => (rust.sample)(outline),
@@ -192,8 +194,9 @@ impl MessageType {
         }
     }
 
-    /// Declares a kind of message without a Rust type. A kind that is known already must be declared as it was, and is
-    /// given back; if a Rust type of it is linked, messages are of that type.
+    /// Declares a kind of message without a Rust type. A kind that is known already must be
+    /// declared as it was, and is given back; if a Rust type of it is linked, messages are of that
+    /// type.
     ///
     /// ```
     /// use fl_core::message::{MessageDecl, MessageType, message_type};
@@ -207,7 +210,8 @@ impl MessageType {
     /// ```
     ///
     /// # Errors
-    /// When the kind or a tensor cannot be called so, a shape cannot be read, or the kind is known and declared otherwise.
+    /// When the kind or a tensor cannot be called so, a shape cannot be read, or the kind is known
+    /// and declared otherwise.
     pub fn declare(decl: &MessageDecl, origin: &str) -> Result<&'static Self> {
         let shapes = decl.shapes()?;
         let mut known = registry().write().unwrap_or_else(PoisonError::into_inner);
@@ -257,7 +261,8 @@ pub struct Registered(pub &'static [&'static MessageType]);
 
 inventory::collect!(Registered);
 
-/// The types of all Rust types that are linked, and two Rust types for each kind that has more than one.
+/// The types of all Rust types that are linked, and two Rust types for each kind that has more than
+/// one.
 fn linked() -> (Types, Vec<[&'static MessageType; 2]>) {
     let mut all: Vec<_> = inventory::iter::<Registered>
         .into_iter()
@@ -303,7 +308,8 @@ pub fn message_type(kind: &str) -> Option<&'static MessageType> {
     known.get(kind).copied()
 }
 
-/// Every message type that is known: those of the core in the order in which users see them, then the others by kind.
+/// Every message type that is known: those of the core in the order in which users see them, then
+/// the others by kind.
 pub fn message_types() -> Vec<&'static MessageType> {
     let known = registry().read().unwrap_or_else(PoisonError::into_inner);
     let others = known.values().filter(|of| !of.is_of_core());
@@ -316,14 +322,16 @@ pub fn known_kinds() -> String {
     kinds.join(", ")
 }
 
-/// The two kinds of a signature such as `params -> params`; `None` if it does not look so or one of them is not known.
+/// The two kinds of a signature such as `params -> params`; `None` if it does not look so or one of
+/// them is not known.
 pub fn pair(signature: &str) -> Option<(&'static MessageType, &'static MessageType)> {
     let (input, output) = signature.split_once(" -> ")?;
     Some((message_type(input)?, message_type(output)?))
 }
 
-/// Registers the messages of a crate, so that parts from libraries, `fl try` and `fl test` know them by their kinds:
-/// `fl_core::messages! { Answers, Slopes }`. What [`message!`](crate::message!) declares is registered already.
+/// Registers the messages of a crate, so that parts from libraries, `fl try` and `fl test` know
+/// them by their kinds: `fl_core::messages! { Answers, Slopes }`. What
+/// [`message!`](crate::message!) declares is registered already.
 #[macro_export]
 macro_rules! messages {
     ($($message:ty),+ $(,)?) => {

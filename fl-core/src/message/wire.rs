@@ -1,9 +1,9 @@
 //! The wire form: a length, a head of names, types and shapes, then the numbers, little-endian.
 
-use super::{AnyMessage, Message, Parcel, Tensor};
+use super::{AnyMessage, Bits, Dtype, Message, Parcel, Tensor};
 use crate::Result;
 use anyhow::{Context, ensure};
-use ndarray::{ArrayD, IxDyn};
+use ndarray::{ArrayD, Dimension, IxDyn};
 
 /// The wire form. The inverse is [`decode`].
 pub fn encode(message: &dyn AnyMessage) -> Vec<u8> {
@@ -51,7 +51,9 @@ pub(super) fn parcel(wire: &[u8], due: &str) -> Result<Parcel> {
     ensure!(kind == due, "a message of kind {kind} where {due} was due");
     let mut tensors = Vec::with_capacity(head.len());
     for (name, dtype, shape) in head {
-        let size = [4usize, 8, 4, 1]
+        const BITS: u8 = Dtype::Bits as u8;
+        // of bits the size of eight
+        let size = [4usize, 8, 4, 1, 8, 1]
             .get(dtype as usize)
             .copied()
             .with_context(|| format!("`{name}` has the unknown type {dtype}"))?;
@@ -59,6 +61,11 @@ pub(super) fn parcel(wire: &[u8], due: &str) -> Result<Parcel> {
             .iter()
             .try_fold(size, |n, d| n.checked_mul(usize::try_from(*d).ok()?))
             .with_context(cut)?;
+        let length = if dtype == BITS {
+            length.div_ceil(8)
+        } else {
+            length
+        };
         let (bytes, after) = rest.split_at_checked(length).with_context(cut)?;
         rest = after;
         let shape = IxDyn(&shape.iter().map(|d| *d as usize).collect::<Vec<_>>());
@@ -78,7 +85,12 @@ pub(super) fn parcel(wire: &[u8], due: &str) -> Result<Parcel> {
                 shape,
                 numbers(bytes, u32::from_le_bytes),
             )?),
-            _ => Tensor::U8(bytes.to_vec()),
+            3 => Tensor::U8(bytes.to_vec()),
+            4 => Tensor::I64(ArrayD::from_shape_vec(
+                shape,
+                numbers(bytes, i64::from_le_bytes),
+            )?),
+            _ => Tensor::Bits(Bits::new(shape.slice().to_vec(), bytes.to_vec())?),
         };
         tensors.push((name, tensor));
     }

@@ -1,5 +1,6 @@
-//! Aggregators, mechanisms and selectors as their declarations make them: by the kinds of their messages, without their Rust
-//! types. Authors write the typed traits; these are made of them, and back, without a cost for each message.
+//! Aggregators, mechanisms and selectors as their declarations make them: by the kinds of their
+//! messages, without their Rust types. Authors write the typed traits; these are made of them, and
+//! back, without a cost for each message.
 
 use crate::message::{AnyMessage, Erased, Message, MessageType};
 use crate::privacy::ReleaseNoise;
@@ -72,8 +73,8 @@ pub trait AnyFold: Send {
     fn finish(self: Box<Self>) -> Result<Erased>;
 }
 
-/// A [`PrivacyMechanism`] by the kind of its message. A message of another type is an error, and where there is none, nothing
-/// is known of it.
+/// A [`PrivacyMechanism`] by the kind of its message. A message of another type is an error, and
+/// where there is none, nothing is known of it.
 pub trait AnyMechanism: Send {
     /// What it protects.
     fn on(&self) -> &'static MessageType;
@@ -200,7 +201,8 @@ impl dyn AnyAggregator {
         Box::new(Typed(part))
     }
 
-    /// The typed one of these messages; `None` if it is of others. One of linked Rust types is what its author wrote.
+    /// The typed one of these messages; `None` if it is of others. One of linked Rust types is what
+    /// its author wrote.
     pub fn cast<I: Message, O: Message>(self: Box<Self>) -> Option<BoxedAggregator<I, O>> {
         if (self.input().kind, self.output().kind) != (I::KIND, O::KIND) {
             return None;
@@ -487,8 +489,8 @@ impl<P: Pool + ?Sized> Selector for Through<dyn AnySelector, PhantomData<P>> {
     }
 }
 
-/// A part that a declaration makes ([`crate::PartDecl::make`]): a boxed trait object of its role, by its Rust types
-/// ([`BoxedAggregator`]) or without them (`Box<dyn AnyAggregator>`).
+/// A part that a declaration makes ([`crate::PartDecl::make`]): a boxed trait object of its role,
+/// by its Rust types ([`BoxedAggregator`]) or without them (`Box<dyn AnyAggregator>`).
 pub trait BoxedPart: Sized + 'static {
     /// Of what was made; `None` if that is of another role, or of other messages.
     fn cast(made: Box<dyn Any + Send>) -> Option<Self>;

@@ -75,8 +75,28 @@ def _arrays(part, tensors, like=None) -> dict:
     for name, array in tensors.items():
         if not isinstance(name, str):
             raise TypeError(f"an array's name must be text, got {name!r}")
-        out[name] = _array(name, array, wide)
+        types = part._fl["types"]
+        declared = types.get(name, types.get("*"))
+        out[name] = _declared(name, array, declared) if declared else _array(name, array, wide)
     return out
+
+
+_TYPES = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "u32": np.uint32, "u8": np.uint8}
+
+
+def _declared(name: str, array, declared: str) -> np.ndarray:
+    """In the type that the message declares for it."""
+    if (dtype := _TYPES.get(declared)) is None:
+        raise TypeError(f"`{name}`: arrays of {declared} cannot be given by Python")
+    array = np.asarray(array)
+    if array.dtype.kind not in "iu" and not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise TypeError(f"`{name}` must be an array of {declared}, got {array.dtype}")
+    if array.dtype.kind in "iu" and np.issubdtype(dtype, np.integer) and array.size:
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        if array.min() < least or array.max() > most:
+            raise ValueError(f"`{name}`: numbers of {declared} are in {least}..={most}, got {array.min()} to {array.max()}")
+    with np.errstate(over="ignore"):  # the program says which number is not finite
+        return np.ascontiguousarray(array, dtype=dtype).reshape(array.shape)
 
 
 def _array(name: str, array, wide: bool = False) -> np.ndarray:

@@ -18,6 +18,7 @@ from pathlib import Path
 from . import _fl, _source
 
 CLASSES: list[type] = []  # a part's number is its position, so nothing is ever taken out
+MESSAGES: dict[str, dict] = {}  # by kind: what was declared of it
 _LOCK = threading.RLock()
 _SEEN: dict[str, str] = {}  # by module: the hash of its source when its parts were declared
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -104,16 +105,35 @@ def _declared(role: str, name: str, signature: str):
         doc = " ".join((cls.__doc__ or f"{cls.__name__}, a part in Python.").split())
         about = {"role": role, "name": name, "signature": signature, "doc": doc, "settings": list(settings.values())}
         module = cls.__module__
+        kinds = signature.split(" -> ")
         with _LOCK:
-            text = json.dumps({"parts": [about | {"index": len(CLASSES)}]})
+            messages = [MESSAGES[kind] for kind in dict.fromkeys(kinds) if kind in MESSAGES]
+            text = json.dumps({"messages": messages, "parts": [about | {"index": len(CLASSES)}]})
             _fl.declare(text, origin(module), len(CLASSES))
-            cls._fl = {"role": role, "name": name, "signature": signature, "fields": tuple(settings)}
+            gives = MESSAGES.get(kinds[-1], {"tensors": []})["tensors"]
+            types = {one["name"]: one["type"] for one in gives}
+            cls._fl = {"role": role, "name": name, "signature": signature, "fields": tuple(settings), "types": types}
             CLASSES.append(cls)
             if (files := _files(module)) is not None:
                 _SEEN[module.partition(".")[0]] = _hash(files)
         return cls
 
     return declare
+
+
+def message(kind: str, doc: str, tensors: dict[str, tuple[str, ...]], reach: str = "any") -> str:
+    """Declares a kind of message, for parts that are declared after it; gives `kind` back.
+
+    `tensors` says of each tensor its type (`f32`, `f64`, `i64`, `u32`, `u8`), its shape and, if you like, what it holds:
+    `{"rows": ("u32", "rows"), "spread": ("f64", "rows x 2", "lowest and highest score")}`. A shape is `any`, or sizes, each a number
+    or a name that stands for one size throughout a message; a tensor `*` stands for any number of others. `rows` holds the ids of
+    samples. `reach` says what one unit of data changes: `any` message becomes any other, a `sum` gains or loses its own, or it is
+    `stated` in the message.
+    """
+    columns = [dict(zip(("name", "type", "shape", "doc"), (name, *about), strict=False)) for name, about in tensors.items()]
+    with _LOCK:
+        MESSAGES[kind] = {"kind": kind, "doc": doc, "tensors": columns, "reach": reach}
+    return kind
 
 
 def aggregator(name: str, takes: str = "params", gives: str | None = None):

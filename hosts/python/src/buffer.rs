@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "Python's buffer protocol")]
 
 use crate::keep;
-use fl_core::abi::raw::{FL_F32, FL_F64, FL_U32, FlTensor};
+use fl_core::abi::raw::{FL_BITS, FL_F32, FL_F64, FL_I64, FL_U32, FlTensor};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -39,13 +39,24 @@ impl Buffer {
             FL_F32 => (c"f", 4),
             FL_F64 => (c"d", 8),
             FL_U32 => (c"I", 4),
+            FL_I64 => (c"q", 8),
             _ => (c"B", 1),
         };
         let at = |i: usize| {
             // SAFETY: there is one for each dimension.
             unsafe { (*tensor.shape.add(i) as isize, *tensor.strides.add(i) * size) }
         };
-        let (shape, strides) = (0..tensor.dimensions as usize).map(at).unzip();
+        let (shape, strides) = match tensor.dtype {
+            // Python sees the bytes
+            FL_BITS => {
+                // SAFETY: there is one for each dimension.
+                let sizes =
+                    (0..tensor.dimensions as usize).map(|i| unsafe { *tensor.shape.add(i) });
+                let bytes = sizes.product::<usize>().div_ceil(8);
+                (vec![bytes as isize], vec![1])
+            }
+            _ => (0..tensor.dimensions as usize).map(at).unzip(),
+        };
         Self {
             data: tensor.data.cast_mut(),
             shape,

@@ -293,11 +293,12 @@ fn send(py: Python<'_>, host: &FlHost, name: &str, array: &Bound<'_, PyAny>) -> 
     let done = copy::<f32>(py, host, name, array, single, FL_F32)?
         || copy::<f64>(py, host, name, array, single, FL_F64)?
         || copy::<u32>(py, host, name, array, single, FL_U32)?
+        || copy::<i64>(py, host, name, array, single, FL_I64)?
         || copy::<u8>(py, host, name, array, single, FL_U8)?;
     match done {
         true => Ok(()),
         false => Err(PyTypeError::new_err(format!(
-            "`{name}` must be an array of float32, float64, uint32 or uint8"
+            "`{name}` must be an array of float32, float64, uint32, int64 or uint8"
         ))),
     }
 }

@@ -81,6 +81,27 @@ class TakesTheFirst:
         return {name: array.copy() for name, array in inbox[0].items()}
 
 
+@fl.aggregator("py-first-spreads", takes=fl.message(
+    "py-spreads",
+    "How far scores lie apart.",
+    {"rows": ("u32", "rows"), "spread": ("f64", "rows x 2", "lowest and highest score"), "moves": ("i64", "rows")},
+))
+class FirstSpreads:
+    """What the first client sent, in a message of its own."""
+
+    claims = ["weight_free"]
+    how: Literal["same", "narrow", "broken"] = "same"
+
+    def aggregate(self, round, inbox):
+        first = {name: array.copy() for name, array in inbox[0].items()}
+        assert (first["spread"].dtype, first["moves"].dtype) == (np.float64, np.int64)
+        if self.how == "narrow":
+            first["spread"] = first["spread"][:, :1]
+        if self.how == "broken":
+            first["moves"] = first["moves"] + 0.5
+        return first
+
+
 @fl.selector("py-share")
 class Share:
     """A share of the clients, drawn at random."""

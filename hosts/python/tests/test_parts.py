@@ -29,6 +29,17 @@ def test_parts_are_held_to_what_their_role_asks(part):
     fl.testing.conformance(part)
 
 
+def test_a_part_may_have_a_message_of_its_own():
+    fl.testing.conformance(my_parts.FirstSpreads)
+    with pytest.raises(AssertionError, match=r"`spread` is \[\d+, 1\] where `rows x 2` was due"):
+        fl.testing.conformance(my_parts.FirstSpreads, {"how": "narrow"})
+    with pytest.raises(AssertionError, match="`moves` must be an array of i64, got float64"):
+        fl.testing.conformance(my_parts.FirstSpreads, {"how": "broken"})
+    fl.message("py-spreads", "Otherwise.", {"spread": ("f32", "any")})
+    with pytest.raises(ValueError, match="(?s)`py-spreads` is declared twice: module my_parts says .*module my_parts says"):
+        fl.aggregator("py-other-spreads", takes="py-spreads")(my_parts.FirstSpreads)
+
+
 def test_the_kit_catches_a_planted_mistake():
     with pytest.raises(AssertionError, match="claims order_free"):
         fl.testing.conformance(my_parts.TakesTheFirst)

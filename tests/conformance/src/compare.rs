@@ -35,6 +35,8 @@ pub(crate) fn numbers(view: &View<'_>) -> Vec<f64> {
         View::F64(a) => a.iter().copied().collect(),
         View::U32(a) => a.iter().map(|x| f64::from(*x)).collect(),
         View::U8(b) => b.iter().map(|x| f64::from(*x)).collect(),
+        View::I64(a) => a.iter().map(|x| *x as f64).collect(),
+        View::Bits(b) => b.iter().map(|x| f64::from(u8::from(x))).collect(),
     }
 }
 
@@ -122,6 +124,8 @@ pub(crate) fn map(message: &dyn AnyMessage, mut f: impl FnMut(f64) -> f64) -> Re
             View::F64(a) => Tensor::F64(a.mapv(&mut f)),
             View::U32(a) => Tensor::U32(a.to_owned()),
             View::U8(b) => Tensor::U8(b.into_owned()),
+            View::I64(a) => Tensor::I64(a.to_owned()),
+            View::Bits(b) => Tensor::Bits(b.into_owned()),
         };
         (name.into_owned(), tensor)
     });

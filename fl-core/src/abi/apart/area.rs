@@ -2,8 +2,8 @@
 
 use super::Lying;
 use crate::Result;
-use crate::abi::raw::{FL_F32, FL_F64, FL_U8, FL_U32};
-use crate::message::View;
+use crate::abi::raw::{FL_BITS, FL_F32, FL_F64, FL_I64, FL_U8, FL_U32};
+use crate::message::{Bits, View};
 use anyhow::{Context, bail, ensure};
 use memmap2::MmapRaw;
 use ndarray::{ArrayView, ArrayViewD, ArrayViewMutD, IxDyn};
@@ -142,6 +142,8 @@ impl Area {
                 View::F64(a) => copy(a, to),
                 View::U32(a) => copy(a, to),
                 View::U8(b) => copy(&ArrayView::from(&**b).into_dyn(), to),
+                View::I64(a) => copy(a, to),
+                View::Bits(b) => copy(&ArrayView::from(b.packed()).into_dyn(), to),
             }
         }
         Ok(())
@@ -155,11 +157,17 @@ impl Area {
         let at = self.address(tensor.at, tensor.bytes()?)?;
         let shape = IxDyn(&tensor.shape);
         // SAFETY: so many numbers are inside, aligned, any bits are numbers, and the caller says that nobody writes.
+        let bytes = tensor.bytes()?;
         Ok(unsafe {
             match tensor.dtype {
                 FL_F32 => View::F32(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),
                 FL_F64 => View::F64(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),
                 FL_U32 => View::U32(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),
+                FL_I64 => View::I64(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),
+                FL_BITS => {
+                    let packed = std::slice::from_raw_parts(at.cast_const(), bytes);
+                    View::Bits(Bits::new(tensor.shape.clone(), packed)?)
+                }
                 _ => View::U8(std::slice::from_raw_parts(at, tensor.shape[0]).into()),
             }
         })
@@ -171,7 +179,8 @@ impl Lying {
     pub fn bytes(&self) -> Result<usize> {
         let size = match self.dtype {
             FL_F32 | FL_U32 => 4,
-            FL_F64 => 8,
+            FL_F64 | FL_I64 => 8,
+            FL_BITS => 1,
             FL_U8 if self.shape.len() == 1 => 1,
             other => bail!(
                 "tensor `{}` has type {other} and {} dimensions",
@@ -187,6 +196,10 @@ impl Lying {
             .into_iter()
             .try_fold(size, |n: usize, d| n.checked_mul(*d))
             .filter(|n| isize::try_from(*n).is_ok());
+        let bytes = match self.dtype {
+            FL_BITS => bytes.map(|bits| bits.div_ceil(8)),
+            _ => bytes,
+        };
         bytes
             .filter(|_| whole.is_some())
             .with_context(|| format!("tensor `{}` has the shape {:?}", self.name, self.shape))
@@ -200,5 +213,7 @@ pub(super) fn dtype(view: &View<'_>) -> u32 {
         View::F64(_) => FL_F64,
         View::U32(_) => FL_U32,
         View::U8(_) => FL_U8,
+        View::I64(_) => FL_I64,
+        View::Bits(_) => FL_BITS,
     }
 }

@@ -54,7 +54,7 @@ fn sane(message: &dyn AnyMessage) -> Result<()> {
             None => a.iter().all(finite),
         },
         View::F64(a) => a.iter().all(|x| x.is_finite()),
-        View::U32(_) | View::U8(_) => true,
+        View::U32(_) | View::U8(_) | View::I64(_) | View::Bits(_) => true,
     });
     match fine {
         true => message.check_content(),

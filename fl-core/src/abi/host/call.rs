@@ -7,11 +7,13 @@ use crate::abi::apart::Asked;
 use crate::abi::cross::{plain, slice};
 #[cfg(unix)]
 use crate::abi::raw::FlMessage;
-use crate::abi::raw::{FL_F32, FL_F64, FL_SEEDED, FL_SYSTEM, FL_U8, FL_U32, FlHost, FlText};
-use crate::message::Tensor;
+use crate::abi::raw::{
+    FL_BITS, FL_F32, FL_F64, FL_I64, FL_SEEDED, FL_SYSTEM, FL_U8, FL_U32, FlHost, FlText,
+};
+use crate::message::{Bits, Tensor};
 use crate::privacy::{Noise, NoiseDraws};
 use crate::{Draws, Executor, Stream};
-use ndarray::{ArrayD, IxDyn};
+use ndarray::{ArrayD, Dimension, IxDyn};
 use std::alloc::{Layout, alloc_zeroed};
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -44,6 +46,8 @@ enum Room {
     F64(Vec<f64>),
     U32(Vec<u32>),
     U8(Vec<u8>),
+    I64(Vec<i64>),
+    Bits(Vec<u8>),
 }
 
 /// What came back from one call.
@@ -142,6 +146,14 @@ impl<'a> Call<'a> {
                 Room::F64(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::F64),
                 Room::U32(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::U32),
                 Room::U8(v) => Ok(Tensor::U8(v)),
+                Room::I64(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::I64),
+                Room::Bits(v) => match Bits::new(shape.slice().to_vec(), v) {
+                    Ok(bits) => Ok(Tensor::Bits(bits)),
+                    Err(e) => {
+                        answer.misuse = Some(format!("tensor `{name}`: {e:#}"));
+                        continue;
+                    }
+                },
             };
             match made {
                 Ok(tensor) => answer.tensors.push((name, tensor)),
@@ -163,8 +175,8 @@ impl<'a> Call<'a> {
     fn room(&self, name: &str, dtype: u32, shape: &[usize]) -> Result<*mut c_void, String> {
         let size = match dtype {
             FL_F32 | FL_U32 => 4,
-            FL_F64 => 8,
-            FL_U8 => 1,
+            FL_F64 | FL_I64 => 8,
+            FL_U8 | FL_BITS => 1,
             other => return Err(format!("the type {other} is unknown")),
         };
         if dtype == FL_U8 && shape.len() != 1 {
@@ -175,6 +187,10 @@ impl<'a> Call<'a> {
             return Err("it was given twice".into());
         }
         let numbers = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+        let numbers = match dtype {
+            FL_BITS => numbers.map(|n| n.div_ceil(8)),
+            _ => numbers,
+        };
         let bytes = numbers.and_then(|n| n.checked_mul(size));
         let all = bytes.and_then(|b| b.checked_add(state.bytes));
         let (Some(n), Some(all)) = (numbers, all.filter(|b| *b <= BYTES)) else {
@@ -190,13 +206,16 @@ impl<'a> Call<'a> {
             FL_F32 => Room::F32(zeros(n)?),
             FL_F64 => Room::F64(zeros(n)?),
             FL_U32 => Room::U32(zeros(n)?),
+            FL_I64 => Room::I64(zeros(n)?),
+            FL_BITS => Room::Bits(zeros(n)?),
             _ => Room::U8(zeros(n)?),
         };
         let data = match &mut room {
             Room::F32(v) => v.as_mut_ptr().cast(),
             Room::F64(v) => v.as_mut_ptr().cast(),
             Room::U32(v) => v.as_mut_ptr().cast(),
-            Room::U8(v) => v.as_mut_ptr().cast(),
+            Room::U8(v) | Room::Bits(v) => v.as_mut_ptr().cast(),
+            Room::I64(v) => v.as_mut_ptr().cast(),
         };
         state.bytes = all;
         state.names.insert(name.into());
@@ -211,6 +230,7 @@ trait Zero: Copy {}
 impl Zero for f32 {}
 impl Zero for f64 {}
 impl Zero for u32 {}
+impl Zero for i64 {}
 impl Zero for u8 {}
 
 /// `n` zeros. The system gives such memory when it is first touched, so that what is asked for and not used costs nothing.

@@ -28,6 +28,7 @@ fn answers_stand_in_memory_of_the_host() {
             ("b", FL_F64, 8),
             ("c", FL_U32, 4),
             ("d", FL_U8, 1),
+            ("e", FL_I64, 8),
         ];
         for (name, dtype, size) in all {
             let data = room(host, name, dtype, &[3]).cast::<u8>();
@@ -38,7 +39,7 @@ fn answers_stand_in_memory_of_the_host() {
     });
     assert_eq!(answer.misuse, None);
     let names: Vec<_> = answer.tensors.iter().map(|(n, _)| n.as_str()).collect();
-    assert_eq!(names, ["a", "b", "c", "d", "none"]);
+    assert_eq!(names, ["a", "b", "c", "d", "e", "none"]);
 }
 
 #[test]

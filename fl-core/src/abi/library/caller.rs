@@ -130,6 +130,8 @@ impl Host<'_> {
             View::F64(_) => (FL_F64, [0]),
             View::U32(_) => (FL_U32, [0]),
             View::U8(b) => (FL_U8, [b.len()]),
+            View::I64(_) => (FL_I64, [0]),
+            View::Bits(_) => (FL_BITS, [0]),
         };
         let shape = view.table().unwrap_or(&length);
         // SAFETY: as `text`; `shape` has as many numbers as it says.
@@ -167,6 +169,10 @@ impl Host<'_> {
                 View::U8(b) => room
                     .cast::<u8>()
                     .copy_from_nonoverlapping(b.as_ptr(), b.len()),
+                View::I64(a) => put(room, a),
+                View::Bits(b) => room
+                    .cast::<u8>()
+                    .copy_from_nonoverlapping(b.packed().as_ptr(), b.packed().len()),
             }
         }
         Ok(())

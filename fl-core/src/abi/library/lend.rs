@@ -50,8 +50,8 @@ pub(super) struct Lent<'a>(&'a mut Shelf);
 
 impl<'a> Lent<'a> {
     /// # Safety
-    /// The messages, of which there is at least one, and all that they point to are valid and not written to for as long as
-    /// this lives.
+    /// There is at least one message. All that the messages point to is valid and not written to for as
+    /// long as this lives.
     pub unsafe fn new(shelf: &'a mut Shelf, messages: &[FlMessage]) -> Result<Self> {
         // what has been lent so far is given back by `drop` if the rest fails
         let lent = Self(shelf);
