@@ -4,7 +4,7 @@ use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 use fl_core::{Examples, Filled, Inputs, Labels, Parts, Role, RunOptions, linked_parts};
 use fl_plugins as _;
-use fl_sim::{Setup, run};
+use fl_sim::{Execution, Setup, run};
 use ndarray::Array2;
 use peak_alloc::PeakAlloc;
 use std::sync::{Arc, Mutex};
@@ -69,7 +69,10 @@ fn peak(clients: usize) -> f64 {
     };
     let grown = Arc::new(Mutex::new(0));
     run(Setup {
-        threads: 2,
+        execution: Execution {
+            threads: 2,
+            ..Execution::default()
+        },
         ..Setup::new(
             Arc::new(Crowd(grown.clone())),
             Arc::new(Parts::new(vec![ensemble])),

@@ -1,11 +1,10 @@
 //! Checks a spec and notes every mistake with its place.
 
 use crate::catalogue::{Catalogue, any_make, example, names};
+use crate::document::Document;
 use crate::mistakes::{Mistake, Mistakes, Place};
-use crate::overrides;
 use crate::sections::DataSection;
 use crate::tree::Node;
-use crate::yaml::{self, Wrong};
 use fl_core::message::{Ids, Message};
 use fl_core::settings::{Reader, Step, Value, nearest, show};
 use fl_core::{Alias, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
@@ -69,47 +68,17 @@ fn label(part: &PartDecl) -> String {
 }
 
 impl<'a> Checker<'a> {
-    /// Parses the text and applies what is set from outside.
-    pub fn new(
-        file: &'a str,
-        text: &[u8],
-        set: &[String],
-        catalogue: &'a Catalogue,
-    ) -> Result<Self, Mistakes> {
-        let mistake = |wrong: Wrong| Mistake {
-            file: file.into(),
-            place: wrong.at,
-            path: wrong.path,
-            text: wrong.text,
-            part: None,
-        };
-        let (root, mut wrong) = yaml::parse(text);
-        let Some(mut root) = root else {
-            return Err(sorted(wrong.into_iter().map(mistake).collect()));
-        };
-        if root.value().is_mapping() || !set.is_empty() && root.value().is_null() {
-            for set in set {
-                wrong.extend(overrides::apply(&mut root, set));
-            }
-        } else {
-            let found = match root.value() {
-                Value::Null => "nothing is in this file".into(),
-                other => format!("got {}", show(&other)),
-            };
-            wrong.push(Wrong {
-                at: root.at.clone(),
-                path: Vec::new(),
-                text: format!(
-                    "a spec is a mapping with `name`, `data`, `protocol` and `parts`; {found}"
-                ),
-            });
-            return Err(sorted(wrong.into_iter().map(mistake).collect()));
-        }
+    /// Begins a check of a spec.
+    ///
+    /// # Errors
+    /// When the text is no mapping.
+    pub fn new(document: &'a Document, catalogue: &'a Catalogue) -> Result<Self, Mistakes> {
+        let (root, mistakes) = document.tree()?;
         Ok(Self {
-            file,
+            file: &document.file,
             catalogue,
             root,
-            mistakes: wrong.into_iter().map(mistake).collect(),
+            mistakes,
         })
     }
 
@@ -124,7 +93,7 @@ impl<'a> Checker<'a> {
                         "the spec cannot be read, and the part at fault does not say why",
                     );
                 }
-                Err(sorted(self.mistakes))
+                Err(Mistakes::sorted(self.mistakes))
             }
         }
     }
@@ -310,9 +279,4 @@ impl<'a> Checker<'a> {
             asked,
         })
     }
-}
-
-fn sorted(mut mistakes: Vec<Mistake>) -> Mistakes {
-    mistakes.sort_by(|a, b| a.place.cmp(&b.place));
-    Mistakes(mistakes)
 }

@@ -1,4 +1,4 @@
-//! From a spec's text to a checked, resolved run: `read` it with the parts of a `Catalogue`.
+//! From a spec's text to a checked, resolved run: parse a `Document`, and read it with the parts of a `Catalogue`.
 //!
 //! All mistakes of a spec are reported together, each with the place where it stands. A mistake in a value stands where
 //! the value begins, an unknown key where the key begins, and something missing where its parent has its name. What is
@@ -14,6 +14,7 @@ mod catalogue;
 mod check;
 mod choices;
 mod conflicts;
+mod document;
 mod elf;
 mod fit;
 mod groups;
@@ -40,9 +41,10 @@ mod tests;
 pub use apart::{ARGUMENT, isolate_with, library_process};
 pub use catalogue::{Catalogue, inspect, inspect_json, settings_json, settings_table};
 pub use choices::Choice;
+pub use document::Document;
 pub use load::{Library, Refusal, load};
 pub use mistakes::{Mistake, Mistakes, Place};
 pub use module::{Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts};
 pub use sections::{DataSection, Isolate};
-pub use spec::{Spec, read};
+pub use spec::Spec;
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

@@ -1,13 +1,13 @@
 //! Loads libraries of parts. Nothing is loaded that the command line or the spec does not name, and nothing is unloaded.
 
 use crate::catalogue::Catalogue;
-use crate::check::{Checker, key};
+use crate::document::Document;
 use crate::module;
 use crate::sealed::{copy, hash, open, says};
 use crate::sections::{Isolate, Plugin};
 use fl_core::PartDecl;
 use fl_core::abi::{self, raw::FlLibrary};
-use fl_core::settings::{Reader, Setting, Step, Value, show_path};
+use fl_core::settings::{Setting, Value};
 use std::fmt::{Display, Formatter};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -187,14 +187,14 @@ impl Catalogue {
 }
 
 impl Catalogue {
-    /// These parts and those of the libraries that a spec names, as far as that part of it can be read; paths are relative
-    /// to the spec. `file` and `set` as for [`crate::read`], which reports what is wrong with the rest.
+    /// These parts and those of the libraries that a spec names. Paths are relative to the spec.
+    /// [`Document::read`] reports what is wrong with the rest of the spec.
     ///
     /// # Errors
     /// As [`Catalogue::with`]; the refusal has its place in the spec.
-    pub fn with_plugins(&self, file: &str, text: &[u8], set: &[String]) -> Result<Self, Refusal> {
+    pub fn with_plugins(&self, spec: &Document) -> Result<Self, Refusal> {
         let mut all = self.clone();
-        for (place, library) in plugins(file, text, set) {
+        for (place, library) in spec.plugins() {
             all = all.with(&[library]).map_err(|refusal| Refusal {
                 place: Some(place),
                 ..refusal
@@ -202,31 +202,6 @@ impl Catalogue {
         }
         Ok(all)
     }
-}
-
-/// The libraries that a spec names, each with the place of its path.
-fn plugins(file: &str, text: &[u8], set: &[String]) -> Vec<(String, Library)> {
-    let none = Catalogue::default();
-    let Ok(check) = Checker::new(file, text, set, &none) else {
-        return Vec::new();
-    };
-    let value = check.root.value();
-    let named = value.get("plugins").unwrap_or(&Value::Null);
-    let named: Vec<Plugin> = Setting::read(named, &mut Reader::default()).unwrap_or_default();
-    let folder = Path::new(file).parent().unwrap_or(Path::new(""));
-    let library = |(at, p): (usize, Plugin)| {
-        let named = if p.module.is_some() { "module" } else { "path" };
-        let path = [key("plugins"), Step::Item(at), key(named)];
-        let place = check.root.place(&path, false);
-        let library = Library {
-            path: folder.join(p.path.unwrap_or_default()),
-            module: p.module,
-            sha256: p.sha256,
-            isolate: p.isolate,
-        };
-        (format!("{file}:{place}  {}", show_path(&path)), library)
-    };
-    named.into_iter().enumerate().map(library).collect()
 }
 
 /// Loads one library and lists its parts.

@@ -93,6 +93,12 @@ impl Display for Mistake {
 pub struct Mistakes(pub Vec<Mistake>);
 
 impl Mistakes {
+    /// In the order of their places.
+    pub(crate) fn sorted(mut mistakes: Vec<Mistake>) -> Self {
+        mistakes.sort_by(|a, b| a.place.cmp(&b.place));
+        Self(mistakes)
+    }
+
     /// For `fl check --json`.
     pub fn json(&self) -> serde_json::Value {
         self.0.iter().map(Mistake::json).collect()

@@ -2,6 +2,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::check::{Checker, key};
+use crate::document::Document;
 use crate::load::Library;
 use crate::mistakes::Mistakes;
 use crate::sections::{DataSection, Top};
@@ -60,68 +61,65 @@ impl<D> Spec<D> {
     }
 }
 
-/// Reads a spec. `file` is what mistakes call it; `set` holds overrides such as `protocol.rounds=5`, later ones win.
-///
-/// # Errors
-/// Every mistake of the spec at once.
-pub fn read<D: DataSection>(
-    file: &str,
-    text: &[u8],
-    set: &[String],
-    catalogue: &Catalogue,
-) -> Result<Spec<D>, Mistakes> {
-    let mut check = Checker::new(file, text, set, catalogue)?;
-    let value = check.root.value();
+impl Document {
+    /// Checks the spec with these parts and fills in every default.
+    ///
+    /// # Errors
+    /// Every mistake of the spec at once.
+    pub fn read<D: DataSection>(&self, catalogue: &Catalogue) -> Result<Spec<D>, Mistakes> {
+        let mut check = Checker::new(self, catalogue)?;
+        let value = check.root.value();
 
-    let top = check.settings(&[], None, |r| Top::read(&value, r));
-    let data = value
-        .get("data")
-        .and_then(|data| check.settings(&[key("data")], None, |r| D::read(data, r)))
-        .and_then(|data| check.files(data));
-    let protocol = value
-        .get("protocol")
-        .and_then(|p| check.protocol(p, data.as_ref()));
-    let filled = check.parts(value.get("parts"), protocol.as_ref(), data.as_ref());
-    check.budget(&value, protocol.as_ref());
-    check.conflicts(&value, protocol.as_ref(), data.as_ref());
-    if let (Some(top), Some(task)) = (&top, data.as_ref().and_then(D::task)) {
-        check.build(&filled, protocol.as_ref(), &task, top.seed);
-        if let Some(protocol) = &protocol {
-            let parts = Parts::new(in_order(filled.clone()));
-            check.promises(top.budget.as_ref(), protocol, &parts, &task);
+        let top = check.settings(&[], None, |r| Top::read(&value, r));
+        let data = value
+            .get("data")
+            .and_then(|data| check.settings(&[key("data")], None, |r| D::read(data, r)))
+            .and_then(|data| check.files(data));
+        let protocol = value
+            .get("protocol")
+            .and_then(|p| check.protocol(p, data.as_ref()));
+        let filled = check.parts(value.get("parts"), protocol.as_ref(), data.as_ref());
+        check.budget(&value, protocol.as_ref());
+        check.conflicts(&value, protocol.as_ref(), data.as_ref());
+        if let (Some(top), Some(task)) = (&top, data.as_ref().and_then(D::task)) {
+            check.build(&filled, protocol.as_ref(), &task, top.seed);
+            if let Some(protocol) = &protocol {
+                let parts = Parts::new(in_order(filled.clone()));
+                check.promises(top.budget.as_ref(), protocol, &parts, &task);
+            }
         }
-    }
-    let protocol = protocol.and_then(|p| p.part);
-    let all = top.zip(data).zip(protocol);
-    let ((top, data), protocol) = check.finish(all)?;
+        let protocol = protocol.and_then(|p| p.part);
+        let all = top.zip(data).zip(protocol);
+        let ((top, data), protocol) = check.finish(all)?;
 
-    let mut resolved = top.write();
-    if let Value::Mapping(map) = &mut resolved {
-        map.insert("data".into(), data.write());
-        map.insert("protocol".into(), protocol.write());
-        map.insert("parts".into(), written(&filled));
-        if top.budget.is_none() {
-            map.remove("budget");
+        let mut resolved = top.write();
+        if let Value::Mapping(map) = &mut resolved {
+            map.insert("data".into(), data.write());
+            map.insert("protocol".into(), protocol.write());
+            map.insert("parts".into(), written(&filled));
+            if top.budget.is_none() {
+                map.remove("budget");
+            }
+            // those of the command line too, and from wherever the run goes on
+            match catalogue.libraries.as_slice() {
+                [] => map.remove("plugins"),
+                all => map.insert("plugins".into(), all.iter().map(Library::write).collect()),
+            };
         }
-        // those of the command line too, and from wherever the run goes on
-        match catalogue.libraries.as_slice() {
-            [] => map.remove("plugins"),
-            all => map.insert("plugins".into(), all.iter().map(Library::write).collect()),
-        };
+        Ok(Spec {
+            name: top.name.0,
+            seed: top.seed,
+            data,
+            protocol: protocol.decl,
+            protocol_settings: protocol.settings,
+            parts: Arc::new(Parts::new(in_order(filled))),
+            evaluate_every: top.evaluate.every,
+            faults: top.faults,
+            checkpoints: top.checkpoint,
+            budget: top.budget,
+            noise: top.noise.into(),
+            libraries: catalogue.libraries.clone(),
+            resolved,
+        })
     }
-    Ok(Spec {
-        name: top.name.0,
-        seed: top.seed,
-        data,
-        protocol: protocol.decl,
-        protocol_settings: protocol.settings,
-        parts: Arc::new(Parts::new(in_order(filled))),
-        evaluate_every: top.evaluate.every,
-        faults: top.faults,
-        checkpoints: top.checkpoint,
-        budget: top.budget,
-        noise: top.noise.into(),
-        libraries: catalogue.libraries.clone(),
-        resolved,
-    })
 }

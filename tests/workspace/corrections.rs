@@ -5,7 +5,7 @@ use fl_core::message::{Params, decode};
 use fl_core::settings::read_yaml;
 use fl_core::{Examples, Inputs, Labels, Parts, Role, RunOptions};
 use fl_plugin_param_rounds::{ParamRounds, Rounds, Shared};
-use fl_sim::{Manifest, RunFolder, Session, Setup, run};
+use fl_sim::{Execution, Manifest, RunFolder, Session, Setup, run};
 use std::sync::Arc;
 
 pub(crate) const CLIENTS: usize = 4;
@@ -47,9 +47,12 @@ fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
     let manifest = Manifest::new(Session::now("0", &[]), 1, "box", Vec::new(), Vec::new());
     let protocol: Shared<ParamRounds> = read_yaml(protocol).unwrap();
     run(Setup {
-        threads: 2,
+        execution: Execution {
+            threads: 2,
+            wire: true,
+            ..Execution::default()
+        },
         folder: Some(RunFolder::create(&path, "box", &manifest).unwrap()),
-        wire: true,
         ..Setup::new(
             Arc::new(Rounds::from(protocol)),
             Arc::new(Parts::new(vec![

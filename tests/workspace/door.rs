@@ -9,7 +9,7 @@ use fl_core::{
     linked_parts,
 };
 use fl_plugins as _;
-use fl_sim::{Outcome, Setup, Watch, run};
+use fl_sim::{Execution, Outcome, Setup, Watch, run};
 use ndarray::{Array2, ArrayD, IxDyn};
 use std::sync::{Arc, Mutex};
 
@@ -58,8 +58,11 @@ fn watched(
         .map(|k| all.pick(&(10 * k..10 * (k + 1)).collect::<Vec<_>>()))
         .collect();
     run(Setup {
-        threads: 2,
-        watch,
+        execution: Execution {
+            threads: 2,
+            watch,
+            ..Execution::default()
+        },
         ..Setup::new(
             protocol,
             Arc::new(Parts::new(parts)),

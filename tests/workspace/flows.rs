@@ -12,7 +12,7 @@ use fl_core::{
     linked_parts,
 };
 use fl_plugins as _;
-use fl_sim::{Outcome, Setup, run};
+use fl_sim::{Execution, Outcome, Setup, run};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -145,11 +145,14 @@ fn world(protocol: Arc<dyn Protocol>, parts: &[Filled], other: bool) -> Result<(
     let all = all();
     let public = all.pick(&(60..72).collect::<Vec<_>>());
     let outcome = run(Setup {
+        execution: Execution {
+            watch: Some(Box::new(|observer, what, bytes| {
+                let seen = views.entry(observer).or_default();
+                seen.push((what.to_string(), bytes.to_vec()));
+            })),
+            ..Execution::default()
+        },
         public: Some(Public::labelled(public)),
-        watch: Some(Box::new(|observer, what, bytes| {
-            let seen = views.entry(observer).or_default();
-            seen.push((what.to_string(), bytes.to_vec()));
-        })),
         ..Setup::new(
             protocol,
             Arc::new(Parts::new(parts.to_vec())),

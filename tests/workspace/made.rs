@@ -11,7 +11,7 @@ use fl_core::{
 };
 use fl_plugin_param_rounds::{ParamRounds, Rounds, Shared};
 use fl_plugin_trainer_dfdx::Dfdx;
-use fl_sim::{Manifest, RunFolder, Session, Setup, run};
+use fl_sim::{Execution, Manifest, RunFolder, Session, Setup, run};
 use std::sync::Arc;
 
 const ROUNDS: usize = 3;
@@ -55,9 +55,12 @@ fn ends_with() -> Vec<f32> {
     ))
     .unwrap();
     run(Setup {
-        threads: 2,
+        execution: Execution {
+            threads: 2,
+            wire: true,
+            ..Execution::default()
+        },
         folder: Some(RunFolder::create(&path, "box", &manifest).unwrap()),
-        wire: true,
         ..Setup::new(
             Arc::new(Rounds::from(protocol)),
             Arc::new(Parts::new(vec![

@@ -7,6 +7,7 @@ mod flows;
 mod long_step;
 mod made;
 mod mutants;
+mod no_parts;
 mod painted;
 mod parts;
 mod together;

@@ -6,7 +6,7 @@ use fl_core::message::{Params, decode};
 use fl_core::settings::read_yaml;
 use fl_core::{Parts, Public, Role, RunOptions};
 use fl_plugin_co_distill::CoDistill;
-use fl_sim::{Manifest, RunFolder, Session, Setup, run};
+use fl_sim::{Execution, Manifest, RunFolder, Session, Setup, run};
 use std::sync::Arc;
 
 const ALL: usize = CLIENTS * OWN;
@@ -24,10 +24,13 @@ fn ends_with(alpha: f64) -> Vec<Vec<f32>> {
     ))
     .unwrap();
     run(Setup {
+        execution: Execution {
+            threads: 2,
+            wire: true,
+            ..Execution::default()
+        },
         public: Some(Public::unlabelled(all.samples.clone())),
-        threads: 2,
         folder: Some(RunFolder::create(&path, "box", &manifest).unwrap()),
-        wire: true,
         ..Setup::new(
             Arc::new(protocol),
             Arc::new(Parts::new(vec![

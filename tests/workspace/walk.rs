@@ -9,7 +9,7 @@ use fl_core::{
     RunOptions,
 };
 use fl_plugins as _;
-use fl_sim::{Manifest, Outcome, Paused, RunFolder, Session, Setup, run};
+use fl_sim::{Execution, Manifest, Outcome, Paused, RunFolder, Session, Setup, run};
 use ndarray::{Array2, ArrayD, ArrayView2, IxDyn};
 use std::path::Path;
 use std::sync::Arc;
@@ -340,13 +340,16 @@ fn walk(lasting: bool, parts: &[Filled], how: How<'_>) -> Result<Outcome> {
     let own = |k: usize| all.pick(&(10 * k..10 * (k + 1)).collect::<Vec<_>>());
     let once = |folder: Option<RunFolder>, resumed, stop_after, cache| {
         run(Setup {
+            execution: Execution {
+                threads: how.threads,
+                wire: how.wire,
+                stop_after,
+                memory: cache,
+                ..Execution::default()
+            },
             public: Some(Public::unlabelled(all.samples.clone())),
-            threads: how.threads,
             folder,
             resumed,
-            wire: how.wire,
-            stop_after,
-            memory: cache,
             ..Setup::new(
                 Arc::new(Walk { lasting }),
                 Arc::new(Parts::new(parts.to_vec())),

@@ -293,10 +293,8 @@ fn named(part: &str, catalogue: &Catalogue) -> Result<&'static PartDecl, String>
 
 fn words(failure: Failure) -> String {
     match failure {
-        Failure::Usage(text) => text,
-        Failure::Mistakes(mistakes) => mistakes.to_string(),
+        Failure::NotRun(why) => why.to_string(),
         Failure::Failed(error) => format!("{error:#}"),
-        Failure::Refused(refusal) => refusal.to_string(),
         Failure::Differs | Failure::Stopped(_) => String::new(),
     }
 }

@@ -19,10 +19,10 @@ pub fn doctor(args: &DoctorArgs) -> Done {
     let cards = cards();
     let wrong = cards["cards"].as_array().into_iter().flatten();
     let wrong = wrong.filter(|card| !card["wrong"].is_null()).count();
-    let dir = fl_data::data_dir(args.place.data_dir.as_deref());
+    let dir = args.place.path();
     let all = json!({
         "fl": env!("CARGO_PKG_VERSION"),
-        "threads": crate::run::threads(None),
+        "threads": fl_engine::threads(None),
         "data": { "folder": dir.display().to_string(), "there": dir.is_dir() },
         "cuda": cards,
         "python": python(),
@@ -39,6 +39,7 @@ pub fn doctor(args: &DoctorArgs) -> Done {
     }
 }
 
+#[cfg(feature = "plugins")]
 fn cards() -> Value {
     let one = |card: fl_plugin_trainer_dfdx::CardReport| {
         json!({
@@ -53,6 +54,12 @@ fn cards() -> Value {
         Ok(found) => json!({ "cards": found.into_iter().map(one).collect::<Vec<_>>() }),
         Err(why) => json!({ "cards": [], "why": format!("{why:#}") }),
     }
+}
+
+/// No part that is linked uses a card.
+#[cfg(not(feature = "plugins"))]
+fn cards() -> Value {
+    json!({ "cards": [], "why": "this program links no trainer that uses cards" })
 }
 
 /// Versions of Python, of the wheel and of Flower, where they are.

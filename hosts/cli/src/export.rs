@@ -1,6 +1,6 @@
 //! `fl export`.
 
-use crate::{DataDir, Done, Failure, print, run, say};
+use crate::{DataDir, Done, Failure, print, say};
 use anyhow::{Context, bail};
 use clap::Args;
 use fl_core::{BuildContext, ClientId, Role, Stream, Trainer};
@@ -88,9 +88,10 @@ fn models(
             Ok(bytes)
         } else {
             if spec.is_none() {
-                let read = run::read(&run.path.join("spec.yaml"), &[], catalogue)?;
+                let read = fl_engine::parse(&run.path.join("spec.yaml"))?;
+                let read = fl_engine::read(&read, catalogue)?;
                 let make = BuildContext {
-                    task: run::build(&read, &args.data)?.task,
+                    task: fl_engine::data(&read, &args.data.path())?.task,
                     stream: Stream::root(read.seed),
                 };
                 spec = Some((read, make));

@@ -1,17 +1,16 @@
 //! Runs of a study that are there already.
 
-use crate::{DataDir, run};
 use fl_core::settings::Setting;
 use fl_data::DataSpec;
 use fl_registry::Spec;
 use fl_sim::Hashed;
 use fl_study::Measured;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Runs that are done, each looked at: is it the run that is wanted, on the data that are here?
 pub struct Kept<'a> {
-    place: &'a DataDir,
+    data_dir: PathBuf,
     command: &'a [String],
     /// By the spec's section: hashing takes as long as reading.
     data: BTreeMap<String, Vec<Hashed>>,
@@ -19,9 +18,9 @@ pub struct Kept<'a> {
 
 impl<'a> Kept<'a> {
     /// For runs of these data.
-    pub fn new(place: &'a DataDir, command: &'a [String]) -> Self {
+    pub fn new(data_dir: PathBuf, command: &'a [String]) -> Self {
         Self {
-            place,
+            data_dir,
             command,
             data: BTreeMap::new(),
         }
@@ -49,7 +48,7 @@ impl<'a> Kept<'a> {
                         .find_map(|e| e.downcast_ref::<std::io::Error>());
                     io.is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
                 };
-                let data = match run::data_files(&spec.data, self.place) {
+                let data = match fl_engine::data_files(&spec.data, &self.data_dir) {
                     // tables can be made again where the data are not
                     Err(error) if missing(&error) => Vec::new(),
                     data => data?,
@@ -58,6 +57,6 @@ impl<'a> Kept<'a> {
                 data
             }
         };
-        run::manifest(spec, &spec.yaml()?, data, self.command)?.is_of(folder)
+        fl_engine::manifest(spec, &spec.yaml()?, data, self.command)?.is_of(folder)
     }
 }

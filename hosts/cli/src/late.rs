@@ -7,7 +7,7 @@ pub struct Late(std::sync::OnceLock<fl_core::SharedExecutor>);
 impl fl_core::Executor for Late {
     fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
         let made = || {
-            let threads = fl_sim::executor(crate::run::threads(None));
+            let threads = fl_sim::executor(fl_engine::threads(None));
             threads.unwrap_or_else(|_| std::sync::Arc::new(fl_core::Serial))
         };
         self.0.get_or_init(made).chunks(data, size, work);

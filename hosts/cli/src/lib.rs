@@ -16,8 +16,7 @@
 #![warn(clippy::print_stderr)]
 
 mod account;
-mod again;
-mod ask;
+#[cfg(feature = "plugins")]
 mod attack;
 mod cases;
 mod doctor;
@@ -28,30 +27,26 @@ mod kept;
 mod late;
 mod log;
 mod new;
-mod node_file;
 mod plain;
 mod plan;
 mod pool;
-mod processes;
 mod report;
 mod run;
 mod show;
 mod shown;
-mod stop;
 mod study;
 mod topics;
 mod try_part;
 
-pub use ask::{Ask, Source, Told, carry_out};
 pub use cases::answer_of;
 pub use embed::{Answered, answered, bar, quiet};
-pub use processes::{Apart, Engine, Reach, Site, Who, begin_processes_with, node};
-pub use run::check_text;
-pub use shown::shown;
+pub use shown::{notes, progress};
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use fl_core::PartDecl;
-use fl_registry::{Catalogue, Library, Mistakes};
+use fl_data::DataSpec;
+use fl_engine::{NotRun, Signals};
+use fl_registry::{Catalogue, Library, Spec};
 use log::{complain, say};
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -161,7 +156,8 @@ enum Command {
     },
     /// Serve clients to the program that has begun this process, on the socket that is its standard input.
     #[command(hide = true)]
-    ClientProcess(processes::ClientArgs),
+    ClientProcess(run::ClientArgs),
+    #[cfg(feature = "plugins")]
     /// Attack a run: what does it give away of the examples that it learnt from?
     Attack {
         #[command(subcommand)]
@@ -214,35 +210,54 @@ struct DataDir {
     data_dir: Option<PathBuf>,
 }
 
+impl DataDir {
+    fn path(&self) -> PathBuf {
+        fl_data::data_dir(self.data_dir.as_deref())
+    }
+}
+
+impl Overrides {
+    /// The checked spec in a file.
+    fn read(&self, path: &Path, catalogue: &Catalogue) -> Result<Spec<DataSpec>, Failure> {
+        let spec = fl_engine::parse(path)?.set(&self.set);
+        Ok(fl_engine::read(&spec, catalogue)?)
+    }
+}
+
 /// Why a command did not do what it was asked.
 pub enum Failure {
-    /// Wrong usage: nothing was run.
-    Usage(String),
-    /// A wrong spec: nothing was run.
-    Mistakes(Mistakes),
+    /// Nothing was run.
+    NotRun(NotRun),
     /// It was tried, and failed.
     Failed(anyhow::Error),
     /// What was compared differs, and that has been said.
     Differs,
-    /// A library was not loaded.
-    Refused(fl_registry::Refusal),
     /// A signal stopped it; everything has been said.
     Stopped(u8),
 }
 
 impl Failure {
     fn usage(text: impl Display) -> Self {
-        Self::Usage(text.to_string())
+        Self::NotRun(NotRun::Usage(text.to_string()))
     }
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::Failed(error.into())
+        match error.into().downcast() {
+            Ok(not_run) => Self::NotRun(not_run),
+            Err(error) => Self::Failed(error),
+        }
     }
 }
 
 type Done = Result<(), Failure>;
+
+/// An error if a signal has stopped the program.
+fn not_stopped(signals: &Signals) -> Done {
+    let stopped = signals.exit_code().map(Failure::Stopped);
+    stopped.map_or(Ok(()), Err)
+}
 
 /// Prints a result. A reader that has gone away (`fl list | head`) is no error.
 fn print(text: impl Display) -> Done {
@@ -279,7 +294,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
     if cli.isolate {
         catalogue = catalogue.isolating(fl_core::settings::defaults());
     }
-    let catalogue = catalogue.with(&libraries).map_err(Failure::Refused)?;
+    let catalogue = catalogue.with(&libraries).map_err(NotRun::Refused)?;
     match cli.command {
         Command::Run(args) => run::run(&args, &catalogue, command),
         Command::Report(args) => report::report(&args),
@@ -295,16 +310,15 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::List { markdown: true, .. } => print(catalogue.parts_page().trim_end()),
         Command::List { role, json, .. } => show::list(role.as_deref(), json, &catalogue),
         Command::Inspect { name, json } => show::inspect(&name, json, &catalogue),
-        Command::Schema { markdown: true } => {
-            print(catalogue.spec_page::<fl_data::DataSpec>().trim_end())
-        }
+        Command::Schema { markdown: true } => print(catalogue.spec_page::<DataSpec>().trim_end()),
         Command::Schema { .. } => print(serde_json::to_string_pretty(
-            &catalogue.schema::<fl_data::DataSpec>(),
+            &catalogue.schema::<DataSpec>(),
         )?),
         Command::New(args) => new::new(&args, &catalogue),
         Command::Try(args) => try_part::try_part(&args, &catalogue),
-        Command::ClientProcess(args) => processes::serve(&args, &catalogue),
+        Command::ClientProcess(args) => run::serve(args, &catalogue),
         Command::Account { command } => account::account(&command, &catalogue),
+        #[cfg(feature = "plugins")]
         Command::Attack { command: asked } => attack::attack(&asked, &catalogue, command),
         Command::Data {
             command: DataCommand::List { place, json },
@@ -355,7 +369,7 @@ pub fn main() -> ExitCode {
             false => std::env::current_exe(),
         };
         if let Ok(program) = program {
-            begin_processes_with(vec![program.clone().into()]);
+            fl_engine::start_processes_with(vec![program.clone().into()]);
             fl_registry::isolate_with(program);
         }
     }
@@ -389,13 +403,12 @@ fn does(args: Vec<OsString>, more: &[&'static PartDecl]) -> u8 {
     };
     match dispatch(cli, &command, more) {
         Ok(()) => 0,
-        Err(Failure::Usage(text)) => {
-            complain(text);
-            2
-        }
-        Err(Failure::Mistakes(mistakes)) => {
-            complain(mistakes);
-            2
+        Err(Failure::NotRun(why)) => {
+            complain(&why);
+            match why {
+                NotRun::Usage(_) | NotRun::Mistakes(_) => 2,
+                NotRun::Refused(_) => 3,
+            }
         }
         Err(Failure::Failed(error)) => {
             complain(format_args!("error: {error:#}"));
@@ -403,9 +416,5 @@ fn does(args: Vec<OsString>, more: &[&'static PartDecl]) -> u8 {
         }
         Err(Failure::Differs) => 1,
         Err(Failure::Stopped(code)) => code,
-        Err(Failure::Refused(refusal)) => {
-            complain(refusal);
-            3
-        }
     }
 }

@@ -13,9 +13,30 @@ use std::time::SystemTime;
 static QUIET: AtomicBool = AtomicBool::new(false);
 static LOG: Mutex<Option<File>> = Mutex::new(None);
 
+/// Prints what the engine logs.
+struct Engine;
+
+impl log::Log for Engine {
+    fn enabled(&self, about: &log::Metadata<'_>) -> bool {
+        about.target().starts_with("fl_")
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            say(record.args());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
 /// From now on.
 pub fn begin(quiet: bool, log: Option<&Path>) -> anyhow::Result<()> {
     QUIET.store(quiet, Ordering::Relaxed);
+    // a program that has set a logger of its own keeps it
+    if log::set_logger(&Engine).is_ok() {
+        log::set_max_level(log::LevelFilter::Info);
+    }
     let open = |path: &Path| {
         let file = OpenOptions::new().create(true).append(true).open(path);
         file.with_context(|| format!("--log {}", path.display()))

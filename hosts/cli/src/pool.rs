@@ -1,17 +1,17 @@
 //! Many runs: small ones side by side, large ones alone.
 
-use crate::run::{self, How, Place};
-use crate::{DataDir, say};
+use crate::say;
 use anyhow::Context;
 use fl_data::DataSpec;
+use fl_engine::{ExecuteOptions, Folder};
 use fl_registry::Spec;
-use fl_sim::{Paused, RunFolder};
+use fl_sim::{Execution, Paused, RunFolder};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, TryLockError};
 use std::io::IsTerminal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ struct State {
 struct Pool<'a> {
     jobs: &'a [Job],
     threads: usize,
-    data: &'a DataDir,
+    data_dir: &'a Path,
     command: &'a [String],
     /// Once this is set: runs stop after their step, and none is begun.
     stop: Arc<AtomicBool>,
@@ -63,7 +63,7 @@ struct Pool<'a> {
 pub fn run_all(
     jobs: &[Job],
     threads: usize,
-    data: &DataDir,
+    data_dir: &Path,
     command: &[String],
     known: &[(String, f64)],
     stop: Arc<AtomicBool>,
@@ -84,7 +84,7 @@ pub fn run_all(
     let pool = Pool {
         jobs,
         threads,
-        data,
+        data_dir,
         command,
         stop,
         state: Mutex::new(State {
@@ -199,24 +199,28 @@ impl Pool<'_> {
             return Ok(Some("done by another process".into()));
         }
         bar.set_message(job.name.clone());
-        let place = match Paused::open(&job.folder, false) {
-            Ok(paused) => Place::Stopped(Box::new(paused)),
+        let folder = match Paused::open(&job.folder, false) {
+            Ok(paused) => Folder::Stopped(Box::new(paused)),
             // one that is in use, or done by now, is left alone
             Err(_) => {
                 RunFolder::remove_unfinished(&job.folder)?;
-                Place::At(&job.folder)
+                Folder::New(job.folder.clone())
             }
         };
-        let data = run::build(&job.spec, self.data)?;
+        let data = fl_engine::data(&job.spec, self.data_dir)?;
         // what a run warns of is in its folder
-        let how = How {
-            progress: Box::new(|begun| {
-                bar.set_message(format!("{}: {}", job.name, crate::shown::progress(begun)));
+        let execution = Execution {
+            threads,
+            stop: self.stop.clone(),
+            progress: Box::new(|step| {
+                bar.set_message(format!("{}: {}", job.name, crate::shown::line(step)));
                 bar.tick();
             }),
-            ..How::quiet(self.data, self.command, threads, self.stop.clone())
+            ..Execution::default()
         };
-        let outcome = run::execute(&job.spec, data, place, how)?;
+        let command = self.command.to_vec();
+        let options = ExecuteOptions::new(self.data_dir.into(), command, execution);
+        let outcome = fl_engine::execute(&job.spec, data, folder, options)?;
         if let Some(after) = outcome.stopped {
             return Ok(Some(format!("stopped after {after}")));
         }

@@ -2,11 +2,9 @@
 
 use crate::{Done, Failure, print, say};
 use clap::Args;
+use fl_engine::RUN_PAGE;
 use fl_report::Run;
-use std::path::{Path, PathBuf};
-
-/// Its name in a run folder.
-const PAGE: &str = "report.html";
+use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct ReportArgs {
@@ -44,7 +42,7 @@ pub fn report(args: &ReportArgs) -> Done {
     let runs = open(&args.dirs)?;
     let out = match (&args.out, &args.dirs[..]) {
         (Some(out), _) => out.clone(),
-        (None, [dir]) => dir.join(PAGE),
+        (None, [dir]) => dir.join(RUN_PAGE),
         (None, _) => PathBuf::from("comparison.html"),
     };
     // a spec or a journal that is named by mistake stays
@@ -65,18 +63,6 @@ pub fn report(args: &ReportArgs) -> Done {
     }
     fl_sim::write(&out, fl_report::page(&runs)?.as_bytes())?;
     print(out.display())
-}
-
-/// The page of a run that has just ended. The run is worth more than its page.
-pub fn beside(folder: &Path) {
-    let written = Run::open(folder)
-        .and_then(|run| fl_report::page(&[run]))
-        .and_then(|page| fl_sim::write(&folder.join(PAGE), page.as_bytes()));
-    if let Err(error) = written {
-        say(format_args!(
-            "note: the run's page could not be written: {error:#}"
-        ));
-    }
 }
 
 pub fn compare(args: &CompareArgs) -> Done {

@@ -1,6 +1,6 @@
 //! `fl check`, `fl list`, `fl inspect`, `fl data list`, `fl data show`.
 
-use crate::{DataDir, Done, Failure, Overrides, print, run, say, topics};
+use crate::{DataDir, Done, Failure, Overrides, print, say, topics};
 use fl_core::Role;
 use fl_data::Overview;
 use fl_registry::{Catalogue, inspect as inspect_text, inspect_json};
@@ -11,7 +11,7 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
     let mut wrong = Vec::new();
     let mut lines = Vec::new();
     for path in specs {
-        match run::check(path, set, catalogue)? {
+        match fl_engine::check(&fl_engine::parse(path)?.set(set), catalogue)? {
             Ok(spec) => {
                 lines.push(format!("{}: fine", path.display()));
                 if let Some(missing) = spec.data.missing(&fl_data::data_dir(None)) {
@@ -93,7 +93,7 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
 }
 
 pub fn data(place: &DataDir, json: bool) -> Done {
-    let dir = fl_data::data_dir(place.data_dir.as_deref());
+    let dir = place.path();
     let sets = fl_data::list(&dir);
     if json {
         let all: Vec<_> = sets
@@ -143,8 +143,8 @@ pub fn split(
     json: bool,
     catalogue: &Catalogue,
 ) -> Done {
-    let spec = run::read(spec, &set.set, catalogue)?;
-    let data = Overview::of(&run::build(&spec, place)?);
+    let spec = set.read(spec, catalogue)?;
+    let data = Overview::of(&fl_engine::data(&spec, &place.path())?);
     if json {
         let mut out = data.json();
         out["name"] = json!(spec.name);

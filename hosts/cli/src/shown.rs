@@ -1,36 +1,40 @@
-//! What people are shown of a run: how far it is, and what it came to.
+//! How a run looks on a terminal.
 
-use crate::ask::Told;
 use crate::say;
 use bytesize::ByteSize;
-use fl_sim::{Begun, Outcome};
+use fl_sim::{Begun, Outcome, Progress, Warn};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
 
-/// Shows how far the run `name` is, where a terminal is to show it, and says what the user should know.
-pub fn shown(name: &str, bar: &ProgressBar) -> anyhow::Result<Told<'static>> {
+/// Shows on the bar how far the run `name` is, and adds each step to the log.
+///
+/// # Errors
+/// When the bar's template is wrong.
+pub fn progress(name: &str, bar: &ProgressBar) -> anyhow::Result<Progress<'static>> {
     let left = ProgressStyle::with_template("{spinner} {msg} {elapsed}, about {eta} left")?;
     bar.set_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
-    let (step, note, name) = (bar.clone(), bar.clone(), name.to_string());
-    Ok(Told {
-        progress: Box::new(move |begun| {
-            let line = format!("{name}: {}", progress(begun));
-            crate::log::note(&line);
-            if begun.of > 0 {
-                step.set_length(begun.of as u64);
-                step.set_position(begun.number as u64);
-                step.set_style(left.clone());
-            }
-            step.set_message(line);
-            step.tick();
-        }),
-        warn: Box::new(move |text| note.suspend(|| say(format_args!("note: {text}")))),
-        begun: Box::new(|_| {}),
-    })
+    let (bar, name) = (bar.clone(), name.to_string());
+    Ok(Box::new(move |step| {
+        let line = format!("{name}: {}", line(step));
+        crate::log::note(&line);
+        if step.of > 0 {
+            bar.set_length(step.of as u64);
+            bar.set_position(step.number as u64);
+            bar.set_style(left.clone());
+        }
+        bar.set_message(line);
+        bar.tick();
+    }))
+}
+
+/// Prints notes above the bar.
+pub fn notes(bar: &ProgressBar) -> Warn<'static> {
+    let bar = bar.clone();
+    Box::new(move |text| bar.suspend(|| say(format_args!("note: {text}"))))
 }
 
 /// How far a run is.
-pub fn progress(begun: Begun<'_>) -> String {
+pub fn line(begun: Begun<'_>) -> String {
     let mut line = match begun.of {
         0 => begun.step.to_string(),
         of => format!("{} of {of} rounds", begun.number),

@@ -2,11 +2,12 @@
 
 use crate::kept::Kept;
 use crate::pool::{self, Job};
-use crate::run::{self, a_number_of_threads};
-use crate::{DataDir, Done, Failure, Overrides, embed, print, say, stop};
+use crate::run::number_of_threads;
+use crate::{DataDir, Done, Failure, Overrides, embed, print, say};
 use anyhow::Context;
 use clap::Args;
 use fl_data::DataSpec;
+use fl_engine::Signals;
 use fl_registry::{Catalogue, Spec};
 use fl_study::{Answers, Made, RunSpec, Study, Table};
 use sha2::{Digest, Sha256};
@@ -31,7 +32,7 @@ pub struct StudyArgs {
     #[arg(long, conflicts_with = "list")]
     dry_run: bool,
     /// Threads in all: so many runs go side by side, one thread each; otherwise one per processor. Results do not depend on it.
-    #[arg(long, value_name = "N", value_parser = a_number_of_threads)]
+    #[arg(long, value_name = "N", value_parser = number_of_threads)]
     threads: Option<usize>,
     /// Where runs are kept, each under the digest of its resolved spec, and tables are written.
     #[arg(long, value_name = "DIR", default_value = "runs/studies")]
@@ -83,7 +84,7 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
             .map_or(PathBuf::new(), |r| kept(&args.out, &r.key))
     };
     let mut answers = Answers::new();
-    let mut kept = Kept::new(&args.data, command);
+    let mut kept = Kept::new(args.data.path(), command);
     for (run, checked) in &runs {
         if folder(run).join("outcome.json").exists() {
             answers.insert(run.clone(), kept.read(&folder(run), &checked.spec));
@@ -112,7 +113,7 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
         return print(planned(&runs, &jobs));
     }
     // said once, and before the first run
-    let dir = fl_data::data_dir(args.data.data_dir.as_deref());
+    let dir = args.data.path();
     let missing = jobs.values().filter_map(|job| job.spec.data.missing(&dir));
     let missing: BTreeSet<String> = missing.collect();
     if !missing.is_empty() {
@@ -136,13 +137,13 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     let jobs: Vec<Job> = all.into_iter().map(|(_, job)| job).collect();
     // from here on a signal is a wish, not the end; where this is part of another program, signals are that one's
     let asked = match embed::keeps() {
-        true => stop::Asked::default(),
-        false => stop::listen().context("listening to signals")?,
+        true => Signals::default(),
+        false => Signals::listen().context("listening to signals")?,
     };
     let failed = pool::run_all(
         &jobs,
-        run::threads(args.threads),
-        &args.data,
+        fl_engine::threads(args.threads),
+        &args.data.path(),
         command,
         &known,
         asked.stop.clone(),
@@ -246,7 +247,8 @@ fn checked(
                         true => item.name.clone(),
                         false => format!("{}, {}", item.name, across.name),
                     };
-                    match run::check(&run.base, &run.set, catalogue)? {
+                    match fl_engine::check(&fl_engine::parse(&run.base)?.set(&run.set), catalogue)?
+                    {
                         Ok(spec) => {
                             let digest = Sha256::digest(spec.yaml()?);
                             let key = digest.iter().take(12).map(|b| format!("{b:02x}")).collect();

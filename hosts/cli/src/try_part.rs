@@ -13,6 +13,7 @@ use fl_core::{
     BuildContext, Candidate, ClientId, Cohort, Examples, Filled, Labels, Mail, Needs, PartDecl,
     Parts, Pool, PrivacyEvent, Result, Role, Roster, Round, Said, Samples, Stream, Task, TaskKind,
 };
+use fl_engine::NotRun;
 use fl_registry::Catalogue;
 use ndarray::Array2;
 use serde::Deserialize;
@@ -376,8 +377,8 @@ pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
     match trial(decl, &settings, input, args.seed) {
         Ok(answer) => print(serde_json::to_string(&answer)?),
         Err(Failure::Failed(error)) => Err(wrong(&format!("{error:#}"))),
-        Err(Failure::Usage(text)) => {
-            Err(Failure::Usage(text.replace("settings: ", "--settings: ")))
+        Err(Failure::NotRun(NotRun::Usage(text))) => {
+            Err(Failure::usage(text.replace("settings: ", "--settings: ")))
         }
         Err(other) => Err(other),
     }

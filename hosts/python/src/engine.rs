@@ -2,8 +2,9 @@
 
 use crate::{Wrong, catalogue, wrong};
 use anyhow::{Context, bail};
-use fl_cli::{Engine, Failure, Site};
 use fl_core::{ClientId, Problem, Result};
+use fl_engine::{EngineFactory, NodeConfig};
+use fl_registry::Document;
 use fl_remote::wire::Packet;
 use fl_remote::{Courier, Remote};
 use pyo3::exceptions::PyRuntimeError;
@@ -18,9 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub type Given = (Py<PyAny>, Vec<ClientId>, usize);
 
 /// The engine that it is.
-pub fn engine((courier, clients, window): Given) -> Engine {
+pub fn engine((courier, clients, window): Given) -> EngineFactory {
     let courier = Arc::new(courier);
-    Engine(Arc::new(move |leader, spec, folder| {
+    EngineFactory(Arc::new(move |leader, spec, folder| {
         let carried = Carried {
             courier: courier.clone(),
             clients: clients.clone(),
@@ -135,19 +136,19 @@ impl Node {
         own: Option<PathBuf>,
         data_dir: Option<PathBuf>,
     ) -> (Option<Self>, Option<Wrong>) {
-        let site = Site {
+        let config = NodeConfig {
             home,
             own,
-            data_dir,
+            data_dir: fl_data::data_dir(data_dir.as_deref()),
             far: true,
         };
-        let make = || -> Result<fl_remote::Node, Failure> {
-            let spec = fl_cli::check_text(&name, text.as_bytes(), &set, &catalogue()?)?;
-            Ok(fl_cli::node(&spec.map_err(Failure::Mistakes)?, &site)?)
+        let make = || {
+            let spec = Document::parse(&name, text.as_bytes()).set(&set);
+            fl_engine::node(&fl_engine::read(&spec, &catalogue()?)?, &config)
         };
         match py.detach(make) {
             Ok(node) => (Some(Self(Mutex::new(node))), None),
-            Err(failure) => (None, Some(wrong(failure))),
+            Err(error) => (None, Some(wrong(&error))),
         }
     }
 

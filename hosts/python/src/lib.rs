@@ -10,9 +10,9 @@ mod run;
 mod speed;
 mod table;
 
-use fl_cli::Failure;
+use fl_engine::NotRun;
 use fl_plugins as _;
-use fl_registry::Catalogue;
+use fl_registry::{Catalogue, Document};
 use pyo3::prelude::*;
 use std::ffi::OsString;
 
@@ -27,13 +27,11 @@ fn catalogue() -> anyhow::Result<Catalogue> {
 /// What went wrong: of what kind it is, its text, and every mistake as JSON.
 type Wrong = (&'static str, String, String);
 
-fn wrong(failure: Failure) -> Wrong {
-    match failure {
-        Failure::Mistakes(mistakes) => ("spec", mistakes.to_string(), mistakes.json().to_string()),
-        Failure::Usage(text) => ("spec", text, "[]".into()),
-        Failure::Refused(refusal) => ("spec", refusal.to_string(), "[]".into()),
-        Failure::Failed(error) => ("run", format!("{error:#}"), "[]".into()),
-        Failure::Differs | Failure::Stopped(_) => ("run", "it was stopped".into(), "[]".into()),
+fn wrong(error: &anyhow::Error) -> Wrong {
+    match error.downcast_ref() {
+        Some(NotRun::Mistakes(all)) => ("spec", all.to_string(), all.json().to_string()),
+        Some(why) => ("spec", why.to_string(), "[]".into()),
+        None => ("run", format!("{error:#}"), "[]".into()),
     }
 }
 
@@ -45,15 +43,15 @@ fn check(
     text: String,
     set: Vec<String>,
 ) -> (Option<(String, String)>, Option<Wrong>) {
-    let checked = || -> Result<(String, String), Failure> {
-        let spec = fl_cli::check_text(&name, text.as_bytes(), &set, &catalogue()?)?;
-        let spec = spec.map_err(Failure::Mistakes)?;
+    let checked = || -> anyhow::Result<(String, String)> {
+        let spec = Document::parse(&name, text.as_bytes()).set(&set);
+        let spec = fl_engine::read(&spec, &catalogue()?)?;
         let json = fl_core::settings::to_json(&spec.resolved);
         Ok((json.to_string(), spec.yaml()?))
     };
     match py.detach(checked) {
         Ok(resolved) => (Some(resolved), None),
-        Err(failure) => (None, Some(wrong(failure))),
+        Err(error) => (None, Some(wrong(&error))),
     }
 }
 
@@ -86,7 +84,7 @@ mod _fl {
         // clients in processes of their own are Python too, so that parts in Python can be theirs
         let sys = module.py().import("sys")?;
         if let Ok(python) = sys.getattr("executable")?.extract::<super::OsString>() {
-            fl_cli::begin_processes_with(vec![python, "-m".into(), "fl".into()]);
+            fl_engine::start_processes_with(vec![python, "-m".into(), "fl".into()]);
         }
         // what a run says is for whoever called it
         fl_cli::quiet();

@@ -2,8 +2,8 @@
 
 use crate::engine::{Given, engine};
 use crate::{Wrong, catalogue, wrong};
-use fl_cli::{Apart, Ask, Failure, Source, Told, Who};
-use fl_sim::Outcome;
+use fl_engine::{DataOwnership, ExecuteOptions, Placement, RunRequest, Source};
+use fl_sim::{Execution, Outcome};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,28 +26,39 @@ enum Event {
     Wrong(Wrong),
 }
 
-fn told(name: &str, bar: bool, events: &Sender<Event>) -> anyhow::Result<Told<'static>> {
-    // whoever listens may have gone; the run goes on to the end of its step
+/// Sends the events of a run that is about to begin.
+fn listen(
+    name: &str,
+    options: &mut ExecuteOptions<'_>,
+    bar: bool,
+    events: &Sender<Event>,
+) -> anyhow::Result<()> {
+    // the listener may have gone; the run goes on to the end of its step
     let tell = |event: Event, to: &Sender<Event>| drop(to.send(event));
     let (steps, notes, folder) = (events.clone(), events.clone(), events.clone());
     let bar = fl_cli::bar(bar);
-    let mut seen = fl_cli::shown(name, &bar)?;
-    let notes = move |text: &str| tell(Event::Note(text.into()), &notes);
-    Ok(Told {
-        progress: Box::new(move |begun| {
-            (seen.progress)(begun);
-            let (name, number, of) = (begun.step.into(), begun.number, begun.of);
-            let event = Event::Step(name, number, of, begun.accuracy, begun.bytes);
-            tell(event, &steps);
-        }),
-        // a line in the middle of a bar would break it
-        warn: Box::new(move |text| bar.suspend(|| notes(text))),
-        begun: Box::new(move |path: &Path| tell(Event::Folder(path.into()), &folder)),
-    })
+    let mut show = fl_cli::progress(name, &bar)?;
+    options.execution.progress = Box::new(move |begun| {
+        show(begun);
+        let (name, number, of) = (begun.step.into(), begun.number, begun.of);
+        let event = Event::Step(name, number, of, begun.accuracy, begun.bytes);
+        tell(event, &steps);
+    });
+    // a line in the middle of a bar would break it
+    options.execution.warn =
+        Box::new(move |text| bar.suspend(|| tell(Event::Note(text.into()), &notes)));
+    options.on_folder = Box::new(move |path: &Path| tell(Event::Folder(path.into()), &folder));
+    Ok(())
 }
 
-fn run(ask: &Ask, bar: bool, events: &Sender<Event>) -> Result<Option<Outcome>, Failure> {
-    fl_cli::carry_out(ask, &catalogue()?, |spec| told(&spec.name, bar, events))
+fn run(
+    request: RunRequest<'static>,
+    bar: bool,
+    events: &Sender<Event>,
+) -> anyhow::Result<Option<Outcome>> {
+    fl_engine::run(request, &catalogue()?, |spec, options| {
+        listen(&spec.name, options, bar, events)
+    })
 }
 
 /// A run: `next()` gives its events until it is done.
@@ -82,33 +93,43 @@ impl Run {
     ) -> PyResult<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let deadline = deadline.and_then(|s| Duration::try_from_secs_f64(s).ok());
-        let ask = Ask {
-            from: match resume {
-                Some(dir) => Source::Stopped(dir),
-                None => Source::Text(name, text.into_bytes()),
-            },
-            set,
-            out,
-            threads,
-            stop_after,
-            wire,
-            processes: match courier {
-                Some(courier) => Some(Who::Engine(engine(courier))),
-                None => processes.map(Who::Split),
+        let owners = match courier {
+            Some(courier) => Some(DataOwnership::Engine(engine(courier))),
+            None => processes.map(|processes| DataOwnership::Leader { processes }),
+        };
+        let threads = fl_engine::threads(threads);
+        let data_dir = fl_data::data_dir(data_dir.as_deref());
+        let to_stop = stop.clone();
+        // made on the thread of the run, to which callbacks cannot be sent
+        let request = move || {
+            let execution = Execution {
+                threads,
+                memory,
+                wire,
+                stop_after,
+                stop: to_stop,
+                ..Execution::default()
+            };
+            RunRequest {
+                source: match resume {
+                    Some(dir) => Source::Stopped(dir),
+                    None => Source::Text(name, text.into_bytes()),
+                },
+                set,
+                out,
+                options: ExecuteOptions {
+                    placement: owners.map(|owners| Placement { owners, deadline }),
+                    ..ExecuteOptions::new(data_dir, command, execution)
+                },
             }
-            .map(|who| Apart { who, deadline }),
-            memory,
-            data_dir,
-            command,
-            stop: stop.clone(),
         };
         let (events, received) = channel();
         let job = move || {
-            let done = catch_unwind(AssertUnwindSafe(|| run(&ask, bar, &events)));
+            let done = catch_unwind(AssertUnwindSafe(|| run(request(), bar, &events)));
             let json = |o: Outcome| serde_json::to_string(&o).unwrap_or_default();
             let event = match done {
                 Ok(Ok(outcome)) => Event::Done(outcome.map(json)),
-                Ok(Err(failure)) => Event::Wrong(wrong(failure)),
+                Ok(Err(error)) => Event::Wrong(wrong(&error)),
                 Err(_) => Event::Wrong(("run", "it panicked".into(), "[]".into())),
             };
             drop(events.send(event));

@@ -24,4 +24,4 @@ pub use paused::Paused;
 pub use picture::picture;
 pub use pool::executor;
 pub use run::run;
-pub use setup::{Begun, Outcome, Progress, Setup, Spent, Summary, Warn, Watch};
+pub use setup::{Begun, Execution, Outcome, Progress, Setup, Spent, Summary, Warn, Watch};

@@ -35,7 +35,8 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     }
     let public = setup.public.map(Arc::new);
     let parts = Arc::new(setup.parts.in_slots(setup.protocol.slots()));
-    let mut warn = setup.warn;
+    let execution = setup.execution;
+    let mut warn = execution.warn;
     let idle = setup.clients.iter().enumerate();
     let idle = idle.filter(|(_, data)| data.is_empty());
     let idle: Vec<String> = idle.map(|(id, _)| id.to_string()).collect();
@@ -73,7 +74,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         .as_mut()
         .map(|r| std::mem::take(&mut r.clients));
     let shelf = shelf.unwrap_or_else(|| Shelf::new(setup.folder.as_ref().map(|f| f.path().into())));
-    let clients = Clients::new(owners.into_iter().map(client), setup.memory, shelf)?;
+    let clients = Clients::new(owners.into_iter().map(client), execution.memory, shelf)?;
     let (mut entries, mut metrics, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     if let (Some(folder), Some(_)) = (&setup.folder, &setup.resumed) {
         (entries, metrics, costs) = folder.lines()?;
@@ -97,17 +98,17 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         public,
         test: setup.test,
         client_tests: setup.client_tests,
-        threads: setup.threads.max(1),
-        exec: executor(setup.threads)?,
+        threads: execution.threads.max(1),
+        exec: executor(execution.threads)?,
         folder: setup.folder,
-        wire: setup.wire,
+        wire: execution.wire,
         checkpoints: setup.checkpoints,
-        stop_after: setup.stop_after,
-        stop: setup.stop,
+        stop_after: execution.stop_after,
+        stop: execution.stop,
         stopped: None,
-        progress: setup.progress,
+        progress: execution.progress,
         warn,
-        watch: setup.watch,
+        watch: execution.watch,
         notes: said,
         crossed: entries.iter().map(crossed).fold(0, u64::saturating_add),
         entries,

@@ -55,33 +55,56 @@ pub struct Setup<'a> {
     pub test: Examples,
     /// What each client's own model is tested on, if not on `test`: one per client, or empty.
     pub client_tests: Vec<Examples>,
-    /// Clients served at the same time.
-    pub threads: usize,
     /// What the data have been made with of clients' own rows, such as means to standardise by: whoever sees a run sees
     /// something of it, and nothing prices it.
     pub exposed: Vec<String>,
-    /// So many bytes the program is to hold at most: fewer clients work at once when another would pass it, and of what
-    /// clients keep between two questions a quarter of it stays in memory; what is beyond goes to the disk, and comes back when
-    /// it is needed. Data, models at work and what an aggregator gathers stay. `None`: everything stays, and every thread works.
-    pub memory: Option<u64>,
     /// Where results go.
     pub folder: Option<RunFolder>,
     /// Where a stopped run goes on.
     pub resumed: Option<Resumed>,
-    /// Send every message through its wire form, as between processes: the results are the same.
-    pub wire: bool,
     /// When the run is written down, so that it can go on.
     pub checkpoints: Checkpoints,
+    /// How the run is executed.
+    pub execution: Execution<'a>,
+}
+
+/// How a run is executed. Results do not depend on it.
+pub struct Execution<'a> {
+    /// Clients that are served at the same time.
+    pub threads: usize,
+    /// The number of bytes that the program may hold. Fewer clients work at once when another would
+    /// exceed it. Of what clients keep between two requests, a quarter of it stays in memory; the
+    /// rest goes to the disk until it is needed. Data, models at work and what an aggregator gathers
+    /// stay. `None`: everything stays, and every thread works.
+    pub memory: Option<u64>,
+    /// Send every message through its wire form, as between processes.
+    pub wire: bool,
     /// Stop after this many steps, so that the run can go on later.
     pub stop_after: Option<usize>,
-    /// Once this is set: stop after the step that is going on.
+    /// Once this is set, the run stops after the current step.
     pub stop: Arc<AtomicBool>,
-    /// Told of each step.
+    /// Called at the start of each step.
     pub progress: Progress<'a>,
-    /// Told what the user should know.
+    /// Called with what the user should know.
     pub warn: Warn<'a>,
-    /// Shown everything that an observer sees, in the order in which it does: what it is, and its bytes.
+    /// Called with everything that an observer sees, in that order: what it is, and its bytes.
     pub watch: Option<Watch<'a>>,
+}
+
+impl Default for Execution<'_> {
+    /// On one thread, to the end; no one is told anything.
+    fn default() -> Self {
+        Self {
+            threads: 1,
+            memory: None,
+            wire: false,
+            stop_after: None,
+            stop: Arc::default(),
+            progress: Box::new(|_| {}),
+            warn: Box::new(|_| {}),
+            watch: None,
+        }
+    }
 }
 
 impl Setup<'_> {
@@ -104,18 +127,11 @@ impl Setup<'_> {
             public: None,
             test,
             client_tests: Vec::new(),
-            threads: 1,
             exposed: Vec::new(),
-            memory: None,
             folder: None,
             resumed: None,
-            wire: false,
             checkpoints: fl_core::settings::defaults(),
-            stop_after: None,
-            stop: Arc::default(),
-            progress: Box::new(|_| {}),
-            warn: Box::new(|_| {}),
-            watch: None,
+            execution: Execution::default(),
         }
     }
 }

@@ -16,7 +16,7 @@ fn bounds(bytes: usize) -> (u64, u64) {
 fn read_bounded(name: &str, bytes: &[u8], catalogue: &Catalogue) -> Result<Spec<Toy>, Mistakes> {
     let mut read = None;
     let work = allocation_counter::measure(|| {
-        read = Some(crate::read::<Toy>("mine.yaml", bytes, &[], catalogue));
+        read = Some(crate::Document::parse("mine.yaml", bytes).read::<Toy>(catalogue));
     });
     let (count, held) = bounds(bytes.len());
     assert!(

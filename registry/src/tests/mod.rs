@@ -43,7 +43,8 @@ fn read(text: &str) -> Result<Spec<Toy>, Mistakes> {
 
 fn read_with(text: &str, set: &[&str]) -> Result<Spec<Toy>, Mistakes> {
     let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
-    crate::read("mine.yaml", text.as_bytes(), &set, &catalogue())
+    let document = crate::Document::parse("mine.yaml", text.as_bytes());
+    document.set(&set).read(&catalogue())
 }
 
 fn wrong(text: &str) -> String {

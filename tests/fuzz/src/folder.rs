@@ -5,7 +5,7 @@ use crate::spec::CATALOGUE;
 use fl_core::{BuildContext, Problem, Result, RunOptions, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::Spec;
-use fl_sim::{Manifest, Outcome, Paused, Resumed, RunFolder, Session, Setup};
+use fl_sim::{Execution, Manifest, Outcome, Paused, Resumed, RunFolder, Session, Setup};
 use sha2::{Digest, Sha256};
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
@@ -47,7 +47,8 @@ fn manifest(yaml: &str) -> Manifest {
 }
 
 fn base() -> Result<Base> {
-    let spec: Spec<DataSpec> = fl_registry::read("spec.yaml", SPEC.as_bytes(), &[], &CATALOGUE)
+    let spec: Spec<DataSpec> = fl_registry::Document::parse("spec.yaml", SPEC.as_bytes())
+        .read(&CATALOGUE)
         .map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
     let (yaml, scratch) = (spec.yaml()?, TempDir::new()?);
     let data = fl_data::build(&spec.data, Path::new(""), &Stream::root(0))?;
@@ -97,10 +98,13 @@ fn go_on(
         stream: Stream::root(0).child("protocol", 0),
     };
     fl_sim::run(Setup {
+        execution: Execution {
+            stop_after,
+            ..Execution::default()
+        },
         folder: Some(folder),
         resumed,
         checkpoints: spec.checkpoints.clone(),
-        stop_after,
         ..Setup::new(
             Arc::from(spec.make_protocol(&make)?),
             spec.parts.clone(),

@@ -2,7 +2,7 @@
 
 use fl_data::DataSpec;
 use fl_plugins as _;
-use fl_registry::{Catalogue, Spec, read};
+use fl_registry::{Catalogue, Document, Spec};
 use std::sync::LazyLock;
 
 pub(crate) static CATALOGUE: LazyLock<Catalogue> =
@@ -10,7 +10,7 @@ pub(crate) static CATALOGUE: LazyLock<Catalogue> =
 
 /// What is refused is refused with places; what is taken, taken again as it was resolved, is the same spec.
 pub(crate) fn spec(text: &[u8]) {
-    let read = |text: &[u8]| read("spec.yaml", text, &[], &CATALOGUE);
+    let read = |text: &[u8]| Document::parse("spec.yaml", text).read(&CATALOGUE);
     let spec: Spec<DataSpec> = match read(text) {
         Ok(spec) => spec,
         Err(mistakes) => {

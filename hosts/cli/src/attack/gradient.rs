@@ -1,8 +1,6 @@
 //! `fl attack gradient`: what a client's update gives away of the examples that it was made of.
 
 use super::{Common, drawable, searching, spec_of, watched, weight};
-use crate::run::assemble;
-use crate::stop::{Asked, listen};
 use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
@@ -11,6 +9,7 @@ use fl_core::message::{Params, decode};
 use fl_core::privacy::Observer;
 use fl_core::{BuildContext, ClientId, Role, Samples, Stream, Trainer};
 use fl_data::{Assembled, DataSpec};
+use fl_engine::Signals;
 use fl_registry::{Catalogue, Spec};
 use fl_sim::{picture, write};
 use ndarray::{Array2, Axis, concatenate};
@@ -80,9 +79,9 @@ struct Crossed {
 pub fn gradient(args: &GradientArgs, catalogue: &Catalogue, line: &[String]) -> Done {
     drawable(args.picture.as_deref())?;
     let spec = spec_of(&args.spec, &args.set, catalogue)?;
-    let data = assemble(&spec, &args.common.data, &mut |_| {})?;
+    let data = fl_engine::data(&spec, &args.common.data.path())?;
     let (private, classes) = private(args, &data)?;
-    let asked = listen().context("listening to signals")?;
+    let asked = Signals::listen().context("listening to signals")?;
     let crossed = watch(args, &spec, line, &asked)?;
     let make = BuildContext {
         task: data.task.clone(),
@@ -169,7 +168,7 @@ fn watch(
     args: &GradientArgs,
     spec: &Spec<DataSpec>,
     line: &[String],
-    asked: &Asked,
+    asked: &Signals,
 ) -> Result<Crossed, Failure> {
     let answer = format!("answer of client {}", args.client);
     let (mut sent, mut differ, mut seen) = (Vec::new(), false, 0);
@@ -231,7 +230,7 @@ fn attack(
     model: &mut dyn Trainer,
     seen: &Seen,
     (private, known): (&Array2<f32>, Array2<f32>),
-    asked: &Asked,
+    asked: &Signals,
 ) -> Result<Vec<Recovered>, Failure> {
     let stream = Stream::root(args.common.seed).child("inversion", 0);
     let searched = searching((args.steps, args.smooth), asked, |how, tell| {

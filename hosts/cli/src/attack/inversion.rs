@@ -1,13 +1,13 @@
 //! `fl attack inversion`: what the models of a run take each class to look like.
 
 use super::{Common, Kept, Target, drawable, searching, weight};
-use crate::stop::{Asked, listen};
 use crate::{Done, Failure, print};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use fl_attack::{Likeness, Prior, class_means, likeness, ranges};
 use fl_core::{Examples, Samples, Stream, TaskKind, Trainer};
 use fl_data::Assembled;
+use fl_engine::Signals;
 use fl_registry::Catalogue;
 use fl_report::Run;
 use fl_sim::{picture, write};
@@ -86,7 +86,7 @@ pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -
     for target in &targets {
         invertible(target.load(&args.dir, &spec, &data)?.as_mut(), &target.name)?;
     }
-    let asked = listen().context("listening to signals")?;
+    let asked = Signals::listen().context("listening to signals")?;
     let mut found = Vec::new();
     let mut prior = args.how.learn(&data, &asked)?;
     for target in &targets {
@@ -127,7 +127,7 @@ pub fn invertible(model: &mut dyn Trainer, name: &str) -> Result<(), Failure> {
 
 impl Inverting {
     /// The generator of an attack that has one.
-    pub fn learn(&self, data: &Assembled, asked: &Asked) -> Result<Option<Prior>, Failure> {
+    pub fn learn(&self, data: &Assembled, asked: &Signals) -> Result<Option<Prior>, Failure> {
         let Some(steps) = self.prior else {
             return Ok(None);
         };
@@ -147,7 +147,7 @@ impl Inverting {
         model: &mut dyn Trainer,
         prior: &mut Option<Prior>,
         data: &Assembled,
-        asked: &Asked,
+        asked: &Signals,
     ) -> Result<Inverted, Failure> {
         let classes = classes(data)?;
         let known = class_means(&data.test, &classes);

@@ -1,16 +1,17 @@
 //! `fl attack membership`: who is among those that a run's models learnt from.
 
 use super::{Common, Gone, Kept, Target};
-use crate::run::{How, Place, assemble, execute, threads};
-use crate::{DataDir, Done, Failure, print, stop};
+use crate::{DataDir, Done, Failure, print};
 use anyhow::{Context, Result};
 use clap::Args;
 use fl_attack::{Halves, Strength, bound, lira, losses, margins, strength};
 use fl_core::privacy::{Guarantee, Neighbours, Noise, Observer, Protection, Unit};
 use fl_core::{Examples, Stream};
 use fl_data::{Assembled, DataSpec};
+use fl_engine::{ExecuteOptions, Folder, Signals};
 use fl_registry::{Catalogue, Spec};
 use fl_report::Run;
+use fl_sim::Execution;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -119,7 +120,7 @@ fn beside_shadows(
     targets: &[Target],
     line: &[String],
 ) -> Result<Vec<Found>, Failure> {
-    let asked = stop::listen().context("listening to signals")?;
+    let asked = Signals::listen().context("listening to signals")?;
     let halves = Halves::new(Stream::root(args.common.seed).child("shadows", 0));
     let folder = std::env::temp_dir().join(format!("fl-attack-{}", std::process::id()));
     std::fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
@@ -129,13 +130,13 @@ fn beside_shadows(
     for shadow in 0..args.shadows {
         let dir = folder.join(shadow.to_string());
         let half = half(spec, &args.common.data, &halves, shadow)?;
-        let how = How::quiet(
-            &args.common.data,
-            line,
-            threads(args.threads),
-            asked.stop.clone(),
-        );
-        let outcome = execute(spec, half, Place::At(&dir), how)
+        let execution = Execution {
+            threads: fl_engine::threads(args.threads),
+            stop: asked.stop.clone(),
+            ..Execution::default()
+        };
+        let options = ExecuteOptions::new(args.common.data.path(), line.to_vec(), execution);
+        let outcome = fl_engine::execute(spec, half, Folder::New(dir.clone()), options)
             .with_context(|| format!("shadow run {} of {}", shadow + 1, args.shadows))?;
         if outcome.stopped.is_some() || asked.stop.load(Ordering::Relaxed) {
             bar.finish_and_clear();
@@ -201,7 +202,7 @@ fn without(halves: &Halves, said: &[&[f64]], owners: &[(u64, usize)]) -> Vec<Vec
 
 /// The spec's data with a half of each client's examples.
 fn half(spec: &Spec<DataSpec>, dir: &DataDir, halves: &Halves, shadow: usize) -> Result<Assembled> {
-    let mut data = assemble(spec, dir, &mut |_| {})?;
+    let mut data = fl_engine::data(spec, &dir.path())?;
     for (owner, own) in data.clients.iter_mut().enumerate() {
         let has = halves.of(shadow, owner as u64, own.len());
         let at: Vec<usize> = (0..own.len()).filter(|at| has[*at]).collect();

@@ -7,9 +7,7 @@ mod membership;
 mod slopes;
 mod substitute;
 
-use crate::run::{How, Instead, Place, assemble, data_files, execute, manifest, read};
-use crate::stop::Asked;
-use crate::{DataDir, Done, Failure, Overrides};
+use crate::{DataDir, Done, Failure, Overrides, not_stopped};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use fl_attack::{Search, Tell};
@@ -17,7 +15,9 @@ use fl_core::privacy::Observer;
 use fl_core::{BuildContext, ClientId, Role, Stream, Trainer};
 use fl_data::spec::Split;
 use fl_data::{Assembled, DataSpec};
+use fl_engine::{ExecuteOptions, Folder, ProtocolOverride, Signals};
 use fl_registry::{Catalogue, Spec};
+use fl_sim::Execution;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,8 +93,8 @@ fn drawable(picture: Option<&Path>) -> Result<(), Failure> {
 /// The spec in a file, or that of a run in a folder.
 fn spec_of(path: &Path, set: &Overrides, catalogue: &Catalogue) -> Result<Spec<DataSpec>, Failure> {
     let spec = match path.is_dir() {
-        true => read(&path.join("spec.yaml"), &set.set, catalogue)?,
-        false => read(path, &set.set, catalogue)?,
+        true => set.read(&path.join("spec.yaml"), catalogue)?,
+        false => set.read(path, catalogue)?,
     };
     match spec.data.split() {
         Split::Own => Err(Failure::usage(
@@ -118,17 +118,17 @@ impl Kept {
         catalogue: &Catalogue,
         line: &[String],
     ) -> Result<Self, Failure> {
-        let spec = read(&dir.join("spec.yaml"), &[], catalogue)?;
+        let spec = fl_engine::read(&fl_engine::parse(&dir.join("spec.yaml"))?, catalogue)?;
         if matches!(spec.data.split(), Split::Own) {
             return Err(Failure::usage(
                 "the clients of this run own their data, so nobody here knows them",
             ));
         }
-        let files = data_files(&spec.data, data)?;
-        manifest(&spec, &spec.yaml()?, files, line)?.is_of(dir)?;
+        let files = fl_engine::data_files(&spec.data, &data.path())?;
+        fl_engine::manifest(&spec, &spec.yaml()?, files, line)?.is_of(dir)?;
         Ok(Self {
             targets: Target::all(dir, &spec)?,
-            data: assemble(&spec, data, &mut |_| {})?,
+            data: fl_engine::data(&spec, &data.path())?,
             spec,
         })
     }
@@ -206,13 +206,13 @@ impl Target {
     }
 }
 
-/// Runs a spec (or `instead` of its protocol) in a folder that goes again, and shows `watch` what crosses until it says that it has seen enough.
+/// Runs a spec (or another protocol in place of its own) in a folder that goes again, and shows `watch` what crosses until it says that it has seen enough.
 fn watched(
     spec: &Spec<DataSpec>,
     data: &DataDir,
     line: &[String],
-    asked: &Asked,
-    instead: Option<Instead<'_>>,
+    asked: &Signals,
+    protocol: Option<ProtocolOverride<'_>>,
     mut watch: impl FnMut(Observer, &str, &[u8]) -> bool,
 ) -> Result<(), Failure> {
     let folder = std::env::temp_dir().join(format!("fl-attack-{}", std::process::id()));
@@ -220,28 +220,28 @@ fn watched(
     // not the signals' own: were that set, the first signal would end the program at once
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = stop.clone();
-    let how = How {
+    let execution = Execution {
+        stop,
         watch: Some(Box::new(move |observer, what, bytes| {
             if !watch(observer, what, bytes) || asked.stop.load(Ordering::Relaxed) {
                 stopping.store(true, Ordering::Relaxed);
             }
         })),
-        instead,
-        ..How::quiet(data, line, 1, stop)
+        ..Execution::default()
     };
-    execute(
-        spec,
-        assemble(spec, data, &mut |_| {})?,
-        Place::At(&folder),
-        how,
-    )?;
-    asked.ended()
+    let options = ExecuteOptions {
+        protocol,
+        ..ExecuteOptions::new(data.path(), line.to_vec(), execution)
+    };
+    let data = fl_engine::data(spec, &data.path())?;
+    fl_engine::execute(spec, data, Folder::New(folder.clone()), options)?;
+    not_stopped(asked)
 }
 
 /// A search of so many steps and so much smoothness, which a signal ends.
 fn searching<T, E: Into<Failure>>(
     (steps, smooth): (u32, f64),
-    asked: &Asked,
+    asked: &Signals,
     search: impl FnOnce(&Search, Tell) -> Result<T, E>,
 ) -> Result<T, Failure> {
     let how = Search {
@@ -257,7 +257,7 @@ fn searching<T, E: Into<Failure>>(
     };
     let found = search(&how, Box::new(tell));
     bar.finish_and_clear();
-    asked.ended()?;
+    not_stopped(asked)?;
     found.map_err(Into::into)
 }
 

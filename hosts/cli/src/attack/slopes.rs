@@ -2,8 +2,6 @@
 
 use super::inversion::beside;
 use super::{Common, drawable, searching, spec_of, watched, weight};
-use crate::run::{Instead, assemble};
-use crate::stop::{Asked, listen};
 use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -14,6 +12,7 @@ use fl_core::message::decode;
 use fl_core::privacy::Observer;
 use fl_core::{ClientId, Protocol, Samples, Stream, TaskKind};
 use fl_data::{Assembled, DataSpec};
+use fl_engine::{ProtocolOverride, Signals};
 use fl_registry::{Catalogue, Spec};
 use fl_sim::{picture, write};
 use ndarray::{Array2, Axis, concatenate};
@@ -76,13 +75,13 @@ pub fn slopes(args: &SlopesArgs, catalogue: &Catalogue, line: &[String]) -> Done
             args.spec.display()
         )));
     }
-    let data = assemble(&spec, &args.common.data, &mut |_| {})?;
+    let data = fl_engine::data(&spec, &args.common.data.path())?;
     if !matches!(data.task.kind, TaskKind::Classes(_)) {
         return Err(Failure::usage(
             "the attack looks for an example of each class, and these have several labels, or something for every pixel",
         ));
     }
-    let asked = listen().context("listening to signals")?;
+    let asked = Signals::listen().context("listening to signals")?;
     let mut found = Vec::new();
     for (client, batches) in watch(args, &spec, line, &asked)? {
         found.push(follow(client, &batches, &data)?);
@@ -101,7 +100,7 @@ fn watch(
     args: &SlopesArgs,
     spec: &Spec<DataSpec>,
     line: &[String],
-    asked: &Asked,
+    asked: &Signals,
 ) -> Result<BTreeMap<ClientId, Vec<Batch>>, Failure> {
     let (mut question, mut made, mut length) = (String::new(), None, 0);
     let mut all = BTreeMap::<ClientId, Vec<Batch>>::new();
@@ -176,7 +175,7 @@ fn pry(
     args: &SlopesArgs,
     spec: &Spec<DataSpec>,
     line: &[String],
-    asked: &Asked,
+    asked: &Signals,
     data: &Assembled,
 ) -> Result<Vec<Told>, Failure> {
     let place = Arc::new(Mutex::new(None));
@@ -194,7 +193,7 @@ fn pry(
                 found,
             })
         };
-        let prying: Instead<'_> = Box::new(prying);
+        let prying: ProtocolOverride<'_> = Box::new(prying);
         watched(
             spec,
             &args.common.data,

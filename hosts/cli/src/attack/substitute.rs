@@ -2,8 +2,6 @@
 
 use super::inversion::{Inverted, Inverting, classes, invertible, text};
 use super::{drawable, searching, spec_of, watched};
-use crate::run::{Instead, assemble};
-use crate::stop::{Asked, listen};
 use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -11,6 +9,7 @@ use fl_attack::{Heard, Overhearing, agreement, ideal, imitate, ranges, teaches, 
 use fl_core::message::{Message, Votes, softmax};
 use fl_core::{BuildContext, ClientId, Protocol, Role, Samples, Stream, Trainer, metrics};
 use fl_data::{Assembled, DataSpec};
+use fl_engine::{ProtocolOverride, Signals};
 use fl_registry::{Catalogue, Spec};
 use ndarray::{Array2, Axis};
 use serde::Serialize;
@@ -57,7 +56,7 @@ struct Told {
 pub fn substitute(args: &SubstituteArgs, catalogue: &Catalogue, line: &[String]) -> Done {
     drawable(args.how.picture.as_deref())?;
     let spec = spec_of(&args.spec, &args.set, catalogue)?;
-    let data = assemble(&spec, &args.how.common.data, &mut |_| {})?;
+    let data = fl_engine::data(&spec, &args.how.common.data.path())?;
     classes(&data)?;
     let id = args.client;
     if data
@@ -79,7 +78,7 @@ pub fn substitute(args: &SubstituteArgs, catalogue: &Catalogue, line: &[String])
     let make = || blank(args, &spec, &data, network, &own);
     let mut listened = make()?;
     invertible(listened.as_mut(), network)?;
-    let asked = listen().context("listening to signals")?;
+    let asked = Signals::listen().context("listening to signals")?;
     let heard = hear(args, &spec, line, &asked, &slot)?;
     let mut client = blank(args, &spec, &data, &slot, &Stream::root(spec.seed))?;
     client.load(&heard.model)?;
@@ -212,7 +211,7 @@ fn hear(
     args: &SubstituteArgs,
     spec: &Spec<DataSpec>,
     line: &[String],
-    asked: &Asked,
+    asked: &Signals,
     slot: &str,
 ) -> Result<Heard, Failure> {
     let heard = Arc::new(Mutex::new(Heard::default()));
@@ -225,7 +224,7 @@ fn hear(
             heard: place,
         })
     };
-    let instead: Instead<'_> = Box::new(overhearing);
+    let instead: ProtocolOverride<'_> = Box::new(overhearing);
     let data = &args.how.common.data;
     watched(spec, data, line, asked, Some(instead), |_, _, _| true)?;
     let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(PoisonError::into_inner));

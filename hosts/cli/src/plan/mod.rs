@@ -2,7 +2,7 @@
 
 mod reach;
 
-use crate::{DataDir, Done, Overrides, print, run};
+use crate::{DataDir, Done, Overrides, print};
 use clap::Args;
 use fl_core::message::Facts;
 use fl_core::privacy::Observer;
@@ -61,8 +61,8 @@ struct Row {
 }
 
 pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
-    let spec = run::read(&args.spec, &args.set.set, catalogue)?;
-    let data = run::assemble(&spec, &args.data, &mut |note| {
+    let spec = args.set.read(&args.spec, catalogue)?;
+    let data = fl_engine::data_with_notes(&spec, &args.data.path(), &mut |note| {
         crate::say(format_args!("note: {note}"));
     })?;
     let make = BuildContext {

@@ -187,7 +187,7 @@ fn a_signal_ends_the_step_and_a_second_one_the_program() {
         assert_eq!(ended.status.code(), Some(code), "{said}");
         let how = format!("run --resume {folder}");
         assert!(
-            said.contains("it stops after the step that is going on") && said.contains(&how),
+            said.contains("stopping after the current step") && said.contains(&how),
             "{said}"
         );
         let to = (done(dir, &folder) + 2).to_string();
@@ -199,7 +199,7 @@ fn a_signal_ends_the_step_and_a_second_one_the_program() {
     until(&mut child, &dir.join("long/run.json"));
     send(&child, "-TERM");
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    let told = said.any(|line| line.unwrap().contains("the same again ends it at once"));
+    let told = said.any(|line| line.unwrap().contains("send it again to abort"));
     assert!(told);
     send(&child, "-TERM");
     use std::os::unix::process::ExitStatusExt;

@@ -42,7 +42,8 @@ pub struct Read {
 
 pub fn read(yaml: &str) -> Read {
     let catalogue = Catalogue::new(fl_core::linked_parts()).unwrap();
-    let spec: Spec<DataSpec> = fl_registry::read("spec.yaml", yaml.as_bytes(), &[], &catalogue)
+    let spec: Spec<DataSpec> = fl_registry::Document::parse("spec.yaml", yaml.as_bytes())
+        .read(&catalogue)
         .unwrap_or_else(|m| panic!("{m}"));
     let text = SpecText::new(&spec.yaml().unwrap(), &[]).unwrap();
     Read { spec, text }

@@ -1,6 +1,7 @@
-//! A run that goes on: its spec, and what `--set` may change in it, which is only what does not touch the steps that are done.
+//! Going on with a stopped run: its spec, and what `--set` may change in it, which is only what
+//! does not touch the completed steps.
 
-use crate::{Failure, run};
+use crate::{NotRun, prepare};
 use fl_core::settings::Value;
 use fl_core::{BuildContext, Stream, Task, TaskKind};
 use fl_data::DataSpec;
@@ -8,11 +9,15 @@ use fl_registry::{Catalogue, Spec};
 use fl_sim::Paused;
 use std::path::Path;
 
-/// The run that `--resume` names.
-pub fn paused(dir: &Path, stop_after: Option<usize>, set: &[String]) -> Result<Paused, Failure> {
+/// The stopped run in a folder.
+pub(crate) fn paused(
+    dir: &Path,
+    stop_after: Option<usize>,
+    set: &[String],
+) -> anyhow::Result<Paused> {
     let paused = Paused::open(dir, !set.is_empty())?;
     match stop_after.filter(|steps| *steps <= paused.done()) {
-        Some(steps) => Err(Failure::usage(format!(
+        Some(steps) => Err(NotRun::usage(format!(
             "--stop-after {steps}: the run in {} has done {} steps already; give more, or leave it out",
             dir.display(),
             paused.done()
@@ -21,28 +26,23 @@ pub fn paused(dir: &Path, stop_after: Option<usize>, set: &[String]) -> Result<P
     }
 }
 
-/// The spec of a run that goes on, with the libraries that it was begun with.
-pub fn spec(
+/// The spec of a stopped run, with the libraries that it started with.
+pub(crate) fn spec(
     dir: &Path,
     set: &[String],
     catalogue: &Catalogue,
     paused: &Paused,
-) -> Result<Spec<DataSpec>, Failure> {
-    let read = |set: &[String]| {
-        run::read(&dir.join("spec.yaml"), set, catalogue).map_err(|failure| match failure {
-            Failure::Refused(mut refusal) => {
-                let begun = format!("; the run in {} was begun with that one", dir.display());
-                refusal.text += &begun;
-                Failure::Refused(refusal)
-            }
-            other => other,
-        })
-    };
-    let then = read(&[])?;
+) -> anyhow::Result<Spec<DataSpec>> {
+    let document = prepare::parse(&dir.join("spec.yaml"))?;
+    let catalogue = catalogue.with_plugins(&document).map_err(|mut refusal| {
+        refusal.text += &format!("; the run in {} was begun with that one", dir.display());
+        NotRun::Refused(refusal)
+    })?;
+    let then = document.read(&catalogue).map_err(NotRun::Mistakes)?;
     if set.is_empty() {
         return Ok(then);
     }
-    let now = read(set)?;
+    let now = prepare::read(&document.set(set), &catalogue)?;
     let protocol = now.make_protocol(&BuildContext {
         task: Task {
             input: vec![1],
@@ -67,7 +67,7 @@ fn allowed(
     grows: Option<&str>,
     open: bool,
     dir: &str,
-) -> Result<(), Failure> {
+) -> anyhow::Result<()> {
     let alike = |spec: &Value| {
         let mut spec = spec.clone();
         fl_remote::leave_out_devices(&mut spec);
@@ -83,19 +83,19 @@ fn allowed(
             let can = rounds
                 .as_deref()
                 .map_or(String::new(), |r| format!("`{r}` and "));
-            return Err(Failure::usage(format!(
+            return Err(NotRun::usage(format!(
                 "--set {path}: the run in {dir} goes on as it was begun, or it would be another; only {can}`checkpoint` and the `device` of a trainer can be changed"
             )));
         };
         let of = |spec: &Value| spec["protocol"][grows].as_u64().unwrap_or(0);
         let (before, after) = (of(then), of(now));
         if after < before {
-            return Err(Failure::usage(format!(
+            return Err(NotRun::usage(format!(
                 "--set {path}={after}: the run in {dir} was begun with {before}; give as many or more"
             )));
         }
         if !open {
-            return Err(Failure::usage(format!(
+            return Err(NotRun::usage(format!(
                 "--set {path}={after}: the run in {dir} was stopped after its last round, and can only be brought to its end"
             )));
         }

@@ -1,9 +1,8 @@
 //! A node of a spec: the clients' side of a run.
 
+use crate::execute::{noise_source, public};
 use crate::node_file::NodeFile;
-use crate::run::{build, data_files, everybody};
-use crate::{DataDir, say};
-use fl_core::privacy::{Noise, NoiseSource};
+use crate::prepare;
 use fl_core::{BuildContext, Protocol, Stream};
 use fl_data::DataSpec;
 use fl_registry::Spec;
@@ -13,13 +12,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Where a node is.
-pub struct Site {
-    /// The folder of what lasts.
+pub struct NodeConfig {
+    /// The folder of what outlasts a run.
     pub home: PathBuf,
-    /// What it says of itself, if its data are its own; its home is then that file's.
+    /// The node file, if the data are its own; the home is then that of the file.
     pub own: Option<PathBuf>,
     /// The data directory.
-    pub data_dir: Option<PathBuf>,
+    pub data_dir: PathBuf,
     /// Is it on another machine than its leader? Then the hashes of the data files say that both have the same.
     pub far: bool,
 }
@@ -27,38 +26,31 @@ pub struct Site {
 /// A node that serves every client of a spec, or the one whose data it owns.
 ///
 /// # Errors
-/// When the data cannot be read, what the node says of itself is wrong, or its home cannot be written.
-pub fn node(spec: &Spec<DataSpec>, site: &Site) -> anyhow::Result<Node> {
-    let dir = DataDir {
-        data_dir: site.data_dir.clone(),
-    };
-    let mut data = build(spec, &dir)?;
+/// When the data cannot be read, the node file is wrong, or its home cannot be written.
+pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> {
+    let mut data = prepare::data(spec, &config.data_dir)?;
     let context = BuildContext {
         task: data.task.clone(),
         stream: Stream::root(spec.seed).child("protocol", 0),
     };
     let protocol: Arc<dyn Protocol> = Arc::from(spec.make_protocol(&context)?);
     let maker = Maker {
-        public: data.public.take().map(everybody).map(Arc::new),
+        public: data.public.take().map(public).map(Arc::new),
         parts: Arc::new(spec.parts.in_slots(protocol.slots())),
         seed: spec.seed,
         budget: spec.budget.clone(),
-        noise: match spec.noise {
-            Noise::Seeded => NoiseSource::Seeded,
-            Noise::System => NoiseSource::system()?,
-        },
+        noise: noise_source(spec)?,
         retries: spec.faults.ask_again(),
     };
-    let mut home = site.home.clone();
-    let (owners, own) = match &site.own {
+    let mut home = config.home.clone();
+    let (owners, own) = match &config.own {
         None => {
             let all = std::mem::take(&mut data.clients);
             (fl_sim::owners(all, protocol.pools_data())?, None)
         }
         Some(path) => {
             let file = NodeFile::read(path)?;
-            let sets = fl_data::data_dir(site.data_dir.as_deref());
-            let (examples, unfit) = match file.load(&spec.data, &data, &sets) {
+            let (examples, unfit) = match file.load(&spec.data, &data, &config.data_dir) {
                 Ok(examples) => (examples, None),
                 // one that can say so
                 Err(error) => (data.test.clone(), Some(format!("{error:#}"))),
@@ -68,13 +60,13 @@ pub fn node(spec: &Spec<DataSpec>, site: &Site) -> anyhow::Result<Node> {
             let own = Own {
                 policy: file.policy,
                 unfit,
-                tell: Box::new(move |text| say(format_args!("{name}: {text}"))),
+                tell: Box::new(move |text| log::info!("{name}: {text}")),
             };
             (vec![(file.client, examples)], Some(own))
         }
     };
-    let files = match site.far {
-        true => data_files(&spec.data, &dir)?,
+    let files = match config.far {
+        true => prepare::data_files(&spec.data, &config.data_dir)?,
         false => Vec::new(),
     };
     let files: Vec<String> = files.into_iter().map(|file| file.sha256).collect();

@@ -1,0 +1,214 @@
+//! Runs a checked spec on its data.
+
+use crate::placement::{self, DataOwnership, Placement};
+use crate::prepare;
+use anyhow::bail;
+use fl_core::privacy::{Noise, NoiseSource};
+use fl_core::{BuildContext, Problem, Protocol, Public, RunOptions, Stream};
+use fl_data::spec::Split;
+use fl_data::{Assembled, DataSpec, PublicSamples};
+use fl_registry::Spec;
+use fl_sim::{Execution, Manifest, Outcome, Paused, Resumed, RunFolder, Setup};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where the results of a run go.
+pub enum Folder {
+    /// `runs/NAME-1`, `runs/NAME-2`, ..
+    Next,
+    /// A new or empty folder.
+    New(PathBuf),
+    /// The folder of a stopped run, which goes on.
+    Stopped(Box<Paused>),
+}
+
+/// Makes the protocol to run from the protocol of the spec.
+pub type ProtocolOverride<'a> = Box<dyn FnOnce(Box<dyn Protocol>) -> Box<dyn Protocol> + 'a>;
+
+/// How a spec is run.
+pub struct ExecuteOptions<'a> {
+    /// The data directory.
+    pub data_dir: PathBuf,
+    /// The command line, for `run.json`.
+    pub command: Vec<String>,
+    /// Threads, memory, callbacks.
+    pub execution: Execution<'a>,
+    /// Where the clients are; `None`: in this process.
+    pub placement: Option<Placement>,
+    /// Replaces the spec's protocol.
+    pub protocol: Option<ProtocolOverride<'a>>,
+    /// Called with the run folder once it exists.
+    pub on_folder: Box<dyn FnOnce(&Path) + 'a>,
+}
+
+impl<'a> ExecuteOptions<'a> {
+    /// With all clients in this process.
+    pub fn new(data_dir: PathBuf, command: Vec<String>, execution: Execution<'a>) -> Self {
+        Self {
+            data_dir,
+            command,
+            execution,
+            placement: None,
+            protocol: None,
+            on_folder: Box::new(|_| {}),
+        }
+    }
+}
+
+/// More threads than any machine has processors only wait for each other.
+pub const MOST_THREADS: usize = 1024;
+
+/// The number of threads that a user asked for, otherwise the number of processors.
+pub fn threads(wanted: Option<usize>) -> usize {
+    let here = || std::thread::available_parallelism().map_or(1, usize::from);
+    wanted.unwrap_or_else(here).min(MOST_THREADS)
+}
+
+/// The public samples, as both sides of a run have them.
+pub(crate) fn public(samples: PublicSamples) -> Public {
+    match samples.labelled {
+        Some(examples) => Public::labelled(examples),
+        None => Public::unlabelled(samples.samples).with_truth(samples.truth),
+    }
+}
+
+/// Runs a spec on its data. The run folder is made last: a run that cannot begin leaves nothing.
+///
+/// # Errors
+/// When the placement does not fit the spec, the folder is in use, or the run fails. Then the run
+/// folder keeps the last checkpoint.
+pub fn execute(
+    spec: &Spec<DataSpec>,
+    data: Assembled,
+    folder: Folder,
+    options: ExecuteOptions<'_>,
+) -> anyhow::Result<Outcome> {
+    let owners = options.placement.as_ref().map(|p| &p.owners);
+    check_owners(spec, owners)?;
+    let hint = owners.map_or(String::new(), ToString::to_string);
+    let ready = options.placement.map(|placement| {
+        let clients = spec.data.clients();
+        placement::ready(placement, clients)
+    });
+    let ready = ready.transpose()?;
+    let yaml = spec.yaml()?;
+    let files = prepare::data_files(&spec.data, &options.data_dir)?;
+    let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();
+    let manifest = prepare::manifest(spec, &yaml, files, &options.command)?;
+    let (folder, resumed) = open(folder, &spec.name, &yaml, manifest)?;
+    let make = BuildContext {
+        task: data.task.clone(),
+        stream: Stream::root(spec.seed).child("protocol", 0),
+    };
+    let protocol = spec.make_protocol(&make)?;
+    let protocol = match options.protocol {
+        Some(replace) => replace(protocol),
+        None => protocol,
+    };
+    let out = folder.path().to_path_buf();
+    (options.on_folder)(&out);
+    let elsewhere = ready.map(|ready| ready.clients(&yaml, &hashes, &out, &options.data_dir));
+    let outcome = fl_sim::run(Setup {
+        name: &spec.name,
+        protocol_name: spec.protocol.name,
+        protocol: Arc::from(protocol),
+        parts: spec.parts.clone(),
+        options: run_options(spec, &make)?,
+        clients: match spec.data.split() {
+            Split::Own => Vec::new(),
+            _ => data.clients,
+        },
+        elsewhere: elsewhere.transpose()?,
+        public: data.public.map(public),
+        test: data.test,
+        client_tests: data.client_tests,
+        exposed: data.inferred,
+        folder: Some(folder),
+        resumed,
+        checkpoints: spec.checkpoints.clone(),
+        execution: options.execution,
+    });
+    outcome.inspect_err(|error| {
+        // what a budget refuses it refuses again
+        let refused = matches!(error.downcast_ref(), Some(Problem::Budget(_)));
+        if out.join("state").is_file() && !refused {
+            let program = options.command.first().map_or("fl", String::as_str);
+            log::info!(
+                "what was done until the last checkpoint is kept; go on with: {program} run --resume {}{hint}",
+                out.display()
+            );
+        }
+    })
+}
+
+/// Clients that own their data must be named, and others must not.
+fn check_owners(spec: &Spec<DataSpec>, owners: Option<&DataOwnership>) -> anyhow::Result<()> {
+    let own = matches!(spec.data.split(), Split::Own);
+    match (own, owners) {
+        (true, None | Some(DataOwnership::Leader { .. })) => bail!(
+            "clients own their data by this spec (`data.split: own`), so each must be named: --node FILE"
+        ),
+        (false, Some(DataOwnership::Nodes(_))) => bail!(
+            "--node is for clients that own their data, and by this spec they own a part of its set; take `data.split: own`"
+        ),
+        _ => {}
+    }
+    // an engine such as Flower may have its clients in this process
+    let alone = match owners {
+        Some(DataOwnership::Leader { .. }) => prepare::session_parts(spec)?,
+        _ => Vec::new(),
+    };
+    if !alone.is_empty() {
+        let all: Vec<&str> = alone.iter().map(|part| &part.alone[..]).collect();
+        bail!(
+            "clients in processes of their own cannot use a part that only this process has; {}",
+            all.join("; ")
+        );
+    }
+    Ok(())
+}
+
+/// Makes the run folder, or opens that of a stopped run.
+fn open(
+    folder: Folder,
+    name: &str,
+    yaml: &str,
+    manifest: Manifest,
+) -> anyhow::Result<(RunFolder, Option<Resumed>)> {
+    match folder {
+        Folder::New(out) => Ok((RunFolder::create(&out, yaml, &manifest)?, None)),
+        Folder::Next => {
+            let folder = RunFolder::create_next(Path::new("runs"), name, yaml, &manifest)?;
+            Ok((folder, None))
+        }
+        Folder::Stopped(paused) => {
+            let (folder, resumed) = paused.go_on(manifest, yaml)?;
+            if resumed.is_none() {
+                log::info!(
+                    "{}: no step was complete when it ended; the run begins anew",
+                    folder.path().display()
+                );
+            }
+            Ok((folder, resumed))
+        }
+    }
+}
+
+fn run_options(spec: &Spec<DataSpec>, make: &BuildContext) -> anyhow::Result<RunOptions> {
+    Ok(RunOptions {
+        seed: spec.seed,
+        noise: noise_source(spec)?,
+        task: make.task.clone(),
+        faults: spec.faults.clone(),
+        budget: spec.budget.clone(),
+        evaluate_every: spec.evaluate_every,
+    })
+}
+
+/// Where the noise of releases comes from.
+pub(crate) fn noise_source(spec: &Spec<DataSpec>) -> anyhow::Result<NoiseSource> {
+    Ok(match spec.noise {
+        Noise::Seeded => NoiseSource::Seeded,
+        Noise::System => NoiseSource::system()?,
+    })
+}

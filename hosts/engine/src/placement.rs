@@ -1,0 +1,254 @@
+//! Where the clients of a run are: in processes of this machine, or behind an engine such as Flower.
+
+use crate::node_file::NodeFile;
+use anyhow::{Context, bail, ensure};
+use fl_core::ClientId;
+use fl_remote::{Leader, SpecText};
+use fl_sim::Elsewhere;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::{Debug, Display, Formatter};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// In a run folder: the leader's name, and what the clients' processes share.
+const FOLDER: &str = "elsewhere";
+
+/// Clients in other processes.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// Whose data the processes serve.
+    pub owners: DataOwnership,
+    /// How long a process may take to reply. Results depend on it.
+    pub deadline: Option<Duration>,
+}
+
+/// Whose data the processes of clients serve.
+#[derive(Clone, Debug)]
+pub enum DataOwnership {
+    /// The data of the spec: this many processes share the clients.
+    Leader {
+        /// How many.
+        processes: usize,
+    },
+    /// Their own: one process for each of these node files.
+    Nodes(Vec<PathBuf>),
+    /// Whatever the processes have that an engine reaches.
+    Engine(EngineFactory),
+}
+
+/// Makes the clients that an engine reaches, from the leader, the spec, and the folder for what the
+/// engine keeps of the run.
+pub type MakeClients = dyn Fn(&Leader, SpecText, &Path) -> Box<dyn Elsewhere> + Send + Sync;
+
+/// An engine that carries the packets of a run, such as Flower.
+#[derive(Clone)]
+pub struct EngineFactory(pub Arc<MakeClients>);
+
+impl Debug for EngineFactory {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EngineFactory")
+    }
+}
+
+/// As arguments of a command line.
+impl Display for DataOwnership {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Leader { processes } => write!(f, " --processes {processes}"),
+            Self::Nodes(files) => files
+                .iter()
+                .try_for_each(|file| write!(f, " --node {}", file.display())),
+            Self::Engine(_) => Ok(()),
+        }
+    }
+}
+
+static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Says how to start this program again to serve clients: the program and its first arguments.
+/// Without it no run can have processes. The first call counts.
+pub fn start_processes_with(program: Vec<OsString>) {
+    let _ = PROGRAM.set(program);
+}
+
+/// Processes that can be started: everything that they need was read, and nothing was made.
+pub(crate) struct Ready {
+    program: &'static [OsString],
+    /// The clients with data of their own, each with its home and its file.
+    nodes: BTreeMap<ClientId, (PathBuf, PathBuf)>,
+    placement: Placement,
+}
+
+/// Reads all that the processes of this many clients need.
+///
+/// # Errors
+/// When the program to start is unknown, or a node file is wrong.
+pub(crate) fn ready(placement: Placement, clients: usize) -> anyhow::Result<Ready> {
+    let program: &[OsString] = PROGRAM.get().map_or(&[], Vec::as_slice);
+    ensure!(
+        !program.is_empty() || matches!(placement.owners, DataOwnership::Engine(_)),
+        "this program cannot begin processes for clients; `fl` can"
+    );
+    let mut nodes = BTreeMap::new();
+    if let DataOwnership::Nodes(files) = &placement.owners {
+        for path in files {
+            let file = NodeFile::read(path)?;
+            let (id, here) = (file.client, path.display());
+            ensure!(
+                (id as usize) < clients,
+                "{here} is of client {id}, and the spec has {clients} clients, from 0"
+            );
+            if let Some((_, other)) = nodes.insert(id, (file.home, path.clone())) {
+                bail!("{} and {here} are both of client {id}", other.display());
+            }
+        }
+        if let Some(id) = (0..clients as ClientId).find(|id| !nodes.contains_key(id)) {
+            bail!("the spec has {clients} clients, and no --node is of client {id}");
+        }
+    }
+    Ok(Ready {
+        program,
+        nodes,
+        placement,
+    })
+}
+
+impl Ready {
+    /// The clients of the run in this folder, with this spec and data files of these hashes.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub(crate) fn clients<'a>(
+        self,
+        yaml: &str,
+        files: &[String],
+        folder: &Path,
+        data_dir: &'a Path,
+    ) -> anyhow::Result<Box<dyn Elsewhere + 'a>> {
+        let DataOwnership::Engine(EngineFactory(make)) = &self.placement.owners else {
+            return self.local(yaml, folder, data_dir);
+        };
+        let folder = folder.join(FOLDER);
+        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        let leader = Leader::begin(&folder.join("leader"))?;
+        Ok(make(&leader, SpecText::new(yaml, files)?, &folder))
+    }
+
+    #[cfg(not(unix))]
+    fn local<'a>(self, _: &str, _: &Path, _: &'a Path) -> anyhow::Result<Box<dyn Elsewhere + 'a>> {
+        bail!(
+            "--processes and --node need sockets between processes, which this system does not have"
+        )
+    }
+
+    /// Those in processes of this machine.
+    #[cfg(unix)]
+    fn local<'a>(
+        self,
+        yaml: &str,
+        folder: &Path,
+        data_dir: &'a Path,
+    ) -> anyhow::Result<Box<dyn Elsewhere + 'a>> {
+        use fl_remote::Seats;
+        use std::os::fd::{AsFd, OwnedFd};
+        use std::os::unix::{net::UnixStream, process::CommandExt};
+        use std::process::{Command, Stdio};
+
+        let (program, first) = self.program.split_first().context("a program")?;
+        let spec = folder.join("spec.yaml").canonicalize()?;
+        let folder = folder.join(FOLDER);
+        fl_remote::Home::open(&folder.join("home"))?;
+        let leader = Leader::begin(&folder.join("leader"))?;
+        let shared = folder.join("home").canonicalize()?;
+        let (seats, homes): (_, Vec<_>) = match self.placement.owners {
+            DataOwnership::Leader { processes } => {
+                (Seats::Any(processes), vec![(shared, None); processes])
+            }
+            DataOwnership::Nodes(_) => {
+                let ids = self.nodes.keys().copied().collect();
+                let homes = self.nodes.into_values();
+                let homes = homes.map(|(home, file)| (home, Some(file)));
+                (Seats::Each(ids), homes.collect())
+            }
+            DataOwnership::Engine(_) => bail!("an engine starts its processes by itself"),
+        };
+        let begin = move |at: usize| {
+            let (home, node) = &homes[at];
+            let (ours, theirs) = UnixStream::pair()?;
+            // what a part prints is not the program's result
+            let errors = std::io::stderr().as_fd().try_clone_to_owned()?;
+            let mut command = Command::new(program);
+            command
+                .args(first)
+                .arg("client-process")
+                .arg(&spec)
+                .arg(home)
+                .arg("--data-dir")
+                .arg(data_dir);
+            if let Some(file) = node {
+                command.arg("--node").arg(file);
+            }
+            command
+                .stdin(Stdio::from(OwnedFd::from(theirs)))
+                .stdout(Stdio::from(errors))
+                // a key pressed in the terminal is for the program, which still needs it
+                .process_group(0);
+            let process = command.spawn();
+            let what = || format!("calling {}", program.display());
+            Ok((process.with_context(what)?, ours))
+        };
+        let engine = fl_remote::Processes::new(
+            seats,
+            self.placement.deadline,
+            folder,
+            Box::new(begin),
+            Box::new(|text| log::info!("note: {text}")),
+        );
+        // all of them read the same files
+        let spec = SpecText::new(yaml, &[])?;
+        Ok(Box::new(fl_remote::Remote::new(engine, &leader, spec)))
+    }
+}
+
+/// What a process that serves clients is started with.
+pub struct ClientProcess {
+    /// The resolved spec.
+    pub spec: PathBuf,
+    /// The folder that the processes share.
+    pub home: PathBuf,
+    /// The node file, if its data are its own.
+    pub node: Option<PathBuf>,
+    /// The data directory.
+    pub data_dir: PathBuf,
+}
+
+/// Serves the clients of a spec on the socket that is this process's standard input. Ends the
+/// process when the leader is gone: what the clients keep is that of their last answers.
+///
+/// # Errors
+/// When the spec, the data or the socket cannot be read.
+#[cfg(unix)]
+pub fn serve(process: ClientProcess, catalogue: &fl_registry::Catalogue) -> anyhow::Result<()> {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    let socket = std::io::stdin().as_fd().try_clone_to_owned();
+    let socket = UnixStream::from(socket.context("its standard input")?);
+    // a part that reads its standard input finds nothing, not what the leader asks
+    let nothing = std::fs::File::open("/dev/null").context("opening /dev/null")?;
+    rustix::stdio::dup2_stdin(nothing).context("its standard input")?;
+    let spec = crate::read(&crate::parse(&process.spec)?, catalogue)?;
+    let mut node = crate::node(
+        &spec,
+        &crate::NodeConfig {
+            home: process.home,
+            own: process.node,
+            data_dir: process.data_dir,
+            far: false,
+        },
+    )?;
+    let gone = || std::process::exit(0);
+    fl_remote::frame::serve(socket.try_clone()?, socket, &mut node, gone)
+}

@@ -1,0 +1,127 @@
+//! Everything that is made before a run begins: the checked spec, its data, and its manifest.
+
+use crate::NotRun;
+use anyhow::Context;
+use fl_core::Stream;
+use fl_data::{Assembled, DataSpec};
+use fl_registry::{Catalogue, Document, Mistakes, SessionPart, Spec};
+use fl_sim::{Hashed, Manifest, Session};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Parses the spec in a file. Only a regular file is read, and only as much as a spec may have, so
+/// that neither a pipe without a writer nor `/dev/zero` blocks.
+///
+/// # Errors
+/// [`NotRun::Usage`] when the file cannot be read.
+pub fn parse(path: &Path) -> anyhow::Result<Document> {
+    let name = path.display().to_string();
+    let text = read_text(path).map_err(|error| NotRun::Usage(format!("{name}: {error}")))?;
+    Ok(Document::parse(&name, &text))
+}
+
+fn read_text(path: &Path) -> std::io::Result<Vec<u8>> {
+    let about = path.metadata()?;
+    let device = path.starts_with("/dev") || path.starts_with("/proc");
+    if !(about.is_file() || about.is_dir() || device) {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    let mut text = Vec::new();
+    File::open(path)?
+        .take(fl_registry::MAX_BYTES as u64 + 1)
+        .read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Checks a spec with these parts and those of the libraries that it names.
+///
+/// # Errors
+/// [`NotRun::Refused`] when a library cannot be loaded; the inner error is every mistake of the
+/// spec.
+pub fn check(
+    spec: &Document,
+    catalogue: &Catalogue,
+) -> Result<Result<Spec<DataSpec>, Mistakes>, NotRun> {
+    let catalogue = catalogue.with_plugins(spec).map_err(NotRun::Refused)?;
+    Ok(spec.read(&catalogue))
+}
+
+/// As [`check`]; mistakes are an error like any other.
+///
+/// # Errors
+/// [`NotRun::Refused`] and [`NotRun::Mistakes`].
+pub fn read(spec: &Document, catalogue: &Catalogue) -> Result<Spec<DataSpec>, NotRun> {
+    check(spec, catalogue)?.map_err(NotRun::Mistakes)
+}
+
+/// The data of a spec.
+///
+/// # Errors
+/// When a data set is not there or cannot be read.
+pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
+    fl_data::build(&spec.data, dir, &Stream::root(spec.seed).child("data", 0)).context("data")
+}
+
+/// The data of a spec; passes to `warn` what a user should know of them.
+///
+/// # Errors
+/// As [`data`].
+pub fn data_with_notes(
+    spec: &Spec<DataSpec>,
+    dir: &Path,
+    warn: &mut dyn FnMut(&str),
+) -> anyhow::Result<Assembled> {
+    let data = data(spec, dir)?;
+    // how unevenly classes are spread is the clients' secret where privacy is accounted for
+    let uneven = data.uneven.iter();
+    let uneven = uneven.filter(|_| !spec.parts.has("accountant"));
+    data.notes.iter().chain(uneven).for_each(|note| warn(note));
+    Ok(data)
+}
+
+/// The files that the data of a spec are read from, each with its hash.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn data_files(spec: &DataSpec, dir: &Path) -> anyhow::Result<Vec<Hashed>> {
+    let files = fl_data::fingerprints(spec, dir)?;
+    let hashed = |(path, sha256): (PathBuf, String)| Hashed {
+        path: path.display().to_string(),
+        sha256,
+    };
+    Ok(files.into_iter().map(hashed).collect())
+}
+
+/// What a run starts from, with these data files: the content of `run.json`.
+///
+/// # Errors
+/// When a part's source cannot be hashed.
+pub fn manifest(
+    spec: &Spec<DataSpec>,
+    yaml: &str,
+    data: Vec<Hashed>,
+    command: &[String],
+) -> anyhow::Result<Manifest> {
+    let libraries = spec.libraries.iter().map(|library| Hashed {
+        path: library.to_string(),
+        sha256: library.sha256.clone().unwrap_or_default(),
+    });
+    let session = session_parts(spec)?.into_iter().map(|part| Hashed {
+        path: part.name,
+        sha256: part.sha256,
+    });
+    Ok(Manifest::new(
+        Session::now(env!("CARGO_PKG_VERSION"), command),
+        spec.seed,
+        yaml,
+        libraries.chain(session).collect(),
+        data,
+    ))
+}
+
+/// The parts of a spec that exist in this process only.
+pub(crate) fn session_parts(spec: &Spec<DataSpec>) -> anyhow::Result<Vec<SessionPart>> {
+    let parts = spec.parts.iter().map(|part| part.decl);
+    fl_registry::session_parts(parts, spec.libraries.iter())
+}

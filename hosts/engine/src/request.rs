@@ -1,0 +1,87 @@
+//! A request to run something, from a command line or from another program.
+
+use crate::execute::{ExecuteOptions, Folder, execute};
+use crate::{NotRun, prepare, resume};
+use fl_data::DataSpec;
+use fl_registry::{Catalogue, Document, Spec};
+use fl_sim::Outcome;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// What to run, and how.
+pub struct RunRequest<'a> {
+    /// What to run.
+    pub source: Source,
+    /// Overrides of the spec, such as `protocol.rounds=5`.
+    pub set: Vec<String>,
+    /// The run folder; otherwise `runs/NAME-1`, `runs/NAME-2`, ..
+    pub out: Option<PathBuf>,
+    /// How to run it.
+    pub options: ExecuteOptions<'a>,
+}
+
+/// Where the spec of a run is.
+pub enum Source {
+    /// In a file.
+    File(PathBuf),
+    /// In a text; the first string is what mistakes call it, and paths in it are relative to the
+    /// folder of that name.
+    Text(String, Vec<u8>),
+    /// In the folder of a stopped run, which goes on.
+    Stopped(PathBuf),
+}
+
+/// Carries out a request. `on_spec` sees the checked spec and may set the callbacks of the options.
+/// Gives `None` when the run was stopped before it began.
+///
+/// # Errors
+/// [`NotRun`] when the request, the spec or a library is wrong; otherwise the error of the run.
+pub fn run<'a>(
+    mut request: RunRequest<'a>,
+    catalogue: &Catalogue,
+    on_spec: impl FnOnce(&Spec<DataSpec>, &mut ExecuteOptions<'a>) -> anyhow::Result<()>,
+) -> anyhow::Result<Option<Outcome>> {
+    let set = &request.set;
+    let options = &mut request.options;
+    let read =
+        |document: Document| -> Result<_, NotRun> { prepare::read(&document.set(set), catalogue) };
+    let (spec, folder) = match request.source {
+        Source::Stopped(dir) => {
+            let paused = resume::paused(&dir, options.execution.stop_after, set)?;
+            let spec = resume::spec(&dir, set, catalogue, &paused)?;
+            (spec, Folder::Stopped(Box::new(paused)))
+        }
+        Source::File(path) => (read(prepare::parse(&path)?)?, new_folder(request.out)),
+        Source::Text(name, text) => {
+            let document = Document::parse(&name, &text);
+            (read(document)?, new_folder(request.out))
+        }
+    };
+    on_spec(&spec, options)?;
+    let warn = &mut options.execution.warn;
+    let data = prepare::data_with_notes(&spec, &options.data_dir, warn)?;
+    if options.execution.stop.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let outcome = execute(&spec, data, folder, request.options)?;
+    if let (None, Some(out)) = (&outcome.stopped, &outcome.out)
+        && let Err(error) = write_page(Path::new(out))
+    {
+        // the run is worth more than its page
+        log::info!("note: the run's page could not be written: {error:#}");
+    }
+    Ok(Some(outcome))
+}
+
+fn new_folder(out: Option<PathBuf>) -> Folder {
+    out.map_or(Folder::Next, Folder::New)
+}
+
+/// The name of a run's page in its folder.
+pub const RUN_PAGE: &str = "report.html";
+
+/// Writes the page of the run in a folder.
+fn write_page(folder: &Path) -> anyhow::Result<()> {
+    let page = fl_report::page(&[fl_report::Run::open(folder)?])?;
+    fl_sim::write(&folder.join(RUN_PAGE), page.as_bytes())
+}

@@ -1,0 +1,109 @@
+//! The text of a spec, parsed once.
+
+use crate::check::key;
+use crate::load::Library;
+use crate::mistakes::{Mistake, Mistakes, Place};
+use crate::overrides;
+use crate::sections::Plugin;
+use crate::tree::Node;
+use crate::yaml::{self, Wrong};
+use fl_core::settings::{Reader, Setting, Step, Value, show, show_path};
+use std::path::Path;
+
+/// A parsed spec and the overrides that were applied to it. Cheap to clone.
+#[derive(Clone)]
+pub struct Document {
+    /// What mistakes call the spec. Paths in the spec are relative to its folder.
+    pub(crate) file: String,
+    /// `None`: the text is no YAML.
+    root: Option<Node>,
+    wrong: Vec<Wrong>,
+}
+
+impl Document {
+    /// Parses a spec. [`Document::read`] reports what is wrong with the text.
+    pub fn parse(file: &str, text: &[u8]) -> Self {
+        let (root, wrong) = yaml::parse(text);
+        Self {
+            file: file.into(),
+            root,
+            wrong,
+        }
+    }
+
+    /// Applies overrides such as `protocol.rounds=5`. Later overrides win.
+    pub fn set(mut self, overrides: &[String]) -> Self {
+        let empty = !overrides.is_empty();
+        let root = self.root.as_mut();
+        let open = |root: &&mut Node| root.value().is_mapping() || empty && root.value().is_null();
+        if let Some(root) = root.filter(open) {
+            for set in overrides {
+                self.wrong.extend(overrides::apply(root, set));
+            }
+        }
+        self
+    }
+
+    /// The tree of values, and the mistakes that do not keep it from being checked.
+    pub(crate) fn tree(&self) -> Result<(Node, Vec<Mistake>), Mistakes> {
+        let mut wrong = self.wrong.clone();
+        if let Some(root) = &self.root {
+            let value = root.value();
+            if value.is_mapping() {
+                let mistakes = wrong.into_iter().map(|wrong| self.mistake(wrong));
+                return Ok((root.clone(), mistakes.collect()));
+            }
+            let found = match value {
+                Value::Null => "nothing is in this file".into(),
+                other => format!("got {}", show(&other)),
+            };
+            wrong.push(Wrong {
+                at: root.at.clone(),
+                path: Vec::new(),
+                text: format!(
+                    "a spec is a mapping with `name`, `data`, `protocol` and `parts`; {found}"
+                ),
+            });
+        }
+        let mistakes = wrong.into_iter().map(|wrong| self.mistake(wrong));
+        Err(Mistakes::sorted(mistakes.collect()))
+    }
+
+    fn mistake(&self, wrong: Wrong) -> Mistake {
+        Mistake {
+            file: self.file.clone(),
+            place: wrong.at,
+            path: wrong.path,
+            text: wrong.text,
+            part: None,
+        }
+    }
+
+    /// The libraries that the spec names, each with the place of its path. Empty if `plugins`
+    /// cannot be read: [`Document::read`] says why.
+    pub(crate) fn plugins(&self) -> Vec<(String, Library)> {
+        let Some(root) = &self.root else {
+            return Vec::new();
+        };
+        let value = root.value();
+        let named = value.get("plugins").unwrap_or(&Value::Null);
+        let named: Vec<Plugin> = Setting::read(named, &mut Reader::default()).unwrap_or_default();
+        let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
+        let library = |(at, p): (usize, Plugin)| {
+            let named = if p.module.is_some() { "module" } else { "path" };
+            let path = [key("plugins"), Step::Item(at), key(named)];
+            let place: Place = root.place(&path, false);
+            let library = Library {
+                path: folder.join(p.path.unwrap_or_default()),
+                module: p.module,
+                sha256: p.sha256,
+                isolate: p.isolate,
+            };
+            (
+                format!("{}:{place}  {}", self.file, show_path(&path)),
+                library,
+            )
+        };
+        named.into_iter().enumerate().map(library).collect()
+    }
+}
