@@ -8,7 +8,7 @@ mod repeated;
 
 pub use flow::{Epsilons, Exposed, Flow, Observer, Protection, Protections, epsilons};
 pub use lots::Lots;
-pub use noise::{Noise, NoiseDraws, NoiseSource, ReleaseNoise, at_most, grid};
+pub use noise::{LEAST_CLIP, Noise, NoiseDraws, NoiseSource, ReleaseNoise, at_most, grid};
 
 use crate::ClientId;
 use crate::message::VoteSensitivity;

@@ -6,7 +6,7 @@ pub use sum::{Sum, finite};
 
 use fl_core::message::GradientSum;
 use fl_core::prelude::*;
-use fl_core::privacy::{Lots, Unit};
+use fl_core::privacy::{LEAST_CLIP, Lots, Unit};
 use fl_core::settings::{above, above_to};
 use fl_core::{Examples, Parametric};
 
@@ -41,7 +41,7 @@ settings! {
     /// one example of one client.
     pub struct GaussianGradients {
         /// The largest L2 norm of the gradient of one example.
-        clip: f64 = 1.0, in above(0.0);
+        clip: f64 = 1.0, in LEAST_CLIP..;
         /// Standard deviation of the noise, in multiples of `clip`.
         noise_multiplier: f64 = 1.0, in above(0.0);
     }

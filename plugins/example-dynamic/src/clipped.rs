@@ -1,13 +1,13 @@
 //! Laplace noise on parameters.
 use fl_core::prelude::*;
-use fl_core::privacy::Unit;
+use fl_core::privacy::{LEAST_CLIP, Unit};
 use fl_core::settings::above;
 
 settings! {
     /// Clips parameters to an L1 norm and adds Laplace noise to every one of them.
     pub struct LaplaceParams {
         /// The largest L1 norm that leaves.
-        clip: f64 = 1.0, in above(0.0);
+        clip: f64 = 1.0, in LEAST_CLIP..;
         /// Scale of the noise.
         scale: f64 = 1.0, in above(0.0);
     }

@@ -1,6 +1,6 @@
 //! Noise on what training has changed: at each client, or on the sum at the server.
 use fl_core::prelude::*;
-use fl_core::privacy::Unit;
+use fl_core::privacy::{LEAST_CLIP, Unit};
 use fl_core::settings::above;
 use fl_plugin_dp_sgd::finite;
 
@@ -11,7 +11,7 @@ settings! {
     /// by the number of clients, and amplified by drawing them.
     pub struct GaussianUpdate {
         /// The largest L2 norm of an update that leaves.
-        clip: f64 = 1.0, in above(0.0);
+        clip: f64 = 1.0, in LEAST_CLIP..;
         /// Standard deviation of the noise, in multiples of `clip`.
         noise_multiplier: f64 = 1.0, in above(0.0);
     }
@@ -71,6 +71,21 @@ plugin!(privacy "gaussian-update" => GaussianUpdate,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bounded_the_least_clip_is_kept_by_the_least_numbers() {
+        let part = GaussianUpdate {
+            clip: LEAST_CLIP,
+            noise_multiplier: 1.0,
+        };
+        // every number ends between two that single precision has
+        for number in [1e-44_f32, 3e-39, 1e-30, 1.0, 1e30] {
+            let mut update =
+                Params([("w".into(), ndarray::ArrayD::from_elem(vec![9999], number))].into());
+            part.clip(&mut update).unwrap();
+            assert!(update.norm() <= LEAST_CLIP, "{number}: {}", update.norm());
+        }
+    }
 
     #[test]
     fn noise_and_price_agree() {

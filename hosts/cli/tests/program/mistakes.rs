@@ -233,6 +233,20 @@ fn what_cannot_work_is_found_before_the_run() {
 }
 
 #[test]
+fn a_bound_that_single_precision_does_not_keep_is_refused() {
+    for (spec, slot) in [
+        ("fedavg-private.yaml", "privacy"),
+        ("dp-fedavg.yaml", "server-privacy"),
+        ("dp-sgd.yaml", "example-privacy"),
+    ] {
+        for clip in ["1e-31", "1e-41", "1e-300"] {
+            let said = wrong(spec, &[&format!("parts.{slot}.clip={clip}")]);
+            assert!(said.contains("clip: must be at least 1e-30, got"), "{said}");
+        }
+    }
+}
+
+#[test]
 fn a_module_of_python_is_for_the_program_that_has_python() {
     let dir = tempfile::tempdir().unwrap();
     let spec = dir.path().join("mine.yaml");
