@@ -1,7 +1,7 @@
 //! What fills the slots of a run, and how it is made.
 
 use crate::message::{Message, MessageType, Outline, message_type};
-use crate::part::{BuildContext, PartDecl, Role, Roster};
+use crate::part::{BuildContext, PartDecl, Role, Roster, linked_parts};
 use crate::settings::Value;
 use crate::{
     Aggregator, AnyAggregator, AnyMechanism, BoxedPart, Candidate, ClientId, ExchangeSpec, Needs,
@@ -9,6 +9,7 @@ use crate::{
 };
 use anyhow::{Context, anyhow};
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 /// One part of a spec: what fills a slot, for all clients or for some.
@@ -87,6 +88,22 @@ impl Parts {
             }
         });
         named.collect()
+    }
+
+    /// The libraries that bring what a guarantee rests on: accountants, mechanisms that release
+    /// something, and the selectors of clients in the slots `cohorts`.
+    pub fn claimed_by(&self, cohorts: &[&str]) -> Vec<String> {
+        let linked = linked_parts();
+        let rests_on = |f: &&Filled| match f.decl.role {
+            Role::Accountant => true,
+            Role::Privacy => self.releases(&f.slot),
+            Role::Selector => cohorts.contains(&&f.slot[..]),
+            _ => false,
+        };
+        let loaded = |f: &&Filled| !linked.iter().any(|part| std::ptr::eq(*part, f.decl));
+        let all = self.filled.iter().filter(rests_on).filter(loaded);
+        let all: BTreeSet<&str> = all.map(|f| f.decl.origin).collect();
+        all.into_iter().map(String::from).collect()
     }
 
     fn slot(&self, name: &str) -> Option<&SlotSpec> {

@@ -50,7 +50,9 @@ macro_rules! constant {
                     unit: Unit::Party,
                 })
             }
-            fn perturb(&mut self, m: &mut $on, _: &Cohort, _: &ReleaseNoise) -> Result<()> {
+            fn perturb(&mut self, m: &mut $on, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+                // a price is believed of noise that was drawn
+                noise.draws();
                 let perturb: fn(&mut $on) = $perturb;
                 perturb(m);
                 Ok(())

@@ -547,7 +547,8 @@ fn a_price_that_counts_on_a_draw_is_believed_only_if_clients_were_drawn_like_tha
                 unit: fl_core::privacy::Unit::Party,
             })
         }
-        fn perturb(&mut self, _: &mut Params, _: &Cohort, _: &ReleaseNoise) -> Result<()> {
+        fn perturb(&mut self, _: &mut Params, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+            noise.draws().gaussian(0.0, 1.0);
             Ok(())
         }
     }

@@ -1,9 +1,9 @@
 //! What the server releases, and what it has cost.
 
 use super::federation::Server;
-use super::release::{Afford, afford};
+use super::release::{Afford, afford, cost};
 use crate::message::{self, Message};
-use crate::privacy::{Composition, Ledger};
+use crate::privacy::{Composition, Ledger, Observer};
 use crate::{BoxedMechanism, ClientId, Cohort, MechanismSlot, PrivacyEvent, Result, Round};
 use anyhow::Context;
 
@@ -116,7 +116,8 @@ impl Server<'_> {
         )?;
         let noise = self.noise.at(&round.stream.child(slot, times));
         mechanism.perturb(m, cohort, &noise)?;
-        self.charge(vec![mechanism.actual_cost(event)])?;
+        let event = cost(slot, mechanism.actual_cost(event), &noise);
+        self.charge(vec![event])?;
         if let Some(note) = note {
             self.warn(&format!("parts.{slot}: {note}"));
         }
@@ -134,11 +135,27 @@ impl Server<'_> {
     }
 
     pub(super) fn charge(&mut self, events: Vec<PrivacyEvent>) -> Result<()> {
+        let priced = self.priced(&events, &[Observer::Clients, Observer::Readers])?;
         if let Some(accountant) = &mut self.accountant {
-            events.iter().try_for_each(|e| accountant.charge(e))?;
+            priced.iter().try_for_each(|e| accountant.charge(e))?;
         }
         self.own.extend(events);
         Ok(())
+    }
+
+    /// The events that an accountant is to price. What was released without noise has happened:
+    /// nothing is guaranteed against these observers, who see it, any more.
+    fn priced(&mut self, events: &[PrivacyEvent], seen: &[Observer]) -> Result<Vec<PrivacyEvent>> {
+        let mut priced = Vec::new();
+        for event in events {
+            match event {
+                PrivacyEvent::Undrawn { why } if self.accountant.is_some() => {
+                    self.expose(seen, why)?;
+                }
+                event => priced.push(event.clone()),
+            }
+        }
+        Ok(priced)
     }
 
     pub(super) fn charge_client(&mut self, id: ClientId, events: Vec<PrivacyEvent>) -> Result<()> {
@@ -147,7 +164,7 @@ impl Server<'_> {
         }
         let ledger = [Ledger {
             client: Some(id),
-            events: events.clone(),
+            events: self.priced(&events, &Observer::ALL)?,
         }];
         for accountant in self.accountant.iter_mut().chain(&mut self.of_clients) {
             accountant.merge(&ledger, Composition::Parallel)?;
@@ -159,8 +176,13 @@ impl Server<'_> {
     /// Everything released so far, at the server and by clients, that nobody accounts for.
     pub fn unaccounted(&self) -> Vec<PrivacyEvent> {
         let all = self.own.iter().chain(self.clients.values().flatten());
-        all.filter(|e| self.accountant.is_none() || matches!(e, PrivacyEvent::Unaccounted { .. }))
-            .cloned()
-            .collect()
+        let open = |e: &&PrivacyEvent| {
+            let priced = !matches!(
+                e,
+                PrivacyEvent::Unaccounted { .. } | PrivacyEvent::Undrawn { .. }
+            );
+            self.accountant.is_none() || !priced
+        };
+        all.filter(open).cloned().collect()
     }
 }

@@ -1,7 +1,7 @@
 //! What leaves a client, and what it has cost.
 
 use super::client::Client;
-use super::release::{Afford, afford};
+use super::release::{Afford, afford, cost};
 use crate::message::{self, Counts, Message, VoteSensitivity};
 use crate::privacy::{Lots, NoiseSource};
 use crate::{
@@ -128,8 +128,10 @@ impl Client {
         let cohort = Cohort::everyone(vec![self.id()]);
         mechanism.clip(m)?;
         let Afford { event, note } = self.affordable(mechanism, m, &cohort, 1)?;
-        mechanism.perturb(m, &cohort, &self.noise.at(&stream))?;
-        self.spent.push(mechanism.actual_cost(event));
+        let noise = self.noise.at(&stream);
+        mechanism.perturb(m, &cohort, &noise)?;
+        self.spent
+            .push(cost(slot, mechanism.actual_cost(event), &noise));
         self.notes
             .extend(note.map(|note| format!("parts.{slot}: {note}")));
         message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
@@ -168,12 +170,18 @@ impl Client {
                 bail!(Problem::Budget(note));
             }
             // it is spent with the first step, whatever becomes of the others
-            self.spent.push(event);
+            self.spent.push(event.clone());
             for at in 0..lots.steps {
                 let noise = noise.child("step", at as u64);
                 let lot = lots.draw(self.data.len(), noise.child("lot", 0).stream());
                 let mut seen = step(self, &lot, &mechanism)?;
-                mechanism.perturb(&mut seen, &cohort, &noise)?;
+                // the client draws the lot, and the mechanism its noise
+                let hiding = noise.undrawn();
+                mechanism.perturb(&mut seen, &cohort, &hiding)?;
+                let paid = cost(slot.name(), event.clone(), &hiding);
+                if !self.spent.contains(&paid) {
+                    self.spent.push(paid);
+                }
                 message::check(&seen).with_context(|| {
                     format!("parts.{}: step {at}, after the noise", slot.name())
                 })?;

@@ -52,6 +52,14 @@ impl Observed {
     pub fn forget_unreleased(&mut self) {
         self.unreleased.clear();
     }
+
+    /// The slots of the selectors that pick clients.
+    fn cohorts(&self) -> Vec<&'static str> {
+        self.exchanges
+            .iter()
+            .filter_map(|spec| spec.cohort)
+            .collect()
+    }
 }
 
 /// What observers of a run of this protocol will see without a price, as far as it says so before anything runs. `parts` are
@@ -175,10 +183,15 @@ impl Server<'_> {
             return Ok(None);
         };
         let noise = self.noise.kind();
+        let claimed_by = self.store.parts().claimed_by(&self.observed.cohorts());
         let of = |accountant: &dyn Accountant| -> Result<_> {
             let guarantee = accountant.guarantee(None)?;
             Ok(match guarantee.epsilon.is_finite() {
-                true => Protection::Holds(Guarantee { noise, ..guarantee }),
+                true => Protection::Holds(Guarantee {
+                    noise,
+                    claimed_by: claimed_by.clone(),
+                    ..guarantee
+                }),
                 false => Protection::Nothing {
                     nothing: vec!["what was released has an infinite price".into()],
                 },

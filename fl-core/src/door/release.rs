@@ -1,7 +1,7 @@
 //! What a budget allows to be released, the same at the server and at a client.
 
 use crate::message::Message;
-use crate::privacy::short;
+use crate::privacy::{ReleaseNoise, short};
 use crate::{Accountant, Budget, Cohort, Draw, PrivacyEvent, PrivacyMechanism, Problem, Result};
 use anyhow::bail;
 
@@ -45,6 +45,18 @@ fn believe(event: PrivacyEvent, cohort: &Cohort) -> Result<PrivacyEvent> {
     bail!(Problem::Unpriced(format!(
         "the mechanism's price counts on {claimed}, but {drawn}"
     )))
+}
+
+/// What a release through the mechanism in `slot` has cost: the price counts on noise, so what was
+/// released without any has none.
+pub(crate) fn cost(slot: &str, price: PrivacyEvent, noise: &ReleaseNoise) -> PrivacyEvent {
+    match price {
+        PrivacyEvent::Unaccounted { .. } => price,
+        price if noise.is_drawn() => price,
+        price => PrivacyEvent::Undrawn {
+            why: format!("parts.{slot} claims {price}, and drew no noise"),
+        },
+    }
 }
 
 /// The price of releasing `message`, or so many `times` messages like it, after it has been cut to the queries that the budget pays for; and what there is
@@ -187,6 +199,7 @@ mod tests {
                 neighbours: crate::privacy::Neighbours::Replaced,
                 data_dependent: true,
                 noise: Noise::Seeded,
+                claimed_by: Vec::new(),
             })
         }
         fn merge(&mut self, _: &[Ledger], _: Composition) -> Result<()> {

@@ -116,6 +116,12 @@ pub enum PrivacyEvent {
         /// The reason, for people.
         why: String,
     },
+    /// A mechanism claimed a price and drew no noise, so nothing is guaranteed. It is known only
+    /// after the release.
+    Undrawn {
+        /// The mechanism and its claim, for people.
+        why: String,
+    },
     /// The same release of the same data so many times, such as the steps of DP-SGD.
     Repeated {
         /// How many times.
@@ -204,7 +210,7 @@ impl PrivacyEvent {
     pub fn neighbours(&self) -> Option<Neighbours> {
         match self {
             Self::SubsampledGaussian { .. } | Self::Sampled { .. } => Some(Neighbours::Removed),
-            Self::Unaccounted { .. } => None,
+            Self::Unaccounted { .. } | Self::Undrawn { .. } => None,
             Self::Repeated { event, .. } => event.neighbours(),
             _ => Some(Neighbours::Replaced),
         }
@@ -259,7 +265,7 @@ impl Display for PrivacyEvent {
                 write!(f, "a sample of {k} of {n} examples {with} replacement")
             }
             Self::Votes(v) => write!(f, "{} votes with {}", v.queries, v.noise),
-            Self::Unaccounted { why } => f.write_str(why),
+            Self::Unaccounted { why } | Self::Undrawn { why } => f.write_str(why),
         }
     }
 }
@@ -279,6 +285,10 @@ pub struct Guarantee {
     pub data_dependent: bool,
     /// Where the noise came from.
     pub noise: Noise,
+    /// The libraries whose parts the guarantee rests on: what they say of noise, sensitivity and
+    /// price cannot be checked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claimed_by: Vec<String>,
 }
 
 /// A larger delta is spelt out: it ought to be well below one over the number of those who are protected.
@@ -303,16 +313,21 @@ impl Display for Guarantee {
             // who takes part is public: a party without its data still does
             (Neighbours::Removed, Unit::Party) => " (with its data or with none), ",
         })?;
-        write!(
-            f,
-            "{}; noise {}",
-            if self.data_dependent {
-                "data-dependent"
-            } else {
-                "data-independent"
-            },
-            self.noise
-        )
+        f.write_str(match self.data_dependent {
+            true => "data-dependent; ",
+            false => "data-independent; ",
+        })?;
+        // that noise is of the system is not known of a part that adds it somewhere else
+        let claimed = !self.claimed_by.is_empty();
+        match (claimed, self.noise) {
+            (true, Noise::System) => {}
+            (true, noise) => write!(f, "noise {noise}; ")?,
+            (false, noise) => write!(f, "noise {noise}")?,
+        }
+        match claimed {
+            true => write!(f, "as claimed by {}", self.claimed_by.join(", ")),
+            false => Ok(()),
+        }
     }
 }
 

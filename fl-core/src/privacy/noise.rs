@@ -9,6 +9,8 @@ use crate::{Draws, Result, Stream};
 use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where noise comes from, as it is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,10 +73,7 @@ impl NoiseSource {
                 words.fold(key.clone(), |stream, word| stream.child("noise", word))
             }
         };
-        ReleaseNoise {
-            stream,
-            kind: self.kind(),
-        }
+        ReleaseNoise::of(stream, self.kind())
     }
 }
 
@@ -83,6 +82,8 @@ impl NoiseSource {
 pub struct ReleaseNoise {
     stream: Stream,
     kind: Noise,
+    /// Did the mechanism draw anything? Children of it count too.
+    drawn: Arc<AtomicBool>,
 }
 
 impl ReleaseNoise {
@@ -93,7 +94,31 @@ impl ReleaseNoise {
 
     /// That of this stream, drawn as this kind of noise is.
     pub fn of(stream: Stream, kind: Noise) -> Self {
-        Self { stream, kind }
+        Self {
+            stream,
+            kind,
+            drawn: Arc::default(),
+        }
+    }
+
+    /// Did the mechanism that was given this noise draw any of it?
+    pub fn is_drawn(&self) -> bool {
+        self.drawn.load(Ordering::Relaxed)
+    }
+
+    /// The same noise, of which nothing is drawn yet.
+    pub(crate) fn undrawn(&self) -> Self {
+        Self::of(self.stream.clone(), self.kind)
+    }
+
+    /// The mechanism drew some of it, elsewhere.
+    pub(crate) fn mark_drawn(&self) {
+        self.drawn.store(true, Ordering::Relaxed);
+    }
+
+    /// What it is drawn from, for a library that says itself whether it drew.
+    pub(crate) fn source(&self) -> &Stream {
+        &self.stream
     }
 
     /// Where it comes from.
@@ -103,16 +128,22 @@ impl ReleaseNoise {
 
     /// The noise for one purpose of several in a release.
     pub fn child(&self, label: &str, index: u64) -> Self {
-        Self::of(self.stream.child(label, index), self.kind)
+        Self {
+            stream: self.stream.child(label, index),
+            kind: self.kind,
+            drawn: self.drawn.clone(),
+        }
     }
 
     /// The bare numbers, for mechanisms that are private by a choice and not by noise, such as a random sample.
     pub fn stream(&self) -> &Stream {
+        self.mark_drawn();
         &self.stream
     }
 
     /// The noise, from its beginning.
     pub fn draws(&self) -> NoiseDraws {
+        self.mark_drawn();
         NoiseDraws {
             draws: self.stream.draws(),
             exact: self.kind == Noise::System,
@@ -186,6 +217,10 @@ fn on_grid(x: f64, scale: f64, noise: impl FnOnce(u64) -> i64) -> f64 {
     steps.saturating_add(i128::from(noise(t))) as f64 * grid
 }
 
+/// The least bound of a norm that single precision keeps. What is scaled to a smaller one may be
+/// rounded up, number by number, to a norm above it: below 1.2e-38 numbers lie 1.4e-45 apart.
+pub const LEAST_CLIP: f64 = 1e-30;
+
 /// The largest number of single precision that is not above `bound`, for mechanisms that clip to it.
 pub fn at_most(bound: f64) -> f32 {
     let near = bound as f32;
@@ -212,15 +247,23 @@ mod tests {
     }
 
     #[test]
+    fn noise_knows_whether_it_was_drawn() {
+        let noise = ReleaseNoise::seeded(&Stream::root(1));
+        let step = noise.child("step", 0);
+        assert!(!noise.is_drawn() && !noise.clone().is_drawn());
+        step.draws();
+        assert!(noise.is_drawn(), "a part of it was");
+        let choice = ReleaseNoise::seeded(&Stream::root(1));
+        choice.stream();
+        assert!(choice.is_drawn());
+    }
+
+    #[test]
     fn every_release_has_noise_of_its_own_and_keeps_it() {
         let run = NoiseSource::system().unwrap();
         let (a, b) = (Stream::root(1).child("a", 0), Stream::root(1).child("a", 1));
         let key = |source: &NoiseSource, address| source.at(address).stream().key();
         assert_eq!(key(&run, &a), key(&run, &a));
-/// The least bound of a norm that single precision keeps. What is scaled to a smaller one may be
-/// rounded up, number by number, to a norm above it: below 1.2e-38 numbers lie 1.4e-45 apart.
-pub const LEAST_CLIP: f64 = 1e-30;
-
         assert_ne!(key(&run, &a), key(&run, &b));
         assert_ne!(key(&run, &a), key(&NoiseSource::system().unwrap(), &a));
         assert_ne!(key(&run, &a), a.key(), "the seed tells nothing");

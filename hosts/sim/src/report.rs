@@ -24,7 +24,7 @@ fn count(n: u64) -> String {
 /// What nobody accounts for, in one sentence.
 pub(crate) fn unaccounted(events: &[PrivacyEvent]) -> String {
     let why = events.iter().find_map(|e| match e {
-        PrivacyEvent::Unaccounted { why } => Some(why.as_str()),
+        PrivacyEvent::Unaccounted { why } | PrivacyEvent::Undrawn { why } => Some(why.as_str()),
         _ => None,
     });
     let (n, verb) = match events.len() {

@@ -88,7 +88,7 @@ impl<P: Pricing> From<P> for PricedLedger<P> {
 impl<P: Pricing> PricedLedger<P> {
     /// The price of an event after others that hide `before`.
     fn quote(&self, event: &PrivacyEvent, before: Option<Unit>) -> Result<Price<P::Cost>> {
-        if let PrivacyEvent::Unaccounted { why } = event {
+        if let PrivacyEvent::Unaccounted { why } | PrivacyEvent::Undrawn { why } = event {
             bail!(Problem::Unpriced(format!(
                 "no guarantee can be given: {why}"
             )));
@@ -158,6 +158,7 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
             neighbours,
             data_dependent: self.data_dependent || next.is_some_and(|n| n.data_dependent),
             noise: Noise::Seeded,
+            claimed_by: Vec::new(),
         })
     }
 

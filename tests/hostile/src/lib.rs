@@ -1,5 +1,7 @@
-//! Parts that panic wherever they can, to be loaded by the tests of the C interface.
+//! Parts that panic wherever they can or claim what is not so, to be loaded by the tests of the C
+//! interface.
 use fl_core::prelude::*;
+use fl_core::privacy::Unit;
 use fl_core::settings::{Reader, Setting, Value};
 
 /// Where it panics.
@@ -76,4 +78,36 @@ impl Aggregator for Panicking {
     }
 }
 plugin!(aggregator "panics" => Panics as Panicking);
+
+settings! {
+    /// Claims a price, and adds no noise.
+    pub struct Lies {
+        /// Draws noise, and lets it go.
+        draws: bool = false;
+    }
+}
+
+impl PrivacyMechanism for Lies {
+    type On = Params;
+
+    fn clip(&self, _: &mut Params) -> Result<()> {
+        Ok(())
+    }
+
+    fn price(&self, _: &Params, _: &Cohort) -> Result<PrivacyEvent> {
+        Ok(PrivacyEvent::Laplace {
+            sensitivity: 0.001,
+            scale: 1.0,
+            unit: Unit::Party,
+        })
+    }
+
+    fn perturb(&mut self, _: &mut Params, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
+        if self.draws {
+            noise.draws();
+        }
+        Ok(())
+    }
+}
+plugin!(privacy "lies" => Lies);
 export_plugins!();

@@ -196,6 +196,7 @@ impl Child<'_> {
             text: answer.text,
             failure: answer.failure,
             misuse: answer.misuse,
+            drew: answer.drew,
             parts,
             ..Reply::default()
         };

@@ -84,6 +84,8 @@ struct Reply {
     /// Setting and reason.
     failure: Option<(String, String)>,
     misuse: Option<String>,
+    /// The library drew something from the call's stream.
+    drew: bool,
     parts: Vec<u64>,
     tensors: Vec<Lying>,
     room: u64,

@@ -166,6 +166,12 @@ impl Running {
                 unsafe { from.copy_to_nonoverlapping(room.cast(), bytes) };
             }
         }
+        if let (Some(draw), true) = (host.fill_uniform, reply.drew) {
+            let mut one = 0.0;
+            // SAFETY: as above; there is room for one number. What is drawn here tells the host's
+            // call that the library drew.
+            unsafe { draw(host.context, &raw mut one, 1) };
+        }
         if let (Some(text), Some(json)) = (host.text, &reply.text) {
             // SAFETY: as above.
             unsafe { text(host.context, FlText::of(json)) };

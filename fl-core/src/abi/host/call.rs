@@ -60,6 +60,8 @@ pub(in crate::abi) struct Answer {
     pub failure: Option<(String, String)>,
     /// What the library did wrong, whatever it says itself.
     pub misuse: Option<String>,
+    /// It drew something from the call's stream.
+    pub drew: bool,
 }
 
 #[derive(Default)]
@@ -138,6 +140,7 @@ impl<'a> Call<'a> {
         let state = self.state.into_inner();
         let state = state.unwrap_or_else(PoisonError::into_inner);
         let mut answer = state.answer;
+        answer.drew = state.draws.is_some() || state.noise.is_some();
         answer.tensors.reserve_exact(state.rooms.len());
         for (name, shape, room) in state.rooms {
             let shape = IxDyn(&shape);

@@ -354,7 +354,7 @@ impl Remote {
     ) -> Result<Option<()>> {
         let answer = {
             let content = crate::abi::cross::content(message);
-            let call = Call::new(self.who, noise.map(ReleaseNoise::stream), None);
+            let call = Call::new(self.who, noise.map(ReleaseNoise::source), None);
             let call = call.with_noise(noise.map(ReleaseNoise::kind).unwrap_or_default());
             self.outcome(with_messages(&[Letter::new(&content)], |messages| {
                 self.make(operation, text, messages, call)
@@ -363,6 +363,9 @@ impl Remote {
         let Some(answer) = answer else {
             return Ok(None);
         };
+        if let Some(noise) = noise.filter(|_| answer.drew) {
+            noise.mark_drawn();
+        }
         let changed = self.message_of(answer, message.message_type())?;
         let who = || format!("{}: what it gave", self.who);
         // it may have fewer rows: what is not answered is left out

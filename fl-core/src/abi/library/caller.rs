@@ -89,6 +89,15 @@ impl Host<'_> {
         ReleaseNoise::of(self.stream(), kind)
     }
 
+    /// Lets the host know that noise was drawn from the key of this call, which it does not see.
+    pub fn drew(&self) {
+        if let Some(f) = self.0.fill_uniform {
+            let mut one = 0.0;
+            // SAFETY: the host's own function, its context, and room for one number.
+            unsafe { f(self.0.context, &raw mut one, 1) }
+        }
+    }
+
     pub fn text(&self, text: &str) {
         if let Some(f) = self.0.text {
             // SAFETY: the host's own function, its context, and a text that lives through the call.

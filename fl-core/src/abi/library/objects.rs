@@ -255,7 +255,11 @@ impl Object for OfMechanism {
             FL_PERTURB => {
                 let cohort = input.json::<CohortText>()?.cohort();
                 let mut m = message()?;
-                self.0.perturb(&mut *m, &cohort, &host.noise())?;
+                let noise = host.noise();
+                self.0.perturb(&mut *m, &cohort, &noise)?;
+                if noise.is_drawn() {
+                    host.drew();
+                }
                 host.tensors(&content(&*m))?;
             }
             FL_QUERIES => host.json(&self.0.queries(&*message()?))?,

@@ -20,12 +20,19 @@ pub fn reach(
     context: &BuildContext,
     noise: Noise,
 ) -> Vec<(Observer, Option<Guarantee>)> {
+    let cohorts: Vec<&str> = rows.iter().filter_map(|row| row.asked.cohort).collect();
+    let claimed_by = parts.claimed_by(&cohorts);
     let promised = Observer::ALL.into_iter();
     let promised = promised.filter(|observer| exposed.to(*observer).is_empty());
     promised
         .map(|observer| {
             let reached = against(observer, parts, rows, everyone, context);
-            (observer, reached.map(|g| Guarantee { noise, ..g }))
+            let told = |g| Guarantee {
+                noise,
+                claimed_by: claimed_by.clone(),
+                ..g
+            };
+            (observer, reached.map(told))
         })
         .collect()
 }

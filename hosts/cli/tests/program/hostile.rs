@@ -1,5 +1,6 @@
 //! Libraries that do what they must not: each gets a clear error, and the program goes on to say it.
 
+use crate::common::{out, root};
 use crate::{common, library};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -383,4 +384,45 @@ fn exact_every_hostile_library_gets_a_clear_error() {
         assert!(line.len() > 30, "nothing was said: {line}");
     }
     insta::assert_snapshot!(steady(&table.text));
+}
+
+/// What is guaranteed by a loaded part is what its library says, and nothing where it drew no noise
+/// at all.
+#[test]
+fn a_guarantee_of_a_loaded_part_is_its_librarys_claim() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = root().join("specs/quick/fedavg.yaml").display().to_string();
+    let run = |to: &str, library: &std::path::Path, privacy: &str, more: &[&str]| {
+        let library = library.display().to_string();
+        let privacy = format!("parts.privacy={privacy}");
+        let others = "parts.accountant={use: basic}";
+        // so that nothing is told beside it
+        let alike = "parts.aggregator.weigh=uniform";
+        let set = ["--set", &privacy, "--set", others, "--set", alike];
+        let run = ["run", &spec, "--out", to, "--plugin", &library];
+        let system = ["--set", "noise=system"];
+        let text = out(dir.path(), &[&run[..], &set, &system, more].concat());
+        let page = std::fs::read_to_string(dir.path().join(to).join("report.md")).unwrap();
+        let (_, told) = page.split_once("## Privacy").unwrap();
+        let told: String = told.lines().filter(|l| l.starts_with("* ")).collect();
+        assert!(!text.contains("from the operating system"), "{text}");
+        told
+    };
+    let hostile = library::beside("fl_hostile");
+    let honest = library::beside("fl_plugin_example_dynamic");
+    for (how, more) in [("here", &[][..]), ("apart", &["--isolate"])] {
+        let told = run(&format!("silent-{how}"), &hostile, "{use: lies}", more);
+        let nothing = "nothing: parts.privacy claims Laplace noise of scale 1 for an L1 \
+                       sensitivity of 0.001, and drew no noise";
+        assert_eq!(told.matches(nothing).count(), 3, "{told}");
+        // what is drawn may go nowhere, which the program cannot see
+        let lies = "{use: lies, draws: true}";
+        let told = run(&format!("lies-{how}"), &hostile, lies, more);
+        let claimed = format!("data-independent; as claimed by {}", hostile.display());
+        assert_eq!(told.matches(&claimed).count(), 3, "{told}");
+        let laplace = "{use: laplace-params, clip: 1.0, scale: 100.0}";
+        let told = run(&format!("honest-{how}"), &honest, laplace, more);
+        let claimed = format!("data-independent; as claimed by {}", honest.display());
+        assert_eq!(told.matches(&claimed).count(), 3, "{told}");
+    }
 }
