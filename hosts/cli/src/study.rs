@@ -356,7 +356,10 @@ fn written(
     as_written: bool,
 ) -> Done {
     let made: Vec<Made> = tables.iter().map(|t| fl_study::made(t, answers)).collect();
-    let text: Vec<&str> = made.iter().map(|m| m.markdown.trim_end()).collect();
+    let totals = fl_study::totals(tables, answers);
+    let text = made.iter().map(|m| &m.markdown);
+    let text = text.chain(totals.iter().map(|(markdown, _)| markdown));
+    let text: Vec<&str> = text.map(|text| text.trim_end()).collect();
     let text = text.join("\n\n");
     let key = |run: &RunSpec| runs.get(run).map_or(String::new(), |r| r.key.clone());
     print(&text)?;
@@ -368,7 +371,9 @@ fn written(
     };
     let to = |ending: &str| args.out.join(format!("{name}{part}{ending}"));
     fl_sim::write(&to(".md"), format!("{text}\n").as_bytes())?;
-    let sections: Vec<fl_report::Section> = made.iter().map(|m| m.section.clone()).collect();
+    let sections = made.iter().map(|m| m.section.clone());
+    let sections = sections.chain(totals.map(|(_, section)| section));
+    let sections: Vec<fl_report::Section> = sections.collect();
     fl_sim::write(&to(".html"), fl_report::study(name, &sections).as_bytes())?;
     fl_sim::write(&to(".csv"), &fl_study::tables_csv(&made)?)?;
     fl_sim::write(

@@ -349,6 +349,25 @@ impl Run {
         }
     }
 
+    /// What tells the rows that it learnt from: the SHA-256 of every data file, or, of rows that
+    /// the program made, their set and the seed. Runs that have one of these in common may have
+    /// learnt from the same rows.
+    pub fn data(&self) -> Vec<String> {
+        if !self.origin.data.is_empty() {
+            return self.origin.data.iter().map(|f| f.sha256.clone()).collect();
+        }
+        vec![format!("{}, seed {}", self.set(), self.seed())]
+    }
+
+    /// The name of its data set.
+    pub fn set(&self) -> &str {
+        let set = self.spec.get("data").and_then(|data| data.get("set"));
+        let named = set.and_then(Value::as_str);
+        named
+            .or_else(|| set?.as_mapping()?.keys().next()?.as_str())
+            .unwrap_or("?")
+    }
+
     /// When it began: RFC 3339, if the folder tells.
     pub fn began(&self) -> &str {
         &self.origin.started

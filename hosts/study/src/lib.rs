@@ -31,6 +31,7 @@ mod plots;
 mod sheets;
 mod stats;
 mod tables;
+mod totals;
 
 pub use columns::{Column, Show, What};
 pub use expand::{Item, RunSpec, Study, Table};
@@ -40,6 +41,7 @@ pub use plots::{By, Place, Plot, pictures};
 pub use sheets::{runs_csv, tables_csv};
 pub use stats::{Paired, Sample, paired};
 pub use tables::{Answers, Made, made};
+pub use totals::totals;
 
 /// The largest study file, in bytes.
 const MAX_BYTES: usize = 1 << 20;

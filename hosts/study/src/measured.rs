@@ -106,6 +106,11 @@ impl Measured {
         all
     }
 
+    /// The run.
+    pub(crate) fn run(&self) -> &Run {
+        &self.run
+    }
+
     /// The run's digest.
     pub fn digest(&self) -> &str {
         self.run.summary.as_ref().map_or("", |s| &s.outcome.digest)

@@ -571,3 +571,58 @@ fn a_study_that_was_killed_goes_on_to_the_same_tables() {
         text(&killed.stderr)
     );
 }
+
+#[test]
+fn runs_on_the_same_rows_have_a_total() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = root()
+        .join("specs/quick/dp-fedavg.yaml")
+        .display()
+        .to_string();
+    let study = |rows: &str| {
+        let text = format!(
+            "name: s\ntables:\n- name: t\n  base: '{base}'\n  seeds: 1-2\n  columns: [{{ measure: epsilon.readers, digits: 4 }}]\n{rows}"
+        );
+        fs::write(dir.path().join("s.yaml"), text).unwrap();
+        let done = fl(dir.path(), &["study", "s.yaml"]);
+        assert!(done.status.success(), "{}", text_of(&done));
+        let csv = fs::read_to_string(dir.path().join("runs/studies/s-runs.csv")).unwrap();
+        let page = fs::read_to_string(dir.path().join("runs/studies/s.html")).unwrap();
+        (String::from_utf8(done.stdout).unwrap(), csv, page)
+    };
+    let (printed, csv, page) = study("  grid: { protocol.rounds: [2, 3, 4] }\n");
+    for seed in ["1", "2"] {
+        // of each seed's rows there are three runs
+        let cells = |line: &str| line.split(',').map(String::from).collect::<Vec<_>>();
+        let all = csv.lines().map(cells).filter(|c| c[3] == seed);
+        let readers = all.filter(|c| c[6] == "epsilon.readers");
+        let epsilons: Vec<f64> = readers.map(|c| c[7].parse().unwrap()).collect();
+        assert_eq!(epsilons.len(), 3, "{csv}");
+        let sum: f64 = epsilons.iter().sum();
+        let line = format!(
+            "| blobs, seed {seed} | 3 | readers of the results | epsilon {sum:.4} at delta 3e-3 "
+        );
+        assert!(printed.contains(&line), "no {line} in\n{printed}");
+        // against the server there is nothing to add
+        assert!(!printed.contains("| the server |"), "{printed}");
+        assert!(
+            page.contains(&format!("epsilon {sum:.4} at delta 3e-3")),
+            "{page}"
+        );
+    }
+    // a run that guarantees nothing takes the guarantee of the others with it
+    let rows = "  rows: [{ name: private }, { name: bare, set: { parts.server-privacy: null, parts.accountant: null } }]\n";
+    let open = rows.replace("epsilon.readers", "bytes.up");
+    let (printed, ..) = study(&open);
+    assert!(
+        printed.contains("| 2 | readers of the results | nothing: nobody accounts in one of them"),
+        "{printed}"
+    );
+    // single runs on rows of their own have nothing to add
+    let (printed, ..) = study("  rows: [{ name: private }]\n");
+    assert!(!printed.contains("guarantee together"), "{printed}");
+}
+
+fn text_of(done: &Output) -> String {
+    text(&done.stderr)
+}

@@ -1,0 +1,147 @@
+//! What all runs of a study guarantee together, where they learnt from the same rows.
+
+use crate::cells::cell;
+use crate::expand::Table;
+use crate::tables::Answers;
+use fl_core::privacy::{Guarantee, Neighbours, Noise, Observer, Protection};
+use fl_report::{Run, Section};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Runs that may have learnt from the same rows.
+#[derive(Default)]
+struct Group<'a> {
+    data: BTreeSet<String>,
+    runs: Vec<&'a Run>,
+}
+
+/// Every run of these tables once, by the rows that it learnt from. Two runs that have one file in common are of one group: a
+/// total that adds too much is still a bound.
+fn groups<'a>(tables: &[Table], answers: &'a Answers) -> Vec<Group<'a>> {
+    let all = tables
+        .iter()
+        .flat_map(|table| table.runs.iter().flatten().flatten());
+    let done = all.filter_map(|(_, run)| Some(answers.get(run)?.as_ref().ok()?.run()));
+    // specs that come to the same are one run, in one folder
+    let runs: BTreeMap<&Path, &Run> = done.map(|run| (&*run.path, run)).collect();
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for run in runs.into_values() {
+        let mut one = Group {
+            data: run.data().into_iter().collect(),
+            runs: vec![run],
+        };
+        let (same, others): (Vec<_>, Vec<_>) = groups
+            .into_iter()
+            .partition(|group| !group.data.is_disjoint(&one.data));
+        for group in same {
+            one.data.extend(group.data);
+            one.runs.extend(group.runs);
+        }
+        groups = others;
+        groups.push(one);
+    }
+    groups
+}
+
+/// What a run guarantees; `None`: nobody accounts in it.
+fn protection(run: &Run, observer: Observer) -> Option<Protection> {
+    let privacy = run.summary.as_ref()?.outcome.privacy.as_ref()?;
+    serde_json::from_value(privacy.get(&observer)?.clone()).ok()
+}
+
+/// What these runs guarantee together: epsilons and deltas add (basic composition, Dwork and Roth
+/// 2014, theorem 3.16). `None`: none of them guarantees anything.
+fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, String>> {
+    let all = runs.iter().map(|run| protection(run, observer));
+    let all: Vec<Option<Protection>> = all.collect();
+    if !all.iter().flatten().any(|p| p.guarantee().is_some()) {
+        return None;
+    }
+    let mut sum: Option<Guarantee> = None;
+    for protection in all {
+        let next = match protection {
+            Some(Protection::Holds(next)) => next,
+            Some(Protection::Nothing { nothing }) => return Some(Err(nothing.join("; "))),
+            None => return Some(Err("nobody accounts in one of them".into())),
+        };
+        sum = Some(match sum {
+            None => next,
+            Some(sum) if sum.unit != next.unit => {
+                let why = format!(
+                    "guarantees for one {} and for one {} do not add up",
+                    sum.unit, next.unit
+                );
+                return Some(Err(why));
+            }
+            Some(sum) => Guarantee {
+                epsilon: sum.epsilon + next.epsilon,
+                delta: sum.delta + next.delta,
+                // what hides that one unit is another hides that it is there
+                neighbours: match (sum.neighbours, next.neighbours) {
+                    (Neighbours::Replaced, Neighbours::Replaced) => Neighbours::Replaced,
+                    _ => Neighbours::Removed,
+                },
+                data_dependent: sum.data_dependent || next.data_dependent,
+                // what follows a seed is none
+                noise: match (sum.noise, next.noise) {
+                    (Noise::System, Noise::System) => Noise::System,
+                    _ => Noise::Seeded,
+                },
+                claimed_by: {
+                    let both = sum.claimed_by.into_iter().chain(next.claimed_by);
+                    both.collect::<BTreeSet<_>>().into_iter().collect()
+                },
+                ..next
+            },
+        });
+    }
+    let sum = sum.filter(|sum| sum.delta < 1.0);
+    Some(sum.ok_or_else(|| "the deltas add up to 1".to_string()))
+}
+
+/// What runs on the same rows guarantee together, in Markdown and for a page; `None` where no rows were used twice by runs that
+/// guarantee something.
+pub fn totals(tables: &[Table], answers: &Answers) -> Option<(String, Section)> {
+    let mut rows = Vec::new();
+    for group in groups(tables, answers)
+        .iter()
+        .filter(|group| group.runs.len() > 1)
+    {
+        let first = group.runs.first()?;
+        let files = first.data();
+        let set = match &files[..] {
+            [made] if made.starts_with(first.set()) => made.clone(),
+            _ => first.set().to_string(),
+        };
+        for observer in Observer::ALL {
+            let told = match together(&group.runs, observer) {
+                Some(Ok(guarantee)) => guarantee.to_string(),
+                Some(Err(why)) => format!("nothing: {why}"),
+                None => continue,
+            };
+            let runs = group.runs.len().to_string();
+            rows.push(vec![set.clone(), runs, observer.to_string(), told]);
+        }
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    let title = "What runs on the same rows guarantee together";
+    let note = "Whoever sees several runs on the same rows sees all their releases: epsilons and deltas add.";
+    let head = ["data", "runs", "against", "together"].map(String::from);
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|c| cell(c)).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let mut markdown = format!("### {title}\n\n{}|---|---|---|---|\n", line(&head));
+    rows.iter().for_each(|row| markdown += &line(row));
+    markdown += &format!("\n* {note}\n");
+    let section = Section {
+        title: title.into(),
+        head: head.into(),
+        rows,
+        notes: vec![note.into()],
+        pictures: Vec::new(),
+    };
+    Some((markdown, section))
+}
