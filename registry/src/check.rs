@@ -39,6 +39,13 @@ pub(crate) struct Conversation {
     pub asked: Vec<ExchangeSpec>,
 }
 
+impl Conversation {
+    /// Does the server, by the protocol set as it is, release anything through this slot?
+    pub fn releases_at_server(&self, slot: &str) -> bool {
+        self.asked.iter().any(|q| q.flow.at_server.contains(&slot))
+    }
+}
+
 /// The state of a check.
 pub(crate) struct Checker<'a> {
     file: &'a str,

@@ -2,12 +2,12 @@
 
 use crate::check::Conversation;
 use crate::slots::Fill;
-use fl_core::message::Outline;
+use fl_core::message::{Counts, Outline, VoteSensitivity};
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
-    Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, Cohort, Draw, Pool, PrivacyEvent,
-    Problem, Role, Roster, Samples, SlotSpec, Stream, Task, TaskKind, Trainer,
+    Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, COUNTS, Cohort, Draw, Pool,
+    PrivacyEvent, Problem, Role, Roster, Samples, SlotSpec, Stream, Task, TaskKind, Trainer,
 };
 use ndarray::Array2;
 use std::any::Any;
@@ -79,7 +79,7 @@ impl<'f> Fit<'f> {
             }
             Role::Privacy if slot.only_clips => {
                 let part = <Box<dyn AnyMechanism>>::cast(part);
-                match part.and_then(|part| release(part, task, &Cohort::all(1))) {
+                match part.and_then(|part| release(part, task, &Cohort::all(1), None)) {
                     Some(Ok(event)) if !matches!(event, PrivacyEvent::Unaccounted { .. }) => vec![format!(
                         "it hides what it releases ({event}), and this slot only bounds: no noise would ever be drawn; put it into a slot that releases"
                     )],
@@ -188,7 +188,8 @@ impl<'f> Fit<'f> {
         let (protocol, draws) = (self.protocol, self.draws);
         let release = |releasing: Releasing<'f>| {
             let cohort = drawn(protocol, &releasing.fill.slot, &draws);
-            let event = release(releasing.part, &releasing.task, &cohort)?;
+            let votes = votes(protocol, &releasing.fill.slot);
+            let event = release(releasing.part, &releasing.task, &cohort, votes)?;
             Some((releasing.fill, event))
         };
         let refused = |(fill, event): (&'f Fill, Result<PrivacyEvent, String>)| {
@@ -231,6 +232,20 @@ fn drawn(protocol: Option<&Conversation>, slot: &str, draws: &BTreeMap<&str, Dra
         },
         None => Cohort::all(1),
     }
+}
+
+/// How many votes of a release through `slot` one unit can change, if the protocol says so.
+fn votes(protocol: Option<&Conversation>, slot: &str) -> Option<VoteSensitivity> {
+    if slot == COUNTS.name() {
+        // a client counts its own examples, and nothing bounds how many it has
+        return Some(VoteSensitivity {
+            example: Some(1),
+            ..VoteSensitivity::default()
+        });
+    }
+    let asked = protocol.into_iter().flat_map(|p| &p.asked);
+    let mut through = asked.filter(|q| q.flow.slots().any(|of| of == slot));
+    through.find_map(|q| q.votes)
 }
 
 /// The reason, if `error` says that there is no price; anything else depends on the data.
@@ -281,12 +296,16 @@ fn release(
     mut mechanism: Box<dyn AnyMechanism>,
     task: &Task,
     cohort: &Cohort,
+    votes: Option<VoteSensitivity>,
 ) -> Option<Result<PrivacyEvent, String>> {
     let mut draws = Stream::root(0).child("check", 0).draws();
     let number = |draws: &mut fl_core::Draws| draws.normal() as f32;
     let classes = task.kind.outputs();
     let mut outline = Outline::new(1, &number, &mut draws).fixed(&[0, 1], classes, 1);
     let mut message = mechanism.on().sample(&mut outline)?;
+    if let (Ok(counts), Some(votes)) = (message.get_mut::<Counts>(), votes) {
+        counts.set_sensitivity(votes);
+    }
     if let Some(range) = mechanism.range(&*message) {
         mechanism.agree(range);
     }

@@ -5,9 +5,9 @@ use crate::check::{Checker, Chosen, Conversation, below, key};
 use crate::fit::Fit;
 use crate::groups;
 use crate::sections::{Clients, DataSection};
-use fl_core::settings::{Setting, Step, Value, nearest, show};
+use fl_core::settings::{Setting, Step, Value, nearest, show, show_path};
 use fl_core::{BuildContext, ExchangeSpec, Filled, Role, SlotSpec, Stream, Task, TaskKind};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// A part in a slot.
 #[derive(Clone)]
@@ -50,11 +50,16 @@ impl Checker<'_> {
             if let (Some(protocol), None) = (protocol, slot) {
                 self.unknown_slot(&below(&path, key(name)), name, protocol);
             }
+            // what the server releases through, it needs
+            let slot = slot.map(|slot| SlotSpec {
+                server: slot.server || protocol.is_some_and(|p| p.releases_at_server(slot.name)),
+                ..slot.clone()
+            });
             self.slot(
                 &below(&path, key(name)),
                 name,
                 value,
-                slot,
+                slot.as_ref(),
                 data,
                 &mut filled,
             );
@@ -223,7 +228,30 @@ impl Checker<'_> {
         for (fill, text) in fit.prices() {
             self.note_use(&fill.path, text, Some(fill.part.decl));
         }
+        for (fill, text) in differing(protocol, filled) {
+            self.note_use(&fill.path, text, Some(fill.part.decl));
+        }
     }
+}
+
+/// Mechanisms that differ from the first of a slot that the server releases through: it has one of
+/// them, and clients that bound what they send by another would not bound what it prices.
+fn differing<'f>(protocol: Option<&Conversation>, filled: &'f [Fill]) -> Vec<(&'f Fill, String)> {
+    let mut first: BTreeMap<&str, &Fill> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    let server = |fill: &&Fill| protocol.is_some_and(|p| p.releases_at_server(&fill.slot));
+    for fill in filled.iter().filter(server) {
+        let one = *first.entry(&fill.slot).or_insert(fill);
+        let part = |fill: &'f Fill| (fill.part.decl.name, &fill.part.settings);
+        if part(one) != part(fill) {
+            let text = format!(
+                "it is another than {}: the server releases through this slot what all clients have bounded; give the slot one mechanism for everybody",
+                show_path(&one.path)
+            );
+            wrong.push((fill, text));
+        }
+    }
+    wrong
 }
 
 /// `inputs of 1x28x28 and 10 classes`

@@ -1,7 +1,7 @@
 //! What a protocol declares: its slots and its exchanges. The core executes what is declared.
 
 use super::exchange_spec::{AggregatorUse, Exchange, ExchangeSpec};
-use crate::message::{Ids, Message, Params, Scalar};
+use crate::message::{Ids, Message, Params, Scalar, VoteSensitivity};
 use crate::privacy::Lots;
 use crate::{
     ACCOUNTANT, AggregatorSlot, Answer, BoxedAggregator, COUNTS, Client, MechanismSlot, Question,
@@ -402,6 +402,13 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
     pub fn releases_at_server<M: Message>(mut self, slot: &MechanismSlot<M>) -> Self {
         let name = self.names(slot);
         self.spec.flow.at_server.push(name);
+        self
+    }
+
+    /// One unit of data changes this many votes of the counts that are released. For a unit that
+    /// `votes` leaves out there is no bound, and no price.
+    pub fn changes_votes(mut self, votes: VoteSensitivity) -> Self {
+        self.spec.votes = Some(votes);
         self
     }
 

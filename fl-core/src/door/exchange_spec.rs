@@ -1,7 +1,7 @@
 //! Exchanges: one request of the server and the clients' answers, and what is known of it before
 //! a run.
 
-use crate::message::{Facts, Message, Nothing};
+use crate::message::{Facts, Message, Nothing, VoteSensitivity};
 use crate::privacy::{Flow, Lots};
 use crate::{COUNTS, Needs};
 use std::marker::PhantomData;
@@ -58,6 +58,7 @@ impl<D: Message, U: Message> Exchange<D, U> {
             needs: None,
             unless: None,
             asked_by: None,
+            votes: None,
         }
     }
 }
@@ -101,6 +102,9 @@ pub struct ExchangeSpec {
     pub unless: Option<&'static str>,
     /// It takes place only if the part in this slot requests it.
     pub asked_by: Option<&'static str>,
+    /// The number of votes that one unit of data can change in the counts that are released, as far
+    /// as it is known before a run.
+    pub votes: Option<VoteSensitivity>,
 }
 
 /// The aggregator that combines the answers of an exchange.

@@ -23,6 +23,16 @@ const VOTE: AggregatorSlot<Votes, Counts> = AggregatorSlot::new("vote", "Counts 
 
 const VOTES: Exchange<Nothing, Votes> = Exchange::new("teachers' votes");
 
+/// An example is in one teacher's data: it can change that vote, and those that count `together`
+/// with it. The data of all parties are pooled, so what a whole party can change is not known.
+fn sensitivity(together: u32) -> VoteSensitivity {
+    VoteSensitivity {
+        example: Some(together),
+        party: None,
+        from_data: false,
+    }
+}
+
 #[derive(Default, Serialize, Deserialize)]
 struct State {
     counts: Option<Counts>,
@@ -47,7 +57,8 @@ impl Protocol for Pate {
                     .all_public()
                     .voices(self.teachers)
                     .into(&VOTE)
-                    .releases_at_server(&PRIVACY),
+                    .releases_at_server(&PRIVACY)
+                    .changes_votes(sensitivity(1)),
             )
     }
 
@@ -58,12 +69,7 @@ impl Protocol for Pate {
             let votes = fed.collect(round, &VOTES, &all, |_| &Nothing)?;
             let mut counts = fed.aggregate(&VOTE, round, &votes)?;
             // an example is in one part: it can change one teacher's vote, and those that count together with it
-            let together = counts.block() as u32;
-            counts.set_sensitivity(VoteSensitivity {
-                example: Some(together),
-                party: None,
-                from_data: false,
-            });
+            counts.set_sensitivity(sensitivity(counts.block() as u32));
             fed.release(&PRIVACY, round, &mut counts, &all)?;
             s.counts = Some(counts);
             Ok(())

@@ -232,6 +232,64 @@ fn what_cannot_work_is_found_before_the_run() {
     }
 }
 
+const PATE: &str = "
+name: pate
+data: { set: blobs, clients: 5, public: { from: { share: 0.2 } } }
+protocol: { use: pate, teachers: 10 }
+parts: { teacher: {use: linear}, student: {use: linear}, vote: {use: majority-vote},
+  privacy: {use: laplace-votes, gamma: 0.5}, accountant: {use: pate-moments, unit: party} }
+";
+
+#[test]
+fn a_price_that_no_run_can_have_is_found_before_the_run() {
+    // the data of all parties are pooled: what a whole party changes nobody can say
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("pate.yaml"), PATE).unwrap();
+    let (code, said) = fails(dir.path(), &["check", "pate.yaml"]);
+    assert!(
+        code == 2 && said.contains("parts.privacy (privacy mechanism `laplace-votes`): its release has no price in accountant `pate-moments`"),
+        "{said}"
+    );
+    crate::common::out(
+        dir.path(),
+        &[
+            "check",
+            "pate.yaml",
+            "--set",
+            "parts.accountant.unit=example",
+        ],
+    );
+    // nor how many examples a client has
+    let counts = "parts.counts-privacy={use: laplace-votes, gamma: 0.1}";
+    let set = [counts, "parts.accountant={use: pate-moments, unit: party}"];
+    let said = wrong("fedavg.yaml", &set);
+    let unpriced = "parts.counts-privacy (privacy mechanism `laplace-votes`): its release has no price in accountant `pate-moments`";
+    assert!(said.contains(unpriced), "{said}");
+    // one slot, of the server and of all clients
+    let clips = |clip: &str, rest: &str| {
+        format!(
+            "parts.server-privacy=[{{clients: 0-49, use: gaussian-update, clip: {clip}}}, {{use: gaussian-update, clip: 2.0{rest}}}]"
+        )
+    };
+    let said = wrong("dp-fedavg.yaml", &[&clips("1.0", "")]);
+    let another = "parts.server-privacy[1] (privacy mechanism `gaussian-update`): it is another than parts.server-privacy[0]";
+    assert!(said.contains(another), "{said}");
+    let said = wrong("dp-fedavg.yaml", &[&clips("2.0", ", clients: 50-99")]);
+    let nobody = "nothing here is for the server, which needs a privacy mechanism too";
+    assert!(said.contains(nobody), "{said}");
+    let set = [
+        "check",
+        "specs/quick/dp-fedavg.yaml",
+        "--set",
+        &clips("2.0", ""),
+    ];
+    crate::common::out(&root(), &set);
+    // at the clients each may have its own
+    let own = "parts.privacy=[{clients: 0-1, use: gaussian-update, clip: 1.0}, {use: gaussian-update, clip: 2.0}]";
+    let set = ["check", "specs/quick/fedavg-private.yaml", "--set", own];
+    crate::common::out(&root(), &set);
+}
+
 #[test]
 fn a_bound_that_single_precision_does_not_keep_is_refused() {
     for (spec, slot) in [
