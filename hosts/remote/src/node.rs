@@ -47,8 +47,6 @@ pub struct Node {
     /// The message that was heard last, and its SHA-256: one to many clients is hashed once.
     heard: (Arc<[u8]>, Sum),
     ledger: Ledger,
-    /// What noise follows beside the node's secret and what it is asked: the spec, but for how many rounds there are.
-    spec: Sum,
     /// What each owner's data are, if they are the node's own.
     data: BTreeMap<ClientId, Sum>,
 }
@@ -84,7 +82,6 @@ impl Node {
                 ),
             });
         }
-        let spec = served.spec.but_for_rounds(served.protocol.grows());
         Self {
             served,
             owners,
@@ -92,7 +89,6 @@ impl Node {
             live: None,
             heard: (none(), Sha256::digest([]).into()),
             ledger: Ledger::default(),
-            spec,
             data,
         }
     }
@@ -320,7 +316,7 @@ impl Node {
         let state = state.client.as_deref().unwrap_or_default();
         Sha256::new()
             .chain_update(self.home.secret())
-            .chain_update(self.spec)
+            .chain_update(self.served.spec.digest)
             .chain_update(self.data.get(&id).copied().unwrap_or_default())
             .chain_update(request)
             .chain_update(Sha256::digest(state))

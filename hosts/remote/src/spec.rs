@@ -58,19 +58,6 @@ impl SpecText {
         })
     }
 
-    /// What it says, but for how many rounds there are, which the setting `grows` of the protocol says: a run that is given
-    /// more of them asks again what it was asking, and gets the same.
-    pub(crate) fn but_for_rounds(&self, grows: Option<&str>) -> [u8; 32] {
-        let mut value = self.value.clone();
-        if let (Some(grows), Some(protocol)) = (grows, value.get_mut("protocol"))
-            && let Value::Mapping(protocol) = protocol
-        {
-            protocol.remove(grows);
-        }
-        // what was read from YAML can be written as YAML, as `new` has seen
-        Sha256::digest(serde_yaml::to_string(&value).unwrap_or_default()).into()
-    }
-
     /// What crosses: enough to say what differs.
     ///
     /// # Errors

@@ -159,11 +159,7 @@ impl Inner {
     fn append(&mut self, path: &Path, key: Key, bytes: &[u8]) -> Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => {
-                let mut options = OpenOptions::new();
-                options.read(true).write(true).create(true).truncate(true);
-                none.insert(options.open(path)?)
-            }
+            none => none.insert(disk::create_secret(path)?),
         };
         let mut record = (bytes.len() as u64).to_le_bytes().to_vec();
         record.extend_from_slice(&Sha256::digest(bytes));

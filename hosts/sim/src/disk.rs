@@ -44,6 +44,20 @@ pub fn write_secret(path: &Path, bytes: &[u8]) -> Result<()> {
     replace(path, bytes, mode(0o600), None).with_context(what)
 }
 
+/// Makes an empty file, or empties the one that is there, for its owner's eyes alone.
+pub(crate) fn create_secret(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    if let Some(mode) = mode(0o600) {
+        // one that was there has the mode that it had
+        file.set_permissions(mode)?;
+    }
+    Ok(file)
+}
+
 #[cfg(unix)]
 fn mode(mode: u32) -> Option<fs::Permissions> {
     Some(std::os::unix::fs::PermissionsExt::from_mode(mode))

@@ -320,8 +320,9 @@ impl RunFolder {
         .write(&self.path)
     }
 
-    /// The key of this run's noise: that of its beginning, which is `new` in a run that begins. What is released again after
-    /// a stop has the same noise: two draws on the same numbers would cost twice.
+    /// What this run's noise is drawn from: the key of its beginning, which is `new` in a run that
+    /// begins, and its spec. What is released again after a stop has the same noise: two draws on
+    /// the same numbers would cost twice.
     pub(crate) fn noise_key(&mut self, new: &Stream, resumed: Option<&Resumed>) -> Result<Stream> {
         let path = self.path.join(NOISE);
         let here = path.display();
@@ -348,7 +349,12 @@ impl RunFolder {
             );
         }
         self.noise = Some(hash);
-        Ok(key)
+        // two copies of a folder that go on by different specs must not draw the same noise for
+        // different numbers
+        let spec = self.spec.last().context("a run has a spec")?;
+        let words = spec.chunks_exact(8);
+        let words = words.map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
+        Ok(words.fold(key, |key, word| key.child("spec", word)))
     }
 
     /// The run is complete: writes what it came to and the report. The state stays if it is worth to `keep`; the key of the noise
@@ -397,7 +403,7 @@ impl Checkpoint {
         let body = [FORMAT, &postcard::to_stdvec(self)?].concat();
         let mut bytes = Sha256::digest(&body).to_vec();
         bytes.extend_from_slice(&body);
-        write(&folder.join(STATE), &bytes)?;
+        write_secret(&folder.join(STATE), &bytes)?;
         disk::sync(folder)?;
         Ok(bytes.len() as u64)
     }
@@ -485,6 +491,24 @@ mod tests {
         assert!(metrics[0].value.is_nan() && metrics[0].each[1].is_nan());
         assert_eq!(metrics[0].each[0], 0.5);
         assert!(metrics[0].std.unwrap().is_nan());
+    }
+
+    #[test]
+    fn noise_is_of_one_key_and_one_spec() {
+        let dir = tempfile::tempdir().unwrap();
+        let manifest = Manifest::new(Session::now("0", &[]), 1, "x", Vec::new(), Vec::new());
+        let new = Stream::root(7);
+        let noise = |name: &str, spec: &str, key: &Stream| {
+            let path = dir.path().join(name);
+            let mut folder = RunFolder::create(&path, spec, &manifest).unwrap();
+            folder.noise_key(key, None).unwrap().key()
+        };
+        let first = noise("a", "rounds: 3", &new);
+        assert_ne!(first, new.key());
+        assert_eq!(first, noise("copy", "rounds: 3", &new));
+        // a copy that is given more rounds, of which a plugin's numbers may depend
+        assert_ne!(first, noise("longer", "rounds: 5", &new));
+        assert_ne!(first, noise("other", "rounds: 3", &Stream::root(8)));
     }
 
     #[test]

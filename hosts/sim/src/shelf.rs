@@ -209,12 +209,8 @@ fn create(folder: Option<&Path>, number: u64) -> Result<File> {
         return tempfile::tempfile().context("making a file for states of clients");
     };
     let path = folder.join(name(number));
-    let mut options = OpenOptions::new();
     // one that is there already was written after the last checkpoint, or is not ours to trust
-    options.read(true).write(true).create(true).truncate(true);
-    options
-        .open(&path)
-        .with_context(|| format!("making {}", path.display()))
+    crate::disk::create_secret(&path).with_context(|| format!("making {}", path.display()))
 }
 
 /// Removes all files of states in `folder` but `kept`.

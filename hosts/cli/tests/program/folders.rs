@@ -113,7 +113,8 @@ fn a_stop_that_cannot_be_is_refused() {
 #[cfg(unix)]
 fn who_may_read_a_file_is_what_the_umask_says() {
     use std::os::unix::fs::PermissionsExt;
-    let (dir, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let (dir, spec) = (tempfile::tempdir().unwrap(), spec("scaffold"));
+    let mut secrets = 0;
     for (umask, mode) in [("022", 0o644), ("027", 0o640)] {
         for more in ["", "--stop-after 2"] {
             let folder = format!("r{umask}{}", more.len());
@@ -126,10 +127,16 @@ fn who_may_read_a_file_is_what_the_umask_says() {
             assert!(files.len() >= 5, "{files:?}");
             for (file, _) in files {
                 let found = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+                // what clients are, and what they answered before any noise, is their owner's alone
+                let name = file.rsplit('/').next().unwrap();
+                let secret = name == "state" || name == "answers" || name.starts_with("clients-");
+                let mode = if secret { 0o600 } else { mode };
+                secrets += usize::from(secret);
                 assert_eq!(found, mode, "{file} is {found:o} under umask {umask}");
             }
         }
     }
+    assert!(secrets >= 6, "states and clients of stopped and kept runs");
 }
 
 /// 30 rows of the set `cod-rna`.
