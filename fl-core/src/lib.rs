@@ -52,12 +52,12 @@ pub mod prelude {
     pub use crate::message::{Ids, Logits, Message, Nothing, Params, Scalar};
     pub use crate::privacy::ReleaseNoise;
     pub use crate::{
-        Ability, Accountant, Aggregator, AggregatorSlot, Answer, BuildContext, Candidate, Claims,
-        Client, ClientId, Cohort, Conflict, Declaration, Declared, Draw, Exchange, Fold, Generator,
-        GeneratorSlot, Inbox, Loss, Mail, MechanismSlot, Needs, Pass, Poll, Pool, PrivacyEvent,
-        PrivacyMechanism, Protocol, Result, Roster, Round, Samples, Selector, SelectorSlot, Server,
-        SlotSpec, Stream, Target, Task, Trainer, TrainerSlot, Training, Wanted, choices,
-        export_plugins, message, plugin, settings,
+        Ability, Accountant, Aggregator, AggregatorSlot, Answer, AttackSlot, BuildContext,
+        Candidate, Claims, Client, ClientId, Cohort, Conflict, Declaration, Declared, Draw,
+        Exchange, Fold, Generator, GeneratorSlot, Inbox, Loss, Mail, MechanismSlot, Needs, Pass,
+        Poll, Pool, PrivacyEvent, PrivacyMechanism, Protocol, Result, Roster, Round, Samples,
+        Selector, SelectorSlot, Server, SlotSpec, Stream, Target, Task, Trainer, TrainerSlot,
+        Training, Wanted, choices, export_plugins, message, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

@@ -2,7 +2,7 @@
 
 use crate::message::{Message, SoftLabels};
 use crate::settings::{self, Field, Reader, Value};
-use crate::{BoxedPart, Candidate, Protocol, Result, Samples, Stream, Task};
+use crate::{Aggregator, BoxedPart, Candidate, Protocol, Result, Samples, Stream, Task};
 use anyhow::{Context, anyhow};
 use std::any::Any;
 use std::fmt::{Display, Formatter};
@@ -22,13 +22,16 @@ pub enum Role {
     Trainer,
     /// [`crate::Accountant`]
     Accountant,
+    /// Makes an attacker's answer of its honest results: an [`crate::Aggregator`] of one message type,
+    /// which runs at a client ([`crate::Client::attack`]) and fits no aggregator's slot.
+    Attack,
     /// [`Protocol`]
     Protocol,
 }
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Protocol,
         Self::Aggregator,
         Self::Selector,
@@ -36,6 +39,7 @@ impl Role {
         Self::Generator,
         Self::Trainer,
         Self::Accountant,
+        Self::Attack,
     ];
 
     /// As users write it.
@@ -47,6 +51,7 @@ impl Role {
             Self::Generator => "generator",
             Self::Trainer => "trainer",
             Self::Accountant => "accountant",
+            Self::Attack => "attack",
             Self::Protocol => "protocol",
         }
     }
@@ -233,6 +238,11 @@ pub fn aggregator_signature<I: Message, O: Message>() -> String {
     format!("{} -> {}", I::KIND, O::KIND)
 }
 
+/// `params`: the message that an attack forges.
+pub fn attack_signature<M: Message, A: Aggregator<In = M, Out = M>>() -> String {
+    M::KIND.into()
+}
+
 /// Makes a protocol from its declaration.
 ///
 /// # Errors
@@ -303,6 +313,11 @@ macro_rules! plugin {
     (aggregator $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
         $crate::plugin!(@ Aggregator, $name, $s,
             $crate::aggregator_signature::<<$t as $crate::Aggregator>::In, <$t as $crate::Aggregator>::Out>(),
+            |s, _| Ok(<dyn $crate::AnyAggregator>::of(<$t>::from(s))), $($($facts)*)?);
+    };
+    (attack $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {
+        $crate::plugin!(@ Attack, $name, $s,
+            $crate::attack_signature::<<$t as $crate::Aggregator>::In, $t>(),
             |s, _| Ok(<dyn $crate::AnyAggregator>::of(<$t>::from(s))), $($($facts)*)?);
     };
     (selector $name:literal => $s:ty as $t:ty $(, $($facts:tt)*)?) => {

@@ -31,6 +31,8 @@ pub type TrainerSlot = Slot<dyn Trainer>;
 pub type GeneratorSlot = Slot<dyn Generator>;
 /// A slot for an aggregator of `I` to `O`.
 pub type AggregatorSlot<I, O> = Slot<dyn Aggregator<In = I, Out = O>>;
+/// A slot for an attack on `M`, for the clients that a spec names.
+pub type AttackSlot<M> = Slot<Attack<M>>;
 /// A slot for a selector of `P`.
 pub type SelectorSlot<P> = Slot<dyn Selector<Pool = P>>;
 /// A slot for a privacy mechanism on `M`.
@@ -105,6 +107,18 @@ impl<I: Message, O: Message> SlotKind for dyn Aggregator<In = I, Out = O> {
     const ROLE: Role = Role::Aggregator;
     fn signature() -> String {
         aggregator_signature::<I, O>()
+    }
+}
+
+/// The kind of an [`AttackSlot`]'s part: an aggregator of `M` to `M`, declared as an attack.
+#[derive(Debug)]
+pub struct Attack<M>(PhantomData<fn() -> M>);
+
+impl<M: Message> SlotKind for Attack<M> {
+    const ROLE: Role = Role::Attack;
+    const OPTIONAL: bool = true;
+    fn signature() -> String {
+        M::KIND.into()
     }
 }
 

@@ -11,7 +11,7 @@ pub(super) fn obstacle(role: Role, signature: &str) -> Option<String> {
              declares under `messages`",
             known_kinds()
         )),
-        Role::Privacy if message_type(signature).is_none() => Some(format!(
+        Role::Privacy | Role::Attack if message_type(signature).is_none() => Some(format!(
             "its signature is `{signature}`; it must be one of {}, or a message that the library declares under `messages`",
             known_kinds()
         )),

@@ -45,7 +45,7 @@ pub const FL_BITS: u32 = 5;
 /// every default filled in, or `{"mistakes": [{"path": ["net", 0], "text": "..", "on_key": false}]}`. Without it the host
 /// checks settings by the `settings` of the description.
 pub const FL_CHECK: u32 = 1;
-/// Optional. Gives a text: aggregators `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
+/// Optional. Gives a text: aggregators and attacks `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
 /// `class_counts`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; selectors of clients
 /// `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers `{"parametric": false, "differentiable": false,
 /// "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`, where no `learns` stands for all losses.
@@ -55,7 +55,7 @@ pub const FL_SAVE: u32 = 3;
 /// Takes back what `FL_SAVE` gave: one message with the tensor `state`.
 pub const FL_LOAD: u32 = 4;
 
-/// Aggregator. The messages of an inbox, in client order, finite and alike; text
+/// Aggregator, and attack (role `attack`, signature `params`). The messages of an inbox, in client order, finite and alike; text
 /// `{"number": 1, "last": false, "name": "round 1"}`. Gives the tensors of the result, and optionally a text
 /// `{"notes": ["for the user"], "numbers": [["left-out", 2.0]]}`.
 pub const FL_AGGREGATE: u32 = 10;

@@ -4,10 +4,10 @@ use super::store::{States, Store};
 use crate::message::{Ids, Message};
 use crate::privacy::{Lots, NoiseSource};
 use crate::{
-    AggregatorSlot, BoxedAggregator, BoxedSelector, Budget, COUNTS, ClientId, Differentiable,
-    Envelope, Examples, ExchangeSpec, Generator, Inbox, MechanismSlot, Needs, Parametric, Parts,
-    Pool, PrivacyEvent, Problem, Public, Result, Round, Said, SelectorSlot, Serial, Stream, Task,
-    Trainer, message, parametric,
+    AggregatorSlot, AttackSlot, BoxedAggregator, BoxedSelector, Budget, COUNTS, ClientId,
+    Differentiable, Envelope, Examples, ExchangeSpec, Generator, Inbox, MechanismSlot, Needs,
+    Parametric, Parts, Pool, PrivacyEvent, Problem, Public, Result, Round, Said, SelectorSlot,
+    Serial, Stream, Task, Trainer, message, parametric,
 };
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
@@ -302,18 +302,23 @@ impl Client {
         self.aggregate_in(slot, round, inbox)
     }
 
-    /// As [`Client::aggregate`], for an aggregator that may want to see what this client was sent ([`Needs::sent`]).
+    /// What the attack in `slot` makes of this client's honest results. It sees `sent`, which the
+    /// client was sent.
     ///
     /// # Errors
-    /// As [`Client::aggregate`].
-    pub fn aggregate_seeing<D: Message, I: Message, O: Message>(
+    /// When the slot's part cannot be made, or fails.
+    pub fn attack<M: Message>(
         &mut self,
-        slot: &AggregatorSlot<I, O>,
-        sent: &D,
-        inbox: &Inbox<I>,
-    ) -> Result<O> {
-        let round = self.round(slot).showing(sent.clone());
-        self.aggregate_in(slot, round, inbox)
+        slot: &AttackSlot<M>,
+        sent: Option<&M>,
+        honest: &Inbox<M>,
+    ) -> Result<M> {
+        let round = self.round(slot);
+        let round = match sent {
+            Some(sent) => round.showing(sent.clone()),
+            None => round,
+        };
+        self.aggregate_in(slot, round, honest)
     }
 
     fn aggregate_in<I: Message, O: Message>(

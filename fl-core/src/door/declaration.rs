@@ -4,8 +4,8 @@ use super::exchange_spec::{AggregatorUse, Exchange, ExchangeSpec};
 use crate::message::{Ids, Message, Params, Scalar, VoteSensitivity};
 use crate::privacy::Lots;
 use crate::{
-    ACCOUNTANT, AggregatorSlot, Answer, BoxedAggregator, COUNTS, Client, MechanismSlot, Question,
-    Result, Role, Roster, SelectorSlot, Slot, SlotKind, SlotSpec, TrainerSlot,
+    ACCOUNTANT, AggregatorSlot, Answer, AttackSlot, BoxedAggregator, COUNTS, Client, MechanismSlot,
+    Question, Result, Role, Roster, SelectorSlot, Slot, SlotKind, SlotSpec, TrainerSlot,
 };
 use anyhow::bail;
 
@@ -426,9 +426,9 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
 
     /// A client that has a part in `slot` is an attacker: it sends what `forge` makes of its honest
     /// answer, which was released before.
-    pub fn forged_by<K: SlotKind + ?Sized>(
+    pub fn forged_by<M: Message>(
         mut self,
-        slot: &Slot<K>,
+        slot: &AttackSlot<M>,
         forge: impl Fn(&mut Client, &D, U) -> Result<U> + Send + Sync + 'p,
     ) -> Self {
         self.slots.push(slot.spec().for_some());

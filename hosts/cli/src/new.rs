@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub struct NewArgs {
-    /// aggregator, selector, privacy, trainer, accountant, generator or protocol; or flower, an app that runs a spec there.
+    /// aggregator, selector, privacy, trainer, accountant, generator, attack or protocol; or flower, an app that runs a spec there.
     role: String,
     /// Its name, that of the part in specs: letters, digits and `-`, such as `trimmed-mean`.
     name: String,
@@ -35,7 +35,7 @@ enum Language {
     Python,
 }
 
-const RUST: [(Role, &str); 7] = [
+const RUST: [(Role, &str); 8] = [
     (
         Role::Aggregator,
         include_str!("../templates/aggregator.rs.in"),
@@ -51,6 +51,7 @@ const RUST: [(Role, &str); 7] = [
         Role::Generator,
         include_str!("../templates/generator.rs.in"),
     ),
+    (Role::Attack, include_str!("../templates/attack.rs.in")),
     (Role::Protocol, include_str!("../templates/protocol.rs.in")),
 ];
 const MANIFEST: &str = include_str!("../templates/Cargo.toml.in");

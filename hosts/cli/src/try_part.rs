@@ -286,7 +286,7 @@ fn examples(own: Own) -> Result<Examples> {
 fn answer(decl: &'static PartDecl, trial: Trial<'_>) -> Result<Json> {
     let signature = (decl.describe)().signature;
     let answer = match decl.role {
-        Role::Aggregator => Some(trial.aggregate()),
+        Role::Aggregator | Role::Attack => Some(trial.aggregate()),
         Role::Privacy => Some(trial.release()),
         Role::Selector => trial.select(&signature),
         Role::Accountant => Some(trial.account()),

@@ -124,7 +124,7 @@ def _state_of(data: bytes) -> dict:
 
 def _describe(part, *_):
     role = part._fl["role"]
-    if role == "aggregator":
+    if role in ("aggregator", "attack"):
         about = {"needs": list(getattr(part, "needs", ())), "claims": list(getattr(part, "claims", ())), "folds": hasattr(part, "fold")}
     elif role == "selector":
         draw = getattr(part, "draw", "unknown")

@@ -25,6 +25,7 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 _RANGES = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 _MUST = {
     "aggregator": ("aggregate",),
+    "attack": ("aggregate",),
     "selector": ("select",),
     "privacy": ("clip", "price", "perturb"),
     "trainer": ("fit", "predict", "save", "load"),
@@ -145,6 +146,15 @@ def aggregator(name: str, takes: str = "params", gives: str | None = None):
     "weight_free", "within_hull"]`, to which the conformance kit holds it.
     """
     return _declared("aggregator", name, f"{takes} -> {gives or takes}")
+
+
+def attack(name: str, on: str = "params"):
+    """Declares an attack, which forges the answers of the clients that a spec names: a class with
+
+    `aggregate(self, round, inbox) -> {name: array}`. The inbox has the honest results of one client, and `round.sent` what the
+    client was sent, if the class has `needs = ["sent"]`. `on` is the kind of message that it forges: `params`, or `votes` for labels.
+    """
+    return _declared("attack", name, on)
 
 
 def selector(name: str, pool: str = "clients"):

@@ -55,7 +55,7 @@ def ways(spec, processes: int = 2) -> dict[str, str]:
         return found | {"resumed": on.digest}
 
 
-_SLOTS = {"trainer": "model", "aggregator": "aggregator", "selector": "cohort", "privacy": "privacy"}
+_SLOTS = {"trainer": "model", "aggregator": "aggregator", "attack": "attack", "selector": "cohort", "privacy": "privacy"}
 _SETS = ({"blobs": {"features": 7, "classes": 3}}, {"glyphs": {"train": 120, "test": 30}})
 
 

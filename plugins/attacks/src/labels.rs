@@ -25,7 +25,7 @@ choices! {
 }
 
 settings! {
-    /// Attack: learns from wrong labels (label flipping; Fang et al. 2020).
+    /// Learns from wrong labels (label flipping; Fang et al. 2020).
     pub struct LabelFlip {
         /// Which class becomes which.
         flip: Flip = Flip::Opposite;
@@ -63,5 +63,5 @@ impl Aggregator for LabelFlip {
         }
     }
 }
-plugin!(aggregator "label-flip" => LabelFlip,
+plugin!(attack "label-flip" => LabelFlip,
     papers: ["Fang et al. 2020"]);

@@ -87,7 +87,7 @@ impl<A: Forge> Aggregator for Attacker<A> {
 }
 
 settings! {
-    /// Attack: goes as far into the opposite direction, `sent - scale (honest - sent)` (sign flipping; Li et al. 2019).
+    /// Goes as far into the opposite direction, `sent - scale (honest - sent)` (sign flipping; Li et al. 2019).
     pub struct SignFlip {
         /// How many times as far.
         scale: f64 = 1.0, in above(0.0);
@@ -98,11 +98,11 @@ impl Forge for SignFlip {
         k.sent - self.scale * (k.honest - k.sent)
     }
 }
-plugin!(aggregator "sign-flip" => SignFlip as Attacker<SignFlip>,
+plugin!(attack "sign-flip" => SignFlip as Attacker<SignFlip>,
     papers: ["Li et al. 2019"]);
 
 settings! {
-    /// Attack: normal noise on what was sent, and nothing learnt (Blanchard et al. 2017).
+    /// Normal noise on what was sent, and nothing learnt (Blanchard et al. 2017).
     pub struct Gaussian {
         /// Its standard deviation on every number.
         std: f64 = 1.0, in above(0.0);
@@ -113,11 +113,11 @@ impl Forge for Gaussian {
         k.sent + self.std * k.noise
     }
 }
-plugin!(aggregator "gaussian" => Gaussian as Attacker<Gaussian>,
+plugin!(attack "gaussian" => Gaussian as Attacker<Gaussian>,
     papers: ["Blanchard et al. 2017"]);
 
 settings! {
-    /// Attack: a little off in every number, within what honest clients differ by (A Little Is Enough; Baruch et al. 2019):
+    /// A little off in every number, within what honest clients differ by (A Little Is Enough; Baruch et al. 2019):
     /// `honest + z deviation`, of several trainings of the attacker's own.
     pub struct LittleIsEnough {
         /// How many deviations.
@@ -132,11 +132,11 @@ impl Forge for LittleIsEnough {
         true
     }
 }
-plugin!(aggregator "little-is-enough" => LittleIsEnough as Attacker<LittleIsEnough>,
+plugin!(attack "little-is-enough" => LittleIsEnough as Attacker<LittleIsEnough>,
     papers: ["Baruch et al. 2019"]);
 
 settings! {
-    /// Attack: a little into the opposite direction (inner-product manipulation; Xie et al. 2020), `sent - epsilon (honest - sent)`:
+    /// A little into the opposite direction (inner-product manipulation; Xie et al. 2020), `sent - epsilon (honest - sent)`:
     /// so little that it lies among the honest, and yet the inner product with their mean is negative.
     pub struct InnerProduct {
         /// How far.
@@ -148,11 +148,11 @@ impl Forge for InnerProduct {
         k.sent - self.epsilon * (k.honest - k.sent)
     }
 }
-plugin!(aggregator "inner-product" => InnerProduct as Attacker<InnerProduct>,
+plugin!(attack "inner-product" => InnerProduct as Attacker<InnerProduct>,
     papers: ["Xie et al. 2020"]);
 
 settings! {
-    /// Attack: the attacker's own model in place of everybody's (model replacement; Bagdasaryan et al. 2020), `sent + scale (own -
+    /// The attacker's own model in place of everybody's (model replacement; Bagdasaryan et al. 2020), `sent + scale (own -
     /// sent)`. Together with `label-flip`, a model that has learnt wrong labels.
     pub struct Replacement {
         /// How many clients it outweighs: the number of clients, divided by that of attackers, replaces a plain mean.
@@ -164,5 +164,5 @@ impl Forge for Replacement {
         k.sent + self.scale * (k.honest - k.sent)
     }
 }
-plugin!(aggregator "replacement" => Replacement as Attacker<Replacement>,
+plugin!(attack "replacement" => Replacement as Attacker<Replacement>,
     papers: ["Bagdasaryan et al. 2020"]);

@@ -9,12 +9,12 @@ use ndarray::Array2;
 use std::sync::Arc;
 
 /// Forges the answers of attackers.
-pub(crate) const ATTACK: AggregatorSlot<Params, Params> = AggregatorSlot::new(
+pub(crate) const ATTACK: AttackSlot<Params> = AttackSlot::new(
     "attack",
     "What attackers answer in place of what they have trained; name them with `clients`.",
 );
 /// Changes the labels of attackers.
-pub(crate) const LABELS: AggregatorSlot<Votes, Votes> = AggregatorSlot::new(
+pub(crate) const LABELS: AttackSlot<Votes> = AttackSlot::new(
     "labels",
     "What attackers make of their own labels before they learn them; name them with `clients`.",
 );
@@ -114,7 +114,7 @@ impl<'p> Family<'p> {
         }
         let honest = seen[0].clone();
         let mail = (0..).zip(seen).map(|(at, seen)| Mail::new(at, 1.0, seen));
-        let forged = me.aggregate_seeing(&ATTACK, global, &Inbox::new(mail.collect())?)?;
+        let forged = me.attack(&ATTACK, Some(global), &Inbox::new(mail.collect())?)?;
         me.measure("attack.shift", forged.zip(&honest, |f, h| f - h)?.norm());
         Ok(forged)
     }
@@ -148,7 +148,7 @@ pub(crate) fn learnt(me: &mut Client) -> Result<Examples> {
     let column = Array2::from_shape_fn((ids.len(), 1), |(row, _)| of[ids[row] as usize]);
     let votes = Votes::new(ids.to_vec(), column, *classes);
     let inbox = Inbox::new(vec![Mail::new(me.id(), 1.0, votes)])?;
-    let given = me.aggregate(&LABELS, &inbox)?;
+    let given = me.attack(&LABELS, None, &inbox)?;
     ensure!(
         given.rows == ids && given.voters() == 1 && given.classes() == *classes,
         "parts.labels: gave other examples, classes or voters than it got"

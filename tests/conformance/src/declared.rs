@@ -19,7 +19,7 @@ pub fn check(decl: &PartDecl, settings: &Value) -> Option<std::result::Result<()
         return Some(Err(Broken::new("can be made", format!("{error:#}"))));
     }
     match decl.role {
-        Role::Aggregator => Some(check::aggregator(&|| part.first())),
+        Role::Aggregator | Role::Attack => Some(check::aggregator(&|| part.first())),
         Role::Privacy => Some(check::mechanism(&|| part.first(), Neighbours::Replaced)),
         Role::Selector => match signature.as_str() {
             Roster::NAME => Some(part.selector::<Roster>()),

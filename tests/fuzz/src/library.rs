@@ -200,6 +200,7 @@ fn parts() -> Vec<&'static PartDecl> {
         (Role::Aggregator, "class-means -> class-means"),
         (Role::Aggregator, "models -> models"),
         (Role::Aggregator, "mask -> ids"),
+        (Role::Attack, "votes"),
         (Role::Privacy, "params"),
         (Role::Privacy, "logits"),
         (Role::Privacy, "counts"),
@@ -251,7 +252,7 @@ pub(crate) fn answers(data: &[u8]) {
     };
     let signature = (decl.describe)().signature;
     match decl.role {
-        Role::Aggregator => drive.aggregate(),
+        Role::Aggregator | Role::Attack => drive.aggregate(),
         Role::Privacy => drive.release(),
         Role::Selector => drive.select(&signature),
         Role::Trainer => drive.train(),

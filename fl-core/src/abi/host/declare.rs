@@ -67,8 +67,9 @@ pub(super) fn declare(
 fn boxed(role: Role, signature: &str, remote: Remote, task: &Task) -> Result<Box<dyn Any + Send>> {
     let cannot = || format!("a {role} of `{signature}` cannot be loaded");
     Ok(match role {
-        Role::Aggregator => {
-            let (input, output) = pair(signature).with_context(cannot)?;
+        Role::Aggregator | Role::Attack => {
+            let one = || message_type(signature).map(|of| (of, of));
+            let (input, output) = pair(signature).or_else(one).with_context(cannot)?;
             let part = LoadedAggregator::new(remote, input, output)?;
             Box::new(Box::new(part) as Box<dyn AnyAggregator>)
         }

@@ -28,7 +28,7 @@ pub(super) trait Object: Send {
 /// The object of a part that `plugin!` made.
 pub(super) fn wrap(role: Role, made: Box<dyn Any + Send>) -> Result<Box<dyn Object>> {
     Ok(match role {
-        Role::Aggregator => {
+        Role::Aggregator | Role::Attack => {
             let part: Box<dyn AnyAggregator> = unboxed(made)?;
             Box::new(OfAggregator {
                 shelf: Shelf::new(part.input()),

@@ -289,7 +289,7 @@ fn same_part(linked: &'static PartDecl, loaded: &PartDecl, inboxes: u64) {
     };
     assert_eq!(about(linked), about(loaded), "`{}`", linked.name);
     match (linked.role, signature.as_str()) {
-        (Role::Aggregator, "params -> params") => {
+        (Role::Aggregator, "params -> params") | (Role::Attack, "params") => {
             same_aggregator::<Params, Params>(linked, loaded, settings, inboxes);
         }
         (Role::Aggregator, "logits -> logits") => {
@@ -297,6 +297,9 @@ fn same_part(linked: &'static PartDecl, loaded: &PartDecl, inboxes: u64) {
         }
         (Role::Aggregator, "votes -> counts") => {
             same_aggregator::<Votes, Counts>(linked, loaded, settings, inboxes);
+        }
+        (Role::Attack, "votes") => {
+            same_aggregator::<Votes, Votes>(linked, loaded, settings, inboxes);
         }
         (Role::Privacy, "params") => same_mechanism::<Params>(linked, loaded, settings),
         (Role::Privacy, "logits") => same_mechanism::<Logits>(linked, loaded, settings),

@@ -32,11 +32,14 @@ fn linked_parts_answer_as_they_did() {
         said.status.success(),
         "take what they answer now with FL_UPDATE=1\n{text}"
     );
-    let files = ["aggregator", "selector", "privacy", "accountant"];
-    for (role, file) in files
-        .iter()
-        .zip(["aggregators", "selectors", "privacy", "accountants"])
-    {
+    let files = [
+        ("aggregator", "aggregators"),
+        ("attack", "attacks"),
+        ("selector", "selectors"),
+        ("privacy", "privacy"),
+        ("accountant", "accountants"),
+    ];
+    for (role, file) in files {
         let listed = out(&root(), &["list", role, "--json"]);
         let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
         let parts = listed["parts"].as_array().unwrap().iter();

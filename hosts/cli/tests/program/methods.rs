@@ -1,6 +1,6 @@
 //! Methods by the names of their papers: protocols of their own, and aliases.
 
-use crate::common::{fails, json, quick};
+use crate::common::{fails, json, out, quick, root};
 use std::fs;
 
 /// Spec, what its `protocol` says of the method, and the same as a protocol of its own.
@@ -84,4 +84,46 @@ fn a_name_that_is_nearly_an_alias_is_suggested() {
     fs::write(&path, text.replace("use: one-shot-distill", "use: fed-kd")).unwrap();
     let (_, error) = fails(dir.path(), &["check", path.to_str().unwrap()]);
     assert!(error.contains("did you mean `fedkd`?"), "{error}");
+}
+
+#[test]
+fn an_attack_fits_the_slots_of_attacks_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(quick("attacked")).unwrap();
+    let at = |part: &str| text.lines().position(|line| line.contains(part)).unwrap() + 1;
+    let checked = |from: &str, to: &str| {
+        assert!(text.contains(from));
+        fs::write(dir.path().join("spec.yaml"), text.replace(from, to)).unwrap();
+        let (code, error) = fails(dir.path(), &["check", "spec.yaml"]);
+        assert_eq!(code, 2, "{error}");
+        error
+    };
+
+    let error = checked(
+        "aggregator: { use: multi-krum",
+        "aggregator: { use: sign-flip",
+    );
+    let line = format!("spec.yaml:{}:", at("aggregator:"));
+    assert!(error.contains(&line), "{error}");
+    let why = "no aggregator is called `sign-flip`: that is an attack; known: ";
+    assert!(error.contains(why), "{error}");
+    let error = checked(
+        "aggregator: { use: multi-krum",
+        "aggregator: { use: mean-labels",
+    );
+    assert!(error.contains("these fit: bulyan,"), "{error}");
+    let attacks = out(&root(), &["list", "attack"]);
+    let attacks: Vec<_> = attacks.lines().skip(1).collect();
+    assert!(attacks.len() >= 6, "{attacks:?}");
+    for attack in attacks {
+        let name = attack.split_whitespace().next().unwrap();
+        assert!(!error.contains(name), "{name}: {error}");
+    }
+
+    let error = checked("attack: { use: sign-flip", "attack: { use: mean");
+    let why = "no attack is called `mean`: that is an aggregator; known: gaussian, ";
+    assert!(error.contains(why), "{error}");
+    let error = checked("attack: { use: sign-flip", "attack: { use: label-flip");
+    let why = "must be params, but `label-flip` is votes; these fit: gaussian, ";
+    assert!(error.contains(why), "{error}");
 }

@@ -71,13 +71,14 @@ fn the_transcript_in_the_readme_works() {
 }
 
 /// Every role, under names that mean something else in Rust or in the template.
-const ROLES: [(&str, &str); 7] = [
+const ROLES: [(&str, &str); 8] = [
     ("aggregator", "params"),
     ("selector", "option"),
     ("privacy", "default"),
     ("trainer", "model"),
     ("accountant", "books"),
     ("generator", "around"),
+    ("attack", "round"),
     ("protocol", "two-words"),
 ];
 

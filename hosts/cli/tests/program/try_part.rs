@@ -43,8 +43,8 @@ fn input(role: Role, signature: &str) -> Json {
     let rows = json!([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2], [0.3, 0.7]]);
     let own = json!({"samples": rows, "classes": [1, 0, 0, 1]});
     match (role, signature) {
-        (Role::Aggregator, _) => {
-            let (kind, _) = signature.split_once(" -> ").unwrap();
+        (Role::Aggregator | Role::Attack, _) => {
+            let kind = signature.split(" -> ").next().unwrap();
             let all = letters(kind);
             json!({"messages": all, "sent": all[0]["tensors"]})
         }
@@ -70,6 +70,7 @@ fn every_linked_aggregator_selector_and_mechanism_answers() {
             Role::Aggregator => "aggregator",
             Role::Selector => "selector",
             Role::Privacy => "privacy",
+            Role::Attack => "attack",
             _ => continue,
         };
         let signature = (part.describe)().signature;
