@@ -1,6 +1,7 @@
 //! What several crates promise together: the federation's door over the host, and every linked part under the conformance kit.
 
 mod audit;
+mod book;
 mod corrections;
 mod door;
 mod flows;

@@ -2,6 +2,7 @@
 //! settings, what is known of it, and how it is read.
 //!
 //! ```
+//! # // ANCHOR: set
 //! use fl_core::{Inputs, Labels, Task, TaskKind};
 //! use fl_data::{DataSet, Facts, Folder, Rows, SetSpec};
 //! fl_core::settings! {
@@ -26,6 +27,7 @@
 //!     }
 //! }
 //! fl_data::data_set!("signs" => Signs);
+//! # // ANCHOR_END: set
 //! let set: SetSpec = fl_core::settings::read_yaml("{signs: {rows: 10}}").unwrap();
 //! assert_eq!(set.task().unwrap().kind, TaskKind::Classes(2));
 //! ```

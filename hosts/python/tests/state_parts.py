@@ -8,6 +8,7 @@ import fl
 import numpy as np
 
 
+# ANCHOR: trainer
 class Stateless:
     """A linear model with momentum, which also holds on to the model of the question before. No
     method saves its momentum."""
@@ -77,6 +78,7 @@ class Stateless:
         self.w = np.frombuffer(state, np.float32).reshape(self.w.shape).copy()
 
 
+# ANCHOR_END: trainer
 @fl.trainer("state-trainer")
 class Trainer(Stateless):
     """Its optimiser is saved too."""
@@ -89,6 +91,7 @@ class Trainer(Stateless):
         self.w, self._velocity = both[0].copy(), both[1].copy()
 
 
+# ANCHOR: aggregator
 @fl.aggregator("state-aggregator")
 class Aggregator:
     """Half of the mean, and half of what it gave before."""
@@ -104,6 +107,8 @@ class Aggregator:
         return now
 
 
+# ANCHOR_END: aggregator
+# ANCHOR: selector
 @fl.selector("state-selector")
 class Selector:
     """Each client in its turn, two in a round."""
@@ -118,6 +123,8 @@ class Selector:
         return [at, (at + 1) % n]
 
 
+# ANCHOR_END: selector
+# ANCHOR: privacy
 @fl.privacy("state-privacy")
 class Privacy:
     """Bounds the norm, and adds noise that grows with each release."""
@@ -137,3 +144,4 @@ class Privacy:
         if not self.forgets:
             self.sigma *= 1.5
         return out
+# ANCHOR_END: privacy

@@ -1,6 +1,7 @@
 //! Cohorts by size.
 use fl_core::prelude::*;
 
+// ANCHOR: part
 settings! {
     /// A random cohort in which clients with more examples are more likely (without repeats, one after the other).
     pub struct BySize {
@@ -37,6 +38,7 @@ impl Selector for BySize {
     }
 }
 plugin!(selector "by-size" => BySize);
+// ANCHOR_END: part
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@ use fl_core::prelude::*;
 use fl_core::privacy::{LEAST_CLIP, Unit};
 use fl_core::settings::above;
 
+// ANCHOR: part
 settings! {
     /// Clips parameters to an L1 norm and adds Laplace noise to every one of them.
     pub struct LaplaceParams {
@@ -46,6 +47,7 @@ impl PrivacyMechanism for LaplaceParams {
     }
 }
 plugin!(privacy "laplace-params" => LaplaceParams);
+// ANCHOR_END: part
 
 #[cfg(test)]
 mod tests {

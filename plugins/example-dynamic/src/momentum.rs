@@ -3,6 +3,7 @@ use fl_core::MeanOfParams;
 use fl_core::message::{alike, decode, encode};
 use fl_core::prelude::*;
 
+// ANCHOR: settings
 settings! {
     /// Mean of the clients' parameters that goes on in the direction of earlier rounds (FedAvgM; Hsu et al. 2019).
     pub struct MomentumMean {
@@ -26,10 +27,12 @@ impl From<MomentumMean> for Momentum {
     }
 }
 
+// ANCHOR_END: settings
 impl Aggregator for Momentum {
     type In = Params;
     type Out = Params;
 
+    // ANCHOR: work
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let weights: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
         self.update(round, inbox.weighted_mean(&weights, &*round.exec))
@@ -52,6 +55,7 @@ impl Aggregator for Momentum {
         self.last = Some((at.clone(), speed));
         Ok(at)
     }
+    // ANCHOR_END: work
 
     fn needs(&self) -> Needs {
         Needs {
@@ -68,6 +72,7 @@ impl Aggregator for Momentum {
         }
     }
 
+    // ANCHOR: state
     fn save(&self) -> Vec<u8> {
         let Some((at, speed)) = &self.last else {
             return Vec::new();
@@ -87,6 +92,7 @@ impl Aggregator for Momentum {
         };
         Ok(())
     }
+    // ANCHOR_END: state
 }
 plugin!(aggregator "momentum-mean" => MomentumMean as Momentum);
 

@@ -27,6 +27,7 @@ pub struct LinearModel {
 }
 
 impl LinearModel {
+    // ANCHOR: new
     fn new(settings: Linear, make: &BuildContext) -> Result<Self> {
         let (width, outputs) = (make.task.width(), make.task.kind.outputs());
         if let TaskKind::Pixels { .. } = make.task.kind {
@@ -40,6 +41,7 @@ impl LinearModel {
             bias: Array1::zeros(outputs),
         })
     }
+    // ANCHOR_END: new
 
     fn check(&self, x: &Samples) -> Result<()> {
         ensure!(

@@ -197,6 +197,7 @@ impl Trainer for Scores {
         let all = self.scores.broadcast(shape).context("one row")?;
         Ok(all.to_owned())
     }
+    // ANCHOR: state
     fn save(&self) -> Result<Vec<u8>> {
         Ok(bytes(&self.scores))
     }
@@ -228,6 +229,7 @@ impl Trainer for Scores {
         }
         Ok(())
     }
+    // ANCHOR_END: state
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {
         Some(self)
     }

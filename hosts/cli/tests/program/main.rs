@@ -22,6 +22,7 @@ mod new;
 mod nodes;
 mod noise;
 mod own_data;
+mod pages;
 mod pixels;
 mod private;
 mod processes;

@@ -96,6 +96,7 @@ static const FlTensor *named(const FlInput *input, const char *name) {
   return NULL;
 }
 
+/* ANCHOR: bytes */
 static int32_t give(const FlHost *host, const void *data, size_t bytes) {
   uint8_t *out = host->tensor(host->context, fl_text("state"), FL_U8, 1, &bytes);
   if (out == NULL) return FL_ERROR;
@@ -111,6 +112,7 @@ static int32_t take(const FlInput *input, const FlHost *host, void *data, size_t
   return FL_OK;
 }
 
+/* ANCHOR_END: bytes */
 /* Every tensor of the messages' mean, as it becomes. */
 static int32_t mean(const FlInput *input, const FlHost *host, double factor, double more) {
   for (size_t t = 0; t < input->messages[0].count; t++) {
@@ -276,11 +278,13 @@ static int32_t call(void *pointer, uint32_t operation, const FlInput *input, con
         if (memcmp(input->text.data + i, "\"sensitivity\"", 13) == 0) next(part);
       }
       return FL_OK;
+    /* ANCHOR: state */
     case FL_SAVE:
       if (part->role == ACCOUNTANT) return FL_UNKNOWN;
       return part->uses == 0 ? FL_OK : give(host, &part->uses, sizeof part->uses);
     case FL_LOAD:
       return take(input, host, &part->uses, sizeof part->uses);
+    /* ANCHOR_END: state */
     default:
       return FL_UNKNOWN;
   }

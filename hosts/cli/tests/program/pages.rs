@@ -1,0 +1,279 @@
+//! The Markdown pages: their links, the commands that they show, and the book that is made of them.
+
+use crate::common::{out, root};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const BOOK: &str = "specs/book/src";
+
+/// Files below `folder` with this ending, relative to the root: not what is built, run or hidden.
+fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let hidden = name.starts_with('.') && name != ".github";
+        if path.is_dir() && !hidden && !["target", "runs"].contains(&&*name) {
+            files(&path, ending, found);
+        } else if name.ends_with(ending) {
+            found.push(path.strip_prefix(root()).unwrap().to_path_buf());
+        }
+    }
+}
+
+fn all(ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    files(&root(), ending, &mut found);
+    found.sort();
+    assert!(!found.is_empty());
+    found
+}
+
+fn read(page: impl AsRef<Path>) -> String {
+    let path = root().join(page);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Lines outside of code blocks, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut code = false;
+    text.lines().enumerate().filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        code ^= fence;
+        !code && !fence
+    })
+}
+
+/// A line without what stands between backticks.
+fn without_code(line: &str) -> String {
+    line.split('`').step_by(2).collect()
+}
+
+/// The code blocks of this language.
+fn blocks<'t>(text: &'t str, language: &str) -> Vec<&'t str> {
+    let fence = format!("```{language}\n");
+    let rest = text.split(&*fence).skip(1);
+    rest.map(|t| t.split("```").next().unwrap()).collect()
+}
+
+/// The anchors of a page's headings.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = prose(text).map(|(_, line)| line);
+    let kept = |c: &char| c.is_alphanumeric() || "-_ ".contains(*c);
+    let anchor = |h: &str| h.trim_start_matches(['#', ' ']).to_lowercase();
+    headings
+        .filter(|line| line.starts_with('#'))
+        .map(|h| anchor(h).chars().filter(kept).collect::<String>())
+        .map(|h| h.replace(' ', "-"))
+        .collect()
+}
+
+/// The targets of links and pictures.
+fn links(text: &str) -> Vec<String> {
+    let plain: Vec<String> = prose(text).map(|(_, line)| without_code(line)).collect();
+    let plain = plain.join("\n");
+    let links = plain.split("](").skip(1);
+    let links = links.filter_map(|t| t.split(')').next());
+    let pictures = plain.split("<img src=\"").skip(1);
+    let pictures = pictures.filter_map(|t| t.split('"').next());
+    let local = |link: &&str| !link.contains("://") && !link.contains(char::is_whitespace);
+    links
+        .chain(pictures)
+        .filter(local)
+        .map(String::from)
+        .collect()
+}
+
+#[test]
+fn links_lead_to_what_is_there() {
+    let mut broken = Vec::new();
+    for page in all(".md") {
+        let (text, name) = (read(&page), page.display());
+        for link in links(&text) {
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let to = match file.is_empty() {
+                true => root().join(&page),
+                false => root().join(&page).parent().unwrap().join(file),
+            };
+            if !to.exists() {
+                broken.push(format!("{name}: {link} is not there"));
+            } else if !anchor.is_empty() && !anchors(&read(&to)).contains(&anchor.to_string()) {
+                broken.push(format!("{name}: {link} has no such heading"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn the_book_has_every_chapter_and_every_piece_of_code() {
+    let summary = read(Path::new(BOOK).join("SUMMARY.md"));
+    let chapters: BTreeSet<PathBuf> = links(&summary)
+        .iter()
+        .map(|link| root().join(BOOK).join(link).canonicalize().unwrap())
+        .collect();
+    for page in all(".md") {
+        let shipped = page.starts_with(BOOK) && !page.ends_with("SUMMARY.md");
+        let known = chapters.contains(&root().join(&page).canonicalize().unwrap());
+        assert!(!shipped || known, "SUMMARY.md lacks {}", page.display());
+        for target in read(&page).split("{{#code ").skip(1) {
+            let Some((target, _)) = target.split_once("}}") else {
+                continue;
+            };
+            if target.contains(char::is_uppercase) && target.starts_with("FILE") {
+                continue;
+            }
+            let (file, marker) = target.split_once(':').unwrap_or((target, ""));
+            let code = read(file);
+            for mark in ["ANCHOR", "ANCHOR_END"] {
+                let there = code
+                    .lines()
+                    .any(|l| l.contains(&format!("{mark}: {marker}")));
+                let whole = marker.is_empty();
+                assert!(
+                    whole || there,
+                    "{}: {file} has no {mark}: {marker}",
+                    page.display()
+                );
+            }
+        }
+    }
+}
+
+/// Shown commands print what stands below them: of each shown line, the pieces between `..`, in
+/// this order. Times differ.
+#[test]
+fn shown_commands_print_what_is_shown() {
+    let program = Path::new(env!("CARGO_BIN_EXE_fl")).parent().unwrap();
+    let path = format!(
+        "{}:{}",
+        program.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let pages = all(".md").into_iter();
+    let pages = pages.filter(|page| page.starts_with(BOOK) || page == Path::new("README.md"));
+    let mut commands = 0;
+    for page in pages {
+        let dir = tempfile::tempdir().unwrap();
+        for file in fs::read_dir(root().join(BOOK).join("files")).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), dir.path().join(file.file_name())).unwrap();
+        }
+        let text = read(&page);
+        for block in blocks(&text, "console") {
+            for shown in format!("\n{block}").split("\n$ ").skip(1) {
+                let (command, lines) = shown.split_once('\n').unwrap_or((shown, ""));
+                let mut sh = Command::new("sh");
+                let sh = sh.args(["-c", command]).current_dir(dir.path());
+                let done = sh.env("PATH", &path).env("NO_COLOR", "1").output().unwrap();
+                let said = [done.stdout, done.stderr].map(|t| String::from_utf8(t).unwrap());
+                let said = said.concat();
+                for line in lines.lines().filter(|line| !line.is_empty()) {
+                    let found = said.lines().any(|said| is_like(said, line));
+                    assert!(
+                        found,
+                        "{}: `{command}` does not print\n{line}\nbut\n{said}",
+                        page.display()
+                    );
+                }
+                commands += 1;
+            }
+        }
+    }
+    assert!(commands > 10, "only {commands} commands");
+}
+
+/// Has `said` the pieces of `shown`? A number of seconds may be another.
+fn is_like(said: &str, shown: &str) -> bool {
+    let plain = |line: &str| match line.rsplit_once(" steps, ") {
+        Some((front, _)) => format!("{front} steps"),
+        None => line.to_string(),
+    };
+    let (said, shown) = (plain(said), plain(shown));
+    let mut rest = &*said;
+    shown.split("..").all(|piece| {
+        let at = rest.find(piece.trim_end());
+        rest = at.map_or(rest, |at| &rest[at + piece.trim_end().len()..]);
+        at.is_some()
+    })
+}
+
+#[test]
+fn the_readme_shows_the_spec_that_is_shipped() {
+    let readme = read("README.md");
+    let spec = read(Path::new(BOOK).join("files/hello.yaml"));
+    assert_eq!(blocks(&readme, "yaml"), [&*spec]);
+    // the commands that install cannot be tried here, but what they name is there
+    let install = blocks(&readme, "sh").concat();
+    for (command, file) in [
+        ("pip install ./hosts/python", "hosts/python/pyproject.toml"),
+        (
+            "cargo install --locked --path hosts/cli",
+            "hosts/cli/Cargo.toml",
+        ),
+    ] {
+        assert!(install.contains(command), "{install}");
+        assert!(root().join(file).exists());
+    }
+}
+
+/// The numbers of the front page stand on the pages that they link to.
+#[test]
+fn the_readme_has_the_numbers_of_its_pages() {
+    let readme = read("README.md");
+    let rows = readme.lines().filter(|l| l.starts_with("| ["));
+    let mut seen = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, what, ours, theirs, _] = cells[..] else {
+            panic!("{row}");
+        };
+        let page = read(&links(what)[0]);
+        let ours = ours.split(" [").next().unwrap();
+        for number in [ours, theirs] {
+            assert!(page.contains(number), "{row}: {number} is not on its page");
+            seen += 1;
+        }
+    }
+    assert!(seen > 10);
+    let parts: serde_json::Value =
+        serde_json::from_str(&out(&root(), &["list", "--json"])).unwrap();
+    let count = parts["parts"].as_array().unwrap().len();
+    assert!(
+        readme.contains("over 80 parts") && count > 80,
+        "{count} parts"
+    );
+}
+
+/// The messages that the book explains are the program's.
+#[test]
+fn explained_messages_are_in_the_sources() {
+    let mut sources: Vec<String> = Vec::new();
+    for ending in [".rs", ".py"] {
+        let code = |path: &PathBuf| !path.components().any(|c| c.as_os_str() == "tests");
+        sources.extend(all(ending).iter().filter(|p| code(p)).map(read));
+    }
+    // as they are written: without line breaks, and with `{name}` for what differs
+    let sources: String = sources.concat().replace("\\\"", "\"");
+    let page = read(Path::new(BOOK).join("troubleshooting.md")).replace('\n', " ");
+    let mut messages = 0;
+    for message in page.split("**`").skip(1) {
+        let Some((message, _)) = message.split_once("`**") else {
+            continue;
+        };
+        for piece in message.split("..") {
+            let piece = piece.trim_matches(|c: char| !c.is_alphanumeric());
+            // a name in the middle is filled in
+            let long = piece.split(" is logits").next().unwrap();
+            if long.len() > 12 && !long.starts_with("Exit Code") {
+                assert!(
+                    sources.contains(long),
+                    "`{message}`: no source says `{long}`"
+                );
+                messages += 1;
+            }
+        }
+    }
+    assert!(messages > 20, "{messages} pieces");
+}

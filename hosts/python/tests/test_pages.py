@@ -1,0 +1,36 @@
+"""What the pages show in Python runs."""
+
+import re
+from pathlib import Path
+
+import fl
+import fl.testing
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def blocks(page):
+    """The code of a page, without what an interpreter printed."""
+    found = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
+    return [block for block in found if not block.startswith(">>>")]
+
+
+def test_the_package_page_runs(tmp_path, monkeypatch):
+    pytest.importorskip("pandas")
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    run, part, *_ = blocks("hosts/python/README.md")
+    shown = {}
+    exec(compile(run, "README.md, a run", "exec"), shown)
+    assert shown["results"].metrics["accuracy"] > 0.5
+    exec(compile(part, "README.md, a part", "exec"), shown)
+    fl.testing.conformance("aggregator my-trimmed-mean")
+
+
+def test_the_tutorial_of_an_aggregator_runs(tmp_path, monkeypatch):
+    (tmp_path / "my_mean.py").write_text(blocks("specs/book/src/tutorials/aggregator.md")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    import my_mean
+
+    fl.testing.conformance(my_mean.MyMean)
