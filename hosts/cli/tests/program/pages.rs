@@ -1,4 +1,5 @@
-//! The Markdown pages: their links, the commands that they show, and the book that is made of them.
+//! The Markdown pages: their links, the width of their lines, the commands that they show, and the
+//! book that is made of them.
 
 use crate::common::{out, root};
 use std::collections::BTreeSet;
@@ -104,6 +105,32 @@ fn links_lead_to_what_is_there() {
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// Pages that the program writes from doc comments.
+const GENERATED: [&str; 3] = ["specs/README.md", "plugins/PARTS.md", "fl-core/MESSAGES.md"];
+
+#[test]
+fn lines_keep_to_a_hundred_columns() {
+    let mut wide = Vec::new();
+    for page in all(".md") {
+        if GENERATED
+            .iter()
+            .any(|generated| page == Path::new(generated))
+        {
+            continue;
+        }
+        let (text, mut table) = (read(&page), false);
+        for (number, line) in prose(&text) {
+            // tables cannot be wrapped, and `fl study` writes what stands between its marks
+            table =
+                (table || line.starts_with("<!-- fl study")) && !line.starts_with("<!-- end of");
+            if !table && !line.trim_start().starts_with('|') && line.chars().count() > 100 {
+                wide.push(format!("{}:{}", page.display(), number + 1));
+            }
+        }
+    }
+    assert!(wide.is_empty(), "lines over 100 columns: {wide:#?}");
 }
 
 #[test]
