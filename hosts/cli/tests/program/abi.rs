@@ -345,7 +345,7 @@ fn exact_every_part_of_the_bundle_is_the_same_through_the_c_interface() {
     let why = here.err().unwrap().to_string();
     assert!(why.contains("must be linked"), "{why}");
     let whole = library::beside("fl_hostile");
-    assert_eq!(load(&Library::at(whole)).unwrap().len(), 1);
+    assert_eq!(load(&Library::at(whole)).unwrap().len(), 2);
     let imported = abi::import_linked("here");
     assert!(imported.len() > 15, "{}", imported.len());
     for part in imported {
