@@ -532,19 +532,33 @@ fn each_part_that_remembers_changes_what_comes_out() {
 fn a_price_that_counts_on_a_draw_is_believed_only_if_clients_were_drawn_like_that() {
     settings! {
         /// Claims that few take part.
-        struct Optimist {}
+        struct Optimist {
+            /// And that nobody knows how many.
+            secret: bool = false;
+        }
     }
     impl PrivacyMechanism for Optimist {
         type On = Params;
         fn clip(&self, _: &mut Params) -> Result<()> {
             Ok(())
         }
-        fn price(&self, _: &Params, _: &Cohort) -> Result<PrivacyEvent> {
-            Ok(PrivacyEvent::SubsampledGaussian {
-                rate: 0.25,
-                sensitivity: 1.0,
-                sigma: 1.0,
-                unit: fl_core::privacy::Unit::Party,
+        fn price(&self, _: &Params, cohort: &Cohort) -> Result<PrivacyEvent> {
+            let unit = fl_core::privacy::Unit::Party;
+            let (rate, sensitivity, sigma) = (0.25, 1.0, 1.0);
+            Ok(match self.secret {
+                true => PrivacyEvent::SubsampledGaussian {
+                    rate,
+                    sensitivity,
+                    sigma,
+                    unit,
+                },
+                false => PrivacyEvent::PublicSizeGaussian {
+                    rate,
+                    of: cohort.of,
+                    sensitivity,
+                    sigma,
+                    unit,
+                },
             })
         }
         fn perturb(&mut self, _: &mut Params, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
@@ -554,14 +568,16 @@ fn a_price_that_counts_on_a_draw_is_believed_only_if_clients_were_drawn_like_tha
     }
     plugin!(privacy "optimist" => Optimist);
     let mut parts = everything();
-    parts[5] = part("at-server", Role::Privacy, "optimist", "{}");
-    for (cohort, settings, believed) in [
-        ("uniform", "{share: 1.0}", false),
-        ("uniform", "{share: 0.34}", false),
-        ("cyclic", "{size: 1}", false),
-        ("poisson", "{rate: 0.5}", false),
-        ("poisson", "{rate: 0.25}", true),
+    for (optimist, cohort, settings, believed) in [
+        ("{}", "uniform", "{share: 1.0}", false),
+        ("{}", "uniform", "{share: 0.34}", false),
+        ("{}", "cyclic", "{size: 1}", false),
+        ("{}", "poisson", "{rate: 0.5}", false),
+        ("{}", "poisson", "{rate: 0.25}", true),
+        // the journal says how many clients were drawn
+        ("{secret: true}", "poisson", "{rate: 0.25}", false),
     ] {
+        parts[5] = part("at-server", Role::Privacy, "optimist", optimist);
         parts[2] = part("cohort", Role::Selector, cohort, settings);
         let outcome = walk(true, &parts, STRAIGHT);
         let refused = outcome

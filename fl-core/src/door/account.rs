@@ -1,7 +1,7 @@
 //! What the server releases, and what it has cost.
 
 use super::federation::Server;
-use super::release::{Afford, afford, cost};
+use super::release::{Afford, Drawn, afford, cost};
 use crate::message::{self, Message};
 use crate::privacy::{Composition, Ledger, Observer};
 use crate::{BoxedMechanism, ClientId, Cohort, MechanismSlot, PrivacyEvent, Result, Round};
@@ -70,7 +70,8 @@ impl Server<'_> {
         let mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
         let (accountant, budget) = (self.accountant.as_deref(), self.budget.as_ref());
         let released = self.own.len();
-        let price = afford(&*mechanism, &mut m, cohort, 1, accountant, budget, released);
+        let drawn = (cohort, Drawn::Clients);
+        let price = afford(&*mechanism, &mut m, drawn, 1, accountant, budget, released);
         self.store.put(slot, mechanism);
         price.map(drop)
     }
@@ -108,7 +109,7 @@ impl Server<'_> {
         let Afford { event, note } = afford(
             mechanism.as_ref(),
             m,
-            cohort,
+            (cohort, Drawn::Clients),
             1,
             self.accountant.as_deref(),
             self.budget.as_ref(),

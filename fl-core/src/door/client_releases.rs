@@ -1,7 +1,7 @@
 //! What leaves a client, and what it has cost.
 
 use super::client::Client;
-use super::release::{Afford, afford, cost};
+use super::release::{Afford, Drawn, afford, cost};
 use crate::message::{self, Counts, Message, VoteSensitivity};
 use crate::privacy::{Lots, NoiseSource};
 use crate::{
@@ -208,7 +208,8 @@ impl Client {
         };
         let (accountant, budget) = (accountant.map(|a| &**a), self.budget.as_ref());
         let part = mechanism.as_ref();
-        afford(part, m, cohort, times, accountant, budget, released)
+        let drawn = (cohort, Drawn::Examples);
+        afford(part, m, drawn, times, accountant, budget, released)
     }
 
     /// What the server needs to know of how many examples there are, and how many of each class: of those that the run may

@@ -5,6 +5,15 @@ use crate::privacy::{ReleaseNoise, short};
 use crate::{Accountant, Budget, Cohort, Draw, PrivacyEvent, PrivacyMechanism, Problem, Result};
 use anyhow::bail;
 
+/// What a cohort is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Drawn {
+    /// Clients of a round.
+    Clients,
+    /// A client's examples.
+    Examples,
+}
+
 /// A release that is paid for.
 pub(crate) struct Afford {
     /// What it costs.
@@ -13,12 +22,18 @@ pub(crate) struct Afford {
     pub note: Option<String>,
 }
 
-/// A price that counts on a random draw holds only if the clients were drawn like that.
-fn believe(event: PrivacyEvent, cohort: &Cohort) -> Result<PrivacyEvent> {
+/// A price that counts on a random draw holds only if units were drawn like that. A lot of a
+/// client's examples is secret, and everybody sees how many clients a round has drawn.
+fn believe(event: PrivacyEvent, cohort: &Cohort, drawn: Drawn) -> Result<PrivacyEvent> {
     let (n, of) = (cohort.len(), cohort.of);
     let claimed = match &event {
         PrivacyEvent::SubsampledGaussian { rate, .. } => {
-            format!("every unit taking part with probability {rate} by itself (Poisson sampling)")
+            format!(
+                "every unit taking part with probability {rate} by itself (Poisson sampling), and on nobody knowing how many do"
+            )
+        }
+        PrivacyEvent::PublicSizeGaussian { rate, of, .. } => {
+            format!("each of {of} units taking part with probability {rate} by itself")
         }
         PrivacyEvent::FixedSizeGaussian { k, of, .. } => {
             format!("{k} of {of} units taking part, a number that was fixed before")
@@ -28,8 +43,18 @@ fn believe(event: PrivacyEvent, cohort: &Cohort) -> Result<PrivacyEvent> {
     let drawn = match (cohort.draw, &event) {
         // the rate is written down twice, so it may differ in its last bits
         (Draw::Poisson { rate }, PrivacyEvent::SubsampledGaussian { rate: said, .. })
-            if rate <= said * (1.0 + 1e-12) =>
+            if rate <= said * (1.0 + 1e-12) && drawn == Drawn::Examples =>
         {
+            return Ok(event);
+        }
+        (
+            Draw::Poisson { rate },
+            PrivacyEvent::PublicSizeGaussian {
+                rate: said,
+                of: all,
+                ..
+            },
+        ) if rate <= said * (1.0 + 1e-12) && of == *all && drawn == Drawn::Clients => {
             return Ok(event);
         }
         (Draw::FixedSize, PrivacyEvent::FixedSizeGaussian { k, of: all, .. })
@@ -37,6 +62,9 @@ fn believe(event: PrivacyEvent, cohort: &Cohort) -> Result<PrivacyEvent> {
         {
             return Ok(event);
         }
+        (Draw::Poisson { rate }, _) if drawn == Drawn::Clients => format!(
+            "each of {of} clients took part with probability {rate}, and everybody sees how many did"
+        ),
         (Draw::Poisson { rate }, _) => format!("each of {of} took part with probability {rate}"),
         (Draw::Everyone, _) => format!("all {of} took part"),
         (Draw::FixedSize, _) => format!("{n} of {of} took part, a number that was fixed before"),
@@ -67,14 +95,14 @@ pub(crate) fn cost(slot: &str, price: PrivacyEvent, noise: &ReleaseNoise) -> Pri
 pub(crate) fn afford<M: Message>(
     mechanism: &dyn PrivacyMechanism<On = M>,
     message: &mut M,
-    cohort: &Cohort,
+    (cohort, drawn): (&Cohort, Drawn),
     times: usize,
     accountant: Option<&dyn Accountant>,
     budget: Option<&Budget>,
     released: usize,
 ) -> Result<Afford> {
     let price = |message: &M| {
-        let event = believe(mechanism.price(message, cohort)?, cohort)?;
+        let event = believe(mechanism.price(message, cohort)?, cohort, drawn)?;
         let all = |event| PrivacyEvent::Repeated { times, event };
         Ok::<_, anyhow::Error>(match times {
             1 => event,
@@ -219,7 +247,7 @@ mod tests {
         let afford = afford(
             &Rows,
             &mut counts,
-            &one,
+            (&one, Drawn::Clients),
             1,
             Some(&Adds(2.0)),
             Some(&budget),

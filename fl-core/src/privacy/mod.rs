@@ -67,7 +67,7 @@ pub enum PrivacyEvent {
         unit: Unit,
     },
     /// As [`PrivacyEvent::Gaussian`], on a random part of the data: every unit takes part with probability `rate`, by
-    /// itself (Poisson subsampling).
+    /// itself (Poisson subsampling). Who takes part is secret, and so is how many do.
     SubsampledGaussian {
         /// Probability that a unit takes part, in `[0, 1]`.
         rate: f64,
@@ -76,6 +76,20 @@ pub enum PrivacyEvent {
         /// Standard deviation of the noise.
         sigma: f64,
         /// Whose presence moves the numbers.
+        unit: Unit,
+    },
+    /// As [`PrivacyEvent::SubsampledGaussian`], of `of` units, and everybody sees how many take
+    /// part, as of the clients of a round. A unit without data is drawn like any other.
+    PublicSizeGaussian {
+        /// Probability that a unit takes part, in `[0, 1]`.
+        rate: f64,
+        /// How many units there are.
+        of: usize,
+        /// L2 sensitivity.
+        sensitivity: f64,
+        /// Standard deviation of the noise.
+        sigma: f64,
+        /// Whose data move the numbers.
         unit: Unit,
     },
     /// As [`PrivacyEvent::Gaussian`], on `k` of the `of` units, drawn without replacement.
@@ -209,7 +223,9 @@ impl PrivacyEvent {
     /// and by sampling alone (Sun and Lyu 2020) are about units that come or go, all else about units that become others.
     pub fn neighbours(&self) -> Option<Neighbours> {
         match self {
-            Self::SubsampledGaussian { .. } | Self::Sampled { .. } => Some(Neighbours::Removed),
+            Self::SubsampledGaussian { .. }
+            | Self::PublicSizeGaussian { .. }
+            | Self::Sampled { .. } => Some(Neighbours::Removed),
             Self::Unaccounted { .. } | Self::Undrawn { .. } => None,
             Self::Repeated { event, .. } => event.neighbours(),
             _ => Some(Neighbours::Replaced),
@@ -241,6 +257,18 @@ impl Display for PrivacyEvent {
                 write!(
                     f,
                     "Gaussian noise of {sigma} for an L2 sensitivity of {sensitivity}, each unit with probability {rate}"
+                )
+            }
+            Self::PublicSizeGaussian {
+                rate,
+                of,
+                sigma,
+                sensitivity,
+                ..
+            } => {
+                write!(
+                    f,
+                    "Gaussian noise of {sigma} for an L2 sensitivity of {sensitivity}, each of {of} units with probability {rate} (how many is public)"
                 )
             }
             Self::FixedSizeGaussian {

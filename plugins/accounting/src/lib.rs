@@ -12,6 +12,7 @@ mod pate_gnmax;
 mod pate_moments;
 mod pld;
 mod priced_ledger;
+mod public_size;
 mod rdp;
 pub mod renyi;
 

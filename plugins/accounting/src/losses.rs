@@ -4,6 +4,8 @@
 //! Ghazi, Kamath, Kumar and Manurangsi 2022): the pair on the grid dominates the real one, so what is said of it is an upper
 //! bound, and near as the square of the step.
 
+use crate::public_size::{Sizes, WithData, sizes};
+
 /// One release, in terms of noise of standard deviation 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Release {
@@ -18,6 +20,16 @@ pub enum Release {
     /// and Wang 2022, theorem 11).
     Fixed {
         /// Share of the units that takes part.
+        rate: f64,
+        /// Sensitivity over standard deviation.
+        shift: f64,
+    },
+    /// The same on a Poisson sample whose size everybody sees, for a unit that is there with its
+    /// data or with none.
+    PublicSize {
+        /// How many units there are.
+        of: usize,
+        /// Probability that a unit takes part.
         rate: f64,
         /// Sensitivity over standard deviation.
         shift: f64,
@@ -53,7 +65,7 @@ fn tail(z: f64) -> f64 {
     0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
 }
 
-fn density(z: f64) -> f64 {
+pub(crate) fn density(z: f64) -> f64 {
     (-0.5 * z * z).exp() / (2.0 * std::f64::consts::PI).sqrt()
 }
 
@@ -70,7 +82,7 @@ const PIECE: f64 = 0.1;
 
 impl Release {
     /// The loss at `z` of a unit that was removed, for Gaussian noise.
-    fn loss(rate: f64, shift: f64, z: f64) -> f64 {
+    pub(crate) fn loss(rate: f64, shift: f64, z: f64) -> f64 {
         let full = shift * (z - 0.5 * shift);
         match rate {
             1.0 => full,
@@ -99,6 +111,11 @@ impl Release {
     pub fn variation(&self) -> f64 {
         match *self {
             Self::Poisson { rate, shift } | Self::Fixed { rate, shift } => rate * 0.4 * shift,
+            Self::PublicSize { of, rate, shift } => {
+                let sizes = sizes(of, rate).into_iter();
+                let share: f64 = sizes.map(|s| s.probability * s.share).sum();
+                share * 0.4 * shift
+            }
             Self::Laplace(epsilon) | Self::Pure(epsilon) => 0.5 * epsilon,
         }
         .min(1.0)
@@ -106,7 +123,11 @@ impl Release {
 
     /// Are both neighbours alike?
     pub fn is_symmetric(&self) -> bool {
-        !matches!(self, Self::Poisson { rate, .. } if *rate < 1.0)
+        match self {
+            Self::Poisson { rate, .. } => *rate >= 1.0,
+            Self::PublicSize { .. } => false,
+            Self::Fixed { .. } | Self::Laplace(_) | Self::Pure(_) => true,
+        }
     }
 
     /// Calls `put(loss, mass)` with losses that have together all mass of `P` but what lies beyond `cut` standard deviations,
@@ -150,6 +171,15 @@ impl Release {
                 put(0.0, (1.0 - sum - above).max(0.0));
                 above + beyond
             }
+            Self::PublicSize { of, rate, shift } => {
+                let mut above = 0.0;
+                for Sizes { share, probability } in sizes(of, rate) {
+                    let mut of_size = |loss: f64, mass: f64| put(loss, probability * mass);
+                    above +=
+                        probability * Self::of_size(share, shift, way, step, cut, &mut of_size);
+                }
+                above
+            }
             Self::Poisson { rate, shift } => {
                 let (loss, place) = Self::both(rate, shift);
                 let all = ranges(shift, cut, f64::NEG_INFINITY);
@@ -176,6 +206,48 @@ impl Release {
                 }
             }
         }
+    }
+
+    /// [`Release::visit`] for one share of the units.
+    fn of_size(
+        share: f64,
+        shift: f64,
+        way: Way,
+        step: f64,
+        cut: f64,
+        outer: &mut dyn FnMut(f64, f64),
+    ) -> f64 {
+        if share == 0.0 {
+            outer(0.0, 1.0);
+            return 0.0;
+        }
+        let pair = WithData { share, shift };
+        let mut sum = 0.0;
+        let mut put = |loss, mass| {
+            sum += mass;
+            outer(loss, mass);
+        };
+        // the unit's data against none
+        for range in ranges(2.0 * shift, cut, pair.from()) {
+            let (place, loss) = (|loss| pair.place(loss), |z| pair.loss(z));
+            cells(step, range, &place, &loss, &mut |z, w| match way {
+                Way::Removed => put(pair.loss(z), w * pair.with(z)),
+                Way::Added => put(-pair.loss(z), w * pair.without(z)),
+            });
+        }
+        // none against the unit's data
+        let (loss, place) = Self::both(share, shift);
+        for range in ranges(shift, cut, 0.5 * shift) {
+            cells(step, range, &place, &loss, &mut |z, w| match way {
+                Way::Removed => put(-loss(z), w * density(z)),
+                Way::Added => put(loss(z), w * pair.without(z)),
+            });
+        }
+        // above all of them, or between two that do not touch
+        let above = 2.0 * tail(-cut);
+        let rest = 1.0 - sum - above;
+        outer(0.0, rest.max(0.0));
+        above
     }
 
     fn both(rate: f64, shift: f64) -> (impl Fn(f64) -> f64, impl Fn(f64) -> f64) {
@@ -217,6 +289,14 @@ impl Release {
     pub fn range(&self, cut: f64) -> (f64, f64) {
         match *self {
             Self::Laplace(epsilon) | Self::Pure(epsilon) => (-epsilon, epsilon),
+            Self::PublicSize { of, rate, shift } => {
+                // it grows with the share
+                let share = sizes(of, rate).last().map_or(1.0, |s| s.share);
+                let pair = WithData { share, shift };
+                let most = pair.loss(2.0 * shift + cut);
+                let most = most.max(Self::loss(share, shift, shift + cut));
+                (-most, most)
+            }
             Self::Poisson { rate, shift } | Self::Fixed { rate, shift } => {
                 let most = Self::loss(rate, shift, shift + cut);
                 let least = match self.is_symmetric() {
@@ -269,14 +349,19 @@ fn cells(
         if to <= from {
             continue;
         }
-        let pieces = ((to - from) / PIECE).ceil();
-        let half = 0.5 * (to - from) / pieces;
-        for piece in 0..pieces as usize {
-            let middle = from + half * (2 * piece + 1) as f64;
-            for (x, w) in NODES {
-                node(middle + half * x, half * w);
-            }
-        }
+        pieces((from, to), node);
         from = to;
+    }
+}
+
+/// Calls `node(z, weight)` for a quadrature of `from..to`.
+pub(crate) fn pieces((from, to): (f64, f64), node: &mut dyn FnMut(f64, f64)) {
+    let pieces = ((to - from) / PIECE).ceil();
+    let half = 0.5 * (to - from) / pieces;
+    for piece in 0..pieces as usize {
+        let middle = from + half * (2 * piece + 1) as f64;
+        for (x, w) in NODES {
+            node(middle + half * x, half * w);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The accountant of privacy loss distributions.
 use crate::compose::{self, Times};
 use crate::losses::Release;
-use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, public_size, ratio, unpriced};
 use fl_core::Problem;
 use fl_core::prelude::*;
 use fl_core::settings::between;
@@ -76,6 +76,17 @@ impl Pricing for LossDistributions {
                 let shift = up(ratio(event, *sensitivity, *sigma)?);
                 let rate = *k as f64 / *of as f64;
                 (Release::Fixed { rate, shift }, 1, unit)
+            }
+            PrivacyEvent::PublicSizeGaussian {
+                rate,
+                of,
+                sensitivity,
+                sigma,
+                unit,
+            } => {
+                let shift = up(ratio(event, *sensitivity, *sigma)?);
+                let (of, rate) = public_size(event, *of, *rate)?;
+                (Release::PublicSize { of, rate, shift }, 1, unit)
             }
             PrivacyEvent::Laplace {
                 sensitivity,

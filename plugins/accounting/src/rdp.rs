@@ -1,5 +1,6 @@
 //! The Renyi accountant of plain noise.
-use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, public_size, ratio, unpriced};
+use crate::public_size::divergences;
 use crate::renyi::{self, Rule};
 use fl_core::Problem;
 use fl_core::prelude::*;
@@ -84,6 +85,22 @@ impl Pricing for Rdp {
                 );
                 let cost = |a| renyi::fixed_size_gaussian(rate, sigma, a);
                 Ok(Price::fixed(at(&cost), *unit))
+            }
+            PrivacyEvent::PublicSizeGaussian {
+                rate,
+                of,
+                sensitivity,
+                sigma,
+                unit,
+            } => {
+                let sigma = 1.0 / ratio(event, *sensitivity, *sigma)?;
+                let (of, rate) = public_size(event, *of, *rate)?;
+                let orders = renyi::orders();
+                let cost = match sigma.is_finite() {
+                    true => divergences(of, rate, sigma, &orders),
+                    false => vec![0.0; orders.len()],
+                };
+                Ok(Price::fixed(cost, *unit))
             }
             PrivacyEvent::Laplace {
                 sensitivity,

@@ -34,9 +34,10 @@ impl PrivacyMechanism for GaussianUpdate {
         let (clip, unit) = (self.clip, Unit::Party);
         let sigma = self.noise_multiplier * clip;
         Ok(match cohort.draw {
-            // a client comes or goes
-            Draw::Poisson { rate } => PrivacyEvent::SubsampledGaussian {
+            // a client has its data or none
+            Draw::Poisson { rate } => PrivacyEvent::PublicSizeGaussian {
                 rate,
+                of: cohort.of,
                 sensitivity: clip,
                 sigma,
                 unit,

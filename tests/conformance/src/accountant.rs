@@ -22,7 +22,7 @@ type Make<'a> = &'a dyn Fn() -> Box<dyn Accountant>;
 /// An event of one kind, by its sensitivity and the scale of its noise.
 type Kind = fn(f64, f64) -> PrivacyEvent;
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     |sensitivity, scale| laplace(sensitivity, scale, Unit::Example),
     |sensitivity, scale| laplace(sensitivity, scale, Unit::Party),
     |sensitivity, sigma| gaussian(sensitivity, sigma, Unit::Example),
@@ -32,6 +32,13 @@ const KINDS: [Kind; 9] = [
         sensitivity,
         sigma,
         unit: Unit::Example,
+    },
+    |sensitivity, sigma| PrivacyEvent::PublicSizeGaussian {
+        rate: 0.1,
+        of: 100,
+        sensitivity,
+        sigma,
+        unit: Unit::Party,
     },
     |sensitivity, sigma| PrivacyEvent::FixedSizeGaussian {
         k: 10,
@@ -104,6 +111,7 @@ fn unit(event: &PrivacyEvent) -> Option<Unit> {
         PrivacyEvent::Laplace { unit, .. }
         | PrivacyEvent::Gaussian { unit, .. }
         | PrivacyEvent::SubsampledGaussian { unit, .. }
+        | PrivacyEvent::PublicSizeGaussian { unit, .. }
         | PrivacyEvent::FixedSizeGaussian { unit, .. }
         | PrivacyEvent::Pure { unit, .. } => Some(*unit),
         PrivacyEvent::Sampled { .. } => Some(Unit::Example),

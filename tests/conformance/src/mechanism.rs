@@ -159,7 +159,9 @@ impl Bench<'_> {
         })?;
         let subsampled = matches!(
             event,
-            PrivacyEvent::SubsampledGaussian { .. } | PrivacyEvent::FixedSizeGaussian { .. }
+            PrivacyEvent::SubsampledGaussian { .. }
+                | PrivacyEvent::PublicSizeGaussian { .. }
+                | PrivacyEvent::FixedSizeGaussian { .. }
         );
         must(DRAW, !subsampled, || {
             format!("all clients took part, and the price is {event:?} ({place})")

@@ -3,7 +3,7 @@
 use super::{MOST, Whose, ask, number};
 use crate::{Done, Failure, print};
 use clap::Args;
-use fl_core::privacy::{Guarantee, Neighbours, draws_for, short};
+use fl_core::privacy::{Guarantee, Neighbours, Unit, draws_for, short};
 use fl_core::{PrivacyEvent, Problem, Role};
 use fl_registry::Catalogue;
 use serde_json::json;
@@ -57,15 +57,16 @@ pub struct GaussianArgs {
         conflicts_with = "target"
     )]
     sigma: Option<f64>,
-    /// Every unit takes part with this probability, by itself (Poisson sampling).
-    #[arg(long, allow_negative_numbers = true, conflicts_with_all = ["draw", "of"])]
+    /// Every unit takes part with this probability, by itself (Poisson sampling). With `--of`
+    /// everybody sees how many do, as of the clients of a round; without it nobody may.
+    #[arg(long, allow_negative_numbers = true, conflicts_with = "draw")]
     rate: Option<f64>,
     /// So many units take part, drawn without replacement from `--of`.
     #[arg(long, requires = "of")]
     draw: Option<usize>,
-    /// How many units there are.
-    #[arg(long, requires = "draw")]
-    of: Option<usize>,
+    /// How many units there are, for `--rate` or `--draw`.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    of: Option<u64>,
     #[command(flatten)]
     common: Common,
 }
@@ -209,9 +210,10 @@ fn show(
         );
     }
     for (name, guarantee) in all {
-        let about = match guarantee.neighbours {
-            Neighbours::Replaced => "replaced by another",
-            Neighbours::Removed => "added or removed",
+        let about = match (guarantee.neighbours, guarantee.unit) {
+            (Neighbours::Replaced, _) => "replaced by another",
+            (Neighbours::Removed, Unit::Example) => "added or removed",
+            (Neighbours::Removed, Unit::Party) => "with its data or with none",
         };
         let Guarantee { epsilon, delta, .. } = guarantee;
         let epsilon = match epsilon {
@@ -267,7 +269,11 @@ pub fn gaussian(args: &GaussianArgs, catalogue: &Catalogue) -> Done {
         let text = format!("--rate: must be above 0 and at most 1, got {rate}");
         return Err(Failure::usage(text));
     }
-    if let (Some(draw), Some(of)) = (args.draw, args.of)
+    let of = args.of.map(|of| of as usize);
+    if of.is_some() && args.rate.is_none() && args.draw.is_none() {
+        return Err(Failure::usage("--of: give `--rate` or `--draw` too"));
+    }
+    if let (Some(draw), Some(of)) = (args.draw, of)
         && (draw == 0 || draw > of)
     {
         let text = format!("--draw: must be 1 to {of} (--of), got {draw}");
@@ -277,8 +283,15 @@ pub fn gaussian(args: &GaussianArgs, catalogue: &Catalogue) -> Done {
         catalogue,
         &args.common,
         ("sigma", args.sigma),
-        &|sigma| match (args.rate, args.draw, args.of) {
-            (Some(rate), _, _) => PrivacyEvent::SubsampledGaussian {
+        &|sigma| match (args.rate, args.draw, of) {
+            (Some(rate), _, Some(of)) => PrivacyEvent::PublicSizeGaussian {
+                rate,
+                of,
+                sensitivity,
+                sigma,
+                unit,
+            },
+            (Some(rate), _, None) => PrivacyEvent::SubsampledGaussian {
                 rate,
                 sensitivity,
                 sigma,

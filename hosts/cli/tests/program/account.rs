@@ -138,3 +138,27 @@ fn what_makes_no_sense_is_said() {
         assert!(code == 2 && text.contains(said), "{args}: {code} {text}");
     }
 }
+
+/// Everybody sees how many clients a round has drawn. The numbers are what two data sets that
+/// differ in one client show: all other clients send nothing, or what hides it worst.
+#[test]
+fn bounded_a_sample_of_public_size_costs_what_its_size_tells() {
+    for (args, nothing, worst) in [
+        ("--rate 0.01 --of 100 --times 100", 1.292, 5.745),
+        ("--rate 0.01 --of 1 --times 100", 8.615, 8.615),
+        (
+            "--rate 0.001 --of 1000 --times 1000 --delta 1e-6",
+            0.354,
+            4.45,
+        ),
+    ] {
+        let answer = account(&format!("gaussian --sigma 1 {args} --level party"));
+        for price in answer["all"].as_array().unwrap() {
+            let epsilon = price["epsilon"].as_f64().unwrap();
+            assert!(epsilon >= worst && worst >= nothing, "{args}: {price}");
+            assert!(epsilon < 1.4 * worst, "{args}: {price}");
+            assert_eq!(price["neighbours"], "removed");
+        }
+        assert_eq!(answer["all"].as_array().unwrap().len(), 2, "{answer}");
+    }
+}

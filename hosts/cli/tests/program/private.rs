@@ -10,10 +10,10 @@ fn spec() -> String {
 }
 
 #[test]
-fn the_guarantee_is_that_of_the_sampled_gaussian_for_all_but_the_server() {
+fn the_guarantee_is_that_of_a_sample_of_public_size_for_all_but_the_server() {
     let dir = tempfile::tempdir().unwrap();
     let answer = json(dir.path(), &["run", &spec(), "--out", "run", "--json"]);
-    let account = "account gaussian --sigma 1 --rate 0.2 --times 20 --delta 1e-3 --json";
+    let account = "account gaussian --sigma 1 --rate 0.2 --of 100 --times 20 --delta 1e-3 --level party --json";
     let due = json(dir.path(), &account.split(' ').collect::<Vec<_>>());
     // other accountants find less; the spec has this one
     let mut all = due["all"].as_array().unwrap().iter();
@@ -28,6 +28,11 @@ fn the_guarantee_is_that_of_the_sampled_gaussian_for_all_but_the_server() {
     }
     let why = answer["privacy"]["server"]["nothing"][0].as_str().unwrap();
     assert!(why.contains("clipped update"), "{why}");
+    // the journal says how many clients each round has drawn: a secret number would cost less
+    let secret = account.replace(" --of 100", "");
+    let secret = json(dir.path(), &secret.split(' ').collect::<Vec<_>>());
+    let cost = |of: &Value| of["epsilon"].as_f64().unwrap();
+    assert!(cost(due) > 1.5 * cost(&secret), "{due} {secret}");
     // what is planned is what comes
     let plan = out(dir.path(), &["plan", &spec()]);
     let epsilon = format!("{:.4}", due["epsilon"].as_f64().unwrap());
