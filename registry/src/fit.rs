@@ -179,8 +179,9 @@ impl<'f> Fit<'f> {
         wrong
     }
 
-    /// Mechanisms whose releases the accountant has no price for, or only one that does not add up with another's.
-    pub fn prices(self) -> Vec<(&'f Fill, String)> {
+    /// Mechanisms whose releases the accountant has no price for, or only one that does not add up with another's. No `budget`
+    /// can be kept for a price that follows the data.
+    pub fn prices(self, budget: bool) -> Vec<(&'f Fill, String)> {
         let Some((name, accountant)) = self.accountant else {
             return Vec::new();
         };
@@ -197,6 +198,11 @@ impl<'f> Fit<'f> {
             let why = match priced {
                 Err(why) => why,
                 Ok(Err(error)) => unpriced(&error)?,
+                Ok(Ok(guarantee)) if guarantee.data_dependent && budget => {
+                    let text = "its price follows the data, so no budget can be kept: set `data-dependent: false` of votes, or \
+                                `of-at-least` of a sample of examples";
+                    return Some((fill, text.into()));
+                }
                 Ok(Ok(guarantee)) => {
                     let (other, unit) = *first.get_or_insert((fill, guarantee.unit));
                     let text = format!(
@@ -312,9 +318,14 @@ fn release(
     mechanism.clip(&mut *message).ok()?;
     match mechanism.price(&*message, cohort) {
         // how many examples there are is not known before data are loaded
-        Ok(PrivacyEvent::Sampled { replacement, .. }) => Some(Ok(PrivacyEvent::Sampled {
+        Ok(PrivacyEvent::Sampled {
+            replacement,
+            public,
+            ..
+        }) => Some(Ok(PrivacyEvent::Sampled {
             k: 1,
             n: 2,
+            public,
             replacement,
         })),
         Ok(event) => Some(Ok(event)),

@@ -225,7 +225,12 @@ impl Checker<'_> {
                 }
             }
         }
-        for (fill, text) in fit.prices() {
+        let budget = self
+            .root
+            .value()
+            .get("budget")
+            .is_some_and(|b| !b.is_null());
+        for (fill, text) in fit.prices(budget) {
             self.note_use(&fill.path, text, Some(fill.part.decl));
         }
         for (fill, text) in differing(protocol, filled) {

@@ -135,7 +135,13 @@ pub const OPS: &[Op] = &[
         let (epsilon, delta) = sampled(k, n, replacement);
         let sum = (epsilon * draws as f64, delta * draws as f64);
         let mut books = PricedLedger::from(Nfdp {});
-        let event = PrivacyEvent::Sampled { k, n, replacement };
+        let public = true;
+        let event = PrivacyEvent::Sampled {
+            k,
+            n,
+            public,
+            replacement,
+        };
         let ledger = Ledger {
             client: Some(0),
             events: vec![event; draws],

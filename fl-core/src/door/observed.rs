@@ -8,6 +8,10 @@ use crate::{
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
 
+/// Why a price that an accountant works out from the data is none.
+pub(super) const FOLLOWS_DATA: &str =
+    "its price follows the data, and so tells something about them";
+
 /// What the protocol declares of its exchanges, and what was seen so far.
 pub(crate) struct Observed {
     exchanges: Vec<ExchangeSpec>,
@@ -185,15 +189,20 @@ impl Server<'_> {
         let noise = self.noise.kind();
         let claimed_by = self.store.parts().claimed_by(&self.observed.cohorts());
         let of = |accountant: &dyn Accountant| -> Result<_> {
-            let guarantee = accountant.guarantee(None)?;
-            Ok(match guarantee.epsilon.is_finite() {
-                true => Protection::Holds(Guarantee {
-                    noise,
-                    claimed_by: claimed_by.clone(),
-                    ..guarantee
-                }),
-                false => Protection::Nothing {
-                    nothing: vec!["what was released has an infinite price".into()],
+            let guarantee = Guarantee {
+                noise,
+                claimed_by: claimed_by.clone(),
+                ..accountant.guarantee(None)?
+            };
+            Ok(match guarantee.data_dependent {
+                _ if !guarantee.epsilon.is_finite() => {
+                    let infinite = "what was released has an infinite price";
+                    Protection::nothing(vec![infinite.into()])
+                }
+                false => Protection::Holds(guarantee),
+                true => Protection::Nothing {
+                    nothing: vec![FOLLOWS_DATA.into()],
+                    of_these_data: Some(Box::new(guarantee)),
                 },
             })
         };
@@ -202,7 +211,7 @@ impl Server<'_> {
         let mut against = |observer| {
             let nothing = self.observed.exposed.to(observer);
             if !nothing.is_empty() {
-                return Ok((observer, Protection::Nothing { nothing }));
+                return Ok((observer, Protection::nothing(nothing)));
             }
             let holds = match (observer, &shown) {
                 (Observer::Server, _) => of(of_clients.as_ref())?,

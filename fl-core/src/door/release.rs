@@ -1,5 +1,6 @@
 //! What a budget allows to be released, the same at the server and at a client.
 
+use super::observed::FOLLOWS_DATA;
 use crate::message::Message;
 use crate::privacy::{ReleaseNoise, short};
 use crate::{Accountant, Budget, Cohort, Draw, PrivacyEvent, PrivacyMechanism, Problem, Result};
@@ -115,6 +116,11 @@ pub(crate) fn afford<M: Message>(
         return whole(event);
     };
     let after = accountant.guarantee(Some(&event))?;
+    if after.data_dependent {
+        bail!(Problem::Unpriced(format!(
+            "no budget can be kept for {event}: {FOLLOWS_DATA}, and so would a refusal"
+        )));
+    }
     if let Some(delta) = budget.delta.filter(|delta| after.delta > *delta) {
         bail!(Problem::Budget(format!(
             "budget.delta is {delta:e}, but the accountant guarantees at {:e}: set the accountant's `delta`",
@@ -144,11 +150,6 @@ pub(crate) fn afford<M: Message>(
             false => too_many = middle,
         }
     }
-    let note = if after.data_dependent {
-        " (this refusal depends on the data and so tells something about them)"
-    } else {
-        ""
-    };
     let limit = format!(
         "of a budget of {} (at delta {})",
         budget.epsilon,
@@ -160,14 +161,14 @@ pub(crate) fn afford<M: Message>(
             _ => ("its first query", first(1)?.2),
         };
         bail!(Problem::Budget(format!(
-            "the release was refused before anything was spent: {what} would bring epsilon to {epsilon:.4} {limit}; {released} releases so far, epsilon {so_far:.4}{note}"
+            "the release was refused before anything was spent: {what} would bring epsilon to {epsilon:.4} {limit}; {released} releases so far, epsilon {so_far:.4}"
         )));
     }
     let (few, event, _) = first(fits)?;
     let next = first(too_many)?.2;
     *message = few;
     let note = format!(
-        "{fits} of {queries} queries were released; one more would bring epsilon to {next:.4} {limit}{note}"
+        "{fits} of {queries} queries were released; one more would bring epsilon to {next:.4} {limit}"
     );
     Ok(Afford {
         event,
@@ -225,7 +226,7 @@ mod tests {
                 delta: 0.0,
                 unit: Unit::Party,
                 neighbours: crate::privacy::Neighbours::Replaced,
-                data_dependent: true,
+                data_dependent: false,
                 noise: Noise::Seeded,
                 claimed_by: Vec::new(),
             })
@@ -269,7 +270,7 @@ mod tests {
             let (released, note) = cut(10, 2.5 + fits as f64).unwrap();
             assert_eq!(released, fits);
             assert!(note.unwrap().starts_with(&format!(
-                "{fits} of 10 queries were released; one more would bring epsilon to {}.0000 of a budget of {}.5 (at delta 0) (this refusal depends",
+                "{fits} of 10 queries were released; one more would bring epsilon to {}.0000 of a budget of {}.5 (at delta 0)",
                 fits + 3,
                 fits + 2
             )));

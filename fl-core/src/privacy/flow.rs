@@ -1,6 +1,6 @@
 //! Who sees what of a run, and what of it nobody has priced.
 
-use super::{Guarantee, Lots};
+use super::{Guarantee, Lots, short};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Formatter};
@@ -120,10 +120,22 @@ pub enum Protection {
     Nothing {
         /// What it has seen without a price.
         nothing: Vec<String>,
+        /// What an accountant says that looked at the data, for research. It holds for these data
+        /// only, and tells something about them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of_these_data: Option<Box<Guarantee>>,
     },
 }
 
 impl Protection {
+    /// Nothing is guaranteed, for these reasons.
+    pub fn nothing(nothing: Vec<String>) -> Self {
+        Self::Nothing {
+            nothing,
+            of_these_data: None,
+        }
+    }
+
     /// The guarantee, if there is one.
     pub fn guarantee(&self) -> Option<&Guarantee> {
         match self {
@@ -137,7 +149,21 @@ impl Display for Protection {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Holds(guarantee) => guarantee.fmt(f),
-            Self::Nothing { nothing } => write!(f, "nothing: {}", nothing.join("; ")),
+            Self::Nothing {
+                nothing,
+                of_these_data,
+            } => {
+                write!(f, "nothing: {}", nothing.join("; "))?;
+                match of_these_data {
+                    Some(g) => write!(
+                        f,
+                        " (of these data, for research: epsilon {:.4} at delta {})",
+                        g.epsilon,
+                        short(g.delta)
+                    ),
+                    None => Ok(()),
+                }
+            }
         }
     }
 }

@@ -118,8 +118,12 @@ pub enum PrivacyEvent {
     Sampled {
         /// How many draws.
         k: usize,
-        /// How many examples there are.
+        /// How many examples there are, or, if it is `public`, at least are.
         n: usize,
+        /// Is `n` known to everybody, and less than any client has? Otherwise it is the client's
+        /// own, and the price tells it.
+        #[serde(default)]
+        public: bool,
         /// Can an example be drawn twice?
         replacement: bool,
     },
@@ -288,9 +292,18 @@ impl Display for PrivacyEvent {
                 write!(f, "{times} answer{s} of pure epsilon {epsilon}")
             }
             Self::Repeated { times, event } => write!(f, "{times} times {event}"),
-            Self::Sampled { k, n, replacement } => {
+            Self::Sampled {
+                k,
+                n,
+                public,
+                replacement,
+            } => {
                 let with = if *replacement { "with" } else { "without" };
-                write!(f, "a sample of {k} of {n} examples {with} replacement")
+                let least = if *public { "at least " } else { "" };
+                write!(
+                    f,
+                    "a sample of {k} of {least}{n} examples {with} replacement"
+                )
             }
             Self::Votes(v) => write!(f, "{} votes with {}", v.queries, v.noise),
             Self::Unaccounted { why } | Self::Undrawn { why } => f.write_str(why),

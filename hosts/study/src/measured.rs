@@ -28,20 +28,20 @@ impl Measured {
 
     /// The number of this name, last or in a round. Apart from what was measured there are
     /// `bytes.up`, `bytes.down`, `epsilon.server`, `epsilon.clients`, `epsilon.readers`, and, of
-    /// the whole run only, `seconds` and `delta.` of the same observers.
+    /// the whole run only, `seconds`, `delta.` of the same observers, and `data-epsilon.` and
+    /// `data-delta.` where nothing is guaranteed because the price follows the data.
     pub fn get(&self, name: &str, round: Option<u64>) -> Option<f64> {
         let outcome = || self.run.summary.as_ref().map(|s| &s.outcome);
         match (name.split_once('.'), round) {
             (Some(("bytes", "up")), None) => Some(self.run.bytes().up as f64),
             (Some(("bytes", "down")), None) => Some(self.run.bytes().down as f64),
-            (Some((cost @ ("epsilon" | "delta"), whom)), None) => {
+            (Some((cost @ ("epsilon" | "delta" | "data-epsilon" | "data-delta"), whom)), None) => {
                 let observer = Observer::ALL.into_iter().find(|o| o.name() == whom)?;
-                outcome()?
-                    .privacy
-                    .as_ref()?
-                    .get(&observer)?
-                    .get(cost)?
-                    .as_f64()
+                let told = outcome()?.privacy.as_ref()?.get(&observer)?;
+                match cost.strip_prefix("data-") {
+                    Some(cost) => told.get("of_these_data")?.get(cost)?.as_f64(),
+                    None => told.get(cost)?.as_f64(),
+                }
             }
             (Some(("bytes" | "epsilon", _)), Some(round)) => {
                 let numbers = self.run.cost_in(round)?.numbers();
@@ -97,6 +97,7 @@ impl Measured {
             "epsilon.server",
             "epsilon.clients",
             "epsilon.readers",
+            "data-epsilon.readers",
         ];
         all.extend(
             others

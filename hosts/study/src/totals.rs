@@ -61,7 +61,7 @@ fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, Strin
     for protection in all {
         let next = match protection {
             Some(Protection::Holds(next)) => next,
-            Some(Protection::Nothing { nothing }) => return Some(Err(nothing.join("; "))),
+            Some(Protection::Nothing { nothing, .. }) => return Some(Err(nothing.join("; "))),
             None => return Some(Err("nobody accounts in one of them".into())),
         };
         sum = Some(match sum {

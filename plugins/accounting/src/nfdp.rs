@@ -16,7 +16,12 @@ impl Pricing for Nfdp {
 
     fn price(&self, event: &PrivacyEvent) -> Result<Price<(f64, f64)>> {
         match event {
-            PrivacyEvent::Sampled { k, n, replacement } => {
+            PrivacyEvent::Sampled {
+                k,
+                n,
+                public,
+                replacement,
+            } => {
                 ensure!(
                     *n > 0 && (*replacement || k <= n),
                     Problem::Unpriced(format!(
@@ -27,7 +32,7 @@ impl Pricing for Nfdp {
                     cost: sampled(*k, *n, *replacement),
                     unit: Unit::Example,
                     // how many examples a client has is its own business, and the price tells it
-                    data_dependent: true,
+                    data_dependent: !public,
                 })
             }
             _ => unpriced("nfdp", "samples of the training examples only", event),
@@ -68,10 +73,25 @@ mod tests {
     }
 
     #[test]
+    fn a_price_of_a_clients_own_number_follows_its_data() {
+        for public in [true, false] {
+            let event = PrivacyEvent::Sampled {
+                k: 1,
+                n: 12,
+                public,
+                replacement: false,
+            };
+            let guarantee = books().guarantee(Some(&event)).unwrap();
+            assert_eq!(guarantee.data_dependent, !public);
+        }
+    }
+
+    #[test]
     fn all_examples_are_no_protection() {
         let event = |k| PrivacyEvent::Sampled {
             k,
             n: 300,
+            public: true,
             replacement: false,
         };
         let mut some = books();

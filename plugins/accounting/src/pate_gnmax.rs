@@ -115,10 +115,8 @@ impl Pricing for PateGnmax {
                         _ => cost(votes, counts, f64::from(changed), &orders),
                     },
                     unit,
-                    // which queries were answered depends on the votes, and how many were is what it costs
-                    data_dependent: from_data
-                        || counts.is_some()
-                        || matches!(votes.noise, VoteNoise::Confident { .. }),
+                    // which queries were answered depends on the votes
+                    data_dependent: from_data || counts.is_some() || votes.answered.is_some(),
                 })
             }
             _ => unpriced("pate-gnmax", "Gaussian noise", event),

@@ -7,11 +7,15 @@ const MOST: usize = 10_000_000;
 
 settings! {
     /// Each client trains on a random sample of its own examples and on nothing else (FedMD-NFDP, Sun and Lyu 2020). Give `k` or
-    /// `share`; `fl account nfdp` says which `k` an epsilon allows. Only `k` has a price.
+    /// `share`; `fl account nfdp` says which `k` an epsilon allows. Only `k` with
+    /// `of-at-least` has a price.
     #[check(SampleExamples::one_size)]
     pub struct SampleExamples {
         /// How many examples to draw.
         k: Option<usize> = None, in 1..=MOST;
+        /// A number of examples that every client is known to have, also without one of them: the price is of a sample of that
+        /// many. Without it the price follows how many a client has, so it tells that: nothing is guaranteed.
+        of_at_least: Option<usize> = None, in 1..=MOST;
         /// Or which share of the client's examples, rounded down to whole ones, at least one. The sample then grows with them, which
         /// shows that there is one more: nothing is guaranteed.
         share: Option<f64> = None, in above_to(0.0, 1.0);
@@ -22,9 +26,13 @@ settings! {
 
 impl SampleExamples {
     fn one_size(&self) -> Result<(), String> {
-        match self.k.is_some() == self.share.is_some() {
-            true => Err("give `k` or `share`".into()),
-            false => Ok(()),
+        match (self.k, self.share, self.of_at_least) {
+            (Some(k), None, Some(n)) if !self.replacement && k > n => Err(format!(
+                "`k` is {k} without replacement, and `of-at-least` only {n}"
+            )),
+            (None, Some(_), Some(_)) => Err("`of-at-least` is for `k`, not for `share`".into()),
+            (Some(_), None, _) | (None, Some(_), None) => Ok(()),
+            _ => Err("give `k` or `share`".into()),
         }
     }
 
@@ -48,11 +56,19 @@ impl PrivacyMechanism for SampleExamples {
     }
 
     fn price(&self, own: &Ids, _: &Cohort) -> Result<PrivacyEvent> {
-        let k = self.size(own.0.len())?;
+        let (n, least) = (own.0.len(), self.of_at_least);
+        let k = self.size(n)?;
+        ensure!(
+            least.is_none_or(|least| n >= least),
+            "`sample-examples` has a price for at least {} examples, and a client has fewer; set `of-at-least` to what every client is known to have",
+            least.unwrap_or_default()
+        );
         Ok(match self.k {
             Some(_) => PrivacyEvent::Sampled {
                 k,
-                n: own.0.len(),
+                // more of them cost less
+                n: least.unwrap_or(n),
+                public: least.is_some(),
                 replacement: self.replacement,
             },
             // the theorem compares samples of the same size, from one example more and one less
@@ -85,9 +101,30 @@ mod tests {
     fn part(k: usize, replacement: bool) -> SampleExamples {
         SampleExamples {
             k: Some(k),
+            of_at_least: None,
             share: None,
             replacement,
         }
+    }
+
+    #[test]
+    fn a_public_number_of_examples_is_the_price_of_any_more() {
+        let event = |few: &SampleExamples, n| few.price(&Ids((0..n).collect()), &Cohort::all(1));
+        let mut few = part(5, false);
+        let own = |n| event(&part(5, false), n).unwrap();
+        assert_ne!(own(12), own(13), "which tells how many there are");
+        few.of_at_least = Some(11);
+        let due = PrivacyEvent::Sampled {
+            k: 5,
+            n: 11,
+            public: true,
+            replacement: false,
+        };
+        for n in [11, 12, 13, 500] {
+            assert_eq!(event(&few, n).unwrap(), due);
+        }
+        let refused = event(&few, 10).unwrap_err().to_string();
+        assert!(refused.contains("for at least 11 examples"), "{refused}");
     }
 
     #[test]
@@ -98,6 +135,7 @@ mod tests {
             let due = PrivacyEvent::Sampled {
                 k,
                 n: 1000,
+                public: false,
                 replacement: part.replacement,
             };
             assert_eq!(event, due);
@@ -121,6 +159,7 @@ mod tests {
         for (rows, k) in [(9, 4), (10, 5), (1, 1)] {
             let mut half = SampleExamples {
                 k: None,
+                of_at_least: None,
                 share: Some(0.5),
                 replacement: false,
             };

@@ -75,8 +75,8 @@ settings! {
     pub struct LaplaceVotes {
         /// Inverse scale of the noise. FedKT uses 0.02 to 0.1.
         gamma: f64, in above(0.0);
-        /// Write the counts without noise into the ledger, for a data-dependent epsilon. They leave a party with it: the
-        /// accountant must be trusted. Otherwise only what does not depend on the data can be guaranteed.
+        /// Write the counts without noise into the ledger, for an epsilon of these votes, which tells something of them: it is
+        /// for research, and nothing is guaranteed. Without, the price holds for any votes, and is guaranteed.
         data_dependent: bool = true;
     }
 }
@@ -93,8 +93,8 @@ settings! {
     pub struct GaussianVotes {
         /// Standard deviation of the noise. The paper uses 40 for 250 teachers.
         sigma: f64, in above(0.0);
-        /// Write the counts without noise into the ledger, for a data-dependent epsilon. They leave a party with it: the
-        /// accountant must be trusted. Otherwise only what does not depend on the data can be guaranteed.
+        /// Write the counts without noise into the ledger, for an epsilon of these votes, which tells something of them: it is
+        /// for research, and nothing is guaranteed. Without, the price holds for any votes, and is guaranteed.
         data_dependent: bool = true;
     }
 }
@@ -109,7 +109,8 @@ plugin!(privacy "gaussian-votes" => GaussianVotes,
 settings! {
     /// A sample is answered only if its highest count, with Gaussian noise of `check`, reaches `threshold`; its counts then get
     /// Gaussian noise of `sigma` (Confident-GNMax, Papernot et al. 2018). Samples without an answer are left out of what
-    /// is released. A budget reckons with an answer to every sample, and is charged for those that were given.
+    /// is released. The price is that of an answer to every sample; one of these votes (`data-dependent: true`) is that of the
+    /// answers that were given.
     pub struct ConfidentVotes {
         /// The highest count must reach this. The paper uses 200 for 250 teachers.
         threshold: f64, in 0.0..;
@@ -117,8 +118,8 @@ settings! {
         check: f64, in above(0.0);
         /// Standard deviation of the noise on the counts (sigma 2). The paper uses 40.
         sigma: f64, in above(0.0);
-        /// Write the counts without noise into the ledger, for a data-dependent epsilon. They leave a party with it: the
-        /// accountant must be trusted. Otherwise only what does not depend on the data can be guaranteed.
+        /// Write the counts without noise into the ledger, for an epsilon of these votes, which tells something of them: it is
+        /// for research, and nothing is guaranteed. Without, the price holds for any votes, and is guaranteed.
         data_dependent: bool = true;
     }
 }
@@ -188,7 +189,10 @@ impl PrivacyMechanism for Confident {
     }
 
     fn actual_cost(&self, mut price: PrivacyEvent) -> PrivacyEvent {
-        if let PrivacyEvent::Votes(votes) = &mut price {
+        // how many were answered follows the votes: a price of any votes is one of all queries
+        if let PrivacyEvent::Votes(votes) = &mut price
+            && votes.counts.is_some()
+        {
             votes.answered = Some(self.answered.clone());
         }
         price

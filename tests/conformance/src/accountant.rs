@@ -101,6 +101,7 @@ fn sample(sensitivity: f64, scale: f64) -> PrivacyEvent {
     PrivacyEvent::Sampled {
         k: if sound { k as usize } else { n + 1 },
         n,
+        public: true,
         replacement: false,
     }
 }

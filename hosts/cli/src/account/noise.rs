@@ -90,7 +90,7 @@ pub struct NfdpArgs {
     /// How many examples are drawn.
     #[arg(long, required_unless_present = "target", conflicts_with = "target")]
     draws: Option<usize>,
-    /// How many examples there are.
+    /// How many examples there are at least, which everybody may know.
     #[arg(long)]
     of: usize,
     /// Can an example be drawn more than once?
@@ -339,6 +339,7 @@ pub fn nfdp(args: &NfdpArgs, catalogue: &Catalogue) -> Done {
     let event = |k| PrivacyEvent::Sampled {
         k,
         n: args.of,
+        public: true,
         replacement: args.replacement,
     };
     if matches!(args.common.level, Whose::Party) {

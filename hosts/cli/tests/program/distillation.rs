@@ -298,10 +298,11 @@ fn exact_a_private_sample_costs_what_the_paper_says_and_every_draw_again() {
             "{MEAN}\n  sampling: {{ use: sample-examples, {k} }}\n  accountant: {{ use: nfdp }}"
         )
     };
-    let once = run(dir, "", &sampling("k: 20"));
-    let again = run(dir, "  resample: true", &sampling("k: 20"));
-    let get = |answer: &Value, key: &str| answer["privacy"]["readers"][key].as_f64().unwrap();
     // 1,000 rows, of which 100 are public; a quarter of the rest each
+    let known = "k: 20, of-at-least: 225";
+    let once = run(dir, "", &sampling(known));
+    let again = run(dir, "  resample: true", &sampling(known));
+    let get = |answer: &Value, key: &str| answer["privacy"]["readers"][key].as_f64().unwrap();
     let n = fl_core::privacy::sampled(20, 225, false);
     assert!(
         (get(&once, "epsilon") - n.0).abs() < 1e-12 && (get(&once, "delta") - n.1).abs() < 1e-12,
@@ -313,13 +314,44 @@ fn exact_a_private_sample_costs_what_the_paper_says_and_every_draw_again() {
         (get(&again, "epsilon") - 4.0 * n.0).abs() < 1e-12,
         "{again}"
     );
-    let path = spec(dir, "", &sampling("k: 20"));
+    let path = spec(dir, "", &sampling(known));
     let (code, said) = fails(
         dir,
         &["run", &path, "--set", "budget.epsilon=0.01", "--out", "no"],
     );
     assert_eq!(code, 1);
     assert!(said.contains("epsilon"), "{said}");
+    // what a client really has is nobody's business: a price of it tells it
+    let own = run(dir, "", &sampling("k: 20"));
+    for observer in ["server", "clients", "readers"] {
+        let told = &own["privacy"][observer];
+        assert_eq!(
+            told["nothing"][0],
+            "its price follows the data, and so tells something about them"
+        );
+        assert!(
+            told["epsilon"].is_null() && told["of_these_data"]["epsilon"] == n.0,
+            "{told}"
+        );
+    }
+    let costs = fs::read_to_string(dir.join("out/costs.jsonl")).unwrap();
+    assert!(costs.contains(r#""readers":null"#), "{costs}");
+    let path = spec(dir, "", &sampling("k: 20"));
+    let (code, said) = fails(dir, &["check", &path, "--set", "budget.epsilon=0.5"]);
+    let refused = "its price follows the data, so no budget can be kept: set `data-dependent: false` of votes, or `of-at-least` of a sample of examples";
+    assert!(code == 2 && said.contains(refused), "{said}");
+    let path = spec(dir, "", &sampling("k: 20, of-at-least: 226"));
+    let (code, said) = fails(dir, &["run", &path, "--out", "few"]);
+    assert!(
+        code == 1 && said.contains("for at least 226 examples, and a client has fewer"),
+        "{said}"
+    );
+    let path = spec(dir, "", &sampling("k: 20, of-at-least: 19"));
+    let (code, said) = fails(dir, &["check", &path]);
+    assert!(
+        code == 2 && said.contains("and `of-at-least` only 19"),
+        "{said}"
+    );
     let path = spec(dir, "", &sampling("k: 20, share: 0.5"));
     let (code, said) = fails(dir, &["check", &path]);
     assert_eq!(code, 2);

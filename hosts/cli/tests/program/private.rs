@@ -396,9 +396,8 @@ fn what_was_sent_in_a_round_that_is_not_paid_for_is_charged() {
     let run = |name: &str, sets: &[&str]| {
         let mut args = vec!["run", spec.to_str().unwrap(), "--out", name, "--json"];
         let unlike = [
-            "parts.sampling={use: sample-examples, k: 5}",
+            "parts.sampling=[{clients: 0-1, use: sample-examples, k: 4, of-at-least: 139}, {use: sample-examples, k: 5, of-at-least: 139}]",
             "protocol.resample=true",
-            "data.split={dirichlet: {alpha: 50, reading: floor}}",
             "budget.against=server",
         ];
         let sets = unlike.iter().chain(sets);
