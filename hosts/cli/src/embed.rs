@@ -59,7 +59,7 @@ pub fn quiet() {
     let _ = crate::log::begin(true, None);
 }
 
-/// A bar for [`crate::shown`]; one that is not `seen` only keeps count.
+/// A bar for [`crate::progress`]; one that is not `seen` only keeps count.
 pub fn bar(seen: bool) -> ProgressBar {
     match seen {
         true => ProgressBar::no_length(),
