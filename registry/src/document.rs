@@ -5,7 +5,7 @@ use crate::load::Library;
 use crate::mistakes::{Mistake, Mistakes, Place};
 use crate::overrides;
 use crate::sections::Plugin;
-use crate::tree::Node;
+use crate::tree::{Body, Node};
 use crate::yaml::{self, Wrong};
 use fl_core::settings::{Reader, Setting, Step, Value, show, show_path};
 use std::path::Path;
@@ -33,10 +33,10 @@ impl Document {
 
     /// Applies overrides such as `protocol.rounds=5`. Later overrides win.
     pub fn set(mut self, overrides: &[String]) -> Self {
-        let empty = !overrides.is_empty();
-        let root = self.root.as_mut();
-        let open = |root: &&mut Node| root.value().is_mapping() || empty && root.value().is_null();
-        if let Some(root) = root.filter(open) {
+        // an empty file may be filled from outside
+        let open =
+            |root: &&mut Node| matches!(&*root.body, Body::Map(_) | Body::Scalar(Value::Null));
+        if let Some(root) = self.root.as_mut().filter(open) {
             for set in overrides {
                 self.wrong.extend(overrides::apply(root, set));
             }
@@ -48,12 +48,11 @@ impl Document {
     pub(crate) fn tree(&self) -> Result<(Node, Vec<Mistake>), Mistakes> {
         let mut wrong = self.wrong.clone();
         if let Some(root) = &self.root {
-            let value = root.value();
-            if value.is_mapping() {
+            if matches!(&*root.body, Body::Map(_)) {
                 let mistakes = wrong.into_iter().map(|wrong| self.mistake(wrong));
                 return Ok((root.clone(), mistakes.collect()));
             }
-            let found = match value {
+            let found = match root.value() {
                 Value::Null => "nothing is in this file".into(),
                 other => format!("got {}", show(&other)),
             };
@@ -85,9 +84,8 @@ impl Document {
         let Some(root) = &self.root else {
             return Vec::new();
         };
-        let value = root.value();
-        let named = value.get("plugins").unwrap_or(&Value::Null);
-        let named: Vec<Plugin> = Setting::read(named, &mut Reader::default()).unwrap_or_default();
+        let named = root.get("plugins").map_or(Value::Null, Node::value);
+        let named: Vec<Plugin> = Setting::read(&named, &mut Reader::default()).unwrap_or_default();
         let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
         let library = |(at, p): (usize, Plugin)| {
             let named = if p.module.is_some() { "module" } else { "path" };

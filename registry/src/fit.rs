@@ -19,7 +19,8 @@ type Shapes = BTreeMap<String, Vec<usize>>;
 /// What is remembered from one part to the next.
 pub(crate) struct Fit<'f> {
     protocol: Option<&'f Conversation>,
-    /// By slot: the first model whose parameters are to be combined with others, and where it stands.
+    /// By slot: the first model whose parameters are to be combined with others, and where it
+    /// stands.
     alike: BTreeMap<&'f str, (String, Shapes)>,
     accountant: Option<(&'static str, Box<dyn Accountant>)>,
     /// How the selectors of clients draw, by slot.
@@ -179,8 +180,8 @@ impl<'f> Fit<'f> {
         wrong
     }
 
-    /// Mechanisms whose releases the accountant has no price for, or only one that does not add up with another's. No `budget`
-    /// can be kept for a price that follows the data.
+    /// Mechanisms whose releases the accountant has no price for, or only one that does not add up
+    /// with another's. No `budget` can be kept for a price that follows the data.
     pub fn prices(self, budget: bool) -> Vec<(&'f Fill, String)> {
         let Some((name, accountant)) = self.accountant else {
             return Vec::new();
@@ -221,8 +222,8 @@ impl<'f> Fit<'f> {
     }
 }
 
-/// Whose data a release through `slot` is about, as few as can be: a random lot of a client's examples, or clients who were
-/// drawn.
+/// Whose data a release through `slot` is about, as few as can be: a random lot of a client's
+/// examples, or clients who were drawn.
 fn drawn(protocol: Option<&Conversation>, slot: &str, draws: &BTreeMap<&str, Draw>) -> Cohort {
     let asked: Vec<_> = protocol.into_iter().flat_map(|p| &p.asked).collect();
     let mut steps = asked.iter().filter_map(|asked| asked.flow.steps);

@@ -1,12 +1,15 @@
-//! From a spec's text to a checked, resolved run: parse a `Document`, and read it with the parts of a `Catalogue`.
+//! From a spec's text to a checked, resolved run: parse a `Document`, and read it with the parts of
+//! a `Catalogue`.
 //!
-//! All mistakes of a spec are reported together, each with the place where it stands. A mistake in a value stands where
-//! the value begins, an unknown key where the key begins, and something missing where its parent has its name. What is
-//! wrong *inside* an anchored value is reported where it is written; what is wrong *with* an aliased value, where the
-//! alias (`*name`) stands. What is set from outside (`--set path=value`) is reported by that path.
+//! All mistakes of a spec are reported together, each with the place where it stands. A mistake in
+//! a value stands where the value begins, an unknown key where the key begins, and something
+//! missing where its parent has its name. What is wrong *inside* an anchored value is reported
+//! where it is written; what is wrong *with* an aliased value, where the alias (`*name`) stands.
+//! What is set from outside (`--set path=value`) is reported by that path.
 //!
-//! The text is read event by event with positions, which the crate that writes YAML (`serde_yaml`) gives only for its
-//! first error. What plain scalars mean is still decided by that crate alone, so that what is written reads back.
+//! The text is read event by event with positions, which the crate that writes YAML (`serde_yaml`)
+//! gives only for its first error. What plain scalars mean is still decided by that crate alone, so
+//! that what is written reads back.
 
 #[cfg(unix)]
 mod apart;

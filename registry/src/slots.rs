@@ -225,11 +225,8 @@ impl Checker<'_> {
                 }
             }
         }
-        let budget = self
-            .root
-            .value()
-            .get("budget")
-            .is_some_and(|b| !b.is_null());
+        let budget = self.root.get("budget");
+        let budget = budget.is_some_and(|budget| !budget.value().is_null());
         for (fill, text) in fit.prices(budget) {
             self.note_use(&fill.path, text, Some(fill.part.decl));
         }

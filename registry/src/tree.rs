@@ -69,6 +69,14 @@ impl Node {
         }
     }
 
+    /// The value of a key; `None` if this is no mapping, or has no such key.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        match &*self.body {
+            Body::Map(map) => map.get(key).map(|entry| &entry.node),
+            _ => None,
+        }
+    }
+
     /// Without places.
     pub fn value(&self) -> Value {
         match &*self.body {
