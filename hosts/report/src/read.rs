@@ -170,6 +170,11 @@ impl Outcome {
         Some(found.get("epsilon").and_then(serde_json::Value::as_f64))
     }
 
+    /// What is guaranteed against this observer; `None` where the spec has no accountant.
+    pub fn protection(&self, observer: Observer) -> Option<Protection> {
+        serde_json::from_value(self.privacy.as_ref()?.get(&observer)?.clone()).ok()
+    }
+
     /// What is guaranteed against each observer, in words.
     pub fn guarantees(&self) -> Option<Vec<(Observer, String)>> {
         let all = self.privacy.as_ref()?.iter();

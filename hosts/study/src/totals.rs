@@ -3,7 +3,7 @@
 use crate::cells::cell;
 use crate::expand::Table;
 use crate::tables::Answers;
-use fl_core::privacy::{Guarantee, Neighbours, Noise, Observer, Protection};
+use fl_core::privacy::{Guarantee, Noise, Observer, Protection};
 use fl_report::{Run, Section};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,8 +15,8 @@ struct Group<'a> {
     runs: Vec<&'a Run>,
 }
 
-/// Every run of these tables once, by the rows that it learnt from. Two runs that have one file in common are of one group: a
-/// total that adds too much is still a bound.
+/// Every run of these tables once, by the rows that it learnt from. Two runs that have one file in
+/// common are of one group: a total that adds too much is still a bound.
 fn groups<'a>(tables: &[Table], answers: &'a Answers) -> Vec<Group<'a>> {
     let all = tables
         .iter()
@@ -43,16 +43,12 @@ fn groups<'a>(tables: &[Table], answers: &'a Answers) -> Vec<Group<'a>> {
     groups
 }
 
-/// What a run guarantees; `None`: nobody accounts in it.
-fn protection(run: &Run, observer: Observer) -> Option<Protection> {
-    let privacy = run.summary.as_ref()?.outcome.privacy.as_ref()?;
-    serde_json::from_value(privacy.get(&observer)?.clone()).ok()
-}
-
 /// What these runs guarantee together: epsilons and deltas add (basic composition, Dwork and Roth
 /// 2014, theorem 3.16). `None`: none of them guarantees anything.
 fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, String>> {
-    let all = runs.iter().map(|run| protection(run, observer));
+    let all = runs
+        .iter()
+        .map(|run| run.summary.as_ref()?.outcome.protection(observer));
     let all: Vec<Option<Protection>> = all.collect();
     if !all.iter().flatten().any(|p| p.guarantee().is_some()) {
         return None;
@@ -77,10 +73,7 @@ fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, Strin
                 epsilon: sum.epsilon + next.epsilon,
                 delta: sum.delta + next.delta,
                 // what hides that one unit is another hides that it is there
-                neighbours: match (sum.neighbours, next.neighbours) {
-                    (Neighbours::Replaced, Neighbours::Replaced) => Neighbours::Replaced,
-                    _ => Neighbours::Removed,
-                },
+                neighbours: sum.neighbours.min(next.neighbours),
                 data_dependent: sum.data_dependent || next.data_dependent,
                 // what follows a seed is none
                 noise: match (sum.noise, next.noise) {
@@ -99,8 +92,8 @@ fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, Strin
     Some(sum.ok_or_else(|| "the deltas add up to 1".to_string()))
 }
 
-/// What runs on the same rows guarantee together, in Markdown and for a page; `None` where no rows were used twice by runs that
-/// guarantee something.
+/// What runs on the same rows guarantee together, in Markdown and for a page; `None` where no rows
+/// were used twice by runs that guarantee something.
 pub fn totals(tables: &[Table], answers: &Answers) -> Option<(String, Section)> {
     let mut rows = Vec::new();
     for group in groups(tables, answers)

@@ -5,7 +5,7 @@ use crate::{DataDir, Done, Failure, print};
 use anyhow::{Context, Result};
 use clap::Args;
 use fl_attack::{Halves, Strength, bound, lira, losses, margins, strength};
-use fl_core::privacy::{Guarantee, Neighbours, Noise, Observer, Protection, Unit};
+use fl_core::privacy::{Guarantee, Neighbours, Noise, Observer, Unit};
 use fl_core::{Examples, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_engine::{ExecuteOptions, Folder, Signals};
@@ -105,11 +105,10 @@ fn owned(data: &Assembled, owner: usize) -> Result<&Examples> {
 
 /// What the run guarantees against readers of one example. Who cannot tell a party from any other cannot tell one example of it.
 fn kept(run: &Run) -> Option<Guarantee> {
-    let privacy = run.summary.as_ref()?.outcome.privacy.as_ref()?;
-    let told = privacy.get(&Observer::Readers)?.clone();
-    let told: Protection = serde_json::from_value(told).ok()?;
+    let outcome = &run.summary.as_ref()?.outcome;
+    let protection = outcome.protection(Observer::Readers)?;
     let of_one = |g: &&Guarantee| g.unit == Unit::Example || g.neighbours == Neighbours::Replaced;
-    told.guarantee().filter(of_one).cloned()
+    protection.guarantee().filter(of_one).cloned()
 }
 
 /// Runs the spec again on halves of the data, and compares what its models say with what these do.
