@@ -1,7 +1,7 @@
 //! The accountant of privacy loss distributions.
 use crate::compose::{self, Times};
 use crate::losses::Release;
-use crate::priced_ledger::{Price, PricedLedger, Pricing, public_size, ratio, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, check_public_size, ratio, unpriced};
 use fl_core::Problem;
 use fl_core::prelude::*;
 use fl_core::settings::between;
@@ -85,7 +85,8 @@ impl Pricing for LossDistributions {
                 unit,
             } => {
                 let shift = up(ratio(event, *sensitivity, *sigma)?);
-                let (of, rate) = public_size(event, *of, *rate)?;
+                let (of, rate) = (*of, *rate);
+                check_public_size(event, of, rate)?;
                 (Release::PublicSize { of, rate, shift }, 1, unit)
             }
             PrivacyEvent::Laplace {

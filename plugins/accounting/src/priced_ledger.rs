@@ -222,16 +222,15 @@ pub(crate) fn ratio(event: &PrivacyEvent, sensitivity: f64, scale: f64) -> Resul
     Ok(sensitivity / scale)
 }
 
-/// The units of a Poisson sample and their probability, or the refusal of numbers that make no
-/// sense.
-pub(crate) fn public_size(event: &PrivacyEvent, of: usize, rate: f64) -> Result<(usize, f64)> {
+/// Refuses a Poisson sample of public size whose numbers make no sense.
+pub(crate) fn check_public_size(event: &PrivacyEvent, of: usize, rate: f64) -> Result<()> {
     ensure!(
         (1..=MOST_UNITS).contains(&of) && (0.0..=1.0).contains(&rate),
         Problem::Unpriced(format!(
             "{event}: there must be 1 to {MOST_UNITS} units, and the probability must be in 0..=1"
         ))
     );
-    Ok((of, rate))
+    Ok(())
 }
 
 /// The sizes of a sample of more units take too long to add up.

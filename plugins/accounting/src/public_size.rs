@@ -33,6 +33,9 @@ pub(crate) struct Sizes {
 /// from the mean.
 const WITHIN: f64 = 0.2;
 
+/// `exp` of this and of less is 0.
+const LN_NOTHING: f64 = -760.0;
+
 /// All sizes of a Poisson sample of `of` units.
 pub(crate) fn sizes(of: usize, rate: f64) -> Vec<Sizes> {
     if rate == 0.0 || rate == 1.0 {
@@ -49,7 +52,12 @@ pub(crate) fn sizes(of: usize, rate: f64) -> Vec<Sizes> {
     while first <= of {
         let away = deviation.max((first as f64 - mean).abs());
         let last = (first + (WITHIN * away) as usize).min(of);
-        let probability: f64 = (first..=last).map(|k| ln_probability(k as f64).exp()).sum();
+        // probabilities fall on both sides of the mean; where the largest is 0 all are
+        let largest = ln_probability(mean.clamp(first as f64, last as f64));
+        let probability: f64 = match largest > LN_NOTHING {
+            true => (first..=last).map(|k| ln_probability(k as f64).exp()).sum(),
+            false => 0.0,
+        };
         let share = last as f64 / n;
         all.push(Sizes { share, probability });
         first = last + 1;
@@ -211,7 +219,8 @@ mod tests {
     }
 
     /// The number is that of two data sets that differ in one client: all others send `other`, in
-    /// units of the bound, worked out by sums over all sizes on a fine grid outside of this program.
+    /// units of the bound, worked out by sums over all sizes on a fine grid outside of this
+    /// program.
     #[test]
     fn bounded_no_less_than_what_two_data_sets_show() {
         for (of, rate, sigma, times, delta, other_0, other_minus_1) in [

@@ -1,5 +1,5 @@
 //! The Renyi accountant of plain noise.
-use crate::priced_ledger::{Price, PricedLedger, Pricing, public_size, ratio, unpriced};
+use crate::priced_ledger::{Price, PricedLedger, Pricing, check_public_size, ratio, unpriced};
 use crate::public_size::divergences;
 use crate::renyi::{self, Rule};
 use fl_core::Problem;
@@ -94,10 +94,10 @@ impl Pricing for Rdp {
                 unit,
             } => {
                 let sigma = 1.0 / ratio(event, *sensitivity, *sigma)?;
-                let (of, rate) = public_size(event, *of, *rate)?;
+                check_public_size(event, *of, *rate)?;
                 let orders = renyi::orders();
                 let cost = match sigma.is_finite() {
-                    true => divergences(of, rate, sigma, &orders),
+                    true => divergences(*of, *rate, sigma, &orders),
                     false => vec![0.0; orders.len()],
                 };
                 Ok(Price::fixed(cost, *unit))
