@@ -146,7 +146,7 @@ fn one_file(
     let wrong = |at: &Path, error: &dyn std::fmt::Display| {
         Failure::usage(format!("{}: {error}", at.display()))
     };
-    let text = crate::open(path).and_then(std::io::read_to_string);
+    let text = fl_engine::open(path).and_then(std::io::read_to_string);
     let text = text.map_err(|e| wrong(path, &e))?;
     let file: File = serde_yaml::from_str(&text).map_err(|e| wrong(path, &e))?;
     let held = path.with_extension("answers.json");

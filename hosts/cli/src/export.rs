@@ -1,6 +1,6 @@
 //! `fl export`.
 
-use crate::{DataDir, Done, Failure, print, say};
+use crate::{DataDir, Done, Failure, Overrides, print, say};
 use anyhow::{Context, bail};
 use clap::Args;
 use fl_core::{BuildContext, ClientId, Role, Stream, Trainer};
@@ -88,8 +88,7 @@ fn models(
             Ok(bytes)
         } else {
             if spec.is_none() {
-                let read = fl_engine::parse(&run.path.join("spec.yaml"))?;
-                let read = fl_engine::read(&read, catalogue)?;
+                let read = Overrides::default().read(&run.path.join("spec.yaml"), catalogue)?;
                 let make = BuildContext {
                     task: fl_engine::data(&read, &args.data.path())?.task,
                     stream: Stream::root(read.seed),

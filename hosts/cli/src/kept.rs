@@ -6,11 +6,11 @@ use fl_registry::Spec;
 use fl_sim::Hashed;
 use fl_study::Measured;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Runs that are done, each looked at: is it the run that is wanted, on the data that are here?
 pub struct Kept<'a> {
-    data_dir: PathBuf,
+    data_dir: &'a Path,
     command: &'a [String],
     /// By the spec's section: hashing takes as long as reading.
     data: BTreeMap<String, Vec<Hashed>>,
@@ -18,7 +18,7 @@ pub struct Kept<'a> {
 
 impl<'a> Kept<'a> {
     /// For runs of these data.
-    pub fn new(data_dir: PathBuf, command: &'a [String]) -> Self {
+    pub fn new(data_dir: &'a Path, command: &'a [String]) -> Self {
         Self {
             data_dir,
             command,
@@ -48,7 +48,7 @@ impl<'a> Kept<'a> {
                         .find_map(|e| e.downcast_ref::<std::io::Error>());
                     io.is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
                 };
-                let data = match fl_engine::data_files(&spec.data, &self.data_dir) {
+                let data = match fl_engine::data_files(&spec.data, self.data_dir) {
                     // tables can be made again where the data are not
                     Err(error) if missing(&error) => Vec::new(),
                     data => data?,

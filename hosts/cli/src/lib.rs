@@ -40,7 +40,7 @@ mod try_part;
 
 pub use cases::answer_of;
 pub use embed::{Answered, answered, bar, quiet};
-pub use shown::{notes, progress};
+pub use shown::progress;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use fl_core::PartDecl;
@@ -50,7 +50,6 @@ use fl_registry::{Catalogue, Library, Spec};
 use log::{complain, say};
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -195,7 +194,7 @@ enum DataCommand {
 }
 
 /// Changes to a spec from the command line.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 struct Overrides {
     /// Change a value of the spec: `--set protocol.rounds=5`. May be given several times.
     #[arg(long = "set", value_name = "PATH=VALUE")]
@@ -269,16 +268,6 @@ fn print(text: impl Display) -> Done {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
-}
-
-/// Opens a file to read. What is no regular file is refused: a pipe might never say anything.
-fn open(path: &Path) -> std::io::Result<File> {
-    let about = path.metadata()?;
-    // standard input by name, and `/dev/null`, are fine; they end, or somebody sits before them
-    if about.is_file() || about.is_dir() || path.starts_with("/dev") || path.starts_with("/proc") {
-        return File::open(path);
-    }
-    Err(std::io::Error::other("it is no regular file"))
 }
 
 fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {

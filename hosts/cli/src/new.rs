@@ -1,5 +1,5 @@
-//! `fl new`: a crate, a C library, or a module of Python, with one part that builds and passes its tests at once; a protocol
-//! with a program of its own; an app for Flower.
+//! `fl new`: a crate, a C library, or a module of Python, with one part that builds and passes its
+//! tests at once; a protocol with a program of its own; an app for Flower.
 
 mod flower;
 mod python;
@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub struct NewArgs {
-    /// aggregator, selector, privacy, trainer, accountant, generator, attack or protocol; or flower, an app that runs a spec there.
+    /// aggregator, selector, privacy, trainer, accountant, generator, attack or protocol; or
+    /// flower, an app that runs a spec there.
     role: String,
     /// Its name, that of the part in specs: letters, digits and `-`, such as `trimmed-mean`.
     name: String,
@@ -23,7 +24,8 @@ pub struct NewArgs {
     /// The language.
     #[arg(long, value_enum, default_value = "rust")]
     lang: Language,
-    /// fl's sources, with `fl-core` in them; otherwise looked for upwards from here, and from this program.
+    /// fl's sources, with `fl-core` in them; otherwise looked for upwards from here, and from this
+    /// program.
     #[arg(long, value_name = "DIR")]
     core: Option<PathBuf>,
 }
@@ -165,8 +167,8 @@ fn check_new(role: Role, name: &str, catalogue: &Catalogue) -> Result<(), Failur
     }
 }
 
-/// The checkout of fl: `--core`, or the nearest folder above here or above this program that has one. Nothing about the
-/// machine that fl was built on is in the program.
+/// The checkout of fl: `--core`, or the nearest folder above here or above this program that has
+/// one. Nothing about the machine that fl was built on is in the program.
 fn sources(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let whole = |dir: &Path| {
         dir.join("fl-core/Cargo.toml").is_file()

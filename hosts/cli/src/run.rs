@@ -25,8 +25,8 @@ pub struct RunArgs {
     /// The run folder, new or empty; otherwise `runs/NAME-1`, `runs/NAME-2`, ...
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Go on with the stopped run in this folder. With `--set protocol.rounds=100` it gets more rounds, even
-    /// when it is done, and gives what a run of that many rounds gives.
+    /// Go on with the stopped run in this folder. With `--set protocol.rounds=100` it gets more
+    /// rounds, even when it is done, and gives what a run of that many rounds gives.
     #[arg(long, value_name = "DIR", conflicts_with = "spec")]
     resume: Option<PathBuf>,
     /// Stop after this many steps; `--resume` goes on.
@@ -35,24 +35,28 @@ pub struct RunArgs {
     /// Send every message through its wire form, as between processes. Results do not depend on it.
     #[arg(long)]
     wire: bool,
-    /// Run clients in N other processes. A process that dies is started again, and parts that serve one client
-    /// at a time in a process, such as PyTorch's, work side by side. Results do not depend on it.
+    /// Run clients in N other processes. A process that dies is started again, and parts that serve
+    /// one client at a time in a process, such as PyTorch's, work side by side. Results do not
+    /// depend on it.
     #[arg(long, value_name = "N", value_parser = number_of_threads, conflicts_with_all = ["wire", "memory"])]
     processes: Option<usize>,
-    /// A node file, for a client with data of its own (`data.split: own`): which client it is, where its data
-    /// are, what it allows, and where it keeps its state. Each node runs in its own process. Once for each client.
+    /// A node file, for a client with data of its own (`data.split: own`): which client it is,
+    /// where its data are, what it allows, and where it keeps its state. Each node runs in its own
+    /// process. Once for each client.
     #[arg(long = "node", value_name = "FILE", conflicts_with_all = ["wire", "memory", "processes"])]
     nodes: Vec<PathBuf>,
-    /// With `--processes` or `--node`: a client that takes longer than this counts as absent, and `faults` says
-    /// what follows. Results depend on it.
+    /// With `--processes` or `--node`: a client that takes longer than this counts as absent, and
+    /// `faults` says what follows. Results depend on it.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     deadline: Option<Duration>,
-    /// Clients that are served at the same time; the default is one per processor. Results do not depend on it.
+    /// Clients that are served at the same time; the default is one per processor. Results do not
+    /// depend on it.
     #[arg(long, value_name = "N", value_parser = number_of_threads)]
     threads: Option<usize>,
-    /// The most memory that the program should hold, such as `4GiB`. Fewer clients train at once when another would
-    /// exceed it; state of clients (models, control variates) beyond a quarter of it goes to the run folder. Data
-    /// always stay in memory; a note says when the limit cannot be kept. Results do not depend on it.
+    /// The most memory that the program should hold, such as `4GiB`. Fewer clients train at once
+    /// when another would exceed it; state of clients (models, control variates) beyond a quarter
+    /// of it goes to the run folder. Data always stay in memory; a note says when the limit cannot
+    /// be kept. Results do not depend on it.
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
     #[command(flatten)]

@@ -84,7 +84,8 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
             .map_or(PathBuf::new(), |r| kept(&args.out, &r.key))
     };
     let mut answers = Answers::new();
-    let mut kept = Kept::new(args.data.path(), command);
+    let dir = args.data.path();
+    let mut kept = Kept::new(&dir, command);
     for (run, checked) in &runs {
         if folder(run).join("outcome.json").exists() {
             answers.insert(run.clone(), kept.read(&folder(run), &checked.spec));
@@ -113,7 +114,6 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
         return print(planned(&runs, &jobs));
     }
     // said once, and before the first run
-    let dir = args.data.path();
     let missing = jobs.values().filter_map(|job| job.spec.data.missing(&dir));
     let missing: BTreeSet<String> = missing.collect();
     if !missing.is_empty() {
@@ -143,7 +143,7 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     let failed = pool::run_all(
         &jobs,
         fl_engine::threads(args.threads),
-        &args.data.path(),
+        &dir,
         command,
         &known,
         asked.stop.clone(),

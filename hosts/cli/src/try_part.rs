@@ -371,7 +371,7 @@ pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
         .map_err(|e| Failure::usage(format!("--settings: {e}")))?;
     let file = args.input.display();
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{file}: {error}"));
-    let text = crate::open(&args.input).and_then(std::io::read_to_string);
+    let text = fl_engine::open(&args.input).and_then(std::io::read_to_string);
     let text = text.map_err(|e| wrong(&e))?;
     let input: Json = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
     match trial(decl, &settings, input, args.seed) {

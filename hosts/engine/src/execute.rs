@@ -4,7 +4,7 @@ use crate::placement::{self, DataOwnership, Placement};
 use crate::prepare;
 use anyhow::bail;
 use fl_core::privacy::{Noise, NoiseSource};
-use fl_core::{BuildContext, Problem, Protocol, Public, RunOptions, Stream};
+use fl_core::{Problem, Protocol, Public, RunOptions, Task};
 use fl_data::spec::Split;
 use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_registry::Spec;
@@ -96,11 +96,7 @@ pub fn execute(
     let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();
     let manifest = prepare::manifest(spec, &yaml, files, &options.command)?;
     let (folder, resumed) = open(folder, &spec.name, &yaml, manifest)?;
-    let make = BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed).child("protocol", 0),
-    };
-    let protocol = spec.make_protocol(&make)?;
+    let protocol = spec.make_protocol(&prepare::protocol_context(spec, &data.task))?;
     let protocol = match options.protocol {
         Some(replace) => replace(protocol),
         None => protocol,
@@ -113,7 +109,7 @@ pub fn execute(
         protocol_name: spec.protocol.name,
         protocol: Arc::from(protocol),
         parts: spec.parts.clone(),
-        options: run_options(spec, &make)?,
+        options: run_options(spec, data.task)?,
         clients: match spec.data.split() {
             Split::Own => Vec::new(),
             _ => data.clients,
@@ -194,11 +190,11 @@ fn open(
     }
 }
 
-fn run_options(spec: &Spec<DataSpec>, make: &BuildContext) -> anyhow::Result<RunOptions> {
+fn run_options(spec: &Spec<DataSpec>, task: Task) -> anyhow::Result<RunOptions> {
     Ok(RunOptions {
         seed: spec.seed,
         noise: noise_source(spec)?,
-        task: make.task.clone(),
+        task,
         faults: spec.faults.clone(),
         budget: spec.budget.clone(),
         evaluate_every: spec.evaluate_every,

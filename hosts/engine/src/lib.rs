@@ -1,5 +1,5 @@
-//! What the program `fl`, the Python package and Flower share: from the text of a spec to a finished
-//! run.
+//! What the program `fl`, the Python package and Flower share: from the text of a spec to a
+//! finished run.
 //!
 //! * [`read`] checks a spec, [`data`] makes its data.
 //! * [`run`] carries out a [`RunRequest`]: a spec, or a stopped run that goes on.
@@ -25,6 +25,6 @@ pub use node::{NodeConfig, node};
 #[cfg(unix)]
 pub use placement::serve;
 pub use placement::{ClientProcess, DataOwnership, EngineFactory, Placement, start_processes_with};
-pub use prepare::{check, data, data_files, data_with_notes, manifest, parse, read};
+pub use prepare::{check, data, data_files, data_with_notes, manifest, open, parse, read};
 pub use request::{RUN_PAGE, RunRequest, Source, run};
 pub use signals::Signals;

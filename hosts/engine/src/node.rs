@@ -3,7 +3,7 @@
 use crate::execute::{noise_source, public};
 use crate::node_file::NodeFile;
 use crate::prepare;
-use fl_core::{BuildContext, Protocol, Stream};
+use fl_core::Protocol;
 use fl_data::DataSpec;
 use fl_registry::Spec;
 use fl_remote::{Home, Node, Own, Served, SpecText};
@@ -19,7 +19,8 @@ pub struct NodeConfig {
     pub own: Option<PathBuf>,
     /// The data directory.
     pub data_dir: PathBuf,
-    /// Is it on another machine than its leader? Then the hashes of the data files say that both have the same.
+    /// Is it on another machine than its leader? Then the hashes of the data files say that both
+    /// have the same.
     pub far: bool,
 }
 
@@ -29,10 +30,7 @@ pub struct NodeConfig {
 /// When the data cannot be read, the node file is wrong, or its home cannot be written.
 pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> {
     let mut data = prepare::data(spec, &config.data_dir)?;
-    let context = BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed).child("protocol", 0),
-    };
+    let context = prepare::protocol_context(spec, &data.task);
     let protocol: Arc<dyn Protocol> = Arc::from(spec.make_protocol(&context)?);
     let maker = Maker {
         public: data.public.take().map(public).map(Arc::new),

@@ -15,8 +15,8 @@ fl_core::settings! {
         client: u32;
         /// What it owns: the training rows of a set, as specs name sets.
         data: SetSpec;
-        /// The folder of what lasts (its secret, what it has released, what it has learnt), relative to this file. It must stay
-        /// as long as the data do.
+        /// The folder of what lasts (its secret, what it has released, what it has learnt),
+        /// relative to this file. It must stay as long as the data do.
         home: String;
         /// What it allows.
         policy: Policy = fl_core::settings::defaults();

@@ -1,4 +1,5 @@
-//! Where the clients of a run are: in processes of this machine, or behind an engine such as Flower.
+//! Where the clients of a run are: in processes of this machine, or behind an engine such as
+//! Flower.
 
 use crate::node_file::NodeFile;
 use anyhow::{Context, bail, ensure};

@@ -2,7 +2,7 @@
 
 use crate::NotRun;
 use anyhow::Context;
-use fl_core::Stream;
+use fl_core::{BuildContext, Stream, Task};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Document, Mistakes, SessionPart, Spec};
 use fl_sim::{Hashed, Manifest, Session};
@@ -10,8 +10,20 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Parses the spec in a file. Only a regular file is read, and only as much as a spec may have, so
-/// that neither a pipe without a writer nor `/dev/zero` blocks.
+/// Opens a file to read. What is no regular file is refused: a pipe without a writer would block.
+///
+/// # Errors
+/// When the file cannot be opened, or is no regular file.
+pub fn open(path: &Path) -> std::io::Result<File> {
+    let about = path.metadata()?;
+    // standard input by name, and `/dev/null`, end
+    if about.is_file() || about.is_dir() || path.starts_with("/dev") || path.starts_with("/proc") {
+        return File::open(path);
+    }
+    Err(std::io::Error::other("it is no regular file"))
+}
+
+/// Parses the spec in a file. No more is read than a spec may have, so that `/dev/zero` ends too.
 ///
 /// # Errors
 /// [`NotRun::Usage`] when the file cannot be read.
@@ -22,13 +34,8 @@ pub fn parse(path: &Path) -> anyhow::Result<Document> {
 }
 
 fn read_text(path: &Path) -> std::io::Result<Vec<u8>> {
-    let about = path.metadata()?;
-    let device = path.starts_with("/dev") || path.starts_with("/proc");
-    if !(about.is_file() || about.is_dir() || device) {
-        return Err(std::io::Error::other("it is no regular file"));
-    }
     let mut text = Vec::new();
-    File::open(path)?
+    open(path)?
         .take(fl_registry::MAX_BYTES as u64 + 1)
         .read_to_end(&mut text)?;
     Ok(text)
@@ -61,6 +68,14 @@ pub fn read(spec: &Document, catalogue: &Catalogue) -> Result<Spec<DataSpec>, No
 /// When a data set is not there or cannot be read.
 pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
     fl_data::build(&spec.data, dir, &Stream::root(spec.seed).child("data", 0)).context("data")
+}
+
+/// What the protocol of a spec is made from: at the server and at the clients the same.
+pub(crate) fn protocol_context(spec: &Spec<DataSpec>, task: &Task) -> BuildContext {
+    BuildContext {
+        task: task.clone(),
+        stream: Stream::root(spec.seed).child("protocol", 0),
+    }
 }
 
 /// The data of a spec; passes to `warn` what a user should know of them.

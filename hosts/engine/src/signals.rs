@@ -1,4 +1,5 @@
-//! Signals that stop a run: the first lets the current step end, the second ends the program at once.
+//! Signals that stop a run: the first lets the current step end, the second ends the program at
+//! once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -12,7 +13,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// The exit code of a program that a signal stopped, as shells know it; `None` without a signal.
+    /// The exit code of a program that a signal stopped, as shells know it; `None` without a
+    /// signal.
     pub fn exit_code(&self) -> Option<u8> {
         let signal = self.signal.load(Ordering::Relaxed);
         (signal > 0).then(|| 128u8.saturating_add(signal as u8))

@@ -58,7 +58,7 @@ pub struct GaussianArgs {
     )]
     sigma: Option<f64>,
     /// Every unit takes part with this probability, by itself (Poisson sampling). With `--of`
-    /// everybody sees how many do, as of the clients of a round; without it nobody may.
+    /// their number is public, as in a round of clients; without it their number is secret.
     #[arg(long, allow_negative_numbers = true, conflicts_with = "draw")]
     rate: Option<f64>,
     /// So many units take part, drawn without replacement from `--of`.
@@ -90,7 +90,7 @@ pub struct NfdpArgs {
     /// How many examples are drawn.
     #[arg(long, required_unless_present = "target", conflicts_with = "target")]
     draws: Option<usize>,
-    /// How many examples there are at least, which everybody may know.
+    /// The least number of examples that a client has, which is public.
     #[arg(long)]
     of: usize,
     /// Can an example be drawn more than once?

@@ -139,7 +139,7 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
     let noise = args.noise()?;
     number("delta", args.delta, 1.0)?;
     let file = args.votes.display();
-    let text = crate::open(&args.votes)
+    let text = fl_engine::open(&args.votes)
         .and_then(std::io::read_to_string)
         .map_err(|error| Failure::usage(format!("{file}: {error}")))?;
     let counts = read(&text).map_err(|error| Failure::usage(format!("{file}: {error:#}")))?;

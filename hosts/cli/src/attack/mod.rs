@@ -118,17 +118,18 @@ impl Kept {
         catalogue: &Catalogue,
         line: &[String],
     ) -> Result<Self, Failure> {
-        let spec = fl_engine::read(&fl_engine::parse(&dir.join("spec.yaml"))?, catalogue)?;
+        let spec = Overrides::default().read(&dir.join("spec.yaml"), catalogue)?;
         if matches!(spec.data.split(), Split::Own) {
             return Err(Failure::usage(
                 "the clients of this run own their data, so nobody here knows them",
             ));
         }
-        let files = fl_engine::data_files(&spec.data, &data.path())?;
+        let data_dir = data.path();
+        let files = fl_engine::data_files(&spec.data, &data_dir)?;
         fl_engine::manifest(&spec, &spec.yaml()?, files, line)?.is_of(dir)?;
         Ok(Self {
             targets: Target::all(dir, &spec)?,
-            data: fl_engine::data(&spec, &data.path())?,
+            data: fl_engine::data(&spec, &data_dir)?,
             spec,
         })
     }
@@ -206,7 +207,8 @@ impl Target {
     }
 }
 
-/// Runs a spec (or another protocol in place of its own) in a folder that goes again, and shows `watch` what crosses until it says that it has seen enough.
+/// Runs a spec, with its own protocol or another, in a temporary folder. Shows `watch` what crosses
+/// until `watch` gives `false`.
 fn watched(
     spec: &Spec<DataSpec>,
     data: &DataDir,
@@ -233,7 +235,7 @@ fn watched(
         protocol,
         ..ExecuteOptions::new(data.path(), line.to_vec(), execution)
     };
-    let data = fl_engine::data(spec, &data.path())?;
+    let data = fl_engine::data(spec, &options.data_dir)?;
     fl_engine::execute(spec, data, Folder::New(folder.clone()), options)?;
     not_stopped(asked)
 }
