@@ -22,8 +22,8 @@ pub enum Role {
     Trainer,
     /// [`crate::Accountant`]
     Accountant,
-    /// Makes an attacker's answer of its honest results: an [`crate::Aggregator`] of one message type,
-    /// which runs at a client ([`crate::Client::attack`]) and fits no aggregator's slot.
+    /// Makes an attacker's answer of its honest results: an [`crate::Aggregator`] of one message
+    /// type, which runs at a client ([`crate::Client::attack`]) and fits no aggregator's slot.
     Attack,
     /// [`Protocol`]
     Protocol,
@@ -99,8 +99,8 @@ pub struct Description {
 }
 
 /// Makes a part from its settings: a boxed trait object of its role. Aggregators, selectors and
-/// mechanisms come without their Rust types (`Box<dyn AnyAggregator>`); [`PartDecl::make`] gives the
-/// typed ones.
+/// mechanisms come without their Rust types (`Box<dyn AnyAggregator>`); [`PartDecl::make`] gives
+/// the typed ones.
 pub type Build = dyn Fn(&Value, &BuildContext) -> Result<Box<dyn Any + Send>> + Sync;
 
 /// Another name of a part in specs.
@@ -301,12 +301,13 @@ impl PartDecl {
 
 /// Registers a part: `plugin!(aggregator "trimmed-mean" => TrimmedMean);`
 ///
-/// The type is the settings and the part in one, or `Settings as Part` with `impl From<Settings> for Part`. Trainers and
-/// generators have `fn new(Settings, &BuildContext) -> Result<Self>` instead.
+/// The type is the settings and the part in one, or `Settings as Part` with `impl From<Settings>
+/// for Part`. Trainers and generators have `fn new(Settings, &BuildContext) -> Result<Self>`
+/// instead.
 ///
 /// Other names of it follow, maybe each with the settings that it stands for, and the papers:
-/// `plugin!(protocol "co-distill" => CoDistill, aliases: ["selective-fd", "fedmd": "{ labels: scores }"],
-/// papers: ["Shao et al. 2024"]);`
+/// `plugin!(protocol "co-distill" => CoDistill, aliases: ["selective-fd", "fedmd": "{ labels:
+/// scores }"], papers: ["Shao et al. 2024"]);`
 #[macro_export]
 macro_rules! plugin {
     ($role:ident $name:literal => $t:ty $(, $($facts:tt)*)?) => { $crate::plugin!($role $name => $t as $t $(, $($facts)*)?); };

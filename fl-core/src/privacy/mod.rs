@@ -120,8 +120,8 @@ pub enum PrivacyEvent {
         k: usize,
         /// How many examples there are, or, if it is `public`, at least are.
         n: usize,
-        /// Is `n` known to everybody, and less than any client has? Otherwise it is the client's
-        /// own, and the price tells it.
+        /// Is `n` public, and less than any client has? Otherwise it is the client's own, and the
+        /// price reveals it.
         #[serde(default)]
         public: bool,
         /// Can an example be drawn twice?

@@ -47,7 +47,8 @@ pub struct Setup<'a> {
     pub options: RunOptions,
     /// What each client owns; those who own nothing take no part.
     pub clients: Vec<Examples>,
-    /// Where the clients live, if not in this process; `clients` then says what is known of their data.
+    /// Where the clients live, if not in this process; `clients` then says what is known of their
+    /// data.
     pub elsewhere: Option<Box<dyn Elsewhere + 'a>>,
     /// What everybody has.
     pub public: Option<Public>,
@@ -55,8 +56,8 @@ pub struct Setup<'a> {
     pub test: Examples,
     /// What each client's own model is tested on, if not on `test`: one per client, or empty.
     pub client_tests: Vec<Examples>,
-    /// What the data have been made with of clients' own rows, such as means to standardise by: whoever sees a run sees
-    /// something of it, and nothing prices it.
+    /// What the data have been made with of clients' own rows, such as means to standardise by:
+    /// whoever sees a run sees something of it, and nothing prices it.
     pub exposed: Vec<String>,
     /// Where results go.
     pub folder: Option<RunFolder>,
@@ -74,8 +75,8 @@ pub struct Execution<'a> {
     pub threads: usize,
     /// The number of bytes that the program may hold. Fewer clients work at once when another would
     /// exceed it. Of what clients keep between two requests, a quarter of it stays in memory; the
-    /// rest goes to the disk until it is needed. Data, models at work and what an aggregator gathers
-    /// stay. `None`: everything stays, and every thread works.
+    /// rest goes to the disk until it is needed. Data, models at work and what an aggregator
+    /// gathers stay. `None`: everything stays, and every thread works.
     pub memory: Option<u64>,
     /// Send every message through its wire form, as between processes.
     pub wire: bool,
@@ -177,7 +178,8 @@ pub struct Outcome {
 pub struct Summary {
     /// What it came to.
     pub outcome: Outcome,
-    /// How many examples of each class (or label) each client holds; empty where somebody accounts for privacy.
+    /// How many examples of each class (or label) each client holds; empty where somebody accounts
+    /// for privacy.
     pub held: BTreeMap<ClientId, Vec<u32>>,
     /// What the user was told, and what only the report says.
     pub notes: Vec<String>,

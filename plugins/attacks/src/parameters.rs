@@ -26,7 +26,8 @@ pub trait Forge: Send {
     }
 }
 
-/// A [`Forge`] as a part: an aggregator of what honest training has given, which makes an attack of it.
+/// A [`Forge`] as a part: an aggregator of what honest training has given, which makes an attack of
+/// it.
 pub struct Attacker<A>(A);
 
 impl<A: Forge> From<A> for Attacker<A> {
@@ -87,7 +88,8 @@ impl<A: Forge> Aggregator for Attacker<A> {
 }
 
 settings! {
-    /// Goes as far into the opposite direction, `sent - scale (honest - sent)` (sign flipping; Li et al. 2019).
+    /// Goes as far into the opposite direction, `sent - scale (honest - sent)` (sign flipping; Li
+    /// et al. 2019).
     pub struct SignFlip {
         /// How many times as far.
         scale: f64 = 1.0, in above(0.0);
@@ -117,8 +119,8 @@ plugin!(attack "gaussian" => Gaussian as Attacker<Gaussian>,
     papers: ["Blanchard et al. 2017"]);
 
 settings! {
-    /// A little off in every number, within what honest clients differ by (A Little Is Enough; Baruch et al. 2019):
-    /// `honest + z deviation`, of several trainings of the attacker's own.
+    /// A little off in every number, within what honest clients differ by (A Little Is Enough;
+    /// Baruch et al. 2019): `honest + z deviation`, of several trainings of the attacker's own.
     pub struct LittleIsEnough {
         /// How many deviations.
         z: f64 = 1.5, in above(0.0);
@@ -136,8 +138,9 @@ plugin!(attack "little-is-enough" => LittleIsEnough as Attacker<LittleIsEnough>,
     papers: ["Baruch et al. 2019"]);
 
 settings! {
-    /// A little into the opposite direction (inner-product manipulation; Xie et al. 2020), `sent - epsilon (honest - sent)`:
-    /// so little that it lies among the honest, and yet the inner product with their mean is negative.
+    /// A little into the opposite direction (inner-product manipulation; Xie et al. 2020), `sent -
+    /// epsilon (honest - sent)`: so little that it lies among the honest, and yet the inner product
+    /// with their mean is negative.
     pub struct InnerProduct {
         /// How far.
         epsilon: f64 = 0.1, in above(0.0);
@@ -152,10 +155,12 @@ plugin!(attack "inner-product" => InnerProduct as Attacker<InnerProduct>,
     papers: ["Xie et al. 2020"]);
 
 settings! {
-    /// The attacker's own model in place of everybody's (model replacement; Bagdasaryan et al. 2020), `sent + scale (own -
-    /// sent)`. Together with `label-flip`, a model that has learnt wrong labels.
+    /// The attacker's own model in place of everybody's (model replacement; Bagdasaryan et al.
+    /// 2020), `sent + scale (own - sent)`. Together with `label-flip`, a model that has learnt
+    /// wrong labels.
     pub struct Replacement {
-        /// How many clients it outweighs: the number of clients, divided by that of attackers, replaces a plain mean.
+        /// How many clients it outweighs: the number of clients, divided by that of attackers,
+        /// replaces a plain mean.
         scale: f64 = 10.0, in above(0.0);
     }
 }

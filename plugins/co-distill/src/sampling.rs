@@ -6,18 +6,19 @@ use fl_core::settings::above_to;
 const MOST: usize = 10_000_000;
 
 settings! {
-    /// Each client trains on a random sample of its own examples and on nothing else (FedMD-NFDP, Sun and Lyu 2020). Give `k` or
-    /// `share`; `fl account nfdp` says which `k` an epsilon allows. Only `k` with
-    /// `of-at-least` has a price.
+    /// Each client trains on a random sample of its own examples and on nothing else (FedMD-NFDP,
+    /// Sun and Lyu 2020). Give `k` or `share`; `fl account nfdp` says which `k` an epsilon allows.
+    /// Only `k` with `of-at-least` has a price.
     #[check(SampleExamples::one_size)]
     pub struct SampleExamples {
         /// How many examples to draw.
         k: Option<usize> = None, in 1..=MOST;
-        /// A number of examples that every client is known to have, also without one of them: the price is of a sample of that
-        /// many. Without it the price follows how many a client has, so it tells that: nothing is guaranteed.
+        /// A public number of examples that every client has, even without one of them. The price
+        /// is that of a sample of this many. Without it the price reveals how many examples a
+        /// client has, and nothing is guaranteed.
         of_at_least: Option<usize> = None, in 1..=MOST;
-        /// Or which share of the client's examples, rounded down to whole ones, at least one. The sample then grows with them, which
-        /// shows that there is one more: nothing is guaranteed.
+        /// Or which share of the client's examples, rounded down to whole ones, at least one. The
+        /// sample then grows with them, which shows that there is one more: nothing is guaranteed.
         share: Option<f64> = None, in above_to(0.0, 1.0);
         /// Can an example be drawn more than once?
         replacement: bool = false;

@@ -70,13 +70,14 @@ macro_rules! votes_are_noised {
 }
 
 settings! {
-    /// Laplace noise of scale `1 / gamma` on every count (LNMax: PATE, Papernot et al. 2017; FedKT-L1 at the server, -L2 inside each
-    /// party, Li et al. 2021).
+    /// Laplace noise of scale `1 / gamma` on every count (LNMax: PATE, Papernot et al. 2017;
+    /// FedKT-L1 at the server, -L2 inside each party, Li et al. 2021).
     pub struct LaplaceVotes {
         /// Inverse scale of the noise. FedKT uses 0.02 to 0.1.
         gamma: f64, in above(0.0);
-        /// Write the counts without noise into the ledger, for an epsilon of these votes, which tells something of them: it is
-        /// for research, and nothing is guaranteed. Without, the price holds for any votes, and is guaranteed.
+        /// Calculate epsilon from these votes: the ledger then has the counts without noise. Such
+        /// an epsilon reveals something about the votes, so it is for research and nothing is
+        /// guaranteed. If false, the price holds for any votes and is guaranteed.
         data_dependent: bool = true;
     }
 }
@@ -93,8 +94,9 @@ settings! {
     pub struct GaussianVotes {
         /// Standard deviation of the noise. The paper uses 40 for 250 teachers.
         sigma: f64, in above(0.0);
-        /// Write the counts without noise into the ledger, for an epsilon of these votes, which tells something of them: it is
-        /// for research, and nothing is guaranteed. Without, the price holds for any votes, and is guaranteed.
+        /// Calculate epsilon from these votes: the ledger then has the counts without noise. Such
+        /// an epsilon reveals something about the votes, so it is for research and nothing is
+        /// guaranteed. If false, the price holds for any votes and is guaranteed.
         data_dependent: bool = true;
     }
 }
@@ -107,10 +109,11 @@ plugin!(privacy "gaussian-votes" => GaussianVotes,
     papers: ["Papernot et al. 2018"]);
 
 settings! {
-    /// A sample is answered only if its highest count, with Gaussian noise of `check`, reaches `threshold`; its counts then get
-    /// Gaussian noise of `sigma` (Confident-GNMax, Papernot et al. 2018). Samples without an answer are left out of what
-    /// is released. The price is that of an answer to every sample; one of these votes (`data-dependent: true`) is that of the
-    /// answers that were given.
+    /// A sample is answered only if its highest count, with Gaussian noise of `check`, reaches
+    /// `threshold`; its counts then get Gaussian noise of `sigma` (Confident-GNMax, Papernot et al.
+    /// 2018). Samples without an answer are left out of what is released. The price is that of an
+    /// answer to every sample; one of these votes (`data-dependent: true`) is that of the answers
+    /// that were given.
     pub struct ConfidentVotes {
         /// The highest count must reach this. The paper uses 200 for 250 teachers.
         threshold: f64, in 0.0..;
@@ -118,8 +121,9 @@ settings! {
         check: f64, in above(0.0);
         /// Standard deviation of the noise on the counts (sigma 2). The paper uses 40.
         sigma: f64, in above(0.0);
-        /// Write the counts without noise into the ledger, for an epsilon of these votes, which tells something of them: it is
-        /// for research, and nothing is guaranteed. Without, the price holds for any votes, and is guaranteed.
+        /// Calculate epsilon from these votes: the ledger then has the counts without noise. Such
+        /// an epsilon reveals something about the votes, so it is for research and nothing is
+        /// guaranteed. If false, the price holds for any votes and is guaranteed.
         data_dependent: bool = true;
     }
 }
@@ -140,7 +144,8 @@ impl From<ConfidentVotes> for Confident {
     }
 }
 
-/// Confident-GNMax: which rows' highest counts reach `threshold` once `hide` has put noise on them, row by row.
+/// Confident-GNMax: which rows' highest counts reach `threshold` once `hide` has put noise on them,
+/// row by row.
 pub fn confident(counts: &Counts, threshold: f64, mut hide: impl FnMut(f64) -> f64) -> Vec<bool> {
     let highest = |row: ndarray::ArrayView1<'_, f64>| row.iter().copied().fold(0.0, f64::max);
     let rows = counts.values.rows().into_iter().map(highest);
