@@ -26,7 +26,7 @@ mod mistakes;
 mod module;
 mod overrides;
 #[cfg(unix)]
-mod owners;
+pub mod owners;
 mod pages;
 mod promise;
 mod schema;

@@ -1,4 +1,4 @@
-//! Who could have put something else where a library is found.
+//! Which other users could have put something else where a file is found.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -9,11 +9,12 @@ use std::path::{Component, Path, PathBuf};
 /// More links than this go in a circle.
 const LINKS: usize = 40;
 
-/// May the file at `path`, of which `about` is known, be taken for its owner's work, who is whoever runs this, or root?
+/// Fails if another user than the one who runs this, or root, could have written the file or the folder at `path`, or could
+/// have put it there. `about` is what the system says of it.
 ///
 /// # Errors
-/// Says who else could have written it, or could have put it there.
-pub(crate) fn trusted(path: &Path, about: &Metadata) -> Result<(), String> {
+/// Says who could have, and where.
+pub fn trusted(path: &Path, about: &Metadata) -> Result<(), String> {
     if about.permissions().mode() & 0o002 != 0 {
         return Err(
             "everybody may write to it, so anybody could put anything there; chmod o-w".into(),
@@ -23,20 +24,24 @@ pub(crate) fn trusted(path: &Path, about: &Metadata) -> Result<(), String> {
     let ours = |about: &Metadata| [0, own].contains(&about.uid());
     if !ours(about) {
         return Err(format!(
-            "it belongs to user {}, who could change it; copy it, or give the sha256 that it must have",
+            "it belongs to user {}, who could change it",
             about.uid()
         ));
     }
     for (folder, name) in looked_up(path).map_err(|e| e.to_string())? {
-        let mode = folder
-            .metadata()
-            .map_err(|e| e.to_string())?
-            .permissions()
-            .mode();
+        let about = folder.metadata().map_err(|e| e.to_string())?;
+        if !ours(&about) {
+            return Err(format!(
+                "its folder{} belongs to user {}, who could replace it",
+                named(&folder, path),
+                about.uid()
+            ));
+        }
+        let mode = about.permissions().mode();
         if mode & 0o002 == 0 {
             continue;
         }
-        // in a sticky folder, such as /tmp, nobody can replace somebody else's file
+        // in a sticky folder, such as /tmp, only its owner can replace a file
         if mode & 0o1000 == 0 {
             return Err(format!(
                 "everybody may write to its folder{}, so anybody could replace it; chmod o-w",
@@ -47,7 +52,7 @@ pub(crate) fn trusted(path: &Path, about: &Metadata) -> Result<(), String> {
         let owner = entry.symlink_metadata().map_err(|e| e.to_string())?;
         if !ours(&owner) {
             return Err(format!(
-                "{}, on the way to it, belongs to user {}, who could change it; copy the library, or give its sha256",
+                "{}, on the way to it, belongs to user {}, who could change it",
                 entry.display(),
                 owner.uid()
             ));
@@ -141,6 +146,12 @@ mod tests {
         // sticky, as /tmp is: its entries are ours
         mode("open", 0o1777);
         trusted("twice.so").unwrap();
+        // the owner of a folder can replace what is in it
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(at("closed"), Some(4321), None).unwrap();
+            let error = trusted("closed/lib.so").unwrap_err();
+            assert!(error.contains("its folder belongs to user 4321"), "{error}");
+        }
         symlink("circle", at("circle")).unwrap();
         assert!(looked_up(&at("circle")).is_err());
     }

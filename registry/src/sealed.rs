@@ -19,7 +19,10 @@ pub(crate) fn open(path: &Path, pinned: bool) -> Result<File, String> {
     let about = regular(file.metadata().map_err(|e| e.to_string())?)?;
     #[cfg(unix)]
     if !pinned {
-        crate::owners::trusted(path, &about)?;
+        crate::owners::trusted(path, &about).map_err(|why| match why.contains("chmod") {
+            true => why,
+            false => format!("{why}; copy the library, or give the sha256 that it must have"),
+        })?;
     }
     #[cfg(not(unix))]
     let _ = (about, pinned);

@@ -1,7 +1,7 @@
 //! The folder of a node: who it is, its secret, and what its clients keep, run by run.
 
 use crate::wire::{Id, Said, hex, random};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use fl_core::{ClientId, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -69,22 +69,46 @@ impl Home {
     /// Makes the folder, or takes the one that is there. Nobody but its owner may look into a new one, or into any file in it.
     ///
     /// # Errors
-    /// When it cannot be written, is damaged, or has a secret that others can read: it may be none any more.
+    /// When it cannot be written, is damaged or not whole, others may write to it, or it has a secret that others can read:
+    /// it may be none any more.
     pub fn open(path: &Path) -> Result<Self> {
         let what = || format!("the node's folder {}", path.display());
-        let mut make = fs::DirBuilder::new();
-        make.recursive(true);
+        folder(path).with_context(what)?;
         #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut make, 0o700);
-        make.create(path).with_context(what)?;
-        let lock = File::create(path.join("lock")).with_context(what)?;
-        lock.lock().with_context(what)?;
-        private(&path.join("secret"))?;
-        Ok(Self {
-            node: own(&path.join("node-id")).with_context(what)?,
-            secret: own(&path.join("secret")).with_context(what)?,
+        fl_registry::owners::trusted(path, &path.metadata().with_context(what)?)
+            .map_err(|why| anyhow!("{why}; or take another home"))
+            .with_context(what)?;
+        let _lock = lock(&path.join("lock"))?;
+        let secret = path.join("secret");
+        private(&secret)?;
+        if !secret.is_symlink() && !secret.exists() {
+            Self::begin(path).with_context(what)?;
+        }
+        let home = Self {
+            node: own(&path.join("node-id"))?,
+            secret: own(&secret)?,
             path: path.into(),
-        })
+        };
+        crate::ledger::check(&home)?;
+        Ok(home)
+    }
+
+    /// A new home, in an empty folder or in one that this was ended in. The secret comes last: a home that has one is whole.
+    fn begin(path: &Path) -> Result<()> {
+        let ledger = path.join("ledger");
+        let released = fs::symlink_metadata(&ledger).is_ok_and(|about| about.len() > 0);
+        ensure!(
+            !released && !path.join("runs").exists(),
+            "it has been used, and its `secret` is gone; restore it, or take another home"
+        );
+        let home = Self {
+            node: random()?,
+            secret: random()?,
+            path: path.into(),
+        };
+        crate::ledger::begin(&home)?;
+        last(&path.join("node-id"), &home.node)?;
+        last(&path.join("secret"), &home.secret)
     }
 
     /// Which node it is.
@@ -118,21 +142,19 @@ impl Home {
             true => self.path.join("runs").join("lock"),
             false => self.file(run, client).with_extension("lock"),
         };
-        let what = || format!("locking {}", path.display());
-        let file = self.file(run, client);
-        fs::create_dir_all(file.parent().unwrap_or(&self.path)).with_context(what)?;
-        let mut options = OpenOptions::new();
-        let lock = options.write(true).create(true).truncate(false).open(&path);
-        let lock = lock.with_context(what)?;
-        lock.lock().with_context(what)?;
-        Ok(lock)
+        let runs = self.path.join("runs");
+        for one in [&runs, &runs.join(hex(run))] {
+            ensure!(!one.is_symlink(), "{} is a link; remove it", one.display());
+            folder(one).with_context(|| format!("the folder {}", one.display()))?;
+        }
+        lock(&path)
     }
 
     /// Which version of its file is there.
     pub(crate) fn sum(&self, run: &Id, client: ClientId) -> Result<Option<Sum>> {
         let path = self.file(run, client);
         let mut sum = [0; 32];
-        match File::open(&path).and_then(|mut file| file.read_exact(&mut sum)) {
+        match open(&path).and_then(|mut file| file.read_exact(&mut sum)) {
             Ok(()) => Ok(Some(sum)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => bail!(damaged(&path)),
@@ -142,7 +164,7 @@ impl Home {
 
     pub(crate) fn read(&self, run: &Id, client: ClientId) -> Result<Kept> {
         let path = self.file(run, client);
-        let head = match File::open(&path).and_then(|mut file| head(&mut file)) {
+        let head = match open(&path).and_then(|mut file| head(&mut file)) {
             Ok(head) => head,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Kept::default()),
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
@@ -156,7 +178,7 @@ impl Home {
     pub(crate) fn message(&self, run: &Id, client: ClientId, last: &Last) -> Result<Arc<[u8]>> {
         let path = self.file(run, client);
         let mut message = Vec::new();
-        let read = File::open(&path).and_then(|mut file| {
+        let read = open(&path).and_then(|mut file| {
             head(&mut file)?;
             file.read_to_end(&mut message)
         });
@@ -235,6 +257,32 @@ pub(crate) fn last(path: &Path, bytes: &[u8]) -> Result<()> {
     path.parent().map_or(Ok(()), fl_sim::sync)
 }
 
+/// Makes a folder of a node, or takes the one that is there, if no other user may write to it.
+fn folder(path: &Path) -> std::io::Result<()> {
+    let mut make = fs::DirBuilder::new();
+    make.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut make, 0o700);
+    make.create(path)?;
+    #[cfg(unix)]
+    fl_sim::own(&path.metadata()?)?;
+    Ok(())
+}
+
+/// Opens a file of a node to read.
+pub(crate) fn open(path: &Path) -> std::io::Result<File> {
+    fl_sim::open_own(path, OpenOptions::new().read(true))
+}
+
+/// Waits until no other process has this lock.
+fn lock(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    let file = fl_sim::open_own(path, &mut options);
+    let file = file.and_then(|file| file.lock().map(|()| file));
+    file.with_context(|| format!("locking {}", path.display()))
+}
+
 /// Whoever could read a secret can take off all noise that ever followed it: no `chmod` mends that.
 #[cfg(unix)]
 fn private(path: &Path) -> Result<()> {
@@ -256,18 +304,9 @@ fn private(_: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Random bytes of a node's own, drawn once.
+/// Random bytes of a node's own, drawn when its home was made.
 fn own<const N: usize>(path: &Path) -> Result<[u8; N]> {
-    match fs::read(path) {
-        Ok(bytes) => {
-            let bytes = bytes.try_into().ok();
-            bytes.with_context(|| format!("{} is damaged: it has {N} bytes", path.display()))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let bytes = random()?;
-            last(path, &bytes)?;
-            Ok(bytes)
-        }
-        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
-    }
+    let bytes = fl_sim::read_own(path).with_context(|| format!("reading {}", path.display()))?;
+    let bytes = bytes.try_into().ok();
+    bytes.with_context(|| format!("{} is damaged: it has {N} bytes", path.display()))
 }

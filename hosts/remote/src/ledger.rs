@@ -3,14 +3,14 @@
 //! A file that only grows, a record an answer, and beside it a small one that says how much of it is whole and what its
 //! records come to. What stands behind that was being written when the node ended, and its answer has not left.
 
-use crate::home::{Home, last};
+use crate::home::{Home, last, open};
 use anyhow::{Context, ensure};
 use fl_core::{PrivacyEvent, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::fs::OpenOptions;
+use std::io::{Read, Seek, SeekFrom, Write};
 
 /// What one answer is made from; whoever is asked the same again says the same again, which costs nothing.
 pub(crate) type Key = [u8; 32];
@@ -31,6 +31,57 @@ impl Head {
             sum: sum.finalize().into(),
         }
     }
+
+    /// What only those who know the home's secret can say of it.
+    fn signature(&self, home: &Home) -> [u8; 32] {
+        let hash = Sha256::new()
+            .chain_update(home.secret())
+            .chain_update(b"ledger-head")
+            .chain_update(self.bytes.to_le_bytes())
+            .chain_update(self.sum);
+        hash.finalize().into()
+    }
+
+    fn write(&self, home: &Home) -> Result<()> {
+        let bytes = postcard::to_stdvec(&(self, self.signature(home)))?;
+        last(&home.ledger_head(), &bytes)
+    }
+
+    /// # Errors
+    /// When it is not there, or the home has not signed it.
+    fn read(home: &Home) -> Result<Self> {
+        let bytes = fl_sim::read_own(&home.ledger_head()).with_context(|| damaged(home))?;
+        let read: Option<(Self, [u8; 32])> = postcard::from_bytes(&bytes).ok();
+        let (head, signature) = read.with_context(|| damaged(home))?;
+        ensure!(signature == head.signature(home), damaged(home));
+        Ok(head)
+    }
+}
+
+fn damaged(home: &Home) -> String {
+    format!(
+        "{} or {} is missing, damaged, or of another version of fl: nobody knows what was released, so nothing more is; restore both, or set the node up anew, with another home",
+        home.ledger().display(),
+        home.ledger_head().display()
+    )
+}
+
+/// Writes the ledger of a home that has released nothing.
+pub(crate) fn begin(home: &Home) -> Result<()> {
+    last(&home.ledger(), &[])?;
+    Head::default().write(home)
+}
+
+/// Is there a ledger, as much of it as its head says?
+///
+/// # Errors
+/// When there is not.
+pub(crate) fn check(home: &Home) -> Result<()> {
+    let head = Head::read(home)?;
+    let ledger = open(&home.ledger()).and_then(|file| file.metadata());
+    let length = ledger.with_context(|| damaged(home))?.len();
+    ensure!(length >= head.bytes, damaged(home));
+    Ok(())
 }
 
 /// Everything that was released, by answer; as far as it has been read.
@@ -46,24 +97,8 @@ impl Ledger {
     /// # Errors
     /// When it cannot be read, or is damaged.
     pub fn catch_up(&mut self, home: &Home) -> Result<()> {
-        let (path, head) = (home.ledger(), home.ledger_head());
-        let what = || format!("reading {}", path.display());
-        let damaged = || {
-            format!(
-                "{} is damaged: nobody knows what was released, so nothing more is; restore it and {}",
-                path.display(),
-                head.display()
-            )
-        };
-        let due: Head = match std::fs::read(&head) {
-            Ok(bytes) => postcard::from_bytes(&bytes).ok().with_context(damaged)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                // its head is written first
-                let none = !path.exists() && self.head == Head::default();
-                return none.then_some(()).with_context(damaged);
-            }
-            Err(error) => return Err(error).with_context(|| format!("reading {}", head.display())),
-        };
+        let damaged = || damaged(home);
+        let due = Head::read(home)?;
         if due == self.head {
             return Ok(());
         }
@@ -72,10 +107,12 @@ impl Ledger {
             .checked_sub(self.head.bytes)
             .with_context(damaged)?;
         let mut bytes = Vec::new();
-        let mut file = File::open(&path).with_context(what)?;
+        let mut file = open(&home.ledger()).with_context(damaged)?;
         file.seek(SeekFrom::Start(self.head.bytes))
-            .with_context(what)?;
-        file.take(more).read_to_end(&mut bytes).with_context(what)?;
+            .with_context(damaged)?;
+        file.take(more)
+            .read_to_end(&mut bytes)
+            .with_context(damaged)?;
         ensure!(bytes.len() as u64 == more, damaged());
         let (mut rest, mut now, mut all) = (&bytes[..], self.head, Vec::new());
         while let Some((length, behind)) = rest.split_first_chunk() {
@@ -115,25 +152,17 @@ impl Ledger {
         let mut record = postcard::to_extend(&(key, &events), vec![0; 4])?;
         let length = u32::try_from(record.len() - 4).context("what one answer releases")?;
         record[..4].copy_from_slice(&length.to_le_bytes());
-        let (path, head) = (home.ledger(), home.ledger_head());
+        let path = home.ledger();
         let what = || format!("writing {}", path.display());
-        if !head.exists() {
-            last(&head, &postcard::to_stdvec(&self.head)?)?;
-        }
-        if !path.exists() {
-            last(&path, &[])?;
-        }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .with_context(what)?;
+        let mut file =
+            fl_sim::open_own(&path, OpenOptions::new().write(true)).with_context(what)?;
         // of an answer that has not left
         file.set_len(self.head.bytes).with_context(what)?;
         file.seek(SeekFrom::End(0)).with_context(what)?;
         file.write_all(&record).with_context(what)?;
         file.sync_all().with_context(what)?;
         let now = self.head.with(&record);
-        last(&head, &postcard::to_stdvec(&now)?)?;
+        now.write(home)?;
         self.head = now;
         self.all.entry(key).or_default().extend(events);
         Ok(())

@@ -44,13 +44,68 @@ pub fn write_secret(path: &Path, bytes: &[u8]) -> Result<()> {
     replace(path, bytes, mode(0o600), None).with_context(what)
 }
 
+/// Opens a file that no other user can have written: a regular file of the user who runs this, or of root, that others
+/// may not write to. Follows no link, and waits for no pipe. One that `options` make is its owner's alone.
+///
+/// # Errors
+/// When it is another file, or cannot be opened.
+pub fn open_own(path: &Path, options: &mut OpenOptions) -> std::io::Result<File> {
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        options.mode(0o600).custom_flags(flags.bits() as i32);
+    }
+    let file = options
+        .open(path)
+        .map_err(|error| match path.is_symlink() {
+            true => std::io::Error::other("it is a link, which is not followed; remove it"),
+            false => error,
+        })?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    #[cfg(unix)]
+    own(&about)?;
+    Ok(file)
+}
+
+/// Fails if another user than the one who runs this, or root, owns what `about` is of, or may write to it.
+#[cfg(unix)]
+pub fn own(about: &fs::Metadata) -> std::io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let (owner, mode) = (about.uid(), about.mode() & 0o777);
+    if ![0, rustix::process::geteuid().as_raw()].contains(&owner) {
+        let text = format!("it belongs to user {owner}, who could have put anything there");
+        return Err(std::io::Error::other(text));
+    }
+    if mode & 0o022 != 0 {
+        let text = format!(
+            "it has mode {mode:03o}, so others may have put anything there; if no one has, chmod go-w"
+        );
+        return Err(std::io::Error::other(text));
+    }
+    Ok(())
+}
+
+/// The whole of such a file.
+///
+/// # Errors
+/// As [`open_own`].
+pub fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_own(path, OpenOptions::new().read(true))?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Makes an empty file, or empties the one that is there, for its owner's eyes alone.
 pub(crate) fn create_secret(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(path)?;
+    options.read(true).write(true).create(true);
+    let file = open_own(path, &mut options)?;
+    file.set_len(0)?;
     if let Some(mode) = mode(0o600) {
         // one that was there has the mode that it had
         file.set_permissions(mode)?;
@@ -131,15 +186,24 @@ pub(crate) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Removes what a crash left half written in `folder`.
-pub(crate) fn tidy(folder: &Path) -> Result<()> {
+/// What a crash left half written in `folder`.
+pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("tidying {}", folder.display());
+    let mut found = Vec::new();
     for entry in fs::read_dir(folder).with_context(what)? {
         let entry = entry.with_context(what)?;
         let name = entry.file_name();
         if name.to_string_lossy().starts_with(UNFINISHED) && entry.path().is_file() {
-            fs::remove_file(entry.path()).with_context(what)?;
+            found.push(entry.path());
         }
+    }
+    Ok(found)
+}
+
+/// Removes what a crash left half written in `folder`.
+pub(crate) fn tidy(folder: &Path) -> Result<()> {
+    for path in unfinished(folder)? {
+        fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
     }
     Ok(())
 }

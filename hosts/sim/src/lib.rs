@@ -16,7 +16,9 @@ mod run;
 mod setup;
 mod shelf;
 
-pub use disk::{sync, write, write_secret};
+#[cfg(unix)]
+pub use disk::own;
+pub use disk::{open_own, read_own, sync, write, write_secret};
 pub use elsewhere::{Elsewhere, Maker, owners};
 pub use folder::{Resumed, RunFolder};
 pub use manifest::{Hashed, Manifest, Session};

@@ -182,10 +182,8 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
         let why = refused(&mut node, &request, &body);
         assert!(why.contains(text), "{:?}: {why}", request.want);
     }
-    assert!(
-        !d.path().join("node/ledger").exists(),
-        "nothing was released"
-    );
+    let ledger = d.path().join("node/ledger").metadata().unwrap();
+    assert_eq!(ledger.len(), 0, "nothing was released");
     assert!(matches!(
         ask(&mut node, &request, &body).0,
         Said::Answer { .. }
@@ -316,6 +314,87 @@ fn a_secret_that_others_could_read_is_none() {
     ] {
         assert_eq!(mode(&file), 0o600, "{}", file.display());
     }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_home_that_another_user_could_have_changed_is_refused() {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    let d = tempfile::tempdir().unwrap();
+    let spec = read(PRIVATE);
+    let (request, body) = first(&spec);
+    let home = d.path().join("node");
+    ask(&mut spec.own_node(&home, own(1000.0), 0), &request, &body);
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let refused = |text: &str| {
+        let error = format!("{:#}", fl_remote::Home::open(&home).unwrap_err());
+        assert!(error.contains(text), "{error}");
+    };
+    for open in [0o770, 0o702, 0o777] {
+        mode(&home, open);
+        refused("chmod ");
+    }
+    mode(&home, 0o700);
+    // a folder on the way to it
+    mode(d.path(), 0o777);
+    refused("everybody may write to its folder");
+    mode(d.path(), 0o700);
+    for name in ["lock", "secret", "node-id", "ledger", "ledger-head"] {
+        let file = home.join(name);
+        let whole = fs::read(&file).unwrap();
+        mode(&file, 0o622);
+        refused("mode 622");
+        mode(&file, 0o600);
+        if fs::metadata(&home).is_ok_and(|about| std::os::unix::fs::MetadataExt::uid(&about) == 0) {
+            chown(&file, Some(4321), None).unwrap();
+            refused("belongs to user 4321");
+            chown(&file, Some(0), None).unwrap();
+        }
+        // a link is not followed, and nothing happens to its target
+        let target = d.path().join("target");
+        fs::rename(&file, &target).unwrap();
+        symlink(&target, &file).unwrap();
+        refused("it is a link");
+        assert_eq!(fs::read(&target).unwrap(), whole);
+        fs::remove_file(&file).unwrap();
+        if name != "lock" {
+            refused(name);
+        }
+        fs::rename(&target, &file).unwrap();
+    }
+    fl_remote::Home::open(&home).unwrap();
+}
+
+#[test]
+fn a_home_without_its_ledger_never_begins_a_new_one() {
+    let d = tempfile::tempdir().unwrap();
+    let home = d.path().join("node");
+    fl_remote::Home::open(&home).unwrap();
+    // it has released nothing, and says so
+    for name in ["ledger", "ledger-head", "secret", "node-id"] {
+        let (file, away) = (home.join(name), d.path().join("away"));
+        assert!(file.is_file(), "{name}");
+        fs::rename(&file, &away).unwrap();
+        // one that was ended while it was made has no secret yet
+        if name != "secret" {
+            let error = format!("{:#}", fl_remote::Home::open(&home).unwrap_err());
+            assert!(error.contains(name), "{error}");
+        }
+        fs::rename(&away, &file).unwrap();
+    }
+    // the head of another home is not signed by this one
+    let other = d.path().join("other");
+    fl_remote::Home::open(&other).unwrap();
+    fs::copy(other.join("ledger-head"), home.join("ledger-head")).unwrap();
+    let error = format!("{:#}", fl_remote::Home::open(&home).unwrap_err());
+    assert!(error.contains("nobody knows what was released"), "{error}");
+    // one that has answered, and whose secret is gone
+    fs::create_dir(other.join("runs")).unwrap();
+    fs::remove_file(other.join("secret")).unwrap();
+    let error = format!("{:#}", fl_remote::Home::open(&other).unwrap_err());
+    assert!(error.contains("`secret` is gone"), "{error}");
 }
 
 #[test]
