@@ -39,6 +39,12 @@ pub fn report(args: &ReportArgs) -> Done {
             fl_report::MOST
         )));
     }
+    for dir in &args.dirs {
+        // a folder that cannot be written can still be read
+        if let Err(error) = fl_engine::tidy(dir) {
+            say(format_args!("note: {}: {error:#}", dir.display()));
+        }
+    }
     let runs = open(&args.dirs)?;
     let out = match (&args.out, &args.dirs[..]) {
         (Some(out), _) => out.clone(),

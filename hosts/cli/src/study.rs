@@ -88,6 +88,11 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     let mut kept = Kept::new(&dir, command);
     for (run, checked) in &runs {
         if folder(run).join("outcome.json").exists() {
+            if !args.list
+                && let Err(error) = fl_engine::tidy(&folder(run))
+            {
+                say(format_args!("note: {}: {error:#}", folder(run).display()));
+            }
             answers.insert(run.clone(), kept.read(&folder(run), &checked.spec));
         }
     }

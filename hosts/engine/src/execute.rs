@@ -2,7 +2,7 @@
 
 use crate::placement::{self, DataOwnership, Placement};
 use crate::prepare;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{Problem, Protocol, Public, RunOptions, Task};
 use fl_data::spec::Split;
@@ -179,6 +179,14 @@ fn open(
         }
         Folder::Stopped(paused) => {
             let (folder, resumed) = paused.go_on(manifest, yaml)?;
+            // of the run as it was before it got more rounds
+            let page = folder.path().join(crate::RUN_PAGE);
+            match std::fs::remove_file(&page) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("removing {}", page.display()));
+                }
+                _ => {}
+            }
             if resumed.is_none() {
                 log::info!(
                     "{}: no step was complete when it ended; the run begins anew",

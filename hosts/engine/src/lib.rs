@@ -26,5 +26,5 @@ pub use node::{NodeConfig, node};
 pub use placement::serve;
 pub use placement::{ClientProcess, DataOwnership, EngineFactory, Placement, start_processes_with};
 pub use prepare::{check, data, data_files, data_with_notes, manifest, open, parse, read};
-pub use request::{RUN_PAGE, RunRequest, Source, run};
+pub use request::{RUN_PAGE, RunRequest, Source, run, tidy};
 pub use signals::Signals;

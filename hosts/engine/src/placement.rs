@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// In a run folder: the leader's name, and what the clients' processes share.
-const FOLDER: &str = "elsewhere";
+pub(crate) const FOLDER: &str = "elsewhere";
 
 /// Clients in other processes.
 #[derive(Clone, Debug)]

@@ -1,10 +1,11 @@
 //! A request to run something, from a command line or from another program.
 
 use crate::execute::{ExecuteOptions, Folder, execute};
+use crate::placement::FOLDER;
 use crate::{NotRun, prepare, resume};
 use fl_data::DataSpec;
 use fl_registry::{Catalogue, Document, Spec};
-use fl_sim::Outcome;
+use fl_sim::{Outcome, RunFolder};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -47,6 +48,13 @@ pub fn run<'a>(
         |document: Document| -> Result<_, NotRun> { prepare::read(&document.set(set), catalogue) };
     let (spec, folder) = match request.source {
         Source::Stopped(dir) => {
+            if complete(&dir)? && set.is_empty() {
+                log::info!(
+                    "the run in {} was done, and its folder was not; it is complete now",
+                    dir.display()
+                );
+                return Ok(Some(Outcome::of(&dir)?));
+            }
             let paused = resume::paused(&dir, options.execution.stop_after, set)?;
             let spec = resume::spec(&dir, set, catalogue, &paused)?;
             (spec, Folder::Stopped(Box::new(paused)))
@@ -65,7 +73,7 @@ pub fn run<'a>(
     }
     let outcome = execute(&spec, data, folder, request.options)?;
     if let (None, Some(out)) = (&outcome.stopped, &outcome.out)
-        && let Err(error) = write_page(Path::new(out))
+        && let Err(error) = finish(Path::new(out))
     {
         // the run is worth more than its page
         log::info!("note: the run's page could not be written: {error:#}");
@@ -79,6 +87,32 @@ fn new_folder(out: Option<PathBuf>) -> Folder {
 
 /// The name of a run's page in its folder.
 pub const RUN_PAGE: &str = "report.html";
+
+/// Completes the folder of a run that is done, if its process was killed before it could: removes what it left, and writes the
+/// page. Says whether there was anything to do.
+fn complete(folder: &Path) -> anyhow::Result<bool> {
+    let left = RunFolder::is_done(folder)
+        && (RunFolder::has_leftovers(folder, FOLDER)? || !folder.join(RUN_PAGE).exists());
+    left.then(|| finish(folder)).transpose()?;
+    Ok(left)
+}
+
+fn finish(folder: &Path) -> anyhow::Result<()> {
+    RunFolder::complete(folder, FOLDER, || write_page(folder))
+}
+
+/// Removes what the process of a run that is done has left in its folder because it was killed.
+///
+/// # Errors
+/// When the folder is in use, or cannot be written.
+pub fn tidy(folder: &Path) -> anyhow::Result<()> {
+    let left =
+        || anyhow::Ok(folder.join("lock").exists() || RunFolder::has_leftovers(folder, FOLDER)?);
+    match RunFolder::is_done(folder) && left()? {
+        true => RunFolder::complete(folder, FOLDER, || Ok(())),
+        false => Ok(()),
+    }
+}
 
 /// Writes the page of the run in a folder.
 fn write_page(folder: &Path) -> anyhow::Result<()> {

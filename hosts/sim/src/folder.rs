@@ -326,7 +326,7 @@ impl RunFolder {
     pub(crate) fn noise_key(&mut self, new: &Stream, resumed: Option<&Resumed>) -> Result<Stream> {
         let path = self.path.join(NOISE);
         let here = path.display();
-        let key = match disk::read(&path) {
+        let key = match disk::read_own(&path) {
             Ok(key) => {
                 let key = key.try_into().ok();
                 Stream::from_key(key.with_context(|| format!("{here} is no key"))?)
@@ -357,31 +357,98 @@ impl RunFolder {
         Ok(words.fold(key, |key, word| key.child("spec", word)))
     }
 
-    /// The run is complete: writes what it came to and the report. The state stays if it is worth to `keep`; the key of the noise
-    /// never does.
-    pub(crate) fn finish(self, report: &str, summary: &Summary, keep: bool) -> Result<()> {
+    /// The run is complete: writes the report and what it came to, which comes last: a folder that has it is of a run that is
+    /// done. What the run needs no more is removed. The lock is for the caller to remove.
+    pub(crate) fn finish(self, report: &str, summary: &Summary) -> Result<Lock> {
         let mut text = serde_json::to_vec_pretty(summary)?;
         text.push(b'\n');
         disk::sync(&self.path.join(MODELS))?;
-        write(&self.path.join(OUTCOME), &text)?;
         write(&self.path.join(REPORT), report.as_bytes())?;
+        write(&self.path.join(OUTCOME), &text)?;
         disk::sync(&self.path)?;
-        let needed = |name: &&str| *name == STATE && keep;
-        for name in [STATE, NOISE, answers::FILE]
-            .into_iter()
-            .filter(|name| !needed(name))
-        {
-            match fs::remove_file(self.path.join(name)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(error)
-                        .with_context(|| format!("removing {name} of a run that is done"));
-                }
-                _ => {}
-            }
-        }
-        self.lock.remove();
+        remove_all(&unneeded(&self.path)?)?;
+        Ok(self.lock)
+    }
+
+    /// Is the run in this folder done?
+    pub fn is_done(path: &Path) -> bool {
+        path.join(REPORT).exists() && path.join(OUTCOME).exists()
+    }
+
+    /// Is there anything in the folder of a run that is done that its process was killed before it had removed, but for the
+    /// lock? `elsewhere` is the folder of clients in other processes.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn has_leftovers(path: &Path, elsewhere: &str) -> Result<bool> {
+        Ok(!leftovers(path, elsewhere)?.is_empty())
+    }
+
+    /// Completes the folder of a run that is done: removes leftovers, and does `more`, while the folder is this process's alone.
+    ///
+    /// # Errors
+    /// When the folder is in use or cannot be written, or `more` fails.
+    pub fn complete(path: &Path, elsewhere: &str, more: impl FnOnce() -> Result<()>) -> Result<()> {
+        let lock = Lock::take(path)?;
+        remove_all(&leftovers(path, elsewhere)?)?;
+        more()?;
+        lock.remove();
         Ok(())
     }
+}
+
+/// Files of a run that is done that only a run that goes on needs. The key of the noise is never needed again, and the state
+/// only if the run can be given more rounds.
+fn unneeded(path: &Path) -> Result<Vec<PathBuf>> {
+    let what = || format!("reading {}", path.display());
+    let outcome = disk::read(&path.join(OUTCOME)).with_context(what)?;
+    let outcome: serde_json::Value = serde_json::from_slice(&outcome).with_context(what)?;
+    // a folder of an older fl says nothing of it
+    let keeps = outcome["keeps"].as_bool().unwrap_or(true);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).with_context(what)? {
+        let entry = entry.with_context(what)?;
+        let name = entry.file_name();
+        let state = |name: &str| name == STATE || Shelf::is_file_of(name);
+        if let Some(name) = name.to_str()
+            && ([NOISE, answers::FILE].contains(&name) || state(name) && !keeps)
+        {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// These, and what was half written, and the folder of clients in other processes.
+fn leftovers(path: &Path, elsewhere: &str) -> Result<Vec<PathBuf>> {
+    let mut found = unneeded(path)?;
+    // what keeps the state keeps the clients as well
+    let elsewhere = path.join(elsewhere);
+    if elsewhere.is_dir() && !path.join(STATE).exists() | found.contains(&path.join(STATE)) {
+        found.push(elsewhere);
+    }
+    for folder in [path, &path.join(MODELS), &path.join(PICTURES)] {
+        if folder.is_dir() {
+            found.extend(disk::unfinished(folder)?);
+        }
+    }
+    Ok(found)
+}
+
+fn remove_all(paths: &[PathBuf]) -> Result<()> {
+    for path in paths {
+        let removed = match path.is_dir() && !path.is_symlink() {
+            true => fs::remove_dir_all(path),
+            false => fs::remove_file(path),
+        };
+        match removed {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("removing {}", path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// What a host knows of a checkpoint.

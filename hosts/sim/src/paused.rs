@@ -46,7 +46,10 @@ impl Paused {
                 Ok(true) => unborn(),
                 _ => format!("{here} is not a run folder: reading {SPEC}"),
             })?;
-        let done = || match (path.join(REPORT).exists(), state.exists()) {
+        // `outcome.json` comes last; an older fl wrote none
+        let is_done =
+            || path.join(REPORT).exists() && (path.join(OUTCOME).exists() || !state.exists());
+        let done = || match (is_done(), state.exists()) {
             (false, _) => Ok(()),
             (true, true) if more => Ok(()),
             (true, true) => bail!(

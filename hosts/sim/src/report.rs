@@ -73,6 +73,7 @@ fn fill(
         held,
         notes,
         unaccounted,
+        keeps: _,
     } = summary;
     writeln!(out, "# {}\n", outcome.name)?;
     writeln!(

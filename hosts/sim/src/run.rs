@@ -194,8 +194,10 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     }
     if let Some(folder) = sim.folder.take().filter(|_| outcome.stopped.is_none()) {
         let held = sim.clients.each(|client| client.own().class_counts());
+        let keep = sim.checkpoints.keep && sim.place == At::BeforeLast;
         let summary = Summary {
             outcome: outcome.clone(),
+            keeps: keep,
             held: if accounts { BTreeMap::new() } else { held },
             notes: sim.notes,
             unaccounted: (!unaccounted.is_empty()).then(|| report::unaccounted(&unaccounted)),
@@ -203,12 +205,12 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         let pictures = folder.pictures();
         let (entries, metrics) = (&sim.entries, &sim.metrics);
         let report = report::write(&summary, entries, metrics, &pictures, &sim.written);
-        let keep = sim.checkpoints.keep && sim.place == At::BeforeLast;
-        folder.finish(&report, &summary, keep)?;
+        let lock = folder.finish(&report, &summary)?;
         if !keep {
             sim.clients.discard()?;
         }
         sim.elsewhere.map_or(Ok(()), |mut e| e.end(keep))?;
+        lock.remove();
     }
     Ok(outcome)
 }

@@ -2,10 +2,12 @@
 
 use crate::elsewhere::Elsewhere;
 use crate::folder::{Resumed, RunFolder};
+use anyhow::Context;
 use fl_core::privacy::{Observer, Protections};
-use fl_core::{Checkpoints, ClientId, Examples, Parts, Protocol, Public, RunOptions};
+use fl_core::{Checkpoints, ClientId, Examples, Parts, Protocol, Public, Result, RunOptions};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -185,4 +187,29 @@ pub struct Summary {
     pub notes: Vec<String>,
     /// What nobody accounts for, if there is anything.
     pub unaccounted: Option<String>,
+    /// Does the folder keep a state, so that the run can be given more rounds?
+    #[serde(default)]
+    pub keeps: bool,
+}
+
+impl Outcome {
+    /// That of the run in a folder, which is done.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of(folder: &Path) -> Result<Self> {
+        let path = folder.join(crate::folder::OUTCOME);
+        let what = || format!("reading {}", path.display());
+        let text = crate::disk::read(&path).with_context(what)?;
+        let mut summary: serde_json::Value = serde_json::from_slice(&text).with_context(what)?;
+        let mut outcome = summary["outcome"].take();
+        // of what is not finite the file has `null`
+        let metrics: BTreeMap<String, Option<f64>> =
+            serde_json::from_value(outcome["metrics"].take()).with_context(what)?;
+        outcome["metrics"] = serde_json::json!({});
+        let mut outcome: Self = serde_json::from_value(outcome).with_context(what)?;
+        let number = |(name, value): (String, Option<f64>)| (name, value.unwrap_or(f64::NAN));
+        outcome.metrics = metrics.into_iter().map(number).collect();
+        Ok(outcome)
+    }
 }

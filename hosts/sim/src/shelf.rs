@@ -41,6 +41,12 @@ pub(crate) struct Shelf {
 }
 
 impl Shelf {
+    /// Is a file of this name one of states of clients?
+    pub fn is_file_of(name: &str) -> bool {
+        let number = name.strip_prefix(PREFIX);
+        number.is_some_and(|n| n.parse::<u64>().is_ok())
+    }
+
     /// Without any state, and without a file until there is one.
     pub fn new(folder: Option<PathBuf>) -> Self {
         Self {
@@ -220,9 +226,7 @@ fn remove(folder: &Path, kept: Option<&str>) -> Result<()> {
         let entry = entry.with_context(what)?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let number = name.strip_prefix(PREFIX);
-        let ours = number.is_some_and(|n| n.parse::<u64>().is_ok());
-        if ours && Some(&*name) != kept {
+        if Shelf::is_file_of(&name) && Some(&*name) != kept {
             match fs::remove_file(entry.path()) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(error).with_context(what);

@@ -352,3 +352,75 @@ fn a_plan_knows_cohorts_empty_slots_and_the_bytes_of_models() {
     let trees = plan(&spec("fedkt"), &["--set", "parts.student.use=forest"]);
     assert!(trees.contains("models ?"), "{trees}");
 }
+
+/// As a process leaves it that is killed when `report.md` and `outcome.json` are there, and nothing after them.
+#[cfg(unix)]
+fn killed_at_its_end(dir: &Path, folder: &str) {
+    let folder = dir.join(folder);
+    fs::remove_file(folder.join("report.html")).unwrap();
+    let left = [
+        "lock",
+        "answers",
+        "noise-key",
+        ".tmpHalf",
+        "models/.tmpHalf",
+    ];
+    for name in left {
+        fs::write(folder.join(name), "").unwrap();
+    }
+    let state = ["state", "clients-0"];
+    for name in state {
+        fs::write(folder.join(name), "of the run").unwrap();
+    }
+    fs::create_dir_all(folder.join("elsewhere/home")).unwrap();
+}
+
+#[test]
+#[cfg(unix)]
+fn a_run_that_is_killed_while_its_report_is_written_is_completed() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let dir = d.path();
+    let keep = ["--set", "checkpoint.keep=false"];
+    let run = |folder: &str| {
+        let args = ["run", &spec, "--json", "--out", folder];
+        json(dir, &[&args[..], &keep].concat())
+    };
+    let names = |folder: &str| -> Vec<String> {
+        let all = content(&dir.join(folder));
+        let name = |path: String| {
+            path.split_once(&format!("/{folder}/"))
+                .unwrap()
+                .1
+                .to_string()
+        };
+        all.into_iter().map(|(path, _)| name(path)).collect()
+    };
+    let (whole, kept) = (run("r"), run("r2"));
+    let files = names("r");
+    for folder in ["r", "r2"] {
+        killed_at_its_end(dir, folder);
+    }
+    let resumed = json(dir, &["run", "--resume", "r", "--json"]);
+    assert_eq!(resumed, whole);
+    assert_eq!(names("r"), files);
+    let (code, error) = fails(dir, &["run", "--resume", "r"]);
+    assert!(code == 1 && error.contains("is done"), "{code}: {error}");
+    out(dir, &["report", "r2"]);
+    assert_eq!(names("r2"), files);
+    assert_eq!(kept["digest"], whole["digest"]);
+    // what is left of a state is not gone on from
+    killed_at_its_end(dir, "r");
+    let more = ["run", "--resume", "r", "--set", "protocol.rounds=9"];
+    let (code, error) = fails(dir, &more);
+    assert!(code == 1 && error.contains("keeps no state"), "{error}");
+    // a page of fewer rounds does not stand for one of more
+    out(dir, &["run", &spec, "--out", "more"]);
+    let args = ["run", "--resume", "more", "--set", "protocol.rounds=9"];
+    out(dir, &[&args[..], &["--stop-after", "6"]].concat());
+    assert!(!dir.join("more/report.html").exists());
+    // before `outcome.json` a run is not done, and is brought to its end
+    out(dir, &["run", &spec, "--out", "s", "--stop-after", "3"]);
+    fs::write(dir.join("s/report.md"), "# half").unwrap();
+    let resumed = json(dir, &["run", "--resume", "s", "--json"]);
+    assert_eq!(resumed["digest"], whole["digest"]);
+}
