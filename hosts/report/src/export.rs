@@ -3,6 +3,16 @@
 use crate::curves::{curves, positions};
 use crate::read::Run;
 use fl_core::Result;
+use std::borrow::Cow;
+
+/// A cell of a CSV. What a spreadsheet would take for a formula, and is no number, has a `'` before it.
+pub fn cell(text: &str) -> Cow<'_, str> {
+    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    match formula && text.parse::<f64>().is_err() {
+        true => format!("'{text}").into(),
+        false => text.into(),
+    }
+}
 
 /// Every measurement of these runs, and what they had cost after each step (`bytes.up`,
 /// `bytes.down`, `epsilon.readers` and the like): one line for each number, `client` empty for the
@@ -15,23 +25,25 @@ pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
     out.write_record(["run", "step", "round", "measure", "client", "value", "std"])?;
     let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for run in runs {
+        let label = cell(&run.label);
         for m in &run.metrics {
+            let (step, name) = (cell(&m.step), cell(&m.name));
             let (round, of) = (m.round.to_string(), run.clients_of(m));
             out.write_record([
-                &run.label[..],
-                &m.step,
+                &label[..],
+                &step,
                 &round,
-                &m.name,
+                &name,
                 "",
                 &number(m.value),
                 &number(m.std),
             ])?;
             for (client, value) in of.iter().zip(&m.each) {
                 out.write_record([
-                    &run.label[..],
-                    &m.step,
+                    &label[..],
+                    &step,
                     &round,
-                    &m.name,
+                    &name,
                     client,
                     &number(*value),
                     "",
@@ -39,10 +51,10 @@ pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
             }
         }
         for cost in run.costs.iter().flatten() {
-            let round = cost.round.to_string();
+            let (step, round) = (cell(&cost.step), cost.round.to_string());
             for (name, value) in cost.numbers() {
                 let value = value.to_string();
-                out.write_record([&run.label[..], &cost.step, &round, &name, "", &value, ""])?;
+                out.write_record([&label[..], &step, &round, &name, "", &value, ""])?;
             }
         }
     }

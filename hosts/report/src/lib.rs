@@ -19,7 +19,7 @@ mod svg;
 mod text;
 
 pub use compare::{Comparison, compare};
-pub use export::{csv, tensorboard};
+pub use export::{cell, csv, tensorboard};
 pub use page::{MOST, page};
 pub use read::{Bytes, Cost, Crossed, Entry, Metric, Outcome, Run, Summary};
 pub use study::{Picture, Section, Spot, study};

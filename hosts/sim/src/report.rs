@@ -21,6 +21,22 @@ fn count(n: u64) -> String {
     groups.join(",")
 }
 
+/// A text as it stands, on one line: nothing in it is markup, a link or the end of a cell.
+fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '[' => out.extend(['\\', c]),
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// What nobody accounts for, in one sentence.
 pub(crate) fn unaccounted(events: &[PrivacyEvent]) -> String {
     let why = events.iter().find_map(|e| match e {
@@ -48,7 +64,14 @@ pub(crate) fn write(
     // writing to a String cannot fail
     let _ = fill(&mut out, summary, entries, metrics);
     for picture in pictures {
-        let _ = writeln!(out, "\n![{picture}](pictures/{picture})");
+        let file = picture.bytes().fold(String::new(), |mut file, b| {
+            match b.is_ascii_alphanumeric() || b"-_.".contains(&b) {
+                true => file.push(char::from(b)),
+                false => file += &format!("%{b:02X}"),
+            }
+            file
+        });
+        let _ = writeln!(out, "\n![{}](pictures/{file})", plain(picture));
     }
     if written.times > 0 {
         let _ = writeln!(
@@ -75,16 +98,19 @@ fn fill(
         unaccounted,
         keeps: _,
     } = summary;
-    writeln!(out, "# {}\n", outcome.name)?;
+    writeln!(out, "# {}\n", plain(&outcome.name))?;
     writeln!(
         out,
         "Protocol `{}`, seed {}, {} steps, {:.1} s.\n",
-        outcome.protocol, outcome.seed, outcome.rounds, outcome.seconds
+        plain(&outcome.protocol).replace('`', ""),
+        outcome.seed,
+        outcome.rounds,
+        outcome.seconds
     )?;
 
     writeln!(out, "## Results\n\n| measure | value |\n|---|---|")?;
     for (name, value) in &outcome.metrics {
-        writeln!(out, "| {name} | {value:.4} |")?;
+        writeln!(out, "| {} | {value:.4} |", plain(name))?;
     }
     writeln!(
         out,
@@ -92,7 +118,8 @@ fn fill(
     )?;
     for m in metrics {
         let std = m.std.map_or(String::new(), |s| format!("{s:.4}"));
-        writeln!(out, "| {} | {} | {:.4} | {std} |", m.step, m.name, m.value)?;
+        let (step, name) = (plain(&m.step), plain(&m.name));
+        writeln!(out, "| {step} | {name} | {:.4} | {std} |", m.value)?;
     }
 
     writeln!(
@@ -100,14 +127,12 @@ fn fill(
         "\n## Communication\n\n| question | asked | answers | bytes down (kind) | bytes up (kind) |\n|---|---|---|---|---|"
     )?;
     let mut rows: Vec<(&str, [u64; 4], &str, &str)> = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for e in entries {
-        let at = rows
-            .iter()
-            .position(|r| r.0 == e.question)
-            .unwrap_or_else(|| {
-                rows.push((&e.question, [0; 4], &e.down, &e.up));
-                rows.len() - 1
-            });
+        let at = *places.entry(&e.question).or_insert_with(|| {
+            rows.push((&e.question, [0; 4], &e.down, &e.up));
+            rows.len() - 1
+        });
         let sums = &mut rows[at].1;
         sums[0] += 1;
         sums[1] += (e.clients - e.dropped.len()) as u64;
@@ -117,9 +142,12 @@ fn fill(
     for (question, [asked, answers, down, up], kind_down, kind_up) in rows {
         writeln!(
             out,
-            "| {question} | {asked} | {answers} | {} ({kind_down}) | {} ({kind_up}) |",
+            "| {} | {asked} | {answers} | {} ({}) | {} ({}) |",
+            plain(question),
             count(down),
-            count(up)
+            plain(kind_down),
+            count(up),
+            plain(kind_up)
         )?;
     }
     writeln!(
@@ -138,7 +166,11 @@ fn fill(
     }
     let dropped: Vec<String> = groups
         .into_iter()
-        .map(|((question, id), (times, step, why))| match times {
+        .map(|((question, id), (times, step, why))| {
+            let [question, step, why] = [question, step, why].map(plain);
+            (question, id, times, step, why)
+        })
+        .map(|(question, id, times, step, why)| match times {
             1 => format!("* {step}, {question}, client {id}: {why}"),
             n => format!(
                 "* {step} and {} more, {question}, client {id}: {why}",
@@ -154,6 +186,7 @@ fn fill(
     match (&outcome.privacy, unaccounted) {
         (Some(all), _) => {
             for (observer, protection) in all {
+                let protection = plain(&protection.to_string());
                 writeln!(out, "* against {observer}: {protection}")?;
             }
         }
@@ -161,10 +194,11 @@ fn fill(
             out,
             "Nothing was released through a privacy mechanism, and nothing is guaranteed."
         )?,
-        (None, Some(open)) => writeln!(out, "{open}.")?,
+        (None, Some(open)) => writeln!(out, "{}.", plain(open))?,
     }
 
     if !notes.is_empty() {
+        let notes: Vec<String> = notes.iter().map(|note| plain(note)).collect();
         writeln!(out, "\n## Notes\n\n* {}", notes.join("\n* "))?;
     }
     if held.is_empty() {
@@ -198,4 +232,65 @@ fn fill(
         )?;
     }
     writeln!(out, "\nDigest `{}`.", outcome.digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Outcome, Spent};
+
+    #[test]
+    fn nothing_that_a_run_names_is_markup_in_its_report() {
+        let evil = "<script>x</script>\n# Forged | ![y](http://z) &amp;\u{2028}\r";
+        let outcome = Outcome {
+            name: evil.into(),
+            seed: 1,
+            protocol: evil.into(),
+            rounds: 1,
+            metrics: BTreeMap::from([(evil.into(), 0.5)]),
+            bytes: Spent::default(),
+            privacy: None,
+            digest: "d".into(),
+            seconds: 1.0,
+            out: None,
+            stopped: None,
+        };
+        let summary = Summary {
+            outcome,
+            held: BTreeMap::new(),
+            notes: vec![evil.into()],
+            unaccounted: Some(evil.into()),
+            keeps: false,
+        };
+        let metric = Metric {
+            step: evil.into(),
+            round: 1,
+            name: evil.into(),
+            value: 0.5,
+            std: None,
+            each: Vec::new(),
+            clients: Vec::new(),
+            confusion: Vec::new(),
+        };
+        let entry = serde_json::json!({
+            "step": evil, "question": evil, "down": evil, "up": evil, "clients": 2, "dropped": [[1, evil]],
+            "bytes_down": {"values": 1, "keys": 0}, "bytes_up": {"values": 1, "keys": 0},
+            "bytes_envelope": 0, "digest": "d", "answers": [], "privacy": null,
+        });
+        let entry: Entry = serde_json::from_value(entry).unwrap();
+        let picture = format!("{evil}.png");
+        let text = write(
+            &summary,
+            &[entry],
+            &[metric],
+            &[picture],
+            &Written::default(),
+        );
+        assert!(!text.contains('<') && !text.contains("](http"), "{text}");
+        assert_eq!(text.matches("\n#").count(), 5, "{text}");
+        for line in text.lines().filter(|line| line.starts_with('|')) {
+            let cells = line.replace("\\|", "").matches('|').count();
+            assert!([3, 5, 6].contains(&cells), "{line}");
+        }
+    }
 }

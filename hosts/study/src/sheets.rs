@@ -3,6 +3,7 @@
 use crate::expand::{RunSpec, Table};
 use crate::tables::{Answers, Made};
 use fl_core::Result;
+use fl_report::cell;
 
 /// Every measured column of every row: one CSV.
 ///
@@ -26,7 +27,7 @@ pub fn tables_csv(tables: &[Made]) -> Result<Vec<u8>> {
         "interval",
     ])?;
     for row in tables.iter().flat_map(|t| &t.csv) {
-        out.write_record(row)?;
+        out.write_record(row.iter().map(|text| cell(text).into_owned()))?;
     }
     Ok(out.into_inner()?)
 }
@@ -49,17 +50,19 @@ pub fn runs_csv(
             for (across, runs) in table.across.iter().zip(of_row) {
                 for (seed, run) in runs {
                     let (seed, key) = (seed.to_string(), key(run));
-                    let begin = [&table.name[..], &row.name, &across.name, &seed, &key];
+                    let names = [&table.name, &row.name, &across.name].map(|name| cell(name));
+                    let begin = [&names[0][..], &names[1], &names[2], &seed, &key];
                     match answers.get(run) {
                         None => {}
                         Some(Err(error)) => {
-                            out.write_record([&begin[..], &["", "", "", error]].concat())?
+                            out.write_record([&begin[..], &["", "", "", &cell(error)]].concat())?
                         }
                         Some(Ok(measured)) => {
                             for (name, value) in measured.all() {
                                 let value = value.to_string();
                                 out.write_record(
-                                    [&begin[..], &[measured.digest(), &name, &value, ""]].concat(),
+                                    [&begin[..], &[measured.digest(), &cell(&name), &value, ""]]
+                                        .concat(),
                                 )?;
                             }
                         }
