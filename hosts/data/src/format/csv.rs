@@ -59,6 +59,57 @@ pub fn number(text: &str) -> Result<f32> {
     }
 }
 
+/// More columns than this are a slip of the pen.
+pub const MAX_COLUMNS: usize = 100_000;
+
+/// Calls `row` with the line that each row begins at and with its fields, without the spaces around them. Empty lines are
+/// skipped. Holds one row, and stops at the first field that is too many; `at` says where a line is.
+///
+/// # Errors
+/// If a row has more than [`MAX_COLUMNS`] fields, or `row` fails.
+pub fn records(
+    text: &str,
+    mut reader: csv_core::Reader,
+    at: impl Fn(u64) -> String,
+    mut row: impl FnMut(u64, &[&str]) -> Result<()>,
+) -> Result<()> {
+    use csv_core::ReadRecordResult::{End, InputEmpty, OutputEndsFull, OutputFull, Record};
+    let mut left = text.as_bytes();
+    let (mut bytes, mut ends) = (vec![0; 1 << 10], vec![0; 1 << 4]);
+    loop {
+        let line = reader.line();
+        let (mut length, mut fields) = (0, 0);
+        loop {
+            let (result, read, written, ended) =
+                reader.read_record(left, &mut bytes[length..], &mut ends[fields..]);
+            left = &left[read..];
+            (length, fields) = (length + written, fields + ended);
+            match result {
+                InputEmpty => {}
+                OutputFull => bytes.resize(2 * bytes.len(), 0),
+                OutputEndsFull => {
+                    ensure!(
+                        ends.len() <= MAX_COLUMNS,
+                        "{}: more than {MAX_COLUMNS} fields; at most {MAX_COLUMNS} columns can be read",
+                        at(line)
+                    );
+                    ends.resize((2 * ends.len()).min(MAX_COLUMNS + 1), 0);
+                }
+                Record => break,
+                End => return Ok(()),
+            }
+        }
+        let mut from = 0;
+        let cells = ends[..fields].iter().map(|end| {
+            let cell = std::str::from_utf8(&bytes[from..*end]);
+            from = *end;
+            Ok(cell?.trim())
+        });
+        let cells: Vec<&str> = cells.collect::<Result<_>>()?;
+        row(line, &cells)?;
+    }
+}
+
 /// How a table is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
@@ -80,32 +131,28 @@ impl Table {
     /// # Errors
     /// If the file is empty, not text, has a row of other than `columns` fields, or `row` fails; says which line.
     pub fn rows(&self, bytes: &[u8], mut row: impl FnMut(&[&str]) -> Result<()>) -> Result<()> {
-        let mut reader = ::csv::ReaderBuilder::new()
+        let reader = csv_core::ReaderBuilder::new()
             .delimiter(self.separator)
             .quoting(self.quotes)
             .comment(self.comment)
-            .has_headers(self.header)
-            .flexible(true)
-            .trim(::csv::Trim::All)
-            .from_reader(known(bytes)?.as_bytes());
-        let mut record = ::csv::StringRecord::new();
-        let mut found = false;
-        let mut rows = 0;
-        while reader.read_record(&mut record)? {
-            rows += 1;
-            few_enough(rows)?;
-            let line = record.position().map_or(0, ::csv::Position::line);
-            let fields: Vec<&str> = record.iter().collect();
+            .build();
+        let (mut found, mut header) = (0, self.header);
+        let at = |line| format!("line {line}");
+        records(known(bytes)?, reader, at, |line, fields| {
+            if std::mem::take(&mut header) {
+                return Ok(());
+            }
+            found += 1;
+            few_enough(found)?;
             ensure!(
                 fields.len() == self.columns,
                 "line {line}: {} fields; a row has {}",
                 fields.len(),
                 self.columns
             );
-            row(&fields).with_context(|| format!("line {line}"))?;
-            found = true;
-        }
-        ensure!(found, "the file holds no rows");
+            row(fields).with_context(|| format!("line {line}"))
+        })?;
+        ensure!(found > 0, "the file holds no rows");
         Ok(())
     }
 }

@@ -1,14 +1,12 @@
 //! Tables of text: what `csv`, `jsonl` and `parquet` have in common.
 
 use super::{Csv, Files, Format};
-use crate::format::csv::utf8;
+use crate::format::csv::{MAX_COLUMNS, records, utf8};
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value as Json;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// More columns than this are a slip of the pen.
-const MAX_COLUMNS: usize = 100_000;
 
 /// All fields of a file, in one text.
 pub(super) struct Table {
@@ -154,31 +152,25 @@ fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
         .separator
         .as_ref()
         .map_or(own, |text| text.as_bytes()[0]);
-    let mut reader = ::csv::ReaderBuilder::new()
-        .delimiter(separator)
-        .has_headers(false)
-        .flexible(true)
-        .trim(::csv::Trim::All)
-        .from_reader(text.as_bytes());
-    let mut record = ::csv::StringRecord::new();
+    let reader = csv_core::ReaderBuilder::new().delimiter(separator).build();
     let mut table: Option<Table> = None;
-    while reader.read_record(&mut record)? {
-        let line = record.position().map_or(0, ::csv::Position::line);
+    let at = |line| format!("{}:{line}", path.display());
+    records(text, reader, at, |line, row| {
         let Some(table) = &mut table else {
             let names = match how.header {
-                true => record.iter().map(str::to_string).collect(),
-                false => (1..=record.len()).map(|at| at.to_string()).collect(),
+                true => row.iter().map(ToString::to_string).collect(),
+                false => (1..=row.len()).map(|at| at.to_string()).collect(),
             };
             let new = table.insert(Table::new(path, names)?);
             if !how.header {
                 new.lines.push(line as u32);
-                record.iter().for_each(|field| new.field(field));
+                row.iter().for_each(|field| new.field(field));
             }
-            continue;
+            return Ok(());
         };
-        let (found, wanted) = (record.len(), table.names.len());
-        if found == 1 && record[0].is_empty() {
-            continue; // an empty line
+        let (found, wanted) = (row.len(), table.names.len());
+        if row == [""] {
+            return Ok(()); // an empty line
         }
         ensure!(
             found == wanted,
@@ -191,9 +183,90 @@ fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
             }
         );
         table.lines.push(line as u32);
-        record.iter().for_each(|field| table.field(field));
-    }
+        row.iter().for_each(|field| table.field(field));
+        Ok(())
+    })?;
     table.with_context(|| format!("{}: the file is empty", path.display()))
+}
+
+/// A row of JSON: its keys, and what each field holds. No list or object in it is kept, and no more fields than may be.
+struct Row(Map<String, Json>);
+
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Row;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a row, which must be an object: {\"age\": 39, ..}")
+            }
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut all: A,
+            ) -> std::result::Result<Row, A::Error> {
+                let mut row = Map::new();
+                while let Some((name, Cell(value))) = all.next_entry()? {
+                    row.insert(name, value);
+                    if row.len() > MAX_COLUMNS {
+                        let text = format!(
+                            "more than {MAX_COLUMNS} fields; at most {MAX_COLUMNS} columns can be read"
+                        );
+                        return Err(serde::de::Error::custom(text));
+                    }
+                }
+                Ok(Row(row))
+            }
+        }
+        from.deserialize_map(Fields)
+    }
+}
+
+/// What a field holds; of a list or an object an empty list.
+struct Cell(Json);
+
+impl<'de> Deserialize<'de> for Cell {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        struct Value;
+        impl<'de> Visitor<'de> for Value {
+            type Value = Cell;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a value")
+            }
+            fn visit_unit<E>(self) -> std::result::Result<Cell, E> {
+                Ok(Cell(Json::Null))
+            }
+            fn visit_bool<E>(self, value: bool) -> std::result::Result<Cell, E> {
+                Ok(Cell(value.into()))
+            }
+            fn visit_i64<E>(self, value: i64) -> std::result::Result<Cell, E> {
+                Ok(Cell(value.into()))
+            }
+            fn visit_u64<E>(self, value: u64) -> std::result::Result<Cell, E> {
+                Ok(Cell(value.into()))
+            }
+            fn visit_f64<E>(self, value: f64) -> std::result::Result<Cell, E> {
+                Ok(Cell(value.into()))
+            }
+            fn visit_str<E>(self, value: &str) -> std::result::Result<Cell, E> {
+                Ok(Cell(value.into()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(
+                self,
+                mut all: A,
+            ) -> std::result::Result<Cell, A::Error> {
+                while all.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Cell(Json::Array(Vec::new())))
+            }
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut all: A,
+            ) -> std::result::Result<Cell, A::Error> {
+                while all.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Cell(Json::Array(Vec::new())))
+            }
+        }
+        from.deserialize_any(Value)
+    }
 }
 
 fn jsonl(path: &Path, bytes: &[u8]) -> Result<Table> {
@@ -205,11 +278,13 @@ fn jsonl(path: &Path, bytes: &[u8]) -> Result<Table> {
         if line.trim().is_empty() {
             continue;
         }
-        let row: Json =
-            serde_json::from_str(line).map_err(|error| wrong(format!("not JSON: {error}")))?;
-        let Json::Object(row) = row else {
-            return Err(wrong("a row must be an object: {\"age\": 39, ..}".into()));
-        };
+        let Row(row) = serde_json::from_str(line).map_err(|error| {
+            wrong(match serde_json::from_str::<IgnoredAny>(line) {
+                Err(error) => format!("not JSON: {error}"),
+                Ok(_) if line.trim_start().starts_with('{') => error.to_string(),
+                Ok(_) => "a row must be an object: {\"age\": 39, ..}".into(),
+            })
+        })?;
         let table = match &mut table {
             Some(table) => table,
             none => none.insert(Table::new(path, row.keys().cloned().collect())?),

@@ -835,3 +835,61 @@ fn a_damaged_file_never_panics() {
         }
     }
 }
+
+/// A file of a thousand times the columns that may be is refused at the first that is too many: what is held is counted.
+#[test]
+fn a_row_of_too_many_fields_is_refused_before_it_is_held() {
+    const N: usize = 4_000_000;
+    let names = (0..N / 8).map(|k| format!("\"{k:06}\":1"));
+    let object = format!("{{{}}}\n", names.collect::<Vec<_>>().join(","));
+    let nested = format!("{{\"a\":[{}1],\"b\":1}}\n", "1,".repeat(N / 2));
+    let too_many = "more than 100000 fields; at most 100000 columns can be read";
+    for (name, text, says) in [
+        ("head.csv", ",".repeat(N), too_many),
+        ("tabs.tsv", "\t".repeat(N), too_many),
+        (
+            "row.csv",
+            format!("a,b\n1,2\n{}\n", ",".repeat(N)),
+            too_many,
+        ),
+        ("keys.jsonl", object, too_many),
+        (
+            "list.jsonl",
+            nested,
+            "must be a number, a text, true, false or null",
+        ),
+    ] {
+        let case = Case::new(&[(name, &text)]);
+        let format = if name.ends_with("jsonl") {
+            "jsonl"
+        } else {
+            "csv"
+        };
+        let files = format!("{{format: {format}, train: {name}, label: b, holdout: 0.3}}");
+        let mut error = String::new();
+        let work = allocation_counter::measure(|| error = case.error(&files));
+        assert!(
+            error.contains(name) && error.contains(says),
+            "{name}: {error}"
+        );
+        // the text, twice while it is read, and not much more: no list of fields
+        let held = work.bytes_max as usize;
+        assert!(held < 4 * N + (20 << 20), "{name}: {held} bytes");
+    }
+    // a known set has few columns
+    let table = crate::format::csv::Table {
+        separator: b',',
+        quotes: true,
+        comment: None,
+        header: false,
+        columns: 3,
+    };
+    let text = ",".repeat(N);
+    let mut error = String::new();
+    let work = allocation_counter::measure(|| {
+        let read = table.rows(text.as_bytes(), |_| Ok(()));
+        error = format!("{:#}", read.unwrap_err());
+    });
+    assert!(error.contains(too_many), "{error}");
+    assert!(work.bytes_max < 8 << 20, "{} bytes", work.bytes_max);
+}
