@@ -291,3 +291,35 @@ fn what_cannot_be_is_an_error_and_never_a_panic() {
         }
     }
 }
+
+#[test]
+fn a_release_of_more_clients_than_a_spec_may_have_is_refused_by_every_mechanism() {
+    let d = tempfile::tempdir().unwrap();
+    let mechanisms = linked_parts().into_iter();
+    // the example is linked to these tests, not to the program
+    let own = |part: &&PartDecl| part.origin != "fl-plugin-example-dynamic";
+    let mechanisms = mechanisms
+        .filter(|part| part.role == Role::Privacy)
+        .filter(own);
+    let mut tried = 0;
+    for part in mechanisms {
+        let kind = (part.describe)().signature;
+        let tensors = letters(&kind)[0]["tensors"].clone();
+        for clients in [1_000_001, u64::from(u32::MAX), u64::MAX] {
+            let input = json!({"tensors": tensors, "clients": clients}).to_string();
+            fs::write(d.path().join("in.json"), input).unwrap();
+            let settings = SETTINGS.iter().find(|(name, _)| *name == part.name);
+            let settings = settings.map_or("{}", |(_, settings)| settings);
+            let args = ["try", "privacy", part.name, "--settings", settings];
+            let (code, error) = fails(d.path(), &[&args[..], &["--input", "in.json"]].concat());
+            let says = "`clients` must be in 1..=1000000";
+            assert!(
+                code == 2 && error.contains(says),
+                "{}: {code}: {error}",
+                part.name
+            );
+        }
+        tried += 1;
+    }
+    assert!(tried > 10);
+}
