@@ -224,4 +224,30 @@ mod tests {
         assert!(after.now >= before.now + (32 << 20), "{}", block.len());
         assert!(after.most >= after.now);
     }
+
+    /// A client's begin and end ask what is held, so it must not cost more in a larger program.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_is_held_is_read_from_files_that_do_not_grow_with_the_program() {
+        let io = || std::fs::read_to_string("/proc/thread-self/io").ok();
+        let Some(before) = io() else {
+            return eprintln!("skipped: this system does not count what a thread reads");
+        };
+        // each thread has a stack, and each stack is a mapping
+        let (stop, wait) = std::sync::mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        for _ in 0..64 {
+            let wait = wait.clone();
+            std::thread::spawn(move || wait.lock().unwrap().recv());
+        }
+        let read = |text: String| -> u64 {
+            let count = text.lines().find_map(|line| line.strip_prefix("rchar: "));
+            count.unwrap().parse().unwrap()
+        };
+        let all: u64 = (0..10).map(|_| held().now).sum();
+        assert!(all > 0);
+        let read = read(io().unwrap()) - read(before);
+        drop(stop);
+        assert!(read < 10 * (4 << 10), "{} bytes each time", read / 10);
+    }
 }
