@@ -71,7 +71,7 @@ pub fn complain(text: impl Display) {
 pub fn note(text: impl Display) {
     let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(file) = log.as_mut() {
-        let now = humantime::format_rfc3339_seconds(SystemTime::now());
+        let now = fl_sim::time(SystemTime::now()).unwrap_or("(no time)".into());
         let line = format!("{now} {}\n", crate::plain::plain(&text.to_string()));
         if let Err(error) = file.write_all(line.as_bytes()) {
             // said once: the run is worth more than its log

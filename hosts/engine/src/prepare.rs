@@ -1,7 +1,7 @@
 //! Everything that is made before a run begins: the checked spec, its data, and its manifest.
 
 use crate::NotRun;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use fl_core::{BuildContext, Stream, Task};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Document, Mistakes, SessionPart, Spec};
@@ -126,8 +126,13 @@ pub fn manifest(
         path: part.name,
         sha256: part.sha256,
     });
+    let now = Session::now(env!("CARGO_PKG_VERSION"), command);
+    ensure!(
+        !now.started.is_empty(),
+        "the clock of this machine is before 1970 or after 9999; set it, for a run says when it began"
+    );
     Ok(Manifest::new(
-        Session::now(env!("CARGO_PKG_VERSION"), command),
+        now,
         spec.seed,
         yaml,
         libraries.chain(session).collect(),

@@ -21,7 +21,7 @@ pub use disk::own;
 pub use disk::{open_own, read_own, sync, write, write_secret};
 pub use elsewhere::{Elsewhere, Maker, owners};
 pub use folder::{Resumed, RunFolder};
-pub use manifest::{Hashed, Manifest, Session};
+pub use manifest::{Hashed, Manifest, Session, time};
 pub use paused::Paused;
 pub use picture::picture;
 pub use pool::executor;

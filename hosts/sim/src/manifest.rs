@@ -44,12 +44,21 @@ pub struct Session {
     pub command: Vec<String>,
 }
 
+/// A time in UTC, by RFC 3339; `None`: it is before 1970 or after 9999, so the clock is wrong.
+pub fn time(of: SystemTime) -> Option<String> {
+    let since = of.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    (since.as_secs() <= LATEST).then(|| humantime::format_rfc3339_seconds(of).to_string())
+}
+
+/// The last second of the year 9999, counted from 1970.
+const LATEST: u64 = 253_402_300_799;
+
 impl Session {
-    /// This process, now.
+    /// This process, now; where the clock is wrong, without a time.
     pub fn now(version: &str, command: &[String]) -> Self {
         Self {
             version: version.into(),
-            started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            started: time(SystemTime::now()).unwrap_or_default(),
             command: command.to_vec(),
         }
     }
@@ -169,4 +178,21 @@ fn same(what: &str, then: &[Hashed], now: &[Hashed], folder: &Path) -> Result<()
         paths(now)
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod clock_tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_clock_that_is_wrong_has_no_time() {
+        let epoch = SystemTime::UNIX_EPOCH;
+        assert_eq!(time(epoch).unwrap(), "1970-01-01T00:00:00Z");
+        let last = epoch + Duration::from_secs(LATEST);
+        assert_eq!(time(last).unwrap(), "9999-12-31T23:59:59Z");
+        assert_eq!(time(last + Duration::from_secs(1)), None);
+        assert_eq!(time(epoch - Duration::from_nanos(1)), None);
+        assert_eq!(time(epoch - Duration::from_secs(1 << 40)), None);
+    }
 }
