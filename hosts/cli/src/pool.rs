@@ -102,7 +102,8 @@ pub fn run_all(
     let beside = jobs.iter().take_while(|job| !job.alone).count();
     std::thread::scope(|scope| {
         for _ in 0..threads.min(beside) {
-            scope.spawn(|| pool.work(beside));
+            // where the system gives no more threads, there are fewer
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || pool.work(beside));
         }
     });
     pool.work(jobs.len());
@@ -184,7 +185,10 @@ impl Pool<'_> {
     ) -> anyhow::Result<Option<String>> {
         // of all studies that share a folder one does this run, and what it comes to serves all
         let turn = job.folder.with_extension("turn");
-        let turn = File::create(&turn).with_context(|| format!("making {}", turn.display()))?;
+        // nothing that a link leads to is emptied
+        let mut options = File::options();
+        let file = options.write(true).create(true).truncate(false).open(&turn);
+        let turn = file.with_context(|| format!("making {}", turn.display()))?;
         while let Err(TryLockError::WouldBlock) = turn.try_lock() {
             if fresh {
                 return Ok(None);

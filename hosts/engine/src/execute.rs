@@ -2,7 +2,7 @@
 
 use crate::placement::{self, DataOwnership, Placement};
 use crate::prepare;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{Problem, Protocol, Public, RunOptions, Task};
 use fl_data::spec::Split;
@@ -55,13 +55,14 @@ impl<'a> ExecuteOptions<'a> {
     }
 }
 
-/// More threads than any machine has processors only wait for each other.
+/// More threads than any machine has processors.
 pub const MOST_THREADS: usize = 1024;
 
-/// The number of threads that a user asked for, otherwise the number of processors.
+/// The number of threads that a user asked for, and at most the number of processors: more would only wait for each other, and
+/// take processor time for that.
 pub fn threads(wanted: Option<usize>) -> usize {
-    let here = || std::thread::available_parallelism().map_or(1, usize::from);
-    wanted.unwrap_or_else(here).min(MOST_THREADS)
+    let here = std::thread::available_parallelism().map_or(1, usize::from);
+    wanted.unwrap_or(here).min(here)
 }
 
 /// The public samples, as both sides of a run have them.
@@ -179,14 +180,8 @@ fn open(
         }
         Folder::Stopped(paused) => {
             let (folder, resumed) = paused.go_on(manifest, yaml)?;
-            // of the run as it was before it got more rounds
-            let page = folder.path().join(crate::RUN_PAGE);
-            match std::fs::remove_file(&page) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(error).with_context(|| format!("removing {}", page.display()));
-                }
-                _ => {}
-            }
+            // it is of the run as it was before it got more rounds; where it cannot be removed, it cannot be replaced either
+            let _ = std::fs::remove_file(folder.path().join(crate::RUN_PAGE));
             if resumed.is_none() {
                 log::info!(
                     "{}: no step was complete when it ended; the run begins anew",

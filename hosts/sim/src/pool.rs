@@ -90,7 +90,12 @@ pub(crate) fn for_clients<T: Send>(
     std::thread::scope(|scope| {
         for worker in 0..threads {
             let serve = &serve;
-            scope.spawn(move || serve(worker));
+            let thread = std::thread::Builder::new().spawn_scoped(scope, move || serve(worker));
+            if let Err(error) = thread {
+                lock().next = ids.len();
+                changed.notify_all();
+                return Err(error).context("starting threads; give fewer with --threads");
+            }
         }
         let mut deliver = || {
             for (at, id) in ids.iter().enumerate() {
@@ -117,15 +122,18 @@ pub(crate) fn for_clients<T: Send>(
     })
 }
 
-/// What parts share work among so many threads with; more than there are processors would only wait for each other.
+/// As many of `threads` as there are processors: more would only wait for each other, and take time for that.
+pub(crate) fn workers(threads: usize) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    threads.clamp(1, processors)
+}
+
+/// What parts share work among so many threads with.
 ///
 /// # Errors
 /// When they cannot be started.
 pub fn executor(threads: usize) -> Result<SharedExecutor> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    // on a small machine too, sharing is tried
-    let threads = threads.clamp(1, processors.max(4));
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(workers(threads));
     let pool = pool.build().context("starting threads")?;
     Ok(Arc::new(Threads(pool)))
 }

@@ -5,7 +5,7 @@ use crate::clients::Clients;
 use crate::elsewhere::{Maker, owners};
 use crate::folder::{At, Resumed, RunFolder, Written};
 use crate::host::{Sim, crossed};
-use crate::pool::executor;
+use crate::pool::{executor, workers};
 use crate::report;
 use crate::setup::{Outcome, Setup, Spent, Summary};
 use crate::shelf::Shelf;
@@ -98,7 +98,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         public,
         test: setup.test,
         client_tests: setup.client_tests,
-        threads: execution.threads.max(1),
+        threads: workers(execution.threads),
         exec: executor(execution.threads)?,
         folder: setup.folder,
         wire: execution.wire,
