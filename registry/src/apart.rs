@@ -59,7 +59,9 @@ mod linux {
     use anyhow::{Context, bail};
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use rustix::process::{
+        Resource, Rlimit, Signal, getrlimit, kill_current_process_group, setrlimit,
+    };
     use std::os::fd::{AsFd, AsRawFd, OwnedFd};
     use std::os::unix::net::UnixStream;
     use std::os::unix::process::CommandExt;
@@ -95,6 +97,23 @@ mod linux {
         })
     }
 
+    /// Ends this process, and all that its library has begun in its group, when the program is gone: a library that never
+    /// returns does not outlive it. Comes back when that is certain.
+    fn watch(socket: UnixStream) -> Result<()> {
+        let (ready, begun) = std::sync::mpsc::channel();
+        let watch = move || {
+            // a thread that begins needs the loader's lock, which a library holds while it is loaded
+            let _ = ready.send(());
+            let mut program = [PollFd::new(&socket, PollFlags::RDHUP)];
+            while poll(&mut program, None).is_err_and(|error| error == rustix::io::Errno::INTR) {}
+            let _ = kill_current_process_group(Signal::KILL);
+            fl_core::abi::leave()
+        };
+        let thread = std::thread::Builder::new().name("watch".into());
+        thread.spawn(watch).context("starting a thread")?;
+        Ok(begun.recv()?)
+    }
+
     pub fn serve(args: &[OsString], exec: &dyn Executor) -> Result<()> {
         let [process, library, memory, bytes, path] = args else {
             bail!("{ARGUMENT} is for processes that a program begins for its libraries");
@@ -126,13 +145,7 @@ mod linux {
         // when memory runs out, this process goes before the program does; where that cannot be said, the system decides
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         let socket = UnixStream::from(socket);
-        let watched = socket.try_clone()?;
-        std::thread::spawn(move || {
-            // a library that never returns does not outlive the program
-            let mut program = [PollFd::new(&watched, PollFlags::RDHUP)];
-            while poll(&mut program, None).is_err_and(|error| error == rustix::io::Errno::INTR) {}
-            fl_core::abi::leave()
-        });
+        watch(socket.try_clone()?)?;
         let load = || crate::load::table(library, Path::new(path));
         // SAFETY: the symbol is at least 16 bytes that the library maps, and it stays.
         #[allow(unsafe_code, reason = "the address of a library's symbol")]

@@ -72,7 +72,9 @@ pub unsafe fn serve(
             Err(error) if closed(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
-        if let Some(reply) = child.reply(ask) {
+        let number = ask.number;
+        if let Some(mut reply) = child.reply(ask) {
+            reply.number = number;
             tell(&Told::Answered(reply))?;
             child.area.ring(Bell::Answered);
         }

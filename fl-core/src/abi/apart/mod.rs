@@ -29,6 +29,8 @@ const LONGEST: usize = 64 << 20;
 /// A question to a process.
 #[derive(Serialize, Deserialize)]
 struct Ask {
+    /// Its number, which the answer repeats: a process that a library has doubled may answer twice.
+    number: u64,
     what: What,
     /// Of the call's random stream.
     key: Option<[u8; 32]>,
@@ -79,6 +81,8 @@ struct Lying {
 /// What a process answers.
 #[derive(Default, Serialize, Deserialize)]
 struct Reply {
+    /// The number of the question.
+    number: u64,
     code: i32,
     text: Option<String>,
     /// Setting and reason.

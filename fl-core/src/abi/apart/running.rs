@@ -21,11 +21,15 @@ pub(super) struct Running {
     area: Area,
     /// How many answers there were.
     heard: u32,
+    /// The number of the last question.
+    asked: u64,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // it ends by itself when its socket is closed, unless its library keeps it
+        // it ends by itself when its socket is closed, unless its library keeps it; what that has begun in its group ends too
+        // SAFETY: a call of the system on numbers. The child has not been waited for, so its number is its own.
+        unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -56,6 +60,7 @@ impl Running {
             from: BufReader::new(socket),
             area: Area::new(memory),
             heard: 0,
+            asked: 0,
         };
         running.to.set_read_timeout(Some(longest))?;
         running.to.set_write_timeout(Some(longest))?;
@@ -100,7 +105,9 @@ impl Running {
                 tensors,
             });
         }
+        self.asked += 1;
         let ask = Ask {
+            number: self.asked,
             what,
             key: asked.key,
             noise: asked.noise,
@@ -120,6 +127,8 @@ impl Running {
         loop {
             match receive(&mut self.from)? {
                 Told::Said(level, line) => said(level, &line),
+                // of another call: a copy of the process has said it
+                Told::Answered(reply) if reply.number != self.asked => {}
                 Told::Answered(reply) if lines == 0 => return Ok(reply),
                 Told::Answered(reply) => {
                     self.to.set_read_timeout(Some(longest))?;

@@ -34,10 +34,13 @@ thread_local! {
 }
 
 /// While it lives, this thread is in code of a library: if that ends the program, the program says so and fails, and however
-/// it sets the rounding of numbers, afterwards it is as before.
+/// it sets the rounding of numbers, afterwards it is as before. A copy of the process that the library makes ends with it:
+/// it must not go on with the run as well.
 pub(crate) struct Away {
     before: Option<(*const u8, usize)>,
     rounding: Rounding,
+    /// The process that has called.
+    process: u32,
 }
 
 impl Away {
@@ -55,12 +58,17 @@ impl Away {
         Self {
             before: IN.replace(Some((who.as_ptr(), who.len()))),
             rounding: Rounding::now(),
+            process: std::process::id(),
         }
     }
 }
 
 impl Drop for Away {
     fn drop(&mut self) {
+        #[cfg(unix)]
+        if std::process::id() != self.process {
+            leave();
+        }
         self.rounding.set();
         IN.set(self.before);
         AWAY.fetch_sub(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! `--isolate`: libraries in processes of their own.
 #![cfg(target_os = "linux")]
-use crate::common::{fails, json, out, root};
+use crate::common::{fails, json, out, root, start};
 use crate::library;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -232,4 +232,39 @@ fn a_client_whose_part_crashes_is_dropped_and_the_others_go_on() {
         "{journal}"
     );
     assert!(journal.contains("signal 11"), "{journal}");
+}
+
+/// It holds the loader's lock, which a thread needs that begins.
+#[test]
+fn a_library_that_hangs_while_it_is_loaded_does_not_outlive_the_program() {
+    use std::io::Read;
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !library::cc() {
+        return;
+    }
+    let source = root().join("hosts/cli/tests/program/hostile.c");
+    let flags = ["-Wno-unused-function", "-Wno-unused-const-variable", "-lm"];
+    let hangs = [&flags[..], &["-Wno-infinite-recursion", "-DHANGS_AT_LOAD"]].concat();
+    library::compile(&source, &dir.join("hangs.so"), &hangs);
+    for _ in 0..10 {
+        let args = ["list", "--plugin", "hangs.so", "--isolate"];
+        let mut child = start(dir, &args);
+        while !dir.join("begun").exists() {
+            assert_eq!(child.try_wait().unwrap(), None, "it is to hang");
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // open as long as a process of the library lives
+        let mut said = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        fs::remove_file(dir.join("begun")).unwrap();
+        assert!(!dir.join("outlived").exists(), "{said}");
+    }
 }
