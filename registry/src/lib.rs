@@ -45,7 +45,7 @@ pub use apart::{ARGUMENT, isolate_with, library_process};
 pub use catalogue::{Catalogue, inspect, inspect_json, settings_json, settings_table};
 pub use choices::Choice;
 pub use document::Document;
-pub use load::{Library, Refusal, load};
+pub use load::{Library, Refusal, before_loading, load};
 pub use mistakes::{Mistake, Mistakes, Place};
 pub use module::{Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts};
 pub use sections::{DataSection, Isolate};

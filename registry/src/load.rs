@@ -11,7 +11,7 @@ use fl_core::settings::{Setting, Value};
 use std::fmt::{Display, Formatter};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A library, or a module of Python, that somebody named.
 #[derive(Clone, Debug, PartialEq)]
@@ -264,6 +264,9 @@ fn load_hashed(
     if isolate.is_some() {
         return Err(refused("libraries can be isolated on Linux only".into()));
     }
+    if let Some(before) = BEFORE.get() {
+        before();
+    }
     let table = table(file, &library.path).map_err(refused)?;
     // SAFETY: the symbol is at least 16 bytes that the library maps; `import` looks at these first. The library stays.
     #[allow(unsafe_code, reason = "the address of a library's symbol")]
@@ -271,6 +274,13 @@ fn load_hashed(
     let parts = parts.map_err(|e| refused(e.to_string()))?;
     keep(&parts);
     Ok((parts, hash))
+}
+
+static BEFORE: OnceLock<fn()> = OnceLock::new();
+
+/// Does this each time before a library is loaded into this process. The first call counts.
+pub fn before_loading(what: fn()) {
+    let _ = BEFORE.set(what);
 }
 
 /// The library's one symbol.

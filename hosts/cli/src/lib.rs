@@ -35,6 +35,8 @@ mod run;
 mod show;
 mod shown;
 mod study;
+#[cfg(unix)]
+mod supervise;
 mod topics;
 mod try_part;
 
@@ -343,6 +345,8 @@ pub fn main() -> ExitCode {
     #[cfg(unix)]
     {
         let args: Vec<OsString> = std::env::args_os().collect();
+        // where the system refuses, a file that is too large ends the program
+        let _ = Signals::outlive_large_files();
         if args.get(1).is_some_and(|arg| arg == fl_registry::ARGUMENT) {
             return match fl_registry::library_process(&args[2..], &late::Late::default()) {
                 Ok(()) => ExitCode::SUCCESS,
@@ -359,9 +363,13 @@ pub fn main() -> ExitCode {
         };
         if let Ok(program) = program {
             fl_engine::start_processes_with(vec![program.clone().into()]);
-            fl_registry::isolate_with(program);
+            fl_registry::isolate_with(program.clone());
+            supervise::begin(program, &args);
         }
+        let code = does(args, &[]);
+        ExitCode::from(supervise::exit_code(code))
     }
+    #[cfg(not(unix))]
     run(std::env::args_os())
 }
 

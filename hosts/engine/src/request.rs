@@ -55,6 +55,10 @@ pub fn run<'a>(
                 );
                 return Ok(Some(Outcome::of(&dir)?));
             }
+            // libraries before the run is locked: a program may begin itself anew to load them. What is wrong is said below
+            if let Ok(document) = prepare::parse(&dir.join("spec.yaml")) {
+                let _ = catalogue.with_plugins(&document);
+            }
             let paused = resume::paused(&dir, options.execution.stop_after, set)?;
             let spec = resume::spec(&dir, set, catalogue, &paused)?;
             (spec, Folder::Stopped(Box::new(paused)))

@@ -34,8 +34,14 @@ impl Signals {
         let received = Self::default();
         let mut signals = signal_hook::iterator::Signals::new(wanted)?;
         let on = received.clone();
+        LISTENING.store(true, Ordering::Relaxed);
         let listener = move || {
             for signal in signals.forever() {
+                if let Some(child) = child() {
+                    let signal = rustix::process::Signal::from_named_raw(signal);
+                    let _ = signal.map(|signal| rustix::process::kill_process(child, signal));
+                    continue;
+                }
                 if on.stop.swap(true, Ordering::Relaxed) {
                     // the last checkpoint stands, whatever is being written now
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
@@ -53,6 +59,31 @@ impl Signals {
         Ok(received)
     }
 
+    /// From now on, signals are for the process `child` of this program.
+    ///
+    /// # Errors
+    /// As [`Signals::listen`].
+    #[cfg(unix)]
+    pub fn pass_on(child: u32) -> std::io::Result<()> {
+        CHILD.store(child as i32, Ordering::Relaxed);
+        if !LISTENING.load(Ordering::Relaxed) {
+            Self::listen()?;
+        }
+        Ok(())
+    }
+
+    /// From now on, a file that becomes larger than this process may write is an error of what writes it, and does not end the
+    /// program.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    #[cfg(unix)]
+    pub fn outlive_large_files() -> std::io::Result<()> {
+        let received = Arc::default();
+        signal_hook::flag::register(signal_hook::consts::SIGXFSZ, received)?;
+        Ok(())
+    }
+
     /// On other systems a signal ends the program.
     ///
     /// # Errors
@@ -61,6 +92,19 @@ impl Signals {
     pub fn listen() -> std::io::Result<Self> {
         Ok(Self::default())
     }
+}
+
+/// Does a thread listen to signals?
+#[cfg(unix)]
+static LISTENING: AtomicBool = AtomicBool::new(false);
+
+/// The process that signals are passed on to; 0: none.
+#[cfg(unix)]
+static CHILD: AtomicI32 = AtomicI32::new(0);
+
+#[cfg(unix)]
+fn child() -> Option<rustix::process::Pid> {
+    rustix::process::Pid::from_raw(CHILD.load(Ordering::Relaxed))
 }
 
 /// A bit for each signal that is ignored, the first for signal 1; only Linux says so.

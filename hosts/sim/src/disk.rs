@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How a file is called until it is whole. A crash may leave one behind.
 pub(crate) const UNFINISHED: &str = ".tmp";
@@ -230,6 +231,9 @@ pub(crate) fn sum(mut from: impl Read) -> std::io::Result<Sha256> {
     }
 }
 
+/// A lock that is taken is tried so many times more.
+const PATIENCE: usize = 50;
+
 /// A run folder that is in use. The system lets go of it when the process ends, however it ends.
 pub(crate) struct Lock {
     path: PathBuf,
@@ -255,7 +259,16 @@ impl Lock {
             open(&path).with_context(what)?;
         }
         let mut file = options.open(&path).with_context(what)?;
-        match file.try_lock() {
+        let mut locked = file.try_lock();
+        // a process that was killed may take a moment to end
+        for _ in 0..PATIENCE {
+            if !matches!(locked, Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            locked = file.try_lock();
+        }
+        match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let holder = fs::read_to_string(&path).ok();

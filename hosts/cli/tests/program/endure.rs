@@ -462,6 +462,8 @@ fn hostile(dir: &Path) -> bool {
     library::compile(&source, &dir.join("h.so"), &quiet);
     let exits = [&quiet[..], &["-DEXITS_AT_LOAD"]].concat();
     library::compile(&source, &dir.join("exits.so"), &exits);
+    let leaves = [&quiet[..], &["-DLEAVES_AT_LOAD"]].concat();
+    library::compile(&source, &dir.join("leaves.so"), &leaves);
     let text = "name: h\nplugins: [{path: h.so}]\ndata: {set: blobs, clients: 3}\n\
         protocol: {use: param-rounds, rounds: 3}\n\
         parts: {model: {use: linear}, aggregator: {use: hostile}}\n";
@@ -488,6 +490,138 @@ fn a_library_that_ends_the_program_is_named() {
         code == 1 && error.contains("exits.so: it ended the program"),
         "{code}: {error}"
     );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_library_that_ends_the_program_without_a_word_never_ends_it_with_success() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    let mode = |mode: &str| format!("parts.aggregator.mode={mode}");
+    let says = "a library ended the program with exit code 0 before it was done";
+    for how in ["leaves", "becomes"] {
+        let run = ["run", "h.yaml", "--out", how, "--set", &mode(how)];
+        let (code, error) = fails(dir, &run);
+        assert!(code == 1 && error.contains(says), "{how}: {code}: {error}");
+    }
+    let (code, error) = fails(dir, &["list", "--plugin", "leaves.so"]);
+    assert!(code == 1 && error.contains(says), "{code}: {error}");
+    let crash = ["run", "h.yaml", "--out", "c", "--set", &mode("crashes")];
+    let (code, error) = fails(dir, &crash);
+    assert!(
+        code == 139 && error.contains("signal 11"),
+        "{code}: {error}"
+    );
+
+    // a signal is for the run, and whoever kills one kills the other
+    let quiet = mode("as-it-is");
+    let long = |folder: &str| {
+        let run = ["run", "h.yaml", "--out", folder, "--set", &quiet];
+        let mut child = start(dir, &[&run[..], &LONG].concat());
+        until(&mut child, &dir.join(folder).join("state"));
+        child
+    };
+    let mut child = long("t");
+    send(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    let mut killed = long("k");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    for folder in ["t", "k"] {
+        let to = (done(dir, folder) + 3).to_string();
+        out(dir, &["run", "--resume", folder, "--stop-after", &to]);
+    }
+}
+
+/// The process that a library makes of the program's must not go on with the run.
+#[test]
+#[cfg(target_os = "linux")]
+fn exact_a_library_that_doubles_the_process_answers_once() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    let digest = |mode: &str, folder: &str, more: &[&str]| {
+        let set = format!("parts.aggregator.mode={mode}");
+        let run = ["run", "h.yaml", "--json", "--out", folder, "--set", &set];
+        json(dir, &[&run[..], more].concat())["digest"].clone()
+    };
+    let whole = digest("as-it-is", "whole", &[]);
+    assert_eq!(whole, digest("forks", "here", &[]));
+    assert_eq!(whole, digest("forks", "apart", &["--isolate"]));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_file_that_is_too_large_is_an_error() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let limited = "ulimit -f 1 && exec \"$0\" \"$@\"";
+    let run = Command::new("bash")
+        .args(["-c", limited, env!("CARGO_BIN_EXE_fl"), "run", &spec])
+        .args(["--out", "r", LONG[0], LONG[1]])
+        .current_dir(d.path())
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&run.stderr);
+    assert!(
+        run.status.code() == Some(1) && error.contains("File too large"),
+        "{:?}: {error}",
+        run.status
+    );
+}
+
+/// As a user who may begin but few threads and processes.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_the_system_does_not_give_is_an_error() {
+    use std::os::unix::fs::PermissionsExt;
+    let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));
+    let dir = d.path();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();
+    let fl = env!("CARGO_BIN_EXE_fl");
+    let limited = |n: usize, how: &[&str]| {
+        let limit = format!("ulimit -u {n} && exec \"$0\" \"$@\"");
+        let mut run = Command::new("setpriv");
+        run.args([
+            "--reuid=43210",
+            "--regid=43210",
+            "--clear-groups",
+            "bash",
+            "-c",
+        ]);
+        let folder = format!("r{n}{}", how.concat());
+        run.args([&limit, fl, "run", &spec, "--out", &folder]);
+        run.args(how).current_dir(dir).output()
+    };
+    // the limit is not root's, and only root can be another user
+    let other = |o: &std::process::Output| o.status.success();
+    if !limited(1000, &[]).as_ref().is_ok_and(other) {
+        return eprintln!(
+            "skipped: this test needs root, setpriv, and a folder that others can read"
+        );
+    }
+    for n in 1..12 {
+        for how in [
+            &["--threads", "1"][..],
+            &[],
+            &["--processes", "1"],
+            &["--processes", "2"],
+        ] {
+            let run = limited(n, how).unwrap();
+            let error = String::from_utf8_lossy(&run.stderr);
+            assert!(!error.contains("panicked"), "{n}, {how:?}: {error}");
+            // a shell that cannot begin says so itself
+            assert!(
+                run.status.code().is_some(),
+                "{n}, {how:?}: {:?}",
+                run.status
+            );
+        }
+    }
 }
 
 #[test]
