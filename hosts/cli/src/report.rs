@@ -72,7 +72,9 @@ pub fn report(args: &ReportArgs) -> Done {
 }
 
 pub fn compare(args: &CompareArgs) -> Done {
-    let runs = open(&[args.first.clone(), args.second.clone()])?;
+    let runs = [&args.first, &args.second].map(|dir| Run::open(dir));
+    let runs: anyhow::Result<Vec<Run>> = runs.into_iter().collect();
+    let runs = Run::named(runs.map_err(|error| Failure::usage(format!("{error:#}")))?);
     let [first, second] = &runs[..] else {
         return Err(Failure::usage("two run folders are compared"));
     };

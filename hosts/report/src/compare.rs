@@ -167,17 +167,20 @@ fn measurements(a: &Run, b: &Run) -> (Vec<Apart>, Vec<(String, usize)>) {
     }
     let (of_a, of_b) = (by_key(a), by_key(b));
     let (last_a, last_b) = (a.last(), b.last());
-    let find = |all: &[&Metric], name: &str| all.iter().find(|m| m.name == name).map(|m| m.value);
+    fn values<'r>(all: &[&'r Metric]) -> BTreeMap<&'r str, Option<f64>> {
+        all.iter().map(|m| (&m.name[..], m.value)).collect()
+    }
+    let (values_a, values_b) = (values(&last_a), values(&last_b));
     let (mut apart, mut only) = (Vec::new(), Vec::new());
     for metric in &last_a {
         let name = &metric.name;
-        let Some(last) = find(&last_b, name) else {
+        let Some(last) = values_b.get(&name[..]).copied() else {
             only.push((name.clone(), 0));
             continue;
         };
-        let pairs = of_a
-            .iter()
-            .filter(|(key, _)| key.0 == name)
+        let pairs = of_a.range((&name[..], "", 0, 0)..);
+        let pairs = pairs
+            .take_while(|(key, _)| key.0 == name)
             .filter_map(|(key, m)| Some((*m, *of_b.get(key)?)));
         let pairs: Vec<(&Metric, &Metric)> = pairs.collect();
         let same = |(a, b): &&(&Metric, &Metric)| a.value == b.value && a.each == b.each;
@@ -199,7 +202,7 @@ fn measurements(a: &Run, b: &Run) -> (Vec<Apart>, Vec<(String, usize)>) {
     only.extend(
         last_b
             .iter()
-            .filter(|m| find(&last_a, &m.name).is_none())
+            .filter(|m| !values_a.contains_key(&m.name[..]))
             .map(|m| (m.name.clone(), 1)),
     );
     (apart, only)

@@ -7,6 +7,7 @@ use crate::svg::{self, Dot, Line};
 use crate::text::{count, measured, number};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
+use std::collections::BTreeMap;
 
 /// What one question came to.
 struct Asked<'r> {
@@ -22,26 +23,24 @@ struct Asked<'r> {
 
 fn asked(journal: &[Entry]) -> Vec<Asked<'_>> {
     let mut all: Vec<Asked<'_>> = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut number, mut last) = (0, None);
     for entry in journal {
         if last != Some(&entry.step) {
             (number, last) = (number + 1, Some(&entry.step));
         }
-        let at = all
-            .iter()
-            .position(|q| q.question == entry.question)
-            .unwrap_or_else(|| {
-                all.push(Asked {
-                    question: &entry.question,
-                    kinds: (&entry.down, &entry.up),
-                    times: 0,
-                    answers: 0,
-                    down: 0,
-                    up: 0,
-                    steps: Vec::new(),
-                });
-                all.len() - 1
+        let at = *places.entry(&entry.question).or_insert_with(|| {
+            all.push(Asked {
+                question: &entry.question,
+                kinds: (&entry.down, &entry.up),
+                times: 0,
+                answers: 0,
+                down: 0,
+                up: 0,
+                steps: Vec::new(),
             });
+            all.len() - 1
+        });
         let q = &mut all[at];
         q.times += 1;
         let answers = entry.clients.saturating_sub(entry.dropped.len() as u64);
@@ -91,7 +90,9 @@ pub(crate) fn communication(run: &Run) -> Markup {
                     x: s.0 as f64,
                     y: value(s) as f64,
                     spread: 0.0,
-                    title: format!("{}, step {}: {} bytes", q.question, s.0, count(value(s))),
+                    title: svg::title(q.steps.len(), || {
+                        format!("{}, step {}: {} bytes", q.question, s.0, count(value(s)))
+                    }),
                 })
                 .collect()
         };
@@ -109,12 +110,14 @@ pub(crate) fn communication(run: &Run) -> Markup {
         } else {
             ("Bytes to clients", "bytes down")
         };
-        let numbers = several.iter().flat_map(|q| {
-            q.steps
-                .iter()
-                .map(|s| vec![q.question.to_string(), s.0.to_string(), count(value(s))])
-        });
-        let (rows, said) = some(numbers.collect(), ROWS);
+        let steps = several
+            .iter()
+            .flat_map(|q| q.steps.iter().map(move |s| (q, s)));
+        let of = several.iter().map(|q| q.steps.len()).sum();
+        let (rows, said) = some(steps, of, ROWS);
+        let rows = rows.into_iter();
+        let rows = rows.map(|(q, s)| vec![q.question.into(), s.0.to_string(), count(value(s))]);
+        let rows: Vec<_> = rows.collect();
         let numbers = html! { (table(&["question", "#step", "#bytes"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         figure(
             title,
@@ -163,22 +166,27 @@ pub(crate) fn privacy(run: &Run) -> Markup {
                     x: *n as f64,
                     y: e.unwrap_or(f64::NAN),
                     spread: 0.0,
-                    title: format!("{step}, against {observer}: epsilon {}", measured(*e)),
+                    title: svg::title(all.len(), || {
+                        format!("{step}, against {observer}: epsilon {}", measured(*e))
+                    }),
                 })
                 .collect(),
         })
         .collect();
     let legend: Vec<(usize, &str)> = lines.iter().map(|l| (l.style, &l.label[..])).collect();
-    let rows = of.iter().flat_map(|(o, all)| {
-        all.iter().map(move |(_, step, e)| {
-            vec![
-                step.to_string(),
-                o.to_string(),
-                e.map_or("nothing is guaranteed".into(), number),
-            ]
-        })
+    let steps = of
+        .iter()
+        .flat_map(|(o, all)| all.iter().map(move |s| (o, s)));
+    let count = of.iter().map(|(_, all)| all.len()).sum();
+    let (rows, said) = some(steps, count, ROWS);
+    let rows = rows.into_iter().map(|(o, (_, step, e))| {
+        vec![
+            step.to_string(),
+            o.to_string(),
+            e.map_or("nothing is guaranteed".into(), number),
+        ]
     });
-    let (rows, said) = some(rows.collect(), ROWS);
+    let rows: Vec<_> = rows.collect();
     let unaccounted = run.summary.as_ref().and_then(|s| s.unaccounted.as_deref());
     html! {
         h2 { "Privacy" }
@@ -205,23 +213,23 @@ pub(crate) fn privacy(run: &Run) -> Markup {
 
 /// Whose answers were left out, and why.
 pub(crate) fn dropped(run: &Run) -> Markup {
-    let all = run.journal.iter().flat_map(|e| {
-        e.dropped.iter().map(move |(id, why)| {
-            vec![
-                e.step.clone(),
-                e.question.clone(),
-                id.to_string(),
-                why.clone(),
-            ]
-        })
+    let dropped = run.journal.iter();
+    let dropped = dropped.flat_map(|e| e.dropped.iter().map(move |(id, why)| (e, id, why)));
+    let of: usize = run.journal.iter().map(|e| e.dropped.len()).sum();
+    let all = dropped.take(ROWS).map(|(e, id, why)| {
+        vec![
+            e.step.clone(),
+            e.question.clone(),
+            id.to_string(),
+            why.clone(),
+        ]
     });
     let all: Vec<_> = all.collect();
-    let of = all.len();
     html! {
         h2 { "Answers left out" }
         @if of == 0 { p.dim { "None." } }
         @else {
-            (table(&["step", "question", "client", "why"], &all[..of.min(ROWS)]))
+            (table(&["step", "question", "client", "why"], &all))
             @if of > ROWS { p.dim { "The first " (ROWS) " of " (of) " are shown; all are in " code { "journal.jsonl" } "." } }
         }
     }

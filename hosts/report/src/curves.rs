@@ -10,8 +10,14 @@ pub(crate) struct Point<'r> {
     pub metric: &'r Metric,
     /// Bytes that had crossed by then, both ways; `None` if the journal does not tell.
     pub bytes: Option<u64>,
+    cost: Option<&'r Cost>,
+}
+
+impl Point<'_> {
     /// Epsilon by then.
-    pub epsilon: BTreeMap<Observer, f64>,
+    pub fn epsilon(&self, observer: Observer) -> Option<f64> {
+        self.cost?.epsilon(observer)
+    }
 }
 
 /// Everything that was measured under one name.
@@ -56,45 +62,35 @@ impl Curve<'_> {
 
 /// Every curve of a run, in order of their first points.
 pub(crate) fn curves(run: &Run) -> Vec<Curve<'_>> {
-    let spent = spent(run);
     let mut all: Vec<Curve<'_>> = Vec::new();
-    for (metric, (bytes, epsilon)) in run.metrics.iter().zip(spent) {
-        let point = Point {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let costs = run.costs.iter().flatten();
+    let costs: BTreeMap<&str, &Cost> = costs.map(|c| (&c.step[..], c)).collect();
+    let by_journal = match run.costs {
+        Some(_) => Vec::new(),
+        None => bytes_by_journal(run),
+    };
+    for (number, metric) in run.metrics.iter().enumerate() {
+        // of a step that is not complete there is none
+        let cost = costs.get(&metric.step[..]).copied();
+        let bytes = match by_journal.get(number) {
+            Some(bytes) => *bytes,
+            None => cost.map(|c| c.bytes_up.saturating_add(c.bytes_down)),
+        };
+        let at = *places.entry(&metric.name).or_insert_with(|| {
+            all.push(Curve {
+                name: &metric.name,
+                points: Vec::new(),
+            });
+            all.len() - 1
+        });
+        all[at].points.push(Point {
             metric,
             bytes,
-            epsilon,
-        };
-        match all.iter_mut().find(|c| c.name == metric.name) {
-            Some(curve) => curve.points.push(point),
-            None => all.push(Curve {
-                name: &metric.name,
-                points: vec![point],
-            }),
-        }
+            cost,
+        });
     }
     all
-}
-
-/// What had been spent when the step of each number was complete.
-fn spent(run: &Run) -> Vec<(Option<u64>, BTreeMap<Observer, f64>)> {
-    let Some(costs) = &run.costs else {
-        let bytes = bytes_by_journal(run).into_iter();
-        return bytes.map(|bytes| (bytes, BTreeMap::new())).collect();
-    };
-    let by_step: BTreeMap<&str, &Cost> = costs.iter().map(|c| (&c.step[..], c)).collect();
-    let of = |metric: &Metric| match by_step.get(&metric.step[..]) {
-        Some(cost) => {
-            let epsilon = |o: Observer| Some((o, cost.epsilon(o)?));
-            let bytes = cost.bytes_up.saturating_add(cost.bytes_down);
-            (
-                Some(bytes),
-                Observer::ALL.into_iter().filter_map(epsilon).collect(),
-            )
-        }
-        // the step is not complete
-        None => (None, BTreeMap::new()),
-    };
-    run.metrics.iter().map(of).collect()
 }
 
 /// Bytes by then in a folder of an older fl. A step that asks nobody stands after all questions if

@@ -58,11 +58,12 @@ pub(crate) fn pictures(folder: &Path, notices: &mut Vec<String>) -> Vec<(String,
     all
 }
 
-/// The lines of a file up to the first that cannot be read.
+/// The lines of a file up to the first that cannot be read, after `each` has taken from it what is not needed.
 pub(crate) fn lines<T: DeserializeOwned>(
     folder: &Path,
     name: &str,
     notices: &mut Vec<String>,
+    each: &dyn Fn(&mut T),
 ) -> Vec<T> {
     let mut all = Vec::new();
     let file = match File::open(folder.join(name)) {
@@ -85,7 +86,10 @@ pub(crate) fn lines<T: DeserializeOwned>(
             read => read.and_then(|_| Ok(serde_json::from_slice(&line)?)),
         };
         match found {
-            Ok(found) => all.push(found),
+            Ok(mut found) => {
+                each(&mut found);
+                all.push(found);
+            }
             Err(_) if long || !line.ends_with(b"\n") => {
                 let read = all.len();
                 notices.push(match long {

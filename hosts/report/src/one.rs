@@ -58,9 +58,10 @@ fn head(run: &Run) -> Markup {
 
 fn results(run: &Run) -> Markup {
     let bytes = run.bytes();
-    let mut rows: Vec<Vec<String>> = run
-        .last()
-        .iter()
+    let last = run.last();
+    let (shown, said) = some(last.iter(), last.len(), ROWS);
+    let mut rows: Vec<Vec<String>> = shown
+        .into_iter()
         .map(|m| vec![m.name.clone(), with_std(m.value, m.std), m.step.clone()])
         .collect();
     rows.push(vec!["bytes up".into(), count(bytes.up), String::new()]);
@@ -68,6 +69,7 @@ fn results(run: &Run) -> Markup {
     html! {
         h2 { "Results" }
         (table(&["measured last", "#value (± deviation over clients)", "in"], &rows))
+        @if !said.is_empty() { p.dim { (said) } }
     }
 }
 
@@ -77,11 +79,13 @@ fn dots(curve: &Curve<'_>) -> Vec<Dot> {
         x,
         y: point.metric.value.unwrap_or(f64::NAN),
         spread: point.metric.std.unwrap_or(0.0),
-        title: format!(
-            "{}: {}",
-            point.metric.step,
-            with_std(point.metric.value, point.metric.std)
-        ),
+        title: svg::title(curve.points.len(), || {
+            format!(
+                "{}: {}",
+                point.metric.step,
+                with_std(point.metric.value, point.metric.std)
+            )
+        }),
     })
     .collect()
 }
@@ -112,7 +116,8 @@ fn rounds(curves: &[Curve<'_>]) -> Markup {
 }
 
 fn numbers(curve: &Curve<'_>) -> Markup {
-    let rows = curve.points.iter().map(|p| {
+    let (rows, said) = some(curve.points.iter(), curve.points.len(), ROWS);
+    let rows = rows.into_iter().map(|p| {
         let bytes = p.bytes.map_or("not told".into(), count);
         vec![
             p.metric.step.clone(),
@@ -121,7 +126,7 @@ fn numbers(curve: &Curve<'_>) -> Markup {
             bytes,
         ]
     });
-    let (rows, said) = some(rows.collect(), ROWS);
+    let rows: Vec<_> = rows.collect();
     html! { (table(&["step", "#value", "#deviation", "#bytes by then"], &rows)) @if !said.is_empty() { p.dim { (said) } } }
 }
 

@@ -105,14 +105,19 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
     }
 }
 
-/// At most `most` of `rows`, evenly, with the last, and what to say of it.
-pub(crate) fn some<T>(rows: Vec<T>, most: usize) -> (Vec<T>, String) {
-    let (count, every) = (rows.len(), rows.len().div_ceil(most).max(1));
-    if every == 1 {
-        return (rows, String::new());
-    }
-    let kept = rows.into_iter().enumerate();
+/// At most `most` of `count` rows, evenly, with the last, and what to say of it. The others are not kept.
+pub(crate) fn some<T>(
+    rows: impl Iterator<Item = T>,
+    count: usize,
+    most: usize,
+) -> (Vec<T>, String) {
+    let every = count.div_ceil(most).max(1);
+    let kept = rows.enumerate();
     let kept = kept.filter(|(at, _)| at % every == 0 || at + 1 == count);
-    let said = format!("{count} rows; every {every}th is shown, and the last");
-    (kept.map(|(_, row)| row).collect(), said)
+    let kept = kept.map(|(_, row)| row).collect();
+    let said = match every {
+        1 => String::new(),
+        _ => format!("{count} rows; every {every}th is shown, and the last"),
+    };
+    (kept, said)
 }

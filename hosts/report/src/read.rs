@@ -8,7 +8,7 @@ use fl_core::{ClientId, Result};
 use serde::Deserialize;
 use serde_yaml::Value;
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -239,6 +239,21 @@ impl Run {
     /// # Errors
     /// When there is no such folder, or no run has begun in it.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::read(path, &|_| {})
+    }
+
+    /// As [`Run::open`], without the digests of questions and answers: most of a journal, and of use for comparisons alone.
+    ///
+    /// # Errors
+    /// As [`Run::open`].
+    pub fn open_brief(path: &Path) -> Result<Self> {
+        Self::read(path, &|entry: &mut Entry| {
+            entry.answers = Vec::new();
+            entry.digest = String::new();
+        })
+    }
+
+    fn read(path: &Path, each: &dyn Fn(&mut Entry)) -> Result<Self> {
         let here = path.display();
         let about = match path.metadata() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -265,10 +280,10 @@ impl Run {
         let spec = serde_yaml::from_str(&spec_text)
             .with_context(|| format!("reading {here}/spec.yaml"))?;
         let mut notices = Vec::new();
-        let journal = lines(path, "journal.jsonl", &mut notices);
-        let metrics = lines(path, "metrics.jsonl", &mut notices);
+        let journal = lines(path, "journal.jsonl", &mut notices, each);
+        let metrics = lines(path, "metrics.jsonl", &mut notices, &|_| {});
         let costs = path.join("costs.jsonl").exists();
-        let costs = costs.then(|| lines(path, "costs.jsonl", &mut notices));
+        let costs = costs.then(|| lines(path, "costs.jsonl", &mut notices, &|_| {}));
         let origin: Origin = whole(path, "run.json", &mut notices).unwrap_or_default();
         let summary: Option<Summary> = match path.join("outcome.json").exists() {
             true => whole(path, "outcome.json", &mut notices),
@@ -302,22 +317,24 @@ impl Run {
         })
     }
 
-    /// Reads several; two of one name are called by their paths.
+    /// Reads several as [`Run::open_brief`] does; two of one name are called by their paths.
     ///
     /// # Errors
     /// Those of [`Run::open`].
     pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Self>> {
-        let mut runs = paths
-            .iter()
-            .map(|p| Self::open(p))
-            .collect::<Result<Vec<_>>>()?;
+        let runs = paths.iter().map(|p| Self::open_brief(p));
+        Ok(Self::named(runs.collect::<Result<_>>()?))
+    }
+
+    /// Several runs; two of one name are called by their paths.
+    pub fn named(mut runs: Vec<Self>) -> Vec<Self> {
         let mut seen = BTreeSet::new();
         if !runs.iter().all(|run| seen.insert(run.label.clone())) {
             for run in &mut runs {
                 run.label = run.path.display().to_string();
             }
         }
-        Ok(runs)
+        runs
     }
 
     /// The name that its spec gives it.
@@ -398,10 +415,14 @@ impl Run {
     /// The last measurement of each name, in order of their first.
     pub fn last(&self) -> Vec<&Metric> {
         let mut last: Vec<&Metric> = Vec::new();
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
         for metric in &self.metrics {
-            match last.iter_mut().find(|m| m.name == metric.name) {
-                Some(found) => *found = metric,
-                None => last.push(metric),
+            match places.entry(&metric.name) {
+                btree_map::Entry::Occupied(at) => last[*at.get()] = metric,
+                btree_map::Entry::Vacant(at) => {
+                    at.insert(last.len());
+                    last.push(metric);
+                }
             }
         }
         last
@@ -456,8 +477,9 @@ fn other_costs(outcome: &Outcome, journal: &[Entry], costs: Option<&[Cost]>) -> 
 
 /// What two files of a run that is done say of one number.
 fn contradiction(outcome: &Outcome, metrics: &[Metric]) -> Option<String> {
+    let last: BTreeMap<&str, &Metric> = metrics.iter().map(|m| (&m.name[..], m)).collect();
     let found = outcome.metrics.iter().find_map(|(name, said)| {
-        let last = |name: &str| metrics.iter().rev().find(|m| m.name == name);
+        let last = |name: &str| last.get(name).copied();
         // a deviation is in its mean's line
         let found = match (last(name), name.strip_suffix(".std").map(last)) {
             (Some(of), _) => of.value,

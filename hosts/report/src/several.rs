@@ -116,10 +116,11 @@ fn overlaid(runs: &[Run], curves: &[Vec<Curve<'_>>], names: &[&str]) -> Markup {
             return None;
         }
         let lines: Vec<Line> = of.iter().map(|(at, c)| one::line(c, &runs[*at].label, *at)).collect();
-        let rows = of.iter().flat_map(|(at, c)| c.points.iter().map(|p| {
-            vec![runs[*at].label.clone(), p.metric.step.clone(), measured(p.metric.value), p.metric.std.map_or(String::new(), number)]
-        }));
-        let (rows, said) = some(rows.collect(), 500);
+        let points = of.iter().flat_map(|(at, c)| c.points.iter().map(|p| (*at, p)));
+        let (rows, said) = some(points, of.iter().map(|(_, c)| c.points.len()).sum(), 500);
+        let rows: Vec<_> = rows.into_iter().map(|(at, p)| {
+            vec![runs[at].label.clone(), p.metric.step.clone(), measured(p.metric.value), p.metric.std.map_or(String::new(), number)]
+        }).collect();
         let numbers = html! { (table(&["run", "step", "#value", "#deviation"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         let axis = of.first().map_or("round", |(_, c)| c.axis());
         Some(figure(name, "Bands are one standard deviation over clients. What was measured once, outside of rounds, stands at 0.", &svg::lines(&lines, axis, name, false), &legend(runs, &lines), &numbers))
@@ -149,13 +150,15 @@ fn against(runs: &[Run], curves: &[Vec<Curve<'_>>], names: &[&str]) -> Markup {
                     .iter()
                     .filter_map(|p| {
                         let x = cost(p)?;
-                        let title = format!(
-                            "{}, {}: {} at {} {what}",
-                            runs[at].label,
-                            p.metric.step,
-                            measured(p.metric.value),
-                            number(x)
-                        );
+                        let title = svg::title(curve.points.len(), || {
+                            format!(
+                                "{}, {}: {} at {} {what}",
+                                runs[at].label,
+                                p.metric.step,
+                                measured(p.metric.value),
+                                number(x)
+                            )
+                        });
                         Some(Dot {
                             x,
                             y: p.metric.value.unwrap_or(f64::NAN),
@@ -174,12 +177,13 @@ fn against(runs: &[Run], curves: &[Vec<Curve<'_>>], names: &[&str]) -> Markup {
         if lines.is_empty() {
             return None;
         }
-        let rows = lines.iter().flat_map(|l| {
-            l.dots
-                .iter()
-                .map(|d| vec![l.label.clone(), number(d.x), measured(Some(d.y))])
-        });
-        let (rows, said) = some(rows.collect(), 500);
+        let dots = lines
+            .iter()
+            .flat_map(|l| l.dots.iter().map(move |d| (l, d)));
+        let (rows, said) = some(dots, lines.iter().map(|l| l.dots.len()).sum(), 500);
+        let rows = rows.into_iter();
+        let rows = rows.map(|(l, d)| vec![l.label.clone(), number(d.x), measured(Some(d.y))]);
+        let rows: Vec<_> = rows.collect();
         let numbers = html! { (table(&["run", &format!("#{x}"), &format!("#{name}")], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         Some(figure(
             &format!("{name} against {what}"),
@@ -203,7 +207,7 @@ fn against(runs: &[Run], curves: &[Vec<Curve<'_>>], names: &[&str]) -> Markup {
                 &format!("epsilon, against {o}"),
                 "epsilon",
                 false,
-                &move |p| p.epsilon.get(&o).copied(),
+                &move |p| p.epsilon(o),
             )
         })
     });

@@ -34,6 +34,14 @@ pub(crate) struct Dot {
     pub title: String,
 }
 
+/// What is said of one of `count` points; nothing of so many that none is marked.
+pub(crate) fn title(count: usize, text: impl FnOnce() -> String) -> String {
+    match count <= MARKED {
+        true => text(),
+        false => String::new(),
+    }
+}
+
 /// A line, perhaps in a band.
 pub(crate) struct Line {
     pub label: String,

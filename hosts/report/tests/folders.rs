@@ -267,3 +267,111 @@ fn two_runs_part_where_a_client_answers_otherwise() {
         "one asks on, and the other does not"
     );
 }
+
+/// A thousand million pairs of names would never be compared to the end.
+#[test]
+fn a_run_of_many_measurements_is_read_and_shown_in_linear_time() {
+    const N: usize = 200_000;
+    let dir = tempfile::tempdir().unwrap();
+    let line = |k: usize| {
+        format!("{{\"step\":\"round {k}\",\"round\":{k},\"name\":\"m{k}\",\"value\":{k}}}\n")
+    };
+    let metrics: String = (1..=N).map(line).collect();
+    let told: Vec<String> = (1..=N).map(|k| format!("\"m{k}\":{k}")).collect();
+    let outcome = format!(
+        "{{\"outcome\":{{\"rounds\":{N},\"digest\":\"d\",\"seconds\":1,\"metrics\":{{{}}}}}}}",
+        told.join(",")
+    );
+    let ask = |k: usize| {
+        let question = format!("ask {k}");
+        ASK.replace("train & <b>tell</b>", &question)
+            .replace("round 1", &format!("round {k}"))
+            + "\n"
+    };
+    let journal: String = (1..=N / 4).map(ask).collect();
+    let path = folder(
+        dir.path(),
+        "r",
+        &[
+            ("spec.yaml", SPEC),
+            ("metrics.jsonl", &metrics),
+            ("journal.jsonl", &journal),
+            ("outcome.json", &outcome),
+            ("run.json", "{}"),
+        ],
+    );
+    let run = Run::open(&path).unwrap();
+    assert_eq!(run.notices, [] as [&str; 0]);
+    assert_eq!(run.last().len(), N);
+    let csv = fl_report::csv(std::slice::from_ref(&run)).unwrap();
+    assert_eq!(csv.iter().filter(|b| **b == b'\n').count(), N + 1);
+    assert!(compare(&run, &run).alike());
+    page(std::slice::from_ref(&run)).unwrap();
+    page(&[run.clone(), run]).unwrap();
+}
+
+/// A page shows few of many points, and holds no more of the others than their numbers.
+#[test]
+fn bounded_a_page_of_many_rounds_takes_little_memory() {
+    const N: usize = 20_000;
+    let dir = tempfile::tempdir().unwrap();
+    let many = |line: &str| -> String {
+        let line = |k: usize| line.replace("round 1", &format!("round {k}")) + "\n";
+        (1..=N).map(line).collect()
+    };
+    let answers = (0..200).map(|k| format!("[{k},\"11111111\"]"));
+    let answers = answers.collect::<Vec<_>>().join(",");
+    let ask = ASK.replace(r#"[0,"11111111"],[1,"22222222"]"#, &answers);
+    let mut files: Vec<(&str, String)> =
+        vec![("spec.yaml", SPEC.into()), ("run.json", "{}".into())];
+    files.push((
+        "metrics.jsonl",
+        many(ACCURACY).replace(r#","confusion":[[4,1],[2,3]]"#, ""),
+    ));
+    files.push((
+        "journal.jsonl",
+        many(&ask).replace(r#"[2,"not finite: <img src=x>"]"#, ""),
+    ));
+    files.push(("costs.jsonl", many(COST)));
+    let files: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(name, text)| (*name, &text[..]))
+        .collect();
+    let path = folder(dir.path(), "r", &files);
+    let work = allocation_counter::measure(|| {
+        let run = Run::open_brief(&path).unwrap();
+        page(&[run]).unwrap();
+    });
+    // a line of each of the three files
+    let each = work.bytes_max as usize / N;
+    assert!(each < 1500, "{each} bytes a round");
+}
+
+#[test]
+fn exact_no_cell_of_a_csv_is_a_formula() {
+    let dir = tempfile::tempdir().unwrap();
+    let evil = ACCURACY
+        .replace("accuracy", "@sum")
+        .replace("round 1", "+1+1");
+    let path = whole(dir.path(), "=cmd|calc");
+    fs::write(path.join("metrics.jsonl"), format!("{evil}\n{EACH}\n")).unwrap();
+    let csv = fl_report::csv(&[Run::open(&path).unwrap()]).unwrap();
+    let text = String::from_utf8(csv).unwrap();
+    assert!(
+        text.contains("\n'=cmd|calc,'+1+1,1,'@sum,,0.5,\n"),
+        "{text}"
+    );
+    let mut cells = text.split([',', '\n']);
+    assert!(
+        cells.all(|cell| !cell.starts_with(['=', '+', '@'])),
+        "{text}"
+    );
+    for (given, due) in [
+        ("-1e-3", "-1e-3"),
+        ("-x", "'-x"),
+        ("\t=1", "'\t=1"),
+        ("a=b", "a=b"),
+    ] {
+        assert_eq!(fl_report::cell(given), due);
+    }
+}

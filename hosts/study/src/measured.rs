@@ -19,7 +19,7 @@ impl Measured {
     /// # Errors
     /// When it cannot be read, is not done, or something of it is damaged.
     pub fn read(folder: &Path) -> Result<Self> {
-        let run = Run::open(folder)?;
+        let run = Run::open_brief(folder)?;
         if let Some(notice) = run.notices.first() {
             anyhow::bail!("{}: {notice}", folder.display());
         }
