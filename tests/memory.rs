@@ -1,12 +1,13 @@
 //! How much memory it takes to combine what clients say: as much for many clients as for few.
 
-use fl_core::message::SoftLabels;
+use fl_core::message::{Logits, SoftLabels};
 use fl_core::prelude::*;
 use fl_core::{Examples, Filled, Inputs, Labels, Parts, Role, RunOptions, linked_parts};
 use fl_plugins as _;
 use fl_sim::{Execution, Setup, run};
 use ndarray::Array2;
 use peak_alloc::PeakAlloc;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
 #[global_allocator]
@@ -15,39 +16,62 @@ static MEMORY: PeakAlloc = PeakAlloc;
 const SAMPLES: u32 = 50_000;
 const CLASSES: usize = 100;
 
+/// What clients say of samples.
+trait Said: Message {
+    fn new(rows: Vec<u32>, values: Array2<f32>) -> Self;
+    fn count(&self) -> usize;
+}
+
+impl Said for SoftLabels {
+    fn new(rows: Vec<u32>, values: Array2<f32>) -> Self {
+        Self::new(rows, values)
+    }
+    fn count(&self) -> usize {
+        self.rows.len()
+    }
+}
+
+impl Said for Logits {
+    fn new(rows: Vec<u32>, values: Array2<f32>) -> Self {
+        Self::new(rows, values)
+    }
+    fn count(&self) -> usize {
+        self.rows.len()
+    }
+}
+
 /// Every client speaks about every sample; what the combining takes, in bytes, is kept.
-struct Crowd(Arc<Mutex<usize>>);
+struct Crowd<M>(Arc<Mutex<usize>>, PhantomData<fn() -> M>);
 
-const ENSEMBLE: AggregatorSlot<SoftLabels, SoftLabels> = AggregatorSlot::new("ensemble", "");
-const LABELS: Exchange<Nothing, SoftLabels> = Exchange::new("labels");
+impl<M: Said> Crowd<M> {
+    const ENSEMBLE: AggregatorSlot<M, M> = AggregatorSlot::new("ensemble", "");
+    const LABELS: Exchange<Nothing, M> = Exchange::new("labels");
+}
 
-impl Protocol for Crowd {
+impl<M: Said> Protocol for Crowd<M> {
     fn declare(&self) -> Declaration<'_> {
-        let labels = LABELS.answered_by(|me, _| {
+        let labels = Self::LABELS.answered_by(|me, _| {
             let value = 1.0 / (1 + me.id()) as f32;
             let values = Array2::from_elem((SAMPLES as usize, CLASSES), value);
-            Ok(SoftLabels::new((0..SAMPLES).collect(), values))
+            Ok(M::new((0..SAMPLES).collect(), values))
         });
-        Declaration::new().exchange(labels.into(&ENSEMBLE))
+        Declaration::new().exchange(labels.into(&Self::ENSEMBLE))
     }
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.once("labels", &mut (), |fed, (), round| {
             let all = fed.everyone();
             let before = MEMORY.current_usage();
             MEMORY.reset_peak_usage();
-            let mean: SoftLabels = fed.run(round, &LABELS, &all, |_| &Nothing)?;
+            let mean: M = fed.run(round, &Self::LABELS, &all, |_| &Nothing)?;
             *self.0.lock().unwrap() = MEMORY.peak_usage() - before;
-            ensure!(
-                mean.rows.len() == SAMPLES as usize,
-                "a mean for each sample"
-            );
+            ensure!(mean.count() == SAMPLES as usize, "a mean for each sample");
             Ok(())
         })
     }
 }
 
 /// The peak, in messages.
-fn peak(clients: usize) -> f64 {
+fn peak<M: Said>(part: &str, settings: &str, clients: usize) -> f64 {
     let inputs = Inputs::Dense {
         shape: vec![1],
         data: vec![0.0; clients],
@@ -57,7 +81,7 @@ fn peak(clients: usize) -> f64 {
         classes: CLASSES,
     };
     let all = Examples::all(Arc::new(inputs), Arc::new(labels)).unwrap();
-    let is_mean = |p: &&fl_core::PartDecl| p.role == Role::Aggregator && p.name == "mean-labels";
+    let is_mean = |p: &&fl_core::PartDecl| p.role == Role::Aggregator && p.name == part;
     let ensemble = Filled {
         slot: "ensemble".into(),
         clients: None,
@@ -65,7 +89,7 @@ fn peak(clients: usize) -> f64 {
             .into_iter()
             .find(|p| is_mean(p))
             .expect("linked"),
-        settings: serde_yaml::from_str("{ weigh: uniform }").unwrap(),
+        settings: serde_yaml::from_str(settings).unwrap(),
     };
     let grown = Arc::new(Mutex::new(0));
     run(Setup {
@@ -74,7 +98,7 @@ fn peak(clients: usize) -> f64 {
             ..Execution::default()
         },
         ..Setup::new(
-            Arc::new(Crowd(grown.clone())),
+            Arc::new(Crowd::<M>(grown.clone(), PhantomData)),
             Arc::new(Parts::new(vec![ensemble])),
             RunOptions::new(1, all.task()),
             (0..clients).map(|k| all.pick(&[k])).collect(),
@@ -87,12 +111,23 @@ fn peak(clients: usize) -> f64 {
 }
 
 #[test]
-fn labels_of_a_hundred_clients_take_the_memory_of_ten() {
-    let (few, many) = (peak(10), peak(100));
-    let grown = format!("{few:.2} messages for 10 clients, {many:.2} for 100");
-    assert!(many <= 8.0, "{grown}");
-    assert!(
-        (many / few - 1.0).abs() <= 0.1,
-        "{few:.2} and {many:.2} messages"
+fn answers_of_a_hundred_clients_take_the_memory_of_ten() {
+    let of = |part: &str, peak: &dyn Fn(usize) -> f64, most: f64| {
+        let (few, many) = (peak(10), peak(100));
+        let grown = format!("{part}: {few:.2} messages for 10 clients, {many:.2} for 100");
+        assert!(many <= most && (many / few - 1.0).abs() <= 0.1, "{grown}");
+    };
+    let labels = |n| peak::<SoftLabels>("mean-labels", "{ weigh: uniform }", n);
+    of("mean-labels", &labels, 8.0);
+    of(
+        "mean-logits",
+        &|n| peak::<Logits>("mean-logits", "{}", n),
+        8.0,
+    );
+    // class by class: by the counts, and alike where there are none
+    of(
+        "class-weighted",
+        &|n| peak::<Logits>("class-weighted", "{}", n),
+        10.0,
     );
 }

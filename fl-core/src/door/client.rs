@@ -13,6 +13,7 @@ use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where a client stashes which of its own examples are its private sample.
 const PRIVATE: &str = "private sample";
@@ -26,6 +27,7 @@ pub struct Client {
     pub(super) now: Stream,
     pub(super) store: Store,
     stash: BTreeMap<String, Vec<u8>>,
+    cache: BTreeMap<String, Cached>,
     pub(super) spent: Vec<PrivacyEvent>,
     pub(super) notes: Vec<String>,
     measures: Vec<(String, f64)>,
@@ -46,6 +48,34 @@ pub struct Client {
     pub(super) declared: BTreeMap<&'static str, Option<Lots>>,
     /// Those through which it has.
     pub(super) released_through: BTreeSet<&'static str>,
+}
+
+/// A message that a client keeps and could make again.
+struct Cached(Vec<u8>);
+
+/// Bytes of all of them in this process.
+static CACHED: AtomicU64 = AtomicU64::new(0);
+
+/// At most.
+const CACHE: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
+
+impl Cached {
+    fn new(m: &impl Message) -> Option<Self> {
+        let room = CACHE.saturating_sub(CACHED.load(Ordering::Relaxed));
+        let due = m.tensors().into_iter().map(|(_, view)| view.bytes() as u64);
+        if due.sum::<u64>() > room {
+            return None;
+        }
+        let bytes = message::encode(m);
+        CACHED.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Some(Self(bytes))
+    }
+}
+
+impl Drop for Cached {
+    fn drop(&mut self) {
+        CACHED.fetch_sub(self.0.len() as u64, Ordering::Relaxed);
+    }
 }
 
 /// What lasts of a client, before a question.
@@ -83,6 +113,7 @@ impl Client {
             home,
             data,
             stash: BTreeMap::new(),
+            cache: BTreeMap::new(),
             spent: Vec::new(),
             notes: Vec::new(),
             measures: Vec::new(),
@@ -384,6 +415,24 @@ impl Client {
         kept.map(|bytes| message::decode(bytes)).transpose()
     }
 
+    /// Keeps a message that can be made again for one of the next requests, if there is room: all clients of a process keep
+    /// 256 MiB together, and nothing of it outlasts the process or goes into a checkpoint.
+    pub fn cache<M: Message>(&mut self, name: &str, m: &M) {
+        self.cache.remove(name);
+        if let Some(kept) = Cached::new(m) {
+            self.cache.insert(name.into(), kept);
+        }
+    }
+
+    /// Takes back what [`Client::cache`] kept, if it did; otherwise it is to be made again.
+    ///
+    /// # Errors
+    /// When it is another kind of message.
+    pub fn cached<M: Message>(&mut self, name: &str) -> Result<Option<M>> {
+        let kept = self.cache.remove(name);
+        kept.map(|kept| message::decode(&kept.0)).transpose()
+    }
+
     /// Takes back what [`Client::stash`] kept, if anything.
     ///
     /// # Errors
@@ -454,5 +503,26 @@ impl Client {
         self.spent.clear();
         self.charged = 0;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Params;
+
+    #[test]
+    fn what_can_be_made_again_is_kept_while_there_is_room() {
+        let message = |bytes: u64| {
+            let numbers = ndarray::ArrayD::from_elem(vec![bytes as usize / 4], 0.5);
+            Params([("w".to_string(), numbers)].into())
+        };
+        let half = message(CACHE / 2);
+        let first = Cached::new(&half).unwrap();
+        assert!(Cached::new(&message(CACHE)).is_none());
+        assert!(message::decode::<Params>(&first.0).unwrap() == half);
+        drop(first);
+        assert_eq!(CACHED.load(Ordering::Relaxed), 0);
+        assert!(Cached::new(&message(CACHE - 1024)).is_some());
     }
 }

@@ -240,7 +240,7 @@ impl Protocol for OneShotDistill {
             .exchange(
                 PEAK.answered_by(|me, look| {
                     let scores = self.predict(me, look)?;
-                    me.stash("scores", &scores);
+                    me.cache("scores", &scores);
                     Ok(Scalar::new(me.range(&QUANTISER, &scores)?.unwrap_or(0.0)))
                 })
                 .times(self.passes)
@@ -251,7 +251,7 @@ impl Protocol for OneShotDistill {
             )
             .exchange(
                 LOGITS
-                    .answered_by(|me, look| match me.unstash("scores")? {
+                    .answered_by(|me, look| match me.cached("scores")? {
                         Some(scores) => Ok(scores),
                         None => self.predict(me, look),
                     })
