@@ -79,11 +79,11 @@ fn serve(shared: &str) -> Result<()> {
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let memory = File::options().read(true).write(true).open(shared)?;
     std::fs::remove_file(shared)?;
-    // SAFETY: the table is this program's own.
     #[allow(
         unsafe_code,
         reason = "what a library says of itself is taken on trust"
     )]
+    // SAFETY: the table is this program's own.
     unsafe {
         abi::serve(|| Ok(abi::library()), socket, memory, &fl_core::Serial)
     }

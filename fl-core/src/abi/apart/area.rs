@@ -164,8 +164,8 @@ impl Area {
     pub unsafe fn view(&self, tensor: &Lying) -> Result<View<'_>> {
         let at = self.address(tensor.at, tensor.bytes()?)?;
         let shape = IxDyn(&tensor.shape);
-        // SAFETY: so many numbers are inside, aligned, any bits are numbers, and the caller says that nobody writes.
         let bytes = tensor.bytes()?;
+        // SAFETY: so many numbers are inside, aligned, any bits are numbers, and the caller says that nobody writes.
         Ok(unsafe {
             match tensor.dtype {
                 FL_F32 => View::F32(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),

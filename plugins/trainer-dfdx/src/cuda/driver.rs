@@ -81,11 +81,10 @@ impl Functions {
             let mut text = std::ptr::null();
             // SAFETY: the function writes the address of a text that ends in 0, or gives an error
             let known = unsafe { f(code, &mut text) } == 0 && !text.is_null();
-            // SAFETY: as above
             known.then(|| {
-                unsafe { CStr::from_ptr(text) }
-                    .to_string_lossy()
-                    .into_owned()
+                // SAFETY: as above
+                let text = unsafe { CStr::from_ptr(text) };
+                text.to_string_lossy().into_owned()
             })
         };
         let name = text(self.error_name).unwrap_or_else(|| format!("code {code}"));
