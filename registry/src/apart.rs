@@ -60,7 +60,7 @@ mod linux {
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use rustix::process::{
-        Resource, Rlimit, Signal, getrlimit, kill_current_process_group, setrlimit,
+        Resource, Rlimit, Signal, getpgrp, getpid, getrlimit, kill_current_process_group, setrlimit,
     };
     use std::os::fd::{AsFd, AsRawFd, OwnedFd};
     use std::os::unix::net::UnixStream;
@@ -106,7 +106,10 @@ mod linux {
             let _ = ready.send(());
             let mut program = [PollFd::new(&socket, PollFlags::RDHUP)];
             while poll(&mut program, None).is_err_and(|error| error == rustix::io::Errno::INTR) {}
-            let _ = kill_current_process_group(Signal::KILL);
+            // a group of its own, as `begin` makes it
+            if getpgrp() == getpid() {
+                let _ = kill_current_process_group(Signal::KILL);
+            }
             fl_core::abi::leave()
         };
         let thread = std::thread::Builder::new().name("watch".into());

@@ -3,21 +3,26 @@
 use crate::curves::{Curve, curves};
 use crate::one;
 use crate::page::{figure, some, table};
-use crate::read::{Outcome, Run};
+use crate::read::{Metric, Outcome, Run};
 use crate::specs::differences;
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, measured, number, with_std};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The curves of a run by their names.
+type Named<'c, 'r> = BTreeMap<&'r str, &'c Curve<'r>>;
 
 pub(crate) fn page(runs: &[Run]) -> Markup {
     let curves: Vec<Vec<Curve<'_>>> = runs.iter().map(curves).collect();
-    let mut names: Vec<&str> = Vec::new();
-    for curve in curves.iter().flatten() {
-        if !names.contains(&curve.name) {
-            names.push(curve.name);
-        }
-    }
+    let mut seen = BTreeSet::new();
+    let names = curves.iter().flatten().map(|curve| curve.name);
+    let names: Vec<&str> = names.filter(|name| seen.insert(*name)).collect();
+    let curves: Vec<Named<'_, '_>> = curves
+        .iter()
+        .map(|of| of.iter().map(|c| (c.name, c)).collect())
+        .collect();
     html! {
         h1 { (runs.len()) " runs" }
         @for run in runs { @for notice in &run.notices { p.notice { strong { (run.label) } ": " (notice) } } }
@@ -41,14 +46,20 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
             .chain(runs.iter().map(cell))
             .collect::<Vec<_>>()
     };
-    let last = |run: &Run, name: &str| {
-        let found = run.last().into_iter().find(|m| m.name == name);
-        found.map_or(String::new(), |m| with_std(m.value, m.std))
-    };
-    let mut rows: Vec<Vec<String>> = names
+    let last: Vec<BTreeMap<&str, &Metric>> = runs
         .iter()
-        .map(|name| row(name, &|run| last(run, name)))
+        .map(|run| run.last().into_iter().map(|m| (&m.name[..], m)).collect())
         .collect();
+    let (shown, said) = some(names.iter(), names.len(), one::ROWS);
+    let measured = |name: &str| {
+        let of = |last: &BTreeMap<&str, &Metric>| {
+            let found = last.get(name);
+            found.map_or(String::new(), |m| with_std(m.value, m.std))
+        };
+        let cells = last.iter().map(of);
+        [name.to_string()].into_iter().chain(cells).collect()
+    };
+    let mut rows: Vec<Vec<String>> = shown.into_iter().map(|name| measured(name)).collect();
     rows.push(row("bytes up", &|run| count(run.bytes().up)));
     rows.push(row("bytes down", &|run| count(run.bytes().down)));
     for o in Observer::ALL {
@@ -78,7 +89,7 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
         outcome(run, |o| o.digest.chars().take(12).collect())
     }));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    html! { h2 { "Results" } (table(&head, &rows)) }
+    html! { h2 { "Results" } (table(&head, &rows)) @if !said.is_empty() { p.dim { (said) } } }
 }
 
 fn differ(runs: &[Run]) -> Markup {
@@ -107,10 +118,10 @@ fn legend<'r>(runs: &'r [Run], lines: &[Line]) -> Vec<(usize, &'r str)> {
         .collect()
 }
 
-fn overlaid(runs: &[Run], curves: &[Vec<Curve<'_>>], names: &[&str]) -> Markup {
+fn overlaid(runs: &[Run], curves: &[Named<'_, '_>], names: &[&str]) -> Markup {
     let charts: Vec<Markup> = names.iter().filter_map(|name| {
         let of: Vec<(usize, &Curve<'_>)> = curves.iter().enumerate()
-            .filter_map(|(at, all)| Some((at, all.iter().find(|c| c.name == *name)?)))
+            .filter_map(|(at, all)| Some((at, *all.get(name)?)))
             .collect();
         if of.iter().all(|(_, c)| c.points.len() < 2) {
             return None;
@@ -134,7 +145,7 @@ fn quality(name: &str) -> bool {
     ["accuracy", "mauc", "dice"].contains(&last)
 }
 
-fn against(runs: &[Run], curves: &[Vec<Curve<'_>>], names: &[&str]) -> Markup {
+fn against(runs: &[Run], curves: &[Named<'_, '_>], names: &[&str]) -> Markup {
     let chart = |name: &str,
                  what: &str,
                  x: &str,
@@ -144,7 +155,7 @@ fn against(runs: &[Run], curves: &[Vec<Curve<'_>>], names: &[&str]) -> Markup {
             .iter()
             .enumerate()
             .filter_map(|(at, all)| {
-                let curve = all.iter().find(|c| c.name == name)?;
+                let curve = all.get(name)?;
                 let dots: Vec<Dot> = curve
                     .points
                     .iter()

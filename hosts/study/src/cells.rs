@@ -3,9 +3,18 @@
 use crate::columns::Show;
 use crate::stats::{Paired, Sample};
 
-/// A text that is no mark where it stands in a README: marks are comments.
+/// A text in which nothing is a tag or a comment, such as the marks of tables in a README.
 pub(crate) fn unmarked(text: &str) -> String {
-    text.replace("<!--", "&lt;!--")
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let begins = |next: &char| next.is_ascii_alphabetic() || "/!?".contains(*next);
+        match c == '<' && rest.peek().is_some_and(begins) {
+            true => out += "&lt;",
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 /// A text as it may stand in a cell.
@@ -82,4 +91,16 @@ pub(crate) fn number(text: &str) -> Option<(Printed, Option<f64>)> {
         },
         spread,
     ))
+}
+
+#[cfg(test)]
+mod markup_tests {
+    use super::*;
+
+    #[test]
+    fn exact_no_tag_stands_in_a_table() {
+        let evil = "<script>x</script> <!-- fl | 1 < 2 <= 3\nb";
+        let due = "&lt;script>x&lt;/script> &lt;!-- fl \\| 1 < 2 <= 3 b";
+        assert_eq!(cell(evil), due);
+    }
 }

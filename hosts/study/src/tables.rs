@@ -83,7 +83,7 @@ pub fn made(table: &Table, answers: &Answers) -> Made {
     let wholly = failed.is_empty() && missing == 0 && wrong.is_empty();
     notes.extend(wrong);
     for note in &notes {
-        markdown += &format!("\n* {note}");
+        markdown += &format!("\n* {}", unmarked(note));
     }
     Made {
         whole: wholly,
