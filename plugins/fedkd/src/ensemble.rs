@@ -3,6 +3,9 @@ use fl_core::Problem;
 use fl_core::prelude::*;
 use ndarray::{Array2, ArrayView2};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 
 choices! {
     /// The weights of a class that no client has.
@@ -48,166 +51,166 @@ pub fn weighted_sum<T: Into<f64> + Copy>(
 }
 
 /// Where pixels have classes, each class has several scores, and they stand together: all get the weight of the class.
-fn spread(counts: &[u32], scores: usize) -> Result<Vec<f64>> {
-    let classes = counts.len();
+fn spread(weights: Vec<Vec<f64>>, scores: usize) -> Result<Vec<Vec<f64>>> {
+    let classes = weights.iter().map(Vec::len).max().unwrap_or_default();
+    if scores == classes {
+        return Ok(weights);
+    }
     ensure!(
-        scores == classes || classes > 0 && scores.is_multiple_of(classes),
+        classes > 0 && scores.is_multiple_of(classes),
         "{scores} scores a sample for {classes} class counts"
     );
-    let all = counts.iter().map(|n| f64::from(*n));
-    let each = all.flat_map(|n| std::iter::repeat_n(n, scores / classes.max(1)));
-    Ok(each.collect())
+    let each = |w: Vec<f64>| {
+        let all = w.into_iter();
+        all.flat_map(|w| std::iter::repeat_n(w, scores / classes))
+            .collect()
+    };
+    Ok(weights.into_iter().map(each).collect())
 }
 
-/// Scores of samples added up, one message at a time, each column with a weight of its own. Clients that speak about fewer
-/// samples count for those only.
+/// Bytes of scores that are combined at once, and that are kept in memory until then; the others wait in a file without a
+/// name.
+const AT_ONCE: usize = if cfg!(test) { 1 << 10 } else { 32 << 20 };
+
+/// Numbers in the order in which they came, of which few are in memory.
 #[derive(Default)]
-struct ScoreSums {
-    /// The samples, in the order of the first message.
-    rows: Vec<u32>,
-    /// Where each stands; empty as long as all speak about the same.
-    places: BTreeMap<u32, usize>,
-    sums: Vec<f64>,
-    /// What the sums weigh: of each column, or of each sample and column once there are `places`.
-    masses: Vec<f64>,
+struct Spool {
+    memory: Vec<f32>,
+    /// What came before those in memory.
+    file: Option<File>,
+    /// How many numbers are in it.
+    filed: usize,
 }
 
-impl ScoreSums {
-    fn add(&mut self, scores: &Logits, weights: &[f64]) -> Result<()> {
-        let width = weights.len();
-        if self.masses.is_empty() {
-            self.rows.clone_from(&scores.rows);
-            self.sums = vec![0.0; self.rows.len() * width];
-            self.masses = vec![0.0; width];
-        }
-        let held = if self.places.is_empty() {
-            1
-        } else {
-            self.rows.len()
-        };
-        ensure!(
-            scores.values.ncols() == width && self.masses.len() == held * width,
-            Problem::Shape("scores of another number of classes than those before".into())
-        );
-        let add = |(sum, (z, w)): (&mut f64, (&f32, &f64))| *sum += w * f64::from(*z);
-        if self.places.is_empty() && self.rows == scores.rows {
-            for (sums, row) in self.sums.chunks_exact_mut(width).zip(scores.values.rows()) {
-                sums.iter_mut().zip(row.iter().zip(weights)).for_each(add);
-            }
-            self.masses
-                .iter_mut()
-                .zip(weights)
-                .for_each(|(m, w)| *m += w);
+impl Spool {
+    fn push(&mut self, numbers: &Array2<f32>) -> Result<()> {
+        self.memory.extend(numbers.iter());
+        if self.memory.len() * 4 <= AT_ONCE {
             return Ok(());
         }
-        if self.places.is_empty() {
-            let rows = self.rows.iter().enumerate();
-            self.places = rows.map(|(at, id)| (*id, at)).collect();
-            self.masses = self.masses.repeat(self.rows.len());
-        }
-        for (id, row) in scores.rows.iter().zip(scores.values.rows()) {
-            let at = *self.places.entry(*id).or_insert_with(|| {
-                self.rows.push(*id);
-                self.sums.resize(self.sums.len() + width, 0.0);
-                self.masses.resize(self.masses.len() + width, 0.0);
-                self.rows.len() - 1
-            });
-            let here = at * width..(at + 1) * width;
-            let sums = self.sums[here.clone()].iter_mut();
-            sums.zip(row.iter().zip(weights)).for_each(add);
-            let masses = self.masses[here].iter_mut();
-            masses.zip(weights).for_each(|(m, w)| *m += w);
-        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(tempfile::tempfile().context("a file for scores")?),
+        };
+        let bytes: Vec<u8> = self.memory.iter().flat_map(|v| v.to_le_bytes()).collect();
+        file.seek(SeekFrom::End(0))?;
+        file.write_all(&bytes).context("writing scores")?;
+        self.filed += self.memory.len();
+        self.memory.clear();
         Ok(())
     }
 
-    /// The mean of each sample and column, 0 where nothing weighs; `instead` is asked for columns of which nothing weighs in
-    /// any sample.
-    fn mean(&self, width: usize, instead: impl Fn(usize, usize) -> f64) -> Result<Logits> {
-        let mass = |row: usize, column: usize| match self.places.is_empty() {
-            true => self.masses[column],
-            false => self.masses[row * width + column],
+    /// These, which came in one message.
+    fn read(&mut self, range: Range<usize>) -> Result<Vec<f32>> {
+        let Some(file) = self.file.as_mut().filter(|_| range.start < self.filed) else {
+            return Ok(self.memory[range.start - self.filed..range.end - self.filed].to_vec());
         };
-        let held = self.masses.chunks_exact(width.max(1));
-        let weighs = |c: usize| held.clone().any(|masses| masses[c] > 0.0);
-        let weighs: Vec<bool> = (0..width).map(weighs).collect();
-        let value = |row: usize, column: usize| match (weighs[column], mass(row, column)) {
-            (false, _) => instead(row, column) as f32,
-            (true, m) if m > 0.0 => (self.sums[row * width + column] / m) as f32,
-            (true, _) => 0.0,
-        };
-        // each once, ascending, if they are not those of the first message
-        let order: Vec<usize> = match self.places.is_empty() {
-            true => (0..self.rows.len()).collect(),
-            false => self.places.values().copied().collect(),
-        };
-        let values = order
-            .iter()
-            .flat_map(|row| (0..width).map(|c| value(*row, c)));
-        let values = Array2::from_shape_vec((order.len(), width), values.collect())?;
-        Ok(Logits::new(
-            order.iter().map(|row| self.rows[*row]).collect(),
-            values,
-        ))
+        let mut bytes = vec![0; range.len() * 4];
+        file.seek(SeekFrom::Start(range.start as u64 * 4))?;
+        file.read_exact(&mut bytes).context("reading scores")?;
+        let words = bytes.as_chunks::<4>().0.iter();
+        Ok(words.map(|word| f32::from_le_bytes(*word)).collect())
     }
 }
 
-/// An ensemble in progress.
+/// How much each client counts for each column, by the class counts of all that answered.
+type Weigh = Box<dyn Fn(&[Option<Vec<u32>>], usize) -> Result<Vec<Vec<f64>>> + Send>;
+
+/// An ensemble in progress: weights are known when all have answered, so all scores wait, and are combined block by block of
+/// samples.
 struct EnsembleFold {
-    /// With the weights of class counts; `None`: every client counts alike.
-    weighted: Option<(ScoreSums, ZeroClass)>,
-    plain: ScoreSums,
-    width: usize,
+    weigh: Weigh,
+    counts: Vec<Option<Vec<u32>>>,
+    /// The samples of the first; of others, if theirs are not the same.
+    rows: Vec<Option<Vec<u32>>>,
+    columns: usize,
+    scores: Spool,
 }
 
 impl EnsembleFold {
-    fn new(zero: Option<ZeroClass>) -> Box<Self> {
+    fn new(weigh: Weigh) -> Box<Self> {
         Box::new(Self {
-            weighted: zero.map(|zero| (ScoreSums::default(), zero)),
-            plain: ScoreSums::default(),
-            width: 0,
+            weigh,
+            counts: Vec::new(),
+            rows: Vec::new(),
+            columns: 0,
+            scores: Spool::default(),
         })
+    }
+
+    fn first(&self) -> &[u32] {
+        self.rows.first().and_then(Option::as_deref).unwrap_or(&[])
     }
 }
 
 impl Fold<Logits, Logits> for EnsembleFold {
     fn add(&mut self, mail: Mail<Logits>) -> Result<()> {
-        self.width = mail.body.values.ncols();
-        let zero = self.weighted.as_ref().map(|(_, zero)| zero);
-        if zero.is_none_or(|zero| *zero == ZeroClass::Uniform) {
-            self.plain.add(&mail.body, &vec![1.0; self.width])?;
-        }
-        if let Some((sums, _)) = &mut self.weighted {
-            let counts = mail.class_counts.as_deref();
-            let counts = counts.context("class counts must come with every answer")?;
-            sums.add(&mail.body, &spread(counts, self.width)?)?;
-        }
-        Ok(())
+        let Logits { rows, values, .. } = mail.body;
+        ensure!(
+            self.rows.is_empty() || values.ncols() == self.columns,
+            Problem::Shape("scores of another number of classes than those before".into())
+        );
+        self.columns = values.ncols();
+        let same = !self.rows.is_empty() && rows == self.first();
+        self.rows.push((!same).then_some(rows));
+        self.counts.push(mail.class_counts);
+        self.scores.push(&values)
     }
 
-    fn finish(self: Box<Self>) -> Result<Logits> {
-        let width = self.width;
-        let plain = |sums: &ScoreSums| sums.mean(width, |_, _| 0.0);
-        match &self.weighted {
-            None => plain(&self.plain),
-            Some((sums, ZeroClass::Zero)) => plain(sums),
-            Some((sums, ZeroClass::Uniform)) => {
-                // both were given the same samples
-                let uniform = &self.plain;
-                sums.mean(width, |row, column| {
-                    let mass = match uniform.places.is_empty() {
-                        true => uniform.masses[column],
-                        false => uniform.masses[row * width + column],
-                    };
-                    uniform.sums[row * width + column] / mass
-                })
+    fn finish(mut self: Box<Self>) -> Result<Logits> {
+        ensure!(!self.rows.is_empty(), Problem::NoAnswer(String::new()));
+        let (columns, clients) = (self.columns, self.rows.len());
+        let weights = (self.weigh)(&self.counts, columns)?;
+        let first = self.first().to_vec();
+        if self.rows[1..].iter().all(Option::is_none) {
+            let block = (AT_ONCE / (4 * clients * columns.max(1))).max(1);
+            let mut values = Vec::with_capacity(first.len() * columns);
+            for from in (0..first.len()).step_by(block) {
+                let to = (from + block).min(first.len());
+                let of = |client: usize| {
+                    let begin = client * first.len();
+                    let range = (begin + from) * columns..(begin + to) * columns;
+                    let scores = self.scores.read(range)?;
+                    Ok(Array2::from_shape_vec((to - from, columns), scores)?)
+                };
+                let scores: Vec<Array2<f32>> = (0..clients).map(of).collect::<Result<_>>()?;
+                let views: Vec<_> = scores.iter().map(|z| z.view()).collect();
+                values.extend(weighted_sum(&views, &weights).iter().map(|v| *v as f32));
+            }
+            let values = Array2::from_shape_vec((first.len(), columns), values)?;
+            return Ok(Logits::new(first, values));
+        }
+        // clients that speak about fewer samples count for those only, and the weights of a sample are scaled up to what its
+        // silent clients leave
+        let mut sums: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+        let mut begin = 0;
+        for (rows, w) in self.rows.iter().zip(&weights) {
+            let rows = rows.as_deref().unwrap_or(&first);
+            let end = begin + rows.len() * columns;
+            let scores = self.scores.read(begin..end)?;
+            begin = end;
+            for (id, row) in rows.iter().zip(scores.chunks(columns.max(1))) {
+                let (sum, mass) = sums
+                    .entry(*id)
+                    .or_insert_with(|| (vec![0.0; columns], vec![0.0; columns]));
+                for (((s, m), z), w) in sum.iter_mut().zip(mass).zip(row).zip(w) {
+                    *s += w * f64::from(*z);
+                    *m += w;
+                }
             }
         }
+        let values = sums.values().flat_map(|(sum, mass)| {
+            let share = |(s, m): (&f64, &f64)| if *m > 0.0 { (s / m) as f32 } else { 0.0 };
+            sum.iter().zip(mass).map(share)
+        });
+        let values = Array2::from_shape_vec((sums.len(), columns), values.collect())?;
+        Ok(Logits::new(sums.into_keys().collect(), values))
     }
 }
 
 /// What folding the inbox gives.
-fn folded(mut fold: Box<dyn Fold<Logits, Logits>>, inbox: &Inbox<Logits>) -> Result<Logits> {
+fn folded(fold: Option<Box<dyn Fold<Logits, Logits>>>, inbox: &Inbox<Logits>) -> Result<Logits> {
+    let mut fold = fold.context("it folds")?;
     inbox.iter().try_for_each(|mail| fold.add(mail.clone()))?;
     fold.finish()
 }
@@ -224,11 +227,16 @@ impl Aggregator for ClassWeighted {
     type In = Logits;
     type Out = Logits;
 
-    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Logits>) -> Result<Logits> {
-        folded(EnsembleFold::new(Some(self.zero_class.clone())), inbox)
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Logits>) -> Result<Logits> {
+        folded(self.fold(round), inbox)
     }
     fn fold(&self, _: &Round) -> Option<Box<dyn Fold<Logits, Logits>>> {
-        Some(EnsembleFold::new(Some(self.zero_class.clone())))
+        let zero = self.zero_class.clone();
+        Some(EnsembleFold::new(Box::new(move |counts, scores| {
+            let counts: Option<Vec<Vec<u32>>> = counts.iter().cloned().collect();
+            let counts = counts.context("class counts must come with every answer")?;
+            spread(class_weights(&counts, &zero), scores)
+        })))
     }
     fn needs(&self) -> Needs {
         Needs {
@@ -258,11 +266,13 @@ impl Aggregator for MeanLogits {
     type In = Logits;
     type Out = Logits;
 
-    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Logits>) -> Result<Logits> {
-        folded(EnsembleFold::new(None), inbox)
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Logits>) -> Result<Logits> {
+        folded(self.fold(round), inbox)
     }
     fn fold(&self, _: &Round) -> Option<Box<dyn Fold<Logits, Logits>>> {
-        Some(EnsembleFold::new(None))
+        Some(EnsembleFold::new(Box::new(|counts, scores| {
+            Ok(vec![vec![1.0 / counts.len() as f64; scores]; counts.len()])
+        })))
     }
     fn claims(&self) -> Claims {
         Claims {
@@ -323,20 +333,32 @@ mod tests {
         );
     }
 
+    /// In files, block by block, whatever the sizes.
     #[test]
-    fn close_the_fold_is_the_papers_sum() {
-        let scores = [
-            array![[4.0_f32, -1.5], [0.25, 3.0]],
-            array![[1.0, 7.0], [-2.0, 0.1]],
-        ];
-        let counts = [vec![3, 7], vec![5, 1]];
-        let mail = |k: usize| (vec![4, 2], scores[k].clone(), counts[k].clone());
-        let weights = class_weights(&counts, &ZeroClass::Uniform);
-        let due = weighted_sum(&[scores[0].view(), scores[1].view()], &weights);
-        let found = answer(&inbox([mail(0), mail(1)]));
-        assert_eq!(found.rows, [4, 2]);
-        for (found, due) in found.values.iter().zip(&due) {
-            assert!((f64::from(*found) - due).abs() < 1e-6, "{found} {due}");
+    fn exact_many_scores_are_combined_as_few_are() {
+        for (clients, rows) in [(2, 3), (7, 301), (300, 2), (40, 37)] {
+            let score = |k: usize, at: usize| (((k * 31 + at * 17) % 97) as f32 - 48.0) / 7.0;
+            let scores = (0..clients)
+                .map(|k| Array2::from_shape_fn((rows, 2), |(r, c)| score(k, 2 * r + c)));
+            let scores: Vec<Array2<f32>> = scores.collect();
+            let counts = (0..clients).map(|k| vec![1 + k as u32 % 5, k as u32 % 3]);
+            let counts: Vec<Vec<u32>> = counts.collect();
+            let mail = scores
+                .iter()
+                .zip(&counts)
+                .enumerate()
+                .map(|(k, (z, n))| Mail {
+                    class_counts: Some(n.clone()),
+                    ..Mail::new(
+                        k as u32,
+                        1.0,
+                        Logits::new((0..rows as u32).collect(), z.clone()),
+                    )
+                });
+            let inbox = Inbox::new(mail.collect()).unwrap();
+            let views: Vec<_> = scores.iter().map(|z| z.view()).collect();
+            let due = weighted_sum(&views, &class_weights(&counts, &ZeroClass::Uniform));
+            assert_eq!(answer(&inbox).values, due.mapv(|v| v as f32));
         }
     }
 
