@@ -16,7 +16,7 @@ extern "C" {
 /* The first eight bytes of every library's table: `FLPLUGIN`. */
 #define FL_MAGIC UINT64_C(0x4E4947554C504C46)
 /* The interface that this header describes. A program loads libraries of its own interface only. */
-#define FL_VERSION 1u
+#define FL_VERSION 2u
 
 /* Done. */
 #define FL_OK 0
@@ -57,7 +57,7 @@ extern "C" {
  * checks settings by the `settings` of the description. */
 #define FL_CHECK 1u
 /* Optional. Gives a text: aggregators and attacks `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
- * `class_counts`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; selectors of clients
+ * `class_counts`, `training_loss`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; selectors of clients
  * `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers `{"parametric": false, "differentiable": false,
  * "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`, where no `learns` stands for all losses. */
 #define FL_DESCRIBE 2u
@@ -196,6 +196,8 @@ typedef struct FlMessage {
   const FlTensor *tensors;
   /* How many tensors. */
   size_t count;
+  /* The mean loss of the training that made the message; NaN unless the part asked for it. */
+  double training_loss;
 } FlMessage;
 
 /* What an operation is given. All of it is borrowed for the call. */

@@ -21,17 +21,21 @@ pub struct Mail<M> {
     pub weight: f64,
     /// Examples per class at the sender; there if the aggregator asked for it ([`crate::Needs`]).
     pub class_counts: Option<Vec<u32>>,
+    /// The mean loss of the training that made the message; there if the aggregator asked for it
+    /// ([`crate::Needs`]). Finite.
+    pub training_loss: Option<f64>,
     /// The message.
     pub body: M,
 }
 
 impl<M> Mail<M> {
-    /// Mail without class counts.
+    /// Mail without class counts and training loss.
     pub fn new(from: ClientId, weight: f64, body: M) -> Self {
         Self {
             from,
             weight,
             class_counts: None,
+            training_loss: None,
             body,
         }
     }
@@ -45,12 +49,13 @@ impl<M> Mail<M> {
             from: self.from,
             weight: self.weight,
             class_counts: self.class_counts,
+            training_loss: self.training_loss,
             body: f(self.body)?,
         })
     }
 }
 
-/// Is one answer usable by itself: a finite message with a usable weight?
+/// Is one answer usable by itself: a finite message with a usable weight and training loss?
 pub(crate) fn check_mail<M: AnyMessage>(mail: &Mail<M>) -> Result<()> {
     ensure!(
         mail.weight.is_finite() && mail.weight >= 0.0,
@@ -59,7 +64,25 @@ pub(crate) fn check_mail<M: AnyMessage>(mail: &Mail<M>) -> Result<()> {
             most: None,
         }
     );
+    if let Some(loss) = mail.training_loss {
+        ensure!(
+            loss.is_finite(),
+            Problem::NotFinite {
+                tensor: "training loss".into(),
+                at: 0,
+                value: loss.to_string(),
+            }
+        );
+    }
     message::check(&mail.body)
+}
+
+/// The training loss of an answer, which must have one.
+pub(crate) fn loss_of(from: ClientId, loss: Option<f64>) -> Result<f64> {
+    loss.ok_or_else(|| {
+        let text = format!("client {from}: its answer came without a training loss");
+        Problem::Lacks(text).into()
+    })
 }
 
 /// Are all class counts about as many classes, each of which has as many of a message's scores? (Several, where every pixel has a
@@ -128,7 +151,7 @@ impl<M: AnyMessage> Inbox<M> {
         Ok(Self(mail))
     }
 
-    /// An answer of another kind for each: the same senders, weights and class counts.
+    /// An answer of another kind for each: all else of the mail stays.
     ///
     /// ```
     /// use fl_core::prelude::*;
@@ -147,6 +170,7 @@ impl<M: AnyMessage> Inbox<M> {
                 from: mail.from,
                 weight: mail.weight,
                 class_counts: mail.class_counts.clone(),
+                training_loss: mail.training_loss,
                 body: f(mail).with_context(|| format!("client {}", mail.from))?,
             })
         };
@@ -178,6 +202,17 @@ impl<M: AnyMessage> Inbox<M> {
     pub fn total_weight(&self) -> f64 {
         self.0.iter().map(|m| m.weight).sum()
     }
+
+    /// The mean loss of each client's training, in client order.
+    ///
+    /// # Errors
+    /// When an answer came without one: the aggregator must ask for them in
+    /// [`Aggregator::needs`](crate::Aggregator::needs), and clients must have trained.
+    pub fn training_losses(&self) -> Result<Vec<f64>> {
+        let losses = self.0.iter();
+        let losses = losses.map(|mail| loss_of(mail.from, mail.training_loss));
+        losses.collect()
+    }
 }
 
 /// One answer of an inbox, whatever its Rust type is.
@@ -189,6 +224,8 @@ pub struct AnyMail<'a> {
     pub weight: f64,
     /// Examples per class at the sender, if the aggregator asked for it.
     pub class_counts: Option<&'a [u32]>,
+    /// The mean loss of the training that made the message, if the aggregator asked for it.
+    pub training_loss: Option<f64>,
     /// The message.
     pub body: &'a dyn AnyMessage,
 }
@@ -242,6 +279,7 @@ impl<M: AnyMessage> AnyInbox for Inbox<M> {
             from: mail.from,
             weight: mail.weight,
             class_counts: mail.class_counts.as_deref(),
+            training_loss: mail.training_loss,
             body: &mail.body,
         }
     }
@@ -449,6 +487,7 @@ mod tests {
     fn a_mapped_inbox_keeps_its_envelopes() {
         let mail = |from| Mail {
             class_counts: Some(vec![3]),
+            training_loss: Some(0.5),
             ..Mail::new(from, f64::from(from), Nothing)
         };
         let inbox = Inbox::new(vec![mail(2), mail(1)]).unwrap();
@@ -461,11 +500,32 @@ mod tests {
             .collect();
         assert_eq!(all, [(1, 1.0, 1.0), (2, 2.0, 2.0)]);
         assert_eq!(mapped.iter().next().unwrap().class_counts, Some(vec![3]));
+        assert_eq!(mapped.training_losses().unwrap(), [0.5, 0.5]);
         let failed = inbox.map(|m| {
             ensure!(m.from != 2, "no");
             Ok(Nothing)
         });
         assert_eq!(format!("{:#}", failed.unwrap_err()), "client 2: no");
+    }
+
+    #[test]
+    fn a_training_loss_is_there_and_finite() {
+        let mail = |training_loss| Mail {
+            training_loss,
+            ..Mail::new(4, 1.0, Nothing)
+        };
+        let without = Inbox::new(vec![mail(None)]).unwrap();
+        let error = without.training_losses().unwrap_err();
+        assert!(error.is::<Problem>(), "{error:#}");
+        assert_eq!(
+            format!("{error:#}"),
+            "client 4: its answer came without a training loss"
+        );
+        let error = Inbox::new(vec![mail(Some(f64::INFINITY))]).unwrap_err();
+        assert_eq!(
+            format!("{error:#}"),
+            "client 4: `training loss` holds inf at position 0; every number must be finite"
+        );
     }
 
     #[test]

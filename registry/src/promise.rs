@@ -3,11 +3,13 @@
 use crate::check::{Checker, Conversation, key};
 use fl_core::privacy::Observer;
 use fl_core::{
-    Accountant, Budget, BuildContext, COUNTS, ExchangeSpec, Parts, Role, Stream, Task, exposed,
+    Accountant, Budget, BuildContext, COUNTS, ExchangeSpec, Parts, Protocol, Role, Stream, Task,
+    exposed,
 };
 
 impl Checker<'_> {
-    /// Noise on counts that nobody wants to know is a mistake, and so is a budget against somebody who sees what nothing prices.
+    /// Noise on counts that nobody wants to know is a mistake, and so is a budget against somebody who sees what nothing prices,
+    /// and an aggregator that needs training losses where clients do not train.
     pub fn promises(
         &mut self,
         budget: Option<&Budget>,
@@ -33,6 +35,7 @@ impl Checker<'_> {
             let text = "nobody wants to know how many examples clients have: a mechanism here would protect nothing";
             self.note_key(&[key("parts"), key(&COUNTS)], text);
         }
+        self.training_losses(protocol.as_ref(), &parts, &context);
         // without an accountant there is a mistake already
         let Some(budget) = budget.filter(|_| parts.has("accountant")) else {
             return;
@@ -57,6 +60,36 @@ impl Checker<'_> {
                 seen.join("; ")
             );
             self.note(&[key("budget")], text);
+        }
+    }
+
+    /// An aggregator that needs training losses must combine answers for which clients train.
+    fn training_losses(&mut self, protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) {
+        let exchanges = protocol.exchanges();
+        for slot in protocol.slots() {
+            if slot.role != Role::Aggregator || !parts.needs(slot.name, context).training_loss {
+                continue;
+            }
+            let combined = |asked: &&ExchangeSpec| {
+                let slots = asked.aggregator.map(|used| used.slot);
+                slots == Some(slot.name) && parts.asks(asked, context)
+            };
+            let mut combined = exchanges.iter().filter(combined);
+            let why = match combined.next() {
+                None => "this protocol shows it no training loss".into(),
+                first => match first
+                    .into_iter()
+                    .chain(combined)
+                    .find(|asked| !asked.trains)
+                {
+                    Some(asked) => asked.no_training(),
+                    None => continue,
+                },
+            };
+            let text = format!(
+                "{why}; use another aggregator, or a protocol whose clients train for each answer, such as `fedavg`"
+            );
+            self.note_use(&[key("parts"), key(slot.name)], text, None);
         }
     }
 }

@@ -96,6 +96,7 @@ mod protocol {
                     Ok(client.parametric(&MODEL)?.params())
                 })
                 .times(self.rounds)
+                .trains()
                 .into(&AGGREGATOR);
             Declaration::new()
                 .slot(MODEL.spec().shared_parameters().at_server())

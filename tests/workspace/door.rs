@@ -28,7 +28,7 @@ pub fn part(slot: &str, role: Role, name: &str, settings: &str) -> Filled {
 }
 
 /// Six clients with ten examples each.
-fn federation(
+pub fn federation(
     protocol: Arc<dyn Protocol>,
     parts: Vec<Filled>,
     faults: Faults,

@@ -12,4 +12,5 @@ mod no_parts;
 mod painted;
 mod parts;
 mod together;
+mod training_loss;
 mod walk;

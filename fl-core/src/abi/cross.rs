@@ -41,6 +41,13 @@ impl FlLibrary {
     };
 }
 
+impl FlMessage {
+    /// The training loss, if there is one.
+    pub(super) fn loss(&self) -> Option<f64> {
+        (!self.training_loss.is_nan()).then_some(self.training_loss)
+    }
+}
+
 impl FlText {
     /// Borrows `text`: the result must not outlive it.
     pub fn of(text: &str) -> Self {
@@ -144,6 +151,7 @@ pub(super) struct Letter<'a, 'n> {
     pub from: ClientId,
     pub weight: f64,
     pub class_counts: Option<&'a [u32]>,
+    pub training_loss: Option<f64>,
     pub tensors: &'a Named<'n>,
 }
 
@@ -154,6 +162,7 @@ impl<'a, 'n> Letter<'a, 'n> {
             from: 0,
             weight: 1.0,
             class_counts: None,
+            training_loss: None,
             tensors,
         }
     }
@@ -184,7 +193,8 @@ pub(super) fn with_messages<R>(letters: &[Letter<'_, '_>], f: impl FnOnce(&[FlMe
         .iter()
         .map(|l| {
             let own = rest.split_off(..l.tensors.len()).unwrap_or_default();
-            envelope(l.from, l.weight, l.class_counts, own)
+            let facts = (l.from, l.weight, l.class_counts, l.training_loss);
+            envelope(facts, own)
         })
         .collect();
     f(&messages)
@@ -192,9 +202,7 @@ pub(super) fn with_messages<R>(letters: &[Letter<'_, '_>], f: impl FnOnce(&[FlMe
 
 /// A message as C sees it. It borrows from `counts` and `tensors` and must not outlive them.
 fn envelope(
-    from: ClientId,
-    weight: f64,
-    counts: Option<&[u32]>,
+    (from, weight, counts, training_loss): (ClientId, f64, Option<&[u32]>, Option<f64>),
     tensors: &[FlTensor],
 ) -> FlMessage {
     FlMessage {
@@ -204,6 +212,7 @@ fn envelope(
         class_counts: counts.map_or(std::ptr::null(), <[u32]>::as_ptr),
         tensors: tensors.as_ptr(),
         count: tensors.len(),
+        training_loss: training_loss.unwrap_or(f64::NAN),
     }
 }
 
@@ -219,7 +228,8 @@ pub(super) fn with_inbox<R>(inbox: &dyn AnyInbox, f: impl FnOnce(&[FlMessage]) -
         let mut rest = tensors.as_slice();
         let messages = inbox.iter().map(|mail| {
             let own = rest.split_off(..mail.body.0.len()).unwrap_or_default();
-            envelope(mail.from, mail.weight, mail.class_counts.as_deref(), own)
+            let counts = mail.class_counts.as_deref();
+            envelope((mail.from, mail.weight, counts, mail.training_loss), own)
         });
         return f(&messages.collect::<Vec<_>>());
     }
@@ -228,6 +238,7 @@ pub(super) fn with_inbox<R>(inbox: &dyn AnyInbox, f: impl FnOnce(&[FlMessage]) -
         from: mail.from,
         weight: mail.weight,
         class_counts: mail.class_counts,
+        training_loss: mail.training_loss,
         tensors,
     });
     with_messages(&letters.collect::<Vec<_>>(), f)

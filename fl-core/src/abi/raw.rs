@@ -5,7 +5,7 @@ use std::ffi::c_void;
 /// The first eight bytes of every library's table: `FLPLUGIN`.
 pub const FL_MAGIC: u64 = 0x4E49_4755_4C50_4C46;
 /// The interface that this header describes. A program loads libraries of its own interface only.
-pub const FL_VERSION: u32 = 1;
+pub const FL_VERSION: u32 = 2;
 
 /// Done.
 pub const FL_OK: i32 = 0;
@@ -46,7 +46,7 @@ pub const FL_BITS: u32 = 5;
 /// checks settings by the `settings` of the description.
 pub const FL_CHECK: u32 = 1;
 /// Optional. Gives a text: aggregators and attacks `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
-/// `class_counts`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; selectors of clients
+/// `class_counts`, `training_loss`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; selectors of clients
 /// `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers `{"parametric": false, "differentiable": false,
 /// "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`, where no `learns` stands for all losses.
 pub const FL_DESCRIBE: u32 = 2;
@@ -191,6 +191,8 @@ pub struct FlMessage {
     pub tensors: *const FlTensor,
     /// How many tensors.
     pub count: usize,
+    /// The mean loss of the training that made the message; NaN unless the part asked for it.
+    pub training_loss: f64,
 }
 
 /// What an operation is given. All of it is borrowed for the call.

@@ -9,7 +9,7 @@ use crate::{
     AggregatorSlot, BoxedAggregator, ClientId, Cohort, Exchange, ExchangeSpec, Inbox, Mail, Needs,
     Payload, Problem, Question, Result, Role, Round, Trainer, TrainerSlot, parametric,
 };
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 
 /// The parameters that the server's model in `slot` begins with: what shape those of clients must have.
 fn server_params(store: &Store, slot: &str) -> Option<Params> {
@@ -223,6 +223,9 @@ impl Server<'_> {
             class_counts: needs.class_counts || exchange.class_counts,
             ..needs
         };
+        if needs.training_loss && !exchange.trains {
+            bail!(Problem::Lacks(exchange.no_training()));
+        }
         self.expose_answers(exchange, needs)?;
         let faults = self.faults.clone();
         let mut collector = Collector::new(round, exchange, to.len(), needs, faults.clone());

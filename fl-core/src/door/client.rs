@@ -48,6 +48,8 @@ pub struct Client {
     pub(super) declared: BTreeMap<&'static str, Option<Lots>>,
     /// Those through which it has.
     pub(super) released_through: BTreeSet<&'static str>,
+    /// The mean loss of the last training on its own examples for this answer.
+    pub(super) training_loss: Option<f64>,
 }
 
 /// A message that a client keeps and could make again.
@@ -126,6 +128,7 @@ impl Client {
             before: None,
             declared: BTreeMap::new(),
             released_through: BTreeSet::new(),
+            training_loss: None,
         }
     }
 
@@ -230,6 +233,7 @@ impl Client {
         let slots = exchange.flow.releases.iter();
         self.declared = slots.map(|slot| (*slot, exchange.steps(slot))).collect();
         self.released_through.clear();
+        self.training_loss = None;
         self.now = stream;
         self.notes.clear();
         self.measures.clear();
@@ -240,10 +244,15 @@ impl Client {
 
     pub(crate) fn envelope(&mut self, needs: Needs) -> Result<Envelope> {
         let (samples, class_counts) = self.told(needs)?;
+        let training_loss = match needs.training_loss {
+            true => Some(self.trained_with_loss()? as f32),
+            false => None,
+        };
         self.ledger.extend(self.spent.iter().cloned());
         Ok(Envelope {
             samples,
             class_counts,
+            training_loss,
             notes: std::mem::take(&mut self.notes),
             measures: std::mem::take(&mut self.measures),
             spent: std::mem::take(&mut self.spent),

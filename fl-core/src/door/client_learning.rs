@@ -5,7 +5,8 @@ use crate::message::{Ids, Logits};
 use crate::{Examples, Fitted, Pass, Problem, Result, Scored, Target, fit_examples, loss};
 
 impl Client {
-    /// Trains a model on its own examples.
+    /// Trains a model on its own examples. Its mean loss is the training loss of the answer
+    /// ([`crate::Mail::training_loss`]).
     ///
     /// # Errors
     /// When training fails, see [`crate::Trainer::fit`].
@@ -14,7 +15,8 @@ impl Client {
         self.fit_examples(slot, &data, pass)
     }
 
-    /// Trains a model on these labelled examples.
+    /// Trains a model on these labelled examples. Its mean loss is the training loss of the answer
+    /// ([`crate::Mail::training_loss`]).
     ///
     /// # Errors
     /// As [`Client::fit_own`].
@@ -25,7 +27,18 @@ impl Client {
         pass: &Pass<'_>,
     ) -> Result<Fitted> {
         let stream = self.stream(slot);
-        fit_examples(self.model(slot)?, examples, pass, &stream)
+        let fitted = fit_examples(self.model(slot)?, examples, pass, &stream)?;
+        self.training_loss = (fitted.steps > 0).then_some(fitted.loss);
+        Ok(fitted)
+    }
+
+    /// The mean loss of the training that made the answer.
+    pub(super) fn trained_with_loss(&self) -> Result<f64> {
+        self.training_loss.ok_or_else(|| {
+            let why = "the aggregator needs a training loss, and the client took no training step \
+                       for this answer";
+            Problem::Lacks(why.into()).into()
+        })
     }
 
     /// Trains a model to these scores or labels of public samples.

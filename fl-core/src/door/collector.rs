@@ -123,12 +123,22 @@ impl Collector {
             from,
             weight,
             class_counts: envelope.class_counts,
+            training_loss: envelope.training_loss.map(f64::from),
             body,
         };
         crate::inbox::check_mail(&mail)?;
-        let told = mail.class_counts.is_some() || !self.needs.class_counts;
-        let untold = "no counts of classes came with it";
-        ensure!(told, Problem::Shape(untold.into()));
+        for (missing, what) in [
+            (
+                self.needs.class_counts && mail.class_counts.is_none(),
+                "counts of classes",
+            ),
+            (
+                self.needs.training_loss && mail.training_loss.is_none(),
+                "training loss",
+            ),
+        ] {
+            ensure!(!missing, Problem::Shape(format!("no {what} came with it")));
+        }
         let most = self.faults.max_weight;
         let too_much = Problem::Weight {
             weight,

@@ -221,6 +221,13 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         self.spec.cohort = Some(self.names(cohort));
         self
     }
+    /// The client trains a model on its own examples for the answer ([`Client::fit_own`],
+    /// [`Client::fit_examples`]). An aggregator of the answers may then request the mean loss of
+    /// that training ([`crate::Needs::training_loss`]).
+    pub fn trains(mut self) -> Self {
+        self.spec.trains = true;
+        self
+    }
     /// It takes place `times` times.
     pub fn times(mut self, times: usize) -> Self {
         self.spec.times = times;
@@ -272,7 +279,7 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         self
     }
     /// The aggregator in `slot` combines the answers, maybe in another form (`V`). It may request
-    /// counts beside them.
+    /// counts and training losses beside them.
     pub fn into<V: Message, O: Message>(mut self, slot: &AggregatorSlot<V, O>) -> Self {
         self.spec.aggregator = Some(AggregatorUse {
             slot: self.names(slot),

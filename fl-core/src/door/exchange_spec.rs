@@ -55,6 +55,7 @@ impl<D: Message, U: Message> Exchange<D, U> {
             cohort: None,
             aggregator: None,
             class_counts: false,
+            trains: false,
             needs: None,
             unless: None,
             asked_by: None,
@@ -96,6 +97,8 @@ pub struct ExchangeSpec {
     pub aggregator: Option<AggregatorUse>,
     /// The protocol itself needs the number of examples of each class at the senders.
     pub class_counts: bool,
+    /// The client trains a model on its own examples for the answer.
+    pub trains: bool,
     /// It takes place only if this slot is filled.
     pub needs: Option<&'static str>,
     /// It takes place only if this slot is empty.
@@ -128,6 +131,14 @@ impl ExchangeSpec {
         let told = self.aggregator.is_some() || self.class_counts;
         let counts = slot == &*COUNTS && told;
         counts || self.flow.slots().any(|through| through == slot)
+    }
+
+    /// Why no aggregator of the answers can have a training loss.
+    pub fn no_training(&self) -> String {
+        format!(
+            "the aggregator needs the training loss of each client, and clients do not train for `{}`",
+            self.label
+        )
     }
 
     /// The steps of a training that are released through `slot`, if any.

@@ -63,7 +63,7 @@ pub struct Entry {
     pub bytes_down: Bytes,
     /// Bytes of the answers.
     pub bytes_up: Bytes,
-    /// Bytes of the envelopes: sample and class counts.
+    /// Bytes of the envelopes: sample and class counts, and training losses.
     pub bytes_envelope: u64,
     /// Digest of all that was sent and answered, in client order. Empty where that depends on noise of the system.
     pub digest: String,

@@ -79,7 +79,7 @@ pub fn exposed(protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) -
     for question in questions.filter(|asked| parts.asks(asked, context)) {
         all.add(&question.flow.open(&releases, false), &told(question.label));
         let needs = parts.told_beside(&question, context);
-        if let Some(beside) = beside(question.label, needs, &releases) {
+        for beside in beside(question.label, needs, &releases) {
             all.add(&question.flow.open(&releases, true), &beside);
         }
     }
@@ -92,14 +92,18 @@ pub fn exposed(protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) -
 }
 
 /// What the envelopes of the answers to a question tell without a price.
-fn beside(label: &str, needs: Needs, releases: &dyn Fn(&str) -> bool) -> Option<String> {
+fn beside(label: &str, needs: Needs, releases: &dyn Fn(&str) -> bool) -> Vec<String> {
     let counts = match (needs.samples, needs.class_counts) {
-        _ if releases(&COUNTS) => return None,
-        (_, true) => "how many examples of each class it has",
-        (true, false) => "how many examples it has",
-        (false, false) => return None,
+        _ if releases(&COUNTS) => None,
+        (_, true) => Some("how many examples of each class it has"),
+        (true, false) => Some("how many examples it has"),
+        (false, false) => None,
     };
-    Some(format!("beside `{label}` a client tells {counts}"))
+    // no mechanism hides it
+    let loss = needs.training_loss.then_some("its training loss");
+    let told = counts.into_iter().chain(loss);
+    told.map(|what| format!("beside `{label}` a client tells {what}"))
+        .collect()
 }
 
 fn told(label: &str) -> String {
@@ -139,10 +143,9 @@ impl Server<'_> {
         let due = flow.at_server.iter().filter(|slot| releases(slot));
         self.observed.unreleased.extend(due);
         self.expose(&body, &told(label))?;
-        match beside {
-            Some(beside) => self.expose(&envelope, &beside),
-            None => Ok(()),
-        }
+        beside
+            .iter()
+            .try_for_each(|beside| self.expose(&envelope, beside))
     }
 
     /// Every answer that was to be released at the server has been.

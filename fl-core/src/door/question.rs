@@ -45,6 +45,8 @@ pub struct Envelope {
     pub samples: Option<u64>,
     /// Examples per class at the sender, if asked for.
     pub class_counts: Option<Vec<u32>>,
+    /// The mean loss of the training that made the answer, if asked for.
+    pub training_loss: Option<f32>,
     /// What the client has spent on this answer.
     pub spent: Vec<PrivacyEvent>,
     /// What the user should know, for people.
@@ -56,7 +58,8 @@ pub struct Envelope {
 impl Envelope {
     /// Bytes on the wire: 4 for each number that was asked for.
     pub fn bytes(&self) -> u64 {
-        4 * (self.samples.iter().count() + self.class_counts.iter().flatten().count()) as u64
+        let counts = self.samples.iter().count() + self.class_counts.iter().flatten().count();
+        4 * (counts + self.training_loss.iter().count()) as u64
     }
 }
 

@@ -24,6 +24,9 @@ pub struct Needs {
     pub samples: bool,
     /// Number of examples per class.
     pub class_counts: bool,
+    /// The mean loss of the training that made the answer ([`crate::Declared::trains`]), as the
+    /// trainer reports it ([`crate::Fitted::loss`]).
+    pub training_loss: bool,
     /// What the clients were sent, such as the global model ([`Round::sent`]). Costs nothing on the wire.
     pub sent: bool,
 }

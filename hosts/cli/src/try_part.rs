@@ -32,8 +32,8 @@ pub struct TryArgs {
     #[arg(long, default_value = "{}")]
     settings: String,
     /// A JSON file; tensors are nested lists of numbers, called as fl-core/MESSAGES.md says. Aggregator: `{"messages":
-    /// [{"from": 0, "weight": 10, "class_counts": [4, 6], "tensors": {"w": [1, 2]}}]}`, with `"sent": {"w": [0, 0]}` for one that
-    /// wants to see what clients were sent; privacy: `{"tensors": {..},
+    /// [{"from": 0, "weight": 10, "class_counts": [4, 6], "training_loss": 0.5, "tensors": {"w": [1, 2]}}]}`, with
+    /// `"sent": {"w": [0, 0]}` for one that wants to see what clients were sent; privacy: `{"tensors": {..},
     /// "clients": 10}`; selector of clients: `{"clients": [{"id": 0, "samples": 100, "loss": 0.5}]}`, of samples:
     /// `{"samples": [[..], ..]}`, of soft labels: `{"tensors": {..}}`, both also with a client's own examples: `"own":
     /// {"samples": [[..], ..], "classes": [0, 1, ..]}`; accountant: `{"events": [{"Laplace": {"sensitivity": 1, "scale": 2,
@@ -52,6 +52,7 @@ struct Letter {
     #[serde(default = "one")]
     weight: f64,
     class_counts: Option<Vec<u32>>,
+    training_loss: Option<f64>,
     tensors: Map<String, Json>,
 }
 
@@ -138,6 +139,7 @@ fn inbox(
             from: l.from,
             weight: if needs.samples { l.weight } else { 1.0 },
             class_counts: l.class_counts,
+            training_loss: l.training_loss,
             body: body.with_context(|| format!("client {}", l.from))?,
         })
     });

@@ -78,13 +78,14 @@ class Message(Mapping):
 
 
 class Mail(Message):
-    """One client's message: who it is `sender` of, its `weight`, and `class_counts` if the part needs them."""
+    """One client's message: its `sender` and `weight`, and `class_counts` and `training_loss` if the part needs them."""
 
-    __slots__ = ("class_counts", "sender", "weight")
+    __slots__ = ("class_counts", "sender", "training_loss", "weight")
 
-    def __init__(self, sender, weight, class_counts, lent):
+    def __init__(self, sender, weight, class_counts, lent, training_loss=None):
         self._lent, self._seen = lent, {}
-        self.sender, self.weight, self.class_counts = sender, weight, class_counts
+        self.sender, self.weight = sender, weight
+        self.class_counts, self.training_loss = class_counts, training_loss
 
 
 class Inbox(Sequence):
@@ -114,6 +115,11 @@ class Inbox(Sequence):
     def weights(self) -> np.ndarray:
         """One for each message."""
         return np.array([message[1] for message in self._messages])
+
+    @property
+    def training_losses(self) -> np.ndarray:
+        """One for each message, if the part needs them."""
+        return np.array([message[4] for message in self._messages], dtype=float)
 
     def mean(self, weights=None) -> dict[str, np.ndarray]:
         """The weighted mean by name, as the aggregator `mean` has it, bit by bit: by the messages' weights, or by these."""

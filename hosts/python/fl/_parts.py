@@ -142,7 +142,7 @@ def aggregator(name: str, takes: str = "params", gives: str | None = None):
 
     `aggregate(self, round, inbox) -> {name: array}`, and optionally `fold(self, round)`, which gives an object with `add(mail)` and
     `finish() -> {name: array}`, and `update(self, round, folded)`. `takes` and `gives` are kinds of messages (`fl inspect mean`
-    shows one); a class may have `needs = ["samples", "class_counts", "sent"]` and `claims = ["order_free", "weight_scale_free",
+    shows one); a class may have `needs = ["samples", "class_counts", "training_loss", "sent"]` and `claims = ["order_free", "weight_scale_free",
     "weight_free", "within_hull"]`, to which the conformance kit holds it.
     """
     return _declared("aggregator", name, f"{takes} -> {gives or takes}")

@@ -53,12 +53,8 @@ fn measured(
     let mail = |from: u32| {
         let mut draws = make.stream.child("numbers", u64::from(from)).draws();
         let values = ArrayD::from_shape_simple_fn(vec![numbers], || draws.uniform() as f32 - 0.5);
-        Mail {
-            from,
-            weight: f64::from(from + 1),
-            class_counts: None,
-            body: Params(BTreeMap::from([("w".to_string(), values)])),
-        }
+        let body = Params(BTreeMap::from([("w".to_string(), values)]));
+        Mail::new(from, f64::from(from + 1), body)
     };
     let inbox = Inbox::new((0..clients).map(mail).collect())?;
     let exec = Arc::new(Threads(threads));

@@ -209,7 +209,7 @@ fn deliver(py: Python<'_>, host: &FlHost, answer: &Bound<'_, PyAny>) -> PyResult
     Ok(FL_OK)
 }
 
-/// What the Python side gets: `[(from, weight, class_counts, {name: buffer})]`.
+/// What the Python side gets: `[(from, weight, class_counts, {name: buffer}, training_loss)]`.
 fn received<'py>(
     py: Python<'py>,
     input: &FlInput,
@@ -234,7 +234,8 @@ fn received<'py>(
             unsafe { std::slice::from_raw_parts(message.class_counts, message.classes as usize) }
                 .to_vec()
         });
-        list.append((message.from, message.weight, counts, tensors))?;
+        let loss = Some(message.training_loss).filter(|loss| !loss.is_nan());
+        list.append((message.from, message.weight, counts, tensors, loss))?;
     }
     Ok(list)
 }

@@ -16,6 +16,7 @@ pub(crate) fn wanted(
     told.reduce(|a, b| Needs {
         samples: a.samples || b.samples,
         class_counts: a.class_counts || b.class_counts,
+        training_loss: a.training_loss || b.training_loss,
         sent: a.sent || b.sent,
     })
 }

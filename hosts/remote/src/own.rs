@@ -183,6 +183,12 @@ fn expected(
         )
     );
     ensure!(
+        !needs.training_loss,
+        Problem::Absent(
+            "its node has a budget, and no mechanism gives its training loss a price".into()
+        )
+    );
+    ensure!(
         !(samples || classes) || parts.has(&COUNTS),
         Problem::Absent(format!(
             "its node has a budget, and how many examples it has has no price; fill parts.{}",

@@ -120,7 +120,7 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
         let all = Declaration::new()
             .grows_by("rounds")
             .slot(model.shared_parameters().at_server())
-            .exchange(train.into(&AGGREGATOR));
+            .exchange(train.trains().into(&AGGREGATOR));
         own.declare(shared, all)
     }
 

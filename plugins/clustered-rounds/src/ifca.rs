@@ -39,7 +39,7 @@ impl ClusterRule for Ifca {
                 let centre: Params = centre.context("no centre was chosen before")?;
                 family.train(client, &centre)
             });
-            train.to(&COHORT).times(times).into(&AGGREGATOR)
+            train.to(&COHORT).times(times).trains().into(&AGGREGATOR)
         };
         all.exchange_if(times > 0, choose)
             .exchange_if(times > 0, train)

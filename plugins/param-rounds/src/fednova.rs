@@ -45,7 +45,7 @@ impl RoundRule for FedNova {
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let train = TRAIN.answered_by(move |me, global| self.train(family, me, global));
         let train = train.to(&COHORT).times(family.settings.rounds);
-        all.exchange(train.into(&AGGREGATOR))
+        all.exchange(train.trains().into(&AGGREGATOR))
     }
 
     fn round(

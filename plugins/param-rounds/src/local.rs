@@ -59,7 +59,7 @@ impl<'p> Family<'p> {
         let trained = trained.to(&COHORT).times(settings.rounds).into(&AGGREGATOR);
         let hidden = match dp_sgd::lots(settings.sampling.as_ref(), &settings.local) {
             Some(lots) => trained.releases_steps(&dp_sgd::SLOT, lots),
-            None => trained.releases_difference(&PRIVACY),
+            None => trained.trains().releases_difference(&PRIVACY),
         };
         hidden.forged_by(&ATTACK, move |me, global, honest| {
             self.forged(me, global, honest, |me, half| again(me, half, global))

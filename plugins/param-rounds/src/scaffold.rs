@@ -70,7 +70,7 @@ impl RoundRule for Scaffold {
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let train = TRAIN.answered_by(move |me, sent| self.train(family, me, sent));
         let train = train.to(&COHORT).times(family.settings.rounds);
-        all.exchange(train.into(&AGGREGATOR))
+        all.exchange(train.trains().into(&AGGREGATOR))
     }
 
     fn round(

@@ -65,6 +65,24 @@ pub fn weigh<M: Message>(inbox: &Inbox<M>, weights: &[f64]) -> Inbox<M> {
     )
 }
 
+/// The same inbox with training losses, one for each client in order.
+#[track_caller]
+pub fn with_losses<M: Message>(inbox: &Inbox<M>, losses: &[f64]) -> Inbox<M> {
+    assert_eq!(
+        inbox.len(),
+        losses.len(),
+        "there must be one training loss for each client"
+    );
+    let mail = inbox.iter().zip(losses);
+    made(
+        mail.map(|(m, loss)| Mail {
+            training_loss: Some(*loss),
+            ..m.clone()
+        })
+        .collect(),
+    )
+}
+
 /// A message as text, for snapshots: a line for each tensor with its name, its shape, and its numbers to six digits.
 pub fn show<M: Message>(message: &M) -> String {
     let line = |(name, view): &(std::borrow::Cow<'_, str>, fl_core::message::View<'_>)| {

@@ -47,7 +47,7 @@ mod trainer_rules;
 
 pub use audit::{Audit, audit};
 pub use broken::Broken;
-pub use helpers::{close, logits, params, show, weigh};
+pub use helpers::{close, logits, params, show, weigh, with_losses};
 pub use mechanism::Neighbours;
 pub use sample::{Case, PoolSample, Values, classes};
 pub use toy::{images, pixels, tasks};

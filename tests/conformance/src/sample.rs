@@ -140,11 +140,12 @@ pub(crate) struct Letters {
     pub(crate) bodies: Vec<Erased>,
     pub(crate) weights: Vec<f64>,
     pub(crate) counts: Option<Vec<Vec<u32>>>,
+    pub(crate) losses: Option<Vec<f64>>,
 }
 
 impl Letters {
     /// Weights are whole, broken or 0; in every fourth case all are 1. Class counts come if they are needed; some
-    /// classes nobody has, some clients have nothing.
+    /// classes nobody has, some clients have nothing. So do training losses; some are 0, in some cases all.
     pub(crate) fn new(
         of: &'static MessageType,
         case: &Case,
@@ -173,24 +174,35 @@ impl Letters {
                 .map(|_| (0..classes).map(|c| count(c) as u32).collect())
                 .collect()
         });
+        let losses = needs.training_loss.then(|| {
+            let nothing = draws.below(5) == 0;
+            let mut loss = || match draws.below(4) {
+                _ if nothing => 0.0,
+                0 => 0.0,
+                _ => 3.0 * draws.uniform(),
+            };
+            (0..case.clients).map(|_| loss()).collect()
+        });
         Self {
             of,
             bodies,
             weights,
             counts,
+            losses,
         }
     }
 
     /// Deals the letters out anew: sender `k` sends what sender `order[k]` sent.
     pub(crate) fn permuted(&self, order: &[usize]) -> Self {
+        fn dealt<T: Clone>(all: &[T], order: &[usize]) -> Vec<T> {
+            order.iter().map(|k| all[*k].clone()).collect()
+        }
         Self {
             of: self.of,
-            bodies: order.iter().map(|k| self.bodies[*k].clone()).collect(),
-            weights: order.iter().map(|k| self.weights[*k]).collect(),
-            counts: self
-                .counts
-                .as_ref()
-                .map(|c| order.iter().map(|k| c[*k].clone()).collect()),
+            bodies: dealt(&self.bodies, order),
+            weights: dealt(&self.weights, order),
+            counts: self.counts.as_ref().map(|all| dealt(all, order)),
+            losses: self.losses.as_ref().map(|all| dealt(all, order)),
         }
     }
 
@@ -205,6 +217,7 @@ impl Letters {
         let mail = self.bodies.iter().zip(&self.weights).enumerate();
         mail.map(|(k, (body, weight))| Mail {
             class_counts: self.counts.as_ref().map(|c| c[k].clone()),
+            training_loss: self.losses.as_ref().map(|losses| losses[k]),
             ..Mail::new(Case::sender(k), *weight, body.clone())
         })
         .collect()

@@ -381,6 +381,7 @@ fn one(table: &FlLibrary, kept: &mut Kept, bytes: &mut Bytes<'_>) {
             },
             tensors: tensors.as_ptr(),
             count: tensors.len(),
+            training_loss: bytes.one(&[f64::NAN, 0.5, 0.0, -1.0, f64::INFINITY, 1e308]),
         })
         .collect();
     let input = FlInput {

@@ -157,6 +157,7 @@ impl Child<'_> {
                     from: m.from,
                     weight: m.weight,
                     class_counts: m.class_counts.as_deref(),
+                    training_loss: m.training_loss,
                     tensors,
                 });
                 let letters: Vec<Letter<'_, '_>> = letters.collect();

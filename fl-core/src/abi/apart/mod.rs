@@ -65,6 +65,7 @@ struct Letter {
     from: u32,
     weight: f64,
     class_counts: Option<Vec<u32>>,
+    training_loss: Option<f64>,
     tensors: Vec<Lying>,
 }
 

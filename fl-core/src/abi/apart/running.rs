@@ -102,6 +102,7 @@ impl Running {
                 from: raw.from,
                 weight: raw.weight,
                 class_counts: counts,
+                training_loss: raw.loss(),
                 tensors,
             });
         }

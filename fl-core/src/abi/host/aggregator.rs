@@ -6,6 +6,7 @@ use super::remote::Remote;
 use crate::abi::cross::{Letter, content};
 use crate::abi::facts::RoundText;
 use crate::abi::raw::*;
+use crate::inbox::loss_of;
 use crate::message::{self, AnyMessage, Erased, Logits, MessageType, Params, View};
 use crate::{AnyAggregator, AnyFold, AnyInbox, Claims, Mail, Needs, Problem, Result, Round};
 use anyhow::{Context, bail};
@@ -23,7 +24,7 @@ struct AboutAggregator {
 
 impl AboutAggregator {
     fn known(&self) -> Result<()> {
-        let needs = ["samples", "class_counts", "sent"];
+        let needs = ["samples", "class_counts", "training_loss", "sent"];
         let claims = [
             "order_free",
             "weight_scale_free",
@@ -90,6 +91,7 @@ impl LoadedAggregator {
             needs: Needs {
                 samples: needs("samples"),
                 class_counts: needs("class_counts"),
+                training_loss: needs("training_loss"),
                 sent: needs("sent"),
             },
             claims: Claims {
@@ -168,6 +170,11 @@ impl AnyAggregator for LoadedAggregator {
     /// Hands over the inbox.
     fn aggregate(&mut self, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
         self.late.check().context(self.remote.who())?;
+        if self.needs.training_loss {
+            for mail in inbox.iter() {
+                loss_of(mail.from, mail.training_loss)?;
+            }
+        }
         self.show(round)?;
         let facts = RoundText::of(round)?;
         let (stream, exec) = (Some(&round.stream), Some(&*round.exec));
@@ -191,6 +198,7 @@ impl AnyAggregator for LoadedAggregator {
         Some(Box::new(LoadedFold {
             remote,
             output: self.output,
+            losses: self.needs.training_loss,
             first: None,
         }))
     }
@@ -256,16 +264,22 @@ pub(super) fn like(sent: &dyn AnyMessage, given: &dyn AnyMessage) -> Result<()> 
 struct LoadedFold {
     remote: Remote,
     output: &'static MessageType,
+    /// Whether each message must come with a training loss.
+    losses: bool,
     first: Option<Erased>,
 }
 
 impl AnyFold for LoadedFold {
     fn add(&mut self, mail: Mail<Erased>) -> Result<()> {
+        if self.losses {
+            loss_of(mail.from, mail.training_loss)?;
+        }
         let tensors = content(&*mail.body);
         let letter = Letter {
             from: mail.from,
             weight: mail.weight,
             class_counts: mail.class_counts.as_deref(),
+            training_loss: mail.training_loss,
             tensors: &tensors,
         };
         self.remote.must(FL_FOLD_ADD, "", &[letter], None, None)?;

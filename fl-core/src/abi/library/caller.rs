@@ -67,6 +67,7 @@ impl Input<'_> {
             from: raw.from,
             weight: raw.weight,
             class_counts: (!raw.class_counts.is_null()).then(|| counts.to_vec()),
+            training_loss: raw.loss(),
             body: self.message_of(0, of)?,
         })
     }

@@ -67,6 +67,7 @@ impl<'a> Lent<'a> {
                     (mail.from, mail.weight) = (raw.from, raw.weight);
                     // SAFETY: as the caller says.
                     mail.class_counts = unsafe { counts(raw) };
+                    mail.training_loss = raw.loss();
                 }
             }
             Mails::Logits(inbox) => {
@@ -103,6 +104,7 @@ unsafe fn mail<M>(raw: &FlMessage, body: impl FnOnce(&FlMessage) -> Result<M>) -
         weight: raw.weight,
         // SAFETY: as the caller says.
         class_counts: unsafe { counts(raw) },
+        training_loss: raw.loss(),
         body: body(raw).with_context(|| client(raw))?,
     })
 }

@@ -83,7 +83,7 @@ fn describe(host: &Host<'_>, needs: Needs, claims: Claims, folds: bool) -> Resul
         all.iter().filter(|(_, is)| *is).map(|(n, _)| *n).collect()
     };
     host.json(&json!({
-        "needs": named(&[("samples", needs.samples), ("class_counts", needs.class_counts), ("sent", needs.sent)]),
+        "needs": named(&[("samples", needs.samples), ("class_counts", needs.class_counts), ("training_loss", needs.training_loss), ("sent", needs.sent)]),
         "claims": named(&[
             ("order_free", claims.order_free), ("weight_scale_free", claims.weight_scale_free),
             ("weight_free", claims.weight_free), ("within_hull", claims.within_hull),

@@ -101,6 +101,7 @@ fn a_shelf_takes_whatever_comes_next() {
             class_counts: std::ptr::null(),
             tensors: tensors.as_ptr(),
             count: tensors.len(),
+            training_loss: f64::NAN,
         };
         // SAFETY: all that the message points to lives through the loop.
         let lent = unsafe { Lent::new(&mut shelf, &[message]) };

@@ -192,7 +192,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         };
     }
     print(format!(
-        "{out}at most {} bytes up and {} down in all, envelopes (sample and class counts) apart",
+        "{out}at most {} bytes up and {} down in all, envelopes (sample and class counts, training losses) apart",
         bytes(up),
         bytes(down)
     ))

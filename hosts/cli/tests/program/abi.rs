@@ -56,6 +56,7 @@ fn inbox<M: Message>(number: u64) -> Inbox<M> {
                 .map(|_| 1 + draws.below(20) as u32)
                 .collect(),
         ),
+        training_loss: Some(3.0 * draws.uniform()),
         ..Mail::new(3 * k as u32, 1.0 + draws.below(1000) as f64, body)
     });
     Inbox::new(mail.collect()).unwrap()

@@ -11,7 +11,7 @@ use std::process::Command;
 const TABLES: &[(&str, &[&str])] = &[
     ("wrong magic number", &["-DMAGIC=42"]),
     ("older interface", &["-DVERSION=0"]),
-    ("newer interface", &["-DVERSION=2"]),
+    ("newer interface", &["-DVERSION=(FL_VERSION+1)"]),
     ("table too short", &["-DSIZE=8"]),
     ("table too long", &["-DSIZE=4096"]),
     ("no describe", &["-DNO_DESCRIBE"]),
