@@ -20,6 +20,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("density-ratio", "{}"),
     ("density-ratio", "{variant: landmarks, landmarks: 50}"),
     ("laplace-counts", "{scale: 4}"),
+    ("q-fair-mean", "{lr: 0.1}"),
     ("confident-votes", "{threshold: 1, check: 0.5, sigma: 0.5}"),
     ("laplace-votes", "{gamma: 0.5}"),
     ("gaussian-votes", "{sigma: 2.0}"),

@@ -24,6 +24,24 @@ class PyMean:
         return {n: self.scale * sum(m.weight * m[n].astype(np.float64) for m in inbox) / total for n in inbox[0]}
 
 
+# ANCHOR: losses
+@fl.aggregator("py-loss-mean")
+class LossMean:
+    """Mean of the clients' parameters in which a client counts by a power of its training loss."""
+
+    power: Annotated[float, "The power.", fl.between(ge=-4, le=4)] = 1.0
+    needs = ["samples", "training_loss"]
+    claims = ["order_free", "weight_scale_free", "within_hull"]
+
+    def aggregate(self, round, inbox):
+        # a loss of 0 would leave no weight at all
+        losses = np.maximum(inbox.training_losses, 1e-10)
+        return inbox.mean(inbox.weights * losses**self.power)
+
+
+# ANCHOR_END: losses
+
+
 @fl.aggregator("py-folds")
 class Folds:
     """The mean, one message after the other."""

@@ -24,7 +24,12 @@ def test_exact_a_mean_in_python_has_the_bits_of_the_linked_one(fedavg, part):
     assert digest(fedavg, with_part("aggregator", name, **settings)) == digest(fedavg)
 
 
-@pytest.mark.parametrize("part", [my_parts.PyMean, my_parts.Folds, my_parts.Remembers, my_parts.Share, my_parts.Gaussian])
+def test_exact_a_mean_by_losses_in_python_has_the_bits_of_the_linked_one(fedavg):
+    linked = digest(fedavg, with_part("aggregator", "loss-weighted-mean"))
+    assert digest(fedavg, with_part("aggregator", "py-loss-mean")) == linked != digest(fedavg)
+
+
+@pytest.mark.parametrize("part", [my_parts.PyMean, my_parts.LossMean, my_parts.Folds, my_parts.Remembers, my_parts.Share, my_parts.Gaussian])
 def test_parts_are_held_to_what_their_role_asks(part):
     fl.testing.conformance(part)
 

@@ -18,6 +18,8 @@ use fl_plugin_cohorts as _;
 use fl_plugin_dense_prediction as _;
 #[cfg(feature = "dp-sgd")]
 use fl_plugin_dp_sgd as _;
+#[cfg(feature = "fair")]
+use fl_plugin_fair as _;
 #[cfg(feature = "fediod")]
 use fl_plugin_fediod as _;
 #[cfg(feature = "fedkd")]

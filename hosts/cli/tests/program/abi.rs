@@ -280,6 +280,7 @@ fn same_part(linked: &'static PartDecl, loaded: &PartDecl, inboxes: u64) {
     let settings = match linked.name {
         "dfdx" => "{net: [linear: 8, tanh, outputs]}",
         "laplace-counts" => "{scale: 4}",
+        "q-fair-mean" => "{lr: 0.1}",
         "laplace-votes" => "{gamma: 0.5}",
         "gaussian-votes" => "{sigma: 2.0}",
         _ => "{}",
@@ -405,6 +406,40 @@ fn exact_mistakes_in_settings_are_the_same() {
         });
         assert_eq!(read[0], read[1], "`{name}`");
     }
+}
+
+#[test]
+fn exact_a_mean_by_losses_in_c_is_the_linked_one() {
+    if !library::cc() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("loss_mean.so");
+    let source = common::root().join("hosts/cli/tests/program/loss_mean.c");
+    library::compile(&source, &out, &["-Werror"]);
+    let loaded = load(&Library::at(&out)).unwrap()[0];
+    let linked = named(&linked_parts(), Role::Aggregator, "loss-weighted-mean");
+    let new = |decl| build::<BoxedAggregator<Params, Params>>(decl, "{}", &make());
+    let (mut a, mut b) = (new(linked), new(loaded));
+    assert_eq!((a.needs(), a.claims()), (b.needs(), b.claims()));
+    for number in 0..200 {
+        let (round, inbox) = (round(number), inbox(number));
+        let both = [&mut a, &mut b].map(|part| digest(&part.aggregate(&round, &inbox).unwrap()));
+        assert_eq!(both[0], both[1], "inbox {number}");
+    }
+    // a message without a loss never reaches the library
+    let all = inbox::<Params>(0);
+    let without = all.iter().cloned().map(|mail| Mail {
+        training_loss: None,
+        ..mail
+    });
+    let without = Inbox::new(without.collect()).unwrap();
+    let error = b.aggregate(&round(0), &without).unwrap_err();
+    assert!(
+        format!("{error:#}").contains("its answer came without a training loss"),
+        "{error:#}"
+    );
+    check::aggregator(&|| build(loaded, "{}", &make())).unwrap();
 }
 
 /// The C example's sums, in the same order.

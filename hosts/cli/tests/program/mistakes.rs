@@ -17,6 +17,17 @@ fn what_cannot_work_is_found_before_the_run() {
     let forest = |slot: &str| format!("parts.{slot}={{use: forest}}");
     let data = "data.public={from: {share: 0.3}}";
     let cases: &[(&str, &[&str], &str)] = &[
+        // where an aggregator needs training losses
+        (
+            "dp-sgd.yaml",
+            &["parts.aggregator={use: q-fedavg, lr: 0.1}"],
+            "needs the training loss of each client, and clients do not train for `parameters after local training`; use another aggregator",
+        ),
+        (
+            "dp-fedavg.yaml",
+            &["parts.aggregator={use: afl}"],
+            "this protocol shows it no training loss; use another aggregator",
+        ),
         // where every pixel has a class
         (
             "segmentation.yaml",

@@ -12,6 +12,7 @@ use std::fs;
 /// Settings for parts that have none by default.
 const SETTINGS: &[(&str, &str)] = &[
     ("laplace-counts", "{scale: 4}"),
+    ("q-fair-mean", "{lr: 0.1}"),
     ("laplace-votes", "{gamma: 0.5}"),
     ("gaussian-votes", "{sigma: 2.0}"),
     ("confident-votes", "{threshold: 1, check: 0.5, sigma: 0.5}"),
@@ -33,7 +34,7 @@ fn letters(kind: &str) -> Vec<Json> {
     bodies
         .map(|(k, m)| {
             let counts = vec![2; classes(&*m)];
-            json!({"from": k, "weight": 1 + k, "class_counts": counts, "tensors": to_json(&*m)})
+            json!({"from": k, "weight": 1 + k, "class_counts": counts, "training_loss": 0.5, "tensors": to_json(&*m)})
         })
         .collect()
 }

@@ -1,0 +1,100 @@
+/* An aggregator in C that asks for training losses: the book shows its middle. Its bits are those of
+ * the linked `loss-weighted-mean`. */
+#include "fl_plugin.h"
+
+static const char DESCRIPTION[] =
+    "{\"parts\": [{\"role\": \"aggregator\", \"name\": \"c-loss-mean\", \"signature\": \"params -> params\","
+    " \"doc\": \"Mean of the clients' parameters in which a client counts by its training loss.\","
+    " \"settings\": []}]}";
+
+// ANCHOR: asks
+static const char ABOUT[] =
+    "{\"needs\": [\"samples\", \"training_loss\"],"
+    " \"claims\": [\"order_free\", \"weight_scale_free\", \"within_hull\"], \"folds\": false}";
+
+static double weight(const FlMessage *mail) {
+  /* a loss of 0 would leave no weight at all */
+  return mail->weight * (mail->training_loss > 1e-10 ? mail->training_loss : 1e-10);
+}
+// ANCHOR_END: asks
+
+/* One part: it has no settings and keeps nothing. */
+typedef struct {
+  char nothing;
+} Part;
+
+static int32_t describe(const FlHost *host, FlText *json) {
+  (void)host;
+  *json = fl_text(DESCRIPTION);
+  return FL_OK;
+}
+
+/* The description is a constant. */
+static void free_description(FlText json) { (void)json; }
+
+static int32_t create(uint32_t index, FlText settings, FlText task, const FlHost *host) {
+  Part *part = malloc(sizeof *part);
+  (void)index; /* there is one part only */
+  (void)settings;
+  (void)task;
+  if (part == NULL) return fl_fail(host, "", "there is no memory");
+  host->part(host->context, part);
+  return FL_OK;
+}
+
+static void drop(void *part) { free(part); }
+
+static size_t count(const FlTensor *t) {
+  size_t n = 1;
+  for (uint32_t d = 0; d < t->dimensions; d++) n *= t->shape[d];
+  return n;
+}
+
+/* The number at position `i` in row order, wherever it lies. */
+static double at(const FlTensor *t, size_t i) {
+  ptrdiff_t k = 0;
+  for (uint32_t d = t->dimensions; d-- > 0;) {
+    k += (ptrdiff_t)(i % t->shape[d]) * t->strides[d];
+    i /= t->shape[d];
+  }
+  return (double)((const float *)t->data)[k];
+}
+
+// ANCHOR: work
+/* The inbox is never empty, its messages have the same tensors in the same order, and every number is finite. */
+static int32_t aggregate(const FlInput *input, const FlHost *host) {
+  const FlMessage *first = &input->messages[0];
+  double total = 0.0;
+  for (size_t k = 0; k < input->count; k++) total += weight(&input->messages[k]);
+  for (size_t t = 0; t < first->count; t++) {
+    const FlTensor *like = &first->tensors[t];
+    float *out = host->tensor(host->context, like->name, FL_F32, like->dimensions, like->shape);
+    if (out == NULL) return FL_ERROR;
+    for (size_t i = 0, n = count(like); i < n; i++) {
+      double sum = 0.0;
+      for (size_t k = 0; k < input->count; k++) {
+        sum += weight(&input->messages[k]) * at(&input->messages[k].tensors[t], i);
+      }
+      out[i] = (float)(sum / total);
+    }
+  }
+  return FL_OK;
+}
+// ANCHOR_END: work
+
+static int32_t call(void *part, uint32_t operation, const FlInput *input, const FlHost *host) {
+  (void)part;
+  switch (operation) {
+    case FL_DESCRIBE:
+      host->text(host->context, fl_text(ABOUT));
+      return FL_OK;
+    case FL_AGGREGATE:
+      return aggregate(input, host);
+    default:
+      return FL_UNKNOWN;
+  }
+}
+
+const FlLibrary fl_plugin = {
+    FL_MAGIC, FL_VERSION, sizeof(FlLibrary), describe, create, call, drop, free_description,
+};
