@@ -1,9 +1,8 @@
-//! A model's last layer by itself, and features that it learns beside examples.
+//! A model's last layer by itself, and losses that are added to that of a mini-batch.
 
-use crate::{Loss, Problem, Result, Stream, Target, loss};
-use anyhow::ensure;
+use crate::{Result, Stream, Target};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
-use std::fmt::{Debug, Formatter};
+use std::fmt::Debug;
 
 /// A model's last layer, where it is linear: `scores = features . weight^T + bias`. Its features are those of
 /// [`Trainer::features`](crate::Trainer::features).
@@ -45,199 +44,44 @@ impl Head {
     }
 }
 
-/// Makes features of these classes, `classes x features`, with randomness from the stream.
-pub type MakesFeatures<'a> = dyn Fn(&[u32], &Stream) -> Result<Array2<f32>> + 'a;
-
-/// What a model with a [`Head`] learns of made features beside its examples (FedGEN, Zhu et al. 2021). To the mean loss of a mini-batch
-/// of `n` examples `x` of classes `y` it adds
-/// `kl * mean KL(softmax(head(make(y))) || softmax(scores(x)))`, which teaches the whole model and not the made side, and
-/// `cross_entropy * mean CE(head(make(c)), c)` with `n` classes `c` drawn alike, which teaches the head.
-#[derive(Clone, Copy)]
-pub struct Beside<'a> {
-    /// Makes features.
-    pub make: &'a MakesFeatures<'a>,
-    /// Weight of the cross-entropy of made features.
-    pub cross_entropy: f64,
-    /// Weight of the divergence from what made features of an example's class score.
-    pub kl: f64,
-}
-
-impl Debug for Beside<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Beside");
-        shown.field("cross_entropy", &self.cross_entropy);
-        shown.field("kl", &self.kl).finish_non_exhaustive()
-    }
-}
-
-/// What [`Beside`] adds to one mini-batch.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Added {
-    /// To its loss.
-    pub loss: f64,
-    /// To the slope by each score of its examples.
-    pub by_scores: Array2<f32>,
-    /// To the slope by weight and bias of the head.
-    pub by_head: Head,
-}
-
-impl Beside<'_> {
-    /// What is added for examples of the classes in `target` with these scores. Classes and features draw from `stream`.
+/// A loss that a method adds to that of each mini-batch ([`Pass::auxiliary`](crate::Pass::auxiliary)).
+/// It may teach the whole model through the scores of the batch, and the last layer by itself.
+pub trait AuxiliaryLoss: Debug {
+    /// The term of a mini-batch with this `target`, of which the model gives these `scores`. `head`
+    /// is the model's last layer as it is before the step. Randomness comes from `stream` only.
     ///
     /// # Errors
-    /// When examples have not one class each, or what is made has another shape than the head takes.
-    pub fn of_batch(
+    /// When there is no such loss of this target.
+    fn of_batch(
         &self,
         head: &Head,
         target: Target<'_>,
         scores: ArrayView2<'_, f32>,
         stream: &Stream,
-    ) -> Result<Added> {
-        let Target::Classes(classes) = target else {
-            let text = "made features are of one class each, so the examples must have classes";
-            anyhow::bail!(Problem::Lacks(text.into()));
-        };
-        let made = |classes: &[u32], label| -> Result<Array2<f64>> {
-            let made = (self.make)(classes, &stream.child(label, 0))?;
-            let due = (classes.len(), head.features());
-            let text = || {
-                format!(
-                    "features of {:?} were made where {due:?} were due",
-                    made.dim()
-                )
-            };
-            ensure!(made.dim() == due, Problem::Shape(text()));
-            Ok(made.mapv(f64::from))
-        };
-        let mut added = Added {
+    ) -> Result<AuxiliaryTerm>;
+}
+
+/// What an [`AuxiliaryLoss`] adds for one mini-batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AuxiliaryTerm {
+    /// To its loss.
+    pub loss: f64,
+    /// To the slope by each score, `samples x outputs`.
+    pub by_scores: Array2<f32>,
+    /// To the slope by weight and bias of the last layer.
+    pub by_head: Head,
+}
+
+impl AuxiliaryTerm {
+    /// One that adds nothing to a batch with these scores.
+    pub fn nothing(head: &Head, scores: ArrayView2<'_, f32>) -> Self {
+        Self {
             loss: 0.0,
             by_scores: Array2::zeros(scores.dim()),
             by_head: Head {
                 weight: Array2::zeros(head.weight.dim()),
                 bias: Array1::zeros(head.outputs()),
             },
-        };
-        if self.kl > 0.0 {
-            let like = made(classes, "alike")?;
-            let like = head.scores(like.view()).mapv(|s| s as f32);
-            let kl = Loss::Kl { tau: 1.0 };
-            let (loss, slope) = loss::of_batch(kl, Target::Scores(like.view()), scores)?;
-            added.loss += self.kl * loss;
-            added.by_scores = slope * self.kl as f32;
         }
-        if self.cross_entropy > 0.0 {
-            let mut draws = stream.child("classes", 0).draws();
-            let drawn = classes.iter().map(|_| draws.below(head.outputs()) as u32);
-            let drawn: Vec<u32> = drawn.collect();
-            let features = made(&drawn, "made")?;
-            let scores = head.scores(features.view()).mapv(|s| s as f32);
-            let target = Target::Classes(&drawn);
-            let (loss, slope) = loss::of_batch(Loss::CrossEntropy, target, scores.view())?;
-            added.loss += self.cross_entropy * loss;
-            let slope = slope.mapv(|g| f64::from(g) * self.cross_entropy);
-            added.by_head = Head::by_weights(features.view(), slope.view());
-        }
-        Ok(added)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ndarray::array;
-
-    fn head() -> Head {
-        Head {
-            weight: array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9]],
-            bias: array![0.1, -0.2, 0.05],
-        }
-    }
-
-    /// The features of a class, with noise.
-    fn make(classes: &[u32], stream: &Stream) -> Result<Array2<f32>> {
-        let mut draws = stream.draws();
-        Ok(Array2::from_shape_fn((classes.len(), 2), |(i, j)| {
-            (f64::from(classes[i]) - j as f64 + 0.3 * draws.normal()) as f32
-        }))
-    }
-
-    const BESIDE: Beside<'_> = Beside {
-        make: &make,
-        cross_entropy: 2.5,
-        kl: 0.7,
-    };
-
-    fn loss(head: &Head, scores: ArrayView2<'_, f32>) -> f64 {
-        let stream = Stream::root(5);
-        let target = Target::Classes(&[2, 0, 1, 1]);
-        let added = BESIDE.of_batch(head, target, scores, &stream);
-        added.unwrap().loss
-    }
-
-    fn scores() -> Array2<f32> {
-        Array2::from_shape_fn((4, 3), |(i, j)| (i as f32 - j as f32) / 2.0)
-    }
-
-    #[test]
-    fn close_slopes_are_those_of_the_loss() {
-        let target = Target::Classes(&[2, 0, 1, 1]);
-        let found = BESIDE.of_batch(&head(), target, scores().view(), &Stream::root(5));
-        let found = found.unwrap();
-        for (at, slope) in found.by_scores.indexed_iter() {
-            let moved = |d: f32| {
-                let mut scores = scores();
-                scores[at] += d;
-                loss(&head(), scores.view())
-            };
-            let n = (moved(0.01) - moved(-0.01)) / f64::from(0.02f32);
-            assert!((f64::from(*slope) - n).abs() < 1e-4, "{at:?}: {slope}, {n}");
-        }
-        // the divergence moves with the head too, and must teach it nothing
-        let only = Beside { kl: 0.0, ..BESIDE };
-        for (at, slope) in found.by_head.weight.indexed_iter() {
-            let moved = |d: f64| {
-                let mut head = head();
-                head.weight[at] += d;
-                let added = only.of_batch(&head, target, scores().view(), &Stream::root(5));
-                added.unwrap().loss
-            };
-            let n = (moved(1e-3) - moved(-1e-3)) / 2e-3;
-            assert!((slope - n).abs() < 1e-4, "{at:?}: {slope}, {n}");
-        }
-        let all: f64 = found.by_head.bias.sum();
-        assert!(all.abs() < 1e-6, "probabilities add up to 1: {all}");
-    }
-
-    #[test]
-    fn what_does_not_fit_is_named() {
-        let refused = |beside: Beside<'_>, target: Target<'_>| {
-            let found = beside.of_batch(&head(), target, scores().view(), &Stream::root(5));
-            found.unwrap_err().to_string()
-        };
-        let wide = |classes: &[u32], _: &Stream| Ok(Array2::zeros((classes.len(), 5)));
-        let beside = Beside {
-            make: &wide,
-            ..BESIDE
-        };
-        let said = refused(beside, Target::Classes(&[2, 0, 1, 1]));
-        assert_eq!(said, "features of (4, 5) were made where (4, 2) were due");
-        let soft = Array2::zeros((4, 3));
-        let said = refused(BESIDE, Target::Soft(soft.view()));
-        assert!(said.contains("must have classes"), "{said}");
-    }
-
-    #[test]
-    fn exact_weights_of_nothing_add_nothing() {
-        let beside = Beside {
-            cross_entropy: 0.0,
-            kl: 0.0,
-            ..BESIDE
-        };
-        let target = Target::Classes(&[2, 0, 1, 1]);
-        let added = beside.of_batch(&head(), target, scores().view(), &Stream::root(5));
-        let added = added.unwrap();
-        assert_eq!(added.loss, 0.0);
-        assert!(added.by_scores.iter().all(|g| *g == 0.0));
-        assert!(added.by_head.weight.iter().all(|g| *g == 0.0));
     }
 }

@@ -1,7 +1,7 @@
 //! A model that learns, and how long and by what.
 
 use crate::message::Params;
-use crate::{Beside, Head, Problem, Result, Samples, Stream, Target};
+use crate::{AuxiliaryLoss, Head, Problem, Result, Samples, Stream, Target};
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
@@ -69,7 +69,7 @@ pub enum Ability {
     Features,
     /// [`Trainer::differentiable`]
     InputGradient,
-    /// [`Trainer::head`], of so many features, and [`Pass::beside`]
+    /// [`Trainer::head`], of so many features, and [`Pass::auxiliary`]
     Head(usize),
     /// [`Parametric::step_size`]
     EqualSteps,
@@ -92,12 +92,12 @@ pub struct Pass<'a> {
     pub drift: Option<&'a Params>,
     /// Clips the gradient of a batch to this Euclidean norm.
     pub clip: Option<f32>,
-    /// FedGEN: features that others made, learnt beside the samples of each mini-batch. For a model with a [`Trainer::head`] only.
-    pub beside: Option<Beside<'a>>,
+    /// A loss that is added to that of each mini-batch. For a model with a [`Trainer::head`] only.
+    pub auxiliary: Option<&'a dyn AuxiliaryLoss>,
 }
 
 impl Pass<'_> {
-    /// Plain training: no pull, drift or clipping; the optimiser goes on where it was.
+    /// Plain training: no pull, drift, clipping or auxiliary loss; the optimiser goes on where it was.
     pub fn new(length: Length, batch: usize, loss: Loss) -> Self {
         Self {
             length,
@@ -107,7 +107,7 @@ impl Pass<'_> {
             pull: None,
             drift: None,
             clip: None,
-            beside: None,
+            auxiliary: None,
         }
     }
 
@@ -190,7 +190,7 @@ pub trait Trainer: Send {
     }
 
     /// The last layer by itself, of features as [`Trainer::features`] gives them; `None` if it is not linear, or is not shown. A
-    /// trainer that shows it learns made features too ([`Pass::beside`]).
+    /// trainer that shows it takes an auxiliary loss too ([`Pass::auxiliary`]).
     fn head(&self) -> Option<Head> {
         None
     }

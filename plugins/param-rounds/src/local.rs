@@ -3,7 +3,7 @@
 use crate::rounds::{AGGREGATOR, COHORT, Family, MODEL, PRIVACY, TRAIN};
 use fl_core::message::Votes;
 use fl_core::prelude::*;
-use fl_core::{Beside, Examples, Labels};
+use fl_core::{AuxiliaryLoss, Examples, Labels};
 use fl_plugin_dp_sgd as dp_sgd;
 use ndarray::Array2;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub(crate) struct Trained {
 pub(crate) struct Extra<'a> {
     /// Is added to every gradient.
     pub offset: Option<&'a Params>,
-    /// Features that are learnt beside the examples.
-    pub features: Option<Beside<'a>>,
+    /// Is added to the loss of every mini-batch.
+    pub auxiliary: Option<&'a dyn AuxiliaryLoss>,
 }
 
 impl<'p> Family<'p> {
@@ -76,7 +76,7 @@ impl<'p> Family<'p> {
     ) -> Result<Trained> {
         me.parametric(&MODEL)?.set_params(global)?;
         let pass = Pass {
-            beside: extra.features,
+            auxiliary: extra.auxiliary,
             fresh: self.settings.fresh,
             pull: (self.mu > 0.0).then_some((self.mu as f32, global)),
             drift: extra.offset,

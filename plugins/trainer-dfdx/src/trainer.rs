@@ -17,8 +17,8 @@ use fl_core::augment::Augmenter;
 use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
-    Added, BuildContext, Differentiable, Fitted, Head, Loss, Parametric, Pass, Problem, Result,
-    Samples, Stream, Target, Task, TaskKind, Trainer,
+    AuxiliaryTerm, BuildContext, Differentiable, Fitted, Head, Loss, Parametric, Pass, Problem,
+    Result, Samples, Stream, Target, Task, TaskKind, Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2};
 use std::sync::{Arc, OnceLock};
@@ -142,7 +142,7 @@ impl Dfdx {
         plan: &Plan,
         at: usize,
     ) -> Result<f64> {
-        let head = pass.beside.map(|_| self.last_layer()).transpose()?;
+        let head = pass.auxiliary.map(|_| self.last_layer()).transpose()?;
         let inputs = self.inputs(x, plan, at);
         let numbers = self.numbers.of_mut(&self.net);
         let weights = Weights {
@@ -213,12 +213,12 @@ struct Judged {
     loss: f64,
     /// By each score.
     slope: Vec<f32>,
-    /// FedGEN: what made features add.
-    added: Option<Added>,
+    /// What an auxiliary loss adds.
+    added: Option<AuxiliaryTerm>,
 }
 
 impl Judged {
-    /// `head` is the last layer, where the pass has made features.
+    /// `head` is the last layer, where the pass has an auxiliary loss.
     fn of(
         (kind, dice): (TaskKind, f64),
         pass: &Pass<'_>,
@@ -228,9 +228,18 @@ impl Judged {
         stream: &Stream,
     ) -> Result<Self> {
         let (mut loss, mut slope) = loss::of_task(kind, dice, pass.loss, target, scores)?;
-        let added = pass.beside.zip(head).map(|(beside, head)| {
+        let added = pass.auxiliary.zip(head).map(|(auxiliary, head)| {
             let stream = stream.child("beside", 0);
-            beside.of_batch(&head, target, scores, &stream)
+            let added = auxiliary.of_batch(&head, target, scores, &stream)?;
+            let dims = |by: &Head| (by.weight.dim(), by.bias.dim());
+            ensure!(
+                added.by_scores.dim() == scores.dim() && dims(&added.by_head) == dims(&head),
+                Problem::Shape(
+                    "an auxiliary loss gave slopes of other shapes than the scores and the last layer have"
+                        .into()
+                )
+            );
+            Ok(added)
         });
         let added = added.transpose()?;
         if let Some(added) = &added {

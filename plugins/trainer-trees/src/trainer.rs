@@ -125,7 +125,7 @@ impl<S: Method> Trainer for Trees<S> {
             (pass.pull.is_some(), "be pulled towards an anchor (FedProx)"),
             (pass.drift.is_some(), "correct a drift (SCAFFOLD)"),
             (pass.clip.is_some(), "clip a gradient"),
-            (pass.beside.is_some(), "learn made features (FedGEN)"),
+            (pass.auxiliary.is_some(), "take an auxiliary loss"),
         ] {
             let text = || {
                 format!(

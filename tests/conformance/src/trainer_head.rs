@@ -3,11 +3,38 @@
 use crate::broken::{Held, run};
 use crate::compare::digits;
 use crate::trainer::Bench;
-use fl_core::{Beside, Pass, Stream, TaskKind};
-use ndarray::Array2;
+use fl_core::{
+    AuxiliaryLoss, AuxiliaryTerm, Head, Loss, Pass, Result, Stream, Target, TaskKind, loss,
+};
+use ndarray::{Array2, ArrayView2};
 
 const HEAD: &str = "its head makes its scores of its features";
-const BESIDE: &str = "`beside` teaches its head";
+const AUXILIARY: &str = "an auxiliary loss teaches its head";
+
+/// Ten times the cross-entropy of features, one row for each class.
+#[derive(Debug)]
+struct OfFeatures(Array2<f64>);
+
+impl AuxiliaryLoss for OfFeatures {
+    fn of_batch(
+        &self,
+        head: &Head,
+        _: Target<'_>,
+        scores: ArrayView2<'_, f32>,
+        _: &Stream,
+    ) -> Result<AuxiliaryTerm> {
+        let made = head.scores(self.0.view()).mapv(|s| s as f32);
+        let classes: Vec<u32> = (0..head.outputs() as u32).collect();
+        let target = Target::Classes(&classes);
+        let (loss, slope) = loss::of_batch(Loss::CrossEntropy, target, made.view())?;
+        let slope = slope.mapv(|g| 10.0 * f64::from(g));
+        Ok(AuxiliaryTerm {
+            loss: 10.0 * loss,
+            by_head: Head::by_weights(self.0.view(), slope.view()),
+            ..AuxiliaryTerm::nothing(head, scores)
+        })
+    }
+}
 
 impl Bench<'_> {
     /// What [`fl_core::Trainer::head`] promises, of a model that shows one.
@@ -27,37 +54,23 @@ impl Bench<'_> {
         if !matches!(self.task.kind, TaskKind::Classes(_)) {
             return Ok(());
         }
-        // the more of its features are made for a class, the more it must be sure of it
-        let make = |classes: &[u32], _: &Stream| {
-            Ok(Array2::from_shape_fn(
-                (classes.len(), head.features()),
-                |(i, j)| {
-                    let own = j % head.outputs() == classes[i] as usize;
-                    if own { 1.0 } else { -1.0 }
-                },
-            ))
-        };
-        let classes: Vec<u32> = (0..head.outputs() as u32).collect();
-        let made = make(&classes, &self.stream);
-        let made = run(BESIDE, &self.place, || made)?.mapv(f64::from);
+        // the longer it learns features of a class, the surer it is of that class
+        let own = |(c, j): (usize, usize)| if j % head.outputs() == c { 1.0 } else { -1.0 };
+        let made = Array2::from_shape_fn((head.outputs(), head.features()), own);
         let sure = |model: &crate::trainer::Model| -> f64 {
             let head = model.head();
             head.map_or(f64::NAN, |h| h.scores(made.view()).diag().sum())
         };
-        let with = Beside {
-            make: &make,
-            cross_entropy: 10.0,
-            kl: 0.0,
-        };
-        let taught = |beside| -> Held<f64> {
+        let with = OfFeatures(made.clone());
+        let taught = |auxiliary: Option<&dyn AuxiliaryLoss>| -> Held<f64> {
             let (mut model, plain) = (self.model(0)?, self.short());
-            self.fit(BESIDE, &mut model, &Pass { beside, ..plain }, 9)?;
+            self.fit(AUXILIARY, &mut model, &Pass { auxiliary, ..plain }, 9)?;
             Ok(sure(&model))
         };
-        let (with, without) = (taught(Some(with))?, taught(None)?);
-        self.must(BESIDE, with > without, || {
+        let (with, without) = (taught(Some(&with))?, taught(None)?);
+        self.must(AUXILIARY, with > without, || {
             let (with, without) = (digits(with), digits(without));
-            format!("the scores of the classes that features were made for add up to {with} with and {without} without")
+            format!("the scores that the features have for their classes add up to {with} with and {without} without")
         })
     }
 }

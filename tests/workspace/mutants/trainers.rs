@@ -26,7 +26,7 @@ enum Flaw {
     NoShapeCheck,
     NoRows,
     HeadTooLarge,
-    IgnoresBeside,
+    IgnoresAuxiliary,
     Columns,
     /// No flaw: it also remembers.
     Remembers,
@@ -198,7 +198,7 @@ impl Trainer for Model {
         let (weight, bias) = self.weight.view().split_at(Axis(0), self.width);
         let by = match self.flaw {
             Flaw::HeadTooLarge => 1.1,
-            Flaw::IgnoresBeside => 1.0,
+            Flaw::IgnoresAuxiliary => 1.0,
             _ => return None,
         };
         Some(Head {
@@ -415,9 +415,9 @@ pub fn all() -> Vec<Mutant> {
             HeadTooLarge,
         ),
         (
-            "`beside` is not looked at",
-            Some("`beside` teaches its head"),
-            IgnoresBeside,
+            "an auxiliary loss is not looked at",
+            Some("an auxiliary loss teaches its head"),
+            IgnoresAuxiliary,
         ),
         (
             "takes the pixels of a mask column by column",

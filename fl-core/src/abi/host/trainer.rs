@@ -122,9 +122,9 @@ impl Trainer for LoadedTrainer {
     ) -> Result<Fitted> {
         self.late.check().context(self.remote.who())?;
         ensure!(
-            pass.beside.is_none(),
+            pass.auxiliary.is_none(),
             Problem::Lacks(format!(
-                "{}: a trainer of a library learns no made features beside its samples",
+                "{}: a trainer of a library takes no auxiliary loss",
                 self.remote.who()
             ))
         );

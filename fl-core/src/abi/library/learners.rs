@@ -70,7 +70,7 @@ impl OfTrainer {
             pull: text.pull.map(|mu| mu as f32).zip(pull.as_ref()),
             drift: drift.as_ref(),
             clip: text.clip.map(|c| c as f32),
-            beside: None,
+            auxiliary: None,
         };
         let stream = host.stream();
         let fitted = with_target(&text.target, &mut parcel, |target| {

@@ -1,11 +1,13 @@
 //! FedGEN: features made of noise and class (Zhu et al. 2021, algorithm 1).
+pub mod client_loss;
 pub mod loss;
 
 use crate::local::{Extra, Trained};
 use crate::rounds::{AGGREGATOR, Family, MODEL, RoundRule, Rounds, Shared, TRAIN};
+use client_loss::MadeFeatures;
 use fl_core::prelude::*;
 use fl_core::settings::above_to;
-use fl_core::{Beside, Examples, TaskKind, parametric};
+use fl_core::{AuxiliaryLoss, Examples, TaskKind, parametric};
 use loss::Teachers;
 use ndarray::Array2;
 use std::cell::RefCell;
@@ -178,13 +180,13 @@ impl FedGen {
         global: &Params,
     ) -> Result<Trained> {
         let maker = self.maker(me)?;
-        let make = |classes: &[u32], stream: &Stream| match &maker {
-            Some(maker) => maker.make(classes, stream),
-            None => bail!("it was shown no generator"),
-        };
-        let features = maker.as_ref().map(|maker| self.beside(maker, &make));
+        let made = maker.as_ref().map(|maker| MadeFeatures {
+            make: |classes: &[u32], stream: &Stream| maker.make(classes, stream),
+            cross_entropy: self.cross_entropy * maker.scale,
+            kl: self.kl * maker.scale,
+        });
         let extra = Extra {
-            features,
+            auxiliary: made.as_ref().map(|made| made as &dyn AuxiliaryLoss),
             ..Extra::default()
         };
         family.train(me, examples, global, extra)
@@ -258,14 +260,5 @@ impl FedGen {
             classes: me.task().kind.outputs(),
             scale: f64::from(sent.scale.value()),
         }))
-    }
-
-    /// What training adds to the loss of the client's examples.
-    fn beside<'a>(&self, maker: &Maker, make: &'a fl_core::MakesFeatures<'a>) -> Beside<'a> {
-        Beside {
-            make,
-            cross_entropy: self.cross_entropy * maker.scale,
-            kl: self.kl * maker.scale,
-        }
     }
 }

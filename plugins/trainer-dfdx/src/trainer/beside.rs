@@ -1,4 +1,4 @@
-//! The last layer by itself, and what it learns of made features.
+//! The last layer by itself, and what an auxiliary loss teaches it.
 
 use super::Dfdx;
 use crate::net::Net;
@@ -12,7 +12,7 @@ impl Dfdx {
     /// # Errors
     /// When it is not linear.
     pub(super) fn last_layer(&self) -> Result<Head> {
-        let lacks = "the last layer is a convolution, so no features can be made for it";
+        let lacks = "the last layer is a convolution, and an auxiliary loss needs a linear one";
         let [weight, bias] = self
             .net
             .head()
@@ -33,7 +33,7 @@ impl Dfdx {
     }
 }
 
-/// Adds to a gradient what the last layer learns besides.
+/// Adds to a gradient what an auxiliary loss teaches the last layer.
 pub(super) fn add(net: &Net, slope: &Head, gradient: &mut [f32]) {
     let Some([weight, bias]) = net.head() else {
         return;

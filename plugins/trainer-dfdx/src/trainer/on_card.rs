@@ -98,7 +98,7 @@ impl Dfdx {
         let part = |range: &std::ops::Range<usize>| {
             queue.download(&card.weights, range.start, range.len())
         };
-        let head = match (pass.beside, &ranges) {
+        let head = match (pass.auxiliary, &ranges) {
             (Some(_), Some([weight, bias])) => Some(self.head_of(&part(weight)?, &part(bias)?)?),
             (Some(_), None) => Some(self.last_layer()?),
             (None, _) => None,

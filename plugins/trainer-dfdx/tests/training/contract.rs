@@ -4,11 +4,11 @@ use crate::common::*;
 use fl_core::message::Params;
 use fl_core::settings::read_yaml;
 use fl_core::{
-    BuildContext, Differentiable, Length, Loss, Parametric, Pass, Samples, Stream, Target, Task,
-    TaskKind, Trainer,
+    AuxiliaryLoss, AuxiliaryTerm, BuildContext, Differentiable, Head, Length, Loss, Parametric,
+    Pass, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
 };
 use fl_plugin_trainer_dfdx::Dfdx;
-use ndarray::{Array2, ArrayD, s};
+use ndarray::{Array2, ArrayD, ArrayView2, s};
 
 #[test]
 fn exact_the_same_calls_give_the_same_bits_on_any_thread() {
@@ -308,6 +308,46 @@ fn a_last_batch_of_one_is_left_out_only_where_it_would_harm() {
         (steps("logistic", 4), steps(norm, 4), steps(norm, 1)),
         (3, 2, 9)
     );
+}
+
+/// Slopes by this many scores, whatever the model gives.
+#[derive(Debug)]
+struct Wide(usize);
+
+impl AuxiliaryLoss for Wide {
+    fn of_batch(
+        &self,
+        head: &Head,
+        _: Target<'_>,
+        scores: ArrayView2<'_, f32>,
+        _: &Stream,
+    ) -> Result<AuxiliaryTerm> {
+        let by_scores = Array2::zeros((scores.nrows(), self.0));
+        let nothing = AuxiliaryTerm::nothing(head, scores);
+        Ok(AuxiliaryTerm {
+            by_scores,
+            ..nothing
+        })
+    }
+}
+
+#[test]
+fn an_auxiliary_loss_of_another_shape_is_refused() {
+    let (x, classes) = bars(9, 1);
+    let fit = |width| {
+        let net = "{net: [{linear: 5}, relu, outputs]}";
+        let mut model = trainer(net, &[3, 8, 8], TaskKind::Classes(4));
+        let loss = Wide(width);
+        let pass = Pass {
+            auxiliary: Some(&loss),
+            ..pass(Length::Steps(1), 4)
+        };
+        let target = Target::Classes(&classes);
+        model.fit(&x, target, &pass, &Stream::root(1)).map(|_| ())
+    };
+    fit(4).unwrap();
+    let error = format!("{:#}", fit(1).unwrap_err());
+    assert!(error.contains("slopes of other shapes"), "{error}");
 }
 
 #[test]
