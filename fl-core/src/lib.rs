@@ -2,7 +2,6 @@
 
 pub mod abi;
 pub mod augment;
-pub mod bandwidth;
 mod data;
 mod door;
 mod error;
