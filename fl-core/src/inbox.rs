@@ -246,8 +246,7 @@ pub trait AnyInbox: Any + Debug + Send + Sync {
 
 impl<M: Message> Inbox<M> {
     /// The same answers with weights of the protocol's own: `weight` gives one for each, finite and
-    /// not below 0. Every aggregator of these messages combines them by those weights
-    /// ([`crate::Server::aggregate`]), unless it looks at no weights.
+    /// not below 0. [`crate::Server::aggregate_with`] combines them so.
     ///
     /// ```
     /// use fl_core::prelude::*;

@@ -108,12 +108,12 @@ mod protocol {
             server.rounds(self.rounds, &mut global, |server, global, round| {
                 let (all, sent) = (server.everyone(), global.clone());
                 let inbox = server.collect(round, &TRAIN, &all, |_| &sent)?;
+                let shown = round.showing(sent.clone());
                 // weights of our own, instead of the numbers of examples
-                let inbox = inbox.weighted_by(|mail| {
+                *global = server.aggregate_with(&AGGREGATOR, &shown, &inbox, |mail| {
                     let moved = mail.body.zip(&sent, |to, from| to - from);
                     moved.map_or(0.0, |moved| 1.0 / (1.0 + moved.norm()))
                 })?;
-                *global = server.aggregate(&AGGREGATOR, &round.showing(sent), &inbox)?;
                 server.parametric(&MODEL)?.set_params(global)?;
                 server.evaluate(round, &MODEL)
             })?;

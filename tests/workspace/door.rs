@@ -393,6 +393,50 @@ fn who_answers_first_does_not_decide_what_shape_is_right() {
     );
 }
 
+/// Clients send their numbers, which count by `weight`; the combined number is kept in `mean`.
+struct Weighs {
+    weight: fn(f64) -> f64,
+    mean: Arc<Mutex<Vec<f32>>>,
+}
+
+impl Protocol for Weighs {
+    fn declare(&self) -> Declaration<'_> {
+        let numbers = NUMBERS.answered_by(|me, _| Ok(numbers(2, me.id() as f32)));
+        Declaration::new().exchange(numbers.into(&AGGREGATOR))
+    }
+    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
+        fed.once("once", &mut (), |fed, (), round| {
+            let (all, sent) = (fed.everyone(), numbers(2, 0.0));
+            let inbox = fed.collect(round, &NUMBERS, &all, |_| &sent)?;
+            let weigh = |mail: &Mail<Params>| (self.weight)(f64::from(mail.from));
+            let mean = fed.aggregate_with(&AGGREGATOR, round, &inbox, weigh)?;
+            *self.mean.lock().unwrap() = mean.iter().copied().collect();
+            Ok(())
+        })
+    }
+}
+
+#[test]
+fn a_protocol_combines_answers_by_weights_of_its_own() {
+    let combined = |aggregator: &str, weight: fn(f64) -> f64| {
+        let mean = Arc::new(Mutex::new(Vec::new()));
+        let protocol = Arc::new(Weighs {
+            weight,
+            mean: mean.clone(),
+        });
+        let parts = vec![part("aggregator", Role::Aggregator, aggregator, "{}")];
+        let run = federation(protocol, parts, strict(), None);
+        run.map(|_| mean.lock().unwrap().clone())
+    };
+    // (0 + 1 + 4 + 9 + 16 + 25) / (0 + 1 + 2 + 3 + 4 + 5), and the median looks at no weights
+    assert_eq!(combined("mean", |id| id).unwrap(), [11.0 / 3.0; 2]);
+    assert_eq!(combined("median", |id| id).unwrap(), [2.5; 2]);
+    for bad in [|_: f64| 0.0, |_: f64| -1.0, |_: f64| f64::NAN] {
+        let error = format!("{:#}", combined("mean", bad).unwrap_err());
+        assert!(error.contains("weights for parts.aggregator"), "{error}");
+    }
+}
+
 /// Parameters that nothing was sent for, of clients whose model the server knows as little.
 struct Unasked;
 

@@ -199,6 +199,34 @@ impl Server<'_> {
         self.check_output(slot, &round, out)
     }
 
+    /// As [`Server::aggregate`], with weights of the protocol's own: `weight` gives one for each
+    /// message, finite and not below 0. Any aggregator of these messages combines them by those
+    /// weights, unless it looks at no weights.
+    ///
+    /// ```
+    /// use fl_core::prelude::*;
+    /// const MEAN: AggregatorSlot<Params, Params> = AggregatorSlot::new("aggregator", "Combines.");
+    ///
+    /// /// The clients' parameters, those with a large norm counting less.
+    /// fn combine(server: &mut Server<'_>, round: &Round, sent: &Inbox<Params>) -> Result<Params> {
+    ///     server.aggregate_with(&MEAN, round, sent, |mail| 1.0 / (1.0 + mail.body.norm()))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Server::aggregate`]; when a weight is negative or no number, or every weight is 0.
+    pub fn aggregate_with<I: Message, O: Message>(
+        &mut self,
+        slot: &AggregatorSlot<I, O>,
+        round: &Round,
+        inbox: &Inbox<I>,
+        weight: impl Fn(&Mail<I>) -> f64,
+    ) -> Result<O> {
+        let weighted = inbox.weighted_by(weight);
+        let weighted = weighted.with_context(|| format!("weights for parts.{}", slot.name()))?;
+        self.aggregate(slot, round, &weighted)
+    }
+
     /// Checks the result of the aggregator in `slot`, and passes on what it logged.
     fn check_output<O: Message>(&mut self, slot: &str, round: &Round, out: O) -> Result<O> {
         self.hear(slot, round)?;
