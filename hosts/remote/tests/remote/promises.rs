@@ -169,11 +169,21 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
         };
         request
     };
+    let mut loss = request.clone();
+    loss.want = Want::Answer {
+        label: label.clone(),
+        needs: Needs {
+            training_loss: true,
+            ..needs
+        },
+        stream,
+    };
     let counts = "tells only the counts that the spec's parts ask for";
     let questions = "answers only what the spec asks";
     for (request, text) in [
         (with(&label, true, false), counts),
         (with(&label, false, true), counts),
+        (loss.clone(), "no mechanism gives its training loss a price"),
         (with("number of examples", true, false), questions),
         // one of the protocol, which is asked only where a selector wants to know losses
         (with("loss of the global model", false, false), questions),
@@ -189,13 +199,20 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
         Said::Answer { .. }
     ));
     // one without a budget says what it is asked
-    let open = Own {
-        policy: fl_core::settings::defaults(),
-        ..own(1.0)
-    };
-    let mut open = spec.own_node(&d.path().join("open"), open, 0);
-    let (said, _) = ask(&mut open, &with(&label, false, true), &body);
-    assert!(matches!(said, Said::Answer { envelope, .. } if envelope.class_counts.is_some()));
+    for (at, request) in [with(&label, false, true), loss].iter().enumerate() {
+        let open = Own {
+            policy: fl_core::settings::defaults(),
+            ..own(1.0)
+        };
+        let home = d.path().join(format!("open-{at}"));
+        let mut open = spec.own_node(&home, open, 0);
+        let (said, _) = ask(&mut open, request, &body);
+        let Said::Answer { envelope, .. } = said else {
+            panic!("it says {said:?}")
+        };
+        let told = (envelope.class_counts, envelope.training_loss);
+        assert_eq!((told.0.is_some(), told.1.is_some()), (at == 0, at == 1));
+    }
 }
 
 #[test]
