@@ -51,7 +51,7 @@ pub const OPS: &[Op] = &[
         Ok(json!({ "avg_logits": mean(&tables, &[])?, "target": rows(&target) }))
     }),
     ("robust_filter", |i| {
-        let (mean, kept) = spectral(&i.get::<Vec<Vec<f64>>>("x")?, i.get("eps")?);
+        let (mean, kept) = spectral(&i.get::<Vec<Vec<f64>>>("x")?, i.get("eps")?)?;
         Ok(json!({ "mean": mean, "kept": kept }))
     }),
     ("coordinate_median", |i| {

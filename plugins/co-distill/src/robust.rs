@@ -1,7 +1,8 @@
 //! Means that some bad clients cannot move far.
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
-use ndarray::Array2;
+use fl_linalg::{Svd, svd};
+use ndarray::{Array1, Array2};
 use std::collections::BTreeMap;
 
 choices! {
@@ -39,64 +40,35 @@ fn mean(points: &[Vec<f64>], kept: &[usize]) -> Vec<f64> {
 ///
 /// Of the points less their mean, `n x classes`, the eigenvector is the leading right singular vector; of the covariance, too,
 /// which is the smaller of the two where there are more points than classes.
-fn leading(points: &[Vec<f64>], kept: &[usize], mean: &[f64]) -> (f64, Vec<f64>) {
-    let n = kept.len() as f64;
-    let away = |at: &usize| points[*at].iter().zip(mean).map(|(x, m)| x - m).collect();
-    let away: Vec<Vec<f64>> = kept.iter().map(away).collect();
-    if away.len() <= mean.len() {
-        let (value, vector) = leading_singular(away);
-        return (value * value / n, vector);
-    }
-    let of = |i, j| away.iter().map(|x| x[i] * x[j]).sum::<f64>() / n;
-    let classes = 0..mean.len();
-    let row = |i| classes.clone().map(|j| of(i, j)).collect();
-    leading_singular(classes.clone().map(row).collect())
-}
-
-/// The largest singular value of a matrix, given by rows, and its right vector: pairs of rows are turned until all are orthogonal (one-sided
-/// Jacobi; Golub and Van Loan, Matrix Computations, section 8.6.3). The longest row is then both.
-fn leading_singular(mut rows: Vec<Vec<f64>>) -> (f64, Vec<f64>) {
-    /// Some ten are enough; what turns longer turns by rounding.
-    const SWEEPS: usize = 30;
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let all: f64 = rows.iter().map(|row| dot(row, row)).sum();
-    for _ in 0..SWEEPS {
-        let mut turned = false;
-        for j in 1..rows.len() {
-            let (before, after) = rows.split_at_mut(j);
-            let b = &mut after[0];
-            for a in before {
-                let (aa, ab, bb) = (dot(a, a), dot(a, b), dot(b, b));
-                // orthogonal already, or one is nothing but rounding
-                let least = f64::EPSILON * (aa * bb).sqrt().max(f64::EPSILON * all);
-                if ab.abs() <= least {
-                    continue;
-                }
-                turned = true;
-                let zeta = (bb - aa) / (2.0 * ab);
-                let tangent = zeta.signum() / (zeta.abs() + (1.0 + zeta * zeta).sqrt());
-                let cosine = 1.0 / (1.0 + tangent * tangent).sqrt();
-                let sine = cosine * tangent;
-                for (a, b) in a.iter_mut().zip(b.iter_mut()) {
-                    (*a, *b) = (cosine * *a - sine * *b, sine * *a + cosine * *b);
-                }
-            }
-        }
-        if !turned {
-            break;
-        }
-    }
-    let lengths = rows.iter().map(|row| dot(row, row).sqrt());
-    let longest = lengths.enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
-    let (at, length) = longest.unwrap_or_default();
-    let row = rows.get(at).into_iter().flatten();
-    (length, row.map(|v| v / length).collect())
+fn leading(points: &[Vec<f64>], kept: &[usize], mean: &[f64]) -> Result<(f64, Array1<f64>)> {
+    let n = kept.len();
+    let away = Array2::from_shape_fn((n, mean.len()), |(i, j)| points[kept[i]][j] - mean[j]);
+    let few = n <= mean.len();
+    let matrix = match few {
+        true => away,
+        false => Array2::from_shape_fn((mean.len(), mean.len()), |(i, j)| {
+            let products = away.column(i).into_iter().zip(away.column(j));
+            products.map(|(x, y)| x * y).sum::<f64>() / n as f64
+        }),
+    };
+    let Svd { values, right } = svd(matrix)?;
+    let Some(&value) = values.first() else {
+        return Ok((0.0, Array1::zeros(0)));
+    };
+    let value = match few {
+        true => value * value / n as f64,
+        false => value,
+    };
+    Ok((value, right.row(0).to_owned()))
 }
 
 /// Twice: of the `n` points that are left drops the `ceil(eps / 2 * n)` that lie farthest from the mean along the leading eigenvector of their
 /// covariance (of equally far ones the later first), unless all points are one or none would be left. Gives the mean of
 /// the rest and their positions.
-pub fn spectral(points: &[Vec<f64>], eps: f64) -> (Vec<f64>, Vec<usize>) {
+///
+/// # Errors
+/// When a point is not finite.
+pub fn spectral(points: &[Vec<f64>], eps: f64) -> Result<(Vec<f64>, Vec<usize>)> {
     const PASSES: usize = 2;
     const FLAT: f64 = 1e-12;
     let mut kept: Vec<usize> = (0..points.len()).collect();
@@ -106,7 +78,7 @@ pub fn spectral(points: &[Vec<f64>], eps: f64) -> (Vec<f64>, Vec<usize>) {
             break;
         }
         let mean = mean(points, &kept);
-        let (value, vector) = leading(points, &kept, &mean);
+        let (value, vector) = leading(points, &kept, &mean)?;
         if value <= FLAT {
             break;
         }
@@ -120,7 +92,7 @@ pub fn spectral(points: &[Vec<f64>], eps: f64) -> (Vec<f64>, Vec<usize>) {
         kept = order.into_iter().map(|(_, at)| at).collect();
         kept.sort_unstable();
     }
-    (mean(points, &kept), kept)
+    Ok((mean(points, &kept), kept))
 }
 
 fn by_place(points: &[Vec<f64>], f: impl Fn(&[f64]) -> f64) -> Vec<f64> {
@@ -169,7 +141,7 @@ impl Aggregator for RobustLabels {
         let mut out = Vec::with_capacity(said.len() * classes);
         for points in said.values() {
             let row = match &self.rule {
-                Rule::Spectral(eps) => spectral(points, *eps).0,
+                Rule::Spectral(eps) => spectral(points, *eps)?.0,
                 Rule::Median => median(points),
                 Rule::Trimmed(share) => trimmed(points, *share),
             };
@@ -222,14 +194,14 @@ mod tests {
                 })
                 .collect();
             let kept: Vec<usize> = (0..points.len()).collect();
-            let (value, vector) = leading(&points, &kept, &mean(&points, &kept));
+            let (value, vector) = leading(&points, &kept, &mean(&points, &kept)).unwrap();
             let spread = f64::from(n * n - 1) / 12.0;
             assert!((value - spread).abs() < 1e-12 * spread, "{value}");
             let cosine: f64 = vector.iter().zip(&axis).map(|(v, a)| v * a / size).sum();
             assert!((cosine.abs() - 1.0).abs() < 1e-12, "{cosine}");
         }
         let same = vec![vec![0.5; 3]; 4];
-        assert_eq!(leading(&same, &[0, 1, 2, 3], &[0.5; 3]).0, 0.0);
+        assert_eq!(leading(&same, &[0, 1, 2, 3], &[0.5; 3]).unwrap().0, 0.0);
     }
 
     #[test]
@@ -237,7 +209,7 @@ mod tests {
         let honest = |k: usize| vec![0.7 + 0.002 * k as f64, 0.2 - 0.002 * k as f64, 0.1];
         let mut points: Vec<Vec<f64>> = (0..8).map(honest).collect();
         points.extend([vec![0.0, 0.0, 1.0], vec![0.0, 1.0, 0.0]]);
-        let (mean, kept) = spectral(&points, 0.2);
+        let (mean, kept) = spectral(&points, 0.2).unwrap();
         assert_eq!(kept, (0..8).collect::<Vec<_>>());
         assert!((mean[0] - 0.707).abs() < 1e-12);
     }

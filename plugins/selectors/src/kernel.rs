@@ -1,6 +1,7 @@
 //! Gaussian kernel matrices by blocked matrix products, in `f64` and on one thread.
 
 use crate::exp::gaussians;
+use fl_linalg::{add_gram, dot};
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, s};
 use std::ops::Range;
@@ -93,7 +94,7 @@ impl Gaussian {
         there
     }
 
-    /// The kernel of `a` with itself, `n x n`. Only what [`crate::solve::solve`] reads is filled: on and right of the
+    /// The kernel of `a` with itself, `n x n`. Only what [`fl_linalg::Cholesky`] reads is filled: on and right of the
     /// diagonal.
     pub(crate) fn with_itself(self, a: &Points) -> Array2<f64> {
         let mut out = Array2::zeros((a.len(), a.len()));
@@ -118,34 +119,4 @@ impl Gaussian {
         let n = over.len().max(1) as f64;
         sums.into_iter().map(|s| s / n).collect()
     }
-}
-
-/// `out += factor rows rows'`, on and right of the diagonal (and in some places left of it).
-pub(crate) fn add_gram(factor: f64, rows: ArrayView2<'_, f64>, out: &mut ArrayViewMut2<'_, f64>) {
-    const STRIP: usize = 128;
-    let n = rows.nrows();
-    for from in (0..n).step_by(STRIP) {
-        let to = (from + STRIP).min(n);
-        let (some, rest) = (rows.slice(s![from..to, ..]), rows.slice(s![from.., ..]));
-        let mut strip = out.slice_mut(s![from..to, from..]);
-        general_mat_mul(factor, &some, &rest.t(), 1.0, &mut strip);
-    }
-}
-
-/// The sum of products, in one order on every machine: eight running sums, then those.
-pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut sums = [0.0; 8];
-    let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest: f64 = a
-        .remainder()
-        .iter()
-        .zip(b.remainder())
-        .map(|(x, y)| x * y)
-        .sum();
-    for (x, y) in a.zip(b) {
-        for (s, (x, y)) in sums.iter_mut().zip(x.iter().zip(y)) {
-            *s += x * y;
-        }
-    }
-    sums.iter().sum::<f64>() + rest
 }

@@ -1,9 +1,10 @@
 //! KuLSIF among sums of kernels on a few landmarks (Nystrom; Williams and Seeger 2001): `n m` kernel values instead of `n^2`.
 
-use crate::kernel::{BLOCK, Gaussian, Points, add_gram, middle};
-use crate::solve::solve;
+use crate::kernel::{BLOCK, Gaussian, Points, middle};
+use crate::kulsif::solve;
 use anyhow::Result;
 use fl_core::Stream;
+use fl_linalg::add_gram;
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
 
 /// Landmarks, `m x features`, and the coefficients of each set, `sets x m`.

@@ -7,7 +7,6 @@ mod kernel;
 mod kulsif;
 mod landmarks;
 mod scores;
-mod solve;
 mod unambiguous;
 mod width;
 

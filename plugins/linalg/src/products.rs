@@ -1,0 +1,39 @@
+//! Products of matrices whose sums are added in one order on every machine.
+
+use ndarray::linalg::general_mat_mul;
+use ndarray::{ArrayView2, ArrayViewMut2, s};
+
+/// `out += factor rows rows'`, on and right of the diagonal (and in some places left of it). `rows`
+/// is `n x k`, `out` `n x n`.
+///
+/// # Panics
+/// If the shapes differ from these.
+pub fn add_gram(factor: f64, rows: ArrayView2<'_, f64>, out: &mut ArrayViewMut2<'_, f64>) {
+    const STRIP: usize = 128;
+    let n = rows.nrows();
+    for from in (0..n).step_by(STRIP) {
+        let to = (from + STRIP).min(n);
+        let (some, rest) = (rows.slice(s![from..to, ..]), rows.slice(s![from.., ..]));
+        let mut strip = out.slice_mut(s![from..to, from..]);
+        general_mat_mul(factor, &some, &rest.t(), 1.0, &mut strip);
+    }
+}
+
+/// The sum of products, in one order on every machine: eight running sums, then those. Of two
+/// lengths the shorter counts.
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
+    let rest: f64 = a
+        .remainder()
+        .iter()
+        .zip(b.remainder())
+        .map(|(x, y)| x * y)
+        .sum();
+    for (x, y) in a.zip(b) {
+        for (s, (x, y)) in sums.iter_mut().zip(x.iter().zip(y)) {
+            *s += x * y;
+        }
+    }
+    sums.iter().sum::<f64>() + rest
+}
