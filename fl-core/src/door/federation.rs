@@ -147,16 +147,20 @@ impl<'h> Server<'h> {
         self.store.task()
     }
 
-    /// Every client that has examples, ascending.
+    /// Every client that takes part, ascending: those that have examples, or all if an accountant works.
     pub fn everyone(&self) -> Cohort {
         Cohort::everyone(self.host.roster().iter().map(|(id, _)| *id).collect())
     }
 
-    /// Every client that has at least so many examples, ascending. How many each has no protocol is told; whoever sees who takes
-    /// part learns this much, and a protocol that asks for more than one must say so ([`Server::expose`]).
+    /// Every client that has at least so many examples, ascending. No protocol is told how many each
+    /// has. If an accountant works these are all clients: who takes part is public, and must not
+    /// follow from how many examples a client has.
     pub fn with_examples(&self, at_least: usize) -> Cohort {
         let few = self.host.roster().iter().filter(|(_, n)| *n < at_least);
         let few: BTreeSet<ClientId> = few.map(|(id, _)| *id).collect();
+        if self.accountant.is_some() {
+            return self.everyone();
+        }
         self.everyone().retain(|id| !few.contains(&id))
     }
 

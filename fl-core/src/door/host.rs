@@ -158,7 +158,8 @@ impl Metric {
 
 /// Where clients live, and everything that has to do with data, threads, clocks and files.
 pub trait Host {
-    /// The clients that have examples, ascending, and how many: what was agreed when the run was set up.
+    /// The clients that take part, ascending, and how many examples each has: what was agreed when
+    /// the run was set up. Where an accountant works all clients take part, and the numbers may be 0.
     fn roster(&self) -> &[(ClientId, usize)];
 
     /// Puts a question to these clients, in any order and on any number of threads; hands over the answers in the order of

@@ -40,11 +40,12 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
         noise: noise_source(spec)?,
         retries: spec.faults.ask_again(),
     };
+    let accounts = maker.parts.has("accountant");
     let mut home = config.home.clone();
     let (owners, own) = match &config.own {
         None => {
             let all = std::mem::take(&mut data.clients);
-            (fl_sim::owners(all, protocol.pools_data())?, None)
+            (fl_sim::owners(all, protocol.pools_data(), accounts)?, None)
         }
         Some(path) => {
             let file = NodeFile::read(path)?;

@@ -267,7 +267,7 @@ def _clients(node: Node, context: Context, own) -> list[int]:
     except (KeyError, ValueError, ZeroDivisionError):
         text = "its configuration must say which clients live there: `clients`, such as \"0 2\", or `partition-id` and `num-partitions`"
         raise SpecError(f"{text}; it is {dict(config)}") from None
-    return [client for client in all if client in here]  # one without any examples takes no part
+    return [client for client in all if client in here]  # without an accountant, one without examples takes no part
 
 
 def client_app(spec, *, home=None, own=None, data_dir=None) -> ClientApp:

@@ -250,17 +250,22 @@ impl<C: Courier> Elsewhere for Remote<C> {
                 let Said::Here { examples } = said else {
                     bail!(other(&said).context(format!("client {id}")));
                 };
+                let Some(examples) = examples else {
+                    roster.push((id, 0));
+                    return Ok(());
+                };
                 if let Some(n) = due.get(&id) {
                     ensure!(
                         *n as u64 == examples,
                         "client {id} has {examples} examples where it lives, and by the spec {n}"
                     );
                 }
-                roster.push((id, usize::try_from(examples)?));
+                if examples > 0 {
+                    roster.push((id, usize::try_from(examples)?));
+                }
                 Ok(())
             },
         )?;
-        roster.retain(|(_, examples)| *examples > 0);
         ensure!(!roster.is_empty(), "no client has any examples");
         Ok(roster)
     }

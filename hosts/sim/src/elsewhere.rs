@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 /// The clients of a run that live elsewhere. What they keep between two questions is kept there.
 pub trait Elsewhere {
-    /// Finds the clients, before anything is asked; gives those that have examples, ascending, and how many. `known` is what
-    /// this process knows of them, which may be nothing, and `state` what [`Elsewhere::save`] gave to the checkpoint that the
-    /// run goes on from.
+    /// Finds the clients, before anything is asked; gives those that take part, ascending, and how
+    /// many examples each has (0 where that is not told, see [`owners`]). `known` is what this
+    /// process knows of them, which may be nothing, and `state` what [`Elsewhere::save`] gave to the
+    /// checkpoint that the run goes on from.
     ///
     /// # Errors
     /// When somebody who must be there is not, or has something else than is known.
@@ -98,12 +99,19 @@ impl Maker {
     }
 }
 
-/// The clients that take part, ascending: those that have examples, or with `pooled` one that has everybody's.
+/// The clients that take part, ascending. If an accountant works for the run (`accounts`), these are
+/// all clients: who takes part is public, and must not follow from who has examples. Otherwise they
+/// are those that have examples. With `pooled` it is one client that has everyone's.
 ///
 /// # Errors
-/// When nobody has any.
-pub fn owners(all: Vec<Examples>, pooled: bool) -> Result<Vec<(ClientId, Examples)>> {
-    let all = (0..).zip(all).filter(|(_, data)| !data.is_empty());
+/// When no client takes part.
+pub fn owners(
+    all: Vec<Examples>,
+    pooled: bool,
+    accounts: bool,
+) -> Result<Vec<(ClientId, Examples)>> {
+    let all = (0..).zip(all);
+    let all = all.filter(|(_, data)| accounts || !data.is_empty());
     let mut owners: Vec<(ClientId, Examples)> = all.collect();
     if pooled {
         let mut all = owners.into_iter().map(|(_, data)| data);

@@ -37,8 +37,10 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let parts = Arc::new(setup.parts.in_slots(setup.protocol.slots()));
     let execution = setup.execution;
     let mut warn = execution.warn;
+    // where an accountant works, clients without examples take part, and no one is told who they are
+    let accounts = parts.has("accountant");
     let idle = setup.clients.iter().enumerate();
-    let idle = idle.filter(|(_, data)| data.is_empty());
+    let idle = idle.filter(|(_, data)| data.is_empty() && !accounts);
     let idle: Vec<String> = idle.map(|(id, _)| id.to_string()).collect();
     if !idle.is_empty() {
         let (told, rest) = idle.split_at(idle.len().min(TOLD));
@@ -53,12 +55,10 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     }
     let owners = match setup.elsewhere.is_some() && setup.clients.is_empty() {
         true => Vec::new(),
-        false => owners(setup.clients, setup.protocol.pools_data())?,
+        false => owners(setup.clients, setup.protocol.pools_data(), accounts)?,
     };
     let roster: Vec<(ClientId, usize)> =
         owners.iter().map(|(id, data)| (*id, data.len())).collect();
-    // what each client holds is nobody's business where somebody accounts
-    let accounts = parts.has("accountant");
     let notes = one_class(&owners, setup.options.task.kind).filter(|_| !accounts);
     let maker = Maker {
         public: public.clone(),

@@ -47,7 +47,7 @@ pub struct Setup<'a> {
     pub parts: Arc<Parts>,
     /// Seed, task, policies.
     pub options: RunOptions,
-    /// What each client owns; those who own nothing take no part.
+    /// What each client owns. Those who own nothing take no part, unless an accountant works.
     pub clients: Vec<Examples>,
     /// Where the clients live, if not in this process; `clients` then says what is known of their
     /// data.

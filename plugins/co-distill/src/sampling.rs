@@ -42,6 +42,10 @@ impl SampleExamples {
         let share = |share: f64| ((share * n as f64 + 1e-9) as usize).max(1);
         let k = self.k.unwrap_or_else(|| share(self.share.unwrap_or(1.0)));
         ensure!(
+            n > 0,
+            "`sample-examples` draws {k} examples, and there are none"
+        );
+        ensure!(
             self.replacement || k <= n,
             "`sample-examples` draws {k} without replacement, and there are only {n} examples"
         );

@@ -1,5 +1,5 @@
 //! PATE: one tier, on all data in one place.
-use crate::teach::{PRIVACY, TEACHER, ballots, check, classes, learn, teachers};
+use crate::teach::{PRIVACY, TEACHER, TOO_FEW, ballots, check, classes, learn, teachers};
 use fl_core::TaskKind;
 use fl_core::message::{Counts, VoteSensitivity, Votes};
 use fl_core::prelude::*;
@@ -45,6 +45,11 @@ impl Protocol for Pate {
     fn declare(&self) -> Declaration<'_> {
         let votes = VOTES.answered_by(|me, _| {
             let (public, pass) = (me.public()?, self.teacher.pass(Loss::CrossEntropy));
+            let (n, t) = (me.own().len(), self.teachers);
+            ensure!(
+                n >= t,
+                "{n} examples are too few for {t} teachers: {TOO_FEW}"
+            );
             let taught = teachers(me, public.samples(), 0, self.teachers, &pass)?;
             ballots(&taught.said, me.own().task().kind.outputs())
         });

@@ -53,7 +53,8 @@ pub(crate) struct Taught {
 }
 
 /// Trains `t` teachers in turn, each on its part of the client's examples, and gives what each says about all `queries`.
-/// `partition` numbers the repetitions. A teacher is gone when it has spoken.
+/// `partition` numbers the repetitions. A teacher is gone when it has spoken. A teacher
+/// without examples says the first class.
 pub(crate) fn teachers(
     me: &Client,
     queries: &Samples,
@@ -61,15 +62,13 @@ pub(crate) fn teachers(
     t: usize,
     pass: &Pass<'_>,
 ) -> Result<Taught> {
-    ensure!(
-        me.own().len() >= t,
-        "{} examples are too few for {t} teachers: {TOO_FEW}",
-        me.own().len()
-    );
     let stream = me.stream("teachers").child("partition", partition as u64);
     let parts = subsets(me.own().len(), t, &stream.child("subsets", 0));
     let mut constant = 0;
     let speak = |(i, part): (usize, &Vec<usize>)| {
+        if part.is_empty() {
+            return Ok(vec![0; queries.len()]);
+        }
         let mut teacher = me.new_model(&TEACHER, (partition * t + i) as u64)?;
         let stream = stream.child("teacher", i as u64);
         let own = me.own().pick(part);

@@ -4,7 +4,6 @@ use crate::teach::{
 };
 use fl_core::message::{Counts, Models, VoteSensitivity, Votes};
 use fl_core::prelude::*;
-use fl_core::privacy::{Observer, Unit};
 use fl_core::{ClientId, Problem, TaskKind, metrics};
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +56,8 @@ settings! {
         /// Public samples that the students label and the final model learns from, the first of them; all if not given. With
         /// `noise: server` these are what a budget pays for.
         server_queries: Option<usize> = None, in 1..;
-        /// What becomes of a party that has fewer examples than there are subsets.
+        /// What becomes of a party that has fewer examples than there are subsets. With an accountant
+        /// it takes part, and its teachers without examples vote for the first class.
         short_party: ShortParty = ShortParty::Fail;
         /// What parties send.
         send: Sent = Sent::Models;
@@ -102,7 +102,7 @@ struct State {
 }
 
 impl TwoTierVote {
-    /// Those who have an example for each teacher.
+    /// Those who have an example for each teacher; all, if an accountant works.
     fn parties(&self, fed: &mut Server<'_>) -> Result<Cohort> {
         let parties = fed.with_examples(self.subsets);
         let short = fed.everyone().retain(|id| !parties.contains(&id));
@@ -312,13 +312,6 @@ impl Protocol for TwoTierVote {
             counts.set_sensitivity(self.sensitivity(counts.block(), s.close));
             if self.noise == NoiseAt::Server {
                 fed.release(&PRIVACY, round, &mut counts, &parties)?;
-            }
-            // another example in an example's place leaves a party as large as it was; another party need not be
-            if self.short_party == ShortParty::Skip && fed.hides()? == Some(Unit::Party) {
-                fed.expose(
-                    &Observer::ALL,
-                    "a party with too few examples takes no part, and everybody sees that",
-                )?;
             }
             s.counts = Some(counts);
             Ok(())

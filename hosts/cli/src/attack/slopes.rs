@@ -207,15 +207,16 @@ fn pry(
     let Found { inputs, distance } = found.context("the run came to its end without a search")?;
     let classes: Vec<u32> = (0..data.task.kind.outputs() as u32).collect();
     let known = class_means(&data.test, &classes);
-    let with_examples = data
-        .clients
-        .iter()
-        .enumerate()
-        .filter(|(_, own)| !own.is_empty());
-    let clients: Vec<usize> = with_examples.map(|(id, _)| id).collect();
+    let accounts = spec.parts.has("accountant");
+    let all = data.clients.iter().enumerate();
+    let asked = all.filter(|(_, own)| accounts || !own.is_empty());
+    let clients: Vec<usize> = asked.map(|(id, _)| id).collect();
     let mut all = Vec::new();
     for (inputs, client) in inputs.axis_chunks_iter(Axis(0), classes.len()).zip(clients) {
         let private = std::slice::from_ref(&data.clients[client]);
+        if private[0].is_empty() {
+            continue;
+        }
         let (like, nearest) = beside(&inputs.to_owned(), private, &classes, data)?;
         let (known_like, _) = beside(&known, private, &classes, data)?;
         if let Some(path) = args.picture.as_ref().filter(|_| all.is_empty()) {

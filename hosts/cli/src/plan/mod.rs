@@ -73,7 +73,8 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     let owners = data.clients.iter().enumerate();
     // what is at nodes is not known here
     let at_nodes = matches!(spec.data.split(), Split::Own);
-    let owners = owners.filter(|(_, own)| at_nodes || !own.is_empty());
+    let accounts = spec.parts.has("accountant");
+    let owners = owners.filter(|(_, own)| at_nodes || accounts || !own.is_empty());
     let mut roster: Vec<(ClientId, usize)> = owners
         .map(|(id, own)| (id as ClientId, own.len()))
         .collect();

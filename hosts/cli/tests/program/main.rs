@@ -18,6 +18,7 @@ mod hostile;
 mod library;
 mod methods;
 mod mistakes;
+mod neighbours;
 mod new;
 mod nodes;
 mod noise;

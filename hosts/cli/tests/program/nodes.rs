@@ -325,7 +325,7 @@ fn a_node_with_a_budget_pays_nothing_for_a_run_that_would_measure_its_model() {
     let dir = d.path();
     let spec = "name: m
 noise: system
-data: { set: { blobs: { train: 200, test: 40 } }, clients: 2, split: own, public: { from: { set: { blobs: { train: 100, test: 20 } } } } }
+data: { set: { blobs: { train: 200, test: 40 } }, clients: 2, split: own, public: { from: { set: { blobs: { train: 100, test: 20, seed: 9 } } } } }
 protocol: { use: co-distill, rounds: 2, warm-up: { epochs: 1, batch: 16 }, samples: 50, distil: { epochs: 1, batch: 32 } }
 parts: { model: { use: linear }, ensemble: { use: mean-labels }, sampling: { use: sample-examples, k: 55 }, accountant: { use: nfdp } }
 ";

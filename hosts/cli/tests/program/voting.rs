@@ -200,17 +200,26 @@ fn a_party_with_too_few_examples_is_named_or_skipped() {
         skip.status.success() && said.contains("they take no part"),
         "{said}"
     );
-    // that one takes no part tells how much it has, whether or not it happens; one example's presence does not change it
-    let spec = quick("fedkt-l1.yaml");
-    let priced = |out: &str, unit: &str| {
-        let set = ["protocol.short-party=skip", unit];
-        json(dir.path(), &with(&spec, out, &set))["privacy"]["readers"].clone()
-    };
-    let party = priced("party", "parts.accountant.unit=party");
-    let why = party["nothing"][0].as_str().unwrap();
-    assert!(why.contains("takes no part"), "{party}");
-    let example = priced("example", "parts.accountant.unit=example");
-    assert!(example["epsilon"].as_f64().unwrap() > 0.0, "{example}");
+    // where an accountant works it takes part, whatever the spec says: who does must not tell how much it has
+    let priced = "parts.accountant={use: pate-moments, delta: 1e-5, unit: party}";
+    let noise = "parts.privacy={use: laplace-votes, gamma: 0.5, data-dependent: false}";
+    for short in ["fail", "skip"] {
+        let short_party = format!("protocol.short-party={short}");
+        let of = [
+            &short_party,
+            priced,
+            noise,
+            "protocol.noise=server",
+            "protocol.evaluate-clients=false",
+        ];
+        let done = fl(dir.path(), &with("short.yaml", short, &of));
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success() && !said.contains("too few"), "{said}");
+        let answer: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+        assert!(answer["privacy"]["readers"]["epsilon"].is_f64(), "{answer}");
+        let journal = fs::read_to_string(dir.path().join(short).join("journal.jsonl")).unwrap();
+        assert!(journal.contains("\"clients\":3"), "{journal}");
+    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Read {
         let public = data
             .public
             .map(|p| Public::unlabelled(p.samples).with_truth(p.truth));
-        let owners = fl_sim::owners(data.clients, false).unwrap();
+        let owners = fl_sim::owners(data.clients, false, false).unwrap();
         Served {
             spec: self.text.clone(),
             task: data.task.clone(),

@@ -314,7 +314,7 @@ fn a_late_reply_is_not_taken_for_that_of_another_request() {
                 digest: [0; 32],
                 confusion: Vec::new(),
             },
-            _ => Said::Here { examples: 10 },
+            _ => Said::Here { examples: Some(10) },
         };
         let (run, client, number) = (asked.run, asked.client, asked.number);
         let reply = Reply {

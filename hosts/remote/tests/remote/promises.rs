@@ -106,6 +106,30 @@ fn noise_is_of_one_spec_and_of_one_set_of_rows() {
     assert!(paid.starts_with(&more) && paid.len() == 4 * ledger.len());
 }
 
+/// Under a guarantee for an example that is added or removed, how many there are has no price.
+#[test]
+fn a_greeting_tells_no_number_of_rows_where_an_accountant_works() {
+    for (yaml, told) in [(PRIVATE, false), (crate::common::SCAFFOLD, true)] {
+        let (spec, d) = (read(yaml), tempfile::tempdir().unwrap());
+        let (request, _) = first(&spec);
+        let hello = Request {
+            want: Want::Hello,
+            ..request
+        };
+        let body: Arc<[u8]> = spec.text.told().unwrap().into();
+        let say = |left: usize| {
+            let policy = || Own {
+                policy: fl_core::settings::read_yaml("{}").unwrap(),
+                ..own(1.0)
+            };
+            let mut node = spec.own_node(&d.path().join("node"), policy(), left);
+            ask(&mut node, &hello, &body).0
+        };
+        assert!(matches!(say(0), Said::Here { .. }), "{:?}", say(0));
+        assert_eq!(say(0) != say(1), told);
+    }
+}
+
 #[test]
 fn data_that_change_within_a_run_are_noticed() {
     let (spec, d) = (read(PRIVATE), tempfile::tempdir().unwrap());

@@ -148,13 +148,13 @@ pub(super) fn labelled(
     labels: impl Fn(&[u32], &[usize]) -> Result<Labels>,
 ) -> Result<((Inputs, Labels), (Inputs, Labels))> {
     let all = |parts: Vec<Part>, what: &str| -> Result<Part> {
-        let part = joined(parts).with_context(|| format!("the {what} {rows}"))?;
-        ensure!(!part.of.is_empty(), "there are no {what} {rows}");
-        Ok(part)
+        joined(parts).with_context(|| format!("the {what} {rows}"))
     };
     let own = all(own, "training")?;
-    let tested = match tested.is_empty() {
+    let no_test = tested.is_empty();
+    let tested = match no_test {
         true => own.pick(&[]),
+    ensure!(no_test || !tested.of.is_empty(), "there are no test {rows}");
         false => all(tested, "test")?,
     };
     let (shape, other) = (own.inputs.shape(), tested.inputs.shape());
@@ -285,6 +285,16 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
             .map(|table| encoded(table, classes))
             .collect();
         train.push((name, joined(parts?)?));
+    let bare = |table: &table::Table| format!("{}: holds no rows", table.path.display());
+    if let Some(none) = test.iter().find(|table| table.len() == 0) {
+        bail!(bare(none));
+    }
+    // what columns and classes are must follow from something
+    let said = files.classes.is_some() && all[0].names.iter().all(|name| files.says(name));
+    ensure!(
+        said || all.iter().any(|table| table.len() > 0),
+        bare(&all[0])
+    );
     }
     classes.closed = true;
     let test: Result<Vec<Part>> = test.iter().map(|table| encoded(table, classes)).collect();

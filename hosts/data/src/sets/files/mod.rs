@@ -181,6 +181,12 @@ impl Files {
         }
     }
 
+    /// Does the spec say how this column is read, or that it holds the class?
+    fn says(&self, column: &str) -> bool {
+        let label = self.label.iter().any(|label| label.0 == column);
+        label || self.columns.0.iter().any(|(name, _)| name == column)
+    }
+
     /// The files that rows stand in.
     fn rows_of(&self, paths: &Paths) -> Vec<PathBuf> {
         let sources = paths.sources().iter();
