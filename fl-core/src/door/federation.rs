@@ -25,6 +25,7 @@ pub struct Server<'h> {
     pub(super) budget: Option<Budget>,
     pub(super) noise: NoiseSource,
     pub(super) every: usize,
+    pub(super) after_split: bool,
     pub(super) accountant: Option<Box<dyn Accountant>>,
     /// Of what clients released themselves only: that is what the server sees.
     pub(super) of_clients: Option<Box<dyn Accountant>>,
@@ -84,6 +85,7 @@ impl<'h> Server<'h> {
             budget: options.budget.clone(),
             noise: options.noise.clone(),
             every: options.evaluate_every.max(1),
+            after_split: options.after_split,
             accountant,
             of_clients,
             observed: Observed::new(protocol),
@@ -156,11 +158,11 @@ impl<'h> Server<'h> {
     /// has. If an accountant works these are all clients: who takes part is public, and must not
     /// follow from how many examples a client has.
     pub fn with_examples(&self, at_least: usize) -> Cohort {
-        let few = self.host.roster().iter().filter(|(_, n)| *n < at_least);
-        let few: BTreeSet<ClientId> = few.map(|(id, _)| *id).collect();
         if self.accountant.is_some() {
             return self.everyone();
         }
+        let few = self.host.roster().iter().filter(|(_, n)| *n < at_least);
+        let few: BTreeSet<ClientId> = few.map(|(id, _)| *id).collect();
         self.everyone().retain(|id| !few.contains(&id))
     }
 

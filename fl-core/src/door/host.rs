@@ -320,6 +320,8 @@ pub struct RunOptions {
     pub budget: Option<Budget>,
     /// Evaluate after every so many rounds, and after the last.
     pub evaluate_every: usize,
+    /// Were the clients' data dealt out of one set ([`Guarantee::after_split`](crate::privacy::Guarantee::after_split))?
+    pub after_split: bool,
 }
 
 impl RunOptions {
@@ -332,6 +334,7 @@ impl RunOptions {
             faults: crate::settings::defaults(),
             budget: None,
             evaluate_every: 1,
+            after_split: false,
         }
     }
 }

@@ -16,6 +16,8 @@ pub(super) const FOLLOWS_DATA: &str =
 pub(crate) struct Observed {
     exchanges: Vec<ExchangeSpec>,
     pub exposed: Exposed,
+    /// Why an example is not one client's alone, if it is not.
+    twice: Option<String>,
     /// Mechanisms of the server through which answers that it has must still be released.
     unreleased: BTreeSet<&'static str>,
 }
@@ -25,6 +27,7 @@ impl Observed {
         Self {
             exchanges: protocol.exchanges(),
             exposed: Exposed::default(),
+            twice: None,
             unreleased: BTreeSet::new(),
         }
     }
@@ -133,6 +136,11 @@ impl Server<'_> {
         }
     }
 
+    /// Says that a row is not one client's alone: no guarantee for one example can be given.
+    pub fn owned_twice(&mut self, why: &str) {
+        self.observed.twice = Some(why.into());
+    }
+
     /// Requests of this exchange are about to be sent.
     pub(super) fn expose_answers(&mut self, spec: &ExchangeSpec, needs: Needs) -> Result<()> {
         let (flow, label) = (&spec.flow, spec.label);
@@ -194,9 +202,13 @@ impl Server<'_> {
         let of = |accountant: &dyn Accountant| -> Result<_> {
             let guarantee = Guarantee {
                 noise,
+                after_split: self.after_split,
                 claimed_by: claimed_by.clone(),
                 ..accountant.guarantee(None)?
             };
+            if let (Some(twice), Unit::Example) = (&self.observed.twice, guarantee.unit) {
+                return Ok(Protection::nothing(vec![twice.clone()]));
+            }
             Ok(match guarantee.data_dependent {
                 _ if !guarantee.epsilon.is_finite() => {
                     let infinite = "what was released has an infinite price";

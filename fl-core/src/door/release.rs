@@ -228,6 +228,7 @@ mod tests {
                 neighbours: crate::privacy::Neighbours::Replaced,
                 data_dependent: false,
                 noise: Noise::Seeded,
+                after_split: false,
                 claimed_by: Vec::new(),
             })
         }

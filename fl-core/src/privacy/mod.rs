@@ -322,6 +322,10 @@ pub struct Guarantee {
     pub unit: Unit,
     /// Which two data sets cannot be told apart.
     pub neighbours: Neighbours,
+    /// Are these data what a spec has dealt to the clients? The two then differ after the split: with
+    /// other rows, the split and public samples would be others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub after_split: bool,
     /// Does epsilon itself depend on the data, so that publishing it tells something?
     pub data_dependent: bool,
     /// Where the noise came from.
@@ -348,10 +352,13 @@ impl Display for Guarantee {
             write!(f, " (a chance of {percent:.2} % that nothing is hidden)")?;
         }
         write!(f, " for each {}", self.unit)?;
+        if self.after_split {
+            f.write_str(" after the split")?;
+        }
         f.write_str(match (self.neighbours, self.unit) {
             (Neighbours::Replaced, _) => " (replaced by another), ",
             (Neighbours::Removed, Unit::Example) => " (added or removed), ",
-            // who takes part is public: a party without its data still does
+            // who takes part is public: a party without data still does
             (Neighbours::Removed, Unit::Party) => " (with its data or with none), ",
         })?;
         f.write_str(match self.data_dependent {

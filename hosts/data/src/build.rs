@@ -41,6 +41,8 @@ pub struct Assembled {
     /// What was taken from the clients' own rows, of all of them: kinds of columns, categories, classes, means. Whoever sees
     /// a run sees something of it.
     pub inferred: Vec<String>,
+    /// A row that two clients have. A guarantee for one example assumes that it is one client's.
+    pub twice: Option<String>,
 }
 
 /// The public samples.
@@ -83,11 +85,14 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         columns,
         notes,
         mut inferred,
+        twice,
     } = load(&spec.set, dir, spec.normalise.as_ref()).and_then(numbered)?;
     if let Some(order) = spec.class_order.as_ref().filter(|_| !classes.is_empty()) {
         classes = order.iter().map(|old| classes[*old].clone()).collect();
     }
     spec.fits(&train.task()).map_err(anyhow::Error::msg)?;
+    let name = spec.set.name();
+    ensure!(!train.is_empty(), "data set `{name}` has no training rows");
     let mut train = first(train, spec.limit.train)?;
     let mut test = first(test, spec.limit.test)?;
 
@@ -112,18 +117,21 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
 
     let (number, name) = (spec.clients(), spec.set.name());
     let mut uneven = Vec::new();
-    if !sources.is_empty()
-        && spec
-            .public
-            .as_ref()
-            .is_some_and(|public| public.from.of_clients())
-    {
-        inferred.push("public samples are taken out of the clients' files".into());
+    if spec.set.of_a_user() {
+        let public = spec.public.as_ref();
+        if public.is_some_and(|public| public.from.of_clients()) {
+            inferred.push("public samples are taken out of the clients' files".into());
+        }
+        if spec.limit.train.is_some() {
+            inferred.push("which rows `limit` leaves to the clients follows all their rows".into());
+        }
     }
+    // with `split: own` no client has these rows, and nodes compare their own
     if let Some(public) = spec.public_set()
-        && let Some(what) = spec.set.shares(public, dir)
+        && !matches!(spec.split(), Split::Own)
+        && let Some(what) = spec.set.shares(public, dir)?
     {
-        inferred.push(format!("{what} is the clients' and public as well"));
+        inferred.push(format!("{what} the clients' and public as well"));
     }
     let parts = match spec.split() {
         Split::ByFile => by_file(&origins(&train, &sources), sources.len(), number, name),
@@ -178,6 +186,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         notes,
         uneven,
         inferred,
+        twice: twice.filter(|_| matches!(spec.split(), Split::ByFile)),
     };
     if let Some(how) = &spec.undersampled {
         undersample(&mut all, how)?;

@@ -53,7 +53,13 @@ fn everybody_shares_one_storage() {
 
 #[test]
 fn a_public_set_that_is_the_clients_own_is_seen() {
-    for (set, shared) in [(blobs(), true), (SetSpec::named("blobs").unwrap(), false)] {
+    let set = |text: &str| fl_core::settings::read_yaml::<SetSpec>(text).unwrap();
+    for (set, shared) in [
+        (blobs(), true),
+        // more rows of the same draw
+        (set("blobs"), true),
+        (set("{blobs: {seed: 9}}"), false),
+    ] {
         let public = Some(Public::from(PublicFrom::Set(set)));
         let got = made(&DataSpec {
             public,

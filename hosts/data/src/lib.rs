@@ -20,6 +20,7 @@ pub mod published;
 pub mod set;
 mod set_spec;
 pub mod sets;
+mod shared_rows;
 pub mod spec;
 mod spec_checks;
 pub mod split;
@@ -36,7 +37,8 @@ pub use overview::{Overview, Share};
 pub use set::{DataSet, Facts, Rows, SetDecl, linked_sets};
 pub use set_spec::{SetSpec, Use};
 #[doc(hidden)]
-pub use sets::files::HELD_OUT;
+pub use sets::files::of_test_rows;
+pub use shared_rows::share_a_row;
 pub use spec::DataSpec;
 pub use undersampled::Undersampled;
 

@@ -29,6 +29,8 @@ pub struct Set {
     /// What was taken from the clients' own rows, of all of them: kinds of columns, categories, classes, means. Whoever sees
     /// a run sees something of it.
     pub inferred: Vec<String>,
+    /// A row that two sources have: it is not one client's alone.
+    pub twice: Option<String>,
 }
 
 /// Reads the set from its folder in `dir`, or makes it, with `normalise` instead of its own normalisation.
@@ -47,6 +49,7 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
         columns,
         mut notes,
         mut inferred,
+        twice,
     } = set.rows(dir)?;
     let task = set.task().unwrap_or_else(|| task_of(&train.0, &train.1));
     if let Some(normalise) = normalise {
@@ -94,6 +97,7 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
         columns,
         notes,
         inferred,
+        twice,
     })
 }
 

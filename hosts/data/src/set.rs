@@ -157,6 +157,8 @@ pub struct Rows {
     /// What was taken from the clients' own rows, of all of them: kinds of columns, categories, classes, means. Whoever sees
     /// a run sees something of it.
     pub inferred: Vec<String>,
+    /// A row that two sources have: it is not one client's alone.
+    pub twice: Option<String>,
 }
 
 /// A file or folder with training rows.
@@ -181,6 +183,7 @@ impl Rows {
             columns: Vec::new(),
             notes: Vec::new(),
             inferred: Vec::new(),
+            twice: None,
         }
     }
 }

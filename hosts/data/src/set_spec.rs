@@ -3,12 +3,13 @@
 use crate::fingerprint::same;
 use crate::folder::Folder;
 use crate::set::{DataSet, Facts, Problem, Rows, SetDecl, linked_sets};
+use crate::shared_rows::share_a_row;
 use crate::spec::Normalise;
 use anyhow::{Context, Result, ensure};
 use fl_core::settings::{
     Reader, Setting, Step, Value, choice, choice_schema, choice_words, keyed, no_such_choice,
 };
-use fl_core::{Inputs, Labels, Task, TaskKind};
+use fl_core::{Inputs, Labels, Samples, Task, TaskKind};
 use std::any::TypeId;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -168,20 +169,31 @@ impl SetSpec {
         self.set.paths(&self.folder(dir))
     }
 
-    /// The rows to learn from that this set and `other` have in common, as far as files tell.
-    pub(crate) fn shares(&self, other: &Self, dir: &Path) -> Option<String> {
+    /// Are they a user's own files, of which only the files say what is to be learnt?
+    pub(crate) fn of_a_user(&self) -> bool {
+        self.set.task().is_none()
+    }
+
+    /// What this set and `other` have in common of the rows to learn from.
+    ///
+    /// # Errors
+    /// When the rows cannot be read.
+    pub(crate) fn shares(&self, other: &Self, dir: &Path) -> Result<Option<String>> {
         if self == other {
-            return Some(format!("`{}`", self.name()));
+            return Ok(Some(format!("`{}` is", self.name())));
         }
         let [mut files, theirs] = [self, other].map(|set| set.set.private(&set.folder(dir)));
         let own = files.len();
         files.extend(theirs);
         let shared = same(&files, true);
         let between = |(first, again): &&(usize, usize)| *first < own && *again >= own;
-        shared
-            .iter()
-            .find(between)
-            .map(|(first, _)| files[*first].display().to_string())
+        if let Some((first, _)) = shared.iter().find(between) {
+            return Ok(Some(format!("{} is", files[*first].display())));
+        }
+        // as they were read: the two may be scaled differently
+        let rows = |set: &Self| Ok::<_, anyhow::Error>(Samples::all(set.rows(dir)?.train.0));
+        let shared = share_a_row(&rows(self)?, &rows(other)?);
+        Ok(shared.then(|| format!("rows of `{}` are", self.name())))
     }
 
     /// What is taken from each value unless the spec says otherwise.

@@ -108,6 +108,13 @@ fl_core::choices! {
     }
 }
 
+impl Split {
+    /// Does it deal the rows of one set to the clients? One row less would deal all of them anew.
+    pub fn deals(&self) -> bool {
+        !matches!(self, Self::ByFile | Self::Own)
+    }
+}
+
 fl_core::settings! {
     /// A Dirichlet split.
     pub struct Dirichlet {

@@ -120,6 +120,7 @@ pub fn execute(
         test: data.test,
         client_tests: data.client_tests,
         exposed: data.inferred,
+        twice: data.twice,
         folder: Some(folder),
         resumed,
         checkpoints: spec.checkpoints.clone(),
@@ -201,6 +202,7 @@ fn run_options(spec: &Spec<DataSpec>, task: Task) -> anyhow::Result<RunOptions> 
         faults: spec.faults.clone(),
         budget: spec.budget.clone(),
         evaluate_every: spec.evaluate_every,
+        after_split: spec.data.split().deals(),
     })
 }
 

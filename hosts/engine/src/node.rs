@@ -33,7 +33,7 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
     let context = prepare::protocol_context(spec, &data.task);
     let protocol: Arc<dyn Protocol> = Arc::from(spec.make_protocol(&context)?);
     let maker = Maker {
-        public: data.public.take().map(public).map(Arc::new),
+        public: data.public.clone().map(public).map(Arc::new),
         parts: Arc::new(spec.parts.in_slots(protocol.slots())),
         seed: spec.seed,
         budget: spec.budget.clone(),
@@ -49,7 +49,7 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
         }
         Some(path) => {
             let file = NodeFile::read(path)?;
-            let (examples, unfit) = match file.load(&spec.data, &data, &config.data_dir) {
+            let (examples, unfit) = match file.load(&spec.data, &data, &config.data_dir, accounts) {
                 Ok(examples) => (examples, None),
                 // one that can say so
                 Err(error) => (data.test.clone(), Some(format!("{error:#}"))),

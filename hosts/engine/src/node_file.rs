@@ -68,12 +68,14 @@ impl NodeFile {
         })
     }
 
-    /// Its own examples; the error says why they do not fit what the spec is about.
+    /// Its own examples; the error says why they do not fit what the spec is about. If an accountant
+    /// works for the run (`accounts`), none of them may be public.
     pub fn load(
         &self,
         spec: &DataSpec,
         due: &Assembled,
         dir: &Path,
+        accounts: bool,
     ) -> anyhow::Result<fl_core::Examples> {
         let mut data = self.data.clone();
         if let Some((_, wrong)) = data.resolve(&self.folder, Use::Labelled).pop() {
@@ -112,13 +114,19 @@ impl NodeFile {
             }
         }
         fl_data::alike(&set.columns, &due.columns)?;
-        // rows that it holds out stay unused: models are tested on the spec's
+        // its test rows stay unused: models are tested on the spec's
         let found = set.inferred.iter().map(String::as_str);
-        let found: Vec<&str> = found.filter(|what| *what != fl_data::HELD_OUT).collect();
+        let found: Vec<&str> = found.filter(|what| !fl_data::of_test_rows(what)).collect();
         ensure!(
             found.is_empty(),
             "it would be read by what its own rows are like ({}); say it in `data`, as the spec does",
             found.join("; ")
+        );
+        let public = due.public.iter().map(|public| &public.samples);
+        let mut known = public.chain([&due.test.samples]);
+        ensure!(
+            !accounts || !known.any(|known| fl_data::share_a_row(&own.samples, known)),
+            "a row of its own is among the public or test rows of the spec, so no guarantee could hold for it"
         );
         Ok(own)
     }

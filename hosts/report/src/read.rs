@@ -381,6 +381,11 @@ impl Run {
         vec![format!("{}, seed {}", self.set(), self.seed())]
     }
 
+    /// What decides which rows each client was dealt: the data of its spec, and the seed.
+    pub fn deal(&self) -> (String, Option<&Value>) {
+        (self.seed(), self.spec.get("data"))
+    }
+
     /// The name of its data set.
     pub fn set(&self) -> &str {
         let set = self.spec.get("data").and_then(|data| data.get("set"));

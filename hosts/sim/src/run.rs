@@ -131,6 +131,9 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let fed = fed.and_then(|mut fed| {
         let mut shown = setup.exposed.iter();
         shown.try_for_each(|what| fed.expose(&Observer::ALL, what))?;
+        if let Some(twice) = &setup.twice {
+            fed.owned_twice(twice);
+        }
         Ok(fed)
     });
     let mut fed = match fed {

@@ -61,6 +61,8 @@ pub struct Setup<'a> {
     /// What the data have been made with of clients' own rows, such as means to standardise by:
     /// whoever sees a run sees something of it, and nothing prices it.
     pub exposed: Vec<String>,
+    /// A row that two clients have: nothing is guaranteed for one example.
+    pub twice: Option<String>,
     /// Where results go.
     pub folder: Option<RunFolder>,
     /// Where a stopped run goes on.
@@ -131,6 +133,7 @@ impl Setup<'_> {
             test,
             client_tests: Vec::new(),
             exposed: Vec::new(),
+            twice: None,
             folder: None,
             resumed: None,
             checkpoints: fl_core::settings::defaults(),

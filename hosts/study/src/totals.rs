@@ -3,7 +3,7 @@
 use crate::cells::cell;
 use crate::expand::Table;
 use crate::tables::Answers;
-use fl_core::privacy::{Guarantee, Noise, Observer, Protection};
+use fl_core::privacy::{Guarantee, Noise, Observer, Protection, Unit};
 use fl_report::{Run, Section};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -53,6 +53,7 @@ fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, Strin
     if !all.iter().flatten().any(|p| p.guarantee().is_some()) {
         return None;
     }
+    let dealt_anew = runs.iter().any(|run| run.deal() != runs[0].deal());
     let mut sum: Option<Guarantee> = None;
     for protection in all {
         let next = match protection {
@@ -69,11 +70,17 @@ fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, Strin
                 );
                 return Some(Err(why));
             }
+            // other rows are a party's in each of them
+            Some(sum) if dealt_anew && sum.unit == Unit::Party && next.after_split => {
+                let why = "the runs deal the rows to parties differently, so no party is the same";
+                return Some(Err(why.into()));
+            }
             Some(sum) => Guarantee {
                 epsilon: sum.epsilon + next.epsilon,
                 delta: sum.delta + next.delta,
                 // what hides that one unit is another hides that it is there
                 neighbours: sum.neighbours.min(next.neighbours),
+                after_split: sum.after_split || next.after_split,
                 data_dependent: sum.data_dependent || next.data_dependent,
                 // what follows a seed is none
                 noise: match (sum.noise, next.noise) {

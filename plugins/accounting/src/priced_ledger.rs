@@ -158,6 +158,7 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
             neighbours,
             data_dependent: self.data_dependent || next.is_some_and(|n| n.data_dependent),
             noise: Noise::Seeded,
+            after_split: false,
             claimed_by: Vec::new(),
         })
     }

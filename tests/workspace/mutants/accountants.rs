@@ -87,6 +87,7 @@ impl Accountant for Adds {
             neighbours: fl_core::privacy::Neighbours::Replaced,
             data_dependent: false,
             noise: Noise::Seeded,
+            after_split: false,
             claimed_by: Vec::new(),
         })
     }

@@ -64,6 +64,7 @@ impl Accountant for LoadedAccountant {
             neighbours: g.neighbours,
             data_dependent: g.data_dependent,
             noise: g.noise,
+            after_split: false,
             claimed_by: Vec::new(),
         })
     }

@@ -5,7 +5,7 @@ mod reach;
 use crate::{DataDir, Done, Overrides, print};
 use clap::Args;
 use fl_core::message::Facts;
-use fl_core::privacy::Observer;
+use fl_core::privacy::{Guarantee, Observer, Unit};
 use fl_core::{
     BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, Draw, ExchangeSpec, Parts, Role,
     Roster, Round, Stream, Trainer,
@@ -132,13 +132,21 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     for what in &data.inferred {
         exposed.add(&Observer::ALL, what);
     }
-    let accounts = parts.has("accountant");
-    let seen: Vec<_> = match accounts {
-        true => Observer::ALL.map(|o| (o, exposed.to(o))).into(),
+    let mut reached = match accounts {
+        true => {
+            let how = (spec.noise, spec.data.split().deals());
+            reach::reach(parts, &rows, everyone, &exposed, &make, how)
+        }
         false => Vec::new(),
     };
-    let reached = match accounts {
-        true => reach::reach(parts, &rows, everyone, &exposed, &make, spec.noise),
+    if let Some(twice) = &data.twice {
+        let of_example = |g: &Option<Guarantee>| g.as_ref().is_none_or(|g| g.unit == Unit::Example);
+        for (observer, _) in reached.extract_if(.., |(_, g)| of_example(g)) {
+            exposed.add(&[observer], twice);
+        }
+    }
+    let seen: Vec<_> = match accounts {
+        true => Observer::ALL.map(|o| (o, exposed.to(o))).into(),
         false => Vec::new(),
     };
     let sum = |bytes: fn(&Row) -> Option<u64>| {

@@ -18,7 +18,7 @@ pub fn reach(
     everyone: usize,
     exposed: &Exposed,
     context: &BuildContext,
-    noise: Noise,
+    (noise, after_split): (Noise, bool),
 ) -> Vec<(Observer, Option<Guarantee>)> {
     let cohorts: Vec<&str> = rows.iter().filter_map(|row| row.asked.cohort).collect();
     let claimed_by = parts.claimed_by(&cohorts);
@@ -29,6 +29,7 @@ pub fn reach(
             let reached = against(observer, parts, rows, everyone, context);
             let told = |g| Guarantee {
                 noise,
+                after_split,
                 claimed_by: claimed_by.clone(),
                 ..g
             };

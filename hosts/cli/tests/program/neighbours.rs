@@ -1,6 +1,6 @@
 //! What a guarantee compares: two runs whose data are neighbours differ in nothing that has no noise.
 
-use crate::common::{fl, out};
+use crate::common::{fails, fl, json, out};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -116,4 +116,132 @@ fn a_client_without_examples_is_seen_by_no_one_where_a_guarantee_hides_it() {
         "{notes}"
     );
     assert_eq!(journal[0]["clients"], 5);
+}
+
+const VOTES: &str = "protocol: { use: fedkd, local: { epochs: 2, batch: 8 }, student: { epochs: 2, batch: 8 }, loss: mse, evaluate-clients: false }
+parts:
+  teacher: { use: linear }
+  student: { use: linear }
+  ensemble: { use: mean-logits }
+  privacy: { use: laplace-logits, gamma: 1, clip: 4.0 }
+  accountant: { use: basic }
+";
+
+const KNOWN: &str = "label: class, classes: [low, high],
+    columns: { a: { number: { range: [0, 1000] } }, b: { number: { range: [0, 1000] } } }";
+
+/// Of one file over three clients, with these public samples.
+fn dealt(dir: &Path, parts: &str, public: &str) -> Value {
+    fs::write(dir.join("all.csv"), rows(0..120)).unwrap();
+    fs::write(dir.join("test.csv"), rows(500..540)).unwrap();
+    fs::write(dir.join("public.csv"), rows(300..340)).unwrap();
+    let spec = format!(
+        "name: dealt
+data:
+  set: {{ files: {{ format: csv, train: all.csv, test: test.csv, {KNOWN} }} }}
+  clients: 3
+{public}{parts}"
+    );
+    fs::write(dir.join("dealt.yaml"), spec).unwrap();
+    let _ = fs::remove_dir_all(dir.join("dealt"));
+    json(dir, &["run", "dealt.yaml", "--out", "dealt", "--json"])["privacy"]["readers"].clone()
+}
+
+#[test]
+fn what_follows_all_rows_of_a_file_has_no_price_and_a_split_is_named() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let public = |from: &str| format!("  public: {{ from: {{ {from} }} }}\n");
+    for from in ["share: 0.2", "count: 30"] {
+        let none = dealt(dir, VOTES, &public(from));
+        let why = none["nothing"].to_string();
+        assert!(
+            why.contains("public samples are taken out"),
+            "{from}: {none}"
+        );
+    }
+    let set = format!("set: {{ files: {{ format: csv, train: public.csv, {KNOWN} }} }}");
+    let holds = dealt(dir, VOTES, &public(&set));
+    assert!(holds["epsilon"].is_f64(), "{holds}");
+    assert_eq!(holds["after_split"], true);
+    let text = fs::read_to_string(dir.join("dealt/report.md")).unwrap();
+    assert!(text.contains("for each party after the split ("), "{text}");
+    let plan = out(dir, &["plan", "dealt.yaml"]);
+    assert!(plan.contains("for each party after the split ("), "{plan}");
+    // a client's own file is what it is
+    six(dir);
+    fs::write(dir.join("own.yaml"), spec(CLIENT)).unwrap();
+    let own = json(dir, &["run", "own.yaml", "--out", "own", "--json"]);
+    let server = &own["privacy"]["server"];
+    assert!(
+        server["epsilon"].is_f64() && server["after_split"].is_null(),
+        "{own}"
+    );
+}
+
+#[test]
+fn a_row_that_two_clients_have_has_no_guarantee_of_its_own() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    six(dir);
+    // another file, with one row of client 0 among its own
+    fs::write(dir.join("3.csv"), rows((60..80).chain([7]))).unwrap();
+    for (name, parts, holds) in [("example", EXAMPLE, false), ("party", CLIENT, true)] {
+        let yaml = format!("{name}.yaml");
+        fs::write(dir.join(&yaml), spec(parts)).unwrap();
+        let answer = json(dir, &["run", &yaml, "--out", name, "--json"]);
+        let server = &answer["privacy"]["server"];
+        assert_eq!(server["epsilon"].is_f64(), holds, "{server}");
+        let why = server["nothing"][0].as_str().unwrap_or_default();
+        assert!(holds || why.contains("as well"), "{server}");
+        let plan = out(dir, &["plan", &yaml]);
+        assert_eq!(
+            plan.contains("against the server at most epsilon"),
+            holds,
+            "{plan}"
+        );
+    }
+}
+
+#[test]
+fn a_nodes_own_row_must_not_be_public_where_something_is_guaranteed() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    six(dir);
+    let set = |train: &str, test: &str| {
+        format!("{{ files: {{ format: csv, train: {train}, test: {test}, {KNOWN} }} }}")
+    };
+    let yaml = format!(
+        "name: own\ndata:\n  set: {}\n  clients: 2\n  split: own\n{CLIENT}",
+        set("0.csv", "test.csv")
+    );
+    fs::write(dir.join("own.yaml"), yaml).unwrap();
+    for k in 0..2 {
+        let text = format!(
+            "client: {k}\nhome: home-{k}\ndata: {}\n",
+            set(&format!("{}.csv", k + 1), "test.csv")
+        );
+        fs::write(dir.join(format!("node-{k}.yaml")), text).unwrap();
+    }
+    let run = [
+        "run",
+        "own.yaml",
+        "--node",
+        "node-0.yaml",
+        "--node",
+        "node-1.yaml",
+    ];
+    // 20 rows, 19, or none: it is not told
+    let two = |text: &str, out: &str| {
+        fs::write(dir.join("2.csv"), text).unwrap();
+        seen(dir, "own.yaml", out, &run[2..])
+    };
+    let full = two(&rows(40..60), "full");
+    assert!(full.1["server"]["epsilon"].is_f64());
+    assert_eq!(full, two(&rows(40..59), "less"));
+    assert_eq!(full, two(&rows(0..0), "none"));
+    fs::write(dir.join("2.csv"), rows((40..60).chain([510]))).unwrap();
+    let (code, said) = fails(dir, &run);
+    let why = "a row of its own is among the public or test rows of the spec";
+    assert!(code == 1 && said.contains(why), "{said}");
 }

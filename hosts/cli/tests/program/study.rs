@@ -618,6 +618,27 @@ fn runs_on_the_same_rows_have_a_total() {
         printed.contains("| 2 | readers of the results | nothing: nobody accounts in one of them"),
         "{printed}"
     );
+    // each seed deals the rows of a file to other parties
+    fs::write(dir.path().join("all.csv"), crate::neighbours::rows(0..120)).unwrap();
+    fs::write(
+        dir.path().join("test.csv"),
+        crate::neighbours::rows(500..540),
+    )
+    .unwrap();
+    let data = "data: { set: { files: { format: csv, train: all.csv, test: test.csv, label: class, classes: [low, high], columns: { a: { number: { range: [0, 1000] } }, b: { number: { range: [0, 1000] } } } } }, clients: 100 }";
+    let file = |name: &str, data: &str| {
+        let text = fs::read_to_string(&base).unwrap();
+        let (before, rest) = text.split_once("\ndata:").unwrap();
+        let (_, after) = rest.split_once("\nprotocol:").unwrap();
+        let text = format!("{before}\n{data}\nprotocol:{after}");
+        fs::write(dir.path().join(name), text).unwrap();
+    };
+    file("dealt.yaml", data);
+    let (printed, ..) = study("  rows: [{ name: dealt, base: dealt.yaml }]\n");
+    assert!(
+        printed.contains("| 2 | readers of the results | nothing: the runs deal the rows"),
+        "{printed}"
+    );
     // single runs on rows of their own have nothing to add
     let (printed, ..) = study("  rows: [{ name: private }]\n");
     assert!(!printed.contains("guarantee together"), "{printed}");

@@ -1,7 +1,7 @@
 //! Images in one folder, and in another what belongs to each by its name.
 
 use super::Files;
-use super::gather::{Divided, bare, divided, labelled};
+use super::gather::{Divided, divided, labelled, with_inferred};
 use super::images;
 use super::paths::{Paths, Source, inside};
 use super::rows::{Part, joined};
@@ -52,16 +52,14 @@ pub(super) fn read(files: &Files, beside: &mut impl Beside) -> Result<Rows> {
     } = divided(files, train, test);
     let labels = |of: &[u32], shape: &[usize]| beside.labels(of, shape, names.len());
     let (train, test) = labelled(own, tested, "images", labels)?;
-    let mut inferred = notes.clone();
-    inferred.extend(bare(files));
-    Ok(Rows {
+    let rows = Rows {
         sources,
         columns: vec![("inputs".into(), format!("shape {:?}", train.0.shape()))],
         classes: names,
-        inferred,
         notes,
         ..Rows::new(train, test)
-    })
+    };
+    Ok(with_inferred(files, rows))
 }
 
 /// The images of a source; in place of a class each has the number of what stands beside it.

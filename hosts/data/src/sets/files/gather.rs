@@ -6,9 +6,10 @@ use super::rows::{Part, joined};
 use super::{Files, Format, Libsvm, arrays, images, table};
 use crate::fingerprint::same;
 use crate::set::{Rows, Source as Owner};
+use crate::shared_rows::{owned_twice, share_a_row};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::settings::show;
-use fl_core::{Inputs, Labels, Stream};
+use fl_core::{Inputs, Labels, Samples, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -126,17 +127,14 @@ pub(super) fn read(files: &Files) -> Result<Rows> {
         })
     };
     let (train, test) = labelled(own, tested, "rows", labels)?;
-    // whatever there is to say here was found in the rows
-    let mut inferred = notes.clone();
-    inferred.extend(bare(files));
-    Ok(Rows {
+    let rows = Rows {
         sources,
         classes: names,
         columns,
-        inferred,
         notes,
         ..Rows::new(train, test)
-    })
+    };
+    Ok(with_inferred(files, rows))
 }
 
 /// Rows to learn from and rows to test with, with what `labels` makes of the numbers beside rows of a shape. A public set may
@@ -154,9 +152,9 @@ pub(super) fn labelled(
     let no_test = tested.is_empty();
     let tested = match no_test {
         true => own.pick(&[]),
-    ensure!(no_test || !tested.of.is_empty(), "there are no test {rows}");
         false => all(tested, "test")?,
     };
+    ensure!(no_test || !tested.of.is_empty(), "there are no test {rows}");
     let (shape, other) = (own.inputs.shape(), tested.inputs.shape());
     ensure!(
         shape == other,
@@ -213,12 +211,21 @@ pub(super) fn divided(files: &Files, train: Vec<(String, Part)>, test: Option<Pa
 }
 
 /// What is told where test rows are the clients'.
-pub const HELD_OUT: &str =
+const HELD_OUT: &str =
     "test rows are held out of the clients' files, and how good models are on them is told";
 
-/// What a run shows of the rows of these files besides what is learnt from them.
-pub(super) fn bare(files: &Files) -> Vec<String> {
-    let mut all = Vec::new();
+/// How the line ends that tells of clients' rows among the test rows.
+const TESTED: &str = "test rows as well";
+
+/// Is this of the test rows of files? A node does not use those of its own.
+pub fn of_test_rows(told: &str) -> bool {
+    told == HELD_OUT || told.ends_with(TESTED)
+}
+
+/// The rows of these files, with what a run shows of them besides what is learnt from them.
+pub(super) fn with_inferred(files: &Files, mut rows: Rows) -> Rows {
+    // whatever there is to say of the rows was found in them
+    let mut all = rows.notes.clone();
     if files.holdout.is_some() {
         all.push(HELD_OUT.into());
     }
@@ -236,17 +243,26 @@ pub(super) fn bare(files: &Files) -> Vec<String> {
             (_, true) => said.insert(format!(
                 "{name} is among the clients' files more than once: its rows count as often"
             )),
-            (true, false) => {
-                said.insert(format!("{name} is a client's file and test rows as well"))
-            }
+            (true, false) => said.insert(format!("{name} is a client's file and {TESTED}")),
             (false, false) => false,
         };
+    }
+    // a copy that was packed, sorted or added to has other bytes
+    if said.is_empty() {
+        let [own, tested] = [&rows.train, &rows.test].map(|(of, _)| Samples::all(of.clone()));
+        if files.test.is_some() && share_a_row(&own, &tested) {
+            said.insert(format!("rows of the clients' files are {TESTED}"));
+        }
+        if let Some((first, again)) = owned_twice(&own, &rows.sources) {
+            rows.twice = Some(format!("a row of {first} is a row of {again} as well"));
+        }
     }
     all.extend(said);
     if let Format::Libsvm(Libsvm { width: None, .. }) = &files.format {
         all.push("the number of features is the largest index in the clients' rows; say `width` where they are private".into());
     }
-    all
+    rows.inferred = all;
+    rows
 }
 
 fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
@@ -269,6 +285,16 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
         test.extend(read(source)?);
     }
     ensure!(!all.is_empty(), "there are no training files");
+    let bare = |table: &table::Table| format!("{}: holds no rows", table.path.display());
+    if let Some(none) = test.iter().find(|table| table.len() == 0) {
+        bail!(bare(none));
+    }
+    // what columns and classes are must follow from something
+    let said = files.classes.is_some() && all[0].names.iter().all(|name| files.says(name));
+    ensure!(
+        said || all.iter().any(|table| table.len() > 0),
+        bare(&all[0])
+    );
     let mut plan = Plan::new(files, &all)?;
     let mut left = files.max_bytes;
     let mut encoded = |table: &table::Table, classes: &mut Classes| {
@@ -285,16 +311,6 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
             .map(|table| encoded(table, classes))
             .collect();
         train.push((name, joined(parts?)?));
-    let bare = |table: &table::Table| format!("{}: holds no rows", table.path.display());
-    if let Some(none) = test.iter().find(|table| table.len() == 0) {
-        bail!(bare(none));
-    }
-    // what columns and classes are must follow from something
-    let said = files.classes.is_some() && all[0].names.iter().all(|name| files.says(name));
-    ensure!(
-        said || all.iter().any(|table| table.len() > 0),
-        bare(&all[0])
-    );
     }
     classes.closed = true;
     let test: Result<Vec<Part>> = test.iter().map(|table| encoded(table, classes)).collect();

@@ -6,7 +6,7 @@ mod columns;
 mod encode;
 mod gather;
 #[doc(hidden)]
-pub use gather::HELD_OUT;
+pub use gather::of_test_rows;
 mod images;
 mod masks;
 mod pairs;

@@ -124,6 +124,85 @@ fn a_clients_file_that_is_used_twice_is_seen() {
     }
 }
 
+/// A copy has other bytes once it is packed, sorted, added to or written in another format.
+#[test]
+fn rows_that_are_used_twice_are_seen_whatever_file_holds_them() {
+    let case = Case::new(&[
+        ("a.csv", PEOPLE),
+        ("b.csv", "age,job,income\n1,nurse,low\n2,cook,high\n"),
+        (
+            "sorted.csv",
+            "age,job,income\n50,?,low\n40,nurse,high\n30,cook,high\n20,nurse,low\n",
+        ),
+        ("more.csv", &format!("{PEOPLE}70,cook,low\n")),
+        ("one.csv", "age,job,income\n71,cook,low\n30,nurse,low\n"),
+        (
+            "a.jsonl",
+            "{\"age\": 20, \"job\": \"nurse\", \"income\": \"low\"}\n",
+        ),
+        ("test.csv", TEST),
+        ("none.csv", "age,job,income\n"),
+    ]);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(PEOPLE.as_bytes()).unwrap();
+    case.write("packed.csv.gz", &packed.finish().unwrap());
+    let known = "label: income, classes: [low, high], columns: {age: {number: {range: [0, 99]}}, job: skip}";
+    let files = |format: &str, train: &str, test: &str| {
+        format!("{{format: {format}, train: {train}, test: {test}, {known}}}")
+    };
+    let shared = "rows of the clients' files are test rows as well";
+    for test in ["packed.csv.gz", "sorted.csv", "more.csv", "one.csv"] {
+        let data = case.data(&files("csv", "[a.csv, b.csv]", test), "");
+        assert_eq!(data.inferred, [shared], "{test}");
+        // of one file that is dealt too
+        let data = case.data(&files("csv", "a.csv", test), ", clients: 2");
+        assert_eq!(data.inferred, [shared], "{test}");
+        // one client's and another's
+        let own = format!("[b.csv, a.csv, {test}]");
+        let data = case.data(&files("csv", &own, "test.csv"), "");
+        let twice = data.twice.unwrap();
+        assert!(
+            data.inferred.is_empty() && twice.contains("a.csv"),
+            "{twice}"
+        );
+    }
+    for (format, public) in [
+        ("csv", "packed.csv.gz"),
+        ("csv", "sorted.csv"),
+        ("csv", "more.csv"),
+        ("jsonl", "a.jsonl"),
+    ] {
+        let public = format!("{{format: {format}, train: {public}, {known}}}");
+        let more = format!(", public: {{from: {{set: {{files: {public}}}}}}}");
+        let data = case.data(&files("csv", "[a.csv, b.csv]", "test.csv"), &more);
+        let told = ["rows of `files` are the clients' and public as well"];
+        assert_eq!(data.inferred, told, "{public}");
+    }
+    // other rows are no one else's, and neither are those of a client that has none
+    let data = case.data(&files("csv", "[a.csv, none.csv, b.csv]", "test.csv"), "");
+    assert!(data.inferred.is_empty() && data.twice.is_none());
+    let sizes: Vec<usize> = data.clients.iter().map(|own| own.len()).collect();
+    assert_eq!(sizes, [4, 0, 2]);
+}
+
+/// Which rows of a user's one file are public, and which are used, follows all of them.
+#[test]
+fn public_rows_out_of_a_file_of_the_clients_are_told() {
+    let case = people();
+    let columns = ", classes: [low, high], columns: {age: {number: {range: [0, 99]}}, job: skip}";
+    for (more, told) in [
+        ("", None),
+        (", public: {from: {share: 0.5}}", Some("public samples")),
+        (", public: {from: {count: 2}}", Some("public samples")),
+        (", limit: {train: 2}", Some("`limit`")),
+    ] {
+        let data = case.data(&csv(columns), &format!(", clients: 1{more}"));
+        let found = data.inferred.join("; ");
+        let right = told.map_or(found.is_empty(), |told| found.contains(told));
+        assert!(right, "{more}: {found}");
+    }
+}
+
 #[test]
 fn a_table_is_read_as_it_looks_and_says_what_was_inferred() {
     let data = people().data(&csv(""), ", clients: 2");

@@ -1,0 +1,142 @@
+//! Rows that stand in two places, whatever the files are called and however they are written.
+
+use crate::set::Source;
+use fl_core::{Inputs, Samples};
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// The hash of a row as it was decoded: of its numbers that are not 0, and their places. Labels and
+/// the scale of bytes do not count.
+fn hash(inputs: &Inputs, row: usize, room: &mut Vec<f32>) -> u64 {
+    let mut hash = DefaultHasher::new();
+    let mut add = |at: usize, value: f32| {
+        if value != 0.0 {
+            (at as u64, value.to_bits()).hash(&mut hash);
+        }
+    };
+    match inputs {
+        Inputs::Bytes { data, .. } => {
+            let width = inputs.width();
+            let bytes = &data[row * width..(row + 1) * width];
+            let values = bytes.iter().map(|byte| f32::from(*byte) / 255.0);
+            values.enumerate().for_each(|(at, value)| add(at, value));
+        }
+        Inputs::Dense { .. } => {
+            room.resize(inputs.width(), 0.0);
+            inputs.write_row(row, room);
+            let values = room.iter().copied();
+            values.enumerate().for_each(|(at, value)| add(at, value));
+        }
+        Inputs::Sparse {
+            starts,
+            columns,
+            values,
+            ..
+        } => {
+            let of = starts[row]..starts[row + 1];
+            let columns = columns[of.clone()].iter();
+            columns
+                .zip(&values[of])
+                .for_each(|(at, value)| add(*at as usize, *value));
+        }
+    }
+    hash.finish()
+}
+
+fn hashes(samples: &Samples) -> impl Iterator<Item = u64> + '_ {
+    let mut room = Vec::new();
+    let ids = samples.ids().iter();
+    ids.map(move |id| hash(samples.inputs(), *id as usize, &mut room))
+}
+
+/// Is a row of `one` a row of `other` too? Memory grows with the rows of the smaller only.
+pub fn share_a_row(one: &Samples, other: &Samples) -> bool {
+    let (few, many) = match one.len() < other.len() {
+        true => (one, other),
+        false => (other, one),
+    };
+    let few: HashSet<u64> = hashes(few).collect();
+    !few.is_empty() && hashes(many).any(|row| few.contains(&row))
+}
+
+/// The first two of these sources that have a row in common.
+pub(crate) fn owned_twice<'a>(
+    train: &Samples,
+    sources: &'a [Source],
+) -> Option<(&'a str, &'a str)> {
+    let owners = sources
+        .iter()
+        .enumerate()
+        .flat_map(|(at, source)| std::iter::repeat_n(at, source.rows));
+    let mut seen: HashMap<u64, usize> = HashMap::new();
+    let mut both = hashes(train).zip(owners).filter_map(|(row, owner)| {
+        let first = *seen.entry(row).or_insert(owner);
+        (first != owner).then_some((first, owner))
+    });
+    let (first, again) = both.next()?;
+    Some((&sources[first].name, &sources[again].name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn dense(data: &[f32]) -> Samples {
+        Samples::all(Arc::new(Inputs::Dense {
+            shape: vec![2],
+            data: data.to_vec(),
+        }))
+    }
+
+    #[test]
+    fn a_row_is_the_same_however_it_is_stored() {
+        let image = |data: &[u8], mean: f32| {
+            let inputs = Inputs::Bytes {
+                shape: [1, 1, 2],
+                data: data.to_vec(),
+                mean: vec![mean],
+                std: vec![0.3],
+            };
+            Samples::all(Arc::new(inputs))
+        };
+        let sparse = |starts: &[usize], columns: &[u32], values: &[f32]| {
+            let inputs = Inputs::Sparse {
+                width: 2,
+                starts: starts.to_vec(),
+                columns: columns.to_vec(),
+                values: values.to_vec(),
+            };
+            Samples::all(Arc::new(inputs))
+        };
+        let numbers = dense(&[0.0, 1.0, 3.0, 4.0]);
+        let all = [
+            image(&[9, 9, 0, 255], 0.0),
+            image(&[0, 255, 7, 8], 0.5),
+            sparse(&[0, 0, 1], &[1], &[1.0]),
+            dense(&[5.0, 5.0, -0.0, 1.0]),
+        ];
+        for one in &all {
+            assert!(share_a_row(&numbers, one) && share_a_row(one, &numbers));
+            assert!(!share_a_row(one, &dense(&[1.0, 0.0])), "places count");
+            // only what a view shows
+            assert!(!share_a_row(&numbers.pick(&[1]), one));
+        }
+        assert!(!share_a_row(&numbers, &dense(&[])));
+    }
+
+    #[test]
+    fn a_row_of_two_sources_is_found_and_one_twice_in_a_source_is_not() {
+        let sources = |rows: &[usize]| -> Vec<Source> {
+            let name = |(at, rows): (usize, &usize)| Source {
+                name: at.to_string(),
+                rows: *rows,
+            };
+            rows.iter().enumerate().map(name).collect()
+        };
+        let rows = dense(&[1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0]);
+        assert_eq!(owned_twice(&rows, &sources(&[2, 2])), None);
+        assert_eq!(owned_twice(&rows, &sources(&[2, 1, 1])), Some(("1", "2")));
+        assert_eq!(owned_twice(&rows, &sources(&[1, 3])), Some(("0", "1")));
+    }
+}
