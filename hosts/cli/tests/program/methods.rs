@@ -111,7 +111,10 @@ fn an_attack_fits_the_slots_of_attacks_and_no_other() {
         "aggregator: { use: multi-krum",
         "aggregator: { use: mean-labels",
     );
-    assert!(error.contains("these fit: bulyan,"), "{error}");
+    assert!(
+        error.contains("these fit: agnostic-mean, bulyan,"),
+        "{error}"
+    );
     let attacks = out(&root(), &["list", "attack"]);
     let attacks: Vec<_> = attacks.lines().skip(1).collect();
     assert!(attacks.len() >= 6, "{attacks:?}");
