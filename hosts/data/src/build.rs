@@ -1,13 +1,16 @@
 //! From a spec to the data of every client.
 
-use crate::load::{Set, load};
+use crate::load::{Set, load_seen};
 use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fraction_split};
 use crate::set::{SetSpec, Source};
+use crate::shared_rows::hashes;
 use crate::spec::{DataSpec, Public, PublicFrom, Split, check};
 use crate::split::{Groups, by_file, extremes, split};
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Labels, Samples, Stream, Task};
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -75,6 +78,12 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         }
         Ok(set)
     };
+    // with `split: own` no client has these rows, and nodes compare their own
+    let other_set = spec.public_set();
+    let other_set = other_set.filter(|_| !matches!(spec.split(), Split::Own));
+    let shared = other_set.and_then(|public| spec.set.shared_source(public, dir));
+    let compared = other_set.is_some() && shared.is_none();
+    let (mut own_rows, rows_shared) = (HashSet::new(), Cell::new(false));
     let Set {
         train,
         test,
@@ -86,7 +95,12 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         notes,
         mut inferred,
         twice,
-    } = load(&spec.set, dir, spec.normalise.as_ref()).and_then(numbered)?;
+    } = load_seen(&spec.set, dir, spec.normalise.as_ref(), &mut |rows| {
+        if compared {
+            own_rows = hashes(&rows).collect();
+        }
+    })
+    .and_then(numbered)?;
     if let Some(order) = spec.class_order.as_ref().filter(|_| !classes.is_empty()) {
         classes = order.iter().map(|old| classes[*old].clone()).collect();
     }
@@ -100,7 +114,11 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         Some(how) => {
             // labels that are not used need not have the same classes
             let other = |set: &SetSpec| {
-                let loaded = load(set, dir, normalise.as_ref()).context("the public set")?;
+                let loaded = load_seen(set, dir, normalise.as_ref(), &mut |rows| {
+                    let both = compared && hashes(&rows).any(|row| own_rows.contains(&row));
+                    rows_shared.set(both);
+                });
+                let loaded = loaded.context("the public set")?;
                 if how.labelled {
                     numbered(loaded)
                 } else {
@@ -126,12 +144,13 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
             inferred.push("which rows `limit` leaves to the clients follows all their rows".into());
         }
     }
-    // with `split: own` no client has these rows, and nodes compare their own
-    if let Some(public) = spec.public_set()
-        && !matches!(spec.split(), Split::Own)
-        && let Some(what) = spec.set.shares(public, dir)?
-    {
-        inferred.push(format!("{what} the clients' and public as well"));
+    if let Some(what) = shared {
+        inferred.push(format!("{what} is the clients' and public as well"));
+    }
+    if rows_shared.get() {
+        inferred.push(format!(
+            "rows of `{name}` are the clients' and public as well"
+        ));
     }
     let parts = match spec.split() {
         Split::ByFile => by_file(&origins(&train, &sources), sources.len(), number, name),

@@ -3,7 +3,7 @@
 use crate::set::{Rows, SetSpec, Source, task_of};
 use crate::spec::{Normalise, check};
 use anyhow::{Context, Result, ensure};
-use fl_core::{Examples, Inputs};
+use fl_core::{Examples, Inputs, Samples};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,6 +39,16 @@ pub struct Set {
 /// If a file is missing (says where it was looked for and how to get it) or damaged (says where and how), a setting
 /// is out of its range, or `normalise` does not fit the set.
 pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<Set> {
+    load_seen(set, dir, normalise, &mut |_| ())
+}
+
+/// As [`load`]; `see` sees the training rows as they were read, before they are normalised.
+pub(crate) fn load_seen(
+    set: &SetSpec,
+    dir: &Path,
+    normalise: Option<&Normalise>,
+    see: &mut dyn FnMut(Samples),
+) -> Result<Set> {
     check(set).context("data set")?;
     let Rows {
         mut train,
@@ -51,6 +61,7 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
         mut inferred,
         twice,
     } = set.rows(dir)?;
+    see(Samples::all(train.0.clone()));
     let task = set.task().unwrap_or_else(|| task_of(&train.0, &train.1));
     if let Some(normalise) = normalise {
         check(normalise)

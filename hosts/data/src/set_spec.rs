@@ -3,13 +3,12 @@
 use crate::fingerprint::same;
 use crate::folder::Folder;
 use crate::set::{DataSet, Facts, Problem, Rows, SetDecl, linked_sets};
-use crate::shared_rows::share_a_row;
 use crate::spec::Normalise;
 use anyhow::{Context, Result, ensure};
 use fl_core::settings::{
     Reader, Setting, Step, Value, choice, choice_schema, choice_words, keyed, no_such_choice,
 };
-use fl_core::{Inputs, Labels, Samples, Task, TaskKind};
+use fl_core::{Inputs, Labels, Task, TaskKind};
 use std::any::TypeId;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -174,26 +173,18 @@ impl SetSpec {
         self.set.task().is_none()
     }
 
-    /// What this set and `other` have in common of the rows to learn from.
-    ///
-    /// # Errors
-    /// When the rows cannot be read.
-    pub(crate) fn shares(&self, other: &Self, dir: &Path) -> Result<Option<String>> {
+    /// The set or the file with rows to learn from that this set and `other` have in common.
+    pub(crate) fn shared_source(&self, other: &Self, dir: &Path) -> Option<String> {
         if self == other {
-            return Ok(Some(format!("`{}` is", self.name())));
+            return Some(format!("`{}`", self.name()));
         }
         let [mut files, theirs] = [self, other].map(|set| set.set.private(&set.folder(dir)));
         let own = files.len();
         files.extend(theirs);
         let shared = same(&files, true);
         let between = |(first, again): &&(usize, usize)| *first < own && *again >= own;
-        if let Some((first, _)) = shared.iter().find(between) {
-            return Ok(Some(format!("{} is", files[*first].display())));
-        }
-        // as they were read: the two may be scaled differently
-        let rows = |set: &Self| Ok::<_, anyhow::Error>(Samples::all(set.rows(dir)?.train.0));
-        let shared = share_a_row(&rows(self)?, &rows(other)?);
-        Ok(shared.then(|| format!("rows of `{}` are", self.name())))
+        let (first, _) = shared.iter().find(between)?;
+        Some(files[*first].display().to_string())
     }
 
     /// What is taken from each value unless the spec says otherwise.

@@ -3,22 +3,24 @@
 use crate::set::Source;
 use fl_core::{Inputs, Samples};
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{DefaultHasher, Hasher};
 
 /// The hash of a row as it was decoded: of its numbers that are not 0, and their places. Labels and
 /// the scale of bytes do not count.
-fn hash(inputs: &Inputs, row: usize, room: &mut Vec<f32>) -> u64 {
-    let mut hash = DefaultHasher::new();
+fn hash(inputs: &Inputs, row: usize, (room, bytes): &mut (Vec<f32>, Vec<u8>)) -> u64 {
+    // all of a row at once: a hasher takes longer for many small pieces
+    bytes.clear();
     let mut add = |at: usize, value: f32| {
         if value != 0.0 {
-            (at as u64, value.to_bits()).hash(&mut hash);
+            let number = (at as u64) << 32 | u64::from(value.to_bits());
+            bytes.extend(number.to_le_bytes());
         }
     };
     match inputs {
         Inputs::Bytes { data, .. } => {
             let width = inputs.width();
-            let bytes = &data[row * width..(row + 1) * width];
-            let values = bytes.iter().map(|byte| f32::from(*byte) / 255.0);
+            let pixels = &data[row * width..(row + 1) * width];
+            let values = pixels.iter().map(|byte| f32::from(*byte) / 255.0);
             values.enumerate().for_each(|(at, value)| add(at, value));
         }
         Inputs::Dense { .. } => {
@@ -40,11 +42,14 @@ fn hash(inputs: &Inputs, row: usize, room: &mut Vec<f32>) -> u64 {
                 .for_each(|(at, value)| add(*at as usize, *value));
         }
     }
+    let mut hash = DefaultHasher::new();
+    hash.write(bytes);
     hash.finish()
 }
 
-fn hashes(samples: &Samples) -> impl Iterator<Item = u64> + '_ {
-    let mut room = Vec::new();
+/// The hash of each row, in order.
+pub(crate) fn hashes(samples: &Samples) -> impl Iterator<Item = u64> + '_ {
+    let mut room = Default::default();
     let ids = samples.ids().iter();
     ids.map(move |id| hash(samples.inputs(), *id as usize, &mut room))
 }
