@@ -9,33 +9,50 @@ use std::path::{Component, Path, PathBuf};
 /// More links than this go in a circle.
 const LINKS: usize = 40;
 
+/// Why a file or a folder is not trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum Untrusted {
+    /// Every user may write to it, or to a folder on the way to it. Other permissions mend that.
+    #[error("{0}; chmod o-w")]
+    Writable(String),
+    /// Another user owns it, or a folder on the way to it, or the system does not say who does.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<std::io::Error> for Untrusted {
+    fn from(error: std::io::Error) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
 /// Fails if another user than the one who runs this, or root, could have written the file or the folder at `path`, or could
 /// have put it there. `about` is what the system says of it.
 ///
 /// # Errors
 /// Says who could have, and where.
-pub fn trusted(path: &Path, about: &Metadata) -> Result<(), String> {
+pub fn trusted(path: &Path, about: &Metadata) -> Result<(), Untrusted> {
     if about.permissions().mode() & 0o002 != 0 {
-        return Err(
-            "everybody may write to it, so anybody could put anything there; chmod o-w".into(),
-        );
+        return Err(Untrusted::Writable(
+            "everybody may write to it, so anybody could put anything there".into(),
+        ));
     }
     let own = rustix::process::geteuid().as_raw();
     let ours = |about: &Metadata| [0, own].contains(&about.uid());
     if !ours(about) {
-        return Err(format!(
+        return Err(Untrusted::Other(format!(
             "it belongs to user {}, who could change it",
             about.uid()
-        ));
+        )));
     }
-    for (folder, name) in looked_up(path).map_err(|e| e.to_string())? {
-        let about = folder.metadata().map_err(|e| e.to_string())?;
+    for (folder, name) in looked_up(path)? {
+        let about = folder.metadata()?;
         if !ours(&about) {
-            return Err(format!(
+            return Err(Untrusted::Other(format!(
                 "its folder{} belongs to user {}, who could replace it",
                 named(&folder, path),
                 about.uid()
-            ));
+            )));
         }
         let mode = about.permissions().mode();
         if mode & 0o002 == 0 {
@@ -43,19 +60,19 @@ pub fn trusted(path: &Path, about: &Metadata) -> Result<(), String> {
         }
         // in a sticky folder, such as /tmp, only its owner can replace a file
         if mode & 0o1000 == 0 {
-            return Err(format!(
-                "everybody may write to its folder{}, so anybody could replace it; chmod o-w",
+            return Err(Untrusted::Writable(format!(
+                "everybody may write to its folder{}, so anybody could replace it",
                 named(&folder, path)
-            ));
+            )));
         }
         let entry = folder.join(name);
-        let owner = entry.symlink_metadata().map_err(|e| e.to_string())?;
+        let owner = entry.symlink_metadata()?;
         if !ours(&owner) {
-            return Err(format!(
+            return Err(Untrusted::Other(format!(
                 "{}, on the way to it, belongs to user {}, who could change it",
                 entry.display(),
                 owner.uid()
-            ));
+            )));
         }
     }
     Ok(())
@@ -120,7 +137,7 @@ mod tests {
         fs::write(at("closed/lib.so"), "x").unwrap();
         let trusted = |name: &str| {
             let path = at(name);
-            trusted(&path, &path.metadata().unwrap())
+            trusted(&path, &path.metadata().unwrap()).map_err(|why| why.to_string())
         };
         trusted("open/a/b/lib.so").unwrap();
         let mode = |name: &str, mode| {

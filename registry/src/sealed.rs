@@ -19,9 +19,12 @@ pub(crate) fn open(path: &Path, pinned: bool) -> Result<File, String> {
     let about = regular(file.metadata().map_err(|e| e.to_string())?)?;
     #[cfg(unix)]
     if !pinned {
-        crate::owners::trusted(path, &about).map_err(|why| match why.contains("chmod") {
-            true => why,
-            false => format!("{why}; copy the library, or give the sha256 that it must have"),
+        use crate::owners::{Untrusted, trusted};
+        trusted(path, &about).map_err(|why| match why {
+            Untrusted::Writable(_) => why.to_string(),
+            Untrusted::Other(_) => {
+                format!("{why}; copy the library, or give the sha256 that it must have")
+            }
         })?;
     }
     #[cfg(not(unix))]
