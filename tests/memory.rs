@@ -16,13 +16,13 @@ static MEMORY: PeakAlloc = PeakAlloc;
 const SAMPLES: u32 = 50_000;
 const CLASSES: usize = 100;
 
-/// What clients say of samples.
-trait Said: Message {
+/// A message with scores of samples.
+trait Scores: Message {
     fn new(rows: Vec<u32>, values: Array2<f32>) -> Self;
     fn count(&self) -> usize;
 }
 
-impl Said for SoftLabels {
+impl Scores for SoftLabels {
     fn new(rows: Vec<u32>, values: Array2<f32>) -> Self {
         Self::new(rows, values)
     }
@@ -31,7 +31,7 @@ impl Said for SoftLabels {
     }
 }
 
-impl Said for Logits {
+impl Scores for Logits {
     fn new(rows: Vec<u32>, values: Array2<f32>) -> Self {
         Self::new(rows, values)
     }
@@ -43,12 +43,12 @@ impl Said for Logits {
 /// Every client speaks about every sample; what the combining takes, in bytes, is kept.
 struct Crowd<M>(Arc<Mutex<usize>>, PhantomData<fn() -> M>);
 
-impl<M: Said> Crowd<M> {
+impl<M: Scores> Crowd<M> {
     const ENSEMBLE: AggregatorSlot<M, M> = AggregatorSlot::new("ensemble", "");
     const LABELS: Exchange<Nothing, M> = Exchange::new("labels");
 }
 
-impl<M: Said> Protocol for Crowd<M> {
+impl<M: Scores> Protocol for Crowd<M> {
     fn declare(&self) -> Declaration<'_> {
         let labels = Self::LABELS.answered_by(|me, _| {
             let value = 1.0 / (1 + me.id()) as f32;
@@ -71,7 +71,7 @@ impl<M: Said> Protocol for Crowd<M> {
 }
 
 /// The peak, in messages.
-fn peak<M: Said>(part: &str, settings: &str, clients: usize) -> f64 {
+fn peak<M: Scores>(part: &str, settings: &str, clients: usize) -> f64 {
     let inputs = Inputs::Dense {
         shape: vec![1],
         data: vec![0.0; clients],

@@ -75,7 +75,8 @@ fn room<T: Copy + Default>(n: usize) -> Vec<T> {
                 unsafe_code,
                 reason = "measured: a third off a mean of 10 million numbers"
             )]
-            // SAFETY: the range lies inside `out`, which nobody else has yet, and the advice changes no contents.
+            // SAFETY: the range lies inside `out`, which only this thread has yet, and the advice
+            // changes no contents.
             unsafe {
                 libc::madvise(start.add(skip).cast(), length, libc::MADV_HUGEPAGE)
             };

@@ -172,7 +172,8 @@ impl Parts {
         empty && filled(asked.needs) && asked.asked_by.is_none_or(|slot| self.wants(slot, context))
     }
 
-    /// What the aggregator in this slot needs beside the messages; nothing where that is not known before a run.
+    /// What the aggregator in this slot needs beside the messages; nothing where that is not known
+    /// before a run.
     pub fn needs(&self, slot: &str, context: &BuildContext) -> Needs {
         let part = self.build::<Box<dyn AnyAggregator>>(Role::Aggregator, slot, None, context);
         part.map(|part| part.needs()).unwrap_or_default()

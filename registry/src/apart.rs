@@ -97,12 +97,13 @@ mod linux {
         })
     }
 
-    /// Ends this process, and all that its library has begun in its group, when the program is gone: a library that never
-    /// returns does not outlive it. Comes back when that is certain.
+    /// Ends this process, and all that its library has begun in its group, when the program is
+    /// gone: a library that never returns does not outlive it. Comes back when that is certain.
     fn watch(socket: UnixStream) -> Result<()> {
         let (ready, begun) = std::sync::mpsc::channel();
         let watch = move || {
-            // a thread that begins needs the loader's lock, which a library holds while it is loaded
+            // a thread that begins needs the loader's lock, which a library holds while it is
+            // loaded
             let _ = ready.send(());
             let mut program = [PollFd::new(&socket, PollFlags::RDHUP)];
             while poll(&mut program, None).is_err_and(|error| error == rustix::io::Errno::INTR) {}

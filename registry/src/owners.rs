@@ -26,8 +26,8 @@ impl From<std::io::Error> for Untrusted {
     }
 }
 
-/// Fails if another user than the one who runs this, or root, could have written the file or the folder at `path`, or could
-/// have put it there. `about` is what the system says of it.
+/// Fails if another user than the one who runs this, or root, could have written the file or the
+/// folder at `path`, or could have put it there. `about` is what the system says of it.
 ///
 /// # Errors
 /// Says who could have, and where.

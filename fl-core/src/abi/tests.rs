@@ -220,8 +220,8 @@ mod of_a_message_of_its_own {
         input: *const FlInput,
         host: *const FlHost,
     ) -> i32 {
-        // SAFETY: of the whole function: the host's own table and input, during its call, and room for as many numbers as
-        // the shape says.
+        // SAFETY: of the whole function: the host's own table and input, during its call, and room
+        // for as many numbers as the shape says.
         unsafe {
             let (input, host) = (&*input, &*host);
             match operation {

@@ -214,7 +214,8 @@ impl Server<'_> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Server::aggregate`]; when a weight is negative or no number, or every weight is 0.
+    /// Those of [`Server::aggregate`]; when a weight is negative or no number, or every weight is
+    /// 0.
     pub fn aggregate_with<I: Message, O: Message>(
         &mut self,
         slot: &AggregatorSlot<I, O>,

@@ -424,8 +424,9 @@ impl Client {
         kept.map(|bytes| message::decode(bytes)).transpose()
     }
 
-    /// Keeps a message that can be made again for one of the next requests, if there is room: all clients of a process keep
-    /// 256 MiB together, and nothing of it outlasts the process or goes into a checkpoint.
+    /// Keeps a message that can be made again for one of the next requests, if there is room: all
+    /// clients of a process keep 256 MiB together, and nothing of it outlasts the process or goes
+    /// into a checkpoint.
     pub fn cache<M: Message>(&mut self, name: &str, m: &M) {
         self.cache.remove(name);
         if let Some(kept) = Cached::new(m) {

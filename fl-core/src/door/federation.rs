@@ -149,14 +149,15 @@ impl<'h> Server<'h> {
         self.store.task()
     }
 
-    /// Every client that takes part, ascending: those that have examples, or all if an accountant works.
+    /// Every client that takes part, ascending: those that have examples, or all if an accountant
+    /// works.
     pub fn everyone(&self) -> Cohort {
         Cohort::everyone(self.host.roster().iter().map(|(id, _)| *id).collect())
     }
 
-    /// Every client that has at least so many examples, ascending. No protocol is told how many each
-    /// has. If an accountant works these are all clients: who takes part is public, and must not
-    /// follow from how many examples a client has.
+    /// Every client that has `at_least` examples, ascending. No protocol learns how many
+    /// each has. If an accountant works these are all clients: who takes part is public, and must
+    /// not follow from how many examples a client has.
     pub fn with_examples(&self, at_least: usize) -> Cohort {
         if self.accountant.is_some() {
             return self.everyone();

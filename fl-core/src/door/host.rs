@@ -159,7 +159,8 @@ impl Metric {
 /// Where clients live, and everything that has to do with data, threads, clocks and files.
 pub trait Host {
     /// The clients that take part, ascending, and how many examples each has: what was agreed when
-    /// the run was set up. Where an accountant works all clients take part, and the numbers may be 0.
+    /// the run was set up. Where an accountant works all clients take part, and the numbers may be
+    /// 0.
     fn roster(&self) -> &[(ClientId, usize)];
 
     /// Puts a question to these clients, in any order and on any number of threads; hands over the answers in the order of
@@ -320,7 +321,8 @@ pub struct RunOptions {
     pub budget: Option<Budget>,
     /// Evaluate after every so many rounds, and after the last.
     pub evaluate_every: usize,
-    /// Were the clients' data dealt out of one set ([`Guarantee::after_split`](crate::privacy::Guarantee::after_split))?
+    /// Were the clients' data dealt out of one set
+    /// ([`Guarantee::after_split`](crate::privacy::Guarantee::after_split))?
     pub after_split: bool,
 }
 

@@ -322,8 +322,8 @@ pub struct Guarantee {
     pub unit: Unit,
     /// Which two data sets cannot be told apart.
     pub neighbours: Neighbours,
-    /// Are these data what a spec has dealt to the clients? The two then differ after the split: with
-    /// other rows, the split and public samples would be others.
+    /// Are these data what a spec has dealt to the clients? The two then differ after the split:
+    /// with other rows, the split and public samples would be others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub after_split: bool,
     /// Does epsilon itself depend on the data, so that publishing it tells something?

@@ -69,7 +69,7 @@ pub enum Ability {
     Features,
     /// [`Trainer::differentiable`]
     InputGradient,
-    /// [`Trainer::head`], of so many features, and [`Pass::auxiliary`]
+    /// [`Trainer::head`] with this number of features, and [`Pass::auxiliary`]
     Head(usize),
     /// [`Parametric::step_size`]
     EqualSteps,
@@ -97,7 +97,8 @@ pub struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Plain training: no pull, drift, clipping or auxiliary loss; the optimiser goes on where it was.
+    /// Plain training: no pull, drift, clipping or auxiliary loss; the optimiser goes on where it
+    /// was.
     pub fn new(length: Length, batch: usize, loss: Loss) -> Self {
         Self {
             length,

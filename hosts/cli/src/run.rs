@@ -49,8 +49,8 @@ pub struct RunArgs {
     /// `faults` says what follows. Results depend on it.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     deadline: Option<Duration>,
-    /// Clients that are served at the same time; at most, and by default, one per processor. Results
-    /// do not depend on it.
+    /// Clients that are served at the same time; at most, and by default, one per processor.
+    /// Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = number_of_threads)]
     threads: Option<usize>,
     /// The most memory that the program should hold, such as `4GiB`. Fewer clients train at once

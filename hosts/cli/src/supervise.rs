@@ -1,5 +1,5 @@
-//! A process that watches over one that loads libraries: a library may end the program with exit code 0, with `_exit` or
-//! `exec`, and nobody would see that what was asked was not done.
+//! A process that watches over one that loads libraries: a library may end the program with exit
+//! code 0, with `_exit` or `exec`, and the user would not see that the command was not carried out.
 
 use crate::log::complain;
 use fl_engine::Signals;
@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 /// Names the process that watches, in the environment of the one that it has begun.
 const WATCHED: &str = "FL_WATCHED_BY";
 
-/// What a process that is watched exits with when all is done, instead of 0: only the program does that on purpose.
+/// What a process that is watched exits with when all is done, instead of 0: only the program does
+/// that on purpose.
 const DONE: u8 = 113;
 
 /// SIGHUP, SIGINT and SIGTERM, which a user sends.
@@ -25,19 +26,20 @@ fn watched() -> bool {
     std::env::var(WATCHED).is_ok_and(|id| id == parent_id().to_string())
 }
 
-/// From now on, a process that is about to load a library into itself begins `program` anew instead, with the same `args`, and
-/// watches it.
+/// From now on, a process that is about to load a library into itself begins `program` anew
+/// instead, with the same `args`, and watches it.
 pub fn begin(program: PathBuf, args: &[OsString]) {
     if watched() {
         use rustix::process::{Signal, set_parent_process_death_signal};
-        // whoever ends the process that watches means this one
+        // a user who ends the watching process means this one
         let _ = set_parent_process_death_signal(Some(Signal::KILL));
         if !watched() {
             std::process::exit(1);
         }
         return;
     }
-    // one that serves clients is watched by its leader; and what is read from a pipe cannot be read twice
+    // one that serves clients is watched by its leader; and what is read from a pipe cannot be read
+    // twice
     let serves = args.get(1).is_some_and(|arg| arg == "client-process");
     let pipe =
         |arg: &OsString| Path::new(arg).starts_with("/dev") || Path::new(arg).starts_with("/proc");

@@ -58,8 +58,8 @@ impl<'a> ExecuteOptions<'a> {
 /// More threads than any machine has processors.
 pub const MOST_THREADS: usize = 1024;
 
-/// The number of threads that a user asked for, and at most the number of processors: more would only wait for each other, and
-/// take processor time for that.
+/// The number of threads that a user asked for, and at most the number of processors: more would
+/// only wait for each other, and take processor time for that.
 pub fn threads(wanted: Option<usize>) -> usize {
     let here = std::thread::available_parallelism().map_or(1, usize::from);
     wanted.unwrap_or(here).min(here)
@@ -181,7 +181,8 @@ fn open(
         }
         Folder::Stopped(paused) => {
             let (folder, resumed) = paused.go_on(manifest, yaml)?;
-            // it is of the run as it was before it got more rounds; where it cannot be removed, it cannot be replaced either
+            // it is of the run as it was before it got more rounds; where it cannot be removed, it
+            // cannot be replaced either
             let _ = std::fs::remove_file(folder.path().join(crate::RUN_PAGE));
             if resumed.is_none() {
                 log::info!(

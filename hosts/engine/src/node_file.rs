@@ -68,8 +68,8 @@ impl NodeFile {
         })
     }
 
-    /// Its own examples; the error says why they do not fit what the spec is about. If an accountant
-    /// works for the run (`accounts`), none of them may be public.
+    /// Its own examples; the error says why they do not fit what the spec is about. If an
+    /// accountant works for the run (`accounts`), none of them may be public.
     pub fn load(
         &self,
         spec: &DataSpec,

@@ -55,7 +55,8 @@ pub fn run<'a>(
                 );
                 return Ok(Some(Outcome::of(&dir)?));
             }
-            // libraries before the run is locked: a program may begin itself anew to load them. What is wrong is said below
+            // libraries before the run is locked: a program may begin itself anew to load them.
+            // What is wrong is said below
             if let Ok(document) = prepare::parse(&dir.join("spec.yaml")) {
                 let _ = catalogue.with_plugins(&document);
             }
@@ -92,8 +93,8 @@ fn new_folder(out: Option<PathBuf>) -> Folder {
 /// The name of a run's page in its folder.
 pub const RUN_PAGE: &str = "report.html";
 
-/// Completes the folder of a run that is done, if its process was killed before it could: removes what it left, and writes the
-/// page. Says whether there was anything to do.
+/// Completes the folder of a run that is done, if its process was killed before it could: removes
+/// what it left, and writes the page. Says whether there was anything to do.
 fn complete(folder: &Path) -> anyhow::Result<bool> {
     let left = RunFolder::is_done(folder)
         && (RunFolder::has_leftovers(folder, FOLDER)? || !folder.join(RUN_PAGE).exists());

@@ -72,8 +72,8 @@ impl Signals {
         Ok(())
     }
 
-    /// From now on, a file that becomes larger than this process may write is an error of what writes it, and does not end the
-    /// program.
+    /// From now on, a file that becomes larger than this process may write is an error of what
+    /// writes it, and does not end the program.
     ///
     /// # Errors
     /// When the system refuses.

@@ -69,8 +69,8 @@ impl Home {
     /// Makes the folder, or takes the one that is there. Nobody but its owner may look into a new one, or into any file in it.
     ///
     /// # Errors
-    /// When it cannot be written, is damaged or not whole, others may write to it, or it has a secret that others can read:
-    /// it may be none any more.
+    /// When it cannot be written, is damaged or not whole, others may write to it, or it has a
+    /// secret that others can read: it may be none any more.
     pub fn open(path: &Path) -> Result<Self> {
         let what = || format!("the node's folder {}", path.display());
         folder(path).with_context(what)?;
@@ -93,7 +93,8 @@ impl Home {
         Ok(home)
     }
 
-    /// A new home, in an empty folder or in one that this was ended in. The secret comes last: a home that has one is whole.
+    /// A new home, in an empty folder or in one that this was ended in. The secret comes last: a
+    /// home that has one is whole.
     fn begin(path: &Path) -> Result<()> {
         let ledger = path.join("ledger");
         let released = fs::symlink_metadata(&ledger).is_ok_and(|about| about.len() > 0);

@@ -129,7 +129,8 @@ pub struct Reply {
 pub enum Said {
     /// To [`Want::Hello`].
     Here {
-        /// How many examples it has; `None` if an accountant works for the run, for nothing prices it.
+        /// How many examples it has; `None` if an accountant works for the run, for nothing prices
+        /// it.
         examples: Option<u64>,
     },
     /// To [`Want::Answer`]; the message is the packet's body.

@@ -5,7 +5,8 @@ use crate::read::Run;
 use fl_core::Result;
 use std::borrow::Cow;
 
-/// A cell of a CSV. What a spreadsheet would take for a formula, and is no number, has a `'` before it.
+/// A cell of a CSV. What a spreadsheet would take for a formula, and is no number, has a `'` before
+/// it.
 pub fn cell(text: &str) -> Cow<'_, str> {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     match formula && text.parse::<f64>().is_err() {

@@ -58,7 +58,8 @@ pub(crate) fn pictures(folder: &Path, notices: &mut Vec<String>) -> Vec<(String,
     all
 }
 
-/// The lines of a file up to the first that cannot be read, after `each` has taken from it what is not needed.
+/// The lines of a file up to the first that cannot be read, after `each` has taken from it what is
+/// not needed.
 pub(crate) fn lines<T: DeserializeOwned>(
     folder: &Path,
     name: &str,

@@ -105,7 +105,8 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
     }
 }
 
-/// At most `most` of `count` rows, evenly, with the last, and what to say of it. The others are not kept.
+/// At most `most` of `count` rows, evenly, with the last, and what to say of it. The others are not
+/// kept.
 pub(crate) fn some<T>(
     rows: impl Iterator<Item = T>,
     count: usize,

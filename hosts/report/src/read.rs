@@ -242,7 +242,8 @@ impl Run {
         Self::read(path, &|_| {})
     }
 
-    /// As [`Run::open`], without the digests of questions and answers: most of a journal, and of use for comparisons alone.
+    /// As [`Run::open`], without the digests of questions and answers: most of a journal, and of
+    /// use for comparisons alone.
     ///
     /// # Errors
     /// As [`Run::open`].

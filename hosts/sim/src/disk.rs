@@ -45,8 +45,9 @@ pub fn write_secret(path: &Path, bytes: &[u8]) -> Result<()> {
     replace(path, bytes, mode(0o600), None).with_context(what)
 }
 
-/// Opens a file that no other user can have written: a regular file of the user who runs this, or of root, that others
-/// may not write to. Follows no link, and waits for no pipe. One that `options` make is its owner's alone.
+/// Opens a file that no other user can have written: a regular file of the user who runs this, or
+/// of root, that others may not write to. Follows no link, and waits for no pipe. One that
+/// `options` make is its owner's alone.
 ///
 /// # Errors
 /// When it is another file, or cannot be opened.
@@ -73,7 +74,8 @@ pub fn open_own(path: &Path, options: &mut OpenOptions) -> std::io::Result<File>
     Ok(file)
 }
 
-/// Fails if another user than the one who runs this, or root, owns what `about` is of, or may write to it.
+/// Fails if another user than the one who runs this, or root, owns what `about` is of, or may write
+/// to it.
 #[cfg(unix)]
 pub fn own(about: &fs::Metadata) -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt;
@@ -231,7 +233,7 @@ pub(crate) fn sum(mut from: impl Read) -> std::io::Result<Sha256> {
     }
 }
 
-/// A lock that is taken is tried so many times more.
+/// The number of further attempts at a lock that another process holds.
 const PATIENCE: usize = 50;
 
 /// A run folder that is in use. The system lets go of it when the process ends, however it ends.

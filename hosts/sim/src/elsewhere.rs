@@ -11,8 +11,8 @@ use std::sync::Arc;
 pub trait Elsewhere {
     /// Finds the clients, before anything is asked; gives those that take part, ascending, and how
     /// many examples each has (0 where that is not told, see [`owners`]). `known` is what this
-    /// process knows of them, which may be nothing, and `state` what [`Elsewhere::save`] gave to the
-    /// checkpoint that the run goes on from.
+    /// process knows of them, which may be nothing, and `state` what [`Elsewhere::save`] gave to
+    /// the checkpoint that the run goes on from.
     ///
     /// # Errors
     /// When somebody who must be there is not, or has something else than is known.
@@ -99,9 +99,9 @@ impl Maker {
     }
 }
 
-/// The clients that take part, ascending. If an accountant works for the run (`accounts`), these are
-/// all clients: who takes part is public, and must not follow from who has examples. Otherwise they
-/// are those that have examples. With `pooled` it is one client that has everyone's.
+/// The clients that take part, ascending. If an accountant works for the run (`accounts`), these
+/// are all clients: who takes part is public, and must not follow from who has examples. Otherwise
+/// they are those that have examples. With `pooled` it is one client that has everyone's.
 ///
 /// # Errors
 /// When no client takes part.

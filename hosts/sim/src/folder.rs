@@ -357,8 +357,9 @@ impl RunFolder {
         Ok(words.fold(key, |key, word| key.child("spec", word)))
     }
 
-    /// The run is complete: writes the report and what it came to, which comes last: a folder that has it is of a run that is
-    /// done. What the run needs no more is removed. The lock is for the caller to remove.
+    /// The run is complete: writes the report and what it came to, which comes last: a folder that
+    /// has it is of a run that is done. What the run needs no more is removed. The lock is for the
+    /// caller to remove.
     pub(crate) fn finish(self, report: &str, summary: &Summary) -> Result<Lock> {
         let mut text = serde_json::to_vec_pretty(summary)?;
         text.push(b'\n');
@@ -375,8 +376,8 @@ impl RunFolder {
         path.join(REPORT).exists() && path.join(OUTCOME).exists()
     }
 
-    /// Is there anything in the folder of a run that is done that its process was killed before it had removed, but for the
-    /// lock? `elsewhere` is the folder of clients in other processes.
+    /// Is there anything in the folder of a run that is done that its process was killed before it
+    /// had removed, but for the lock? `elsewhere` is the folder of clients in other processes.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -384,7 +385,8 @@ impl RunFolder {
         Ok(!leftovers(path, elsewhere)?.is_empty())
     }
 
-    /// Completes the folder of a run that is done: removes leftovers, and does `more`, while the folder is this process's alone.
+    /// Completes the folder of a run that is done: removes leftovers, and does `more`, while the
+    /// folder is this process's alone.
     ///
     /// # Errors
     /// When the folder is in use or cannot be written, or `more` fails.
@@ -397,8 +399,8 @@ impl RunFolder {
     }
 }
 
-/// Files of a run that is done that only a run that goes on needs. The key of the noise is never needed again, and the state
-/// only if the run can be given more rounds.
+/// Files of a run that is done that only a run that goes on needs. The key of the noise is never
+/// needed again, and the state only if the run can be given more rounds.
 fn unneeded(path: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("reading {}", path.display());
     let outcome = disk::read(&path.join(OUTCOME)).with_context(what)?;

@@ -37,7 +37,8 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let parts = Arc::new(setup.parts.in_slots(setup.protocol.slots()));
     let execution = setup.execution;
     let mut warn = execution.warn;
-    // where an accountant works, clients without examples take part, and no one is told who they are
+    // where an accountant works, clients without examples take part, and no one is told who they
+    // are
     let accounts = parts.has("accountant");
     let idle = setup.clients.iter().enumerate();
     let idle = idle.filter(|(_, data)| data.is_empty() && !accounts);

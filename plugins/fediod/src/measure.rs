@@ -32,9 +32,9 @@ impl Inception {
     }
 }
 
-/// Frechet distance of two sets of features, `inputs x features`, as of normal distributions with their means and covariances
-/// (divided by `n - 1`): `|m1 - m2|^2 + tr(C1 + C2 - 2 (C1 C2)^(1/2))` (Heusel et al. 2017). NaN for fewer than two inputs, and
-/// for features that are not finite.
+/// Frechet distance of two sets of features, `inputs x features`, as of normal distributions with
+/// their means and covariances (divided by `n - 1`): `|m1 - m2|^2 + tr(C1 + C2 - 2 (C1 C2)^(1/2))`
+/// (Heusel et al. 2017). NaN for fewer than two inputs, and for features that are not finite.
 pub fn frechet(x: ArrayView2<'_, f64>, y: ArrayView2<'_, f64>) -> f64 {
     distance(x, y).unwrap_or(f64::NAN)
 }

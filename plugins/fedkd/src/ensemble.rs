@@ -68,8 +68,8 @@ fn spread(weights: Vec<Vec<f64>>, scores: usize) -> Result<Vec<Vec<f64>>> {
     Ok(weights.into_iter().map(each).collect())
 }
 
-/// Bytes of scores that are combined at once, and that are kept in memory until then; the others wait in a file without a
-/// name.
+/// Bytes of scores that are combined at once, and that are kept in memory until then; the others
+/// wait in a file without a name.
 const AT_ONCE: usize = if cfg!(test) { 1 << 10 } else { 32 << 20 };
 
 /// Numbers in the order in which they came, of which few are in memory.
@@ -116,8 +116,8 @@ impl Spool {
 /// How much each client counts for each column, by the class counts of all that answered.
 type Weigh = Box<dyn Fn(&[Option<Vec<u32>>], usize) -> Result<Vec<Vec<f64>>> + Send>;
 
-/// An ensemble in progress: weights are known when all have answered, so all scores wait, and are combined block by block of
-/// samples.
+/// An ensemble in progress: weights are known when all have answered, so all scores wait, and are
+/// combined block by block of samples.
 struct EnsembleFold {
     weigh: Weigh,
     counts: Vec<Option<Vec<u32>>>,
@@ -180,8 +180,8 @@ impl Fold<Logits, Logits> for EnsembleFold {
             let values = Array2::from_shape_vec((first.len(), columns), values)?;
             return Ok(Logits::new(first, values));
         }
-        // clients that speak about fewer samples count for those only, and the weights of a sample are scaled up to what its
-        // silent clients leave
+        // clients that speak about fewer samples count for those only, and the weights of a sample
+        // are scaled up to what its silent clients leave
         let mut sums: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
         let mut begin = 0;
         for (rows, w) in self.rows.iter().zip(&weights) {

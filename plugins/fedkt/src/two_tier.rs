@@ -56,8 +56,8 @@ settings! {
         /// Public samples that the students label and the final model learns from, the first of them; all if not given. With
         /// `noise: server` these are what a budget pays for.
         server_queries: Option<usize> = None, in 1..;
-        /// What becomes of a party that has fewer examples than there are subsets. With an accountant
-        /// it takes part, and its teachers without examples vote for the first class.
+        /// What becomes of a party that has fewer examples than there are subsets. With an
+        /// accountant it takes part, and its teachers without examples vote for the first class.
         short_party: ShortParty = ShortParty::Fail;
         /// What parties send.
         send: Sent = Sent::Models;

@@ -94,8 +94,8 @@ impl Gaussian {
         there
     }
 
-    /// The kernel of `a` with itself, `n x n`. Only what [`fl_linalg::Cholesky`] reads is filled: on and right of the
-    /// diagonal.
+    /// The kernel of `a` with itself, `n x n`. Only what [`fl_linalg::Cholesky`] reads is filled:
+    /// on and right of the diagonal.
     pub(crate) fn with_itself(self, a: &Points) -> Array2<f64> {
         let mut out = Array2::zeros((a.len(), a.len()));
         add_gram(1.0, a.values.view(), &mut out.view_mut());

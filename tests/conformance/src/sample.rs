@@ -144,8 +144,9 @@ pub(crate) struct Letters {
 }
 
 impl Letters {
-    /// Weights are whole, broken or 0; in every fourth case all are 1. Class counts come if they are needed; some
-    /// classes nobody has, some clients have nothing. So do training losses; some are 0, in some cases all.
+    /// Weights are whole, broken or 0; in every fourth case all are 1. Class counts come if they
+    /// are needed; some classes nobody has, some clients have nothing. So do training losses; some
+    /// are 0, in some cases all.
     pub(crate) fn new(
         of: &'static MessageType,
         case: &Case,

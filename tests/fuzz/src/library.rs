@@ -108,37 +108,44 @@ fn act(host: &FlHost, bytes: &mut Bytes<'_>) -> i32 {
             0..=3 => tensor(host, bytes),
             4 => {
                 let text = bytes.one(&TEXTS).as_bytes();
-                // SAFETY: the host's own function, its context during its call, and memory that lives through it.
+                // SAFETY: the host's own function, its context during its call, and memory that
+                // lives through it.
                 unsafe { host.text.unwrap()(at, borrowed(text)) };
             }
             5 => {
                 let text = bytes.some();
-                // SAFETY: the host's own function, its context during its call, and memory that lives through it.
+                // SAFETY: the host's own function, its context during its call, and memory that
+                // lives through it.
                 unsafe { host.text.unwrap()(at, borrowed(text)) };
             }
             6 => {
                 let (setting, text) = (bytes.some(), bytes.some());
-                // SAFETY: the host's own function, its context during its call, and memory that lives through it.
+                // SAFETY: the host's own function, its context during its call, and memory that
+                // lives through it.
                 unsafe { host.fail.unwrap()(at, borrowed(setting), borrowed(text)) };
             }
             7 => {
                 let part = usize::from(bytes.byte() % 4) as *mut c_void;
-                // SAFETY: the host's own function, its context during its call, and memory that lives through it.
+                // SAFETY: the host's own function, its context during its call, and memory that
+                // lives through it.
                 unsafe { host.part.unwrap()(at, part) };
             }
             8 => {
                 let mut numbers = [0.0; 4];
                 let draw = bytes.one(&[host.fill_uniform, host.fill_normal]);
-                // SAFETY: the host's own function, its context during its call, and memory that lives through it.
+                // SAFETY: the host's own function, its context during its call, and memory that
+                // lives through it.
                 unsafe { draw.unwrap()(at, numbers.as_mut_ptr(), 4) };
                 let add = bytes.one(&[host.add_laplace, host.add_gaussian]);
                 let scale = bytes.one(&[1.0, 0.0, -1.0, f64::NAN, 1e300]);
-                // SAFETY: the host's own function, its context during its call, and memory that lives through it.
+                // SAFETY: the host's own function, its context during its call, and memory that
+                // lives through it.
                 unsafe { add.unwrap()(at, numbers.as_mut_ptr(), 4, scale) };
             }
             _ => {
                 let (level, text) = (u32::from(bytes.byte()), bytes.some());
-                // SAFETY: the host's own function, its context during its call, and memory that lives through it.
+                // SAFETY: the host's own function, its context during its call, and memory that
+                // lives through it.
                 unsafe { host.log.unwrap()(at, level, borrowed(text)) };
             }
         }

@@ -165,7 +165,8 @@ impl Area {
         let at = self.address(tensor.at, tensor.bytes()?)?;
         let shape = IxDyn(&tensor.shape);
         let bytes = tensor.bytes()?;
-        // SAFETY: so many numbers are inside, aligned, any bits are numbers, and the caller says that nobody writes.
+        // SAFETY: all numbers lie inside the memory and are aligned, any bits are numbers, and the
+        // caller says that nobody writes.
         Ok(unsafe {
             match tensor.dtype {
                 FL_F32 => View::F32(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),

@@ -27,8 +27,10 @@ pub(super) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // it ends by itself when its socket is closed, unless its library keeps it; what that has begun in its group ends too
-        // SAFETY: a call of the system on numbers. The child has not been waited for, so its number is its own.
+        // it ends by itself when its socket is closed, unless its library keeps it; what that has
+        // begun in its group ends too
+        // SAFETY: a call of the system on numbers. The child has not been waited for, so its number
+        // is its own.
         unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -33,9 +33,9 @@ thread_local! {
     static IN: Cell<Option<(*const u8, usize)>> = const { Cell::new(None) };
 }
 
-/// While it lives, this thread is in code of a library: if that ends the program, the program says so and fails, and however
-/// it sets the rounding of numbers, afterwards it is as before. A copy of the process that the library makes ends with it:
-/// it must not go on with the run as well.
+/// While it lives, this thread is in code of a library: if that ends the program, the program says
+/// so and fails, and however it sets the rounding of numbers, afterwards it is as before. A copy of
+/// the process that the library makes ends with it: it must not go on with the run as well.
 pub(crate) struct Away {
     before: Option<(*const u8, usize)>,
     rounding: Rounding,

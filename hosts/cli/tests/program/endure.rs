@@ -516,7 +516,7 @@ fn a_library_that_ends_the_program_without_a_word_never_ends_it_with_success() {
         "{code}: {error}"
     );
 
-    // a signal is for the run, and whoever kills one kills the other
+    // a signal reaches the run, and a user who kills one process kills the other
     let quiet = mode("as-it-is");
     let long = |folder: &str| {
         let run = ["run", "h.yaml", "--out", folder, "--set", &quiet];

@@ -353,7 +353,8 @@ fn a_plan_knows_cohorts_empty_slots_and_the_bytes_of_models() {
     assert!(trees.contains("models ?"), "{trees}");
 }
 
-/// As a process leaves it that is killed when `report.md` and `outcome.json` are there, and nothing after them.
+/// As a process leaves it that is killed when `report.md` and `outcome.json` are there, and nothing
+/// after them.
 #[cfg(unix)]
 fn killed_at_its_end(dir: &Path, folder: &str) {
     let folder = dir.join(folder);

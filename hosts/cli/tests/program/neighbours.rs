@@ -1,4 +1,5 @@
-//! What a guarantee compares: two runs whose data are neighbours differ in nothing that has no noise.
+//! What a guarantee compares: two runs whose data are neighbours differ in nothing that has no
+//! noise.
 
 use crate::common::{fails, fl, json, out};
 use serde_json::Value;

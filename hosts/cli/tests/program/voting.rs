@@ -200,7 +200,8 @@ fn a_party_with_too_few_examples_is_named_or_skipped() {
         skip.status.success() && said.contains("they take no part"),
         "{said}"
     );
-    // where an accountant works it takes part, whatever the spec says: who does must not tell how much it has
+    // where an accountant works it takes part, whatever the spec says: who does must not tell how
+    // much it has
     let priced = "parts.accountant={use: pate-moments, delta: 1e-5, unit: party}";
     let noise = "parts.privacy={use: laplace-votes, gamma: 0.5, data-dependent: false}";
     for short in ["fail", "skip"] {

@@ -62,8 +62,9 @@ pub fn number(text: &str) -> Result<f32> {
 /// More columns than this are a slip of the pen.
 pub const MAX_COLUMNS: usize = 100_000;
 
-/// Calls `row` with the line that each row begins at and with its fields, without the spaces around them. Empty lines are
-/// skipped. Holds one row, and stops at the first field that is too many; `at` says where a line is.
+/// Calls `row` with the line that each row begins at and with its fields, without the spaces around
+/// them. Empty lines are skipped. Holds one row, and stops at the first field that is too many;
+/// `at` says where a line is.
 ///
 /// # Errors
 /// If a row has more than [`MAX_COLUMNS`] fields, or `row` fails.

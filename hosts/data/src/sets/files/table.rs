@@ -190,7 +190,8 @@ fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
     table.with_context(|| format!("{}: the file is empty", path.display()))
 }
 
-/// A row of JSON: its keys, and what each field holds. No list or object in it is kept, and no more fields than may be.
+/// A row of JSON: its keys, and what each field holds. No list or object in it is kept, and no more
+/// fields than may be.
 struct Row(Map<String, Json>);
 
 impl<'de> Deserialize<'de> for Row {

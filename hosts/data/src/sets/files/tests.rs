@@ -915,7 +915,8 @@ fn a_damaged_file_never_panics() {
     }
 }
 
-/// A file of a thousand times the columns that may be is refused at the first that is too many: what is held is counted.
+/// A file of a thousand times the columns that may be is refused at the first that is too many:
+/// what is held is counted.
 #[test]
 fn a_row_of_too_many_fields_is_refused_before_it_is_held() {
     const N: usize = 4_000_000;
