@@ -58,11 +58,10 @@ impl<'a> ExecuteOptions<'a> {
 /// More threads than any machine has processors.
 pub const MOST_THREADS: usize = 1024;
 
-/// The number of threads that a user asked for, and at most the number of processors: more would
-/// only wait for each other, and take processor time for that.
+/// The number of threads that a user asked for, otherwise the number of processors, which is also
+/// the most ([`fl_sim::workers`]).
 pub fn threads(wanted: Option<usize>) -> usize {
-    let here = std::thread::available_parallelism().map_or(1, usize::from);
-    wanted.unwrap_or(here).min(here)
+    fl_sim::workers(wanted.unwrap_or(usize::MAX))
 }
 
 /// The public samples, as both sides of a run have them.

@@ -24,6 +24,6 @@ pub use folder::{Resumed, RunFolder};
 pub use manifest::{Hashed, Manifest, Session, time};
 pub use paused::Paused;
 pub use picture::picture;
-pub use pool::executor;
+pub use pool::{executor, workers};
 pub use run::run;
 pub use setup::{Begun, Execution, Outcome, Progress, Setup, Spent, Summary, Warn, Watch};

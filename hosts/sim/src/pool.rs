@@ -124,7 +124,7 @@ pub(crate) fn for_clients<T: Send>(
 
 /// As many of `threads` as there are processors: more would only wait for each other, and take time
 /// for that.
-pub(crate) fn workers(threads: usize) -> usize {
+pub fn workers(threads: usize) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     threads.clamp(1, processors)
 }
