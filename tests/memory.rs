@@ -2,7 +2,7 @@
 
 use fl_core::message::{Logits, SoftLabels};
 use fl_core::prelude::*;
-use fl_core::{Examples, Filled, Inputs, Labels, Parts, Role, RunOptions, linked_parts};
+use fl_core::{Examples, Inputs, Labels, Parts, Role, RunOptions, SlotAssignment, linked_parts};
 use fl_plugins as _;
 use fl_sim::{Execution, Setup, run};
 use ndarray::Array2;
@@ -82,7 +82,7 @@ fn peak<M: Scores>(part: &str, settings: &str, clients: usize) -> f64 {
     };
     let all = Examples::all(Arc::new(inputs), Arc::new(labels)).unwrap();
     let is_mean = |p: &&fl_core::PartDecl| p.role == Role::Aggregator && p.name == part;
-    let ensemble = Filled {
+    let ensemble = SlotAssignment {
         slot: "ensemble".into(),
         clients: None,
         decl: linked_parts()

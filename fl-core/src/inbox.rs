@@ -1,7 +1,7 @@
 //! The answers to one question, as parts see them.
 
 use crate::message::{self, AnyMessage, Message, MessageType, Params};
-use crate::{Problem, Result, kernels, ranks};
+use crate::{Problem, Result, kernels, order_statistics};
 use anyhow::{Context, ensure};
 use ndarray::ArrayD;
 use std::any::Any;
@@ -14,21 +14,21 @@ pub type ClientId = u32;
 
 /// One message and what is known about its sender.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mail<M> {
+pub struct ClientMessage<M> {
     /// Who sent it.
     pub from: ClientId,
     /// How much it counts, usually the sender's number of examples. Finite, at least 0.
     pub weight: f64,
-    /// Examples per class at the sender; there if the aggregator asked for it ([`crate::Needs`]).
+    /// Examples per class at the sender; there if the aggregator asked for it ([`crate::RequiredInputs`]).
     pub class_counts: Option<Vec<u32>>,
     /// The mean loss of the training that made the message; there if the aggregator asked for it
-    /// ([`crate::Needs`]). Finite.
+    /// ([`crate::RequiredInputs`]). Finite.
     pub training_loss: Option<f64>,
     /// The message.
     pub body: M,
 }
 
-impl<M> Mail<M> {
+impl<M> ClientMessage<M> {
     /// Mail without class counts and training loss.
     pub fn new(from: ClientId, weight: f64, body: M) -> Self {
         Self {
@@ -44,8 +44,8 @@ impl<M> Mail<M> {
     ///
     /// # Errors
     /// Those of `f`.
-    pub fn try_map<N>(self, f: impl FnOnce(M) -> Result<N>) -> Result<Mail<N>> {
-        Ok(Mail {
+    pub fn try_map<N>(self, f: impl FnOnce(M) -> Result<N>) -> Result<ClientMessage<N>> {
+        Ok(ClientMessage {
             from: self.from,
             weight: self.weight,
             class_counts: self.class_counts,
@@ -56,7 +56,7 @@ impl<M> Mail<M> {
 }
 
 /// Is one answer usable by itself: a finite message with a usable weight and training loss?
-pub(crate) fn check_mail<M: AnyMessage>(mail: &Mail<M>) -> Result<()> {
+pub(crate) fn check_message<M: AnyMessage>(mail: &ClientMessage<M>) -> Result<()> {
     ensure!(
         mail.weight.is_finite() && mail.weight >= 0.0,
         Problem::Weight {
@@ -87,7 +87,7 @@ pub(crate) fn loss_of(from: ClientId, loss: Option<f64>) -> Result<f64> {
 
 /// Are all class counts about as many classes, each of which has as many of a message's scores? (Several, where every pixel has a
 /// class; how many the task says, which the door compares.)
-fn same_classes<M: AnyMessage>(mail: &[Mail<M>]) -> Result<()> {
+fn same_classes<M: AnyMessage>(mail: &[ClientMessage<M>]) -> Result<()> {
     let scores = mail.iter().find_map(|m| m.body.classes());
     let mut first = None;
     for m in mail {
@@ -116,17 +116,17 @@ fn same_classes<M: AnyMessage>(mail: &[Mail<M>]) -> Result<()> {
 ///
 /// An `Inbox` cannot be made otherwise, so aggregators need no checks of their own.
 #[derive(Clone, Debug)]
-pub struct Inbox<M>(Vec<Mail<M>>);
+pub struct Inbox<M>(Vec<ClientMessage<M>>);
 
 impl<M: AnyMessage> Inbox<M> {
     /// Checks and sorts.
     ///
     /// # Errors
     /// Names the client and what is wrong with its answer.
-    pub fn new(mut mail: Vec<Mail<M>>) -> Result<Self> {
+    pub fn new(mut mail: Vec<ClientMessage<M>>) -> Result<Self> {
         mail.sort_by_key(|m| m.from);
         for (i, m) in mail.iter().enumerate() {
-            check_mail(m)
+            check_message(m)
                 .and_then(|()| message::alike(&mail[0].body, &m.body))
                 .with_context(|| format!("client {}", m.from))?;
             ensure!(
@@ -156,7 +156,7 @@ impl<M: AnyMessage> Inbox<M> {
     /// ```
     /// use fl_core::prelude::*;
     /// # let params = |x: f32| Params([("w".to_string(), ndarray::arr1(&[x]).into_dyn())].into());
-    /// # let inbox = Inbox::new(vec![Mail::new(3, 2.0, params(-4.0))]).unwrap();
+    /// # let inbox = Inbox::new(vec![ClientMessage::new(3, 2.0, params(-4.0))]).unwrap();
     /// let sizes = inbox.map(|mail| Ok(Scalar::new(mail.body.norm() as f32))).unwrap();
     /// let first = sizes.iter().next().unwrap();
     /// assert_eq!((first.from, first.weight, first.body.value()), (3, 2.0, 4.0));
@@ -164,9 +164,9 @@ impl<M: AnyMessage> Inbox<M> {
     ///
     /// # Errors
     /// When `f` fails, or what it gives is no inbox, as [`Inbox::new`] says; with the client's number.
-    pub fn map<N: Message>(&self, f: impl Fn(&Mail<M>) -> Result<N>) -> Result<Inbox<N>> {
-        let one = |mail: &Mail<M>| -> Result<Mail<N>> {
-            Ok(Mail {
+    pub fn map<N: Message>(&self, f: impl Fn(&ClientMessage<M>) -> Result<N>) -> Result<Inbox<N>> {
+        let one = |mail: &ClientMessage<M>| -> Result<ClientMessage<N>> {
+            Ok(ClientMessage {
                 from: mail.from,
                 weight: mail.weight,
                 class_counts: mail.class_counts.clone(),
@@ -178,12 +178,12 @@ impl<M: AnyMessage> Inbox<M> {
     }
 
     /// For what the other side of the C interface has checked already; nobody may see it before it is filled.
-    pub(crate) fn trusted(mail: Vec<Mail<M>>) -> Self {
+    pub(crate) fn trusted(mail: Vec<ClientMessage<M>>) -> Self {
         Self(mail)
     }
 
     /// What [`Inbox::trusted`] is filled through.
-    pub(crate) fn mail_mut(&mut self) -> &mut Vec<Mail<M>> {
+    pub(crate) fn mail_mut(&mut self) -> &mut Vec<ClientMessage<M>> {
         &mut self.0
     }
 
@@ -194,7 +194,7 @@ impl<M: AnyMessage> Inbox<M> {
     }
 
     /// In client order.
-    pub fn iter(&self) -> std::slice::Iter<'_, Mail<M>> {
+    pub fn iter(&self) -> std::slice::Iter<'_, ClientMessage<M>> {
         self.0.iter()
     }
 
@@ -217,7 +217,7 @@ impl<M: AnyMessage> Inbox<M> {
 
 /// One answer of an inbox, whatever its Rust type is.
 #[derive(Clone, Copy, Debug)]
-pub struct AnyMail<'a> {
+pub struct AnyClientMessage<'a> {
     /// Who sent it.
     pub from: ClientId,
     /// How much it counts.
@@ -241,7 +241,7 @@ pub trait AnyInbox: Any + Debug + Send + Sync {
     ///
     /// # Panics
     /// When there are not so many.
-    fn at(&self, position: usize) -> AnyMail<'_>;
+    fn at(&self, position: usize) -> AnyClientMessage<'_>;
 }
 
 impl<M: Message> Inbox<M> {
@@ -251,7 +251,7 @@ impl<M: Message> Inbox<M> {
     /// ```
     /// use fl_core::prelude::*;
     /// # let params = |x: f32| Params([("w".to_string(), ndarray::arr1(&[x]).into_dyn())].into());
-    /// # let inbox = Inbox::new(vec![Mail::new(0, 1.0, params(1.0)), Mail::new(1, 1.0, params(5.0))]).unwrap();
+    /// # let inbox = Inbox::new(vec![ClientMessage::new(0, 1.0, params(1.0)), ClientMessage::new(1, 1.0, params(5.0))]).unwrap();
     /// let by_size = inbox.weighted_by(|mail| 1.0 / mail.body.norm()).unwrap();
     /// let weights: Vec<f64> = by_size.iter().map(|mail| mail.weight).collect();
     /// assert_eq!(weights, [1.0, 0.2]);
@@ -259,8 +259,8 @@ impl<M: Message> Inbox<M> {
     ///
     /// # Errors
     /// When a weight is negative or no number, or every weight is 0.
-    pub fn weighted_by(&self, weight: impl Fn(&Mail<M>) -> f64) -> Result<Self> {
-        let weigh = |mail: &Mail<M>| Mail {
+    pub fn weighted_by(&self, weight: impl Fn(&ClientMessage<M>) -> f64) -> Result<Self> {
+        let weigh = |mail: &ClientMessage<M>| ClientMessage {
             weight: weight(mail),
             ..mail.clone()
         };
@@ -272,9 +272,9 @@ impl<M: AnyMessage> AnyInbox for Inbox<M> {
     fn len(&self) -> usize {
         self.0.len()
     }
-    fn at(&self, position: usize) -> AnyMail<'_> {
+    fn at(&self, position: usize) -> AnyClientMessage<'_> {
         let mail = &self.0[position];
-        AnyMail {
+        AnyClientMessage {
             from: mail.from,
             weight: mail.weight,
             class_counts: mail.class_counts.as_deref(),
@@ -286,7 +286,7 @@ impl<M: AnyMessage> AnyInbox for Inbox<M> {
 
 impl dyn AnyInbox {
     /// In client order.
-    pub fn iter(&self) -> impl Iterator<Item = AnyMail<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = AnyClientMessage<'_>> {
         (0..self.len()).map(|position| self.at(position))
     }
 
@@ -332,7 +332,7 @@ impl Inbox<Params> {
     pub fn squared_distances(&self, exec: &dyn Executor) -> Vec<Vec<f64>> {
         let mut all = vec![vec![0.0; self.len()]; self.len()];
         for name in self.0[0].body.0.keys() {
-            let some = self.tensor(name, |sent| ranks::squared_distances(sent, exec));
+            let some = self.tensor(name, |sent| order_statistics::squared_distances(sent, exec));
             for (sum, x) in all.iter_mut().flatten().zip(some.iter().flatten()) {
                 *sum += x;
             }
@@ -363,7 +363,7 @@ impl Inbox<Params> {
         exec: &dyn Executor,
         f: impl Fn(&mut [f32]) -> f32 + Sync,
     ) -> Params {
-        self.per_tensor(|sent| ranks::by_rank(sent, ranks.clone(), exec, &f))
+        self.per_tensor(|sent| order_statistics::by_rank(sent, ranks.clone(), exec, &f))
     }
 
     /// The median of each number, the mean of the two in the middle of an even number.
@@ -408,16 +408,16 @@ mod tests {
     use crate::message::{Logits, Nothing};
     use ndarray::Array2;
 
-    fn error(mail: Vec<Mail<Logits>>) -> String {
+    fn error(mail: Vec<ClientMessage<Logits>>) -> String {
         format!("{:#}", Inbox::new(mail).unwrap_err())
     }
 
     #[test]
     fn unusable_answers_are_named() {
-        let ok = |from| Mail::new(from, 1.0, Logits::new(vec![0], Array2::zeros((1, 2))));
+        let ok = |from| ClientMessage::new(from, 1.0, Logits::new(vec![0], Array2::zeros((1, 2))));
         assert_eq!(error(vec![]), "no usable answer");
         assert_eq!(
-            error(vec![Mail {
+            error(vec![ClientMessage {
                 weight: 0.0,
                 ..ok(1)
             }]),
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(
             error(vec![
                 ok(1),
-                Mail {
+                ClientMessage {
                     weight: -1.0,
                     ..ok(2)
                 }
@@ -436,21 +436,21 @@ mod tests {
         assert_eq!(error(vec![ok(3), ok(3)]), "client 3 answered twice");
         let nan = Logits::new(vec![0], Array2::from_elem((1, 2), f32::NAN));
         assert_eq!(
-            error(vec![ok(1), Mail::new(0, 1.0, nan)]),
+            error(vec![ok(1), ClientMessage::new(0, 1.0, nan)]),
             "client 0: `values` holds NaN at position 0; every number must be finite"
         );
         let wide = Logits::new(vec![0], Array2::zeros((1, 3)));
         assert_eq!(
-            error(vec![ok(1), Mail::new(2, 1.0, wide)]),
+            error(vec![ok(1), ClientMessage::new(2, 1.0, wide)]),
             "client 2: `values` is [1, 3] here, [1, 2] in the first answer"
         );
     }
 
     #[test]
     fn class_counts_are_about_the_classes_that_there_are() {
-        let scores = |from, counts: &[u32]| Mail {
+        let scores = |from, counts: &[u32]| ClientMessage {
             class_counts: Some(counts.to_vec()),
-            ..Mail::new(from, 1.0, Logits::new(vec![0], Array2::zeros((1, 2))))
+            ..ClientMessage::new(from, 1.0, Logits::new(vec![0], Array2::zeros((1, 2))))
         };
         assert!(Inbox::new(vec![scores(0, &[1, 2]), scores(1, &[0, 0])]).is_ok());
         assert_eq!(
@@ -463,9 +463,9 @@ mod tests {
             error(vec![scores(0, &[1, 2, 3])]),
             "client 0: examples of 3 classes are counted, there are 2"
         );
-        let nothing = |counts: &[u32]| Mail {
+        let nothing = |counts: &[u32]| ClientMessage {
             class_counts: Some(counts.to_vec()),
-            ..Mail::new(counts.len() as u32, 1.0, Nothing)
+            ..ClientMessage::new(counts.len() as u32, 1.0, Nothing)
         };
         let error = Inbox::new(vec![nothing(&[1, 2]), nothing(&[1])]).unwrap_err();
         assert!(format!("{error:#}").contains("client 2"), "{error:#}");
@@ -473,7 +473,7 @@ mod tests {
 
     #[test]
     fn weights_whose_sum_is_no_number_are_refused() {
-        let heavy = |from| Mail::new(from, 1e308, Nothing);
+        let heavy = |from| ClientMessage::new(from, 1e308, Nothing);
         assert!(Inbox::new(vec![heavy(0)]).is_ok());
         let error = Inbox::new(vec![heavy(0), heavy(1)]).unwrap_err();
         assert!(
@@ -484,10 +484,10 @@ mod tests {
 
     #[test]
     fn a_mapped_inbox_keeps_its_envelopes() {
-        let mail = |from| Mail {
+        let mail = |from| ClientMessage {
             class_counts: Some(vec![3]),
             training_loss: Some(0.5),
-            ..Mail::new(from, f64::from(from), Nothing)
+            ..ClientMessage::new(from, f64::from(from), Nothing)
         };
         let inbox = Inbox::new(vec![mail(2), mail(1)]).unwrap();
         let mapped = inbox
@@ -509,9 +509,9 @@ mod tests {
 
     #[test]
     fn a_training_loss_is_there_and_finite() {
-        let mail = |training_loss| Mail {
+        let mail = |training_loss| ClientMessage {
             training_loss,
-            ..Mail::new(4, 1.0, Nothing)
+            ..ClientMessage::new(4, 1.0, Nothing)
         };
         let without = Inbox::new(vec![mail(None)]).unwrap();
         let error = without.training_losses().unwrap_err();
@@ -529,7 +529,12 @@ mod tests {
 
     #[test]
     fn answers_are_sorted_by_client() {
-        let inbox = Inbox::new([5, 1, 3].map(|id| Mail::new(id, 1.0, Nothing)).to_vec()).unwrap();
+        let inbox = Inbox::new(
+            [5, 1, 3]
+                .map(|id| ClientMessage::new(id, 1.0, Nothing))
+                .to_vec(),
+        )
+        .unwrap();
         assert_eq!(inbox.iter().map(|m| m.from).collect::<Vec<_>>(), [1, 3, 5]);
     }
 }

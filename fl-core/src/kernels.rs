@@ -1,7 +1,7 @@
 //! Sums over clients: in f64, in client order, with `+ - * /` only, so that their bits are the same everywhere.
 
 use crate::message::Params;
-use crate::{Executor, Fold, Mail, Problem, Result};
+use crate::{ClientMessage, Executor, Fold, Problem, Result};
 use anyhow::ensure;
 use ndarray::{ArrayD, IxDyn};
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ const WAITING: usize = 4;
 /// memory of six models however many are sent.
 #[derive(Default)]
 pub struct MeanOfParams {
-    waiting: Vec<Mail<Params>>,
+    waiting: Vec<ClientMessage<Params>>,
     sums: BTreeMap<String, (IxDyn, Vec<f64>)>,
     total: f64,
 }
@@ -134,7 +134,7 @@ impl MeanOfParams {
 }
 
 impl Fold<Params, Params> for MeanOfParams {
-    fn add(&mut self, mail: Mail<Params>) -> Result<()> {
+    fn add(&mut self, mail: ClientMessage<Params>) -> Result<()> {
         let shapes = mail.body.0.iter();
         if self.waiting.is_empty() && self.sums.is_empty() {
             let sums = shapes.map(|(name, t)| (name.clone(), (t.raw_dim(), room(t.len()))));
@@ -245,7 +245,9 @@ mod tests {
         let mut running = Box::<MeanOfParams>::default();
         for (client, (s, w)) in sent.iter().zip(weights).enumerate() {
             let sent = Params([("w".into(), ndarray::arr1(s).into_dyn())].into());
-            running.add(Mail::new(client as u32, w, sent)).unwrap();
+            running
+                .add(ClientMessage::new(client as u32, w, sent))
+                .unwrap();
         }
         let folded = running.finish().unwrap();
         let folded = folded.0["w"].as_slice().unwrap();
@@ -277,8 +279,8 @@ mod tests {
     fn a_fold_takes_what_is_of_one_shape() {
         let sent = |n: usize| Params([("w".into(), ArrayD::zeros(IxDyn(&[n])))].into());
         let mut fold = MeanOfParams::default();
-        fold.add(Mail::new(0, 1.0, sent(2))).unwrap();
-        let error = fold.add(Mail::new(1, 1.0, sent(3))).unwrap_err();
+        fold.add(ClientMessage::new(0, 1.0, sent(2))).unwrap();
+        let error = fold.add(ClientMessage::new(1, 1.0, sent(3))).unwrap_err();
         assert!(
             error.to_string().contains("other names or shapes"),
             "{error}"

@@ -2,45 +2,55 @@
 
 pub mod abi;
 pub mod augment;
+mod client;
 mod data;
-mod door;
 mod error;
+mod exchange;
+mod host;
 mod inbox;
 mod kernels;
-mod learn;
+mod ledger;
 pub mod loss;
 pub mod message;
 pub mod metrics;
-mod part;
-mod parts;
+mod order_statistics;
+mod plugin_decl;
 pub mod privacy;
-mod ranks;
 mod roles;
+mod round;
+mod server;
 pub mod settings;
 mod slot;
+mod slot_assignments;
+mod store;
 mod stream;
+mod training;
 
 pub use data::*;
 
-pub use door::*;
-use door::{host, store};
+pub use client::Client;
 pub use error::*;
+pub use exchange::*;
+pub use host::*;
 pub use inbox::*;
 pub use kernels::{MeanOfParams, weighted_mean, weighted_mean_f64};
-pub use learn::*;
+pub use ledger::exposed;
 pub use message::hex;
-pub use part::*;
-pub use parts::*;
+pub use order_statistics::squared_distance;
+pub use plugin_decl::*;
 pub use privacy::PrivacyEvent;
-pub use ranks::squared_distance;
 pub use roles::*;
+pub use round::{LogEvent, Round};
+pub use server::Server;
 pub use slot::*;
+pub use slot_assignments::*;
 pub use stream::*;
+pub use training::*;
 
 /// What the macros of this crate expand to; not for direct use.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::part::{boxed, check, describe};
+    pub use crate::plugin_decl::{boxed, check, describe};
     pub use inventory;
     pub use serde_json::Value as Json;
     pub use serde_yaml::Mapping;
@@ -52,11 +62,12 @@ pub mod prelude {
     pub use crate::privacy::ReleaseNoise;
     pub use crate::{
         Ability, Accountant, Aggregator, AggregatorSlot, Answer, AttackSlot, BuildContext,
-        Candidate, Claims, Client, ClientId, Cohort, Conflict, Declaration, Declared, Draw,
-        Exchange, Fold, Generator, GeneratorSlot, Inbox, Loss, Mail, MechanismSlot, Needs, Pass,
-        Poll, Pool, PrivacyEvent, PrivacyMechanism, Protocol, Result, Roster, Round, Samples,
-        Selector, SelectorSlot, Server, SlotSpec, Stream, Target, Task, Trainer, TrainerSlot,
-        Training, Wanted, choices, export_plugins, message, plugin, settings,
+        Candidate, Client, ClientId, ClientMessage, ClientStat, ClientStatQuery, Cohort, Conflict,
+        Declaration, Declared, Exchange, FitOptions, Fold, Generator, GeneratorSlot, Inbox, Loss,
+        MechanismSlot, Pool, PrivacyEvent, PrivacyMechanism, Properties, Protocol, RequiredInputs,
+        Result, Roster, Round, Samples, SamplingScheme, Selector, SelectorSlot, Server, SlotSpec,
+        Stream, Target, Task, Trainer, TrainerSlot, Training, choices, export_plugins, message,
+        plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

@@ -168,11 +168,11 @@ pub fn psnr(truth: ArrayView2<'_, f32>, predicted: ArrayView2<'_, f32>) -> Resul
 }
 
 /// Measurements by name.
-pub type Named = Vec<(String, f64)>;
+pub type NamedMeasures = Vec<(String, f64)>;
 
 /// Measures of a task beside its [`score`], which a plugin brings: `measures!(FUNCTION)`. A function gives names and numbers, in
 /// an order of its own, without what is not defined for these examples; of tasks that it is not for it gives nothing.
-pub struct Measures(pub fn(ArrayView2<'_, f32>, &Examples) -> Result<Named>);
+pub struct Measures(pub fn(ArrayView2<'_, f32>, &Examples) -> Result<NamedMeasures>);
 inventory::collect!(Measures);
 
 /// Registers [`metrics::Measures`](crate::metrics::Measures).
@@ -187,7 +187,7 @@ macro_rules! measures {
 ///
 /// # Errors
 /// When one of them cannot.
-pub fn further(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Named> {
+pub fn further(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<NamedMeasures> {
     let mut all = Vec::new();
     for Measures(of) in inventory::iter::<Measures> {
         all.extend(of(scores, examples)?);
@@ -197,7 +197,7 @@ pub fn further(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Named
 }
 
 /// `auc` where there are two classes: that of the second's score less the first's, so that of its logit.
-fn of_two_classes(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Named> {
+fn of_two_classes(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<NamedMeasures> {
     let labels = examples.classes().filter(|_| scores.ncols() == 2);
     let rows = scores.rows().into_iter();
     let area = labels.and_then(|labels| {

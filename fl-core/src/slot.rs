@@ -161,7 +161,7 @@ impl<K: SlotKind + ?Sized> Slot<K> {
             shown: false,
             through: Vec::new(),
             scores: false,
-            task: OwnTask(Arc::new(Task::clone)),
+            task: TaskMap(Arc::new(Task::clone)),
         }
     }
 }
@@ -204,21 +204,21 @@ pub struct SlotSpec {
     /// Are the samples that its selector chooses from a model's scores?
     pub scores: bool,
     /// What a model or generator in it is to learn or make, given what the run's models are to learn.
-    pub task: OwnTask,
+    pub task: TaskMap,
 }
 
 /// What a part is to learn, given what the run's models are to learn; see [`SlotSpec::with_task`].
 #[derive(Clone)]
-pub struct OwnTask(Arc<dyn Fn(&Task) -> Task + Send + Sync>);
+pub struct TaskMap(Arc<dyn Fn(&Task) -> Task + Send + Sync>);
 
-impl OwnTask {
+impl TaskMap {
     /// In a run with this task.
     pub fn of(&self, task: &Task) -> Task {
         (self.0)(task)
     }
 }
 
-impl Debug for OwnTask {
+impl Debug for TaskMap {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.write_str("OwnTask")
     }
@@ -271,7 +271,7 @@ impl SlotSpec {
         self
     }
     /// The clients' models in it are evaluated or kept, if `shown`.
-    pub fn shown_if(mut self, shown: bool) -> Self {
+    pub fn published_if(mut self, shown: bool) -> Self {
         self.shown = shown;
         self
     }
@@ -281,13 +281,13 @@ impl SlotSpec {
         self
     }
     /// What its selector chooses from are a model's scores, if `scores`.
-    pub fn hands_scores(mut self, scores: bool) -> Self {
+    pub fn selects_from_scores(mut self, scores: bool) -> Self {
         self.scores = scores;
         self
     }
     /// Its models do not learn the run's task but what `task` makes of it: a discriminator one score, a generator images.
     pub fn with_task(mut self, task: impl Fn(&Task) -> Task + Send + Sync + 'static) -> Self {
-        self.task = OwnTask(Arc::new(task));
+        self.task = TaskMap(Arc::new(task));
         self
     }
 }

@@ -1,6 +1,6 @@
 //! The parts that a spec can name: found by name, listed, and described.
 
-use crate::choices::fields_json;
+use crate::enum_options::fields_json;
 use crate::load::Library;
 use crate::sections::Isolate;
 use fl_core::settings::{Field, nearest, show, to_json};

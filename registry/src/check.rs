@@ -1,10 +1,10 @@
 //! Checks a spec and notes every mistake with its place.
 
 use crate::catalogue::{Catalogue, any_make, example, names};
+use crate::diagnostics::{Mistake, Mistakes, SourcePosition};
 use crate::document::Document;
-use crate::mistakes::{Mistake, Mistakes, Place};
 use crate::sections::DataSection;
-use crate::tree::Node;
+use crate::spanned_value::Node;
 use fl_core::message::{Ids, Message};
 use fl_core::settings::{Reader, Step, Value, nearest, show};
 use fl_core::{Alias, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
@@ -12,13 +12,13 @@ use std::path::Path;
 
 /// A part that a spec names, with settings that have been checked.
 #[derive(Clone)]
-pub(crate) struct Chosen {
+pub(crate) struct CheckedPart {
     pub decl: &'static PartDecl,
     /// Every default filled in.
     pub settings: Value,
 }
 
-impl Chosen {
+impl CheckedPart {
     /// As it stands in a spec.
     pub fn write(&self) -> Value {
         let mut map = serde_yaml::Mapping::new();
@@ -29,17 +29,17 @@ impl Chosen {
 }
 
 /// What is known of the spec's protocol.
-pub(crate) struct Conversation {
+pub(crate) struct CheckedProtocol {
     pub decl: &'static PartDecl,
     /// `None` if its settings are wrong.
-    pub part: Option<Chosen>,
+    pub part: Option<CheckedPart>,
     pub slots: Vec<SlotSpec>,
     /// `None` if its settings are wrong.
     pub protocol: Option<Box<dyn Protocol>>,
     pub asked: Vec<ExchangeSpec>,
 }
 
-impl Conversation {
+impl CheckedProtocol {
     /// Does the server, by the protocol set as it is, release anything through this slot?
     pub fn releases_at_server(&self, slot: &str) -> bool {
         self.asked.iter().any(|q| q.flow.at_server.contains(&slot))
@@ -105,7 +105,13 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn push(&mut self, place: Place, path: &[Step], text: String, part: Option<(usize, String)>) {
+    fn push(
+        &mut self,
+        place: SourcePosition,
+        path: &[Step],
+        text: String,
+        part: Option<(usize, String)>,
+    ) {
         self.mistakes.push(Mistake {
             file: self.file.into(),
             place,
@@ -244,13 +250,13 @@ impl<'a> Checker<'a> {
         &mut self,
         value: &Value,
         data: Option<&D>,
-    ) -> Option<Conversation> {
+    ) -> Option<CheckedProtocol> {
         let path = [key("protocol")];
         let (decl, settings) = self.choose(value, &path, Some(Role::Protocol), &["use"])?;
         let Some(settings) = settings else {
             // its slots hardly depend on the wrong setting, and mistakes in the parts shall be told too
             let protocol = example(decl)?;
-            return Some(Conversation {
+            return Some(CheckedProtocol {
                 decl,
                 part: None,
                 slots: protocol.slots(),
@@ -278,9 +284,9 @@ impl<'a> Checker<'a> {
             );
             self.note(&[key("data"), key("public")], text);
         }
-        Some(Conversation {
+        Some(CheckedProtocol {
             decl,
-            part: Some(Chosen { decl, settings }),
+            part: Some(CheckedPart { decl, settings }),
             slots: protocol.slots(),
             protocol: Some(protocol),
             asked,

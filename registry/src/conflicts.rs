@@ -1,6 +1,6 @@
 //! Settings of a protocol that do not go together.
 
-use crate::check::{Checker, Conversation, key};
+use crate::check::{CheckedProtocol, Checker, key};
 use crate::sections::DataSection;
 use fl_core::Conflict;
 use fl_core::settings::{Step, Value};
@@ -10,7 +10,7 @@ impl Checker<'_> {
     pub fn conflicts<D: DataSection>(
         &mut self,
         spec: &Value,
-        protocol: Option<&Conversation>,
+        protocol: Option<&CheckedProtocol>,
         data: Option<&D>,
     ) {
         let Some(protocol) = protocol.and_then(|p| p.protocol.as_ref()) else {

@@ -1,11 +1,11 @@
 //! The text of a spec, parsed once.
 
 use crate::check::key;
+use crate::diagnostics::{Mistake, Mistakes, SourcePosition};
 use crate::load::Library;
-use crate::mistakes::{Mistake, Mistakes, Place};
 use crate::overrides;
 use crate::sections::Plugin;
-use crate::tree::{Body, Node};
+use crate::spanned_value::{Body, Node};
 use crate::yaml::{self, Wrong};
 use fl_core::settings::{Reader, Setting, Step, Value, show, show_path};
 use std::path::Path;
@@ -90,7 +90,7 @@ impl Document {
         let library = |(at, p): (usize, Plugin)| {
             let named = if p.module.is_some() { "module" } else { "path" };
             let path = [key("plugins"), Step::Item(at), key(named)];
-            let place: Place = root.place(&path, false);
+            let place: SourcePosition = root.place(&path, false);
             let library = Library {
                 path: folder.join(p.path.unwrap_or_default()),
                 module: p.module,

@@ -11,43 +11,45 @@
 //! gives only for its first error. What plain scalars mean is still decided by that crate alone, so
 //! that what is written reads back.
 
-#[cfg(unix)]
-mod apart;
+mod budget_check;
 mod catalogue;
 mod check;
-mod choices;
+mod client_groups;
+mod compatibility;
 mod conflicts;
+mod diagnostics;
+mod docs;
 mod document;
 mod elf;
-mod fit;
-mod groups;
-mod load;
-mod mistakes;
-mod module;
-mod overrides;
+mod enum_options;
 #[cfg(unix)]
-pub mod owners;
-mod pages;
-mod promise;
+pub mod file_permissions;
+#[cfg(unix)]
+mod isolate;
+mod load;
+mod overrides;
+mod python_module;
 mod schema;
-mod sealed;
+mod sealed_memfd;
 mod sections;
 mod slots;
+mod spanned_value;
 mod spec;
-mod tree;
 mod yaml;
 
 #[cfg(test)]
 mod tests;
 
-#[cfg(unix)]
-pub use apart::{ARGUMENT, isolate_with, library_process};
 pub use catalogue::{Catalogue, inspect, inspect_json, settings_json, settings_table};
-pub use choices::Choice;
+pub use diagnostics::{Mistake, Mistakes, SourcePosition};
 pub use document::Document;
+pub use enum_options::Choice;
+#[cfg(unix)]
+pub use isolate::{ARGUMENT, isolate_with, library_process};
 pub use load::{Library, Refusal, before_loading, load};
-pub use mistakes::{Mistake, Mistakes, Place};
-pub use module::{Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts};
+pub use python_module::{
+    Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts,
+};
 pub use sections::{DataSection, Isolate};
 pub use spec::Spec;
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

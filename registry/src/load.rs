@@ -2,8 +2,8 @@
 
 use crate::catalogue::Catalogue;
 use crate::document::Document;
-use crate::module;
-use crate::sealed::{copy, hash, open, says};
+use crate::python_module;
+use crate::sealed_memfd::{copy, hash, open, says};
 use crate::sections::{Isolate, Plugin};
 use fl_core::PartDecl;
 use fl_core::abi::{self, raw::FlLibrary};
@@ -69,7 +69,7 @@ impl Library {
             };
             return Ok((parts, found));
         };
-        module::load(self, name, isolate.is_some())
+        python_module::load(self, name, isolate.is_some())
     }
 }
 
@@ -256,7 +256,7 @@ fn load_hashed(
     }
     #[cfg(unix)]
     if let Some(isolate) = isolate {
-        let parts = crate::apart::import(file, &library.path, isolate).map_err(refused)?;
+        let parts = crate::isolate::import(file, &library.path, isolate).map_err(refused)?;
         keep(&parts);
         return Ok((parts, hash));
     }

@@ -1,7 +1,7 @@
 //! `--set protocol.rounds=5`: values that replace those of the text.
 
-use crate::mistakes::Place;
-use crate::tree::{Body, Map, Node};
+use crate::diagnostics::SourcePosition;
+use crate::spanned_value::{Body, Map, Node};
 use crate::yaml::{Wrong, parse};
 use fl_core::settings::{Step, Value, show, show_path};
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// Sets `path=value` in `root`.
 pub(crate) fn apply(root: &mut Node, set: &str) -> Vec<Wrong> {
     let (name, value) = set.split_once('=').unwrap_or((set, ""));
-    let at = Place::Set(name.into());
+    let at = SourcePosition::Set(name.into());
     let wrong = |text: String| Wrong {
         at: at.clone(),
         path: Vec::new(),
@@ -62,7 +62,13 @@ fn steps(path: &str) -> Result<Vec<Step>, String> {
     if steps.len() > 20 { bad() } else { Ok(steps) }
 }
 
-fn put(node: &mut Node, path: &[Step], depth: usize, at: &Place, new: Node) -> Result<(), String> {
+fn put(
+    node: &mut Node,
+    path: &[Step],
+    depth: usize,
+    at: &SourcePosition,
+    new: Node,
+) -> Result<(), String> {
     let Some(step) = path.get(depth) else {
         *node = new;
         return Ok(());

@@ -1,7 +1,7 @@
 //! JSON Schema of a spec, for editors.
 
 use crate::catalogue::Catalogue;
-use crate::pages::table::{choices, explain, single};
+use crate::docs::table::{choices, explain, single};
 use crate::sections::{Clients, DataSection, Top};
 use fl_core::settings::{Setting, Settings, Value};
 use fl_core::{BuildContext, PartDecl, Role, Stream, Task, TaskKind};

@@ -2,7 +2,7 @@
 
 use fl_core::privacy::Noise;
 use fl_core::settings::{Reader, Setting, Settings, Step, Value};
-use fl_core::{Budget, Checkpoints, ClientId, Faults, Numbers, Task};
+use fl_core::{Budget, Checkpoints, ClientId, Faults, IdRanges, Task};
 use serde_json::json;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -193,16 +193,16 @@ pub(crate) struct Clients(pub Vec<RangeInclusive<ClientId>>);
 
 impl Setting for Clients {
     fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
-        match Numbers::parse(value) {
-            Some(Numbers(ranges)) => Some(Self(ranges)),
+        match IdRanges::parse(value) {
+            Some(IdRanges(ranges)) => Some(Self(ranges)),
             None => reader.unlike(&Self::kind(), value),
         }
     }
     fn write(&self) -> Value {
-        Numbers(self.0.clone()).write()
+        IdRanges(self.0.clone()).write()
     }
     fn schema() -> serde_json::Value {
-        let mut schema = Numbers::schema();
+        let mut schema = IdRanges::schema();
         schema["description"] = json!("For these clients only: `5`, `0-3`, or a list of such.");
         schema
     }

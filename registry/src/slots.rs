@@ -1,12 +1,12 @@
 //! The parts in a protocol's slots: what is checked where they meet.
 
 use crate::catalogue::{names, takes};
-use crate::check::{Checker, Chosen, Conversation, below, key};
-use crate::fit::Fit;
-use crate::groups;
+use crate::check::{CheckedPart, CheckedProtocol, Checker, below, key};
+use crate::client_groups;
+use crate::compatibility::CompatibilityCheck;
 use crate::sections::{Clients, DataSection};
 use fl_core::settings::{Setting, Step, Value, nearest, show, show_path};
-use fl_core::{BuildContext, ExchangeSpec, Filled, Role, SlotSpec, Stream, Task, TaskKind};
+use fl_core::{BuildContext, ExchangeSpec, Role, SlotAssignment, SlotSpec, Stream, Task, TaskKind};
 use std::collections::{BTreeMap, HashSet};
 
 /// A part in a slot.
@@ -15,7 +15,7 @@ pub(crate) struct Fill {
     pub slot: String,
     pub path: Vec<Step>,
     pub clients: Option<Clients>,
-    pub part: Chosen,
+    pub part: CheckedPart,
 }
 
 impl Checker<'_> {
@@ -23,7 +23,7 @@ impl Checker<'_> {
     pub fn parts<D: DataSection>(
         &mut self,
         value: Option<&Value>,
-        protocol: Option<&Conversation>,
+        protocol: Option<&CheckedProtocol>,
         data: Option<&D>,
     ) -> Vec<Fill> {
         let path = [key("parts")];
@@ -94,7 +94,7 @@ impl Checker<'_> {
         filled
     }
 
-    fn unknown_slot(&mut self, path: &[Step], name: &str, protocol: &Conversation) {
+    fn unknown_slot(&mut self, path: &[Step], name: &str, protocol: &CheckedProtocol) {
         let slots = || protocol.slots.iter().map(|s| s.name);
         let hint = match nearest(name, slots()) {
             Some(near) => format!("did you mean `{near}`? its"),
@@ -159,19 +159,19 @@ impl Checker<'_> {
                     slot: name.into(),
                     path,
                     clients,
-                    part: Chosen { decl, settings },
+                    part: CheckedPart { decl, settings },
                 });
             }
         }
         if let Some(slot) = slot {
-            for (path, text) in groups::check(slot, path, &shares, data.map(D::clients)) {
+            for (path, text) in client_groups::check(slot, path, &shares, data.map(D::clients)) {
                 self.note(&path, text);
             }
         }
     }
 
     /// A budget needs somebody who counts.
-    pub fn budget(&mut self, spec: &Value, protocol: Option<&Conversation>) {
+    pub fn budget(&mut self, spec: &Value, protocol: Option<&CheckedProtocol>) {
         let accountant = spec.get("parts").and_then(|p| p.get("accountant"));
         let budget = spec.get("budget").is_some_and(|b| !b.is_null());
         let Some(protocol) = protocol.filter(|_| budget && accountant.is_none()) else {
@@ -195,11 +195,11 @@ impl Checker<'_> {
     pub fn build(
         &mut self,
         filled: &[Fill],
-        protocol: Option<&Conversation>,
+        protocol: Option<&CheckedProtocol>,
         task: &Task,
         seed: u64,
     ) {
-        let mut fit = Fit::new(protocol);
+        let mut fit = CompatibilityCheck::new(protocol);
         let mut made = HashSet::new();
         for fill in filled {
             let slot = protocol.and_then(|p| p.slots.iter().find(|s| s.name == fill.slot));
@@ -238,7 +238,10 @@ impl Checker<'_> {
 
 /// Mechanisms that differ from the first of a slot that the server releases through: it has one of
 /// them, and clients that bound what they send by another would not bound what it prices.
-fn differing<'f>(protocol: Option<&Conversation>, filled: &'f [Fill]) -> Vec<(&'f Fill, String)> {
+fn differing<'f>(
+    protocol: Option<&CheckedProtocol>,
+    filled: &'f [Fill],
+) -> Vec<(&'f Fill, String)> {
     let mut first: BTreeMap<&str, &Fill> = BTreeMap::new();
     let mut wrong = Vec::new();
     let server = |fill: &&Fill| protocol.is_some_and(|p| p.releases_at_server(&fill.slot));
@@ -290,12 +293,12 @@ pub(crate) fn written(filled: &[Fill]) -> Value {
 }
 
 /// As a run looks them up: the first that fits a client is taken, so what is for all comes last in its slot.
-pub(crate) fn in_order(filled: Vec<Fill>) -> Vec<Filled> {
+pub(crate) fn in_order(filled: Vec<Fill>) -> Vec<SlotAssignment> {
     let (groups, rest): (Vec<_>, Vec<_>) = filled.into_iter().partition(|f| f.clients.is_some());
     groups
         .into_iter()
         .chain(rest)
-        .map(|fill| Filled {
+        .map(|fill| SlotAssignment {
             slot: fill.slot,
             clients: fill.clients.map(|c| c.0),
             decl: fill.part.decl,

@@ -2,9 +2,9 @@
 
 use crate::catalogue::Catalogue;
 use crate::check::{Checker, key};
+use crate::diagnostics::Mistakes;
 use crate::document::Document;
 use crate::load::Library;
-use crate::mistakes::Mistakes;
 use crate::sections::{DataSection, Top};
 use crate::slots::{in_order, written};
 use fl_core::privacy::Noise;

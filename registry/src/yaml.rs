@@ -1,8 +1,8 @@
 //! YAML text to a tree that knows where everything stands. One pass over the parser's events, so that hostile text
 //! is refused on the way: what is too deep, too many, twice there, or not plain YAML.
 
-use crate::mistakes::Place;
-use crate::tree::{Body, Map, Node};
+use crate::diagnostics::SourcePosition;
+use crate::spanned_value::{Body, Map, Node};
 use fl_core::settings::{Step, Value, show, show_path};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const MAX_KEY: usize = 100;
 /// Something that is wrong with the text itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Wrong {
-    pub at: Place,
+    pub at: SourcePosition,
     pub path: Vec<Step>,
     pub text: String,
 }
@@ -40,7 +40,7 @@ fn plain_text(bytes: &[u8]) -> Result<&str, Wrong> {
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
         Err(Wrong {
-            at: Place::Text { line, column },
+            at: SourcePosition::Text { line, column },
             path: Vec::new(),
             text,
         })
@@ -89,7 +89,7 @@ struct Reader {
 type Events<'i> = Parser<'i, StrInput<'i>>;
 
 impl Reader {
-    fn note(&self, at: Place, text: impl Into<String>) -> Wrong {
+    fn note(&self, at: SourcePosition, text: impl Into<String>) -> Wrong {
         Wrong {
             at,
             path: self.path.clone(),
@@ -110,7 +110,7 @@ impl Reader {
         }
     }
 
-    fn too_deep(&self, at: Place) -> Wrong {
+    fn too_deep(&self, at: SourcePosition) -> Wrong {
         let text = format!("nested too deeply: at most {MAX_DEPTH} levels");
         Wrong {
             at,
@@ -120,7 +120,7 @@ impl Reader {
     }
 
     /// Counts values, so that aliases cannot blow the text up.
-    fn count(&mut self, size: usize, at: &Place) -> Result<(), Wrong> {
+    fn count(&mut self, size: usize, at: &SourcePosition) -> Result<(), Wrong> {
         self.values += size;
         if self.values <= MAX_VALUES {
             return Ok(());
@@ -147,7 +147,7 @@ impl Reader {
                 event => tree = Some(self.node(&mut events, event, span, 0)?),
             }
         }
-        let start = Place::Text { line: 1, column: 1 };
+        let start = SourcePosition::Text { line: 1, column: 1 };
         Ok(tree.unwrap_or_else(|| Node::new(start, Body::Scalar(Value::Null))))
     }
 
@@ -233,7 +233,7 @@ impl Reader {
     }
 
     /// A key, or `None` for one that is wrong and noted.
-    fn key(&mut self, event: Event<'_>, at: &Place) -> Result<Option<String>, Wrong> {
+    fn key(&mut self, event: Event<'_>, at: &SourcePosition) -> Result<Option<String>, Wrong> {
         let Event::Scalar(text, style, _, tag) = event else {
             return Err(self.note(
                 at.clone(),
@@ -257,18 +257,18 @@ impl Reader {
     }
 }
 
-fn mark(marker: &saphyr_parser::Marker) -> Place {
-    Place::Text {
+fn mark(marker: &saphyr_parser::Marker) -> SourcePosition {
+    SourcePosition::Text {
         line: marker.line().max(1),
         column: marker.col() + 1,
     }
 }
 
-fn place(span: Span) -> Place {
+fn place(span: Span) -> SourcePosition {
     mark(&span.start)
 }
 
-fn end(span: Span) -> Place {
+fn end(span: Span) -> SourcePosition {
     mark(&span.end)
 }
 

@@ -31,7 +31,7 @@ plugin!(aggregator "mean" => Mean);
 fn inbox(clients: u32, numbers: usize) -> Inbox<Params> {
     let mail = |k: u32| {
         let tensor = ArrayD::from_shape_fn(vec![numbers], |i| (i[0] % 97) as f32 + k as f32);
-        Mail::new(
+        ClientMessage::new(
             k,
             1.0 + f64::from(k),
             Params([("w".to_string(), tensor)].into()),
@@ -70,7 +70,7 @@ fn apart() -> &'static PartDecl {
             memory,
         })
     };
-    let library = abi::Apart::new(Box::new(begin), Duration::from_secs(60));
+    let library = abi::IsolatedLibrary::new(Box::new(begin), Duration::from_secs(60));
     abi::import_apart(library, "apart").expect("it serves its parts")[0]
 }
 

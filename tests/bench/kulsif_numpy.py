@@ -1,7 +1,7 @@
 """Selective-FD's density ratio (KuLSIF) on MNIST: NumPy/SciPy and fl side by side.
 
     python -m pip install numpy scipy
-    cargo build --release -p fl-plugin-selectors --example kulsif
+    cargo build --release -p fl-plugin-sample-selectors --example kulsif
     OPENBLAS_NUM_THREADS=1 FL_DATA_DIR=... python tests/bench/kulsif_numpy.py [path of the example `kulsif`]
 
 The setting of the paper's MNIST demo: sigma 5, beta = n_u^(-1/2), uniform points in [-0.4242, 2.82157], the ratio fitted to 270

@@ -5,7 +5,7 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use fl_core::message::Params;
-use fl_core::{Executor, Fold, Inbox, Mail, MeanOfParams, Serial};
+use fl_core::{ClientMessage, Executor, Fold, Inbox, MeanOfParams, Serial};
 use ndarray::{ArrayD, IxDyn};
 use std::hint::black_box;
 use std::time::Duration;
@@ -20,7 +20,8 @@ fn params(client: usize, numbers: usize) -> Params {
 }
 
 fn inbox(clients: usize, numbers: usize) -> Inbox<Params> {
-    let mail = (0..clients).map(|k| Mail::new(k as u32, 1.0 + k as f64, params(k, numbers)));
+    let mail =
+        (0..clients).map(|k| ClientMessage::new(k as u32, 1.0 + k as f64, params(k, numbers)));
     Inbox::new(mail.collect()).expect("a legal inbox")
 }
 
@@ -81,7 +82,7 @@ fn mean(c: &mut Criterion) {
         group.bench_function("fold", |b| {
             // a host hands each message over and does not need it again
             let mail = || inbox.iter().cloned().collect::<Vec<_>>();
-            let fold = |all: Vec<Mail<Params>>| {
+            let fold = |all: Vec<ClientMessage<Params>>| {
                 let mut fold = Box::<MeanOfParams>::default();
                 all.into_iter()
                     .try_for_each(|m| fold.add(m))

@@ -4,8 +4,8 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use fl_core::message::Params;
 use fl_core::settings::{Settings, read_yaml};
-use fl_core::{Aggregator, Inbox, Mail, Round, Serial, SharedExecutor, Stream};
-use fl_plugin_means::{Median, TrimmedMean};
+use fl_core::{Aggregator, ClientMessage, Inbox, Round, Serial, SharedExecutor, Stream};
+use fl_plugin_averaging::{Median, TrimmedMean};
 use fl_plugin_robust::Krum;
 use ndarray::{ArrayD, IxDyn};
 use std::hint::black_box;
@@ -24,7 +24,7 @@ fn inbox() -> Inbox<Params> {
         let tensor = ArrayD::from_shape_simple_fn(IxDyn(&[NUMBERS]), || draws.normal() as f32);
         Params([("w".to_string(), tensor)].into())
     };
-    let mail = (0..CLIENTS).map(|k| Mail::new(k, 1.0, params(u64::from(k))));
+    let mail = (0..CLIENTS).map(|k| ClientMessage::new(k, 1.0, params(u64::from(k))));
     Inbox::new(mail.collect()).expect("a legal inbox")
 }
 
@@ -35,7 +35,7 @@ fn robust(c: &mut Criterion) {
         .sample_size(10)
         .measurement_time(Duration::from_secs(3));
     group.bench_function("read", |b| {
-        let sum = |mail: &Mail<Params>| {
+        let sum = |mail: &ClientMessage<Params>| {
             let numbers = mail.body.0["w"].as_slice().unwrap_or_default();
             let mut sums = [0.0f32; 64];
             for block in numbers.as_chunks::<64>().0 {

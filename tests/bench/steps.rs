@@ -3,7 +3,9 @@
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use fl_core::settings::read_yaml;
-use fl_core::{BuildContext, Length, Loss, Pass, Samples, Stream, Target, Task, TaskKind, Trainer};
+use fl_core::{
+    BuildContext, FitOptions, Length, Loss, Samples, Stream, Target, Task, TaskKind, Trainer,
+};
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::Array2;
 use std::hint::black_box;
@@ -35,7 +37,7 @@ fn data(n: usize, input: &[usize]) -> (Samples, Vec<u32>) {
 }
 
 fn fit(model: &mut Dfdx, x: &Samples, classes: &[u32], batch: usize, steps: usize) {
-    let pass = Pass::new(Length::Steps(steps), batch, Loss::CrossEntropy);
+    let pass = FitOptions::new(Length::Steps(steps), batch, Loss::CrossEntropy);
     black_box(
         model
             .fit(x, Target::Classes(classes), &pass, &Stream::root(1))

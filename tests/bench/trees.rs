@@ -8,7 +8,9 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use fl_core::settings::defaults;
-use fl_core::{BuildContext, Length, Loss, Pass, Samples, Stream, Target, Task, TaskKind, Trainer};
+use fl_core::{
+    BuildContext, FitOptions, Length, Loss, Samples, Stream, Target, Task, TaskKind, Trainer,
+};
 use fl_plugin_trainer_trees::{Boosting, Forest, Tree, Trees};
 use ndarray::Array2;
 use std::hint::black_box;
@@ -46,7 +48,7 @@ fn data(rows: usize, width: usize, ones: Option<f64>) -> (Samples, Vec<u32>) {
 }
 
 fn bench(c: &mut Criterion) {
-    let pass = Pass::new(Length::Epochs(1), 1, Loss::CrossEntropy);
+    let pass = FitOptions::new(Length::Epochs(1), 1, Loss::CrossEntropy);
     let fit = |model: &mut dyn Trainer, (x, y): &(Samples, Vec<u32>)| {
         let target = Target::Classes(y);
         model

@@ -5,9 +5,9 @@ use anyhow::{Result, ensure};
 use fl_core::loss::{self, Aim};
 use fl_core::{Loss, settings::read_yaml};
 use fl_plugin_fediod::{
-    Classes, Ensemble, Game, GenerateAndDistill, Importance, Inception, Objective, Said, Weights,
-    confidence, entropy, frechet, gan, generated, importance, jensen_shannon, mimic, mixture, odds,
-    published, shares, unique,
+    Classes, ClientAnswers, Ensemble, Game, GenerateAndDistill, Importance, Inception, Objective,
+    Weights, confidence, entropy, frechet, gan, generated, importance, jensen_shannon, mimic,
+    mixture, odds, published, shares, unique,
 };
 use ndarray::{Array1, Array2, ArrayView1};
 use serde_json::{Value, json};
@@ -134,7 +134,7 @@ fn losses(i: &Inputs<'_>) -> Result<Value> {
     let all = |yaml: &str| {
         read_yaml::<GenerateAndDistill>(&format!("{{tau: {tau}, weights: sizes, {yaml}}}"))
     };
-    let said = Said {
+    let said = ClientAnswers {
         scores: scores.clone(),
         odds: made
             .iter()

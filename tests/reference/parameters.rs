@@ -4,9 +4,9 @@ use crate::replay::{Inputs, Op, number};
 use anyhow::{Context, Result, ensure};
 use fl_core::message::Params;
 use fl_core::settings::read_yaml;
-use fl_core::{Aggregator, Inbox, Mail, Round, pulled, weighted_mean_f64};
+use fl_core::{Aggregator, ClientMessage, Inbox, Round, pulled, weighted_mean_f64};
+use fl_plugin_averaging::Mean;
 use fl_plugin_clustered_rounds::em;
-use fl_plugin_means::Mean;
 use fl_plugin_param_rounds::scaffold;
 use fl_plugin_server_optimisers::{FedAvgM, Rule, ServerOptimiser};
 use ndarray::ArrayD;
@@ -58,7 +58,7 @@ fn fedavg(i: &Inputs<'_>) -> Result<Value> {
         .collect();
     let mail = narrow.iter().zip(&samples).enumerate().map(|(k, (w, n))| {
         let tensor = ArrayD::from_shape_vec(vec![w.len()], w.clone())?;
-        Ok(Mail::new(
+        Ok(ClientMessage::new(
             k as u32,
             *n,
             Params([("w".to_string(), tensor)].into()),
@@ -101,7 +101,7 @@ fn fedavgm(i: &Inputs<'_>) -> Result<Value> {
             *w = rule.step(*w, *mean, kept);
         }
         let mail = sent.iter().zip(&samples).enumerate();
-        let mail = mail.map(|(k, (w, n))| Ok(Mail::new(k as u32, *n, params(w)?)));
+        let mail = mail.map(|(k, (w, n))| Ok(ClientMessage::new(k as u32, *n, params(w)?)));
         at = part.aggregate(
             &Round::first().showing(at),
             &Inbox::new(mail.collect::<Result<_>>()?)?,

@@ -2,7 +2,9 @@
 
 use crate::replay::{Inputs, Op, number, rows, table};
 use anyhow::{Context, Result};
-use fl_plugin_selectors::{Method, Ratios, Unambiguous, accept, accept_any, ambiguity, quantile};
+use fl_plugin_sample_selectors::{
+    Method, Ratios, Unambiguous, accept, accept_any, ambiguity, quantile,
+};
 use ndarray::Array2;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Every mechanism is audited: what its releases show epsilon to be must not exceed what the accountants claim. The long
 //! form, with 100,000 draws: `FL_AUDIT_DRAWS=100000 cargo test --release -p fl-tests --test workspace audit -- --nocapture`.
 
-use crate::door::part;
+use crate::federation::part;
 use fl_conformance::{Audit, audit};
 use fl_core::message::{Counts, GradientSum, Message, SoftLabels, VoteSensitivity, Votes};
 use fl_core::prelude::*;

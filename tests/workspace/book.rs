@@ -1,7 +1,7 @@
 //! Code that pages show. The README shows the aggregator, the book the rest; what they show is this
 //! code, so it compiles, and it is tested.
 
-use crate::door::part;
+use crate::federation::part;
 use fl_core::{Aggregator as _, Examples, Inputs, Labels, Parts, Protocol, Role, RunOptions};
 use fl_sim::{Outcome, Setup, run};
 use std::sync::Arc;
@@ -48,11 +48,11 @@ mod sent {
         type In = Params;
         type Out = Params;
 
-        fn needs(&self) -> Needs {
-            Needs {
+        fn needs(&self) -> RequiredInputs {
+            RequiredInputs {
                 samples: true,
                 sent: true,
-                ..Needs::default()
+                ..RequiredInputs::default()
             }
         }
 

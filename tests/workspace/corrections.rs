@@ -1,6 +1,6 @@
 //! SCAFFOLD and FedNova as `param-rounds` runs them, beside the papers' boxes written down once more.
 
-use crate::door::part;
+use crate::federation::part;
 use fl_core::message::{Params, decode};
 use fl_core::settings::read_yaml;
 use fl_core::{Examples, Inputs, Labels, Parts, Role, RunOptions};

@@ -4,7 +4,7 @@ use fl_core::message::{Nothing, Params};
 use fl_core::prelude::*;
 use fl_core::settings::read_yaml;
 use fl_core::{Examples, Inputs, Labels, Parts, RunOptions};
-use fl_sim::{Manifest, Outcome, Paused, Resumed, RunFolder, Session, Setup, run};
+use fl_sim::{Manifest, Outcome, ResumePoint, RunFolder, Session, Setup, StoppedRun, run};
 use ndarray::{ArrayD, IxDyn};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +62,7 @@ fn manifest() -> Manifest {
 fn until(
     after: usize,
     folder: Option<RunFolder>,
-    resumed: Option<Resumed>,
+    resumed: Option<ResumePoint>,
 ) -> (Result<Outcome>, Vec<u32>) {
     let inputs = Arc::new(Inputs::Dense {
         shape: vec![2],
@@ -95,8 +95,8 @@ fn until(
     (outcome, asked)
 }
 
-fn again(path: &Path) -> (Option<RunFolder>, Option<Resumed>) {
-    let (folder, resumed) = Paused::open(path, false)
+fn again(path: &Path) -> (Option<RunFolder>, Option<ResumePoint>) {
+    let (folder, resumed) = StoppedRun::open(path, false)
         .unwrap()
         .go_on(manifest(), "long")
         .unwrap();

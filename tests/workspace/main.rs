@@ -1,16 +1,16 @@
 //! What several crates promise together: the federation's door over the host, and every linked part under the conformance kit.
 
+mod asyn_dgan;
 mod audit;
 mod book;
 mod corrections;
-mod door;
-mod flows;
+mod federation;
+mod fedgen;
+mod joint_loss;
 mod long_step;
-mod made;
 mod mutants;
 mod no_parts;
-mod painted;
+mod non_interference;
 mod parts;
-mod together;
+mod resume_determinism;
 mod training_loss;
-mod walk;

@@ -1,10 +1,10 @@
 //! An aggregator asks for training losses: where they come from, what they cost, and who sees them.
 
-use crate::door::{federation, part, strict};
+use crate::federation::{federation, part, strict};
 use fl_core::prelude::*;
 use fl_core::privacy::{Observer, Protection};
 use fl_core::settings::read_yaml;
-use fl_core::{Filled, Problem, Role};
+use fl_core::{Problem, Role, SlotAssignment};
 use fl_sim::Outcome;
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ settings! {
 impl Aggregator for Reads {
     type In = Params;
     type Out = Params;
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> RequiredInputs {
+        RequiredInputs {
             training_loss: self.asks,
-            ..Needs::default()
+            ..RequiredInputs::default()
         }
     }
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
@@ -82,7 +82,7 @@ impl Protocol for Trains {
     }
 }
 
-fn parts(asks: bool) -> Vec<Filled> {
+fn parts(asks: bool) -> Vec<SlotAssignment> {
     let settings = format!("{{asks: {asks}}}");
     vec![
         part("model", Role::Trainer, "linear", "{}"),
@@ -90,7 +90,7 @@ fn parts(asks: bool) -> Vec<Filled> {
     ]
 }
 
-fn outcome(protocol: Trains, parts: Vec<Filled>) -> Result<Outcome> {
+fn outcome(protocol: Trains, parts: Vec<SlotAssignment>) -> Result<Outcome> {
     federation(Arc::new(protocol), parts, strict(), None)
 }
 

@@ -29,24 +29,24 @@
     reason = "a C interface; every block says why it is sound"
 )]
 
-#[cfg(unix)]
-mod apart;
-mod cross;
-mod facts;
+mod context_json;
 mod host;
-mod kinds;
+#[cfg(unix)]
+mod isolated;
 mod library;
-mod pools;
+mod marshal;
+mod marshal_samples;
 pub mod raw;
+mod signature;
 
 #[cfg(test)]
 mod tests;
 
-#[cfg(unix)]
-pub use apart::{Apart, Process, serve};
 pub use host::{Refused, during, import, import_linked, on_log};
 #[cfg(unix)]
 pub use host::{import_apart, leave};
+#[cfg(unix)]
+pub use isolated::{IsolatedLibrary, Process, serve};
 pub use library::{fl_plugin, library};
 
 /// Makes a crate's parts loadable, besides being linkable: one line in its `lib.rs`, and `crate-type = ["cdylib", "rlib"]`

@@ -1,5 +1,5 @@
 //! Both sides in one program, without a library: small enough for an interpreter that checks every access.
-use super::cross::view;
+use super::marshal::view;
 use super::raw::*;
 use crate::message::{Params, View};
 use crate::prelude::*;
@@ -70,7 +70,7 @@ pub(super) fn params(numbers: ArrayD<f32>) -> Params {
 fn inbox() -> Inbox<Params> {
     let mail = |k: u32| {
         let numbers = ArrayD::from_shape_fn(IxDyn(&[2, 3]), |i| (i[0] * 3 + i[1]) as f32);
-        Mail::new(k, 1.0 + f64::from(k), params(numbers + k as f32))
+        ClientMessage::new(k, 1.0 + f64::from(k), params(numbers + k as f32))
     };
     Inbox::new((0..3).map(mail).collect()).unwrap()
 }
@@ -155,7 +155,7 @@ fn strides_may_be_negative_or_zero() {
 mod of_a_message_of_its_own {
     use super::super::raw::*;
     use crate::message::{
-        Bits, Column, Dtype, Erased, Parcel, Reach, Tensor, digest, message_type,
+        Bits, Column, Dtype, Erased, SensitivityNorm, Tensor, TensorMap, digest, message_type,
     };
     use crate::prelude::*;
     use crate::settings::Value;
@@ -281,14 +281,14 @@ mod of_a_message_of_its_own {
             ),
         ];
         let of = message_type("test-ranges").unwrap();
-        of.from_tensors(Parcel::new(tensors)).unwrap()
+        of.from_tensors(TensorMap::new(tensors)).unwrap()
     }
 
     #[test]
     fn its_parts_work_on_it() {
         let parts = imported("ranges.so");
         let of = message_type("test-ranges").unwrap();
-        assert_eq!((of.origin(), of.reach), ("ranges.so", Reach::Sum));
+        assert_eq!((of.origin(), of.reach), ("ranges.so", SensitivityNorm::Sum));
         let make = BuildContext {
             task: Task {
                 input: vec![1],
@@ -298,7 +298,7 @@ mod of_a_message_of_its_own {
         };
         let nothing = Value::Mapping(serde_yaml::Mapping::new());
         let mut first: Box<dyn AnyAggregator> = parts[0].make(&nothing, &make).unwrap();
-        let mail = |from, low| Mail::new(from, 1.0, ranges(&[from, from + 3], low));
+        let mail = |from, low| ClientMessage::new(from, 1.0, ranges(&[from, from + 3], low));
         let inbox = of.inbox(vec![mail(4, 0.5), mail(2, -0.5)]).unwrap();
         let out = first.aggregate(&Round::first(), &*inbox).unwrap();
         assert_eq!(digest(&*out), digest(&*ranges(&[2, 5], -0.5)));

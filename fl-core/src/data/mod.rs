@@ -4,6 +4,7 @@ mod examples;
 mod images;
 mod inputs;
 mod masks;
+mod public;
 mod target;
 mod task;
 
@@ -11,5 +12,6 @@ pub use examples::*;
 pub use images::*;
 pub use inputs::*;
 pub use masks::*;
+pub use public::*;
 pub use target::*;
 pub use task::*;

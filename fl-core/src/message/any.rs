@@ -1,6 +1,6 @@
 //! Messages whose Rust type is not known where they are used.
 
-use super::{Message, MessageType, Named, encode};
+use super::{Message, MessageType, NamedTensors, encode};
 use crate::Result;
 use anyhow::anyhow;
 use std::any::Any;
@@ -13,10 +13,10 @@ pub trait AnyMessage: Any + Debug + Send + Sync {
     fn message_type(&self) -> &'static MessageType;
 
     /// What it holds, see [`Message::tensors`].
-    fn content(&self) -> Named<'_>;
+    fn content(&self) -> NamedTensors<'_>;
 
     /// What is sent of it, see [`Message::wire`].
-    fn sent(&self) -> Named<'_>;
+    fn sent(&self) -> NamedTensors<'_>;
 
     /// Its own check, see [`Message::check`]. [`check`](super::check) looks for finite numbers too.
     ///
@@ -45,10 +45,10 @@ impl<M: Message> AnyMessage for M {
     fn message_type(&self) -> &'static MessageType {
         MessageType::of::<M>()
     }
-    fn content(&self) -> Named<'_> {
+    fn content(&self) -> NamedTensors<'_> {
         self.tensors()
     }
-    fn sent(&self) -> Named<'_> {
+    fn sent(&self) -> NamedTensors<'_> {
         self.wire()
     }
     fn check_content(&self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! What follows from a message's tensors: is it sane, is it like another, its digest, its size.
 
-use super::{AnyMessage, Named, View};
+use super::{AnyMessage, NamedTensors, View};
 use crate::{Problem, Result};
 use anyhow::{bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ pub fn alike(one: &dyn AnyMessage, other: &dyn AnyMessage) -> Result<()> {
 pub fn alike_to(one: &dyn AnyMessage, other: &dyn AnyMessage, what: &str) -> Result<()> {
     let (a, b) = (one.content(), other.content());
     let keyed = a.iter().any(|(name, _)| name == "rows");
-    let names = |t: &Named<'_>| {
+    let names = |t: &NamedTensors<'_>| {
         t.iter()
             .map(|(n, _)| format!("`{n}`"))
             .collect::<Vec<_>>()

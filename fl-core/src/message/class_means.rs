@@ -1,7 +1,8 @@
 //! The mean output of a model over the examples of each class.
 
 use super::{
-    Column, Dtype, Facts, Message, Named, Outline, Parcel, View, checks::same_rows, tensors::list,
+    Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, TensorMap, View,
+    checks::same_rows, tensors::list,
 };
 use crate::{Problem, Result};
 use anyhow::ensure;
@@ -81,17 +82,17 @@ impl Message for ClassMeans {
             "the mean output of each",
         ),
     ];
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         // a bit mask or 4 bytes for each class that is there, and its row
         Some((4 + 4 + 4 * facts.outputs as u64) * facts.outputs as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![
             ("rows".into(), list(&self.rows)),
             ("values".into(), View::F32(self.values.view().into_dyn())),
         ]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         Ok(Self::new(parcel.list("rows")?, parcel.table("values")?))
     }
     fn check(&self) -> Result<()> {
@@ -105,7 +106,7 @@ impl Message for ClassMeans {
     fn class_count(&self) -> Option<usize> {
         Some(self.values.ncols())
     }
-    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+    fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
         let classes = outline.classes();
         let all = 0..classes as u32;
         let rows: Vec<u32> = all.filter(|_| outline.draws.below(3) > 0).collect();

@@ -1,8 +1,8 @@
 //! How many votes each class got, and how many of them one unit of data can change.
 
 use super::{
-    Column, Dtype, Facts, Message, Named, Outline, Parcel, ROWS, Reach, View, checks::same_rows,
-    tensors::list,
+    Column, Dtype, ExchangeShape, Message, NamedTensors, ROWS, SampleShape, SensitivityNorm,
+    TensorMap, View, checks::same_rows, tensors::list,
 };
 use crate::{Problem, Result};
 use ndarray::Array2;
@@ -111,18 +111,18 @@ impl Message for Counts {
              nobody has said); 1 if that is from the data. May be left out",
         ),
     ];
-    const REACH: Reach = Reach::Stated;
-    fn expected(facts: &Facts) -> Option<u64> {
+    const REACH: SensitivityNorm = SensitivityNorm::Stated;
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(8 * (facts.rows * facts.outputs) as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![
             ("rows".into(), list(&self.rows)),
             ("values".into(), View::F64(self.values.view().into_dyn())),
             (".about".into(), list(&self.about)),
         ]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         let mut counts = Self::new(
             parcel.list("rows")?,
             parcel.f64("values")?.into_dimensionality()?,
@@ -140,7 +140,7 @@ impl Message for Counts {
     fn class_count(&self) -> Option<usize> {
         Some(self.values.ncols())
     }
-    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+    fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
         let rows = outline.rows();
         let shape = (rows.len(), outline.classes());
         let values = Array2::from_shape_simple_fn(shape, || outline.draws.below(30) as f64);

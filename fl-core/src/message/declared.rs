@@ -2,7 +2,8 @@
 
 use super::bits::pack_bits;
 use super::{
-    AnyMessage, Bits, Column, Dtype, Erased, Facts, MessageType, Named, Outline, Reach, Tensor,
+    AnyMessage, Bits, Column, Dtype, Erased, ExchangeShape, MessageType, NamedTensors, SampleShape,
+    SensitivityNorm, Tensor,
 };
 use crate::{Problem, Result};
 use anyhow::{Context, bail, ensure};
@@ -22,7 +23,7 @@ pub struct MessageDecl {
     pub tensors: Vec<ColumnDecl>,
     /// What one unit of data can change.
     #[serde(default)]
-    pub reach: Reach,
+    pub reach: SensitivityNorm,
 }
 
 /// A tensor of a [`MessageDecl`].
@@ -134,9 +135,9 @@ impl MessageDecl {
         let one = |c: &ColumnDecl| format!("`{}` of {} [{}]", c.name, c.dtype, c.shape);
         let all: Vec<_> = self.tensors.iter().map(one).collect();
         match self.reach {
-            Reach::Any => all.join(", "),
-            Reach::Sum => all.join(", ") + " (a sum)",
-            Reach::Stated => all.join(", ") + " (with its reach)",
+            SensitivityNorm::Any => all.join(", "),
+            SensitivityNorm::Sum => all.join(", ") + " (a sum)",
+            SensitivityNorm::Stated => all.join(", ") + " (with its reach)",
         }
     }
 }
@@ -148,7 +149,7 @@ pub(super) struct Shape(Option<Vec<Size>>);
 #[derive(Clone, Debug)]
 enum Size {
     Fixed(usize),
-    Named(String),
+    Variable(String),
 }
 
 impl Shape {
@@ -161,7 +162,7 @@ impl Shape {
             match word.parse() {
                 Ok(n) => Ok(Size::Fixed(n)),
                 Err(_) if !word.is_empty() && word.chars().all(letter) => {
-                    Ok(Size::Named(word.into()))
+                    Ok(Size::Variable(word.into()))
                 }
                 Err(_) => bail!(
                     "its shape is {text:?}; a shape is `any`, or sizes such as `rows x classes x 4`"
@@ -184,7 +185,7 @@ impl Shape {
         due.len() == found.len()
             && due.iter().zip(found).all(|(due, n)| match due {
                 Size::Fixed(due) => due == n,
-                Size::Named(name) => named.entry(name).or_insert(*n) == n,
+                Size::Variable(name) => named.entry(name).or_insert(*n) == n,
             })
     }
 
@@ -194,7 +195,7 @@ impl Shape {
         sizes
             .map(|size| match size {
                 Size::Fixed(n) => Some(*n),
-                Size::Named(name) => of(name),
+                Size::Variable(name) => of(name),
             })
             .collect()
     }
@@ -268,7 +269,11 @@ impl Declared {
     }
 
     /// See [`MessageType::expected`].
-    pub(super) fn expected(of: &MessageType, shapes: &[Shape], facts: &Facts) -> Option<u64> {
+    pub(super) fn expected(
+        of: &MessageType,
+        shapes: &[Shape],
+        facts: &ExchangeShape,
+    ) -> Option<u64> {
         let known = |name: &str| match name {
             "rows" => Some(facts.rows),
             "classes" => Some(facts.outputs),
@@ -293,7 +298,7 @@ impl Declared {
     pub(super) fn sample(
         of: &'static MessageType,
         shapes: &[Shape],
-        outline: &mut Outline<'_>,
+        outline: &mut SampleShape<'_>,
     ) -> Self {
         let rows = outline.rows();
         let (classes, voters) = (outline.classes(), outline.voters());
@@ -349,12 +354,12 @@ impl AnyMessage for Declared {
     fn message_type(&self) -> &'static MessageType {
         self.of
     }
-    fn content(&self) -> Named<'_> {
+    fn content(&self) -> NamedTensors<'_> {
         let each = self.tensors.iter();
         each.map(|(name, tensor)| (name.as_str().into(), tensor.view()))
             .collect()
     }
-    fn sent(&self) -> Named<'_> {
+    fn sent(&self) -> NamedTensors<'_> {
         self.content()
     }
     /// Nothing but a [`MessageType`] makes one, and nothing changes one.
@@ -408,7 +413,7 @@ mod tests {
             .into_iter()
             .map(|(n, t)| (n.to_string(), t))
             .collect();
-        spreads().from_tensors(crate::message::Parcel::new(tensors))
+        spreads().from_tensors(crate::message::TensorMap::new(tensors))
     }
 
     fn f64s(shape: &[usize]) -> Tensor {
@@ -519,15 +524,15 @@ mod tests {
     #[test]
     fn samples_of_a_declared_message_are_legal_and_alike() {
         let mut draws = Stream::root(1).draws();
-        let mut outline = Outline::new(2, &|draws| draws.normal() as f32, &mut draws);
+        let mut outline = SampleShape::new(2, &|draws| draws.normal() as f32, &mut draws);
         let one = spreads().sample(&mut outline).unwrap();
         outline.client(1);
         let other = spreads().sample(&mut outline).unwrap();
         super::super::alike(&*one, &*other).unwrap();
-        let facts = Facts {
+        let facts = ExchangeShape {
             rows: 4,
             outputs: 3,
-            ..Facts::default()
+            ..ExchangeShape::default()
         };
         assert_eq!(
             spreads().expected(&facts),
@@ -578,7 +583,7 @@ mod tests {
             "{error}"
         );
         let mut draws = Stream::root(1).draws();
-        let made = of.sample(&mut Outline::new(
+        let made = of.sample(&mut SampleShape::new(
             1,
             &|draws| draws.normal() as f32,
             &mut draws,
@@ -612,7 +617,7 @@ mod tests {
         let counts = MessageType::declare(&counts, "two.so").unwrap();
         assert!(counts.origin().ends_with("Counts"), "{}", counts.origin());
         let lying = MessageDecl {
-            reach: Reach::Any,
+            reach: SensitivityNorm::Any,
             ..MessageDecl::from(counts)
         };
         let error = MessageType::declare(&lying, "two.so")

@@ -1,6 +1,9 @@
 //! What a step of DP-SGD sees of a client's examples.
 
-use super::{Column, Dtype, Facts, Message, Named, Outline, Params, Parcel, Reach};
+use super::{
+    Column, Dtype, ExchangeShape, Message, NamedTensors, Params, SampleShape, SensitivityNorm,
+    TensorMap,
+};
 use crate::Result;
 
 /// The gradient of one example, or the sum of several such, by every parameter (DP-SGD, Abadi et al. 2016).
@@ -16,21 +19,21 @@ impl Message for GradientSum {
         "The gradient of one example, or the sum of several such, by every parameter.";
     const COLUMNS: &'static [Column] =
         &[Column::new("*", Dtype::F32, "any", "one parameter tensor")];
-    const REACH: Reach = Reach::Sum;
-    fn expected(facts: &Facts) -> Option<u64> {
+    const REACH: SensitivityNorm = SensitivityNorm::Sum;
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         Params::expected(facts)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         self.sum.tensors()
     }
-    fn from_tensors(parcel: Parcel) -> Result<Self> {
+    fn from_tensors(parcel: TensorMap) -> Result<Self> {
         let sum = Params::from_tensors(parcel)?;
         Ok(Self { sum })
     }
     fn check(&self) -> Result<()> {
         self.sum.check()
     }
-    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+    fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
         let sum = Params::sample(outline)?;
         Some(Self { sum })
     }

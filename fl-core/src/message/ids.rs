@@ -1,6 +1,8 @@
 //! Which samples a question is about.
 
-use super::{Column, Dtype, Facts, Message, Named, Outline, Parcel, tensors::list};
+use super::{
+    Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, TensorMap, tensors::list,
+};
 use crate::Result;
 use serde::{Deserialize, Serialize};
 
@@ -13,16 +15,16 @@ impl Message for Ids {
     const DOC: &'static str =
         "Which samples a question is about, or which of its examples a client trains on.";
     const COLUMNS: &'static [Column] = &[Column::new("ids", Dtype::U32, "any", "ids or positions")];
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * facts.rows as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![("ids".into(), list(&self.0))]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         parcel.list("ids").map(Self)
     }
-    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+    fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
         Some(Self((0..1 + outline.draws.below(40) as u32).collect()))
     }
 }

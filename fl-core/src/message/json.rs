@@ -1,7 +1,7 @@
 //! Messages as JSON: an object of nested lists of numbers, by the names of the tensors.
 
 use super::bits::pack_bits;
-use super::{AnyMessage, Bits, Column, Dtype, Message, Parcel, Tensor, View, check};
+use super::{AnyMessage, Bits, Column, Dtype, Message, Tensor, TensorMap, View, check};
 use crate::Result;
 use anyhow::{Context, bail, ensure};
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
@@ -29,14 +29,14 @@ pub fn from_json<M: Message>(tensors: &Map<String, Json>) -> Result<M> {
 }
 
 /// The tensors of a message with these columns.
-pub(super) fn parcel(columns: &[Column], tensors: &Map<String, Json>) -> Result<Parcel> {
+pub(super) fn parcel(columns: &[Column], tensors: &Map<String, Json>) -> Result<TensorMap> {
     let one = |(name, value): (&String, &Json)| {
         let tensor = dtype(columns, name).and_then(|dtype| tensor(value, dtype));
         let tensor = tensor.with_context(|| format!("tensor `{name}`"))?;
         Ok((name.clone(), tensor))
     };
     let tensors = tensors.iter().map(one).collect::<Result<_>>()?;
-    Ok(Parcel::new(tensors))
+    Ok(TensorMap::new(tensors))
 }
 
 /// The tensors of a message; what is packed for the wire is unpacked here.

@@ -2,8 +2,8 @@
 
 use super::bits::{bits_for, pack_bits, unpack_bits};
 use super::{
-    Column, Dtype, Facts, Message, Named, Outline, Parcel, ROWS, View, checks::same_rows,
-    tensors::list,
+    Column, Dtype, ExchangeShape, Message, NamedTensors, ROWS, SampleShape, TensorMap, View,
+    checks::same_rows, tensors::list,
 };
 use crate::{Problem, Result};
 use anyhow::bail;
@@ -121,16 +121,16 @@ impl Message for Logits {
             "one score per class",
         ),
     ];
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * (facts.rows * facts.outputs) as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![
             ("rows".into(), list(&self.rows)),
             ("values".into(), View::F32(self.values.view().into_dyn())),
         ]
     }
-    fn wire(&self) -> Named<'_> {
+    fn wire(&self) -> NamedTensors<'_> {
         match (&self.packed, self.grid()) {
             (Some(facts), Some(grid)) => vec![
                 ("rows".into(), list(&self.rows)),
@@ -141,7 +141,7 @@ impl Message for Logits {
             _ => self.tensors(),
         }
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         let rows = parcel.list("rows")?;
         if !parcel.has("levels") {
             return Ok(Self::new(rows, parcel.table("values")?));
@@ -172,7 +172,7 @@ impl Message for Logits {
     fn class_count(&self) -> Option<usize> {
         Some(self.values.ncols())
     }
-    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+    fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
         let rows = outline.rows();
         let shape = (rows.len(), outline.classes());
         let values = Array2::from_shape_simple_fn(shape, || outline.number());

@@ -1,7 +1,10 @@
 //! Some of the public samples, a bit for each.
 
 use super::bits::{pack_bits, unpack_bits};
-use super::{Column, Dtype, Facts, Message, Named, Outline, Parcel, View, tensors::list};
+use super::{
+    Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, TensorMap, View,
+    tensors::list,
+};
 use crate::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
@@ -53,16 +56,16 @@ impl Message for Mask {
         ),
         Column::new(".length", Dtype::U32, "1", "how many samples there are"),
     ];
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(facts.rows.div_ceil(8) as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![
             ("bits".into(), View::U8(self.bits.as_slice().into())),
             (".length".into(), list(&self.length)),
         ]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         let (bits, length) = (parcel.bytes("bits")?, parcel.list(".length")?);
         let length = length
             .try_into()
@@ -72,7 +75,7 @@ impl Message for Mask {
     fn check(&self) -> Result<()> {
         unpack_bits(&self.bits, (self.len(), 1), 1).map(|_| ())
     }
-    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+    fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
         let rows = outline.rows();
         let length = rows.last().map_or(0, |last| *last as usize + 1);
         let chosen: Vec<usize> = rows.iter().map(|r| *r as usize).collect();

@@ -15,7 +15,7 @@ mod any;
 mod bits;
 mod checks;
 mod class_means;
-mod compose;
+mod composite;
 mod counts;
 mod declared;
 mod gradient_sum;
@@ -25,8 +25,8 @@ mod logits;
 mod mask;
 mod models;
 mod nothing;
-mod outline;
 mod params;
+mod sample_shape;
 mod scalar;
 mod soft_labels;
 mod table;
@@ -41,7 +41,7 @@ pub use any::{AnyMessage, Erased};
 pub use checks::{Bytes, alike, alike_to, bytes, check, check_rows, digest, hex};
 pub use class_means::{ClassMeans, class_means};
 #[doc(hidden)]
-pub use compose::{put_under, take_apart};
+pub use composite::{put_under, take_apart};
 pub use counts::{Counts, VoteSensitivity};
 pub use declared::{ColumnDecl, Declared, MessageDecl};
 pub use gradient_sum::GradientSum;
@@ -51,21 +51,23 @@ pub use logits::{Grid, Logits};
 pub use mask::Mask;
 pub use models::Models;
 pub use nothing::Nothing;
-pub use outline::Outline;
 pub use params::Params;
+pub use sample_shape::SampleShape;
 pub use scalar::Scalar;
 pub use soft_labels::{SoftLabels, softmax};
 pub use table::table;
-pub use tensors::{Bits, Dtype, Named, Parcel, Tensor, View};
+pub use tensors::{Bits, Dtype, NamedTensors, Tensor, TensorMap, View};
 #[doc(hidden)]
-pub use types::Registered;
-pub use types::{MessageType, Reach, check_linked, known_kinds, message_type, message_types, pair};
+pub use types::RegisteredMessages;
+pub use types::{
+    MessageType, SensitivityNorm, check_linked, known_kinds, message_type, message_types, pair,
+};
 pub use votes::Votes;
 pub use wire::{decode, encode};
 
 /// What is known of an exchange before it happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct ExchangeShape {
     /// Parameters of the model whose parameters travel.
     pub params: usize,
     /// Samples that the question is about.
@@ -126,15 +128,15 @@ pub trait Message: Clone + Debug + Send + Sync + 'static {
     const COLUMNS: &'static [Column] = &[];
 
     /// What one unit of data can change in it.
-    const REACH: Reach = Reach::Any;
+    const REACH: SensitivityNorm = SensitivityNorm::Any;
 
     /// Its content. A tensor called `rows` holds sample ids and makes the message row-keyed: senders may speak about
     /// different samples, and only the other tensors' trailing dimensions must agree.
-    fn tensors(&self) -> Named<'_>;
+    fn tensors(&self) -> NamedTensors<'_>;
 
     /// What is sent: the content, unless it can be packed. A tensor whose name begins with a dot is known to the
     /// receiver from the spec; it travels for convenience and is not counted.
-    fn wire(&self) -> Named<'_> {
+    fn wire(&self) -> NamedTensors<'_> {
         self.tensors()
     }
 
@@ -142,10 +144,10 @@ pub trait Message: Clone + Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// When the tensors are not those of such a message.
-    fn from_tensors(parcel: Parcel) -> Result<Self>;
+    fn from_tensors(parcel: TensorMap) -> Result<Self>;
 
     /// How many bytes one such message takes at most; `None` if that cannot be known before.
-    fn expected(_: &Facts) -> Option<u64> {
+    fn expected(_: &ExchangeShape) -> Option<u64> {
         None
     }
 
@@ -162,7 +164,7 @@ pub trait Message: Clone + Debug + Send + Sync + 'static {
     }
 
     /// A legal message that somebody could send, for tests of parts; `None` if nobody has said how to make one up.
-    fn sample(_: &mut Outline<'_>) -> Option<Self> {
+    fn sample(_: &mut SampleShape<'_>) -> Option<Self> {
         None
     }
 }

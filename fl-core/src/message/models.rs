@@ -1,6 +1,8 @@
 //! Whole models.
 
-use super::{Column, Dtype, Facts, Message, Named, Outline, Parcel, Tensor, View};
+use super::{
+    Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, Tensor, TensorMap, View,
+};
 use crate::Result;
 use serde::{Deserialize, Serialize};
 
@@ -19,17 +21,17 @@ impl Message for Models {
         "one model; names are `000000`, `000001`, ..",
     )];
     /// Of one model.
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         facts.model
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         // six digits, so that the order of the names is that of the models
         let named = self.0.iter().enumerate();
         named
             .map(|(i, model)| (format!("{i:06}").into(), View::U8(model.as_slice().into())))
             .collect()
     }
-    fn from_tensors(parcel: Parcel) -> Result<Self> {
+    fn from_tensors(parcel: TensorMap) -> Result<Self> {
         let model = |(name, tensor)| match tensor {
             Tensor::U8(bytes) => Ok(bytes),
             _ => anyhow::bail!("model `{name}` is not bytes"),
@@ -41,7 +43,7 @@ impl Message for Models {
             .collect::<Result<_>>()
             .map(Self)
     }
-    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+    fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
         let mut model = |n| (0..n).map(|_| outline.draws.below(256) as u8).collect();
         Some(Self(vec![model(20), model(0), model(7)]))
     }

@@ -1,6 +1,6 @@
 //! Nothing to say.
 
-use super::{Facts, Message, Named, Outline, Parcel};
+use super::{ExchangeShape, Message, NamedTensors, SampleShape, TensorMap};
 use crate::Result;
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +11,16 @@ pub struct Nothing;
 impl Message for Nothing {
     const KIND: &'static str = "nothing";
     const DOC: &'static str = "Nothing to say.";
-    fn expected(_: &Facts) -> Option<u64> {
+    fn expected(_: &ExchangeShape) -> Option<u64> {
         Some(0)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         Vec::new()
     }
-    fn from_tensors(_: Parcel) -> Result<Self> {
+    fn from_tensors(_: TensorMap) -> Result<Self> {
         Ok(Self)
     }
-    fn sample(_: &mut Outline<'_>) -> Option<Self> {
+    fn sample(_: &mut SampleShape<'_>) -> Option<Self> {
         Some(Self)
     }
 }

@@ -1,6 +1,9 @@
 //! Model parameters.
 
-use super::{Column, Dtype, Facts, Message, Named, Outline, Parcel, Tensor, View, alike};
+use super::{
+    Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, Tensor, TensorMap, View,
+    alike,
+};
 use crate::{Problem, Result};
 use anyhow::{Context, bail, ensure};
 use ndarray::ArrayD;
@@ -17,16 +20,16 @@ impl Message for Params {
     const DOC: &'static str = "Named model parameters, or a difference of two such sets.";
     const COLUMNS: &'static [Column] =
         &[Column::new("*", Dtype::F32, "any", "one parameter tensor")];
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * facts.params as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         self.0
             .iter()
             .map(|(k, v)| (Cow::from(k.as_str()), View::F32(v.view())))
             .collect()
     }
-    fn from_tensors(parcel: Parcel) -> Result<Self> {
+    fn from_tensors(parcel: TensorMap) -> Result<Self> {
         let mut all = BTreeMap::new();
         for (name, tensor) in parcel.rest() {
             match tensor {
@@ -36,7 +39,7 @@ impl Message for Params {
         }
         Ok(Self(all))
     }
-    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+    fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
         let outlines: [&[(&str, &[usize])]; 5] = [
             &[("w", &[1])],
             &[("bias", &[3]), ("weight", &[2, 3])],

@@ -1,6 +1,6 @@
 //! One number.
 
-use super::{Column, Dtype, Facts, Message, Named, Outline, Parcel, View};
+use super::{Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, TensorMap, View};
 use crate::{Problem, Result};
 use anyhow::ensure;
 use ndarray::Array1;
@@ -25,13 +25,13 @@ impl Message for Scalar {
     const KIND: &'static str = "scalar";
     const DOC: &'static str = "One number, such as the largest absolute score.";
     const COLUMNS: &'static [Column] = &[Column::new("value", Dtype::F32, "1", "the number")];
-    fn expected(_: &Facts) -> Option<u64> {
+    fn expected(_: &ExchangeShape) -> Option<u64> {
         Some(4)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![("value".into(), View::F32(self.0.view().into_dyn()))]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         let value: Array1<f32> = parcel.f32("value")?.into_dimensionality()?;
         ensure!(
             value.len() == 1,
@@ -39,7 +39,7 @@ impl Message for Scalar {
         );
         Ok(Self(value))
     }
-    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+    fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
         Some(Self::new(outline.number()))
     }
 }

@@ -1,8 +1,8 @@
 //! Class probabilities.
 
 use super::{
-    Column, Dtype, Facts, Message, Named, Outline, Parcel, ROWS, View, checks::same_rows,
-    tensors::list,
+    Column, Dtype, ExchangeShape, Message, NamedTensors, ROWS, SampleShape, TensorMap, View,
+    checks::same_rows, tensors::list,
 };
 use crate::Result;
 use ndarray::{Array2, ArrayView2, Axis};
@@ -81,16 +81,16 @@ impl Message for SoftLabels {
             "one probability per class",
         ),
     ];
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * (facts.rows * facts.outputs) as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![
             ("rows".into(), list(&self.rows)),
             ("values".into(), View::F32(self.values.view().into_dyn())),
         ]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         Ok(Self::new(parcel.list("rows")?, parcel.table("values")?))
     }
     fn check(&self) -> Result<()> {
@@ -99,7 +99,7 @@ impl Message for SoftLabels {
     fn class_count(&self) -> Option<usize> {
         Some(self.values.ncols())
     }
-    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+    fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
         // not always probabilities: noise may have been there before
         let rows = outline.rows();
         let shape = (rows.len(), outline.classes());

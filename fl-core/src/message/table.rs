@@ -1,7 +1,7 @@
 //! The table of messages, for `MESSAGES.md`.
 
 use super::types::CORE;
-use super::{Erased, MessageType, Outline, bytes};
+use super::{Erased, MessageType, SampleShape, bytes};
 use crate::Stream;
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ pub(super) const EXAMPLE: (usize, usize, usize) = (8, 3, 2);
 pub(super) fn example(of: &'static MessageType) -> Option<Erased> {
     let rows: Vec<u32> = (0..EXAMPLE.0 as u32).collect();
     let mut draws = Stream::root(0).child("example", 0).draws();
-    let outline = Outline::new(1, &|draws| draws.normal() as f32, &mut draws);
+    let outline = SampleShape::new(1, &|draws| draws.normal() as f32, &mut draws);
     of.sample(&mut outline.fixed(&rows, EXAMPLE.1, EXAMPLE.2))
 }
 

@@ -251,13 +251,13 @@ impl Tensor {
 }
 
 /// Named tensors, in the order a message lists them.
-pub type Named<'a> = Vec<(Cow<'a, str>, View<'a>)>;
+pub type NamedTensors<'a> = Vec<(Cow<'a, str>, View<'a>)>;
 
 /// Tensors on their way back into a message.
 #[derive(Debug, Default)]
-pub struct Parcel(Vec<(String, Tensor)>);
+pub struct TensorMap(Vec<(String, Tensor)>);
 
-impl Parcel {
+impl TensorMap {
     /// From tensors in the order of [`crate::message::Message::tensors`].
     pub fn new(tensors: Vec<(String, Tensor)>) -> Self {
         Self(tensors)
@@ -288,7 +288,7 @@ impl Parcel {
         }
     }
 
-    /// As [`Parcel::f32`], `rows x columns`.
+    /// As [`TensorMap::f32`], `rows x columns`.
     ///
     /// # Errors
     /// When there is no such table.
@@ -319,7 +319,7 @@ impl Parcel {
         }
     }
 
-    /// As [`Parcel::u32`], one-dimensional.
+    /// As [`TensorMap::u32`], one-dimensional.
     ///
     /// # Errors
     /// When there is no such list.

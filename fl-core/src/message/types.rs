@@ -2,11 +2,11 @@
 
 use super::declared::{Declared, Shape};
 use super::{
-    AnyMessage, ClassMeans, Column, ColumnDecl, Counts, Erased, Facts, GradientSum, Ids, Logits,
-    Mask, Message, MessageDecl, Models, Nothing, Outline, Params, Parcel, Scalar, SoftLabels,
-    Votes, check, json, wire,
+    AnyMessage, ClassMeans, Column, ColumnDecl, Counts, Erased, ExchangeShape, GradientSum, Ids,
+    Logits, Mask, Message, MessageDecl, Models, Nothing, Params, SampleShape, Scalar, SoftLabels,
+    TensorMap, Votes, check, json, wire,
 };
-use crate::{AnyInbox, Inbox, Mail, Result};
+use crate::{AnyInbox, ClientMessage, Inbox, Result};
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value as Json};
 use std::any::type_name;
@@ -18,7 +18,7 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 /// held against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reach {
+pub enum SensitivityNorm {
     /// One unit of data turns any message into any other.
     #[default]
     Any,
@@ -41,7 +41,7 @@ pub struct MessageType {
     /// Its tensors, see [`Message::COLUMNS`].
     pub columns: &'static [Column],
     /// What one unit of data can change.
-    pub reach: Reach,
+    pub reach: SensitivityNorm,
     /// How a message is made.
     source: Source,
 }
@@ -56,21 +56,21 @@ enum Source {
 }
 
 /// Makes an inbox of messages of one type.
-type MakeInbox = fn(Vec<Mail<Erased>>, bool) -> Result<Box<dyn AnyInbox>>;
+type MakeInbox = fn(Vec<ClientMessage<Erased>>, bool) -> Result<Box<dyn AnyInbox>>;
 
 /// What is compiled for each Rust type.
 #[derive(Debug)]
 struct Functions {
     name: fn() -> &'static str,
-    from_tensors: fn(Parcel) -> Result<Erased>,
-    expected: fn(&Facts) -> Option<u64>,
-    sample: fn(&mut Outline<'_>) -> Option<Erased>,
+    from_tensors: fn(TensorMap) -> Result<Erased>,
+    expected: fn(&ExchangeShape) -> Option<u64>,
+    sample: fn(&mut SampleShape<'_>) -> Option<Erased>,
     inbox: MakeInbox,
 }
 
-struct Of<M>(PhantomData<M>);
+struct TypeOf<M>(PhantomData<M>);
 
-impl<M: Message> Of<M> {
+impl<M: Message> TypeOf<M> {
     const TYPE: &'static MessageType = &MessageType {
         kind: M::KIND,
         doc: M::DOC,
@@ -87,7 +87,10 @@ impl<M: Message> Of<M> {
 }
 
 /// An inbox of messages that are all `M`; without a check where the other side has checked.
-fn inbox<M: AnyMessage>(mail: Vec<Mail<Erased>>, checked: bool) -> Result<Box<dyn AnyInbox>> {
+fn inbox<M: AnyMessage>(
+    mail: Vec<ClientMessage<Erased>>,
+    checked: bool,
+) -> Result<Box<dyn AnyInbox>> {
     let mail = mail.into_iter().map(|m| m.try_map(|body| body.take::<M>()));
     let mail = mail.collect::<Result<Vec<_>>>()?;
     Ok(Box::new(match checked {
@@ -99,7 +102,7 @@ fn inbox<M: AnyMessage>(mail: Vec<Mail<Erased>>, checked: bool) -> Result<Box<dy
 impl MessageType {
     /// That of a Rust type.
     pub const fn of<M: Message>() -> &'static Self {
-        Of::<M>::TYPE
+        TypeOf::<M>::TYPE
     }
 
     /// Does every program know it?
@@ -119,7 +122,7 @@ impl MessageType {
     ///
     /// # Errors
     /// When the tensors are not those of such a message.
-    pub fn from_tensors(&'static self, parcel: Parcel) -> Result<Erased> {
+    pub fn from_tensors(&'static self, parcel: TensorMap) -> Result<Erased> {
         match &self.source {
             Source::Rust(rust) => (rust.from_tensors)(parcel),
             Source::Declared { shapes, .. } => {
@@ -129,7 +132,7 @@ impl MessageType {
     }
 
     /// How many bytes one such message takes at most; `None` if that cannot be known before.
-    pub fn expected(&self, facts: &Facts) -> Option<u64> {
+    pub fn expected(&self, facts: &ExchangeShape) -> Option<u64> {
         match &self.source {
             Source::Rust(rust) => (rust.expected)(facts),
             Source::Declared { shapes, .. } => Declared::expected(self, shapes, facts),
@@ -138,7 +141,7 @@ impl MessageType {
 
     /// A legal message that a client could send, for tests of parts; `None` if its Rust type does
     /// not say how to make one up.
-    pub fn sample(&'static self, outline: &mut Outline<'_>) -> Option<Erased> {
+    pub fn sample(&'static self, outline: &mut SampleShape<'_>) -> Option<Erased> {
         match &self.source {
             Source::Rust(rust) => (rust.sample)(outline),
             Source::Declared { shapes, .. } => {
@@ -172,16 +175,23 @@ impl MessageType {
     ///
     /// # Errors
     /// As [`Inbox::new`], or when a message is of another kind.
-    pub fn inbox(&self, mail: Vec<Mail<Erased>>) -> Result<Box<dyn AnyInbox>> {
+    pub fn inbox(&self, mail: Vec<ClientMessage<Erased>>) -> Result<Box<dyn AnyInbox>> {
         self.inbox_of(mail, false)
     }
 
     /// The same of what the other side of the C interface has checked.
-    pub(crate) fn trusted_inbox(&self, mail: Vec<Mail<Erased>>) -> Result<Box<dyn AnyInbox>> {
+    pub(crate) fn trusted_inbox(
+        &self,
+        mail: Vec<ClientMessage<Erased>>,
+    ) -> Result<Box<dyn AnyInbox>> {
         self.inbox_of(mail, true)
     }
 
-    fn inbox_of(&self, mail: Vec<Mail<Erased>>, checked: bool) -> Result<Box<dyn AnyInbox>> {
+    fn inbox_of(
+        &self,
+        mail: Vec<ClientMessage<Erased>>,
+        checked: bool,
+    ) -> Result<Box<dyn AnyInbox>> {
         match &self.source {
             Source::Rust(rust) => (rust.inbox)(mail, checked),
             Source::Declared { .. } => {
@@ -257,14 +267,14 @@ fn registry() -> &'static RwLock<Types> {
 
 /// The message types that a crate has registered with [`messages!`](crate::messages!).
 #[doc(hidden)]
-pub struct Registered(pub &'static [&'static MessageType]);
+pub struct RegisteredMessages(pub &'static [&'static MessageType]);
 
-inventory::collect!(Registered);
+inventory::collect!(RegisteredMessages);
 
 /// The types of all Rust types that are linked, and two Rust types for each kind that has more than
 /// one.
 fn linked() -> (Types, Vec<[&'static MessageType; 2]>) {
-    let mut all: Vec<_> = inventory::iter::<Registered>
+    let mut all: Vec<_> = inventory::iter::<RegisteredMessages>
         .into_iter()
         .flat_map(|r| r.0)
         .copied()
@@ -337,7 +347,7 @@ macro_rules! messages {
     ($($message:ty),+ $(,)?) => {
         const _: () = {
             const ALL: &[&$crate::message::MessageType] = &[$($crate::message::MessageType::of::<$message>()),+];
-            $crate::__private::inventory::submit! { $crate::message::Registered(ALL) }
+            $crate::__private::inventory::submit! { $crate::message::RegisteredMessages(ALL) }
         };
     };
 }
@@ -358,4 +368,4 @@ pub(super) const CORE: &[&MessageType] = &[
     MessageType::of::<Nothing>(),
 ];
 
-inventory::submit! { Registered(CORE) }
+inventory::submit! { RegisteredMessages(CORE) }

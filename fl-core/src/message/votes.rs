@@ -2,8 +2,8 @@
 
 use super::bits::{bits_for, pack_bits, unpack_bits};
 use super::{
-    Column, Dtype, Facts, Message, Named, Outline, Parcel, ROWS, View, checks::same_rows,
-    tensors::list,
+    Column, Dtype, ExchangeShape, Message, NamedTensors, ROWS, SampleShape, TensorMap, View,
+    checks::same_rows, tensors::list,
 };
 use crate::{Problem, Result};
 use anyhow::ensure;
@@ -75,18 +75,18 @@ impl Message for Votes {
         ),
     ];
     /// Of one voter.
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         let bits = bits_for(facts.outputs as u32) as usize;
         Some((facts.rows * bits).div_ceil(8) as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![
             ("rows".into(), list(&self.rows)),
             ("labels".into(), View::U32(self.labels.view().into_dyn())),
             (".classes".into(), list(&self.classes)),
         ]
     }
-    fn wire(&self) -> Named<'_> {
+    fn wire(&self) -> NamedTensors<'_> {
         let bits = bits_for(self.classes[0]);
         // a label beyond the classes, which `check` refuses, must not spill into its neighbour
         let labels = self
@@ -99,7 +99,7 @@ impl Message for Votes {
             (".shape".into(), list(&self.shape)),
         ]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         let rows = parcel.list("rows")?;
         if !parcel.has("packed") {
             let labels = parcel.u32("labels")?.into_dimensionality()?;
@@ -149,7 +149,7 @@ impl Message for Votes {
     fn class_count(&self) -> Option<usize> {
         Some(self.classes())
     }
-    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+    fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
         let rows = outline.rows();
         let (classes, voters) = (outline.classes(), outline.voters());
         let label = || outline.draws.below(classes) as u32;
@@ -184,10 +184,10 @@ mod tests {
             };
             assert_eq!(bytes(&votes, None), free, "{classes} classes");
         }
-        let facts = Facts {
+        let facts = ExchangeShape {
             rows: 10,
             outputs: 3,
-            ..Facts::default()
+            ..ExchangeShape::default()
         };
         assert_eq!(Votes::expected(&facts), Some(3), "10 x 2 bits");
     }

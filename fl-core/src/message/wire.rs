@@ -1,6 +1,6 @@
 //! The wire form: a length, a head of names, types and shapes, then the numbers, little-endian.
 
-use super::{AnyMessage, Bits, Dtype, Message, Parcel, Tensor};
+use super::{AnyMessage, Bits, Dtype, Message, Tensor, TensorMap};
 use crate::Result;
 use anyhow::{Context, ensure};
 use ndarray::{ArrayD, Dimension, IxDyn};
@@ -40,7 +40,7 @@ pub fn decode<M: Message>(wire: &[u8]) -> Result<M> {
 }
 
 /// The tensors of a message of this kind.
-pub(super) fn parcel(wire: &[u8], due: &str) -> Result<Parcel> {
+pub(super) fn parcel(wire: &[u8], due: &str) -> Result<TensorMap> {
     let cut = || format!("a {due} message that is cut short ({} bytes)", wire.len());
     let (length, rest) = wire.split_first_chunk::<4>().with_context(cut)?;
     let (head, mut rest) = rest
@@ -99,5 +99,5 @@ pub(super) fn parcel(wire: &[u8], due: &str) -> Result<Parcel> {
         "{} bytes too many after a {due} message",
         rest.len()
     );
-    Ok(Parcel::new(tensors))
+    Ok(TensorMap::new(tensors))
 }

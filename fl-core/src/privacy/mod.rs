@@ -1,14 +1,16 @@
 //! What a release costs, and what is guaranteed after all of them.
 
 mod discrete;
-mod flow;
-mod lots;
+mod minibatch_sampling;
+mod nesting;
 mod noise;
-mod repeated;
+mod protection;
 
-pub use flow::{Epsilons, Exposed, Flow, Observer, Protection, Protections, epsilons};
-pub use lots::Lots;
+pub use minibatch_sampling::MinibatchSampling;
 pub use noise::{LEAST_CLIP, Noise, NoiseDraws, NoiseSource, ReleaseNoise, at_most, grid};
+pub use protection::{
+    DataDependence, Epsilons, Observer, Protection, Protections, UnpricedDisclosures, epsilons,
+};
 
 use crate::ClientId;
 use crate::message::VoteSensitivity;
@@ -145,7 +147,7 @@ pub enum PrivacyEvent {
         /// How many times.
         times: usize,
         /// One of them; not a repetition itself, which is refused where it is read.
-        #[serde(deserialize_with = "repeated::once")]
+        #[serde(deserialize_with = "nesting::once")]
         event: Box<PrivacyEvent>,
     },
 }

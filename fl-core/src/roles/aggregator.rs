@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What an aggregator promises; the conformance kit holds it to its word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Claims {
+pub struct Properties {
     /// Who sent what does not matter, only what was sent (up to rounding).
     pub order_free: bool,
     /// Multiplying all weights by one factor changes nothing (up to rounding).
@@ -19,13 +19,13 @@ pub struct Claims {
 
 /// What an aggregator wants to know besides the messages. What is about a sender is sent only if asked for, and counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Needs {
+pub struct RequiredInputs {
     /// Number of examples: it becomes the weight. Not asked for, every weight is 1.
     pub samples: bool,
     /// Number of examples per class.
     pub class_counts: bool,
     /// The mean loss of the training that made the answer ([`crate::Declared::trains`]), as the
-    /// trainer reports it ([`crate::Fitted::loss`]).
+    /// trainer reports it ([`crate::FitReport::loss`]).
     pub training_loss: bool,
     /// What the clients were sent, such as the global model ([`Round::sent`]). Costs nothing on the wire.
     pub sent: bool,
@@ -43,10 +43,10 @@ crate::choices! {
 
 impl Weigh {
     /// What an aggregator that weighs like this must know.
-    pub fn needs(&self) -> Needs {
-        Needs {
+    pub fn needs(&self) -> RequiredInputs {
+        RequiredInputs {
             samples: *self == Self::Samples,
-            ..Needs::default()
+            ..RequiredInputs::default()
         }
     }
 }
@@ -82,13 +82,13 @@ pub trait Aggregator: Send {
     }
 
     /// What it wants to know about the senders.
-    fn needs(&self) -> Needs {
-        Needs::default()
+    fn needs(&self) -> RequiredInputs {
+        RequiredInputs::default()
     }
 
     /// Properties users may rely on.
-    fn claims(&self) -> Claims {
-        Claims::default()
+    fn claims(&self) -> Properties {
+        Properties::default()
     }
 
     /// The state kept from round to round, for a run that stops and goes on. Empty: there is none.
@@ -111,7 +111,7 @@ pub trait Fold<In, Out>: Send {
     ///
     /// # Errors
     /// When the message does not fit those before it.
-    fn add(&mut self, mail: crate::Mail<In>) -> Result<()>;
+    fn add(&mut self, mail: crate::ClientMessage<In>) -> Result<()>;
 
     /// The result of all messages so far.
     ///

@@ -6,8 +6,9 @@ use crate::message::{AnyMessage, Erased, Message, MessageType};
 use crate::privacy::ReleaseNoise;
 use crate::{
     Accountant, Aggregator, AnyInbox, AnyPool, BoxedAggregator, BoxedMechanism, BoxedSelector,
-    Claims, Cohort, Draw, Examples, Fold, Generator, Inbox, Mail, Needs, Poll, Pool, PrivacyEvent,
-    PrivacyMechanism, Protocol, Result, Round, Selector, Stream, Trainer,
+    ClientMessage, ClientStatQuery, Cohort, Examples, Fold, Generator, Inbox, Pool, PrivacyEvent,
+    PrivacyMechanism, Properties, Protocol, RequiredInputs, Result, Round, SamplingScheme,
+    Selector, Stream, Trainer,
 };
 use anyhow::Context;
 use std::any::Any;
@@ -37,10 +38,10 @@ pub trait AnyAggregator: Send {
     fn update(&mut self, round: &Round, folded: Erased) -> Result<Erased>;
 
     /// See [`Aggregator::needs`].
-    fn needs(&self) -> Needs;
+    fn needs(&self) -> RequiredInputs;
 
     /// See [`Aggregator::claims`].
-    fn claims(&self) -> Claims;
+    fn claims(&self) -> Properties;
 
     /// See [`Aggregator::save`].
     fn save(&self) -> Vec<u8>;
@@ -64,7 +65,7 @@ pub trait AnyFold: Send {
     ///
     /// # Errors
     /// When the message does not fit those before it.
-    fn add(&mut self, mail: Mail<Erased>) -> Result<()>;
+    fn add(&mut self, mail: ClientMessage<Erased>) -> Result<()>;
 
     /// See [`Fold::finish`].
     ///
@@ -151,7 +152,7 @@ pub trait AnySelector: Send {
     ///
     /// # Errors
     /// As [`AnySelector::select`].
-    fn poll(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Option<Poll>>;
+    fn poll(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Option<ClientStatQuery>>;
 
     /// See [`Selector::select`].
     ///
@@ -160,7 +161,7 @@ pub trait AnySelector: Send {
     fn select(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Vec<usize>>;
 
     /// See [`Selector::draw`].
-    fn draw(&self) -> Draw;
+    fn draw(&self) -> SamplingScheme;
 
     /// See [`Selector::rank`].
     ///
@@ -233,10 +234,10 @@ impl<I: Message, O: Message> AnyAggregator for Typed<dyn Aggregator<In = I, Out 
     fn update(&mut self, round: &Round, folded: Erased) -> Result<Erased> {
         Ok(Box::new(self.0.update(round, folded.take()?)?))
     }
-    fn needs(&self) -> Needs {
+    fn needs(&self) -> RequiredInputs {
         self.0.needs()
     }
-    fn claims(&self) -> Claims {
+    fn claims(&self) -> Properties {
         self.0.claims()
     }
     fn save(&self) -> Vec<u8> {
@@ -251,7 +252,7 @@ impl<I: Message, O: Message> AnyAggregator for Typed<dyn Aggregator<In = I, Out 
 }
 
 impl<I: Message, O: Message> AnyFold for Typed<dyn Fold<I, O>> {
-    fn add(&mut self, mail: Mail<Erased>) -> Result<()> {
+    fn add(&mut self, mail: ClientMessage<Erased>) -> Result<()> {
         self.0.add(mail.try_map(|body| body.take())?)
     }
     fn finish(self: Box<Self>) -> Result<Erased> {
@@ -274,10 +275,10 @@ impl<I: Message, O: Message> Aggregator for Through<dyn AnyAggregator, (I, O)> {
     fn update(&mut self, round: &Round, folded: O) -> Result<O> {
         self.0.update(round, Box::new(folded))?.take()
     }
-    fn needs(&self) -> Needs {
+    fn needs(&self) -> RequiredInputs {
         self.0.needs()
     }
-    fn claims(&self) -> Claims {
+    fn claims(&self) -> Properties {
         self.0.claims()
     }
     fn save(&self) -> Vec<u8> {
@@ -289,7 +290,7 @@ impl<I: Message, O: Message> Aggregator for Through<dyn AnyAggregator, (I, O)> {
 }
 
 impl<I: Message, O: Message> Fold<I, O> for Through<dyn AnyFold, (I, O)> {
-    fn add(&mut self, mail: Mail<I>) -> Result<()> {
+    fn add(&mut self, mail: ClientMessage<I>) -> Result<()> {
         self.0
             .add(mail.try_map(|body| Ok(Box::new(body) as Erased))?)
     }
@@ -438,13 +439,13 @@ impl<P: Pool + ?Sized> AnySelector for Typed<dyn Selector<Pool = P>> {
     fn needs_scores(&self) -> bool {
         self.0.needs_scores()
     }
-    fn poll(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Option<Poll>> {
+    fn poll(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Option<ClientStatQuery>> {
         self.0.poll(round, mine(pool)?)
     }
     fn select(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Vec<usize>> {
         self.0.select(round, mine(pool)?)
     }
-    fn draw(&self) -> Draw {
+    fn draw(&self) -> SamplingScheme {
         self.0.draw()
     }
     fn rank(&mut self, pool: AnyPool<'_>) -> Result<Option<Vec<f64>>> {
@@ -469,13 +470,13 @@ impl<P: Pool + ?Sized> Selector for Through<dyn AnySelector, PhantomData<P>> {
     fn needs_scores(&self) -> bool {
         self.0.needs_scores()
     }
-    fn poll(&mut self, round: &Round, pool: &P) -> Result<Option<Poll>> {
+    fn poll(&mut self, round: &Round, pool: &P) -> Result<Option<ClientStatQuery>> {
         self.0.poll(round, pool.any())
     }
     fn select(&mut self, round: &Round, pool: &P) -> Result<Vec<usize>> {
         self.0.select(round, pool.any())
     }
-    fn draw(&self) -> Draw {
+    fn draw(&self) -> SamplingScheme {
         self.0.draw()
     }
     fn rank(&mut self, pool: &P) -> Result<Option<Vec<f64>>> {

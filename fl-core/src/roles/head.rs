@@ -45,7 +45,7 @@ impl Head {
 }
 
 /// A loss that a method adds to that of each mini-batch
-/// ([`Pass::auxiliary`](crate::Pass::auxiliary)).
+/// ([`FitOptions::auxiliary`](crate::Pass::auxiliary)).
 /// It may teach the whole model through the scores of the batch, and the last layer by itself.
 pub trait AuxiliaryLoss: Debug {
     /// The term of a mini-batch with this `target`, of which the model gives these `scores`. `head`

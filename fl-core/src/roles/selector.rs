@@ -27,16 +27,16 @@ impl Candidate {
 
 /// A question of a selector: of whom it wants to know what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Poll {
+pub struct ClientStatQuery {
     /// What it wants to know.
-    pub wanted: Wanted,
+    pub wanted: ClientStat,
     /// Positions in the pool, ascending.
     pub of: Vec<usize>,
 }
 
-impl Poll {
+impl ClientStatQuery {
     /// Asks all of whom it is not known yet; `None` if it is known of everybody.
-    pub fn unknown(wanted: Wanted, pool: &[Candidate]) -> Option<Self> {
+    pub fn unknown(wanted: ClientStat, pool: &[Candidate]) -> Option<Self> {
         let of: Vec<usize> = (0..pool.len())
             .filter(|at| wanted.known(&pool[*at]).is_none())
             .collect();
@@ -44,7 +44,7 @@ impl Poll {
     }
 }
 
-impl Wanted {
+impl ClientStat {
     /// What is known of a candidate.
     pub fn known(self, of: &Candidate) -> Option<f64> {
         match self {
@@ -57,7 +57,7 @@ impl Wanted {
 /// What a selector can ask of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Wanted {
+pub enum ClientStat {
     /// [`Candidate::samples`]
     Samples,
     /// [`Candidate::loss`]; where the protocol has a global model to ask about.
@@ -67,7 +67,7 @@ pub enum Wanted {
 /// How the clients of a round were drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Draw {
+pub enum SamplingScheme {
     /// Everybody takes part.
     Everyone,
     /// Each client with this probability, independently of the others.
@@ -89,7 +89,7 @@ pub struct Cohort {
     /// Of how many clients they were chosen.
     pub of: usize,
     /// How they were drawn.
-    pub draw: Draw,
+    pub draw: SamplingScheme,
 }
 
 impl Cohort {
@@ -98,7 +98,7 @@ impl Cohort {
         Self {
             of: ids.len(),
             ids,
-            draw: Draw::Everyone,
+            draw: SamplingScheme::Everyone,
         }
     }
 
@@ -111,7 +111,7 @@ impl Cohort {
     pub fn retain(mut self, keep: impl Fn(ClientId) -> bool) -> Self {
         self.ids.retain(|id| keep(*id));
         if self.ids.len() < self.of {
-            self.draw = Draw::Unknown;
+            self.draw = SamplingScheme::Unknown;
         }
         self
     }
@@ -138,7 +138,7 @@ pub trait Selector: Send {
     }
 
     /// Does it choose from samples by a model's scores for them? Then a protocol that hands it anything else, see
-    /// [`SlotSpec::hands_scores`](crate::SlotSpec::hands_scores), cannot use it.
+    /// [`SlotSpec::selects_from_scores`](crate::SlotSpec::hands_scores), cannot use it.
     fn needs_scores(&self) -> bool {
         false
     }
@@ -149,7 +149,7 @@ pub trait Selector: Send {
     ///
     /// # Errors
     /// As [`Selector::select`].
-    fn poll(&mut self, _round: &Round, _pool: &Self::Pool) -> Result<Option<Poll>> {
+    fn poll(&mut self, _round: &Round, _pool: &Self::Pool) -> Result<Option<ClientStatQuery>> {
         Ok(None)
     }
 
@@ -160,9 +160,9 @@ pub trait Selector: Send {
     fn select(&mut self, round: &Round, pool: &Self::Pool) -> Result<Vec<usize>>;
 
     /// How it draws clients. Privacy amplification rests on it, so it is a promise: anything that is not exactly one of
-    /// the random draws is [`Draw::Unknown`].
-    fn draw(&self) -> Draw {
-        Draw::Unknown
+    /// the random draws is [`SamplingScheme::Unknown`].
+    fn draw(&self) -> SamplingScheme {
+        SamplingScheme::Unknown
     }
 
     /// How much each of `pool` is wanted, the higher the more: only for reports on how well a selector ranks. `None`: it

@@ -69,7 +69,7 @@ pub enum Ability {
     Features,
     /// [`Trainer::differentiable`]
     InputGradient,
-    /// [`Trainer::head`] with this number of features, and [`Pass::auxiliary`]
+    /// [`Trainer::head`] with this number of features, and [`FitOptions::auxiliary`]
     Head(usize),
     /// [`Parametric::step_size`]
     EqualSteps,
@@ -77,7 +77,7 @@ pub enum Ability {
 
 /// One stretch of training.
 #[derive(Clone, Debug)]
-pub struct Pass<'a> {
+pub struct FitOptions<'a> {
     /// How long.
     pub length: Length,
     /// Samples per mini-batch; the last of an epoch may be smaller.
@@ -96,7 +96,7 @@ pub struct Pass<'a> {
     pub auxiliary: Option<&'a dyn AuxiliaryLoss>,
 }
 
-impl Pass<'_> {
+impl FitOptions<'_> {
     /// Plain training: no pull, drift, clipping or auxiliary loss; the optimiser goes on where it
     /// was.
     pub fn new(length: Length, batch: usize, loss: Loss) -> Self {
@@ -131,7 +131,7 @@ impl Pass<'_> {
         (0..epochs).flat_map(of_epoch).take(steps)
     }
 
-    /// How many mini-batches [`Pass::batches`] gives.
+    /// How many mini-batches [`FitOptions::batches`] gives.
     pub fn steps(&self, n: usize) -> usize {
         match self.length {
             Length::Steps(steps) if n > 0 => steps,
@@ -141,7 +141,7 @@ impl Pass<'_> {
     }
 }
 
-/// FedProx's gradient of one number, `g + mu (w - anchor)`: what [`Pass::pull`] makes of the loss's own `g`.
+/// FedProx's gradient of one number, `g + mu (w - anchor)`: what [`FitOptions::pull`] makes of the loss's own `g`.
 #[inline(always)]
 pub fn pulled<T>(g: T, w: T, anchor: T, mu: T) -> T
 where
@@ -152,7 +152,7 @@ where
 
 /// What a pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Fitted {
+pub struct FitReport {
     /// Mini-batches.
     pub steps: usize,
     /// Mean loss over the last epoch, or over all steps of a shorter pass; 0 if there was no step.
@@ -172,9 +172,9 @@ pub trait Trainer: Send {
         &mut self,
         x: &Samples,
         target: Target<'_>,
-        pass: &Pass<'_>,
+        pass: &FitOptions<'_>,
         stream: &Stream,
-    ) -> Result<Fitted>;
+    ) -> Result<FitReport>;
 
     /// Scores (logits), `samples x outputs`. Never random.
     ///
@@ -191,7 +191,7 @@ pub trait Trainer: Send {
     }
 
     /// The last layer by itself, of features as [`Trainer::features`] gives them; `None` if it is not linear, or is not shown. A
-    /// trainer that shows it takes an auxiliary loss too ([`Pass::auxiliary`]).
+    /// trainer that shows it takes an auxiliary loss too ([`FitOptions::auxiliary`]).
     fn head(&self) -> Option<Head> {
         None
     }

@@ -1,6 +1,6 @@
 //! What inputs is a gradient made of?
 
-use crate::minimise::{Found, Search, Tell, loss_by_input, minimise};
+use crate::minimise::{Search, SearchResult, Tell, loss_by_input, minimise};
 use anyhow::{Context, Result, ensure};
 use fl_core::message::Params;
 use fl_core::{Loss, Samples, Stream, Target, Trainer};
@@ -11,7 +11,7 @@ use ndarray::{Array2, ArrayView1, Axis, Zip};
 const SHARE: f64 = 0.02;
 
 /// What the attacker has: who sent the parameters sees what comes back.
-pub struct Seen {
+pub struct ObservedUpdate {
     /// The parameters that the client began from.
     pub sent: Params,
     /// What the client has moved against, at any scale: what was sent minus what came back.
@@ -32,11 +32,11 @@ pub struct Seen {
 /// When the model has no parameters or no slopes by its input, or what was seen is nothing.
 pub fn search(
     model: &mut dyn Trainer,
-    seen: &Seen,
+    seen: &ObservedUpdate,
     how: &Search,
     stream: &Stream,
     tell: &Tell,
-) -> Result<Found> {
+) -> Result<SearchResult> {
     ensure!(
         seen.gradient.norm() > 0.0 && seen.gradient.norm().is_finite(),
         "the client has sent back what it got (or no numbers), so there is nothing to look for"
@@ -46,7 +46,11 @@ pub fn search(
 }
 
 /// The cosine distance at `x`, and its slope by `x`.
-fn slope(model: &mut dyn Trainer, seen: &Seen, x: &Array2<f32>) -> Result<(f64, Array2<f64>)> {
+fn slope(
+    model: &mut dyn Trainer,
+    seen: &ObservedUpdate,
+    x: &Array2<f32>,
+) -> Result<(f64, Array2<f64>)> {
     let samples = Samples::fresh(x.clone(), seen.shape.clone())?;
     let own = parameters(model)?;
     own.set_params(&seen.sent)?;
@@ -121,7 +125,7 @@ pub fn read_off(gradient: &Params, range: &[(f32, f32)]) -> Option<Array2<f32>> 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use fl_core::{BuildContext, Filled, Parts, Role, Task, TaskKind, linked_parts};
+    use fl_core::{BuildContext, Parts, Role, SlotAssignment, Task, TaskKind, linked_parts};
     use fl_plugin_trainer_linear as _;
     use ndarray::array;
 
@@ -136,7 +140,7 @@ pub(crate) mod tests {
             stream: Stream::root(1),
         };
         let decl = linked_parts().into_iter().find(|p| p.name == "linear");
-        let model = Filled {
+        let model = SlotAssignment {
             slot: "model".into(),
             clients: None,
             decl: decl.unwrap(),
@@ -147,7 +151,11 @@ pub(crate) mod tests {
             .unwrap()
     }
 
-    pub(crate) fn seen(model: &mut dyn Trainer, x: &Array2<f32>, classes: &[u32]) -> Seen {
+    pub(crate) fn seen(
+        model: &mut dyn Trainer,
+        x: &Array2<f32>,
+        classes: &[u32],
+    ) -> ObservedUpdate {
         let own = parameters(model).unwrap();
         let mut sent = own.params();
         let mut draws = Stream::root(7).draws();
@@ -158,7 +166,7 @@ pub(crate) mod tests {
         let samples = Samples::fresh(x.clone(), vec![WIDTH]).unwrap();
         let target = Target::Classes(classes);
         let gradient = own.gradient(&samples, target, Loss::CrossEntropy).unwrap();
-        Seen {
+        ObservedUpdate {
             sent,
             gradient,
             classes: classes.to_vec(),
@@ -220,7 +228,7 @@ pub(crate) mod tests {
             "{}",
             found.inputs
         );
-        let nothing = Seen {
+        let nothing = ObservedUpdate {
             gradient: seen.sent.zeros_like(),
             ..seen
         };

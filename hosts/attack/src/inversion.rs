@@ -1,6 +1,6 @@
 //! What does a model think that a class looks like?
 
-use crate::minimise::{Found, Search, Tell, loss_by_input, minimise};
+use crate::minimise::{Search, SearchResult, Tell, loss_by_input, minimise};
 use anyhow::Result;
 use fl_core::{Samples, Stream, Trainer};
 
@@ -17,7 +17,7 @@ pub fn inversion(
     how: &Search,
     stream: &Stream,
     tell: &Tell,
-) -> Result<Found> {
+) -> Result<SearchResult> {
     let begin = (classes.len(), shape, range);
     minimise(begin, how, stream, tell, &mut |x| {
         let samples = Samples::fresh(x.clone(), shape.to_vec())?;

@@ -152,7 +152,7 @@ fn rounded(shares: &[f64], n: usize) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::gradient::tests::{WIDTH, linear, seen};
-    use fl_core::{Fitted, Inputs, Labels, Parametric, Pass, Stream};
+    use fl_core::{FitOptions, FitReport, Inputs, Labels, Parametric, Stream};
     use ndarray::Array2;
     use std::sync::Arc;
 
@@ -199,9 +199,9 @@ mod tests {
             &mut self,
             x: &Samples,
             target: Target<'_>,
-            pass: &Pass<'_>,
+            pass: &FitOptions<'_>,
             stream: &Stream,
-        ) -> Result<Fitted> {
+        ) -> Result<FitReport> {
             self.0.fit(x, target, pass, stream)
         }
         fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {

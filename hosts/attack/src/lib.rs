@@ -12,13 +12,15 @@ mod slopes;
 mod substitute;
 
 pub use fl_plugin_fediod::{ANSWER, InputValues, SLOPES, frechet};
-pub use gradient::{Seen, read_off, search};
+pub use gradient::{ObservedUpdate, read_off, search};
 pub use inversion::inversion;
 pub use labels::labels;
 pub use likeness::{Likeness, class_means, likeness, ranges};
 pub use membership::{Strength, bound, lira, losses, margins, strength};
-pub use minimise::{Found, Search, Tell};
+pub use minimise::{Search, SearchResult, Tell};
 pub use prior::Prior;
 pub use shadows::Halves;
-pub use slopes::{Prying, moved};
-pub use substitute::{Heard, Overhearing, agreement, ideal, imitate, teaches, turns};
+pub use slopes::{MaliciousServer, moved};
+pub use substitute::{
+    EavesdroppingServer, ObservedAnswers, agreement, ideal, imitate, teaches, turns,
+};

@@ -24,7 +24,7 @@ pub type Tell = Box<dyn Fn() -> bool + Send + Sync>;
 type Slope<'a> = dyn FnMut(&Array2<f32>) -> Result<(f64, Array2<f64>)> + 'a;
 
 /// What a search has found.
-pub struct Found {
+pub struct SearchResult {
     /// `images x width`
     pub inputs: Array2<f32>,
     /// What was to be small, without the variation: for [`crate::search`] 1 minus the cosine, from 0 (the same direction) to 2.
@@ -42,7 +42,7 @@ pub(crate) fn minimise(
     stream: &Stream,
     tell: &Tell,
     slope: &mut Slope<'_>,
-) -> Result<Found> {
+) -> Result<SearchResult> {
     let mut draws = stream.child("first", 0).draws();
     let mut x = Array2::from_shape_fn((rows, range.len()), |(_, c)| {
         let (low, high) = range[c];
@@ -73,7 +73,7 @@ pub(crate) fn minimise(
         }
     }
     let (distance, inputs) = best;
-    Ok(Found { inputs, distance })
+    Ok(SearchResult { inputs, distance })
 }
 
 /// The mean cross-entropy, and its slope by each input.

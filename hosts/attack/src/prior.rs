@@ -1,11 +1,11 @@
 //! What inputs look like, learnt from some that are known: a generator, and the discriminator that taught it.
 
-use crate::minimise::{Found, Search, Tell, loss_by_input, minimise};
+use crate::minimise::{Search, SearchResult, Tell, loss_by_input, minimise};
 use anyhow::{Context, Result, ensure};
 use fl_core::loss::{of_batch, sigmoid};
 use fl_core::{
-    BuildContext, Differentiable, Length, Loss, Pass, Samples, Stream, Target, Task, TaskKind,
-    Trainer,
+    BuildContext, Differentiable, FitOptions, Length, Loss, Samples, Stream, Target, Task,
+    TaskKind, Trainer,
 };
 use fl_plugin_generators::MakerNet;
 use fl_plugin_trainer_dfdx::{
@@ -90,7 +90,7 @@ impl Prior {
             let both = concatenate(Axis(0), &[real.view(), made.view()])?;
             let both = Samples::fresh(both, shape.clone())?;
             let labels = Array2::from_shape_fn((2 * BATCH, 1), |(at, _)| i8::from(at < BATCH));
-            let pass = Pass::new(Length::Steps(1), 2 * BATCH, Loss::CrossEntropy);
+            let pass = FitOptions::new(Length::Steps(1), 2 * BATCH, Loss::CrossEntropy);
             let target = Target::MultiLabel(labels.view());
             judge.fit(&both, target, &pass, &stream.child("judge", 0))?;
             Ok(by_unit(unreal(judge, &made, shape)?.1, range))
@@ -142,7 +142,7 @@ impl Prior {
         how: &Search,
         stream: &Stream,
         tell: &Tell,
-    ) -> Result<Found> {
+    ) -> Result<SearchResult> {
         let every: Vec<u32> = classes.iter().flat_map(|c| [*c; STARTS]).collect();
         let begin = (every.len(), &[NOISE][..], &[(-FAR, FAR); NOISE][..]);
         let found = minimise(begin, how, stream, tell, &mut |noise| {
@@ -177,7 +177,7 @@ impl Prior {
             best.row_mut(at).assign(&x.row(row));
             sum += loss;
         }
-        Ok(Found {
+        Ok(SearchResult {
             inputs: best,
             distance: sum / classes.len() as f64,
         })
@@ -298,7 +298,7 @@ mod tests {
         let right: Vec<u32> = (points.values().column(0).iter())
             .map(|x| u32::from(*x > 0.0))
             .collect();
-        let pass = Pass::new(Length::Steps(2000), 50, Loss::CrossEntropy);
+        let pass = FitOptions::new(Length::Steps(2000), 50, Loss::CrossEntropy);
         let target = Target::Classes(&right);
         model.fit(points, target, &pass, &Stream::root(2)).unwrap();
         model

@@ -1,6 +1,6 @@
 //! What do the slopes by made inputs, with which the clients of FedIOD answer, give away?
 
-use crate::minimise::{Found, Search, Tell, minimise};
+use crate::minimise::{Search, SearchResult, Tell, minimise};
 use anyhow::{Context, Result, ensure};
 use fl_core::loss::of_batch;
 use fl_core::message::Nothing;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A server that does not follow FedIOD: once the teachers are trained it asks each client about inputs of its own, and follows the slopes of the
 /// cross-entropy to an input of each class (model inversion; Fredrikson, Jha, Ristenpart 2015). The clients cannot tell: they are
 /// asked the questions of the protocol, and answer as it says.
-pub struct Prying {
+pub struct MaliciousServer {
     /// The protocol that the clients follow.
     pub honest: Box<dyn Protocol>,
     /// How it searches.
@@ -25,10 +25,10 @@ pub struct Prying {
     /// Told of each step; ends the search when it says no.
     pub tell: Tell,
     /// What was found, client by client and of each of them class by class, and the mean cross-entropy that is left.
-    pub found: Arc<Mutex<Option<Found>>>,
+    pub found: Arc<Mutex<Option<SearchResult>>>,
 }
 
-impl Protocol for Prying {
+impl Protocol for MaliciousServer {
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.once("inversion", &mut (), |fed, (), round| {
             let everyone = fed.everyone();

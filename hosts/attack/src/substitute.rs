@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use fl_core::loss::{of_batch, softmax};
 use fl_core::message::{Logits, Message, SoftLabels, Votes, decode};
 use fl_core::{
-    Body, ClientId, Declaration, ExchangeSpec, Length, Loss, Pass, Protocol, Samples, Server,
+    Body, ClientId, Declaration, ExchangeSpec, FitOptions, Length, Loss, Protocol, Samples, Server,
     Stream, Target, Trainer, metrics,
 };
 use fl_plugin_trainer_dfdx::{Network, Schedule};
@@ -25,7 +25,7 @@ const ENTROPY: f64 = 5.0;
 
 /// What a client has said of public samples.
 #[derive(Default)]
-pub struct Heard {
+pub struct ObservedAnswers {
     /// The kind of its messages: `logits`, `soft-labels` or `votes`.
     pub kind: &'static str,
     /// What it last said of each sample, by the sample's number: a probability for each class.
@@ -40,7 +40,7 @@ pub fn teaches(asked: &ExchangeSpec) -> bool {
 }
 
 /// A protocol whose server does as it should, and keeps what a client says of public samples.
-pub struct Overhearing {
+pub struct EavesdroppingServer {
     /// The protocol.
     pub honest: Box<dyn Protocol>,
     /// Whose answers are kept.
@@ -48,10 +48,10 @@ pub struct Overhearing {
     /// The slot of the client's model.
     pub slot: String,
     /// Where they are kept.
-    pub heard: Arc<Mutex<Heard>>,
+    pub heard: Arc<Mutex<ObservedAnswers>>,
 }
 
-impl Protocol for Overhearing {
+impl Protocol for EavesdroppingServer {
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         self.honest.lead(fed)
     }
@@ -106,7 +106,7 @@ pub fn imitate(
     stream: &Stream,
     tell: &Tell,
 ) -> Result<()> {
-    let pass = Pass::new(Length::Epochs(1), BATCH, Loss::CrossEntropy);
+    let pass = FitOptions::new(Length::Epochs(1), BATCH, Loss::CrossEntropy);
     for epoch in 0..epochs {
         let stream = stream.child("epoch", epoch as u64);
         model.fit(samples, Target::Soft(said), &pass, &stream)?;

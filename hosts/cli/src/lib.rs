@@ -18,31 +18,31 @@
 mod account;
 #[cfg(feature = "plugins")]
 mod attack;
+mod cached_runs;
+mod capture;
 mod cases;
 mod doctor;
-mod embed;
 mod export;
-mod kept;
+mod inspect_topics;
 #[cfg(unix)]
-mod late;
+mod lazy_executor;
 mod log;
 mod new;
-mod plain;
 mod plan;
-mod pool;
+mod progress;
 mod report;
 mod run;
+mod run_scheduler;
+mod sanitize;
 mod show;
-mod shown;
 mod study;
 #[cfg(unix)]
 mod supervise;
-mod topics;
 mod try_part;
 
+pub use capture::{Answered, answered, bar, quiet};
 pub use cases::answer_of;
-pub use embed::{Answered, answered, bar, quiet};
-pub use shown::progress;
+pub use progress::progress;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use fl_core::PartDecl;
@@ -262,8 +262,8 @@ fn not_stopped(signals: &Signals) -> Done {
 
 /// Prints a result. A reader that has gone away (`fl list | head`) is no error.
 fn print(text: impl Display) -> Done {
-    let text = plain::plain(&text.to_string());
-    if embed::keep(embed::Stream::Out, &text) {
+    let text = sanitize::plain(&text.to_string());
+    if capture::keep(capture::Stream::Out, &text) {
         return Ok(());
     }
     match writeln!(std::io::stdout(), "{text}") {
@@ -273,11 +273,11 @@ fn print(text: impl Display) -> Done {
 }
 
 fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
-    log::begin(cli.quiet || embed::keeps(), cli.log.as_deref())?;
+    log::begin(cli.quiet || capture::keeps(), cli.log.as_deref())?;
     fl_core::abi::on_log(|level, part, line| {
         if level <= 3 {
             // a line that a library says is one line, so that it cannot pass for one of the program's
-            say(format_args!("{part}: {}", plain::line(line)));
+            say(format_args!("{part}: {}", sanitize::line(line)));
         }
     });
     let libraries: Vec<_> = cli.plugins.iter().map(Library::at).collect();
@@ -348,7 +348,10 @@ pub fn main() -> ExitCode {
         // where the system refuses, a file that is too large ends the program
         let _ = Signals::outlive_large_files();
         if args.get(1).is_some_and(|arg| arg == fl_registry::ARGUMENT) {
-            return match fl_registry::library_process(&args[2..], &late::Late::default()) {
+            return match fl_registry::library_process(
+                &args[2..],
+                &lazy_executor::LazyExecutor::default(),
+            ) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     complain(format_args!("error: {error:#}"));
@@ -392,7 +395,7 @@ fn does(args: Vec<OsString>, more: &[&'static PartDecl]) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(asked) => {
-            if !embed::keep(embed::Stream::Err, &asked.render().to_string()) {
+            if !capture::keep(capture::Stream::Err, &asked.render().to_string()) {
                 let _ = asked.print();
             }
             return asked.exit_code() as u8;

@@ -60,8 +60,8 @@ pub fn say(text: impl Display) {
 
 /// As [`say`], whoever wants it or not: what went wrong.
 pub fn complain(text: impl Display) {
-    let text = crate::plain::plain(&text.to_string());
-    if !crate::embed::keep(crate::embed::Stream::Err, &text) {
+    let text = crate::sanitize::plain(&text.to_string());
+    if !crate::capture::keep(crate::capture::Stream::Err, &text) {
         let _ = writeln!(std::io::stderr(), "{text}");
     }
     note(text);
@@ -72,7 +72,7 @@ pub fn note(text: impl Display) {
     let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(file) = log.as_mut() {
         let now = fl_sim::time(SystemTime::now()).unwrap_or("(no time)".into());
-        let line = format!("{now} {}\n", crate::plain::plain(&text.to_string()));
+        let line = format!("{now} {}\n", crate::sanitize::plain(&text.to_string()));
         if let Err(error) = file.write_all(line.as_bytes()) {
             // said once: the run is worth more than its log
             *log = None;

@@ -1,6 +1,6 @@
 //! `fl run`, and the processes that it starts for clients.
 
-use crate::shown::{notes, progress, text};
+use crate::progress::{notes, progress, text};
 use crate::{DataDir, Done, Failure, Overrides, not_stopped, print, say};
 use anyhow::Context;
 use bytesize::ByteSize;

@@ -1,6 +1,6 @@
 //! `fl check`, `fl list`, `fl inspect`, `fl data list`, `fl data show`.
 
-use crate::{DataDir, Done, Failure, Overrides, print, say, topics};
+use crate::{DataDir, Done, Failure, Overrides, inspect_topics, print, say};
 use fl_core::Role;
 use fl_data::Overview;
 use fl_registry::{Catalogue, inspect as inspect_text, inspect_json};
@@ -70,9 +70,9 @@ pub fn list(name: Option<&str>, json: bool, catalogue: &Catalogue) -> Done {
 
 pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
     let found = catalogue.named(name);
-    let topics = topics::find(name, catalogue);
+    let topics = inspect_topics::find(name, catalogue);
     if found.is_empty() && topics.is_empty() {
-        let mut all = topics::names(catalogue);
+        let mut all = inspect_topics::names(catalogue);
         all.extend(catalogue.parts().iter().map(|p| p.name.to_string()));
         let near = fl_core::settings::nearest(name, all.iter().map(String::as_str))
             .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
@@ -82,12 +82,12 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
     }
     if json {
         let parts: Vec<_> = found.iter().map(|p| inspect_json(p)).collect();
-        let others: Vec<_> = topics.iter().map(topics::Topic::json).collect();
+        let others: Vec<_> = topics.iter().map(inspect_topics::Topic::json).collect();
         return print(json!({ "parts": parts, "others": others }));
     }
     let parts = found.iter().map(|p| inspect_text(p));
     let all: Vec<String> = parts
-        .chain(topics.iter().map(topics::Topic::text))
+        .chain(topics.iter().map(inspect_topics::Topic::text))
         .collect();
     print(all.join("\n").trim_end())
 }

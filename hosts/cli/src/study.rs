@@ -1,15 +1,15 @@
 //! `fl study`: the runs that a study asks for, each once, and tables of them.
 
-use crate::kept::Kept;
-use crate::pool::{self, Job};
+use crate::cached_runs::CachedRuns;
 use crate::run::number_of_threads;
-use crate::{DataDir, Done, Failure, Overrides, embed, print, say};
+use crate::run_scheduler::{self, Job};
+use crate::{DataDir, Done, Failure, Overrides, capture, print, say};
 use anyhow::Context;
 use clap::Args;
 use fl_data::DataSpec;
 use fl_engine::Signals;
 use fl_registry::{Catalogue, Spec};
-use fl_study::{Answers, Made, RunSpec, Study, Table};
+use fl_study::{BuiltTable, RunResults, RunSpec, Study, Table};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub struct StudyArgs {
 }
 
 /// A run that has been checked.
-struct Checked {
+struct CheckedRun {
     /// Under what it is kept.
     key: String,
     spec: Arc<Spec<DataSpec>>,
@@ -83,9 +83,9 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
         runs.get(run)
             .map_or(PathBuf::new(), |r| kept(&args.out, &r.key))
     };
-    let mut answers = Answers::new();
+    let mut answers = RunResults::new();
     let dir = args.data.path();
-    let mut kept = Kept::new(&dir, command);
+    let mut kept = CachedRuns::new(&dir, command);
     for (run, checked) in &runs {
         if folder(run).join("outcome.json").exists() {
             if !args.list
@@ -141,11 +141,11 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     let keys: Vec<String> = all.iter().map(|(key, _)| key.to_string()).collect();
     let jobs: Vec<Job> = all.into_iter().map(|(_, job)| job).collect();
     // from here on a signal is a wish, not the end; where this is part of another program, signals are that one's
-    let asked = match embed::keeps() {
+    let asked = match capture::keeps() {
         true => Signals::default(),
         false => Signals::listen().context("listening to signals")?,
     };
-    let failed = pool::run_all(
+    let failed = run_scheduler::run_all(
         &jobs,
         fl_engine::threads(args.threads),
         &dir,
@@ -225,7 +225,7 @@ fn checked(
     tables: &[Table],
     as_written: bool,
     catalogue: &Catalogue,
-) -> Result<BTreeMap<RunSpec, Checked>, Failure> {
+) -> Result<BTreeMap<RunSpec, CheckedRun>, Failure> {
     let mut runs = BTreeMap::new();
     // seeds of a row have the same mistakes
     let mut wrong: Vec<String> = Vec::new();
@@ -257,7 +257,7 @@ fn checked(
                         Ok(spec) => {
                             let digest = Sha256::digest(spec.yaml()?);
                             let key = digest.iter().take(12).map(|b| format!("{b:02x}")).collect();
-                            let checked = Checked {
+                            let checked = CheckedRun {
                                 key,
                                 spec: Arc::new(spec),
                                 place: format!("{}, {cell}, seed {seed}", table.name),
@@ -307,7 +307,7 @@ fn none_empty(tables: &[Table]) -> Done {
     }
 }
 
-fn listed(tables: &[Table], answers: &Answers) -> String {
+fn listed(tables: &[Table], answers: &RunResults) -> String {
     let wide = tables.iter().map(|t| t.name.len()).max().unwrap_or(0);
     let line = |t: &Table| {
         let runs: BTreeSet<&RunSpec> = t
@@ -331,14 +331,14 @@ fn listed(tables: &[Table], answers: &Answers) -> String {
     tables.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn planned(runs: &BTreeMap<RunSpec, Checked>, jobs: &BTreeMap<&str, Job>) -> String {
+fn planned(runs: &BTreeMap<RunSpec, CheckedRun>, jobs: &BTreeMap<&str, Job>) -> String {
     let mut open: Vec<_> = runs
         .iter()
         .filter(|(_, c)| jobs.get(&c.key[..]).is_some_and(|job| job.at == c.at))
         .collect();
     open.sort_by_key(|(_, checked)| checked.at);
     let quoted = |set: &String| format!(" --set '{}'", set.replace('\'', "'\\''"));
-    let line = |(run, checked): (&RunSpec, &Checked)| {
+    let line = |(run, checked): (&RunSpec, &CheckedRun)| {
         let sets: String = run.set.iter().map(quoted).collect();
         format!("{}: fl run {}{sets}\n", checked.place, run.base.display())
     };
@@ -356,11 +356,11 @@ fn written(
     args: &StudyArgs,
     name: &str,
     tables: &[Table],
-    answers: &Answers,
-    runs: &BTreeMap<RunSpec, Checked>,
+    answers: &RunResults,
+    runs: &BTreeMap<RunSpec, CheckedRun>,
     as_written: bool,
 ) -> Done {
-    let made: Vec<Made> = tables.iter().map(|t| fl_study::made(t, answers)).collect();
+    let made: Vec<BuiltTable> = tables.iter().map(|t| fl_study::made(t, answers)).collect();
     let totals = fl_study::totals(tables, answers);
     let text = made.iter().map(|m| &m.markdown);
     let text = text.chain(totals.iter().map(|(markdown, _)| markdown));

@@ -10,8 +10,9 @@ use fl_core::privacy::ReleaseNoise;
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, AnyAggregator, AnyInbox, AnyMechanism, AnyPool, BoxedPart, BoxedSelector,
-    BuildContext, Candidate, ClientId, Cohort, Examples, Filled, Labels, Mail, Needs, PartDecl,
-    Parts, Pool, PrivacyEvent, Result, Role, Roster, Round, Said, Samples, Stream, Task, TaskKind,
+    BuildContext, Candidate, ClientId, ClientMessage, Cohort, Examples, Labels, LogEvent, PartDecl,
+    Parts, Pool, PrivacyEvent, RequiredInputs, Result, Role, Roster, Round, Samples,
+    SlotAssignment, Stream, Task, TaskKind,
 };
 use fl_engine::NotRun;
 use fl_registry::Catalogue;
@@ -48,7 +49,7 @@ pub struct TryArgs {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Letter {
+struct CaseMessage {
     from: ClientId,
     #[serde(default = "one")]
     weight: f64,
@@ -63,8 +64,8 @@ fn one() -> f64 {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Letters {
-    messages: Vec<Letter>,
+struct CaseMessages {
+    messages: Vec<CaseMessage>,
     /// What the clients were sent, for parts that want to see it.
     sent: Option<Map<String, Json>>,
 }
@@ -98,16 +99,16 @@ fn one_client() -> usize {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Chosen {
+struct CheckedPart {
     samples: Option<Json>,
     tensors: Option<Map<String, Json>>,
-    own: Option<Own>,
+    own: Option<OwnExamples>,
 }
 
 /// A client's own examples.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Own {
+struct OwnExamples {
     samples: Json,
     classes: Json,
 }
@@ -131,12 +132,12 @@ struct Trial<'a> {
 /// As they reach a part in a run: one that does not ask for weights sees none.
 fn inbox(
     of: &'static MessageType,
-    messages: Vec<Letter>,
-    needs: Needs,
+    messages: Vec<CaseMessage>,
+    needs: RequiredInputs,
 ) -> Result<Box<dyn AnyInbox>> {
     let mail = messages.into_iter().map(|l| {
         let body = of.from_json(&l.tensors);
-        Ok(Mail {
+        Ok(ClientMessage {
             from: l.from,
             weight: if needs.samples { l.weight } else { 1.0 },
             class_counts: l.class_counts,
@@ -163,7 +164,7 @@ impl Trial<'_> {
     }
 
     /// One that has seen the client's own examples, if there are any.
-    fn fitted<P: Pool + ?Sized>(&self, own: Option<Own>) -> Result<BoxedSelector<P>> {
+    fn fitted<P: Pool + ?Sized>(&self, own: Option<OwnExamples>) -> Result<BoxedSelector<P>> {
         let mut part = self.selector()?;
         if let Some(own) = own {
             part.fit(&examples(own).context("`own`")?, &self.make.stream)?;
@@ -186,14 +187,14 @@ impl Trial<'_> {
                 self.selector::<Roster>()?.select(&round, &pool)
             }
             Samples::NAME => {
-                let Chosen {
+                let CheckedPart {
                     samples: x, own, ..
                 } = serde_json::from_value(self.input.clone())?;
                 let x = samples(x.context("`samples` are missing")?)?;
                 self.fitted::<Samples>(own)?.select(&round, &x)
             }
             _ => {
-                let Chosen { tensors, own, .. } = serde_json::from_value(self.input.clone())?;
+                let CheckedPart { tensors, own, .. } = serde_json::from_value(self.input.clone())?;
                 let labels: SoftLabels = from_json(&tensors.context("`tensors` are missing")?)?;
                 self.fitted::<SoftLabels>(own)?.select(&round, &labels)
             }
@@ -207,7 +208,7 @@ impl Trial<'_> {
         let mut part = self.part::<Box<dyn AnyAggregator>>(Role::Aggregator)?;
         let (of, needs) = (part.input(), part.needs());
         let round = Round::first().with_stream(self.make.stream.clone());
-        let Letters { messages, sent } = serde_json::from_value(self.input)?;
+        let CaseMessages { messages, sent } = serde_json::from_value(self.input)?;
         let round = match sent {
             Some(sent) => round.showing_any(of.from_json(&sent).context("`sent`")?.into()),
             None if needs.sent => {
@@ -219,8 +220,8 @@ impl Trial<'_> {
         let mut out = shown(&*part.aggregate(&round, &*inbox)?)?;
         for said in round.said() {
             match said {
-                Said::Note(text) => out["note"] = json!(text),
-                Said::Number(name, value) => out[name] = json!(value),
+                LogEvent::Note(text) => out["note"] = json!(text),
+                LogEvent::Number(name, value) => out[name] = json!(value),
             }
         }
         Ok(out)
@@ -276,7 +277,7 @@ fn samples(rows: Json) -> Result<Samples> {
     Samples::fresh(values, inner.to_vec())
 }
 
-fn examples(own: Own) -> Result<Examples> {
+fn examples(own: OwnExamples) -> Result<Examples> {
     let x = samples(own.samples)?;
     let Ids(of) = from_json(&Map::from_iter([("ids".to_string(), own.classes)]))?;
     let highest = of.iter().copied().max().unwrap_or(0);
@@ -351,7 +352,7 @@ pub fn trial(
     seed: u64,
 ) -> std::result::Result<Json, Failure> {
     let settings = settings(decl, given)?;
-    let parts = Parts::new(vec![Filled {
+    let parts = Parts::new(vec![SlotAssignment {
         slot: SLOT.into(),
         clients: None,
         decl,

@@ -1,6 +1,6 @@
 //! Where the files of a set are, and what to say when they are not there.
 
-use crate::set::{Facts, SetSpec, linked_sets};
+use crate::set::{DataSetFacts, SetSpec, linked_sets};
 use crate::{archive, format::idx};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -34,13 +34,13 @@ pub fn data_dir(given: Option<&Path>) -> PathBuf {
 #[derive(Clone, Copy, Debug)]
 pub struct Folder<'a> {
     set: &'static str,
-    facts: Facts,
+    facts: DataSetFacts,
     dir: &'a Path,
 }
 
 impl<'a> Folder<'a> {
     /// That of the set with this name and these facts.
-    pub fn new(set: &'static str, facts: Facts, dir: &'a Path) -> Self {
+    pub fn new(set: &'static str, facts: DataSetFacts, dir: &'a Path) -> Self {
         Self { set, facts, dir }
     }
 
@@ -117,7 +117,7 @@ pub struct Entry {
     /// What it is.
     pub doc: String,
     /// What is known about it.
-    pub facts: Facts,
+    pub facts: DataSetFacts,
     /// (training rows, test rows), where they are known without reading the set: it is made here, or its files have
     /// a header.
     pub rows: Option<(usize, usize)>,

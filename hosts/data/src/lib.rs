@@ -34,7 +34,7 @@ pub use fingerprint::fingerprints;
 pub use folder::{Entry, FileEntry, Folder, data_dir, list};
 pub use load::{Set, load};
 pub use overview::{Overview, Share};
-pub use set::{DataSet, Facts, Rows, SetDecl, linked_sets};
+pub use set::{DataSet, DataSetFacts, Rows, SetDecl, linked_sets};
 pub use set_spec::{SetSpec, Use};
 #[doc(hidden)]
 pub use sets::files::of_test_rows;

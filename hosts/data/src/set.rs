@@ -4,7 +4,7 @@
 //! ```
 //! # // ANCHOR: set
 //! use fl_core::{Inputs, Labels, Task, TaskKind};
-//! use fl_data::{DataSet, Facts, Folder, Rows, SetSpec};
+//! use fl_data::{DataSet, DataSetFacts, Folder, Rows, SetSpec};
 //! fl_core::settings! {
 //!     /// Two classes that a sign tells apart.
 //!     pub struct Signs {
@@ -13,8 +13,8 @@
 //!     }
 //! }
 //! impl DataSet for Signs {
-//!     fn facts(&self) -> Facts {
-//!         Facts::made(self.rows, self.rows)
+//!     fn facts(&self) -> DataSetFacts {
+//!         DataSetFacts::made(self.rows, self.rows)
 //!     }
 //!     fn task(&self) -> Option<Task> {
 //!         Some(Task { input: vec![1], kind: TaskKind::Classes(2) })
@@ -48,7 +48,7 @@ use std::sync::Arc;
 /// A data set: its settings, and what follows from them. [`data_set!`](crate::data_set!) gives it its name in specs.
 pub trait DataSet: Settings + Clone + Debug + Send + Sync + 'static {
     /// What is known of it before any file is opened.
-    fn facts(&self) -> Facts;
+    fn facts(&self) -> DataSetFacts;
 
     /// What is to be learnt; `None` if only its files say.
     fn task(&self) -> Option<Task>;
@@ -101,7 +101,7 @@ pub type Problem = (Vec<Step>, String);
 
 /// What is known of a set before any file is opened.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct DataSetFacts {
     /// Its folder in the data directory; empty for a set that has none there.
     pub folder: &'static str,
     /// The files it is read from. Each is looked for under any of its names, plain, `.gz` or `.xz`; the first name
@@ -119,7 +119,7 @@ pub struct Facts {
     pub sparse: bool,
 }
 
-impl Facts {
+impl DataSetFacts {
     /// A set that the program makes itself.
     pub const fn made(train: usize, test: usize) -> Self {
         Self {

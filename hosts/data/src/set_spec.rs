@@ -2,7 +2,7 @@
 
 use crate::fingerprint::same;
 use crate::folder::Folder;
-use crate::set::{DataSet, Facts, Problem, Rows, SetDecl, linked_sets};
+use crate::set::{DataSet, DataSetFacts, Problem, Rows, SetDecl, linked_sets};
 use crate::spec::Normalise;
 use anyhow::{Context, Result, ensure};
 use fl_core::settings::{
@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 /// [`DataSet`] without what only a type can say.
 #[doc(hidden)]
 pub trait AnySet: Debug + Send + Sync {
-    fn facts(&self) -> Facts;
+    fn facts(&self) -> DataSetFacts;
     fn task(&self) -> Option<Task>;
     fn rows(&self, folder: &Folder<'_>) -> Result<Rows>;
     fn scale(&self, train: &Inputs) -> Option<Normalise>;
@@ -30,7 +30,7 @@ pub trait AnySet: Debug + Send + Sync {
 }
 
 impl<S: DataSet> AnySet for S {
-    fn facts(&self) -> Facts {
+    fn facts(&self) -> DataSetFacts {
         DataSet::facts(self)
     }
     fn task(&self) -> Option<Task> {
@@ -130,7 +130,7 @@ impl SetSpec {
     }
 
     /// What is known of it before any file is opened.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> DataSetFacts {
         self.set.facts()
     }
 

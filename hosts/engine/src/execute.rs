@@ -8,7 +8,7 @@ use fl_core::{Problem, Protocol, Public, RunOptions, Task};
 use fl_data::spec::Split;
 use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_registry::Spec;
-use fl_sim::{Execution, Manifest, Outcome, Paused, Resumed, RunFolder, Setup};
+use fl_sim::{Execution, Manifest, Outcome, ResumePoint, RunFolder, Setup, StoppedRun};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub enum Folder {
     /// A new or empty folder.
     New(PathBuf),
     /// The folder of a stopped run, which goes on.
-    Stopped(Box<Paused>),
+    Stopped(Box<StoppedRun>),
 }
 
 /// Makes the protocol to run from the protocol of the spec.
@@ -171,7 +171,7 @@ fn open(
     name: &str,
     yaml: &str,
     manifest: Manifest,
-) -> anyhow::Result<(RunFolder, Option<Resumed>)> {
+) -> anyhow::Result<(RunFolder, Option<ResumePoint>)> {
     match folder {
         Folder::New(out) => Ok((RunFolder::create(&out, yaml, &manifest)?, None)),
         Folder::Next => {

@@ -6,8 +6,8 @@ use crate::prepare;
 use fl_core::Protocol;
 use fl_data::DataSpec;
 use fl_registry::Spec;
-use fl_remote::{Home, Node, Own, Served, SpecText};
-use fl_sim::Maker;
+use fl_remote::{Node, NodeData, NodeOptions, NodeState, SpecText};
+use fl_sim::ClientFactory;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
     let mut data = prepare::data(spec, &config.data_dir)?;
     let context = prepare::protocol_context(spec, &data.task);
     let protocol: Arc<dyn Protocol> = Arc::from(spec.make_protocol(&context)?);
-    let maker = Maker {
+    let maker = ClientFactory {
         public: data.public.clone().map(public).map(Arc::new),
         parts: Arc::new(spec.parts.in_slots(protocol.slots())),
         seed: spec.seed,
@@ -56,7 +56,7 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
             };
             home.clone_from(&file.home);
             let name = path.display().to_string();
-            let own = Own {
+            let own = NodeData {
                 policy: file.policy,
                 unfit,
                 tell: Box::new(move |text| log::info!("{name}: {text}")),
@@ -69,7 +69,7 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
         false => Vec::new(),
     };
     let files: Vec<String> = files.into_iter().map(|file| file.sha256).collect();
-    let served = Served {
+    let served = NodeOptions {
         spec: SpecText::new(&spec.yaml()?, &files)?,
         owners,
         own,
@@ -79,5 +79,5 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
         test: data.test,
         client_tests: data.client_tests,
     };
-    Ok(Node::new(served, Home::open(&home)?))
+    Ok(Node::new(served, NodeState::open(&home)?))
 }

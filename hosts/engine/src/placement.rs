@@ -5,7 +5,7 @@ use crate::node_file::NodeFile;
 use anyhow::{Context, bail, ensure};
 use fl_core::ClientId;
 use fl_remote::{Leader, SpecText};
-use fl_sim::Elsewhere;
+use fl_sim::ExternalClients;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::{Debug, Display, Formatter};
@@ -41,7 +41,7 @@ pub enum DataOwnership {
 
 /// Makes the clients that an engine reaches, from the leader, the spec, and the folder for what the
 /// engine keeps of the run.
-pub type MakeClients = dyn Fn(&Leader, SpecText, &Path) -> Box<dyn Elsewhere> + Send + Sync;
+pub type MakeClients = dyn Fn(&Leader, SpecText, &Path) -> Box<dyn ExternalClients> + Send + Sync;
 
 /// An engine that carries the packets of a run, such as Flower.
 #[derive(Clone)]
@@ -127,7 +127,7 @@ impl Ready {
         files: &[String],
         folder: &Path,
         data_dir: &'a Path,
-    ) -> anyhow::Result<Box<dyn Elsewhere + 'a>> {
+    ) -> anyhow::Result<Box<dyn ExternalClients + 'a>> {
         let DataOwnership::Engine(EngineFactory(make)) = &self.placement.owners else {
             return self.local(yaml, folder, data_dir);
         };
@@ -138,7 +138,12 @@ impl Ready {
     }
 
     #[cfg(not(unix))]
-    fn local<'a>(self, _: &str, _: &Path, _: &'a Path) -> anyhow::Result<Box<dyn Elsewhere + 'a>> {
+    fn local<'a>(
+        self,
+        _: &str,
+        _: &Path,
+        _: &'a Path,
+    ) -> anyhow::Result<Box<dyn ExternalClients + 'a>> {
         bail!(
             "--processes and --node need sockets between processes, which this system does not have"
         )
@@ -151,8 +156,8 @@ impl Ready {
         yaml: &str,
         folder: &Path,
         data_dir: &'a Path,
-    ) -> anyhow::Result<Box<dyn Elsewhere + 'a>> {
-        use fl_remote::Seats;
+    ) -> anyhow::Result<Box<dyn ExternalClients + 'a>> {
+        use fl_remote::ProcessLayout;
         use std::os::fd::{AsFd, OwnedFd};
         use std::os::unix::{net::UnixStream, process::CommandExt};
         use std::process::{Command, Stdio};
@@ -160,18 +165,19 @@ impl Ready {
         let (program, first) = self.program.split_first().context("a program")?;
         let spec = folder.join("spec.yaml").canonicalize()?;
         let folder = folder.join(FOLDER);
-        fl_remote::Home::open(&folder.join("home"))?;
+        fl_remote::NodeState::open(&folder.join("home"))?;
         let leader = Leader::begin(&folder.join("leader"))?;
         let shared = folder.join("home").canonicalize()?;
         let (seats, homes): (_, Vec<_>) = match self.placement.owners {
-            DataOwnership::Leader { processes } => {
-                (Seats::Any(processes), vec![(shared, None); processes])
-            }
+            DataOwnership::Leader { processes } => (
+                ProcessLayout::Any(processes),
+                vec![(shared, None); processes],
+            ),
             DataOwnership::Nodes(_) => {
                 let ids = self.nodes.keys().copied().collect();
                 let homes = self.nodes.into_values();
                 let homes = homes.map(|(home, file)| (home, Some(file)));
-                (Seats::Each(ids), homes.collect())
+                (ProcessLayout::Each(ids), homes.collect())
             }
             DataOwnership::Engine(_) => bail!("an engine starts its processes by itself"),
         };
@@ -209,7 +215,9 @@ impl Ready {
         );
         // all of them read the same files
         let spec = SpecText::new(yaml, &[])?;
-        Ok(Box::new(fl_remote::Remote::new(engine, &leader, spec)))
+        Ok(Box::new(fl_remote::RemoteClients::new(
+            engine, &leader, spec,
+        )))
     }
 }
 

@@ -5,7 +5,7 @@ use anyhow::{Context, ensure};
 use fl_core::{BuildContext, Stream, Task};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Document, Mistakes, SessionPart, Spec};
-use fl_sim::{Hashed, Manifest, Session};
+use fl_sim::{FileHash, Manifest, Session};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -99,9 +99,9 @@ pub fn data_with_notes(
 ///
 /// # Errors
 /// When one cannot be read.
-pub fn data_files(spec: &DataSpec, dir: &Path) -> anyhow::Result<Vec<Hashed>> {
+pub fn data_files(spec: &DataSpec, dir: &Path) -> anyhow::Result<Vec<FileHash>> {
     let files = fl_data::fingerprints(spec, dir)?;
-    let hashed = |(path, sha256): (PathBuf, String)| Hashed {
+    let hashed = |(path, sha256): (PathBuf, String)| FileHash {
         path: path.display().to_string(),
         sha256,
     };
@@ -115,14 +115,14 @@ pub fn data_files(spec: &DataSpec, dir: &Path) -> anyhow::Result<Vec<Hashed>> {
 pub fn manifest(
     spec: &Spec<DataSpec>,
     yaml: &str,
-    data: Vec<Hashed>,
+    data: Vec<FileHash>,
     command: &[String],
 ) -> anyhow::Result<Manifest> {
-    let libraries = spec.libraries.iter().map(|library| Hashed {
+    let libraries = spec.libraries.iter().map(|library| FileHash {
         path: library.to_string(),
         sha256: library.sha256.clone().unwrap_or_default(),
     });
-    let session = session_parts(spec)?.into_iter().map(|part| Hashed {
+    let session = session_parts(spec)?.into_iter().map(|part| FileHash {
         path: part.name,
         sha256: part.sha256,
     });

@@ -6,7 +6,7 @@ use fl_core::settings::Value;
 use fl_core::{BuildContext, Stream, Task, TaskKind};
 use fl_data::DataSpec;
 use fl_registry::{Catalogue, Spec};
-use fl_sim::Paused;
+use fl_sim::StoppedRun;
 use std::path::Path;
 
 /// The stopped run in a folder.
@@ -14,8 +14,8 @@ pub(crate) fn paused(
     dir: &Path,
     stop_after: Option<usize>,
     set: &[String],
-) -> anyhow::Result<Paused> {
-    let paused = Paused::open(dir, !set.is_empty())?;
+) -> anyhow::Result<StoppedRun> {
+    let paused = StoppedRun::open(dir, !set.is_empty())?;
     match stop_after.filter(|steps| *steps <= paused.done()) {
         Some(steps) => Err(NotRun::usage(format!(
             "--stop-after {steps}: the run in {} has done {} steps already; give more, or leave it out",
@@ -31,7 +31,7 @@ pub(crate) fn spec(
     dir: &Path,
     set: &[String],
     catalogue: &Catalogue,
-    paused: &Paused,
+    paused: &StoppedRun,
 ) -> anyhow::Result<Spec<DataSpec>> {
     let document = prepare::parse(&dir.join("spec.yaml"))?;
     let catalogue = catalogue.with_plugins(&document).map_err(|mut refusal| {

@@ -6,7 +6,7 @@ use fl_core::{ClientId, Problem, Result};
 use fl_engine::{EngineFactory, NodeConfig};
 use fl_registry::Document;
 use fl_remote::wire::Packet;
-use fl_remote::{Courier, Remote};
+use fl_remote::{RemoteClients, Transport};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -29,7 +29,7 @@ pub fn engine((courier, clients, window): Given) -> EngineFactory {
             folder: folder.into(),
             last: None,
         };
-        Box::new(Remote::new(carried, leader, spec))
+        Box::new(RemoteClients::new(carried, leader, spec))
     }))
 }
 
@@ -56,7 +56,7 @@ fn packet((head, body): &Bytes<'_>) -> Packet {
     }
 }
 
-impl Courier for Carried {
+impl Transport for Carried {
     fn clients(&self) -> Vec<ClientId> {
         self.clients.clone()
     }

@@ -6,22 +6,22 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A stretch of memory; they form a list that only grows.
-struct Kept {
+struct Block {
     start: usize,
     end: usize,
     next: *const Self,
 }
 
-static KEPT: AtomicPtr<Kept> = AtomicPtr::new(std::ptr::null_mut());
+static KEPT: AtomicPtr<Block> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The system's allocator, which never takes back what is kept.
-pub struct Keeping;
+pub struct Arena;
 
 /// From now on the memory that holds these bytes stays as it is.
 pub fn keep(data: *const u8, bytes: usize) {
     let start = data as usize;
     let mut next = KEPT.load(Ordering::Acquire);
-    let kept = Box::into_raw(Box::new(Kept {
+    let kept = Box::into_raw(Box::new(Block {
         start,
         end: start + bytes.max(1),
         next,
@@ -35,7 +35,7 @@ pub fn keep(data: *const u8, bytes: usize) {
 }
 
 fn kept(data: *const u8, bytes: usize) -> bool {
-    let mut at: *const Kept = KEPT.load(Ordering::Acquire);
+    let mut at: *const Block = KEPT.load(Ordering::Acquire);
     let start = data as usize;
     // SAFETY: what is in the list is never freed or changed.
     while let Some(one) = unsafe { at.as_ref() } {
@@ -48,7 +48,7 @@ fn kept(data: *const u8, bytes: usize) -> bool {
 }
 
 // SAFETY: the system's allocator, of which some memory is never given back.
-unsafe impl GlobalAlloc for Keeping {
+unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller says; so below.
         unsafe { System.alloc(layout) }

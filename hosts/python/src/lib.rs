@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use std::ffi::OsString;
 
 #[global_allocator]
-static MEMORY: keep::Keeping = keep::Keeping;
+static MEMORY: keep::Arena = keep::Arena;
 
 /// Every part: linked ones, and those of this session.
 fn catalogue() -> anyhow::Result<Catalogue> {

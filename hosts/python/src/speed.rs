@@ -3,7 +3,7 @@
 use crate::parts::find;
 use fl_core::message::Params;
 use fl_core::{
-    BoxedAggregator, BuildContext, Executor, Inbox, Mail, Round, Stream, Task, TaskKind,
+    BoxedAggregator, BuildContext, ClientMessage, Executor, Inbox, Round, Stream, Task, TaskKind,
 };
 use ndarray::ArrayD;
 use pyo3::exceptions::PyValueError;
@@ -54,7 +54,7 @@ fn measured(
         let mut draws = make.stream.child("numbers", u64::from(from)).draws();
         let values = ArrayD::from_shape_simple_fn(vec![numbers], || draws.uniform() as f32 - 0.5);
         let body = Params(BTreeMap::from([("w".to_string(), values)]));
-        Mail::new(from, f64::from(from + 1), body)
+        ClientMessage::new(from, f64::from(from + 1), body)
     };
     let inbox = Inbox::new((0..clients).map(mail).collect())?;
     let exec = Arc::new(Threads(threads));

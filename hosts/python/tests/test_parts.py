@@ -204,7 +204,7 @@ def test_a_class_that_cannot_be_a_part_is_refused_at_once():
         fl.aggregator("empty")(type("Empty", (), {}))
     with pytest.raises(TypeError, match="setting `x`: its type must be"):
         fl.selector("odd")(type("Odd", (), {"__annotations__": {"x": dict}, "select": print}))
-    with pytest.raises(ValueError, match="there is an aggregator `mean` already, from fl-plugin-means; try my-mean"):
+    with pytest.raises(ValueError, match="there is an aggregator `mean` already, from fl-plugin-averaging; try my-mean"):
         aggregator("mean", None)
     with pytest.raises(ValueError, match="a name is 1 to 64 of a-z"):
         aggregator("My Mean", None)

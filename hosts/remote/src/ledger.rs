@@ -3,7 +3,7 @@
 //! A file that only grows, a record an answer, and beside it a small one that says how much of it is whole and what its
 //! records come to. What stands behind that was being written when the node ended, and its answer has not left.
 
-use crate::home::{Home, last, open};
+use crate::node_state::{NodeState, last, open};
 use anyhow::{Context, ensure};
 use fl_core::{PrivacyEvent, Result};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ impl Head {
     }
 
     /// What only those who know the home's secret can say of it.
-    fn signature(&self, home: &Home) -> [u8; 32] {
+    fn signature(&self, home: &NodeState) -> [u8; 32] {
         let hash = Sha256::new()
             .chain_update(home.secret())
             .chain_update(b"ledger-head")
@@ -42,14 +42,14 @@ impl Head {
         hash.finalize().into()
     }
 
-    fn write(&self, home: &Home) -> Result<()> {
+    fn write(&self, home: &NodeState) -> Result<()> {
         let bytes = postcard::to_stdvec(&(self, self.signature(home)))?;
         last(&home.ledger_head(), &bytes)
     }
 
     /// # Errors
     /// When it is not there, or the home has not signed it.
-    fn read(home: &Home) -> Result<Self> {
+    fn read(home: &NodeState) -> Result<Self> {
         let bytes = fl_sim::read_own(&home.ledger_head()).with_context(|| damaged(home))?;
         let read: Option<(Self, [u8; 32])> = postcard::from_bytes(&bytes).ok();
         let (head, signature) = read.with_context(|| damaged(home))?;
@@ -58,7 +58,7 @@ impl Head {
     }
 }
 
-fn damaged(home: &Home) -> String {
+fn damaged(home: &NodeState) -> String {
     format!(
         "{} or {} is missing, damaged, or of another version of fl: nobody knows what was released, so nothing more is; restore both, or set the node up anew, with another home",
         home.ledger().display(),
@@ -67,7 +67,7 @@ fn damaged(home: &Home) -> String {
 }
 
 /// Writes the ledger of a home that has released nothing.
-pub(crate) fn begin(home: &Home) -> Result<()> {
+pub(crate) fn begin(home: &NodeState) -> Result<()> {
     last(&home.ledger(), &[])?;
     Head::default().write(home)
 }
@@ -76,7 +76,7 @@ pub(crate) fn begin(home: &Home) -> Result<()> {
 ///
 /// # Errors
 /// When there is not.
-pub(crate) fn check(home: &Home) -> Result<()> {
+pub(crate) fn check(home: &NodeState) -> Result<()> {
     let head = Head::read(home)?;
     let ledger = open(&home.ledger()).and_then(|file| file.metadata());
     let length = ledger.with_context(|| damaged(home))?.len();
@@ -96,7 +96,7 @@ impl Ledger {
     ///
     /// # Errors
     /// When it cannot be read, or is damaged.
-    pub fn catch_up(&mut self, home: &Home) -> Result<()> {
+    pub fn catch_up(&mut self, home: &NodeState) -> Result<()> {
         let damaged = || damaged(home);
         let due = Head::read(home)?;
         if due == self.head {
@@ -145,7 +145,7 @@ impl Ledger {
 
     /// An answer releases this; it is written down before the answer leaves. The ledger has been caught up with, and nobody
     /// else writes to it.
-    pub fn charge(&mut self, home: &Home, key: Key, events: Vec<PrivacyEvent>) -> Result<()> {
+    pub fn charge(&mut self, home: &NodeState, key: Key, events: Vec<PrivacyEvent>) -> Result<()> {
         if events.is_empty() || self.all.get(&key) == Some(&events) {
             return Ok(());
         }
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_ledger_grows_at_its_end_and_what_is_damaged_is_not_used() {
         let d = tempfile::tempdir().unwrap();
-        let home = Home::open(d.path()).unwrap();
+        let home = NodeState::open(d.path()).unwrap();
         let mut one = Ledger::default();
         one.catch_up(&home).unwrap();
         let mut length = 0;

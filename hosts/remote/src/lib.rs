@@ -1,26 +1,26 @@
-//! Clients in other processes: what crosses ([`wire`]), who answers there ([`Node`]), and who asks here ([`Remote`]).
+//! Clients in other processes: what crosses ([`wire`]), who answers there ([`Node`]), and who asks here ([`RemoteClients`]).
 //!
-//! There is no network in here. Whoever carries packets between the two is a [`Courier`]: an engine such as Flower, or
+//! There is no network in here. Whoever carries packets between the two is a [`Transport`]: an engine such as Flower, or
 //! [`Processes`], which begins the nodes on this machine.
-mod asked;
+mod client_session;
 pub mod frame;
-mod home;
-mod leader;
 mod ledger;
-mod live;
 mod node;
-mod own;
+mod node_data;
+mod node_state;
+mod policy;
 #[cfg(unix)]
 mod processes;
-mod remote;
+mod remote_clients;
+mod run_session;
 mod spec;
 pub mod wire;
 
-pub use home::Home;
-pub use leader::Leader;
-pub use node::{Node, Served};
-pub use own::{Own, Policy};
+pub use node::{Node, NodeOptions};
+pub use node_data::{NodeData, Policy};
+pub use node_state::NodeState;
 #[cfg(unix)]
-pub use processes::{Begin, Processes, Seats};
-pub use remote::{Courier, Remote};
+pub use processes::{Begin, ProcessLayout, Processes};
+pub use remote_clients::{RemoteClients, Transport};
+pub use run_session::Leader;
 pub use spec::{SpecText, differences, leave_out_devices};

@@ -1,25 +1,25 @@
 //! A node: answers requests to the clients that live there, keeps what lasts of them, and never does the same one twice.
 
-use crate::home::{Home, Kept, Last, State, Sum};
+use crate::client_session::ClientSession;
 use crate::ledger::{Key, Ledger};
-use crate::live::Live;
-use crate::own::{self, Own};
+use crate::node_data::{self, NodeData};
+use crate::node_state::{SavedState, LastAnswer, NodeState, StoredClient, Sum};
 use crate::spec::SpecText;
-use crate::wire::{Packet, Reply, Request, Said, Want, Why};
+use crate::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, WireError};
 use anyhow::{Context, Error, anyhow, ensure};
 use fl_core::privacy::NoiseSource;
 use fl_core::{
-    Against, Body, Budget, BuildContext, Client, ClientId, Examples, Payload, Problem, Protocol,
-    Question, Result, Stream, Task,
+    Body, Budget, BudgetScope, BuildContext, Client, ClientId, Examples, Payload, Problem,
+    Protocol, Request, Result, Stream, Task,
 };
-use fl_sim::Maker;
+use fl_sim::ClientFactory;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// What a node serves.
-pub struct Served {
+pub struct NodeOptions {
     /// The spec that it was begun with.
     pub spec: SpecText,
     /// The method.
@@ -27,9 +27,9 @@ pub struct Served {
     /// What is to be learnt.
     pub task: Task,
     /// What its clients are made from.
-    pub maker: Maker,
+    pub maker: ClientFactory,
     /// If the data are the node's own: what it allows.
-    pub own: Option<Own>,
+    pub own: Option<NodeData>,
     /// The clients that live there, and what each owns.
     pub owners: Vec<(ClientId, Examples)>,
     /// What models are tested on.
@@ -40,10 +40,10 @@ pub struct Served {
 
 /// The clients at one place. One of them is in memory at a time, the others are in the folder.
 pub struct Node {
-    served: Served,
+    served: NodeOptions,
     owners: BTreeMap<ClientId, Examples>,
-    home: Home,
-    live: Option<Live>,
+    home: NodeState,
+    live: Option<ClientSession>,
     /// The message that was heard last, and its SHA-256: one to many clients is hashed once.
     heard: (Arc<[u8]>, Sum),
     ledger: Ledger,
@@ -52,11 +52,11 @@ pub struct Node {
 }
 
 /// What is said, and the message beside it.
-type Says = (Said, Arc<[u8]>);
+type Says = (AnswerKind, Arc<[u8]>);
 
 impl Node {
     /// A node that serves this, and keeps what lasts at its `home`.
-    pub fn new(mut served: Served, home: Home) -> Self {
+    pub fn new(mut served: NodeOptions, home: NodeState) -> Self {
         let owners: BTreeMap<_, _> = std::mem::take(&mut served.owners).into_iter().collect();
         let mut data = BTreeMap::new();
         if let Some(own) = &mut served.own {
@@ -65,7 +65,7 @@ impl Node {
             }
             data = owners
                 .iter()
-                .map(|(id, rows)| (*id, own::sum(rows)))
+                .map(|(id, rows)| (*id, node_data::sum(rows)))
                 .collect();
         }
         let policy = served.own.as_ref().map(|own| &own.policy);
@@ -74,7 +74,7 @@ impl Node {
             let less = of_run.as_ref().map_or(epsilon, |b| b.epsilon.min(epsilon));
             served.maker.budget = Some(Budget {
                 epsilon: less,
-                against: Against::Server,
+                against: BudgetScope::Server,
                 delta: Some(
                     of_run
                         .and_then(|b| b.delta)
@@ -103,10 +103,11 @@ impl Node {
     /// # Errors
     /// When nobody can be replied to: the packet has no head that can be read.
     pub fn reply(&mut self, packet: &Packet) -> Result<Packet> {
-        let request: Request = packet.read()?;
+        let request: RequestHead = packet.read()?;
         let said = caught(|| self.answer(&request, &packet.body));
-        let (said, body) = said.unwrap_or_else(|error| (Said::Refused((&error).into()), none()));
-        let reply = Reply {
+        let (said, body) =
+            said.unwrap_or_else(|error| (AnswerKind::Refused((&error).into()), none()));
+        let reply = ReplyHead {
             run: request.run,
             client: request.client,
             number: request.number,
@@ -117,7 +118,7 @@ impl Node {
         Packet::new(&reply, body)
     }
 
-    fn answer(&mut self, request: &Request, body: &Arc<[u8]>) -> Result<Says> {
+    fn answer(&mut self, request: &RequestHead, body: &Arc<[u8]>) -> Result<Says> {
         let id = request.client;
         let data = self.owners.get(&id);
         let data = data
@@ -126,32 +127,33 @@ impl Node {
         self.agrees(request, body)?;
         self.takes_part(&request.want)?;
         let own = self.served.own.is_some();
-        if request.want == Want::Hello {
+        if request.want == RequestKind::Hello {
             if own {
                 self.same_data(id, &self.home.read(&request.run.id, id)?)?;
             }
             let accounts = self.served.maker.parts.has("accountant");
             let examples = (!accounts).then_some(data.len() as u64);
-            return Ok((Said::Here { examples }, none()));
+            return Ok((AnswerKind::Here { examples }, none()));
         }
         let _turn = self.home.turn(&request.run.id, id, own)?;
         let mut live = self.wake(request, data)?;
         self.same_data(id, &live.kept)?;
         live.kept.data = self.data.get(&id).copied();
-        let mark = |kept: &Kept| (kept.life, kept.marked, kept.now.number, kept.base.number);
+        let mark =
+            |kept: &StoredClient| (kept.life, kept.marked, kept.now.number, kept.base.number);
         let before = mark(&live.kept);
         if self.heard.0 != *body {
             self.heard = (body.clone(), Sha256::digest(body).into());
         }
         let digest = request.digest(&self.heard.1)?;
-        let asks = matches!(request.want, Want::Answer { .. });
+        let asks = matches!(request.want, RequestKind::Answer { .. });
         ensure!(
             request.run.life >= live.kept.life,
             "the run has been gone on with since this was asked; another leads it now"
         );
-        if request.want == Want::Over {
+        if request.want == RequestKind::Over {
             self.home.forget(&request.run.id, id)?;
-            return Ok((Said::Forgotten, none()));
+            return Ok((AnswerKind::Forgotten, none()));
         }
         // what an earlier life has said is said again if it is the first that this one asks
         let first = request.number.checked_sub(1) == Some(request.from);
@@ -198,13 +200,13 @@ impl Node {
             self.ledger.charge(&self.home, key, spent)?;
         }
         let (said, body) = match done {
-            Ok((Said::Answer { mut envelope, .. }, body)) => {
+            Ok((AnswerKind::Answer { mut envelope, .. }, body)) => {
                 if self.served.own.as_ref().is_some_and(|own| !own.notes()) {
                     (envelope.notes, envelope.measures) = Default::default();
                 }
                 let remembers = lasts;
                 (
-                    Said::Answer {
+                    AnswerKind::Answer {
                         envelope,
                         remembers,
                     },
@@ -214,20 +216,20 @@ impl Node {
             Ok(says) => says,
             Err(error) if !asks => return Err(self.told(error)),
             Err(error) => {
-                let why = Why::from(&self.told(error));
+                let why = WireError::from(&self.told(error));
                 let remembers = lasts;
-                (Said::Failed { why, remembers }, none())
+                (AnswerKind::Failed { why, remembers }, none())
             }
         };
         if asks {
             // what a failure has spent is spent, so it is kept too
             let client = lasts.then(|| caught(|| live.client.save())).transpose()?;
-            live.kept.now = State {
+            live.kept.now = SavedState {
                 number: request.number,
                 client,
                 paid: std::mem::take(&mut live.kept.now.paid),
             };
-            live.kept.last = Some(Last {
+            live.kept.last = Some(LastAnswer {
                 about: digest,
                 said: said.clone(),
                 message: crc32fast::hash(&body),
@@ -242,10 +244,10 @@ impl Node {
     }
 
     /// Do both sides speak of the same run?
-    fn agrees(&self, request: &Request, body: &[u8]) -> Result<()> {
+    fn agrees(&self, request: &RequestHead, body: &[u8]) -> Result<()> {
         let own = &self.served.spec;
         let differs = || match request.want {
-            Want::Hello => own.differs(body),
+            RequestKind::Hello => own.differs(body),
             _ => "it was not asked whether they agree".into(),
         };
         ensure!(
@@ -257,16 +259,16 @@ impl Node {
     }
 
     /// The client as it is now: the one in memory, if its file has not been written since, or the one in its file.
-    fn wake(&mut self, request: &Request, data: Examples) -> Result<Live> {
+    fn wake(&mut self, request: &RequestHead, data: Examples) -> Result<ClientSession> {
         let (run, id) = (request.run.id, request.client);
         let sum = self.home.sum(&run, id)?;
-        let same = |live: &Live| (live.run, live.id, live.sum) == (run, id, sum);
+        let same = |live: &ClientSession| (live.run, live.id, live.sum) == (run, id, sum);
         if let Some(live) = self.live.take().filter(same) {
             return Ok(live);
         }
         let kept = self.home.read(&run, id)?;
         let client = self.served.maker.client(id, data);
-        let mut live = Live {
+        let mut live = ClientSession {
             run,
             id,
             sum,
@@ -278,16 +280,16 @@ impl Node {
         Ok(live)
     }
 
-    fn work(&self, client: &mut Client, request: &Request, body: &[u8]) -> Result<Says> {
+    fn work(&self, client: &mut Client, request: &RequestHead, body: &[u8]) -> Result<Says> {
         match &request.want {
-            Want::Hello | Want::Over => Err(anyhow!("that is no question")),
-            Want::Answer {
+            RequestKind::Hello | RequestKind::Over => Err(anyhow!("that is no question")),
+            RequestKind::Answer {
                 label,
                 needs,
                 stream,
             } => {
                 let stream = Stream::from_key(*stream);
-                let question = Question::new(label, Payload::Wire(body), stream, *needs);
+                let question = Request::new(label, Payload::Wire(body), stream, *needs);
                 let answer = fl_core::answer(self.served.protocol.as_ref(), client, question)?;
                 let body = match answer.body {
                     Body::Here(message) => message.encode(),
@@ -295,25 +297,27 @@ impl Node {
                 };
                 let (envelope, remembers) = (answer.envelope, false);
                 Ok((
-                    Said::Answer {
+                    AnswerKind::Answer {
                         envelope,
                         remembers,
                     },
                     body.into(),
                 ))
             }
-            Want::Score { slot } => {
+            RequestKind::Score { slot } => {
                 let own = self.served.client_tests.get(request.client as usize);
                 let scored = client.score(slot, own.unwrap_or(&self.served.test))?;
                 Ok((scored.into(), none()))
             }
-            Want::Model { slot } => Ok((Said::Model, client.model(slot)?.save()?.into())),
+            RequestKind::Model { slot } => {
+                Ok((AnswerKind::Model, client.model(slot)?.save()?.into()))
+            }
         }
     }
 
     /// What an answer is made from, and the node's secret. Its noise follows this: whoever is asked the same again says the same
     /// again, and no two answers share their noise, whatever the leader says that they are.
-    fn key(&self, id: ClientId, request: &[u8; 32], state: &State) -> Key {
+    fn key(&self, id: ClientId, request: &[u8; 32], state: &SavedState) -> Key {
         let state = state.client.as_deref().unwrap_or_default();
         Sha256::new()
             .chain_update(self.home.secret())
@@ -326,7 +330,7 @@ impl Node {
     }
 
     /// Are a client's own data those that it has answered from in this run?
-    fn same_data(&self, id: ClientId, kept: &Kept) -> Result<()> {
+    fn same_data(&self, id: ClientId, kept: &StoredClient) -> Result<()> {
         let now = self.data.get(&id);
         ensure!(
             kept.data.as_ref().is_none_or(|then| Some(then) == now),
@@ -338,7 +342,7 @@ impl Node {
     }
 
     /// Does the node take part in such a run, and say such things?
-    fn takes_part(&self, want: &Want) -> Result<()> {
+    fn takes_part(&self, want: &RequestKind) -> Result<()> {
         let served = &self.served;
         let Some(own) = &served.own else {
             return Ok(());

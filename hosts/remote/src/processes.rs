@@ -2,7 +2,7 @@
 //! anew, and asked again what it was asked; its node has the answer, or has what it takes to give the same.
 
 use crate::frame::{Receiver, Sender};
-use crate::remote::Courier;
+use crate::remote_clients::Transport;
 use crate::wire::Packet;
 use anyhow::{Context, Error, ensure};
 use fl_core::{ClientId, Problem, Result};
@@ -27,14 +27,14 @@ struct Job {
     ended: usize,
 }
 
-struct Running {
+struct WorkerProcess {
     process: Child,
     socket: UnixStream,
     /// To whoever writes: a process that does not read its request keeps nobody waiting but itself.
     to: mpsc::SyncSender<Packet>,
 }
 
-impl Drop for Running {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         // what its clients keep is in the folder as of their last answers; nobody waits for the next
         let _ = self.socket.shutdown(Shutdown::Both);
@@ -45,7 +45,7 @@ impl Drop for Running {
 
 #[derive(Default)]
 struct Worker {
-    running: Option<Running>,
+    running: Option<WorkerProcess>,
     /// Which process it is, from 1.
     number: u64,
     job: Option<Job>,
@@ -57,7 +57,7 @@ struct Worker {
 type Event = (usize, u64, Option<Packet>);
 
 /// Who is served by which process.
-pub enum Seats {
+pub enum ProcessLayout {
     /// Any client by any of so many processes, which share a folder.
     Any(usize),
     /// Each of these clients by a process that serves nobody else.
@@ -68,7 +68,7 @@ pub enum Seats {
 pub struct Processes<'a> {
     begin: Begin<'a>,
     tell: Box<dyn FnMut(&str) + 'a>,
-    seats: Seats,
+    seats: ProcessLayout,
     workers: Vec<Worker>,
     waiting: VecDeque<Job>,
     deadline: Option<Duration>,
@@ -81,15 +81,15 @@ impl<'a> Processes<'a> {
     /// These processes, begun when they are needed first. `folder` is what goes with the run, `deadline` how long one may take
     /// to take its request and to reply, and `tell` is told of those that end.
     pub fn new(
-        seats: Seats,
+        seats: ProcessLayout,
         deadline: Option<Duration>,
         folder: PathBuf,
         begin: Begin<'a>,
         tell: Box<dyn FnMut(&str) + 'a>,
     ) -> Self {
         let number = match &seats {
-            Seats::Any(number) => *number,
-            Seats::Each(clients) => clients.len(),
+            ProcessLayout::Any(number) => *number,
+            ProcessLayout::Each(clients) => clients.len(),
         };
         // one that says more than it was asked waits until somebody listens
         let (told, events) = mpsc::sync_channel(number.max(1));
@@ -113,8 +113,8 @@ impl<'a> Processes<'a> {
                 continue;
             }
             let serves = |job: &Job| match &self.seats {
-                Seats::Any(_) => true,
-                Seats::Each(clients) => clients.get(at) == Some(&job.client),
+                ProcessLayout::Any(_) => true,
+                ProcessLayout::Each(clients) => clients.get(at) == Some(&job.client),
             };
             let first = self.waiting.iter().position(serves);
             let Some(job) = first.and_then(|first| self.waiting.remove(first)) else {
@@ -139,7 +139,7 @@ impl<'a> Processes<'a> {
         let (give, requests) = mpsc::sync_channel::<Packet>(1);
         let worker = &mut self.workers[at];
         worker.number += 1;
-        worker.running = Some(Running {
+        worker.running = Some(WorkerProcess {
             process,
             socket,
             to: give,
@@ -190,11 +190,11 @@ impl<'a> Processes<'a> {
     }
 }
 
-impl Courier for Processes<'_> {
+impl Transport for Processes<'_> {
     fn clients(&self) -> Vec<ClientId> {
         match &self.seats {
-            Seats::Any(_) => Vec::new(),
-            Seats::Each(clients) => clients.clone(),
+            ProcessLayout::Any(_) => Vec::new(),
+            ProcessLayout::Each(clients) => clients.clone(),
         }
     }
 
@@ -269,7 +269,7 @@ impl Courier for Processes<'_> {
 }
 
 /// How a process ended that has closed its socket; one that goes on without it is ended.
-fn ended(mut running: Running) -> Option<ExitStatus> {
+fn ended(mut running: WorkerProcess) -> Option<ExitStatus> {
     for _ in 0..200 {
         if let Ok(Some(status)) = running.process.try_wait() {
             return Some(status);

@@ -2,7 +2,7 @@
 //! content holds a message to a thousand clients once.
 
 use anyhow::{Context, Error, anyhow, bail, ensure};
-use fl_core::{ClientId, Envelope, Needs, Problem, Question, Result, Scored};
+use fl_core::{ClientId, Envelope, Evaluation, Problem, Request, RequiredInputs, Result};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 /// Which run, and which time that it was begun or gone on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+pub struct RunId {
     /// Drawn when the run was begun.
     pub id: Id,
     /// 1 in a run that begins, and one more each time that it goes on.
@@ -48,7 +48,7 @@ pub struct Run {
 
 /// What is wanted of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Want {
+pub enum RequestKind {
     /// Say what you have. The packet's body is the leader's resolved spec.
     Hello,
     /// The protocol's question of this label; its payload is the packet's body.
@@ -56,7 +56,7 @@ pub enum Want {
         /// The question's label.
         label: String,
         /// What the envelope must say.
-        needs: Needs,
+        needs: RequiredInputs,
         /// Key of the client's stream for this question.
         stream: [u8; 32],
     },
@@ -74,9 +74,9 @@ pub enum Want {
     Over,
 }
 
-impl Want {
+impl RequestKind {
     /// What a question wants.
-    pub fn question(question: &Question<'_>) -> Self {
+    pub fn question(question: &Request<'_>) -> Self {
         Self::Answer {
             label: question.label.into(),
             needs: question.needs,
@@ -87,9 +87,9 @@ impl Want {
 
 /// A request's head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Request {
+pub struct RequestHead {
     /// The run.
-    pub run: Run,
+    pub run: RunId,
     /// Who is asked.
     pub client: ClientId,
     /// The how-many-th question of the run to this client it is, from 1; of what is no question, how many it was asked.
@@ -104,14 +104,14 @@ pub struct Request {
     /// Did anything last at the client after reply `had`?
     pub remembers: bool,
     /// What is wanted.
-    pub want: Want,
+    pub want: RequestKind,
 }
 
 /// A reply's head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reply {
+pub struct ReplyHead {
     /// The request's.
-    pub run: Run,
+    pub run: RunId,
     /// Who replies.
     pub client: ClientId,
     /// The request's.
@@ -121,54 +121,54 @@ pub struct Reply {
     /// Which node the client lives at.
     pub node: Id,
     /// What it says.
-    pub said: Said,
+    pub said: AnswerKind,
 }
 
 /// What a client says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Said {
-    /// To [`Want::Hello`].
+pub enum AnswerKind {
+    /// To [`RequestKind::Hello`].
     Here {
         /// How many examples it has; `None` if an accountant works for the run, for nothing prices
         /// it.
         examples: Option<u64>,
     },
-    /// To [`Want::Answer`]; the message is the packet's body.
+    /// To [`RequestKind::Answer`]; the message is the packet's body.
     Answer {
         /// What is said beside it.
         envelope: Envelope,
         /// Does anything last after it?
         remembers: bool,
     },
-    /// To [`Want::Score`].
-    Scored {
-        /// As [`Scored`] has it.
+    /// To [`RequestKind::Score`].
+    Evaluation {
+        /// As [`Evaluation`] has it.
         score: f64,
-        /// As [`Scored`] has it.
+        /// As [`Evaluation`] has it.
         digest: [u8; 32],
-        /// As [`Scored`] has it.
+        /// As [`Evaluation`] has it.
         confusion: Vec<Vec<u32>>,
-        /// As [`Scored`] has it.
+        /// As [`Evaluation`] has it.
         further: Vec<(String, f64)>,
     },
-    /// To [`Want::Model`]; the model is the packet's body.
+    /// To [`RequestKind::Model`]; the model is the packet's body.
     Model,
-    /// To [`Want::Over`].
+    /// To [`RequestKind::Over`].
     Forgotten,
     /// The question went wrong.
     Failed {
         /// Why.
-        why: Why,
+        why: WireError,
         /// Does anything last after it?
         remembers: bool,
     },
     /// The question was not tried; or what went wrong is no question.
-    Refused(Why),
+    Refused(WireError),
 }
 
-impl From<Scored> for Said {
-    fn from(scored: Scored) -> Self {
-        Self::Scored {
+impl From<Evaluation> for AnswerKind {
+    fn from(scored: Evaluation) -> Self {
+        Self::Evaluation {
             score: scored.score,
             digest: scored.digest,
             confusion: scored.confusion,
@@ -179,14 +179,14 @@ impl From<Scored> for Said {
 
 /// An error, as it crosses: policies find the same [`Problem`] in it, and people the same text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Why {
+pub struct WireError {
     /// What policies tell apart, and where in the chain it stands.
     problem: Option<(usize, Problem)>,
     /// Every text of the chain, the outermost first.
     chain: Vec<String>,
 }
 
-impl From<&Error> for Why {
+impl From<&Error> for WireError {
     fn from(error: &Error) -> Self {
         let mut chain: Vec<String> = error.chain().map(ToString::to_string).collect();
         let problem = error.downcast_ref::<Problem>().and_then(|problem| {
@@ -207,9 +207,9 @@ impl From<&Error> for Why {
 /// Of reasons of reasons so many are read: each is one more error inside another.
 const LONGEST_CHAIN: usize = 64;
 
-impl From<Why> for Error {
-    fn from(why: Why) -> Self {
-        let Why { problem, chain } = why;
+impl From<WireError> for Error {
+    fn from(why: WireError) -> Self {
+        let WireError { problem, chain } = why;
         let mut problem = problem;
         let mut error: Option<Error> = None;
         for (at, text) in chain.into_iter().take(LONGEST_CHAIN).enumerate().rev() {
@@ -228,7 +228,7 @@ impl From<Why> for Error {
 /// What crosses: a head, and a message's own bytes, which may be the same for many clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packet {
-    /// [`VERSION`], and a [`Request`] or a [`Reply`].
+    /// [`VERSION`], and a [`RequestHead`] or a [`ReplyHead`].
     pub head: Vec<u8>,
     /// The message in its wire form; empty if there is none.
     pub body: Arc<[u8]>,
@@ -273,7 +273,7 @@ impl Packet {
     }
 }
 
-impl Request {
+impl RequestHead {
     /// What a request with a body of this SHA-256 is about, whenever it is asked: the same is answered with the same bytes.
     pub(crate) fn digest(&self, body: &[u8; 32]) -> Result<[u8; 32]> {
         let about = (self.run.id, self.client, self.number, &self.want, body);
@@ -292,19 +292,19 @@ mod tests {
         let inner = Error::new(shape()).context("its model").context("client 3");
         let middle = anyhow!("cut").context(shape()).context("client 3");
         for error in [plain, inner, middle] {
-            let sent = postcard::to_stdvec(&Why::from(&error)).unwrap();
-            let there: Error = postcard::from_bytes::<Why>(&sent).unwrap().into();
+            let sent = postcard::to_stdvec(&WireError::from(&error)).unwrap();
+            let there: Error = postcard::from_bytes::<WireError>(&sent).unwrap().into();
             assert_eq!(format!("{there:#}"), format!("{error:#}"));
             assert_eq!(there.downcast_ref::<Problem>(), error.downcast_ref());
         }
-        let long = Why::from(&anyhow!("\u{e9}".repeat(MAX_TEXT)));
+        let long = WireError::from(&anyhow!("\u{e9}".repeat(MAX_TEXT)));
         assert!(long.chain[0].len() < MAX_TEXT + 4);
     }
 
     #[test]
     fn heads_that_cannot_be_read_say_why() {
-        let reply = Reply {
-            run: Run {
+        let reply = ReplyHead {
+            run: RunId {
                 id: [1; 16],
                 life: 1,
                 spec: [2; 32],
@@ -313,16 +313,16 @@ mod tests {
             number: 4,
             about: [6; 32],
             node: [5; 16],
-            said: Said::Model,
+            said: AnswerKind::Model,
         };
         let packet = Packet::new(&reply, Arc::new([])).unwrap();
-        assert_eq!(packet.read::<Reply>().unwrap(), reply);
+        assert_eq!(packet.read::<ReplyHead>().unwrap(), reply);
         let said = |head: Vec<u8>| {
             let packet = Packet {
                 head,
                 body: Arc::new([]),
             };
-            format!("{:#}", packet.read::<Reply>().unwrap_err())
+            format!("{:#}", packet.read::<ReplyHead>().unwrap_err())
         };
         for cut in 0..packet.head.len() {
             said(packet.head[..cut].to_vec());

@@ -14,13 +14,13 @@ pub struct Comparison {
     /// Path, and the value in each spec.
     pub specs: Vec<(String, [Option<String>; 2])>,
     /// Where they part for the first time.
-    pub parts: Option<Parting>,
+    pub parts: Option<FirstDivergence>,
     /// Questions of each journal.
     questions: [usize; 2],
     /// Questions without a digest: after noise of the system there is none.
     untold: usize,
     /// What was measured differently: name, how many pairs, how many differ, the largest difference and its step, the last pair.
-    pub measured: Vec<Apart>,
+    pub measured: Vec<LargestGap>,
     /// What only one has measured, and which.
     pub only: Vec<(String, usize)>,
     /// The digests of what they came to.
@@ -30,7 +30,7 @@ pub struct Comparison {
 
 /// Where two journals part for the first time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parting {
+pub struct FirstDivergence {
     /// The step, in each.
     pub steps: [String; 2],
     /// The question, in each.
@@ -43,7 +43,7 @@ pub struct Parting {
 
 /// How far apart one measurement is.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Apart {
+pub struct LargestGap {
     /// What was measured.
     pub name: String,
     /// In so many steps, in both.
@@ -80,7 +80,7 @@ pub fn compare(a: &Run, b: &Run) -> Comparison {
     }
 }
 
-fn parting(a: &[Entry], b: &[Entry]) -> Option<Parting> {
+fn parting(a: &[Entry], b: &[Entry]) -> Option<FirstDivergence> {
     let same = |(a, b): (&Entry, &Entry)| {
         (&a.step, &a.question, &a.digest) == (&b.step, &b.question, &b.digest)
             && a.dropped == b.dropped
@@ -94,7 +94,7 @@ fn parting(a: &[Entry], b: &[Entry]) -> Option<Parting> {
         (Some(a), Some(b)) => how(a, b),
         _ => "one asks on, and the other does not".into(),
     };
-    Some(Parting {
+    Some(FirstDivergence {
         steps: name(|e| &e.step),
         questions: name(|e| &e.question),
         at: at + 1,
@@ -153,7 +153,7 @@ fn ids(all: &[ClientId]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-fn measurements(a: &Run, b: &Run) -> (Vec<Apart>, Vec<(String, usize)>) {
+fn measurements(a: &Run, b: &Run) -> (Vec<LargestGap>, Vec<(String, usize)>) {
     type Key<'r> = (&'r str, &'r str, u64, usize);
     // several of one name in one step are told apart by their number
     fn by_key(run: &Run) -> BTreeMap<Key<'_>, &Metric> {
@@ -191,7 +191,7 @@ fn measurements(a: &Run, b: &Run) -> (Vec<Apart>, Vec<(String, usize)>) {
                 largest = (difference, a.step.clone());
             }
         }
-        apart.push(Apart {
+        apart.push(LargestGap {
             name: name.clone(),
             both: pairs.len(),
             differs: pairs.len() - pairs.iter().filter(same).count(),

@@ -1,8 +1,8 @@
 //! What a run has cost: bytes, privacy, and answers that were left out.
 
-use crate::one::ROWS;
 use crate::page::{figure, some, table};
 use crate::read::{Entry, Run};
+use crate::run_page::ROWS;
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, measured, number};
 use fl_core::privacy::Observer;
@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use std::collections::BTreeMap;
 
 /// What one question came to.
-struct Asked<'r> {
+struct ExchangeCost<'r> {
     question: &'r str,
     kinds: (&'r str, &'r str),
     times: u64,
@@ -21,8 +21,8 @@ struct Asked<'r> {
     steps: Vec<(usize, u64, u64)>,
 }
 
-fn asked(journal: &[Entry]) -> Vec<Asked<'_>> {
-    let mut all: Vec<Asked<'_>> = Vec::new();
+fn asked(journal: &[Entry]) -> Vec<ExchangeCost<'_>> {
+    let mut all: Vec<ExchangeCost<'_>> = Vec::new();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut number, mut last) = (0, None);
     for entry in journal {
@@ -30,7 +30,7 @@ fn asked(journal: &[Entry]) -> Vec<Asked<'_>> {
             (number, last) = (number + 1, Some(&entry.step));
         }
         let at = *places.entry(&entry.question).or_insert_with(|| {
-            all.push(Asked {
+            all.push(ExchangeCost {
                 question: &entry.question,
                 kinds: (&entry.down, &entry.up),
                 times: 0,
@@ -75,7 +75,7 @@ pub(crate) fn communication(run: &Run) -> Markup {
             ]
         })
         .collect();
-    let several: Vec<&Asked<'_>> = all.iter().filter(|q| q.steps.len() > 1).collect();
+    let several: Vec<&ExchangeCost<'_>> = all.iter().filter(|q| q.steps.len() > 1).collect();
     let legend: Vec<(usize, &str)> = several
         .iter()
         .enumerate()
@@ -83,7 +83,7 @@ pub(crate) fn communication(run: &Run) -> Markup {
         .collect();
     let picture = |up: bool| {
         let value = |s: &(usize, u64, u64)| if up { s.2 } else { s.1 };
-        let dots = |q: &Asked<'_>| {
+        let dots = |q: &ExchangeCost<'_>| {
             q.steps
                 .iter()
                 .map(|s| Dot {

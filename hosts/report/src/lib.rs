@@ -5,21 +5,21 @@
 //! which then is wrong in the dark or on paper, or put megabytes of a script into every page.
 
 mod compare;
+mod comparison_page;
 mod costs;
 mod curves;
 mod export;
 mod files;
-mod one;
 mod page;
 mod read;
-mod several;
+mod run_page;
 mod specs;
-mod study;
+mod study_page;
 mod svg;
 mod text;
 
 pub use compare::{Comparison, compare};
 pub use export::{cell, csv, tensorboard};
 pub use page::{MOST, page};
-pub use read::{Bytes, Cost, Crossed, Entry, Metric, Outcome, Run, Summary};
-pub use study::{Picture, Section, Spot, study};
+pub use read::{Bytes, Cost, Entry, Metric, Outcome, Run, Summary, Traffic};
+pub use study_page::{Picture, Section, Spot, study};

@@ -2,7 +2,7 @@
 
 use crate::read::Run;
 use crate::svg;
-use crate::{one, several};
+use crate::{comparison_page, run_page};
 use anyhow::ensure;
 use fl_core::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -25,8 +25,8 @@ pub fn page(runs: &[Run]) -> Result<String> {
         runs => format!("{} runs", runs.len()),
     };
     let body = match runs {
-        [run] => one::page(run),
-        runs => several::page(runs),
+        [run] => run_page::page(run),
+        runs => comparison_page::page(runs),
     };
     Ok(whole(&title, &body))
 }

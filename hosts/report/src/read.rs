@@ -143,7 +143,7 @@ pub struct Outcome {
     /// The last measurement of each name.
     pub metrics: BTreeMap<String, Option<f64>>,
     /// Bytes that crossed.
-    pub bytes: Option<Crossed>,
+    pub bytes: Option<Traffic>,
     /// What is guaranteed against each observer.
     pub privacy: Option<BTreeMap<Observer, serde_json::Value>>,
     /// Digest of the run.
@@ -155,7 +155,7 @@ pub struct Outcome {
 /// Bytes that crossed in a whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Crossed {
+pub struct Traffic {
     /// From clients, envelopes included.
     pub up: u64,
     /// To clients.
@@ -194,15 +194,15 @@ pub(crate) struct Origin {
     pub started: String,
     pub spec_sha256: String,
     pub command: Vec<String>,
-    pub libraries: Vec<Hashed>,
-    pub data: Vec<Hashed>,
+    pub libraries: Vec<FileHash>,
+    pub data: Vec<FileHash>,
     pub resumed: Vec<serde_json::Value>,
 }
 
 /// A file and what was in it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Hashed {
+pub(crate) struct FileHash {
     pub path: String,
     pub sha256: String,
 }
@@ -402,7 +402,7 @@ impl Run {
     }
 
     /// Bytes to and from clients: what the run came to, or as many as its journal has so far.
-    pub fn bytes(&self) -> Crossed {
+    pub fn bytes(&self) -> Traffic {
         let outcome = self.summary.as_ref().and_then(|s| s.outcome.bytes);
         outcome.unwrap_or_else(|| journalled(&self.journal))
     }
@@ -440,19 +440,19 @@ fn sha256(text: &str) -> String {
 }
 
 /// Bytes of all questions.
-fn journalled(journal: &[Entry]) -> Crossed {
-    let add = |sum: Crossed, e: &Entry| Crossed {
+fn journalled(journal: &[Entry]) -> Traffic {
+    let add = |sum: Traffic, e: &Entry| Traffic {
         up: sum.up.saturating_add(e.received()),
         down: sum.down.saturating_add(e.sent()),
     };
-    journal.iter().fold(Crossed::default(), add)
+    journal.iter().fold(Traffic::default(), add)
 }
 
 /// What the files of a run that is done say differently of its bytes and epsilons. `costs` are the
 /// lines of `costs.jsonl`, if the folder has it.
 fn other_costs(outcome: &Outcome, journal: &[Entry], costs: Option<&[Cost]>) -> Option<String> {
     let said = outcome.bytes?;
-    let bytes = |file: &str, found: Crossed| {
+    let bytes = |file: &str, found: Traffic| {
         (found != said).then(|| {
             format!(
                 "{file} is damaged: by it {} bytes came up and {} went down, and outcome.json says {} and {}.",
@@ -470,7 +470,7 @@ fn other_costs(outcome: &Outcome, journal: &[Entry], costs: Option<&[Cost]>) -> 
             shown(outcome.epsilon(observer).flatten())
         ))
     };
-    let crossed = |cost: &Cost| Crossed {
+    let crossed = |cost: &Cost| Traffic {
         up: cost.bytes_up,
         down: cost.bytes_down,
     };

@@ -1,7 +1,7 @@
 //! The clients of a run, and where what lasts of them is: in memory, or beyond a limit on the disk.
 
+use crate::client_state_file::{ClientStateFile, Index};
 use crate::memory::{Memory, STATES};
-use crate::shelf::{Index, Shelf};
 use anyhow::{Context, anyhow};
 use fl_core::{Client, ClientId, Result};
 use lru::LruCache;
@@ -27,7 +27,7 @@ struct States {
     bytes: u64,
     /// Who is not as the shelf says.
     changed: BTreeSet<ClientId>,
-    shelf: Shelf,
+    shelf: ClientStateFile,
 }
 
 impl States {
@@ -68,7 +68,7 @@ impl Clients {
     pub fn new(
         all: impl Iterator<Item = Client>,
         memory: Option<u64>,
-        mut shelf: Shelf,
+        mut shelf: ClientStateFile,
     ) -> Result<Self> {
         let limit = memory.map(|bytes| bytes / STATES);
         let mut all: BTreeMap<ClientId, Client> = all.map(|c| (c.id(), c)).collect();

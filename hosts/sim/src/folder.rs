@@ -1,13 +1,13 @@
 //! The run folder. Every file appears whole or not at all: written beside its place, synced, then renamed.
 
-use crate::answers;
-use crate::disk::{self, LOCK, Lock, UNFINISHED, write, write_secret};
-use crate::lines::{Known, Lines};
+use crate::append_log::{AppendLog, LogPosition};
+use crate::atomic_file::{self, LOCK, Lock, UNFINISHED, write, write_secret};
+use crate::client_state_file::{ClientStateFile, Index};
 use crate::manifest::{self, Manifest};
+use crate::partial_step;
 use crate::setup::Summary;
-use crate::shelf::{Index, Shelf};
 use anyhow::{Context, bail, ensure};
-use fl_core::{Entry, Metric, Place, Result, StepCost, Stream};
+use fl_core::{JournalEntry, Metric, Result, StepCost, StepPosition, Stream};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -36,7 +36,7 @@ pub struct RunFolder {
     path: PathBuf,
     /// SHA-256 of `spec.yaml`; of two, while one takes the other's place.
     spec: Vec<[u8; 32]>,
-    files: LineFiles,
+    files: LogFiles,
     lock: Lock,
     /// SHA-256 of the key of the system's noise.
     noise: Option<[u8; 32]>,
@@ -47,18 +47,18 @@ pub struct RunFolder {
 const FORMAT: &[u8] = b"fl-state-2\n";
 
 /// The files of a run folder that only grow.
-pub(crate) struct LineFiles {
-    pub journal: Lines,
-    pub metrics: Lines,
-    pub costs: Lines,
+pub(crate) struct LogFiles {
+    pub journal: AppendLog,
+    pub metrics: AppendLog,
+    pub costs: AppendLog,
 }
 
 /// What a checkpoint knows of them.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct KnownLines {
-    pub journal: Known,
-    pub metrics: Known,
-    pub costs: Known,
+pub(crate) struct LogPositions {
+    pub journal: LogPosition,
+    pub metrics: LogPosition,
+    pub costs: LogPosition,
 }
 
 /// `state`: everything that a stopped run needs.
@@ -69,8 +69,8 @@ pub(crate) struct Checkpoint {
     pub step: String,
     pub done: usize,
     /// The run was written down here, or was to be, because only its last round is left, or not even that.
-    pub place: At,
-    pub lines: KnownLines,
+    pub place: SavedPosition,
+    pub lines: LogPositions,
     pub server: Vec<u8>,
     pub clients: Index,
     /// What is known of clients that live elsewhere; empty: they live in this process.
@@ -79,32 +79,32 @@ pub(crate) struct Checkpoint {
     /// What was said.
     pub notes: Vec<String>,
     /// Checkpoints before this one.
-    pub written: Written,
+    pub written: CheckpointCost,
     /// SHA-256 of the key of the system's noise, if the run has one.
     pub noise: Option<[u8; 32]>,
 }
 
-/// [`Place`], to be written down.
+/// [`StepPosition`], to be written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum At {
+pub(crate) enum SavedPosition {
     Within,
     BeforeLast,
     Last,
 }
 
-impl From<Place> for At {
-    fn from(place: Place) -> Self {
+impl From<StepPosition> for SavedPosition {
+    fn from(place: StepPosition) -> Self {
         match place {
-            Place::Within => Self::Within,
-            Place::BeforeLast => Self::BeforeLast,
-            Place::Last => Self::Last,
+            StepPosition::Within => Self::Within,
+            StepPosition::BeforeLast => Self::BeforeLast,
+            StepPosition::Last => Self::Last,
         }
     }
 }
 
 /// What checkpoints cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Written {
+pub(crate) struct CheckpointCost {
     /// How many there were.
     pub times: u64,
     /// Seconds that they took, together.
@@ -114,20 +114,20 @@ pub(crate) struct Written {
 }
 
 /// Where a stopped run goes on.
-pub struct Resumed {
+pub struct ResumePoint {
     /// The server's state.
     pub server: Vec<u8>,
     /// Every client's state.
-    pub(crate) clients: Shelf,
+    pub(crate) clients: ClientStateFile,
     pub(crate) elsewhere: Vec<u8>,
     /// Time already spent.
     pub seconds: f64,
     /// The last step that is complete.
     pub step: String,
     pub(crate) done: usize,
-    pub(crate) place: At,
+    pub(crate) place: SavedPosition,
     pub(crate) notes: Vec<String>,
-    pub(crate) written: Written,
+    pub(crate) written: CheckpointCost,
     pub(crate) noise: Option<[u8; 32]>,
 }
 
@@ -178,22 +178,22 @@ impl RunFolder {
 
     /// In a folder without a run. The run has begun when `run.json` is there, which comes last.
     fn begin(path: &Path, spec: &str, manifest: &Manifest, lock: Lock) -> Result<Self> {
-        disk::tidy(path)?;
+        atomic_file::tidy(path)?;
         let models = path.join(MODELS);
         fs::create_dir_all(&models).with_context(|| format!("making {}", models.display()))?;
         write(&path.join(SPEC), spec.as_bytes())?;
-        let files = LineFiles {
-            journal: Lines::create(path.join(JOURNAL))?,
-            metrics: Lines::create(path.join(METRICS))?,
-            costs: Lines::create(path.join(COSTS))?,
+        let files = LogFiles {
+            journal: AppendLog::create(path.join(JOURNAL))?,
+            metrics: AppendLog::create(path.join(METRICS))?,
+            costs: AppendLog::create(path.join(COSTS))?,
         };
         manifest.write(path)?;
-        disk::sync(path)?;
+        atomic_file::sync(path)?;
         let spec = vec![Sha256::digest(spec).into()];
         Ok(Self::of(path.into(), spec, files, lock))
     }
 
-    pub(crate) fn of(path: PathBuf, spec: Vec<[u8; 32]>, files: LineFiles, lock: Lock) -> Self {
+    pub(crate) fn of(path: PathBuf, spec: Vec<[u8; 32]>, files: LogFiles, lock: Lock) -> Self {
         Self {
             path,
             spec,
@@ -229,7 +229,7 @@ impl RunFolder {
     pub(crate) fn discard(self) {
         // what cannot be removed stays; the run's own error is what matters
         let lines = [JOURNAL, METRICS, COSTS];
-        let others = [SPEC, NOISE, answers::FILE, manifest::FILE];
+        let others = [SPEC, NOISE, partial_step::FILE, manifest::FILE];
         for name in lines.into_iter().chain(others) {
             let _ = fs::remove_file(self.path.join(name));
         }
@@ -256,7 +256,7 @@ impl RunFolder {
     }
 
     /// The journal, the metrics and the costs so far.
-    pub(crate) fn lines(&self) -> Result<(Vec<Entry>, Vec<Metric>, Vec<StepCost>)> {
+    pub(crate) fn lines(&self) -> Result<(Vec<JournalEntry>, Vec<Metric>, Vec<StepCost>)> {
         fn all<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
             let text =
                 fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
@@ -284,7 +284,7 @@ impl RunFolder {
         let folder = self.path.join(PICTURES);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         write(&folder.join(format!("{name}.png")), png)?;
-        disk::sync(&folder)
+        atomic_file::sync(&folder)
     }
 
     /// The pictures that were kept, by name.
@@ -298,13 +298,13 @@ impl RunFolder {
     }
 
     /// Writes a checkpoint, which lasts; says how many bytes it has.
-    pub(crate) fn checkpoint(&self, saved: Saved<'_>) -> Result<u64> {
+    pub(crate) fn checkpoint(&self, saved: HostState<'_>) -> Result<u64> {
         Checkpoint {
             spec: self.spec.clone(),
             step: saved.step.into(),
             done: saved.done,
             place: saved.place.into(),
-            lines: KnownLines {
+            lines: LogPositions {
                 journal: self.files.journal.settle()?,
                 metrics: self.files.metrics.settle()?,
                 costs: self.files.costs.settle()?,
@@ -323,10 +323,14 @@ impl RunFolder {
     /// What this run's noise is drawn from: the key of its beginning, which is `new` in a run that
     /// begins, and its spec. What is released again after a stop has the same noise: two draws on
     /// the same numbers would cost twice.
-    pub(crate) fn noise_key(&mut self, new: &Stream, resumed: Option<&Resumed>) -> Result<Stream> {
+    pub(crate) fn noise_key(
+        &mut self,
+        new: &Stream,
+        resumed: Option<&ResumePoint>,
+    ) -> Result<Stream> {
         let path = self.path.join(NOISE);
         let here = path.display();
-        let key = match disk::read_own(&path) {
+        let key = match atomic_file::read_own(&path) {
             Ok(key) => {
                 let key = key.try_into().ok();
                 Stream::from_key(key.with_context(|| format!("{here} is no key"))?)
@@ -363,10 +367,10 @@ impl RunFolder {
     pub(crate) fn finish(self, report: &str, summary: &Summary) -> Result<Lock> {
         let mut text = serde_json::to_vec_pretty(summary)?;
         text.push(b'\n');
-        disk::sync(&self.path.join(MODELS))?;
+        atomic_file::sync(&self.path.join(MODELS))?;
         write(&self.path.join(REPORT), report.as_bytes())?;
         write(&self.path.join(OUTCOME), &text)?;
-        disk::sync(&self.path)?;
+        atomic_file::sync(&self.path)?;
         remove_all(&unneeded(&self.path)?)?;
         Ok(self.lock)
     }
@@ -403,7 +407,7 @@ impl RunFolder {
 /// needed again, and the state only if the run can be given more rounds.
 fn unneeded(path: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("reading {}", path.display());
-    let outcome = disk::read(&path.join(OUTCOME)).with_context(what)?;
+    let outcome = atomic_file::read(&path.join(OUTCOME)).with_context(what)?;
     let outcome: serde_json::Value = serde_json::from_slice(&outcome).with_context(what)?;
     // a folder of an older fl says nothing of it
     let keeps = outcome["keeps"].as_bool().unwrap_or(true);
@@ -411,9 +415,9 @@ fn unneeded(path: &Path) -> Result<Vec<PathBuf>> {
     for entry in fs::read_dir(path).with_context(what)? {
         let entry = entry.with_context(what)?;
         let name = entry.file_name();
-        let state = |name: &str| name == STATE || Shelf::is_file_of(name);
+        let state = |name: &str| name == STATE || ClientStateFile::is_file_of(name);
         if let Some(name) = name.to_str()
-            && ([NOISE, answers::FILE].contains(&name) || state(name) && !keeps)
+            && ([NOISE, partial_step::FILE].contains(&name) || state(name) && !keeps)
         {
             found.push(entry.path());
         }
@@ -431,7 +435,7 @@ fn leftovers(path: &Path, elsewhere: &str) -> Result<Vec<PathBuf>> {
     }
     for folder in [path, &path.join(MODELS), &path.join(PICTURES)] {
         if folder.is_dir() {
-            found.extend(disk::unfinished(folder)?);
+            found.extend(atomic_file::unfinished(folder)?);
         }
     }
     Ok(found)
@@ -454,16 +458,16 @@ fn remove_all(paths: &[PathBuf]) -> Result<()> {
 }
 
 /// What a host knows of a checkpoint.
-pub(crate) struct Saved<'a> {
+pub(crate) struct HostState<'a> {
     pub done: usize,
     pub step: &'a str,
-    pub place: Place,
+    pub place: StepPosition,
     pub server: Vec<u8>,
     pub clients: Index,
     pub elsewhere: Vec<u8>,
     pub seconds: f64,
     pub notes: &'a [String],
-    pub written: Written,
+    pub written: CheckpointCost,
 }
 
 impl Checkpoint {
@@ -473,7 +477,7 @@ impl Checkpoint {
         let mut bytes = Sha256::digest(&body).to_vec();
         bytes.extend_from_slice(&body);
         write_secret(&folder.join(STATE), &bytes)?;
-        disk::sync(folder)?;
+        atomic_file::sync(folder)?;
         Ok(bytes.len() as u64)
     }
 
@@ -518,7 +522,7 @@ pub(crate) fn unborn(folder: &Path) -> std::io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Paused, Session};
+    use crate::{Session, StoppedRun};
 
     #[test]
     fn what_was_measured_and_is_no_number_does_not_end_a_run() {
@@ -538,21 +542,21 @@ mod tests {
         folder.metric(&metric).unwrap();
         let text = fs::read_to_string(folder.path().join(METRICS)).unwrap();
         assert!(text.contains("\"value\":null"), "{text}");
-        let saved = Saved {
+        let saved = HostState {
             done: 1,
             step: "round 1",
-            place: Place::Within,
+            place: StepPosition::Within,
             server: Vec::new(),
             clients: Index::default(),
             elsewhere: Vec::new(),
             seconds: 0.0,
             notes: &[],
-            written: Written::default(),
+            written: CheckpointCost::default(),
         };
         folder.checkpoint(saved).unwrap();
         let path = folder.path().to_path_buf();
         drop(folder);
-        let (folder, _) = Paused::open(&path, false)
+        let (folder, _) = StoppedRun::open(&path, false)
             .unwrap()
             .go_on(manifest(), "x")
             .unwrap();
@@ -586,7 +590,7 @@ mod tests {
         let path = dir.path().join("r");
         let manifest = Manifest::new(Session::now("0", &[]), 1, "x", Vec::new(), Vec::new());
         drop(RunFolder::create(&path, "x", &manifest).unwrap());
-        let refused = || format!("{:#}", Paused::open(&path, false).err().unwrap());
+        let refused = || format!("{:#}", StoppedRun::open(&path, false).err().unwrap());
         // its state is whole, and in another form
         let body = postcard::to_stdvec(&("older", 1)).unwrap();
         let mut state = Sha256::digest(&body).to_vec();

@@ -1,17 +1,18 @@
 //! The host: data and clients, threads and the run folder.
 
-use crate::answers::Answers;
 use crate::clients::Clients;
-use crate::elsewhere::Elsewhere;
-use crate::folder::{At, RunFolder, Saved, Written};
-use crate::picture::picture;
+use crate::external_clients::ExternalClients;
+use crate::folder::{CheckpointCost, HostState, RunFolder, SavedPosition};
+use crate::image_grid::picture;
+use crate::partial_step::PartialStep;
 use crate::pool::for_clients;
-use crate::setup::{Begun, Progress, Warn, Watch};
+use crate::setup::{Progress, StepProgress, Warn, Watch};
 use anyhow::Context;
 use fl_core::privacy::Observer;
 use fl_core::{
-    Answer, Checkpoints, Client, ClientId, Entry, Every, Examples, Host, Metric, Payload, Place,
-    Problem, Protocol, Public, Question, Result, Samples, Scored, SharedExecutor, StepCost,
+    Answer, CheckpointInterval, Checkpoints, Client, ClientId, Evaluation, Examples, Host,
+    JournalEntry, Metric, Payload, Problem, Protocol, Public, Request, Result, Samples,
+    SharedExecutor, StepCost, StepPosition,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ use std::time::Instant;
 pub(crate) struct Sim<'a> {
     pub clients: Clients,
     /// Where they live, if not in this process: `clients` then are not asked anything.
-    pub elsewhere: Option<Box<dyn Elsewhere + 'a>>,
+    pub elsewhere: Option<Box<dyn ExternalClients + 'a>>,
     pub roster: Vec<(ClientId, usize)>,
     pub protocol: Arc<dyn Protocol>,
     pub public: Option<Arc<Public>>,
@@ -30,7 +31,7 @@ pub(crate) struct Sim<'a> {
     pub exec: SharedExecutor,
     pub folder: Option<RunFolder>,
     /// What was answered since the last checkpoint, in a run with a folder.
-    pub answers: Option<Answers>,
+    pub answers: Option<PartialStep>,
     /// Steps that are complete.
     pub done: usize,
     /// Questions of the step that is going on.
@@ -46,7 +47,7 @@ pub(crate) struct Sim<'a> {
     pub watch: Option<Watch<'a>>,
     /// What was said through `warn`, and what only the report says.
     pub notes: Vec<String>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalEntry>,
     /// Bytes of all of them.
     pub crossed: u64,
     pub metrics: Vec<Metric>,
@@ -57,12 +58,12 @@ pub(crate) struct Sim<'a> {
     /// When the last checkpoint was written, and after how many steps; `None`: there is none.
     pub saved: Option<(Instant, usize)>,
     /// Where that was.
-    pub place: At,
-    pub written: Written,
+    pub place: SavedPosition,
+    pub written: CheckpointCost,
 }
 
 /// Bytes of an exchange, both ways.
-pub(crate) fn crossed(entry: &Entry) -> u64 {
+pub(crate) fn crossed(entry: &JournalEntry) -> u64 {
     let both = entry
         .bytes_up
         .total()
@@ -83,16 +84,20 @@ impl Sim<'_> {
     }
 
     /// Is it time to write the run down, after `done` steps?
-    fn due(&self, done: usize, place: Place) -> bool {
+    fn due(&self, done: usize, place: StepPosition) -> bool {
         let due = match (self.saved, &self.checkpoints.every) {
             (None, _) => true,
-            (Some((at, _)), Every::Seconds(s)) => at.elapsed().as_secs_f64() >= *s,
-            (Some((_, then)), Every::Rounds(n)) => done >= then.saturating_add(*n),
+            (Some((at, _)), CheckpointInterval::Seconds(s)) => at.elapsed().as_secs_f64() >= *s,
+            (Some((_, then)), CheckpointInterval::Rounds(n)) => done >= then.saturating_add(*n),
         };
         match place {
             // what comes after the last round is little, and one after it could not be given more
-            Place::Last if self.checkpoints.keep && self.place == At::BeforeLast => false,
-            Place::BeforeLast => due || self.checkpoints.keep,
+            StepPosition::Last
+                if self.checkpoints.keep && self.place == SavedPosition::BeforeLast =>
+            {
+                false
+            }
+            StepPosition::BeforeLast => due || self.checkpoints.keep,
             _ => due,
         }
     }
@@ -101,7 +106,7 @@ impl Sim<'_> {
     fn serve<'q>(
         &mut self,
         to: &[ClientId],
-        question: &(dyn Fn(ClientId) -> Question<'q> + Sync),
+        question: &(dyn Fn(ClientId) -> Request<'q> + Sync),
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()> {
         if let Some(elsewhere) = &mut self.elsewhere {
@@ -113,8 +118,8 @@ impl Sim<'_> {
         let since = self.saved.map_or(self.began, |(at, _)| at);
         // a step that ends sooner costs no more than a checkpoint would save
         let long = match self.checkpoints.every {
-            Every::Seconds(s) => Some(s),
-            Every::Rounds(_) => None,
+            CheckpointInterval::Seconds(s) => Some(s),
+            CheckpointInterval::Rounds(_) => None,
         };
         let work = |client: &mut Client| {
             let key = (done, asked, client.id());
@@ -136,7 +141,7 @@ impl Sim<'_> {
         };
         let size = |answer: &Answer| answer.body.size();
         let each = &mut |id: ClientId, answer: Result<Answer>| {
-            answers.map_or(Ok(()), Answers::sound)?;
+            answers.map_or(Ok(()), PartialStep::sound)?;
             each(id, answer)
         };
         for_clients(&self.clients, to, self.threads, &work, &size, each)
@@ -155,7 +160,7 @@ impl Host for Sim<'_> {
     fn ask<'q>(
         &mut self,
         to: &[ClientId],
-        question: &(dyn Fn(ClientId) -> Question<'q> + Sync),
+        question: &(dyn Fn(ClientId) -> Request<'q> + Sync),
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()> {
         let Some(mut watch) = self.watch.take() else {
@@ -184,7 +189,7 @@ impl Host for Sim<'_> {
     fn score_clients(
         &mut self,
         slot: &str,
-        each: &mut dyn FnMut(ClientId, Result<Scored>) -> Result<()>,
+        each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()> {
         let (test, own) = (&self.test, &self.client_tests);
         let ids: Vec<ClientId> = self.roster.iter().map(|(id, _)| *id).collect();
@@ -226,7 +231,7 @@ impl Host for Sim<'_> {
         }
         let measured = self.metrics.iter().rev();
         let mut accuracy = measured.filter(|m| fl_core::metrics::is_score(&m.name));
-        (self.progress)(Begun {
+        (self.progress)(StepProgress {
             step,
             number,
             of,
@@ -236,7 +241,7 @@ impl Host for Sim<'_> {
         Ok(())
     }
 
-    fn journal(&mut self, entry: &Entry) -> Result<()> {
+    fn journal(&mut self, entry: &JournalEntry) -> Result<()> {
         if let Some(folder) = &mut self.folder {
             folder.journal(entry)?;
         }
@@ -318,13 +323,13 @@ impl Host for Sim<'_> {
         &mut self,
         done: usize,
         step: &str,
-        place: Place,
+        place: StepPosition,
         server: &dyn Fn() -> Result<Vec<u8>>,
     ) -> Result<()> {
         let stop =
             self.stop_after.is_some_and(|steps| done >= steps) || self.stop.load(Ordering::Relaxed);
         // nothing is left to go on with after the last round
-        let stop = stop && place != Place::Last;
+        let stop = stop && place != StepPosition::Last;
         let due = stop || self.due(done, place);
         (self.done, self.asked) = (done, 0);
         // not a note: what a run says of itself does not depend on the machine
@@ -335,7 +340,7 @@ impl Host for Sim<'_> {
             let began = Instant::now();
             let (clients, bytes) = self.clients.checkpoint()?;
             let elsewhere = self.elsewhere.as_ref();
-            let saved = Saved {
+            let saved = HostState {
                 done,
                 step,
                 place,
@@ -351,8 +356,8 @@ impl Host for Sim<'_> {
             if let Some(elsewhere) = &mut self.elsewhere {
                 elsewhere.saved();
             }
-            self.answers.as_ref().map_or(Ok(()), Answers::forget)?;
-            self.written = Written {
+            self.answers.as_ref().map_or(Ok(()), PartialStep::forget)?;
+            self.written = CheckpointCost {
                 times: self.written.times + 1,
                 seconds: self.written.seconds + began.elapsed().as_secs_f64(),
                 bytes: state + bytes,
@@ -370,11 +375,11 @@ impl Host for Sim<'_> {
 fn over_the_wire(
     protocol: &dyn Protocol,
     client: &mut Client,
-    question: Question<'_>,
+    question: Request<'_>,
 ) -> Result<Answer> {
     let sent = question.payload.encode();
     *client = client.again()?;
-    let question = Question::new(
+    let question = Request::new(
         question.label,
         Payload::Wire(&sent),
         question.stream,

@@ -1,29 +1,29 @@
 //! A federation in one process: every client is served by one thread at a time, several clients at once.
-mod answers;
+mod append_log;
+mod atomic_file;
+mod client_state_file;
 mod clients;
-mod disk;
-mod elsewhere;
+mod external_clients;
 mod folder;
 mod host;
-mod lines;
+mod image_grid;
 mod manifest;
 mod memory;
-mod paused;
-mod picture;
+mod partial_step;
 mod pool;
 mod report;
+mod resume;
 mod run;
 mod setup;
-mod shelf;
 
 #[cfg(unix)]
-pub use disk::own;
-pub use disk::{open_own, read_own, sync, write, write_secret};
-pub use elsewhere::{Elsewhere, Maker, owners};
-pub use folder::{Resumed, RunFolder};
-pub use manifest::{Hashed, Manifest, Session, time};
-pub use paused::Paused;
-pub use picture::picture;
+pub use atomic_file::own;
+pub use atomic_file::{open_own, read_own, sync, write, write_secret};
+pub use external_clients::{ClientFactory, ExternalClients, owners};
+pub use folder::{ResumePoint, RunFolder};
+pub use image_grid::picture;
+pub use manifest::{FileHash, Manifest, Session, time};
 pub use pool::{executor, workers};
+pub use resume::StoppedRun;
 pub use run::run;
-pub use setup::{Begun, Execution, Outcome, Progress, Setup, Spent, Summary, Warn, Watch};
+pub use setup::{Execution, Outcome, Progress, Setup, StepProgress, Summary, Traffic, Warn, Watch};

@@ -1,6 +1,6 @@
 //! `run.json`: what a run was begun with. It is no part of the digest.
 
-use crate::disk;
+use crate::atomic_file;
 use anyhow::{Context, ensure};
 use fl_core::Result;
 use serde::{Deserialize, Serialize};
@@ -13,21 +13,22 @@ pub(crate) const FILE: &str = "run.json";
 
 /// A file that a run uses, and what was in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hashed {
+pub struct FileHash {
     /// Where it is.
     pub path: String,
     /// SHA-256 of its bytes, in hexadecimal.
     pub sha256: String,
 }
 
-impl Hashed {
+impl FileHash {
     /// Reads the file at `path`.
     ///
     /// # Errors
     /// When it cannot be read.
     pub fn of(path: &Path) -> Result<Self> {
         Ok(Self {
-            sha256: disk::hash(path).with_context(|| format!("reading {}", path.display()))?,
+            sha256: atomic_file::hash(path)
+                .with_context(|| format!("reading {}", path.display()))?,
             path: path.display().to_string(),
         })
     }
@@ -75,9 +76,9 @@ pub struct Manifest {
     /// SHA-256 of `spec.yaml`.
     pub spec_sha256: String,
     /// Every library that was loaded.
-    pub libraries: Vec<Hashed>,
+    pub libraries: Vec<FileHash>,
     /// Every data file that was read.
-    pub data: Vec<Hashed>,
+    pub data: Vec<FileHash>,
     /// Who went on with it.
     pub resumed: Vec<Session>,
 }
@@ -88,13 +89,13 @@ impl Manifest {
         begun: Session,
         seed: u64,
         spec: &str,
-        libraries: Vec<Hashed>,
-        data: Vec<Hashed>,
+        libraries: Vec<FileHash>,
+        data: Vec<FileHash>,
     ) -> Self {
         Self {
             begun,
             seed,
-            spec_sha256: disk::hex(&Sha256::digest(spec)),
+            spec_sha256: atomic_file::hex(&Sha256::digest(spec)),
             libraries,
             data,
             resumed: Vec::new(),
@@ -103,7 +104,8 @@ impl Manifest {
 
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
-        let text = disk::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let text =
+            atomic_file::read(&path).with_context(|| format!("reading {}", path.display()))?;
         serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
     }
 
@@ -114,7 +116,7 @@ impl Manifest {
     pub fn is_of(&self, folder: &Path) -> Result<()> {
         let then = Self::read(folder)?;
         let here = folder.display();
-        let spec = disk::hash(&folder.join("spec.yaml")).context("reading spec.yaml")?;
+        let spec = atomic_file::hash(&folder.join("spec.yaml")).context("reading spec.yaml")?;
         ensure!(
             then.spec_sha256 == self.spec_sha256 && spec == self.spec_sha256,
             "the run in {here} is of another spec: somebody went on with it, or changed it"
@@ -129,7 +131,7 @@ impl Manifest {
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
-        disk::write(&folder.join(FILE), &text)
+        atomic_file::write(&folder.join(FILE), &text)
     }
 
     /// May a run that was begun with `self` go on with what is here `now`? Its other half would be another run's.
@@ -151,7 +153,7 @@ fn minor(version: &str) -> Vec<&str> {
 }
 
 /// The same bytes in the same order, wherever they are now.
-fn same(what: &str, then: &[Hashed], now: &[Hashed], folder: &Path) -> Result<()> {
+fn same(what: &str, then: &[FileHash], now: &[FileHash], folder: &Path) -> Result<()> {
     let here = folder.display();
     for (then, now) in then.iter().zip(now) {
         ensure!(
@@ -163,7 +165,7 @@ fn same(what: &str, then: &[Hashed], now: &[Hashed], folder: &Path) -> Result<()
             then.sha256
         );
     }
-    let paths = |all: &[Hashed]| match all {
+    let paths = |all: &[FileHash]| match all {
         [] => "none".to_string(),
         all => all
             .iter()

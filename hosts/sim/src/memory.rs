@@ -11,17 +11,17 @@ const WAITING: u64 = 8;
 
 /// Bytes of memory that the program holds.
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct MemoryUse {
     now: u64,
     /// At most, since it began.
     most: u64,
 }
 
 /// How many clients are at work, and what they were seen to take.
-struct Seen {
+struct MemorySamples {
     working: usize,
     /// When nobody was at work last: what was held then, and how many have been at work at once since.
-    idle: Held,
+    idle: MemoryUse,
     at_once: usize,
     /// What was held before anybody worked.
     first: u64,
@@ -38,7 +38,7 @@ struct Seen {
     told: bool,
 }
 
-impl Seen {
+impl MemorySamples {
     /// How many may be at work at once; one always may.
     fn allowed(&self, limit: u64) -> usize {
         let Some(each) = self.each else {
@@ -56,8 +56,8 @@ impl Seen {
 /// The limit, and who is at work.
 pub(crate) struct Memory {
     limit: u64,
-    held: Box<dyn Fn() -> Held + Send + Sync>,
-    seen: Mutex<Seen>,
+    held: Box<dyn Fn() -> MemoryUse + Send + Sync>,
+    seen: Mutex<MemorySamples>,
 }
 
 impl Memory {
@@ -66,13 +66,13 @@ impl Memory {
         Self::of(limit, held)
     }
 
-    fn of(limit: u64, held: impl Fn() -> Held + Send + Sync + 'static) -> Self {
+    fn of(limit: u64, held: impl Fn() -> MemoryUse + Send + Sync + 'static) -> Self {
         Self {
             limit,
             held: Box::new(held),
-            seen: Mutex::new(Seen {
+            seen: Mutex::new(MemorySamples {
                 working: 0,
-                idle: Held::default(),
+                idle: MemoryUse::default(),
                 at_once: 0,
                 first: 0,
                 each: None,
@@ -84,7 +84,7 @@ impl Memory {
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, MemorySamples> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,9 +143,9 @@ impl Memory {
     }
 }
 
-fn held() -> Held {
+fn held() -> MemoryUse {
     let now = memory_stats::memory_stats().map_or(0, |stats| stats.physical_mem as u64);
-    Held {
+    MemoryUse {
         now,
         most: most().unwrap_or(now).max(now),
     }
@@ -170,7 +170,7 @@ mod tests {
         let held = held.clone();
         Memory::of(limit, move || {
             let now = held.load(Ordering::Relaxed);
-            Held { now, most: now }
+            MemoryUse { now, most: now }
         })
     }
 

@@ -1,8 +1,8 @@
 //! `report.md`: what a person wants to know of a run.
 
 use crate::Summary;
-use crate::folder::Written;
-use fl_core::{ClientId, Entry, Metric, PrivacyEvent};
+use crate::folder::CheckpointCost;
+use fl_core::{ClientId, JournalEntry, Metric, PrivacyEvent};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -55,10 +55,10 @@ pub(crate) fn unaccounted(events: &[PrivacyEvent]) -> String {
 
 pub(crate) fn write(
     summary: &Summary,
-    entries: &[Entry],
+    entries: &[JournalEntry],
     metrics: &[Metric],
     pictures: &[String],
-    written: &Written,
+    written: &CheckpointCost,
 ) -> String {
     let mut out = String::new();
     // writing to a String cannot fail
@@ -88,7 +88,7 @@ pub(crate) fn write(
 fn fill(
     out: &mut String,
     summary: &Summary,
-    entries: &[Entry],
+    entries: &[JournalEntry],
     metrics: &[Metric],
 ) -> std::fmt::Result {
     let Summary {
@@ -237,7 +237,7 @@ fn fill(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Outcome, Spent};
+    use crate::{Outcome, Traffic};
 
     #[test]
     fn nothing_that_a_run_names_is_markup_in_its_report() {
@@ -248,7 +248,7 @@ mod tests {
             protocol: evil.into(),
             rounds: 1,
             metrics: BTreeMap::from([(evil.into(), 0.5)]),
-            bytes: Spent::default(),
+            bytes: Traffic::default(),
             privacy: None,
             digest: "d".into(),
             seconds: 1.0,
@@ -277,14 +277,14 @@ mod tests {
             "bytes_down": {"values": 1, "keys": 0}, "bytes_up": {"values": 1, "keys": 0},
             "bytes_envelope": 0, "digest": "d", "answers": [], "privacy": null,
         });
-        let entry: Entry = serde_json::from_value(entry).unwrap();
+        let entry: JournalEntry = serde_json::from_value(entry).unwrap();
         let picture = format!("{evil}.png");
         let text = write(
             &summary,
             &[entry],
             &[metric],
             &[picture],
-            &Written::default(),
+            &CheckpointCost::default(),
         );
         assert!(!text.contains('<'), "{text}");
         // but for the picture itself

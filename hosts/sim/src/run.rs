@@ -1,14 +1,14 @@
 //! A run, from what it needs to what it adds up to.
 
-use crate::answers::Answers;
+use crate::client_state_file::ClientStateFile;
 use crate::clients::Clients;
-use crate::elsewhere::{Maker, owners};
-use crate::folder::{At, Resumed, RunFolder, Written};
+use crate::external_clients::{ClientFactory, owners};
+use crate::folder::{CheckpointCost, ResumePoint, RunFolder, SavedPosition};
 use crate::host::{Sim, crossed};
+use crate::partial_step::PartialStep;
 use crate::pool::{executor, workers};
 use crate::report;
-use crate::setup::{Outcome, Setup, Spent, Summary};
-use crate::shelf::Shelf;
+use crate::setup::{Outcome, Setup, Summary, Traffic};
 use anyhow::bail;
 use fl_core::privacy::{NoiseSource, Observer, epsilons};
 use fl_core::{ClientId, Examples, Host, Problem, Result, Server, StepCost, TaskKind, Totals};
@@ -61,7 +61,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let roster: Vec<(ClientId, usize)> =
         owners.iter().map(|(id, data)| (*id, data.len())).collect();
     let notes = one_class(&owners, setup.options.task.kind).filter(|_| !accounts);
-    let maker = Maker {
+    let maker = ClientFactory {
         public: public.clone(),
         parts: parts.clone(),
         seed: setup.options.seed,
@@ -74,20 +74,27 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         .resumed
         .as_mut()
         .map(|r| std::mem::take(&mut r.clients));
-    let shelf = shelf.unwrap_or_else(|| Shelf::new(setup.folder.as_ref().map(|f| f.path().into())));
+    let shelf = shelf
+        .unwrap_or_else(|| ClientStateFile::new(setup.folder.as_ref().map(|f| f.path().into())));
     let clients = Clients::new(owners.into_iter().map(client), execution.memory, shelf)?;
     let (mut entries, mut metrics, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     if let (Some(folder), Some(_)) = (&setup.folder, &setup.resumed) {
         (entries, metrics, costs) = folder.lines()?;
     }
     let resumed = setup.resumed.as_ref();
-    let at = |r: &Resumed| (r.notes.clone(), r.written, r.place);
+    let at = |r: &ResumePoint| (r.notes.clone(), r.written, r.place);
     let (said, written, place) = resumed.map_or_else(
-        || (notes.into_iter().collect(), Written::default(), At::Within),
+        || {
+            (
+                notes.into_iter().collect(),
+                CheckpointCost::default(),
+                SavedPosition::Within,
+            )
+        },
         at,
     );
     let done = resumed.map_or(0, |r| r.done);
-    let answers = |folder: &RunFolder| Answers::open(folder.path(), done);
+    let answers = |folder: &RunFolder| PartialStep::open(folder.path(), done);
     let mut sim = Sim {
         answers: setup.folder.as_ref().map(answers).transpose()?,
         done,
@@ -186,7 +193,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         protocol: setup.protocol_name.into(),
         rounds: steps,
         metrics: last,
-        bytes: Spent { up, down },
+        bytes: Traffic { up, down },
         privacy,
         digest,
         seconds: sim.seconds(),
@@ -198,7 +205,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     }
     if let Some(folder) = sim.folder.take().filter(|_| outcome.stopped.is_none()) {
         let held = sim.clients.each(|client| client.own().class_counts());
-        let keep = sim.checkpoints.keep && sim.place == At::BeforeLast;
+        let keep = sim.checkpoints.keep && sim.place == SavedPosition::BeforeLast;
         let summary = Summary {
             outcome: outcome.clone(),
             keeps: keep,
@@ -220,7 +227,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
 }
 
 /// Finds clients that live elsewhere, if they do.
-fn begin_elsewhere(sim: &mut Sim<'_>, resumed: Option<&Resumed>) -> Result<()> {
+fn begin_elsewhere(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<()> {
     let known = resumed.map(|r| &r.elsewhere[..]);
     match (&mut sim.elsewhere, known) {
         (None, Some([_, ..])) => bail!(
@@ -237,7 +244,7 @@ fn begin_elsewhere(sim: &mut Sim<'_>, resumed: Option<&Resumed>) -> Result<()> {
 
 /// A run that `begins` and failed before it did anything leaves nothing behind.
 fn undo(mut sim: Sim<'_>, begins: bool) {
-    let unsaid = sim.answers.as_ref().is_none_or(Answers::is_empty);
+    let unsaid = sim.answers.as_ref().is_none_or(PartialStep::is_empty);
     let nothing = sim.entries.is_empty() && sim.metrics.is_empty() && unsaid;
     if let Some(folder) = sim.folder.take().filter(|_| nothing && begins) {
         // what cannot be removed stays; the run's own error is what matters

@@ -1,7 +1,7 @@
 //! What a run needs, and what it comes to.
 
-use crate::elsewhere::Elsewhere;
-use crate::folder::{Resumed, RunFolder};
+use crate::external_clients::ExternalClients;
+use crate::folder::{ResumePoint, RunFolder};
 use anyhow::Context;
 use fl_core::privacy::{Observer, Protections};
 use fl_core::{Checkpoints, ClientId, Examples, Parts, Protocol, Public, Result, RunOptions};
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Told of each step that begins.
-pub type Progress<'a> = Box<dyn FnMut(Begun<'_>) + 'a>;
+pub type Progress<'a> = Box<dyn FnMut(StepProgress<'_>) + 'a>;
 
 /// A step that begins, and how far the run has come.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun<'a> {
+pub struct StepProgress<'a> {
     /// The step's name.
     pub step: &'a str,
     /// Which one it is.
@@ -51,7 +51,7 @@ pub struct Setup<'a> {
     pub clients: Vec<Examples>,
     /// Where the clients live, if not in this process; `clients` then says what is known of their
     /// data.
-    pub elsewhere: Option<Box<dyn Elsewhere + 'a>>,
+    pub elsewhere: Option<Box<dyn ExternalClients + 'a>>,
     /// What everybody has.
     pub public: Option<Public>,
     /// What models are tested on.
@@ -66,7 +66,7 @@ pub struct Setup<'a> {
     /// Where results go.
     pub folder: Option<RunFolder>,
     /// Where a stopped run goes on.
-    pub resumed: Option<Resumed>,
+    pub resumed: Option<ResumePoint>,
     /// When the run is written down, so that it can go on.
     pub checkpoints: Checkpoints,
     /// How the run is executed.
@@ -144,7 +144,7 @@ impl Setup<'_> {
 
 /// Bytes that crossed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
+pub struct Traffic {
     /// From clients to the server.
     pub up: u64,
     /// From the server to clients.
@@ -165,7 +165,7 @@ pub struct Outcome {
     /// The last measurement of each kind; deviations over clients end in `.std`.
     pub metrics: BTreeMap<String, f64>,
     /// Bytes that crossed.
-    pub bytes: Spent,
+    pub bytes: Traffic,
     /// What is guaranteed against each observer, if somebody accounts.
     pub privacy: Option<Protections>,
     /// Digest of everything that was sent, answered, measured and kept.
@@ -203,7 +203,7 @@ impl Outcome {
     pub fn of(folder: &Path) -> Result<Self> {
         let path = folder.join(crate::folder::OUTCOME);
         let what = || format!("reading {}", path.display());
-        let text = crate::disk::read(&path).with_context(what)?;
+        let text = crate::atomic_file::read(&path).with_context(what)?;
         let mut summary: serde_json::Value = serde_json::from_slice(&text).with_context(what)?;
         let mut outcome = summary["outcome"].take();
         // of what is not finite the file has `null`

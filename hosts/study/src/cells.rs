@@ -67,13 +67,13 @@ pub(crate) fn minus(of: Paired, digits: usize) -> String {
 
 /// A published number.
 #[derive(Clone, Copy)]
-pub(crate) struct Printed {
+pub(crate) struct PublishedNumber {
     pub value: f64,
     pub digits: usize,
 }
 
 /// `82.0 +- 0.6` or `82.0 ± 0.6`, or `82.0`; nothing of anything else.
-pub(crate) fn number(text: &str) -> Option<(Printed, Option<f64>)> {
+pub(crate) fn number(text: &str) -> Option<(PublishedNumber, Option<f64>)> {
     let one = |text: &str| text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
     let parts = text.split_once("+-").or(text.split_once('±'));
     let (value, spread) = match parts {
@@ -85,7 +85,7 @@ pub(crate) fn number(text: &str) -> Option<(Printed, Option<f64>)> {
         .split_once('.')
         .map_or(0, |(_, d)| d.len().min(12));
     Some((
-        Printed {
+        PublishedNumber {
             value: one(value)?,
             digits,
         },

@@ -40,9 +40,9 @@ impl Show {
 
 /// What a column has.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum ColumnKind {
     /// A measurement, over seeds.
-    Measured {
+    RunResult {
         /// Its names; the first that a run has counts.
         names: Vec<String>,
         /// In this round; otherwise the last.
@@ -68,7 +68,7 @@ pub struct Column {
     /// Its head.
     pub title: String,
     /// What is in it.
-    pub what: What,
+    pub what: ColumnKind,
 }
 
 /// The columns of `raw`, which has every default.
@@ -87,7 +87,7 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column> {
             );
             return Ok(Column {
                 title: own.title.clone().unwrap_or(name.clone()),
-                what: What::Text(name),
+                what: ColumnKind::Text(name),
             });
         }
         RawColumn::Own(own) => own.show.as_deref().unwrap_or("mean"),
@@ -99,8 +99,11 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column> {
         }
     };
     let what = match known {
-        "published" => Some((known.into(), What::Published)),
-        "published-minus" => Some((format!("published, {}", minus()?), What::PublishedMinus)),
+        "published" => Some((known.into(), ColumnKind::Published)),
+        "published-minus" => Some((
+            format!("published, {}", minus()?),
+            ColumnKind::PublishedMinus,
+        )),
         _ => None,
     };
     if let Some((usual, what)) = what {
@@ -149,7 +152,7 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column> {
     );
     Ok(Column {
         title: own.title.unwrap_or(usual),
-        what: What::Measured {
+        what: ColumnKind::RunResult {
             names,
             round: own.round,
             show: *show,

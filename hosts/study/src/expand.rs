@@ -1,9 +1,9 @@
 //! From a study's text to its runs.
 
-use crate::columns::{Column, What, columns};
+use crate::columns::{Column, ColumnKind, columns};
 use crate::file::{File, RawColumn, RawItem, RawTable};
 use crate::grid::{grid, seeds_of, text};
-use crate::plots::{Place, Plot, plots};
+use crate::plots::{Plot, Position, plots};
 use crate::{MAX_BYTES, MAX_RUNS};
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
@@ -32,7 +32,7 @@ pub struct Item {
     /// What stands in columns of text.
     pub text: BTreeMap<String, String>,
     /// Where a row of a grid stands in it.
-    pub grid: Vec<Place>,
+    pub grid: Vec<Position>,
 }
 
 /// A table and its runs.
@@ -163,12 +163,12 @@ impl Study {
 
 /// A row before its runs are known.
 #[derive(Clone, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct PlannedRow {
     pub item: RawItem,
     /// From a grid, as they stand there.
     pub set: Vec<(String, Value)>,
     /// Where it stands there.
-    pub places: Vec<Place>,
+    pub places: Vec<Position>,
 }
 
 fn table(
@@ -207,9 +207,9 @@ fn table(
         (false, true) => raw
             .rows
             .iter()
-            .map(|item| Wanted {
+            .map(|item| PlannedRow {
                 item: item.clone(),
-                ..Wanted::default()
+                ..PlannedRow::default()
             })
             .collect(),
         (true, false) => grid(&raw.grid, raw.label.as_deref(), most)?,
@@ -266,7 +266,7 @@ fn table(
     let columns_ = columns(&all.columns, &all)?;
     let lead = columns(&all.lead, &all)?;
     for column in columns_.iter().chain(&lead) {
-        if let What::Text(name) = &column.what {
+        if let ColumnKind::Text(name) = &column.what {
             let there = texts().any(|item| item.text.contains_key(name));
             ensure!(
                 there,
@@ -301,7 +301,7 @@ fn table(
         }
         runs.push(of_row);
     }
-    let item = |raw: &RawItem, grid: &[Place]| Item {
+    let item = |raw: &RawItem, grid: &[Position]| Item {
         grid: grid.to_vec(),
         name: raw.name.clone(),
         published: raw
@@ -349,7 +349,7 @@ fn list(names: &BTreeSet<String>) -> String {
 fn runs_of(
     all: &RawTable,
     defaults: &RawTable,
-    row: &Wanted,
+    row: &PlannedRow,
     other: &RawItem,
     seeds: &[u64],
     folder: &Path,

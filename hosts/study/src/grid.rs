@@ -1,15 +1,15 @@
 //! Values written short: grids, and ranges of seeds.
 
 use crate::MAX_RUNS;
-use crate::expand::Wanted;
-use crate::plots::Place;
+use crate::expand::PlannedRow;
+use crate::plots::Position;
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use serde_yaml::{Mapping, Value};
 use std::collections::BTreeSet;
 
 /// Every combination of a grid's values, the last path going round fastest.
-pub(crate) fn grid(grid: &Mapping, label: Option<&str>, most: usize) -> Result<Vec<Wanted>> {
+pub(crate) fn grid(grid: &Mapping, label: Option<&str>, most: usize) -> Result<Vec<PlannedRow>> {
     for place in label.iter().flat_map(|label| label.split('{').skip(1)) {
         let path = place.split('}').next().unwrap_or_default();
         ensure!(
@@ -17,7 +17,7 @@ pub(crate) fn grid(grid: &Mapping, label: Option<&str>, most: usize) -> Result<V
             "label: the grid has no path `{path}`"
         );
     }
-    let mut rows = vec![Wanted::default()];
+    let mut rows = vec![PlannedRow::default()];
     let mut names: Vec<Vec<(String, String)>> = vec![Vec::new()];
     for (path, values) in grid {
         let path = path.as_str().context("grid: a path is a text")?;
@@ -47,7 +47,7 @@ pub(crate) fn grid(grid: &Mapping, label: Option<&str>, most: usize) -> Result<V
                     (None, Some(last)) if path != "base" => format!("{last} = {}", text(value)),
                     _ => text(value),
                 };
-                row.places.push(Place {
+                row.places.push(Position {
                     path: path.into(),
                     name: usual(),
                     number: value.as_f64(),

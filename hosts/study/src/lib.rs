@@ -22,25 +22,25 @@
 
 mod cells;
 mod columns;
+mod csv;
 mod expand;
 mod file;
 mod grid;
-mod marks;
-mod measured;
 mod plots;
-mod sheets;
+mod readme_tables;
+mod results;
 mod stats;
 mod tables;
 mod totals;
 
-pub use columns::{Column, Show, What};
+pub use columns::{Column, ColumnKind, Show};
+pub use csv::{runs_csv, tables_csv};
 pub use expand::{Item, RunSpec, Study, Table};
-pub use marks::{replaced, section, table};
-pub use measured::Measured;
-pub use plots::{By, Place, Plot, pictures};
-pub use sheets::{runs_csv, tables_csv};
+pub use plots::{By, Plot, Position, pictures};
+pub use readme_tables::{replaced, section, table};
+pub use results::RunResult;
 pub use stats::{Paired, Sample, paired};
-pub use tables::{Answers, Made, made};
+pub use tables::{BuiltTable, RunResults, made};
 pub use totals::totals;
 
 /// The largest study file, in bytes.

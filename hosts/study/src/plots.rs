@@ -2,9 +2,9 @@
 
 use crate::expand::{Item, Table};
 use crate::file::{OneOrMany, RawPlot, RawTable};
-use crate::measured::{Measured, values};
+use crate::results::{RunResult, values};
 use crate::stats::Sample;
-use crate::tables::Answers;
+use crate::tables::RunResults;
 use anyhow::{bail, ensure};
 use fl_core::Result;
 use fl_report::{Picture, Spot};
@@ -32,7 +32,7 @@ pub struct Plot {
 
 /// Where a row stands in the grid.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct Position {
     /// The path of the value that was set.
     pub path: String,
     /// What the value is called: `rounds = 20`.
@@ -91,7 +91,7 @@ fn one(plot: &RawPlot, raw: &RawTable, rows: &[Item]) -> Result<Plot> {
 }
 
 /// The pictures of a table, from what its runs came to.
-pub fn pictures(table: &Table, answers: &Answers) -> Vec<Picture> {
+pub fn pictures(table: &Table, answers: &RunResults) -> Vec<Picture> {
     let plots = table.plots.iter();
     plots
         .map(|plot| Drawn {
@@ -105,7 +105,7 @@ pub fn pictures(table: &Table, answers: &Answers) -> Vec<Picture> {
 
 struct Drawn<'a> {
     table: &'a Table,
-    answers: &'a Answers,
+    answers: &'a RunResults,
     plot: &'a Plot,
 }
 
@@ -159,7 +159,7 @@ impl Drawn<'_> {
                 let runs = self.table.runs[row][across].iter();
                 let done = runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
                 let rounds: BTreeSet<u64> = done
-                    .flat_map(|run: &Measured| run.rounds(&self.plot.names))
+                    .flat_map(|run: &RunResult| run.rounds(&self.plot.names))
                     .collect();
                 let spot = |round: u64| self.spot(row, across, round as f64, Some(round));
                 let label = self.label(item.name.clone(), across);

@@ -1,20 +1,20 @@
 //! Tables of what runs came to: Markdown for people, CSV for programs.
 
 use crate::cells::{cell, minus, number, shown, signed, unmarked};
-use crate::columns::{Column, Show, What};
+use crate::columns::{Column, ColumnKind, Show};
 use crate::expand::{RunSpec, Table};
-use crate::measured::{Measured, values};
 use crate::plots::pictures;
+use crate::results::{RunResult, values};
 use crate::stats::{Paired, Sample, paired};
 use fl_report::Section;
 use std::collections::BTreeMap;
 
 /// What each run came to, or why it failed; runs that have not been run are not in it.
-pub type Answers = BTreeMap<RunSpec, std::result::Result<Measured, String>>;
+pub type RunResults = BTreeMap<RunSpec, std::result::Result<RunResult, String>>;
 
 /// A table, made.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct BuiltTable {
     /// In Markdown, with its heading, and what has failed or is missing.
     pub markdown: String,
     /// Every run is there and done.
@@ -26,8 +26,8 @@ pub struct Made {
 }
 
 /// Makes a table.
-pub fn made(table: &Table, answers: &Answers) -> Made {
-    let maker = Maker { table, answers };
+pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
+    let maker = TableBuilder { table, answers };
     let columns = maker.columns();
     let line = |cells: Vec<String>| {
         format!(
@@ -85,7 +85,7 @@ pub fn made(table: &Table, answers: &Answers) -> Made {
     for note in &notes {
         markdown += &format!("\n* {}", unmarked(note));
     }
-    Made {
+    BuiltTable {
         whole: wholly,
         markdown: format!("{}\n", markdown.trim_end()),
         section: Section {
@@ -99,12 +99,12 @@ pub fn made(table: &Table, answers: &Answers) -> Made {
     }
 }
 
-struct Maker<'a> {
+struct TableBuilder<'a> {
     table: &'a Table,
-    answers: &'a Answers,
+    answers: &'a RunResults,
 }
 
-impl Maker<'_> {
+impl TableBuilder<'_> {
     /// The title, and which seeds, if they are the same everywhere.
     fn heading(&self) -> String {
         let mut all = self
@@ -166,8 +166,8 @@ impl Maker<'_> {
         values(self.answers, self.runs(row, across), names, round)
     }
 
-    fn sample(&self, row: usize, across: usize, what: &What) -> Option<Sample> {
-        let What::Measured {
+    fn sample(&self, row: usize, across: usize, what: &ColumnKind) -> Option<Sample> {
+        let ColumnKind::RunResult {
             names,
             round,
             scale,
@@ -193,7 +193,7 @@ impl Maker<'_> {
         };
         let asked = self.table.lead.iter().chain(&self.table.columns);
         let asked = asked.filter_map(|column| match &column.what {
-            What::Measured { names, round, .. } => Some((names, *round)),
+            ColumnKind::RunResult { names, round, .. } => Some((names, *round)),
             _ => None,
         });
         let plotted = self.table.plots.iter().map(|plot| (&plot.names, None));
@@ -227,8 +227,8 @@ impl Maker<'_> {
     }
 
     /// This row minus the one that others are compared with, seed by seed, and in how many seeds both are there.
-    fn difference(&self, row: usize, across: usize, what: &What) -> Option<(Paired, usize)> {
-        let What::Measured {
+    fn difference(&self, row: usize, across: usize, what: &ColumnKind) -> Option<(Paired, usize)> {
+        let ColumnKind::RunResult {
             names,
             round,
             scale,
@@ -257,9 +257,11 @@ impl Maker<'_> {
 
     fn cell(&self, row: usize, across: usize, column: &Column) -> String {
         let (names, round, show, digits) = match &column.what {
-            What::Published => return self.published(row, across).cloned().unwrap_or_default(),
-            What::PublishedMinus => return self.published_minus(row, across),
-            What::Text(name) => {
+            ColumnKind::Published => {
+                return self.published(row, across).cloned().unwrap_or_default();
+            }
+            ColumnKind::PublishedMinus => return self.published_minus(row, across),
+            ColumnKind::Text(name) => {
                 let of_row = || self.table.rows[row].text.get(name);
                 return self.table.across[across]
                     .text
@@ -268,7 +270,7 @@ impl Maker<'_> {
                     .cloned()
                     .unwrap_or_default();
             }
-            What::Measured {
+            ColumnKind::RunResult {
                 names,
                 round,
                 show,
@@ -352,14 +354,14 @@ impl Maker<'_> {
     }
 
     fn csv(&self, row: usize, across: usize, column: &Column) -> Option<[String; 13]> {
-        let What::Measured { names, round, .. } = &column.what else {
+        let ColumnKind::RunResult { names, round, .. } = &column.what else {
             return None;
         };
         let sample = self.sample(row, across, &column.what)?;
         let difference = self.difference(row, across, &column.what).map(|(d, _)| d);
         // what is published is of what the table measures first
         let mut measured = self.table.columns.iter().filter_map(|c| match &c.what {
-            What::Measured { names, .. } => Some(names),
+            ColumnKind::RunResult { names, .. } => Some(names),
             _ => None,
         });
         let published = self.published(row, across);

@@ -2,7 +2,7 @@
 
 use crate::cells::cell;
 use crate::expand::Table;
-use crate::tables::Answers;
+use crate::tables::RunResults;
 use fl_core::privacy::{Guarantee, Noise, Observer, Protection, Unit};
 use fl_report::{Run, Section};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ struct Group<'a> {
 
 /// Every run of these tables once, by the rows that it learnt from. Two runs that have one file in
 /// common are of one group: a total that adds too much is still a bound.
-fn groups<'a>(tables: &[Table], answers: &'a Answers) -> Vec<Group<'a>> {
+fn groups<'a>(tables: &[Table], answers: &'a RunResults) -> Vec<Group<'a>> {
     let all = tables
         .iter()
         .flat_map(|table| table.runs.iter().flatten().flatten());
@@ -101,7 +101,7 @@ fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, Strin
 
 /// What runs on the same rows guarantee together, in Markdown and for a page; `None` where no rows
 /// were used twice by runs that guarantee something.
-pub fn totals(tables: &[Table], answers: &Answers) -> Option<(String, Section)> {
+pub fn totals(tables: &[Table], answers: &RunResults) -> Option<(String, Section)> {
     let mut rows = Vec::new();
     for group in groups(tables, answers)
         .iter()

@@ -1,6 +1,6 @@
 //! Tables of runs whose numbers are known.
 
-use fl_study::{Answers, Measured, Study, made, runs_csv, tables_csv};
+use fl_study::{RunResult, RunResults, Study, made, runs_csv, tables_csv};
 use std::fs;
 use std::path::Path;
 
@@ -22,7 +22,7 @@ tables:
 ";
 
 /// A run folder with this accuracy, half of it in round 1.
-fn folder(dir: &Path, name: &str, accuracy: f64) -> Measured {
+fn folder(dir: &Path, name: &str, accuracy: f64) -> RunResult {
     let path = dir.join(name);
     fs::create_dir(&path).unwrap();
     let point = |round: u64, value: f64| {
@@ -50,7 +50,7 @@ fn folder(dir: &Path, name: &str, accuracy: f64) -> Measured {
     for (file, text) in files {
         fs::write(path.join(file), text).unwrap();
     }
-    Measured::read(&path).unwrap()
+    RunResult::read(&path).unwrap()
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn cells_are_what_the_seeds_say() {
         None,
         None,
     ];
-    let mut answers = Answers::new();
+    let mut answers = RunResults::new();
     for (row, (of_row, numbers)) in table.runs.iter().zip(numbers).enumerate() {
         for (at, (seed, run)) in of_row[0].iter().enumerate() {
             match numbers {

@@ -55,11 +55,11 @@ impl Aggregator for LabelFlip {
         Ok(votes)
     }
 
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             weight_free: true,
             weight_scale_free: true,
-            ..Claims::default()
+            ..Properties::default()
         }
     }
 }

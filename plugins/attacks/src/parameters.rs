@@ -79,10 +79,10 @@ impl<A: Forge> Aggregator for Attacker<A> {
         Ok(forged)
     }
 
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> RequiredInputs {
+        RequiredInputs {
             sent: true,
-            ..Needs::default()
+            ..RequiredInputs::default()
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use fl_core::Mail;
+use fl_core::ClientMessage;
 use fl_core::message::Votes;
 use fl_core::prelude::*;
 use fl_core::settings::{Settings, read_yaml};
@@ -43,7 +43,7 @@ fn exact_what_is_answered_instead() {
 #[test]
 fn exact_labels_are_flipped() {
     let mail = |labels| {
-        Inbox::new(vec![Mail::new(
+        Inbox::new(vec![ClientMessage::new(
             0,
             1.0,
             Votes::new(vec![7, 8, 9], labels, 3),

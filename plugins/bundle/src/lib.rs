@@ -4,16 +4,18 @@
 use fl_plugin_accounting as _;
 #[cfg(feature = "attacks")]
 use fl_plugin_attacks as _;
+#[cfg(feature = "means")]
+use fl_plugin_averaging as _;
 #[cfg(feature = "baselines")]
 use fl_plugin_baselines as _;
 #[cfg(feature = "class-distill")]
 use fl_plugin_class_distill as _;
+#[cfg(feature = "cohorts")]
+use fl_plugin_client_selectors as _;
 #[cfg(feature = "clustered-rounds")]
 use fl_plugin_clustered_rounds as _;
 #[cfg(feature = "co-distill")]
 use fl_plugin_co_distill as _;
-#[cfg(feature = "cohorts")]
-use fl_plugin_cohorts as _;
 #[cfg(feature = "dense-prediction")]
 use fl_plugin_dense_prediction as _;
 #[cfg(feature = "dp-sgd")]
@@ -28,14 +30,12 @@ use fl_plugin_fedkd as _;
 use fl_plugin_fedkt as _;
 #[cfg(feature = "generators")]
 use fl_plugin_generators as _;
-#[cfg(feature = "means")]
-use fl_plugin_means as _;
 #[cfg(feature = "param-rounds")]
 use fl_plugin_param_rounds as _;
 #[cfg(feature = "robust")]
 use fl_plugin_robust as _;
 #[cfg(feature = "selectors")]
-use fl_plugin_selectors as _;
+use fl_plugin_sample_selectors as _;
 #[cfg(feature = "server-optimisers")]
 use fl_plugin_server_optimisers as _;
 #[cfg(feature = "trainer-dfdx")]

@@ -67,8 +67,8 @@ impl Aggregator for MeanOfClasses {
         Ok(ClassMeans::new(classes, means.mapv(|v| v as f32)))
     }
 
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             order_free: true,
             weight_free: true,
             weight_scale_free: true,
@@ -97,8 +97,8 @@ mod tests {
     fn exact_a_class_that_is_mistaken_for_another_is_not_selected() {
         let means = |rows: &[u32], values| ClassMeans::new(rows.to_vec(), values);
         let inbox = Inbox::new(vec![
-            Mail::new(0, 1.0, means(&[0, 1], array![[0.75, 0.25], [0.5, 0.5]])),
-            Mail::new(1, 1.0, means(&[1], array![[0.25, 0.75]])),
+            ClientMessage::new(0, 1.0, means(&[0, 1], array![[0.75, 0.25], [0.5, 0.5]])),
+            ClientMessage::new(1, 1.0, means(&[1], array![[0.25, 0.75]])),
         ])
         .unwrap();
         let shown = |which| {

@@ -44,7 +44,7 @@ const LEARN: Exchange<ClassMeans, Nothing> = Exchange::new("learning from class 
 
 impl Protocol for ClassDistill {
     fn declare(&self) -> Declaration<'_> {
-        let model = MODEL.spec().lasting().shown_if(true).through(&SAMPLING);
+        let model = MODEL.spec().lasting().published_if(true).through(&SAMPLING);
         let means = MEANS.answered_by(|me, _| self.means(me));
         let means = match self.resample {
             true => means.draws(&SAMPLING),

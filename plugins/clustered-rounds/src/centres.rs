@@ -1,5 +1,7 @@
 //! Several models in one message.
-use fl_core::message::{Column, Facts, Message, Named, Outline, Params, Parcel};
+use fl_core::message::{
+    Column, ExchangeShape, Message, NamedTensors, Params, SampleShape, TensorMap,
+};
 use fl_core::prelude::Context;
 use fl_core::{Problem, Result};
 use std::borrow::Cow;
@@ -16,10 +18,10 @@ impl Message for Centres {
     const DOC: &'static str = "The parameters of every centre, in the order of their numbers.";
     const COLUMNS: &'static [Column] = &[];
     /// Of one.
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         Params::expected(facts)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         let mut all = Vec::new();
         for (j, centre) in self.0.iter().enumerate() {
             // six digits, so that the order of the names is that of the centres
@@ -29,7 +31,7 @@ impl Message for Centres {
         }
         all
     }
-    fn from_tensors(parcel: Parcel) -> Result<Self> {
+    fn from_tensors(parcel: TensorMap) -> Result<Self> {
         let mut all: BTreeMap<usize, Vec<_>> = BTreeMap::new();
         for (name, tensor) in parcel.rest() {
             let place = name
@@ -39,10 +41,10 @@ impl Message for Centres {
                 .with_context(|| Problem::Shape(format!("tensor `{name}` is of no centre")))?;
             all.entry(j).or_default().push((rest.to_string(), tensor));
         }
-        let read = |tensors| Params::from_tensors(Parcel::new(tensors));
+        let read = |tensors| Params::from_tensors(TensorMap::new(tensors));
         all.into_values().map(read).collect::<Result<_>>().map(Self)
     }
-    fn sample(outline: &mut Outline<'_>) -> Option<Self> {
+    fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
         Some(Self(vec![
             Params::sample(outline)?,
             Params::sample(outline)?,

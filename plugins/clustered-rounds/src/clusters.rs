@@ -180,7 +180,7 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
 impl ClusterSettings {
     pub(crate) fn train(&self, client: &mut Client, from: &Params) -> Result<Params> {
         client.parametric(&MODEL)?.set_params(from)?;
-        let pass = Pass {
+        let pass = FitOptions {
             fresh: self.fresh,
             ..self.local.pass(client.task().kind.loss())
         };
@@ -251,7 +251,7 @@ pub(crate) fn maximise(
     of: &[usize],
     centres: &mut [Params],
 ) -> Result<()> {
-    let all: Vec<&Mail<Params>> = trained.iter().collect();
+    let all: Vec<&ClientMessage<Params>> = trained.iter().collect();
     em::recentre(of, centres, |members, centre| {
         let members = members.iter().map(|at| all[*at].clone()).collect();
         match Inbox::new(members) {

@@ -1,6 +1,6 @@
 //! The selector at a client: which public samples it knows enough of to label.
-use crate::conversation::{CLIENT_FILTER, KNOWN, MODEL, SAMPLING};
-use crate::judge::judge;
+use crate::exchanges::{CLIENT_FILTER, KNOWN, MODEL, SAMPLING};
+use crate::filter_metrics::judge;
 use crate::settings::{CoDistill, FilterOn};
 use fl_core::message::Mask;
 use fl_core::prelude::*;

@@ -1,5 +1,5 @@
 //! What is said about public samples: by one client, by all together, and back to them.
-use crate::conversation::{HARD, SCORES, SOFT};
+use crate::exchanges::{HARD, SCORES, SOFT};
 use crate::settings::{CoDistill, Labels};
 use fl_core::message::{SoftLabels, Votes, softmax};
 use fl_core::prelude::*;
@@ -174,7 +174,7 @@ impl CoDistill {
                     &HARD,
                     &all,
                     |_| ids,
-                    |mail: Mail<Votes>| mail.try_map(form),
+                    |mail: ClientMessage<Votes>| mail.try_map(form),
                 )?
             }
         };

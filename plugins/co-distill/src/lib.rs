@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 
-mod conversation;
+mod exchanges;
 mod filter;
-mod judge;
+mod filter_metrics;
 mod labels;
+mod local_schedule;
 mod mean;
 mod noise;
-mod order;
 mod protocol;
 mod robust;
 mod rows;

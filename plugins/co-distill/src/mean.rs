@@ -5,7 +5,7 @@ use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 use fl_core::settings::above;
 
-const CLAIMS: Claims = Claims {
+const CLAIMS: Properties = Properties {
     order_free: true,
     weight_scale_free: true,
     weight_free: false,
@@ -35,11 +35,11 @@ macro_rules! mean_of_rows {
                 }))
             }
 
-            fn needs(&self) -> Needs {
+            fn needs(&self) -> RequiredInputs {
                 self.weigh.needs()
             }
 
-            fn claims(&self) -> Claims {
+            fn claims(&self) -> Properties {
                 $claims
             }
         }
@@ -72,7 +72,7 @@ settings! {
 }
 mean_of_rows!(
     EntropyReduction,
-    Claims {
+    Properties {
         within_hull: false,
         ..CLAIMS
     },
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn close_each_sample_is_the_mean_of_those_who_speak_about_it() {
         let said = |from, rows: &[u32], values| {
-            Mail::new(from, 1.0, SoftLabels::new(rows.to_vec(), values))
+            ClientMessage::new(from, 1.0, SoftLabels::new(rows.to_vec(), values))
         };
         let inbox = Inbox::new(vec![
             said(0, &[7, 2], array![[0.75, 0.25], [1.0, 0.0]]),

@@ -1,7 +1,7 @@
 //! Algorithm 1 of Selective-FD (Shao et al. 2024). Its relatives differ in what clients say ([`crate::Labels`]), in the
 //! parts that filter and combine it, in who teaches ([`crate::Teacher`]) and in which order a client learns
 //! ([`crate::Order`]).
-use crate::conversation::*;
+use crate::exchanges::*;
 use crate::labels::{Lesson, Taught, truth};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};
 use fl_core::TaskKind;

@@ -152,8 +152,8 @@ impl Aggregator for RobustLabels {
         Ok(SoftLabels::new(rows, table))
     }
 
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             // of points that are equally far the later goes first, so the order of the clients may matter
             order_free: !matches!(self.rule, Rule::Spectral(_)),
             weight_free: true,

@@ -80,7 +80,7 @@ pub(crate) struct MeanOfRows {
 }
 
 impl Fold<SoftLabels, SoftLabels> for MeanOfRows {
-    fn add(&mut self, mail: Mail<SoftLabels>) -> Result<()> {
+    fn add(&mut self, mail: ClientMessage<SoftLabels>) -> Result<()> {
         let SoftLabels { rows, values } = &mail.body;
         self.sums.add(mail.weight, rows, values.view());
         Ok(())

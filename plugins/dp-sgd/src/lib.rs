@@ -6,7 +6,7 @@ pub use sum::{Sum, finite};
 
 use fl_core::message::GradientSum;
 use fl_core::prelude::*;
-use fl_core::privacy::{LEAST_CLIP, Lots, Unit};
+use fl_core::privacy::{LEAST_CLIP, MinibatchSampling, Unit};
 use fl_core::settings::{above, above_to};
 use fl_core::{Examples, Parametric};
 
@@ -18,7 +18,7 @@ pub const SLOT: MechanismSlot<GradientSum> = MechanismSlot::new(
 
 choices! {
     /// How the examples of a step are drawn.
-    pub enum LotDraw {
+    pub enum MinibatchDraw {
         /// Each is in it with probability `rate`, by itself (Poisson sampling): priced for an example that is added or removed.
         Poisson = "poisson",
         /// The share `rate` of them, rounded down, every such set alike: priced for an example that is replaced by another.
@@ -32,7 +32,7 @@ settings! {
         /// Share of the client's examples in a step; at 1 all of them, which is priced for one that is replaced by another. The sum of their gradients is divided by `local.batch`, so that should be about as many.
         rate: f64, in above_to(0.0, 1.0);
         /// How they are drawn.
-        draw: LotDraw = LotDraw::Poisson;
+        draw: MinibatchDraw = MinibatchDraw::Poisson;
     }
 }
 
@@ -65,21 +65,21 @@ impl PrivacyMechanism for GaussianGradients {
         let sigma = self.noise_multiplier * clip;
         Ok(match lot.draw {
             // an example comes or goes
-            Draw::Poisson { rate } => PrivacyEvent::SubsampledGaussian {
+            SamplingScheme::Poisson { rate } => PrivacyEvent::SubsampledGaussian {
                 rate,
                 sensitivity: clip,
                 sigma,
                 unit,
             },
             // an example becomes another: from one end of the ball to the other
-            Draw::FixedSize => PrivacyEvent::FixedSizeGaussian {
+            SamplingScheme::FixedSize => PrivacyEvent::FixedSizeGaussian {
                 k: lot.len(),
                 of: lot.of,
                 sensitivity: 2.0 * clip,
                 sigma,
                 unit,
             },
-            Draw::Everyone | Draw::Unknown => PrivacyEvent::Gaussian {
+            SamplingScheme::Everyone | SamplingScheme::Unknown => PrivacyEvent::Gaussian {
                 sensitivity: 2.0 * clip,
                 sigma,
                 unit,
@@ -121,12 +121,12 @@ pub fn declared<'p, D: Message, U: Message>(
 }
 
 /// The steps of a training, if the examples are hidden.
-pub fn lots(sampling: Option<&Sampling>, training: &Training) -> Option<Lots> {
+pub fn lots(sampling: Option<&Sampling>, training: &Training) -> Option<MinibatchSampling> {
     let sampling = sampling?;
-    Some(Lots {
+    Some(MinibatchSampling {
         steps: training.steps?,
         rate: sampling.rate,
-        fixed: sampling.draw == LotDraw::Fixed,
+        fixed: sampling.draw == MinibatchDraw::Fixed,
     })
 }
 
@@ -202,7 +202,7 @@ pub fn train(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fl_core::{Filled, Inputs, Labels, Parts, Role, TaskKind, linked_parts};
+    use fl_core::{Inputs, Labels, Parts, Role, SlotAssignment, TaskKind, linked_parts};
     use fl_plugin_trainer_linear as _;
     use std::sync::Arc;
 
@@ -242,7 +242,7 @@ mod tests {
             .into_iter()
             .find(|part| part.role == Role::Trainer && part.name == "linear")
             .unwrap();
-        let parts = Parts::new(vec![Filled {
+        let parts = Parts::new(vec![SlotAssignment {
             slot: "model".into(),
             clients: None,
             decl,

@@ -13,8 +13,8 @@ settings! {
 impl Selector for BySize {
     type Pool = Roster;
 
-    fn poll(&mut self, _: &Round, pool: &Roster) -> Result<Option<Poll>> {
-        Ok(Poll::unknown(Wanted::Samples, pool))
+    fn poll(&mut self, _: &Round, pool: &Roster) -> Result<Option<ClientStatQuery>> {
+        Ok(ClientStatQuery::unknown(ClientStat::Samples, pool))
     }
 
     fn select(&mut self, round: &Round, pool: &Roster) -> Result<Vec<usize>> {

@@ -57,18 +57,18 @@ impl Aggregator for Momentum {
     }
     // ANCHOR_END: work
 
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> RequiredInputs {
+        RequiredInputs {
             samples: true,
-            ..Needs::default()
+            ..RequiredInputs::default()
         }
     }
 
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             order_free: true,
             weight_scale_free: true,
-            ..Claims::default()
+            ..Properties::default()
         }
     }
 

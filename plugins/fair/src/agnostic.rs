@@ -94,18 +94,18 @@ impl Aggregator for AgnosticMean {
         Ok(mean)
     }
 
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> RequiredInputs {
+        RequiredInputs {
             training_loss: true,
             sent: true,
-            ..Needs::default()
+            ..RequiredInputs::default()
         }
     }
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             weight_free: true,
             weight_scale_free: true,
-            ..Claims::default()
+            ..Properties::default()
         }
     }
     fn save(&self) -> Vec<u8> {

@@ -17,8 +17,8 @@ impl Aggregator for LossWeightedMean {
     type In = Params;
     type Out = Params;
 
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> RequiredInputs {
+        RequiredInputs {
             training_loss: true,
             ..self.weigh.needs()
         }
@@ -26,7 +26,7 @@ impl Aggregator for LossWeightedMean {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let losses = inbox.training_losses()?;
-        let weigh = |(mail, loss): (&Mail<Params>, f64)| {
+        let weigh = |(mail, loss): (&ClientMessage<Params>, f64)| {
             // a loss of 0 would leave no weight at all
             mail.weight * loss.max(1e-10).powf(self.power)
         };
@@ -34,12 +34,12 @@ impl Aggregator for LossWeightedMean {
         Ok(inbox.weighted_mean(&weights, &*round.exec))
     }
 
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             order_free: true,
             weight_scale_free: true,
             within_hull: true,
-            ..Claims::default()
+            ..Properties::default()
         }
     }
 }

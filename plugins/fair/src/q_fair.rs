@@ -32,7 +32,7 @@ impl Aggregator for QFairMean {
             .context("it needs the parameters that were sent")?;
         let losses = inbox.training_losses()?;
         let losses = losses.into_iter().map(|loss| loss.max(0.0) + LEAST);
-        let all: Vec<(&Mail<Params>, f64)> = inbox.iter().zip(losses).collect();
+        let all: Vec<(&ClientMessage<Params>, f64)> = inbox.iter().zip(losses).collect();
         // both sums are divided by this loss to the power q, so that no power is infinite
         let counted = all.iter().filter(|(mail, _)| mail.weight > 0.0);
         let largest = counted.fold(LEAST, |most, (_, loss)| most.max(*loss));
@@ -51,18 +51,18 @@ impl Aggregator for QFairMean {
             (sent + step * (mean - sent)) as f32
         })
     }
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> RequiredInputs {
+        RequiredInputs {
             training_loss: true,
             sent: true,
             ..self.weigh.needs()
         }
     }
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             order_free: true,
             weight_scale_free: true,
-            ..Claims::default()
+            ..Properties::default()
         }
     }
 }

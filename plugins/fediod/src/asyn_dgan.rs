@@ -1,8 +1,10 @@
 //! AsynDGAN (Chang, Qu, Zhang, Sabuncu, Chen, Zhang, Metaxas 2020): a generator at the server that paints label maps, a discriminator at
 //! each client.
-use crate::adversary::Judged;
+use crate::discriminator::DiscriminatorBatch;
+use crate::image_translator::{
+    self, DISCRIMINATOR, MAPS, PAINTER, STUDENT, ServerState, Translated,
+};
 use crate::messages::{InputValues, MadeOfMaps};
-use crate::painter::{self, DISCRIMINATOR, Known, MAPS, PAINTER, Painted, STUDENT};
 use crate::protocol::SHOWN;
 use crate::settings::Patches;
 use fl_core::loss::sigmoid;
@@ -48,17 +50,17 @@ impl Protocol for AsynDgan {
             .times(self.rounds * self.steps)
             .made(self.batch);
         Declaration::new()
-            .slot(painter::slot(self.noise))
+            .slot(image_translator::slot(self.noise))
             .slot(discriminator)
             .slot(STUDENT.spec().at_server())
-            .exchange(MAPS.answered_by(|me, _| painter::own(me)))
-            .exchange(painter::hidden(judge))
+            .exchange(MAPS.answered_by(|me, _| image_translator::own(me)))
+            .exchange(image_translator::hidden(judge))
     }
 
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        let mut known = Known::new();
+        let mut known = ServerState::new();
         fed.once("label-maps", &mut known, |fed, known, round| {
-            *known = painter::ask(fed, round)?;
+            *known = image_translator::ask(fed, round)?;
             Ok(())
         })?;
         fed.rounds(self.rounds, &mut known, |fed, known, round| {
@@ -70,7 +72,7 @@ impl Protocol for AsynDgan {
         fed.once("student", &mut known, |fed, known, round| {
             let all: Vec<_> = known.values().map(|maps| maps.view()).collect();
             let maps = concatenate(Axis(0), &all)?;
-            let painted = Painted::new(fed, maps.view(), self.noise, &round.stream)?.images;
+            let painted = Translated::new(fed, maps.view(), self.noise, &round.stream)?.images;
             let pass = self.student.pass(Loss::CrossEntropy);
             let target = Target::Pixels(maps.view());
             fed.fit(&STUDENT, &round.stream, &painted, target, &pass)?;
@@ -83,7 +85,7 @@ impl Protocol for AsynDgan {
     }
 
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-        painter::suits(kind)
+        image_translator::suits(kind)
     }
 }
 plugin!(protocol "asyn-dgan" => AsynDgan,
@@ -95,19 +97,19 @@ impl AsynDgan {
         &self,
         fed: &mut Server<'_>,
         round: &Round,
-        known: &Known,
+        known: &ServerState,
         stream: &Stream,
     ) -> Result<()> {
         let drawn = known.iter().map(|(id, own)| {
             let stream = stream.child("maps", u64::from(*id));
-            painter::draw(own.nrows(), self.batch, &stream)
+            image_translator::draw(own.nrows(), self.batch, &stream)
         });
         let drawn: Vec<Vec<usize>> = drawn.collect();
         let maps = known.values().zip(&drawn);
         let maps: Vec<_> = maps.map(|(own, rows)| own.select(Axis(0), rows)).collect();
         let maps: Vec<_> = maps.iter().map(|maps| maps.view()).collect();
         let maps = concatenate(Axis(0), &maps)?;
-        let painted = Painted::new(fed, maps.view(), self.noise, stream)?;
+        let painted = Translated::new(fed, maps.view(), self.noise, stream)?;
         let values = painted.images.values();
         let made = |(at, (id, rows)): (usize, (&ClientId, Vec<usize>))| {
             let values = values.slice(s![at * self.batch..(at + 1) * self.batch, ..]);
@@ -143,7 +145,7 @@ impl AsynDgan {
     /// The discriminator learns to tell the made images of its client's label maps from its own images; then the slope by the made of
     /// what they lose to it.
     fn judge(&self, me: &mut Client, sent: &MadeOfMaps) -> Result<InputValues> {
-        let judged = Judged::pairs(me, sent)?;
+        let judged = DiscriminatorBatch::pairs(me, sent)?;
         let n = judged.rows.len();
         ensure!(
             n == sent.values.nrows() && n > 0,

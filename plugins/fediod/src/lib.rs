@@ -1,27 +1,27 @@
 #![doc = include_str!("../README.md")]
 
-mod adversary;
 mod asyn_dgan;
+mod discriminator;
 mod ensemble;
-mod maker;
-mod measure;
+mod frechet;
+mod generator;
+mod image_translator;
+mod loss_terms;
 mod messages;
 mod objective;
-mod painter;
 mod protocol;
 mod report;
 mod settings;
-mod terms;
 
-pub use adversary::{by_patch, odds};
 pub use asyn_dgan::AsynDgan;
+pub use discriminator::{by_patch, odds};
 pub use ensemble::{Ensemble, importance, shares};
-pub use measure::{Inception, frechet};
-pub use messages::{Answers, ClassCounts, InputValues, LabelMaps, MadeOfMaps, SlopesWanted};
-pub use objective::{Objective, Outcome, Said};
-pub use painter::{aim, channels};
-pub use protocol::{ANSWER, SLOPES, TRAIN};
-pub use settings::*;
-pub use terms::{
+pub use frechet::{Inception, frechet};
+pub use image_translator::{aim, channels};
+pub use loss_terms::{
     balance, confidence, entropy, gan, generated, jensen_shannon, mimic, mixture, published, unique,
 };
+pub use messages::{Answers, ClassCounts, InputValues, LabelMaps, MadeOfMaps, SlopesWanted};
+pub use objective::{ClientAnswers, Objective, Outcome};
+pub use protocol::{ANSWER, SLOPES, TRAIN};
+pub use settings::*;

@@ -1,6 +1,6 @@
 //! What crosses. No message holds a model or a private input.
 use fl_core::Problem;
-use fl_core::message::{Facts, Message, Named, Parcel, View};
+use fl_core::message::{ExchangeShape, Message, NamedTensors, TensorMap, View};
 use fl_core::prelude::*;
 use ndarray::{Array1, Array2, Axis, concatenate};
 
@@ -19,13 +19,13 @@ impl Message for InputValues {
     const KIND: &'static str = "input-values";
     const DOC: &'static str =
         "A number for each number of some inputs that were made: the inputs, or slopes by them.";
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * (facts.rows * facts.inputs) as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![("values".into(), View::F32(self.values.view().into_dyn()))]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         Ok(Self {
             values: parcel.table("values")?,
         })
@@ -69,18 +69,18 @@ impl Answers {
 
 impl Message for Answers {
     const KIND: &'static str = "answers-on-made-inputs";
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         // at most: without a discriminator the last two are not there
         Some(4 * (facts.rows * (facts.outputs + 1) + 1) as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![
             ("scores".into(), View::F32(self.scores.view().into_dyn())),
             ("odds".into(), View::F32(self.odds.view().into_dyn())),
             ("real".into(), View::F32(self.real.view().into_dyn())),
         ]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         Ok(Self {
             scores: parcel.table("scores")?,
             odds: parcel.f32("odds")?.into_dimensionality()?,
@@ -121,17 +121,17 @@ pub struct SlopesWanted {
 
 impl Message for SlopesWanted {
     const KIND: &'static str = "slopes-by-answers";
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * (facts.rows * (facts.outputs + 1) + 1) as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![
             ("scores".into(), View::F32(self.scores.view().into_dyn())),
             ("odds".into(), View::F32(self.odds.view().into_dyn())),
             ("share".into(), View::F32(self.share.view().into_dyn())),
         ]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         Ok(Self {
             scores: parcel.table("scores")?,
             odds: parcel.f32("odds")?.into_dimensionality()?,
@@ -149,13 +149,13 @@ pub struct ClassCounts {
 
 impl Message for ClassCounts {
     const KIND: &'static str = "class-counts";
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * facts.classes as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![("counts".into(), View::U32(self.counts.view().into_dyn()))]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         Ok(Self {
             counts: parcel.list("counts")?.into(),
         })
@@ -171,10 +171,10 @@ pub struct LabelMaps {
 
 impl Message for LabelMaps {
     const KIND: &'static str = "label-maps";
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![("classes".into(), View::U8(self.classes.as_slice().into()))]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         Ok(Self {
             classes: parcel.bytes("classes")?,
         })
@@ -197,16 +197,16 @@ impl MadeOfMaps {
 
 impl Message for MadeOfMaps {
     const KIND: &'static str = "made-of-label-maps";
-    fn expected(facts: &Facts) -> Option<u64> {
+    fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * (facts.rows * (facts.inputs + 1)) as u64)
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![
             ("values".into(), View::F32(self.values.view().into_dyn())),
             ("of".into(), View::U32(self.of.view().into_dyn())),
         ]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         Ok(Self {
             values: parcel.table("values")?,
             of: parcel.list("of")?.into(),

@@ -1,14 +1,14 @@
 //! The server's loss on one batch, with its slopes by everything that was said.
 use crate::ensemble::{Ensemble, shares};
+use crate::loss_terms::{self, Term};
 use crate::settings::{Classes, Discriminators, Divergence, GenerateAndDistill, Mimic, Weights};
-use crate::terms::{self, Term};
 use ndarray::{Array1, Array2};
 use std::iter::repeat_n;
 
 /// What was said of one batch: one entry for each client that answered. Where every pixel has a class, a pixel counts as an input of
 /// its own in all that is said of classes, judged as its image is: `rows` are those of all pixels, one image after the other.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct ClientAnswers {
     /// Teachers' scores, `rows x classes`.
     pub scores: Vec<Array2<f64>>,
     /// Discriminators' log-odds of "generated", one for each input; empty if there are none.
@@ -17,7 +17,7 @@ pub struct Said {
     pub real: Vec<f64>,
 }
 
-impl Said {
+impl ClientAnswers {
     /// How many rows there are for an input.
     fn parts(&self) -> usize {
         let inputs = self.odds.first().map_or(0, |odds| odds.len());
@@ -48,7 +48,7 @@ pub struct Outcome {
 }
 
 /// What the ensemble says.
-pub struct Wanted {
+pub struct TrainingTarget {
     ensemble: Ensemble,
     /// The teachers' scores or probabilities.
     values: Vec<Array2<f64>>,
@@ -90,7 +90,7 @@ impl<'a> Objective<'a> {
     }
 
     /// What the ensemble says of a batch (Eq. 8 and 9).
-    pub fn wanted(&self, said: &Said) -> Wanted {
+    pub fn wanted(&self, said: &ClientAnswers) -> TrainingTarget {
         let parts = said.parts();
         let odds = said.odds.iter().map(|odds| {
             let each = odds.iter().flat_map(|odds| repeat_n(*odds, parts));
@@ -109,7 +109,7 @@ impl<'a> Objective<'a> {
             Mimic::Kl => said
                 .scores
                 .iter()
-                .map(|z| terms::probabilities(z.view(), self.of.tau))
+                .map(|z| loss_terms::probabilities(z.view(), self.of.tau))
                 .collect(),
             _ => said.scores.clone(),
         };
@@ -121,7 +121,7 @@ impl<'a> Objective<'a> {
                 row /= total;
             }
         }
-        Wanted {
+        TrainingTarget {
             ensemble,
             values,
             sum,
@@ -143,8 +143,8 @@ impl<'a> Objective<'a> {
     /// The generator's loss. `student`: its scores, if `terms.mimic` counts. Only `gan` counts if `warming`.
     pub fn of(
         &self,
-        said: &Said,
-        wanted: &Wanted,
+        said: &ClientAnswers,
+        wanted: &TrainingTarget,
         student: &Array2<f64>,
         warming: bool,
     ) -> Outcome {
@@ -163,7 +163,7 @@ impl<'a> Objective<'a> {
             by_student: Array2::zeros(said.scores[0].dim()),
         };
         if terms.gan > 0.0 {
-            let (value, slopes) = terms::generated(&said.odds, &self.rho(), &self.of.game);
+            let (value, slopes) = loss_terms::generated(&said.odds, &self.rho(), &self.of.game);
             out.count(0, terms.gan, value);
             out.add_odds(terms.gan, &slopes);
         }
@@ -171,11 +171,11 @@ impl<'a> Objective<'a> {
             return out;
         }
         let unique = || match self.of.divergence {
-            Divergence::JensenShannon => terms::unique(&said.scores, pi, tau),
-            Divergence::Published => terms::published(&said.scores, tau),
+            Divergence::JensenShannon => loss_terms::unique(&said.scores, pi, tau),
+            Divergence::Published => loss_terms::published(&said.scores, tau),
         };
-        let conf = || terms::confidence(&said.scores, pi, tau);
-        let balance = || terms::balance(&said.scores, pi, tau);
+        let conf = || loss_terms::confidence(&said.scores, pi, tau);
+        let balance = || loss_terms::balance(&said.scores, pi, tau);
         let by_scores: [(usize, f64, &dyn Fn() -> Term); 3] = [
             (1, terms.conf, &conf),
             (2, terms.unique, &unique),
@@ -190,7 +190,7 @@ impl<'a> Objective<'a> {
         }
         if terms.mimic > 0.0 {
             let (value, by_student, by_wanted) =
-                terms::mimic(&self.of.mimic, student, &wanted.target);
+                loss_terms::mimic(&self.of.mimic, student, &wanted.target);
             let (by_scores, by_odds) = wanted.back(&by_wanted, tau, &self.of.mimic);
             out.count(3, -terms.mimic, value);
             out.by_student.scaled_add(-terms.mimic, &by_student);
@@ -201,8 +201,8 @@ impl<'a> Objective<'a> {
     }
 }
 
-impl Wanted {
-    /// From the slope by [`Wanted::target`] to those by scores and log-odds.
+impl TrainingTarget {
+    /// From the slope by [`TrainingTarget::target`] to those by scores and log-odds.
     fn back(
         &self,
         slope: &Array2<f64>,
@@ -226,7 +226,7 @@ impl Wanted {
         }
         let (by_p, by_odds) = self.ensemble.back(&self.values, &self.sum, &slope);
         let by_scores = by_p.into_iter().zip(&self.values);
-        let by_scores = by_scores.map(|(by, p)| terms::through_softmax(p, by, tau));
+        let by_scores = by_scores.map(|(by, p)| loss_terms::through_softmax(p, by, tau));
         (by_scores.collect(), self.of_inputs(by_odds))
     }
 
@@ -266,7 +266,7 @@ mod tests {
     fn slopes_are_those_of_the_loss() {
         let mut draws = Stream::root(5).draws();
         let mut table = |n, c| Array2::from_shape_simple_fn((n, c), || draws.normal());
-        let said = Said {
+        let said = ClientAnswers {
             scores: (0..3).map(|_| table(4, 3)).collect(),
             odds: (0..3).map(|_| table(1, 4).row(0).to_owned()).collect(),
             real: vec![0.3, 0.5, 0.7],
@@ -275,7 +275,7 @@ mod tests {
         // four inputs, then two of two pixels
         for inputs in [4, 2] {
             let cut = |odds: &Array1<f64>| odds.iter().copied().take(inputs).collect();
-            let said = Said {
+            let said = ClientAnswers {
                 odds: said.odds.iter().map(cut).collect(),
                 ..said.clone()
             };
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    fn every_slope(said: &Said, student: &Array2<f64>) {
+    fn every_slope(said: &ClientAnswers, student: &Array2<f64>) {
         let counts = [vec![40, 10, 0], vec![10, 10, 20], vec![0, 60, 30]];
         for yaml in [
             "{}",
@@ -295,7 +295,7 @@ mod tests {
         ] {
             let of: GenerateAndDistill = read_yaml(yaml).unwrap();
             let objective = Objective::new(&of, &counts);
-            let value = |said: &Said, student: &Array2<f64>| {
+            let value = |said: &ClientAnswers, student: &Array2<f64>| {
                 objective
                     .of(said, &objective.wanted(said), student, false)
                     .value

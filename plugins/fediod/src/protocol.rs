@@ -1,9 +1,9 @@
 //! Algorithm 1 of FedIOD (Gong et al. 2023).
-use crate::adversary::{Judged, by_patch, inputs, odds};
-use crate::maker::Made;
+use crate::discriminator::{DiscriminatorBatch, by_patch, inputs, odds};
+use crate::generator::Batch;
+use crate::image_translator::{self, DISCRIMINATOR, MAPS, STUDENT};
 use crate::messages::{Answers, ClassCounts, InputValues, MadeOfMaps, SlopesWanted};
-use crate::objective::{Objective, Outcome, Said, Wanted};
-use crate::painter::{self, DISCRIMINATOR, MAPS, STUDENT};
+use crate::objective::{ClientAnswers, Objective, Outcome, TrainingTarget};
 use crate::report::Report;
 use crate::settings::{Counted, Game, GenerateAndDistill, MadeOf, Mimic, Weights};
 use fl_core::loss::{by_class, by_pixel, sigmoid};
@@ -40,7 +40,7 @@ impl Protocol for GenerateAndDistill {
         let steps = self.rounds * self.steps;
         let warming = self.warm_up * self.steps;
         let sampling = self.sampling.as_ref();
-        let teacher = TEACHER.spec().lasting().shown_if(self.evaluate_clients);
+        let teacher = TEACHER.spec().lasting().published_if(self.evaluate_clients);
         let teacher = teacher.needs(Ability::InputGradient);
         let mut student = STUDENT.spec().at_server();
         student = student.needs(Ability::Loss(self.mimic.loss()));
@@ -74,10 +74,10 @@ impl Protocol for GenerateAndDistill {
             .answered_by(|me, wanted| self.differentiate(me, wanted))
             .times(warming + steps)
             .made(self.batch);
-        let slopes = self.of_teacher(painter::hidden(slopes));
+        let slopes = self.of_teacher(image_translator::hidden(slopes));
         let all = all
             .exchange_if(self.made_of != MadeOf::Noise, || {
-                MAPS.answered_by(|me, _| painter::own(me))
+                MAPS.answered_by(|me, _| image_translator::own(me))
             })
             .exchange(dp_sgd::declared(train, sampling, &self.local));
         let times = warming + steps * self.student_steps;
@@ -99,10 +99,10 @@ impl Protocol for GenerateAndDistill {
 
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         let everyone = fed.everyone();
-        let mut known = Known::default();
+        let mut known = ServerState::default();
         fed.once("teachers", &mut known, |fed, known, round| {
             if self.made_of != MadeOf::Noise {
-                known.maps = painter::ask(fed, round)?;
+                known.maps = image_translator::ask(fed, round)?;
             }
             let told = fed.collect(round, &TRAIN, &everyone, |_| &Nothing)?;
             let due = self.counted().numbers(fed.task());
@@ -173,7 +173,7 @@ impl Protocol for GenerateAndDistill {
             (kind @ TaskKind::Image { .. }, _) => Err(format!(
                 "the teachers' probabilities are those of classes, and these are {kind}; use `one-shot-distill` (FedKD) or `co-distill` (FedMD)"
             )),
-            (kind, MadeOf::LabelMaps(_)) => painter::suits(kind),
+            (kind, MadeOf::LabelMaps(_)) => image_translator::suits(kind),
             _ => Ok(()),
         }
     }
@@ -196,21 +196,21 @@ plugin!(protocol "generate-and-distill" => GenerateAndDistill,
 
 /// What the server is told once.
 #[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Known {
+pub(crate) struct ServerState {
     /// How much each client that has a teacher has, see [`ClassCounts`].
     counts: BTreeMap<ClientId, Vec<u32>>,
     /// Label maps, if inputs are made of them.
-    pub maps: painter::Known,
+    pub maps: image_translator::ServerState,
 }
 
 /// One batch, and what was said of it.
-struct Shown<'a> {
-    made: Made,
+struct BatchWithAnswers<'a> {
+    made: Batch,
     /// Who said it, in order.
     by: Cohort,
-    said: Said,
+    said: ClientAnswers,
     objective: Objective<'a>,
-    wanted: Wanted,
+    wanted: TrainingTarget,
 }
 
 fn wide(values: &Array2<f32>) -> Array2<f64> {
@@ -228,18 +228,18 @@ impl GenerateAndDistill {
         &self,
         fed: &mut Server<'_>,
         round: &Round,
-        known: &Known,
+        known: &ServerState,
         stream: &Stream,
-    ) -> Result<Shown<'_>> {
+    ) -> Result<BatchWithAnswers<'_>> {
         let made = self.make(fed, self.batch, known, &stream.child("generator", 0))?;
         let values = made.inputs().values();
         let trained = Cohort::everyone(known.counts.keys().copied().collect());
         let told = match &made {
-            Made::OfNoise(_) => {
+            Batch::OfNoise(_) => {
                 let sent = InputValues { values };
                 fed.collect(round, &ANSWER, &trained, |_| &sent)?
             }
-            Made::OfMaps(_, whose) => {
+            Batch::OfMaps(_, whose) => {
                 let sent = trained.iter().map(|id| {
                     let of = whose.iter().map(|(whose, row)| match whose == id {
                         true => *row,
@@ -260,7 +260,7 @@ impl GenerateAndDistill {
         };
         let kind = fed.task().kind;
         let wanted = (self.batch, kind.outputs());
-        let (mut said, mut by) = (Said::default(), Vec::new());
+        let (mut said, mut by) = (ClientAnswers::default(), Vec::new());
         for mail in told.iter() {
             let (from, found) = (mail.from, mail.body.scores.dim());
             let text =
@@ -286,7 +286,7 @@ impl GenerateAndDistill {
         let counts: Vec<_> = by.iter().map(|id| known.counts[id].clone()).collect();
         let objective = Objective::new(self, &counts);
         let wanted = objective.wanted(&said);
-        Ok(Shown {
+        Ok(BatchWithAnswers {
             made,
             by: Cohort::everyone(by),
             said,
@@ -299,7 +299,7 @@ impl GenerateAndDistill {
     fn student_scores(
         &self,
         fed: &mut Server<'_>,
-        shown: &Shown<'_>,
+        shown: &BatchWithAnswers<'_>,
         warming: bool,
     ) -> Result<Array2<f64>> {
         match self.terms.mimic > 0.0 && !warming {
@@ -317,7 +317,7 @@ impl GenerateAndDistill {
         &self,
         fed: &mut Server<'_>,
         round: &Round,
-        shown: &Shown<'_>,
+        shown: &BatchWithAnswers<'_>,
         loss: &Outcome,
     ) -> Result<Array2<f32>> {
         let linear = self.discriminates() && self.game == Game::Linear;
@@ -352,13 +352,18 @@ impl GenerateAndDistill {
     }
 
     /// The student takes a step towards the ensemble.
-    fn teach(&self, fed: &mut Server<'_>, shown: &Shown<'_>, stream: &Stream) -> Result<()> {
+    fn teach(
+        &self,
+        fed: &mut Server<'_>,
+        shown: &BatchWithAnswers<'_>,
+        stream: &Stream,
+    ) -> Result<()> {
         let target = narrow(&by_class(self.batch, shown.wanted.target.view()));
         let target = match self.mimic {
             Mimic::Kl => Target::Soft(target.view()),
             _ => Target::Scores(target.view()),
         };
-        let pass = Pass::new(Length::Steps(1), self.batch, self.mimic.loss());
+        let pass = FitOptions::new(Length::Steps(1), self.batch, self.mimic.loss());
         fed.fit(&STUDENT, stream, shown.made.inputs(), target, &pass)
     }
 }
@@ -435,10 +440,19 @@ impl GenerateAndDistill {
     }
 
     /// What this client's discriminator is shown of a batch.
-    fn judged(&self, me: &Client, made: &MadeOfMaps, stream: &Stream) -> Result<Judged> {
+    fn judged(
+        &self,
+        me: &Client,
+        made: &MadeOfMaps,
+        stream: &Stream,
+    ) -> Result<DiscriminatorBatch> {
         match self.made_of {
-            MadeOf::Noise => Ok(Judged::all(me, inputs(&made.values, me.task())?, stream)),
-            MadeOf::LabelMaps(_) => Judged::pairs(me, made),
+            MadeOf::Noise => Ok(DiscriminatorBatch::all(
+                me,
+                inputs(&made.values, me.task())?,
+                stream,
+            )),
+            MadeOf::LabelMaps(_) => DiscriminatorBatch::pairs(me, made),
         }
     }
 
@@ -455,7 +469,7 @@ impl GenerateAndDistill {
             true => Some(self.judged(me, &made, &me.stream("real"))?),
             false => None,
         };
-        if let Some(Judged {
+        if let Some(DiscriminatorBatch {
             rows, made: shown, ..
         }) = judged.filter(|of| !of.rows.is_empty())
         {

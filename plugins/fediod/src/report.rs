@@ -1,8 +1,8 @@
 //! What a round of the protocol measures.
-use crate::measure::Inception;
-use crate::objective::{Outcome, Said};
+use crate::frechet::Inception;
+use crate::loss_terms::probabilities;
+use crate::objective::{ClientAnswers, Outcome};
 use crate::settings::GenerateAndDistill;
-use crate::terms::probabilities;
 use fl_core::TaskKind;
 use fl_core::prelude::*;
 
@@ -23,7 +23,7 @@ impl Report {
         }
     }
 
-    pub fn add(&mut self, said: &Said, loss: &Outcome) {
+    pub fn add(&mut self, said: &ClientAnswers, loss: &Outcome) {
         self.steps += 1;
         self.terms
             .iter_mut()

@@ -1,5 +1,5 @@
 //! What a spec can say about the method.
-use crate::painter;
+use crate::image_translator;
 use fl_core::prelude::*;
 use fl_core::settings::above;
 use fl_plugin_dp_sgd::Sampling;
@@ -147,7 +147,7 @@ impl Patches {
     pub(crate) fn task_of_pairs(&self) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
         let patches = self.task();
         move |of| Task {
-            input: painter::beside(of.input[0] + of.kind.classes(), of),
+            input: image_translator::beside(of.input[0] + of.kind.classes(), of),
             ..patches(of)
         }
     }

@@ -4,7 +4,7 @@ use fl_core::Differentiable as _;
 use fl_core::TaskKind;
 use fl_core::prelude::*;
 use fl_core::settings::read_yaml;
-use fl_plugin_fediod::{GenerateAndDistill, Objective, Said, by_patch, odds};
+use fl_plugin_fediod::{ClientAnswers, GenerateAndDistill, Objective, by_patch, odds};
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::{Array2, ArrayView2};
 
@@ -37,9 +37,9 @@ struct World {
 }
 
 impl World {
-    fn said(&mut self, x: &Array2<f32>) -> (Said, Array2<f64>) {
+    fn said(&mut self, x: &Array2<f32>) -> (ClientAnswers, Array2<f64>) {
         let x = samples(x);
-        let said = Said {
+        let said = ClientAnswers {
             scores: self
                 .teachers
                 .iter_mut()

@@ -144,7 +144,7 @@ impl EnsembleFold {
 }
 
 impl Fold<Logits, Logits> for EnsembleFold {
-    fn add(&mut self, mail: Mail<Logits>) -> Result<()> {
+    fn add(&mut self, mail: ClientMessage<Logits>) -> Result<()> {
         let Logits { rows, values, .. } = mail.body;
         ensure!(
             self.rows.is_empty() || values.ncols() == self.columns,
@@ -238,18 +238,18 @@ impl Aggregator for ClassWeighted {
             spread(class_weights(&counts, &zero), scores)
         })))
     }
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> RequiredInputs {
+        RequiredInputs {
             class_counts: true,
-            ..Needs::default()
+            ..RequiredInputs::default()
         }
     }
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             order_free: true,
             weight_free: true,
             weight_scale_free: true,
-            ..Claims::default()
+            ..Properties::default()
         }
     }
 }
@@ -274,8 +274,8 @@ impl Aggregator for MeanLogits {
             Ok(vec![vec![1.0 / counts.len() as f64; scores]; counts.len()])
         })))
     }
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             order_free: true,
             weight_free: true,
             weight_scale_free: true,
@@ -295,9 +295,9 @@ mod tests {
         let mail = mail
             .into_iter()
             .enumerate()
-            .map(|(k, (rows, values, counts))| Mail {
+            .map(|(k, (rows, values, counts))| ClientMessage {
                 class_counts: Some(counts),
-                ..Mail::new(k as u32, 1.0, Logits::new(rows, values))
+                ..ClientMessage::new(k as u32, 1.0, Logits::new(rows, values))
             });
         Inbox::new(mail.collect()).unwrap()
     }
@@ -347,9 +347,9 @@ mod tests {
                 .iter()
                 .zip(&counts)
                 .enumerate()
-                .map(|(k, (z, n))| Mail {
+                .map(|(k, (z, n))| ClientMessage {
                     class_counts: Some(n.clone()),
-                    ..Mail::new(
+                    ..ClientMessage::new(
                         k as u32,
                         1.0,
                         Logits::new((0..rows as u32).collect(), z.clone()),

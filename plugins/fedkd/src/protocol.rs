@@ -2,7 +2,7 @@
 use fl_core::Length;
 use fl_core::TaskKind;
 use fl_core::augment::{Augment, Augmenter};
-use fl_core::message::{Facts, Named, Parcel, View};
+use fl_core::message::{ExchangeShape, NamedTensors, TensorMap, View};
 use fl_core::prelude::*;
 use fl_core::settings::above;
 use fl_plugin_dp_sgd::{self as dp_sgd, Sampling};
@@ -80,16 +80,16 @@ fl_core::messages! { Look }
 
 impl Message for Look {
     const KIND: &'static str = "look";
-    fn expected(_: &Facts) -> Option<u64> {
+    fn expected(_: &ExchangeShape) -> Option<u64> {
         Some(4 + 32) // one number, and the key of a stream if the samples are to be augmented
     }
-    fn tensors(&self) -> Named<'_> {
+    fn tensors(&self) -> NamedTensors<'_> {
         vec![
             ("z_max".into(), View::F32(self.z_max.view().into_dyn())),
             ("stream".into(), View::U32(self.stream.view().into_dyn())),
         ]
     }
-    fn from_tensors(mut parcel: Parcel) -> Result<Self> {
+    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
         Ok(Self {
             z_max: parcel.f32("z_max")?.into_dimensionality()?,
             stream: parcel.u32("stream")?.into_dimensionality()?,
@@ -212,7 +212,7 @@ impl OneShotDistill {
                 &stream,
                 &x,
                 Target::Scores(target.values.view()),
-                &Pass {
+                &FitOptions {
                     length: Length::Epochs(1),
                     ..pass.clone()
                 },
@@ -225,7 +225,7 @@ impl OneShotDistill {
 impl Protocol for OneShotDistill {
     fn declare(&self) -> Declaration<'_> {
         let (sampling, local) = (self.sampling.as_ref(), &self.local);
-        let teacher = TEACHER.spec().lasting().shown_if(self.evaluate_clients);
+        let teacher = TEACHER.spec().lasting().published_if(self.evaluate_clients);
         let student = STUDENT.spec().at_server();
         Declaration::new()
             .slot(dp_sgd::learner(teacher, sampling))
@@ -247,7 +247,7 @@ impl Protocol for OneShotDistill {
                 .if_requested_by(&QUANTISER)
                 .learnt_through(&dp_sgd::SLOT)
                 .releases_at_server(&PRIVACY)
-                .echoed(),
+                .sent_back_unreleased(),
             )
             .exchange(
                 LOGITS

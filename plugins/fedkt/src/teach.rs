@@ -60,7 +60,7 @@ pub(crate) fn teachers(
     queries: &Samples,
     partition: usize,
     t: usize,
-    pass: &Pass<'_>,
+    pass: &FitOptions<'_>,
 ) -> Result<Taught> {
     let stream = me.stream("teachers").child("partition", partition as u64);
     let parts = subsets(me.own().len(), t, &stream.child("subsets", 0));
@@ -98,7 +98,7 @@ pub(crate) fn learn(
     student: &mut dyn Trainer,
     counts: &Counts,
     public: &Samples,
-    pass: &Pass<'_>,
+    pass: &FitOptions<'_>,
     stream: &Stream,
 ) -> Result<()> {
     ensure!(

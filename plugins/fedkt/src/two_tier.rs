@@ -135,7 +135,13 @@ impl TwoTierVote {
             let mail = said
                 .into_iter()
                 .enumerate()
-                .map(|(i, one)| Ok(Mail::new(i as ClientId, 1.0, ballots(&[one], classes)?)))
+                .map(|(i, one)| {
+                    Ok(ClientMessage::new(
+                        i as ClientId,
+                        1.0,
+                        ballots(&[one], classes)?,
+                    ))
+                })
                 .collect::<Result<_>>()?;
             let mut counts = me.aggregate(&TIER_1, &Inbox::new(mail)?)?;
             gaps.push(counts.gaps());
@@ -235,7 +241,7 @@ impl Protocol for TwoTierVote {
         let student = STUDENT
             .spec()
             .lasting_if(self.evaluate_clients)
-            .shown_if(self.evaluate_clients);
+            .published_if(self.evaluate_clients);
         let (student, noise) = match self.noise {
             NoiseAt::None => (student, PRIVACY.spec()),
             NoiseAt::Server => (student, PRIVACY.spec().required()),
@@ -307,7 +313,7 @@ impl Protocol for TwoTierVote {
         })?;
         fed.once("votes", &mut s, |fed, s, round| {
             let mail = std::mem::take(&mut s.votes).into_iter();
-            let mail = mail.map(|(party, votes)| Mail::new(party, 1.0, votes));
+            let mail = mail.map(|(party, votes)| ClientMessage::new(party, 1.0, votes));
             let mut counts = fed.aggregate(&TIER_2, round, &Inbox::new(mail.collect())?)?;
             counts.set_sensitivity(self.sensitivity(counts.block(), s.close));
             if self.noise == NoiseAt::Server {

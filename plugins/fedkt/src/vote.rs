@@ -76,7 +76,7 @@ settings! {
     pub struct MajorityVote {}
 }
 
-const CLAIMS: Claims = Claims {
+const CLAIMS: Properties = Properties {
     order_free: true,
     weight_scale_free: true,
     weight_free: true,
@@ -91,7 +91,7 @@ impl Aggregator for MajorityVote {
         count(inbox, plain_counts)
     }
 
-    fn claims(&self) -> Claims {
+    fn claims(&self) -> Properties {
         CLAIMS
     }
 }
@@ -145,7 +145,7 @@ impl Aggregator for ConsistentVote {
         Ok(counts.in_blocks(together.unwrap_or(1)))
     }
 
-    fn claims(&self) -> Claims {
+    fn claims(&self) -> Properties {
         CLAIMS
     }
 }
@@ -164,7 +164,7 @@ mod tests {
     fn inbox(votes: &[Array2<u32>], classes: usize) -> Inbox<Votes> {
         let mail = |(k, labels): (usize, &Array2<u32>)| {
             let rows = (0..labels.nrows() as u32).collect();
-            Mail::new(k as u32, 1.0, Votes::new(rows, labels.clone(), classes))
+            ClientMessage::new(k as u32, 1.0, Votes::new(rows, labels.clone(), classes))
         };
         Inbox::new(votes.iter().enumerate().map(mail).collect()).unwrap()
     }
@@ -206,7 +206,7 @@ mod tests {
     fn exact_senders_may_speak_about_different_rows() {
         let mail = |from, rows: Vec<u32>, label| {
             let n = rows.len();
-            Mail::new(
+            ClientMessage::new(
                 from,
                 1.0,
                 Votes::new(rows, Array2::from_elem((n, 1), label), 2),
@@ -220,7 +220,9 @@ mod tests {
 
     #[test]
     fn different_numbers_of_classes_are_refused() {
-        let one = |from, classes| Mail::new(from, 1.0, Votes::new(vec![0], array![[0]], classes));
+        let one = |from, classes| {
+            ClientMessage::new(from, 1.0, Votes::new(vec![0], array![[0]], classes))
+        };
         let votes = Inbox::new(vec![one(0, 2), one(4, 3)]).unwrap();
         let error = MajorityVote {}
             .aggregate(&Round::first(), &votes)

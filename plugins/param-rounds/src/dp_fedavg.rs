@@ -27,7 +27,7 @@ settings! {
 /// The number of clients that a round has on average; that of this one may tell who takes part.
 pub(crate) fn expected(cohort: &Cohort) -> f64 {
     match cohort.draw {
-        Draw::Poisson { rate } => rate * cohort.of as f64,
+        SamplingScheme::Poisson { rate } => rate * cohort.of as f64,
         _ => cohort.len() as f64,
     }
 }
@@ -107,7 +107,10 @@ impl RoundRule for DpFedAvg {
         let mut next = model.clone();
         next.add_scaled(1.0 / expected(cohort), &sum)?;
         // what the aggregator makes of it is post-processing
-        let (shown, one) = (round.showing(model.clone()), Mail::new(0, 1.0, next));
+        let (shown, one) = (
+            round.showing(model.clone()),
+            ClientMessage::new(0, 1.0, next),
+        );
         *model = server.aggregate(&AGGREGATOR, &shown, &Inbox::new(vec![one])?)?;
         Ok(())
     }

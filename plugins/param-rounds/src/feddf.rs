@@ -128,7 +128,7 @@ impl FedDf {
         target: ArrayView2<'_, f32>,
     ) -> Result<()> {
         let stream = round.stream.child("fuse", 0);
-        let pass = Pass {
+        let pass = FitOptions {
             fresh: true,
             ..self.training.pass(Loss::CrossEntropy)
         };
@@ -151,7 +151,7 @@ impl FedDf {
         let mut best = fed.parametric(&MODEL)?.params();
         while done < all && done - at < patience {
             let steps = patience.div_ceil(LOOKS).min(all - done);
-            let next = Pass {
+            let next = FitOptions {
                 length: Length::Steps(steps),
                 fresh: done == 0,
                 ..pass.clone()

@@ -58,7 +58,7 @@ impl RoundRule for FedNova {
         _: &mut (),
     ) -> Result<()> {
         let (sent, mut lengths, mut weights) = (&*x, 0.0, 0.0);
-        let form = |mail: Mail<Normalised>| {
+        let form = |mail: ClientMessage<Normalised>| {
             let weight = mail.weight;
             mail.try_map(|answer| {
                 lengths += weight * f64::from(answer.length.value());

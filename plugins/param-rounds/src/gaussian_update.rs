@@ -35,7 +35,7 @@ impl PrivacyMechanism for GaussianUpdate {
         let sigma = self.noise_multiplier * clip;
         Ok(match cohort.draw {
             // a client has its data or none
-            Draw::Poisson { rate } => PrivacyEvent::PublicSizeGaussian {
+            SamplingScheme::Poisson { rate } => PrivacyEvent::PublicSizeGaussian {
                 rate,
                 of: cohort.of,
                 sensitivity: clip,
@@ -43,14 +43,14 @@ impl PrivacyMechanism for GaussianUpdate {
                 unit,
             },
             // a client becomes another: from one end of the ball to the other
-            Draw::FixedSize => PrivacyEvent::FixedSizeGaussian {
+            SamplingScheme::FixedSize => PrivacyEvent::FixedSizeGaussian {
                 k: cohort.len(),
                 of: cohort.of,
                 sensitivity: 2.0 * clip,
                 sigma,
                 unit,
             },
-            Draw::Everyone | Draw::Unknown => PrivacyEvent::Gaussian {
+            SamplingScheme::Everyone | SamplingScheme::Unknown => PrivacyEvent::Gaussian {
                 sensitivity: 2.0 * clip,
                 sigma,
                 unit,

@@ -75,7 +75,7 @@ impl<'p> Family<'p> {
         extra: Extra<'_>,
     ) -> Result<Trained> {
         me.parametric(&MODEL)?.set_params(global)?;
-        let pass = Pass {
+        let pass = FitOptions {
             auxiliary: extra.auxiliary,
             fresh: self.settings.fresh,
             pull: (self.mu > 0.0).then_some((self.mu as f32, global)),
@@ -113,7 +113,9 @@ impl<'p> Family<'p> {
             }
         }
         let honest = seen[0].clone();
-        let mail = (0..).zip(seen).map(|(at, seen)| Mail::new(at, 1.0, seen));
+        let mail = (0..)
+            .zip(seen)
+            .map(|(at, seen)| ClientMessage::new(at, 1.0, seen));
         let forged = me.attack(&ATTACK, Some(global), &Inbox::new(mail.collect())?)?;
         me.measure("attack.shift", forged.zip(&honest, |f, h| f - h)?.norm());
         Ok(forged)
@@ -147,7 +149,7 @@ pub(crate) fn learnt(me: &mut Client) -> Result<Examples> {
     let ids = own.samples.ids();
     let column = Array2::from_shape_fn((ids.len(), 1), |(row, _)| of[ids[row] as usize]);
     let votes = Votes::new(ids.to_vec(), column, *classes);
-    let inbox = Inbox::new(vec![Mail::new(me.id(), 1.0, votes)])?;
+    let inbox = Inbox::new(vec![ClientMessage::new(me.id(), 1.0, votes)])?;
     let given = me.attack(&LABELS, None, &inbox)?;
     ensure!(
         given.rows == ids && given.voters() == 1 && given.classes() == *classes,

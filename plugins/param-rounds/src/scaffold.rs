@@ -88,7 +88,7 @@ impl RoundRule for Scaffold {
         };
         let (mut controls, mut answered) = (Box::<MeanOfParams>::default(), 0);
         let shown = round.showing(x.clone());
-        let form = |mail: Mail<Controlled>| {
+        let form = |mail: ClientMessage<Controlled>| {
             let from = mail.from;
             let weight = match self.server_control {
                 ServerControl::Changes => 1.0,
@@ -96,7 +96,7 @@ impl RoundRule for Scaffold {
             };
             mail.try_map(|answer| {
                 answered += 1;
-                controls.add(Mail::new(from, weight, answer.control))?;
+                controls.add(ClientMessage::new(from, weight, answer.control))?;
                 Ok(answer.model)
             })
         };

@@ -2,7 +2,7 @@
 use fl_core::message::alike;
 use fl_core::prelude::*;
 use fl_core::settings::above;
-use fl_core::{Mail, Weigh};
+use fl_core::{ClientMessage, Weigh};
 
 settings! {
     /// The mean of the clients' changes, each shortened to a Euclidean norm (norm bounding; Sun et al. 2019): a client that sends
@@ -49,7 +49,7 @@ impl ClippedMean {
         }
     }
 
-    fn take(&mut self, mail: &Mail<Params>) -> Result<()> {
+    fn take(&mut self, mail: &ClientMessage<Params>) -> Result<()> {
         alike(&self.centre, &mail.body).context("what was sent and what came back")?;
         let away = |(x, c): (&f32, &f32)| f64::from(*x) - f64::from(*c);
         let both = || mail.body.iter().zip(self.centre.iter());
@@ -83,7 +83,7 @@ impl ClippedMean {
 struct Folding(Result<ClippedMean>);
 
 impl Fold<Params, Params> for Folding {
-    fn add(&mut self, mail: Mail<Params>) -> Result<()> {
+    fn add(&mut self, mail: ClientMessage<Params>) -> Result<()> {
         match &mut self.0 {
             Ok(mean) => mean.take(&mail),
             Err(error) => bail!("{error:#}"),
@@ -118,17 +118,17 @@ impl Aggregator for NormBounding {
     fn fold(&self, round: &Round) -> Option<Box<dyn Fold<Params, Params>>> {
         Some(Box::new(Folding(self.clipped(round))))
     }
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> RequiredInputs {
+        RequiredInputs {
             sent: true,
             ..self.weigh.needs()
         }
     }
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             order_free: true,
             weight_scale_free: true,
-            ..Claims::default()
+            ..Properties::default()
         }
     }
 }
@@ -192,17 +192,17 @@ impl Aggregator for Clipping {
         self.last = Some(folded.zip(sent(round)?, |new, old| new - old)?);
         Ok(folded)
     }
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> RequiredInputs {
+        RequiredInputs {
             sent: true,
-            ..Needs::default()
+            ..RequiredInputs::default()
         }
     }
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             order_free: true,
             weight_scale_free: true,
-            ..Claims::default()
+            ..Properties::default()
         }
     }
     fn save(&self) -> Vec<u8> {

@@ -48,16 +48,16 @@ impl Aggregator for GeometricMedian {
         Ok(at)
     }
 
-    fn needs(&self) -> Needs {
+    fn needs(&self) -> RequiredInputs {
         self.weigh.needs()
     }
 
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             order_free: true,
             weight_scale_free: true,
             within_hull: true,
-            ..Claims::default()
+            ..Properties::default()
         }
     }
 }

@@ -107,7 +107,7 @@ fn mean_of(kept: &[usize], inbox: &Inbox<Params>, round: &Round) -> Params {
     inbox.weighted_mean(&weights, &*round.exec)
 }
 
-const CLAIMS: Claims = Claims {
+const CLAIMS: Properties = Properties {
     order_free: true,
     weight_free: true,
     weight_scale_free: true,
@@ -124,7 +124,7 @@ impl Aggregator for Krum {
         let first = &points.ranked(&points.everyone(), f)[..1];
         Ok(mean_of(first, inbox, round))
     }
-    fn claims(&self) -> Claims {
+    fn claims(&self) -> Properties {
         CLAIMS
     }
 }
@@ -149,7 +149,7 @@ impl Aggregator for MultiKrum {
         kept.truncate(self.keep.unwrap_or(due));
         Ok(mean_of(&kept, inbox, round))
     }
-    fn claims(&self) -> Claims {
+    fn claims(&self) -> Properties {
         CLAIMS
     }
 }
@@ -185,7 +185,7 @@ impl Aggregator for Bulyan {
         let some = inbox.iter().enumerate();
         let some = some.filter(|(at, _)| chosen.contains(at));
         let some = Inbox::new(
-            some.map(|(_, mail)| fl_core::Mail {
+            some.map(|(_, mail)| fl_core::ClientMessage {
                 weight: 1.0,
                 ..mail.clone()
             })
@@ -197,7 +197,7 @@ impl Aggregator for Bulyan {
             around_median(values, keep)
         }))
     }
-    fn claims(&self) -> Claims {
+    fn claims(&self) -> Properties {
         CLAIMS
     }
 }

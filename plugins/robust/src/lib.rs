@@ -1,14 +1,14 @@
 #![doc = include_str!("../README.md")]
 
 mod clipped;
+mod fltrust;
 mod geometric;
 mod krum;
-mod trust;
 
 pub use clipped::{CentredClipping, Clipping, NormBounding};
+pub use fltrust::Fltrust;
 pub use geometric::GeometricMedian;
 pub use krum::{Bulyan, Krum, MultiKrum};
-pub use trust::Fltrust;
 
 use fl_core::prelude::*;
 

@@ -118,8 +118,8 @@ fn what_is_rounded_to_no_bad_client_is_told() {
         part.aggregate(&round, &inbox).unwrap();
         let said = round.said().into_iter();
         let notes = said.filter_map(|said| match said {
-            fl_core::Said::Note(text) => Some(text),
-            fl_core::Said::Number(..) => None,
+            fl_core::LogEvent::Note(text) => Some(text),
+            fl_core::LogEvent::Number(..) => None,
         });
         notes.collect::<Vec<_>>().join("; ")
     };

@@ -71,18 +71,18 @@ impl<R: Rule> Aggregator for ServerOptimiser<R> {
         Ok(mean)
     }
 
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> RequiredInputs {
+        RequiredInputs {
             sent: true,
             ..self.rule.weigh().needs()
         }
     }
 
-    fn claims(&self) -> Claims {
-        Claims {
+    fn claims(&self) -> Properties {
+        Properties {
             order_free: true,
             weight_scale_free: true,
-            ..Claims::default()
+            ..Properties::default()
         }
     }
 

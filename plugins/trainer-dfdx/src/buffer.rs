@@ -2,7 +2,7 @@
 //!
 //! An activation of a large batch is tens of megabytes. Handed back to the operating system after every step and asked for
 //! again in the next, it comes back as fresh pages, each cleared and mapped on first touch: a fifth of a ResNet-8 step at
-//! batch 512. So each thread keeps its large buffers aside: all of them during a [`Pass`], a few between two.
+//! batch 512. So each thread keeps its large buffers aside: all of them during a [`BufferScope`], a few between two.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -18,9 +18,9 @@ thread_local! {
 }
 
 /// A call of the trainer; at its end the largest buffers of this thread are freed until few enough are kept.
-pub struct Pass;
+pub struct BufferScope;
 
-impl Drop for Pass {
+impl Drop for BufferScope {
     fn drop(&mut self) {
         SPARE.with_borrow_mut(|spare| {
             spare.sort_by_key(Vec::capacity);
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_large_buffer_comes_back_without_its_numbers_and_only_few_are_kept() {
         let kept = || SPARE.with_borrow(|spare| spare.iter().map(Vec::capacity).sum::<usize>());
-        let pass = Pass;
+        let pass = BufferScope;
         let first = Buffer::filled(LARGE, 3.0);
         let place = first.as_ptr();
         drop(first);

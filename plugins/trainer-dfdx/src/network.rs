@@ -77,7 +77,7 @@ impl Network {
         if x.nrows() == 0 {
             return Ok(Array2::zeros((0, self.to)));
         }
-        let _pass = buffer::Pass;
+        let _pass = buffer::BufferScope;
         let (weights, input) = (self.frozen(), self.input(x, None)?);
         let made = self
             .net
@@ -112,7 +112,7 @@ impl Network {
         if x.nrows() == 0 {
             return Ok(Array2::zeros(x.dim()));
         }
-        let _pass = buffer::Pass;
+        let _pass = buffer::BufferScope;
         let (key, mut record) = (Key::new(), Record::on());
         let mut mode = Mode::Evaluate(&self.numbers.of(&self.net).buffers);
         let input = self.input(x, Some(key.clone()))?;
@@ -138,7 +138,7 @@ impl Network {
         if x.nrows() == 0 {
             return slope(Array2::zeros((0, self.to)).view()).map(|_| ());
         }
-        let _pass = buffer::Pass;
+        let _pass = buffer::BufferScope;
         let numbers = self.numbers.of(&self.net);
         let weights = Weights {
             data: numbers.weights.clone(),

@@ -17,8 +17,8 @@ use fl_core::augment::Augmenter;
 use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
-    AuxiliaryTerm, BuildContext, Differentiable, Fitted, Head, Loss, Parametric, Pass, Problem,
-    Result, Samples, Stream, Target, Task, TaskKind, Trainer,
+    AuxiliaryTerm, BuildContext, Differentiable, FitOptions, FitReport, Head, Loss, Parametric,
+    Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2};
 use std::sync::{Arc, OnceLock};
@@ -121,7 +121,7 @@ impl Dfdx {
         f: impl Fn(Value, &Weights, &mut Mode<'_>) -> Result<Value>,
     ) -> Result<Array2<f32>> {
         let (weights, buffers) = (self.frozen(), &self.numbers.of(&self.net).buffers);
-        let _pass = buffer::Pass;
+        let _pass = buffer::BufferScope;
         let mut out = Vec::with_capacity(x.len() * width);
         let all: Vec<usize> = (0..x.len()).collect();
         for some in all.chunks(self.predict_batch) {
@@ -138,7 +138,7 @@ impl Dfdx {
         &mut self,
         x: &Samples,
         target: &Target<'_>,
-        pass: &Pass<'_>,
+        pass: &FitOptions<'_>,
         plan: &Plan,
         at: usize,
     ) -> Result<f64> {
@@ -161,8 +161,8 @@ impl Dfdx {
         let view = ArrayView2::from_shape((scores.rows, scores.width()), &scores.data)?;
         let target = target.pick(&plan.positions);
         let judged = (self.task.kind, self.dice);
-        let Judged { loss, slope, added } =
-            Judged::of(judged, pass, head, target.view(), view, &stream)?;
+        let ScoredBatch { loss, slope, added } =
+            ScoredBatch::of(judged, pass, head, target.view(), view, &stream)?;
         self.gradient.resize(self.net.weights(), 0.0);
         let key = weights.key.clone().unwrap_or_default();
         let gradient = record.backward(&scores, slope, &key, std::mem::take(&mut self.gradient))?;
@@ -209,7 +209,7 @@ impl Dfdx {
 }
 
 /// What the scores of a batch are worth.
-struct Judged {
+struct ScoredBatch {
     loss: f64,
     /// By each score.
     slope: Vec<f32>,
@@ -217,11 +217,11 @@ struct Judged {
     added: Option<AuxiliaryTerm>,
 }
 
-impl Judged {
+impl ScoredBatch {
     /// `head` is the last layer, where the pass has an auxiliary loss.
     fn of(
         (kind, dice): (TaskKind, f64),
-        pass: &Pass<'_>,
+        pass: &FitOptions<'_>,
         head: Option<Head>,
         target: Target<'_>,
         scores: ArrayView2<'_, f32>,
@@ -297,9 +297,9 @@ impl Trainer for Dfdx {
         &mut self,
         x: &Samples,
         target: Target<'_>,
-        pass: &Pass<'_>,
+        pass: &FitOptions<'_>,
         stream: &Stream,
-    ) -> Result<Fitted> {
+    ) -> Result<FitReport> {
         self.checked(x)?;
         target::check(pass.loss, self.task.kind, &target, x.len())?;
         ensure!(pass.batch > 0, "a batch must have at least 1 sample");
@@ -318,7 +318,7 @@ impl Trainer for Dfdx {
                 .transpose()?,
             drift: pass.drift.map(|d| self.flat(d, "the drift")).transpose()?,
         };
-        let _pass = buffer::Pass;
+        let _pass = buffer::BufferScope;
         let alone = self.net.normalises() && pass.batch > 1 && x.len() > 1;
         let reported_from = of.saturating_sub(x.len().div_ceil(pass.batch));
         let (mut steps, mut sum, mut count) = (0, 0.0, 0usize);
@@ -342,7 +342,7 @@ impl Trainer for Dfdx {
         if let Some(card) = card {
             self.take_back(card)?;
         }
-        Ok(Fitted {
+        Ok(FitReport {
             steps,
             loss: sum / count.max(1) as f64,
         })

@@ -3,7 +3,7 @@
 use fl_core::message::Params;
 use fl_core::prelude::*;
 use fl_core::settings::above;
-use fl_core::{Differentiable, Fitted, Parametric, Problem, TaskKind, loss};
+use fl_core::{Differentiable, FitReport, Parametric, Problem, TaskKind, loss};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ impl LinearModel {
         Ok((value, x.t().dot(&slope), slope.sum_axis(Axis(0))))
     }
 
-    fn step(&mut self, x: &Samples, target: Target<'_>, pass: &Pass<'_>) -> Result<f64> {
+    fn step(&mut self, x: &Samples, target: Target<'_>, pass: &FitOptions<'_>) -> Result<f64> {
         let (value, mut weight, mut bias) = self.slopes(x, target, pass.loss)?;
         weight.scaled_add(self.settings.l2 as f32, &self.weight);
         if let Some((mu, anchor)) = pass.pull {
@@ -124,9 +124,9 @@ impl Trainer for LinearModel {
         &mut self,
         x: &Samples,
         target: Target<'_>,
-        pass: &Pass<'_>,
+        pass: &FitOptions<'_>,
         stream: &Stream,
-    ) -> Result<Fitted> {
+    ) -> Result<FitReport> {
         self.check(x)?;
         ensure!(
             x.len() == target.len(),
@@ -146,7 +146,7 @@ impl Trainer for LinearModel {
             steps += 1;
             sum += value;
         }
-        Ok(Fitted {
+        Ok(FitReport {
             steps,
             loss: if steps == 0 { 0.0 } else { sum / steps as f64 },
         })

@@ -5,7 +5,8 @@
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::settings::{Setting, read_yaml};
 use fl_core::{
-    BuildContext, Inputs, Length, Loss, Pass, Samples, Stream, Target, Task, TaskKind, Trainer,
+    BuildContext, FitOptions, Inputs, Length, Loss, Samples, Stream, Target, Task, TaskKind,
+    Trainer,
 };
 use fl_plugin_trainer_trees::{Boosting, Forest, Tree, Trees};
 use std::io::{Read, Write};
@@ -66,7 +67,7 @@ fn main() -> Result<()> {
             "boosting" => Box::new(Trees::new(model::<Boosting>(settings)?, &make)?),
             other => bail!("no method `{other}`"),
         };
-        let pass = Pass::new(Length::Epochs(1), 1, Loss::CrossEntropy);
+        let pass = FitOptions::new(Length::Epochs(1), 1, Loss::CrossEntropy);
         let start = Instant::now();
         let fitted = trainer.fit(&x, Target::Classes(&y), &pass, &make.stream)?;
         let fit = start.elapsed().as_secs_f64();

@@ -2,12 +2,12 @@
 
 use crate::bins::Binned;
 use crate::criterion::{Slopes, pair};
-use crate::goal::Goal;
 use crate::grow::{Field, Grower, Plan};
 use crate::model::{Model, Sum};
 use crate::settings::{Boosting, Start};
+use crate::targets::Goal;
 use anyhow::ensure;
-use fl_core::{Draws, Fitted, Result, Stream};
+use fl_core::{Draws, FitReport, Result, Stream};
 
 /// The smallest share of a class, for those that do not occur.
 const RAREST: f64 = 1e-9;
@@ -31,7 +31,7 @@ pub fn fit(
     x: &Binned,
     goal: &Goal,
     stream: &Stream,
-) -> Result<(Model, Fitted)> {
+) -> Result<(Model, FitReport)> {
     let mut model = Model::blank(Sum::Margins, x.width(), goal.classes);
     let weights = goal.class_weights(&settings.class_weights);
     let shares: Vec<f64> = goal
@@ -55,7 +55,7 @@ pub fn fit(
     if goal.one_class() {
         return Ok((
             model,
-            Fitted {
+            FitReport {
                 steps: 1,
                 loss: 0.0,
             },
@@ -106,7 +106,7 @@ pub fn fit(
     );
     Ok((
         model.with_gains(&grower.gains),
-        Fitted {
+        FitReport {
             steps: settings.trees,
             loss,
         },

@@ -2,11 +2,11 @@
 
 use crate::bins::Binned;
 use crate::criterion::{Cost, Criterion, ManyClasses, TwoClasses, pair};
-use crate::goal::Goal;
 use crate::grow::{Field, Grower, Plan};
 use crate::model::{Model, Sum};
 use crate::settings::{Forest, Tree};
-use fl_core::{Fitted, Stream};
+use crate::targets::Goal;
+use fl_core::{FitReport, Stream};
 
 /// The smallest gain, as a share of all samples, that is not rounding.
 const ROUNDING: f64 = 1e-12;
@@ -31,7 +31,7 @@ impl Tree {
 }
 
 /// Fits a forest to `goal`, which is not empty.
-pub fn fit(settings: &Forest, x: &Binned, goal: &Goal, stream: &Stream) -> (Model, Fitted) {
+pub fn fit(settings: &Forest, x: &Binned, goal: &Goal, stream: &Stream) -> (Model, FitReport) {
     let units = units(goal);
     let weights = goal.class_weights(&settings.class_weights);
     let purity = settings.purity.clone();
@@ -84,7 +84,7 @@ struct Job<'a, S> {
 }
 
 impl<S: Fn(u32, u32) -> u64> Job<'_, S> {
-    fn run<C: Criterion>(&self, criterion: &C) -> (Model, Fitted) {
+    fn run<C: Criterion>(&self, criterion: &C) -> (Model, FitReport) {
         let (settings, goal) = (self.settings, self.goal);
         let parts: Vec<(u32, u32, u32)> = goal
             .entries
@@ -155,7 +155,7 @@ impl<S: Fn(u32, u32) -> u64> Job<'_, S> {
         let model = model.with_gains(&gains);
         (
             model,
-            Fitted {
+            FitReport {
                 steps: trees,
                 loss: cost.cost / cost.weight.max(f64::MIN_POSITIVE),
             },

@@ -4,11 +4,11 @@ mod bins;
 mod boosting;
 mod criterion;
 mod forest;
-mod goal;
 mod grow;
 mod model;
 mod predict;
 mod settings;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod trainer;

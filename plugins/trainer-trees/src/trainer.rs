@@ -1,14 +1,14 @@
 //! Trees as trainers.
 
 use crate::bins::Binned;
-use crate::goal::Goal;
 use crate::model::{Model, Sum};
 use crate::settings::{Boosting, Forest, Tree};
+use crate::targets::Goal;
 use crate::{boosting, forest};
 use anyhow::ensure;
 use fl_core::{
-    BuildContext, Fitted, Length, Loss, Pass, Problem, Result, Samples, Stream, Target, Task,
-    TaskKind, Trainer,
+    BuildContext, FitOptions, FitReport, Length, Loss, Problem, Result, Samples, Stream, Target,
+    Task, TaskKind, Trainer,
 };
 use ndarray::Array2;
 
@@ -21,7 +21,7 @@ pub trait Method: Send {
     #[doc(hidden)]
     fn bins(&self) -> usize;
     #[doc(hidden)]
-    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, Fitted)>;
+    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, FitReport)>;
 }
 
 impl Method for Tree {
@@ -29,7 +29,7 @@ impl Method for Tree {
     fn bins(&self) -> usize {
         self.bins
     }
-    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, Fitted)> {
+    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, FitReport)> {
         Ok(forest::fit(&self.alone(), x, goal, stream))
     }
 }
@@ -39,7 +39,7 @@ impl Method for Forest {
     fn bins(&self) -> usize {
         self.bins
     }
-    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, Fitted)> {
+    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, FitReport)> {
         Ok(forest::fit(self, x, goal, stream))
     }
 }
@@ -49,7 +49,7 @@ impl Method for Boosting {
     fn bins(&self) -> usize {
         self.bins
     }
-    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, Fitted)> {
+    fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, FitReport)> {
         boosting::fit(self, x, goal, stream)
     }
 }
@@ -113,9 +113,9 @@ impl<S: Method> Trainer for Trees<S> {
         &mut self,
         x: &Samples,
         target: Target<'_>,
-        pass: &Pass<'_>,
+        pass: &FitOptions<'_>,
         stream: &Stream,
-    ) -> Result<Fitted> {
+    ) -> Result<FitReport> {
         self.check(x)?;
         ensure!(
             x.len() == target.len(),
@@ -136,7 +136,7 @@ impl<S: Method> Trainer for Trees<S> {
         }
         let goal = Goal::new(target, pass.loss, self.model.classes)?;
         if matches!(pass.length, Length::Steps(0) | Length::Epochs(0)) {
-            return Ok(Fitted::default());
+            return Ok(FitReport::default());
         }
         ensure!(!x.is_empty(), "there are no samples to fit trees to");
         ensure!(

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Place, inspect, inspect_json};
+use crate::{SourcePosition, inspect, inspect_json};
 use fl_core::settings::{Step, to_json};
 use fl_core::{Fault, Role};
 use serde_json::json;
@@ -186,8 +186,8 @@ fn the_schema_is_sorted() {
 /// Line and column of the first mistake.
 fn first(text: &str) -> (usize, usize) {
     match read(text).err().unwrap().0[0].place {
-        Place::Text { line, column } => (line, column),
-        Place::Set(_) => panic!("not set from outside"),
+        SourcePosition::Text { line, column } => (line, column),
+        SourcePosition::Set(_) => panic!("not set from outside"),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::DataSection;
 use fl_core::message::{Ids, Logits, Nothing, Params};
 use fl_core::prelude::*;
 use fl_core::privacy::{Composition, Guarantee, Ledger, Unit};
-use fl_core::{Ability, Fitted, Parametric, Problem, TaskKind};
+use fl_core::{Ability, FitReport, Parametric, Problem, TaskKind};
 use ndarray::{Array2, ArrayD};
 
 settings! {
@@ -166,7 +166,13 @@ impl Net {
     }
 }
 impl Trainer for Net {
-    fn fit(&mut self, _: &Samples, _: Target<'_>, _: &Pass<'_>, _: &Stream) -> Result<Fitted> {
+    fn fit(
+        &mut self,
+        _: &Samples,
+        _: Target<'_>,
+        _: &FitOptions<'_>,
+        _: &Stream,
+    ) -> Result<FitReport> {
         bail!("a fake")
     }
     fn predict(&mut self, _: &Samples) -> Result<Array2<f32>> {
@@ -265,7 +271,13 @@ impl Able {
     }
 }
 impl Trainer for Able {
-    fn fit(&mut self, _: &Samples, _: Target<'_>, _: &Pass<'_>, _: &Stream) -> Result<Fitted> {
+    fn fit(
+        &mut self,
+        _: &Samples,
+        _: Target<'_>,
+        _: &FitOptions<'_>,
+        _: &Stream,
+    ) -> Result<FitReport> {
         bail!("a fake")
     }
     fn predict(&mut self, _: &Samples) -> Result<Array2<f32>> {
@@ -386,7 +398,7 @@ impl Protocol for Picky {
             .slot(MODEL.spec().shared_parameters().at_server())
             .slot(student.needs(Ability::Loss(Loss::Mae)))
             .slot(teacher.needs(Ability::InputGradient))
-            .slot(FILTER.spec().hands_scores(self.filter_on_scores))
+            .slot(FILTER.spec().selects_from_scores(self.filter_on_scores))
             .exchange(SAID.answered_by(|_, _| bail!("a fake")).releases(&PRIVACY))
     }
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {

@@ -1,8 +1,8 @@
 mod behaviour;
+mod compatibility;
+mod diagnostics;
 mod fakes;
-mod fits;
 mod hostile;
-mod mistakes;
 
 use crate::{Catalogue, Mistakes, Spec};
 use fakes::Toy;

@@ -2,9 +2,9 @@
 
 use crate::broken::{Broken, Held, must, run};
 use crate::compare::{difference, digits, numbers};
-use crate::sample::{CASES, Case, Letters};
-use fl_core::message::{self, Erased, MessageType, Named, View};
-use fl_core::{AnyAggregator, Executor, Mail, Round, Serial, Stream};
+use crate::sample::{CASES, Case, SampleMessages};
+use fl_core::message::{self, Erased, MessageType, NamedTensors, View};
+use fl_core::{AnyAggregator, ClientMessage, Executor, Round, Serial, Stream};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ pub fn check(make: Make<'_>) -> Result<(), Broken> {
             case,
             make,
             of,
-            first: Letters::new(of, &case, 1, needs),
-            later: [2, 3].map(|round| Letters::new(of, &case, round, needs)),
+            first: SampleMessages::new(of, &case, 1, needs),
+            later: [2, 3].map(|round| SampleMessages::new(of, &case, round, needs)),
             sees: needs.sent,
         }
         .all()
@@ -50,7 +50,7 @@ type Make<'a> = &'a dyn Fn() -> Box<dyn AnyAggregator>;
 fn folded(
     part: &mut dyn AnyAggregator,
     round: &Round,
-    mail: Vec<Mail<Erased>>,
+    mail: Vec<ClientMessage<Erased>>,
 ) -> fl_core::Result<Option<Erased>> {
     let Some(mut fold) = part.fold(round) else {
         return Ok(None);
@@ -64,9 +64,9 @@ struct Bench<'a> {
     make: Make<'a>,
     /// What clients send.
     of: &'static MessageType,
-    first: Letters,
+    first: SampleMessages,
     /// What is sent in the rounds after the first.
-    later: [Letters; 2],
+    later: [SampleMessages; 2],
     /// Does it want to see what the clients were sent?
     sees: bool,
 }
@@ -136,7 +136,7 @@ impl Bench<'_> {
     }
 
     /// What a new instance makes of these letters.
-    fn answer(&self, property: &'static str, letters: &Letters) -> Held<Erased> {
+    fn answer(&self, property: &'static str, letters: &SampleMessages) -> Held<Erased> {
         let inbox = letters.inbox();
         run(property, &self.case.place(), || {
             (self.make)().aggregate(&self.round(1), &*inbox)
@@ -259,7 +259,7 @@ impl Bench<'_> {
 }
 
 /// Floats by tensor, row id (0 without ids) and position in the row.
-fn places(tensors: &Named<'_>) -> Vec<((String, u32, usize), f64)> {
+fn places(tensors: &NamedTensors<'_>) -> Vec<((String, u32, usize), f64)> {
     let rows = tensors
         .iter()
         .find(|(name, _)| name == "rows")

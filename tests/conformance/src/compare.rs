@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use fl_core::Result;
-use fl_core::message::{AnyMessage, Erased, Named, Parcel, Tensor, View};
+use fl_core::message::{AnyMessage, Erased, NamedTensors, Tensor, TensorMap, View};
 use ndarray::{Array2, ArrayD, Zip};
 
 /// Six significant digits, no trailing zeros, no negative zero.
@@ -68,7 +68,7 @@ pub(crate) fn difference(
     tolerance: f64,
 ) -> Option<String> {
     let (a, b) = (&one.content(), &other.content());
-    let outline = |t: &Named<'_>| {
+    let outline = |t: &NamedTensors<'_>| {
         let each = t
             .iter()
             .map(|(name, v)| format!("`{name}` {:?}", v.shape()));
@@ -129,7 +129,7 @@ pub(crate) fn map(message: &dyn AnyMessage, mut f: impl FnMut(f64) -> f64) -> Re
         };
         (name.into_owned(), tensor)
     });
-    let parcel = Parcel::new(tensors.collect());
+    let parcel = TensorMap::new(tensors.collect());
     let of = message.message_type();
     of.from_tensors(parcel)
         .with_context(|| format!("the kit could not rebuild a {} message", of.kind))

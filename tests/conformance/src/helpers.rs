@@ -2,7 +2,7 @@
 
 use crate::compare::{digits, numbers};
 use fl_core::message::{Logits, Message, Params};
-use fl_core::{ClientId, Inbox, Mail};
+use fl_core::{ClientId, ClientMessage, Inbox};
 use insta::Snapshot;
 use insta::comparator::Comparator;
 use ndarray::{Array2, ArrayD};
@@ -37,13 +37,13 @@ pub fn logits<const CLASSES: usize>(clients: &[&[[f32; CLASSES]]]) -> Inbox<Logi
 fn inbox<M: Message>(bodies: Vec<M>) -> Inbox<M> {
     let mail = bodies.into_iter().enumerate();
     made(
-        mail.map(|(k, body)| Mail::new(k as ClientId, 1.0, body))
+        mail.map(|(k, body)| ClientMessage::new(k as ClientId, 1.0, body))
             .collect(),
     )
 }
 
 #[track_caller]
-fn made<M: Message>(mail: Vec<Mail<M>>) -> Inbox<M> {
+fn made<M: Message>(mail: Vec<ClientMessage<M>>) -> Inbox<M> {
     Inbox::new(mail).unwrap_or_else(|e| panic!("this is no inbox: {e:#}"))
 }
 
@@ -57,7 +57,7 @@ pub fn weigh<M: Message>(inbox: &Inbox<M>, weights: &[f64]) -> Inbox<M> {
     );
     let mail = inbox.iter().zip(weights);
     made(
-        mail.map(|(m, w)| Mail {
+        mail.map(|(m, w)| ClientMessage {
             weight: *w,
             ..m.clone()
         })
@@ -75,7 +75,7 @@ pub fn with_losses<M: Message>(inbox: &Inbox<M>, losses: &[f64]) -> Inbox<M> {
     );
     let mail = inbox.iter().zip(losses);
     made(
-        mail.map(|(m, loss)| Mail {
+        mail.map(|(m, loss)| ClientMessage {
             training_loss: Some(*loss),
             ..m.clone()
         })

@@ -4,7 +4,7 @@ use crate::broken::{Broken, Held, must, run};
 use crate::compare::{difference, digits, floats, map};
 use crate::sample::{CASES, Case, Values};
 use crate::statistics::{ERROR_RATE, kolmogorov_smirnov, laplace_below, normal_below, same_sides};
-use fl_core::message::{self, Erased, MessageType, Reach};
+use fl_core::message::{self, Erased, MessageType, SensitivityNorm};
 use fl_core::privacy::{Noise, ReleaseNoise, VoteNoise, grid};
 use fl_core::{AnyMechanism, Cohort, PrivacyEvent, Stream};
 
@@ -75,10 +75,10 @@ struct Bench<'a> {
 }
 
 /// A distribution function.
-type Below = fn(f64) -> f64;
+type Cumulative = fn(f64) -> f64;
 
 /// The distribution of the noise at scale 1, and its scale, if the event declares it.
-fn declared(event: &PrivacyEvent) -> Option<(Below, f64)> {
+fn declared(event: &PrivacyEvent) -> Option<(Cumulative, f64)> {
     match event {
         PrivacyEvent::Laplace { scale, .. } => Some((laplace_below, *scale)),
         PrivacyEvent::Gaussian { sigma, .. } => Some((normal_below, *sigma)),
@@ -236,7 +236,7 @@ impl Bench<'_> {
     /// near the end of the numbers, and single numbers that differ.
     fn sensitivity(&self, case: &Case) -> Held {
         // counts of votes say themselves how far they reach
-        if self.on.reach == Reach::Stated {
+        if self.on.reach == SensitivityNorm::Stated {
             return Ok(());
         }
         let message = self.invent(case);

@@ -1,8 +1,9 @@
 //! Legal input that the kit makes up.
 
-use fl_core::message::{AnyMessage, Erased, Message, MessageType, Outline, SoftLabels};
+use fl_core::message::{AnyMessage, Erased, Message, MessageType, SampleShape, SoftLabels};
 use fl_core::{
-    AnyInbox, Candidate, ClientId, Draws, Mail, Poll, Pool, Roster, Samples, Stream, Wanted,
+    AnyInbox, Candidate, ClientId, ClientMessage, ClientStat, ClientStatQuery, Draws, Pool, Roster,
+    Samples, Stream,
 };
 use ndarray::Array2;
 use std::borrow::Borrow;
@@ -111,7 +112,7 @@ impl Case {
         let values = self.values;
         let number = move |draws: &mut Draws| values.draw(draws);
         let mut shape = self.stream("shape").draws();
-        let mut outline = Outline::new(self.clients, &number, draws).shaped(&mut shape);
+        let mut outline = SampleShape::new(self.clients, &number, draws).shaped(&mut shape);
         let mut one = |k| {
             outline.client(k);
             of.sample(&mut outline).unwrap_or_else(|| {
@@ -135,7 +136,7 @@ pub fn classes(message: &dyn AnyMessage) -> usize {
 
 /// Everything that an inbox is made of, so that it can be made anew with something changed.
 #[derive(Clone, Debug)]
-pub(crate) struct Letters {
+pub(crate) struct SampleMessages {
     of: &'static MessageType,
     pub(crate) bodies: Vec<Erased>,
     pub(crate) weights: Vec<f64>,
@@ -143,7 +144,7 @@ pub(crate) struct Letters {
     pub(crate) losses: Option<Vec<f64>>,
 }
 
-impl Letters {
+impl SampleMessages {
     /// Weights are whole, broken or 0; in every fourth case all are 1. Class counts come if they
     /// are needed; some classes nobody has, some clients have nothing. So do training losses; some
     /// are 0, in some cases all.
@@ -151,7 +152,7 @@ impl Letters {
         of: &'static MessageType,
         case: &Case,
         round: u64,
-        needs: fl_core::Needs,
+        needs: fl_core::RequiredInputs,
     ) -> Self {
         let mut draws = case.stream("letters").child("round", round).draws();
         let bodies = case.messages_of(of, &mut draws);
@@ -214,12 +215,12 @@ impl Letters {
         }
     }
 
-    pub(crate) fn mail(&self) -> Vec<Mail<Erased>> {
+    pub(crate) fn mail(&self) -> Vec<ClientMessage<Erased>> {
         let mail = self.bodies.iter().zip(&self.weights).enumerate();
-        mail.map(|(k, (body, weight))| Mail {
+        mail.map(|(k, (body, weight))| ClientMessage {
             class_counts: self.counts.as_ref().map(|c| c[k].clone()),
             training_loss: self.losses.as_ref().map(|losses| losses[k]),
-            ..Mail::new(Case::sender(k), *weight, body.clone())
+            ..ClientMessage::new(Case::sender(k), *weight, body.clone())
         })
         .collect()
     }
@@ -248,7 +249,7 @@ pub trait PoolSample: Pool {
     fn size(pool: &Self::Owned) -> usize;
 
     /// Tells in `known` what `poll` wants to know of `pool`.
-    fn tell(_known: &mut Self::Owned, _pool: &Self::Owned, _poll: &Poll) {}
+    fn tell(_known: &mut Self::Owned, _pool: &Self::Owned, _poll: &ClientStatQuery) {}
 }
 
 impl PoolSample for Roster {
@@ -274,11 +275,11 @@ impl PoolSample for Roster {
         pool.len()
     }
 
-    fn tell(known: &mut Self::Owned, pool: &Self::Owned, poll: &Poll) {
+    fn tell(known: &mut Self::Owned, pool: &Self::Owned, poll: &ClientStatQuery) {
         for at in &poll.of {
             match poll.wanted {
-                Wanted::Samples => known[*at].samples = pool[*at].samples,
-                Wanted::Loss => known[*at].loss = pool[*at].loss,
+                ClientStat::Samples => known[*at].samples = pool[*at].samples,
+                ClientStat::Loss => known[*at].loss = pool[*at].loss,
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::broken::{Broken, Held, must, run};
 use crate::sample::{CASES, Case, PoolSample};
-use fl_core::{BoxedSelector, Draw, Examples, Inputs, Labels, Round, Serial, Stream};
+use fl_core::{BoxedSelector, Examples, Inputs, Labels, Round, SamplingScheme, Serial, Stream};
 use std::borrow::Borrow;
 use std::sync::Arc;
 
@@ -134,9 +134,9 @@ const DRAWS: u64 = 2000;
 fn draw<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>) -> Held {
     let (mut part, home) = (make(), Stream::root(11));
     let rate = match part.draw() {
-        Draw::Unknown => return Ok(()),
-        Draw::Poisson { rate } => Some(rate),
-        Draw::Everyone | Draw::FixedSize => None,
+        SamplingScheme::Unknown => return Ok(()),
+        SamplingScheme::Poisson { rate } => Some(rate),
+        SamplingScheme::Everyone | SamplingScheme::FixedSize => None,
     };
     let (draw, pool) = (part.draw(), P::invent(POOL, &mut home.draws()));
     let (mut sizes, mut each, mut pair) = (Vec::new(), [0usize; POOL], 0usize);
@@ -149,7 +149,7 @@ fn draw<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>) -> Held {
         chosen.iter().for_each(|at| each[*at] += 1);
     }
     let same_size = sizes.iter().all(|n| *n == sizes[0]);
-    if draw == Draw::Everyone {
+    if draw == SamplingScheme::Everyone {
         return must(DRAW, same_size && sizes[0] == POOL, || {
             format!(
                 "it says {draw:?}, and once {} of {POOL} were chosen",

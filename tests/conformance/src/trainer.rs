@@ -5,8 +5,8 @@ use crate::compare::{apart_tables, difference, digits};
 use crate::toy::Toy;
 use fl_core::message::Params;
 use fl_core::{
-    BuildContext, Fitted, Length, Loss, Pass, Problem, Result, Samples, Stream, Target, Task,
-    TaskKind, Trainer,
+    BuildContext, FitOptions, FitReport, Length, Loss, Problem, Result, Samples, Stream, Target,
+    Task, TaskKind, Trainer,
 };
 use ndarray::Array2;
 
@@ -58,12 +58,12 @@ pub(crate) struct Bench<'a> {
 }
 
 /// A short pass: batches of 8, so that the last of an epoch is as large as the others.
-fn short(kind: TaskKind) -> Pass<'static> {
-    Pass::new(Length::Steps(9), 8, kind.loss())
+fn short(kind: TaskKind) -> FitOptions<'static> {
+    FitOptions::new(Length::Steps(9), 8, kind.loss())
 }
 
 impl Bench<'_> {
-    pub(crate) fn short(&self) -> Pass<'static> {
+    pub(crate) fn short(&self) -> FitOptions<'static> {
         short(self.task.kind)
     }
 
@@ -92,9 +92,9 @@ impl Bench<'_> {
         &self,
         property: &'static str,
         model: &mut Model,
-        pass: &Pass<'_>,
+        pass: &FitOptions<'_>,
         seed: u64,
-    ) -> Held<Fitted> {
+    ) -> Held<FitReport> {
         let stream = self.stream.child("fit", seed);
         run(property, &self.place, || {
             model.fit(&self.toy.x, self.toy.target(), pass, &stream)
@@ -133,7 +133,7 @@ impl Bench<'_> {
         let fitted = self.fit(
             LEARNS,
             &mut model,
-            &Pass::new(Length::Epochs(20), 8, self.task.kind.loss()),
+            &FitOptions::new(Length::Epochs(20), 8, self.task.kind.loss()),
             0,
         )?;
         let after = self.toy.loss(LEARNS, &self.place, &mut *model)?;
@@ -174,7 +174,7 @@ impl Bench<'_> {
                 .sum())
         };
         let before = far(&mut model)?;
-        let pass = Pass::new(Length::Epochs(20), 8, Loss::Mse);
+        let pass = FitOptions::new(Length::Epochs(20), 8, Loss::Mse);
         let target = Target::Scores(scores.view());
         let outcome = attempt(IMITATES, &self.place, || {
             model.fit(&self.toy.x, target, &pass, &self.stream.child("imitate", 0))
@@ -248,11 +248,11 @@ impl Bench<'_> {
             self.equal(SAVES, &wanted, &self.predict(SAVES, &mut other)?, 0.0)?;
         }
         for pass in [
-            Pass {
+            FitOptions {
                 length: Length::Steps(0),
                 ..self.short()
             },
-            Pass {
+            FitOptions {
                 length: Length::Epochs(0),
                 ..self.short()
             },
@@ -283,7 +283,7 @@ impl Bench<'_> {
             0.0,
         )?;
 
-        let fresh = Pass {
+        let fresh = FitOptions {
             fresh: true,
             ..self.short()
         };
@@ -312,7 +312,7 @@ impl Bench<'_> {
     /// another thread (in another process).
     fn ways(&self) -> Held {
         for fresh in [false, true] {
-            let pass = Pass {
+            let pass = FitOptions {
                 fresh,
                 ..self.short()
             };
@@ -355,7 +355,7 @@ impl Bench<'_> {
     /// What a client remembers goes to a model that is made anew. It is in the state too, and
     /// changes neither the model nor the optimiser.
     fn remembers(&self) -> Held {
-        let fresh = Pass {
+        let fresh = FitOptions {
             fresh: true,
             ..self.short()
         };
@@ -456,7 +456,7 @@ impl Bench<'_> {
             )
         };
         let (anchor, up) = (map(|v| v + 0.5), map(|_| 1.0));
-        let forced = |property, pass: &Pass<'_>| -> Held<Option<Params>> {
+        let forced = |property, pass: &FitOptions<'_>| -> Held<Option<Params>> {
             let mut model = self.model(1)?;
             run(property, &self.place, || {
                 model.parametric().map_or(Ok(()), |m| m.set_params(&params))
@@ -474,7 +474,7 @@ impl Bench<'_> {
         let free = forced(PULL, &self.short())?.unwrap_or_default();
         if let Some(pulled) = forced(
             PULL,
-            &Pass {
+            &FitOptions {
                 pull: Some((0.5, &anchor)),
                 ..self.short()
             },
@@ -495,7 +495,7 @@ impl Bench<'_> {
         }
         if let Some(drifted) = forced(
             DRIFT,
-            &Pass {
+            &FitOptions {
                 drift: Some(&up),
                 ..self.short()
             },

@@ -4,7 +4,7 @@ use crate::broken::{Held, run};
 use crate::compare::digits;
 use crate::trainer::Bench;
 use fl_core::{
-    AuxiliaryLoss, AuxiliaryTerm, Head, Loss, Pass, Result, Stream, Target, TaskKind, loss,
+    AuxiliaryLoss, AuxiliaryTerm, FitOptions, Head, Loss, Result, Stream, Target, TaskKind, loss,
 };
 use ndarray::{Array2, ArrayView2};
 
@@ -64,7 +64,7 @@ impl Bench<'_> {
         let with = OfFeatures(made.clone());
         let taught = |auxiliary: Option<&dyn AuxiliaryLoss>| -> Held<f64> {
             let (mut model, plain) = (self.model(0)?, self.short());
-            self.fit(AUXILIARY, &mut model, &Pass { auxiliary, ..plain }, 9)?;
+            self.fit(AUXILIARY, &mut model, &FitOptions { auxiliary, ..plain }, 9)?;
             Ok(sure(&model))
         };
         let (with, without) = (taught(Some(&with))?, taught(None)?);

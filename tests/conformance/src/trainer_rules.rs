@@ -6,7 +6,7 @@ use crate::toy::Others;
 use crate::trainer::{Bench, Model, ROUND_TRIP};
 use anyhow::Context;
 use fl_core::message::{self, Params};
-use fl_core::{Pass, Problem, Result, Samples, Target};
+use fl_core::{FitOptions, Problem, Result, Samples, Target};
 use ndarray::{Array2, ArrayD, IxDyn};
 
 const SLOPES: &str = "vjp is the slope of its predictions";
@@ -288,7 +288,7 @@ impl Bench<'_> {
                     m.fit(
                         x,
                         self.toy.target(),
-                        &Pass {
+                        &FitOptions {
                             pull: Some((0.5, &strange)),
                             ..self.short()
                         },
@@ -303,7 +303,7 @@ impl Bench<'_> {
                     m.fit(
                         x,
                         self.toy.target(),
-                        &Pass {
+                        &FitOptions {
                             drift: Some(&strange),
                             ..self.short()
                         },

@@ -4,7 +4,7 @@ use crate::bytes::Bytes;
 use fl_core::{Inputs, Labels};
 use fl_data::set::Rows;
 use fl_data::sets::Files;
-use fl_data::{DataSet, Facts, Folder, archive as archives, format};
+use fl_data::{DataSet, DataSetFacts, Folder, archive as archives, format};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ fn read(here: &Path, settings: &str) {
     if !files.locate(here).is_empty() {
         return;
     }
-    let folder = Folder::new("files", Facts::made(0, 0), here);
+    let folder = Folder::new("files", DataSetFacts::made(0, 0), here);
     if let Ok(rows) = files.load(&folder) {
         sound(&rows);
     }

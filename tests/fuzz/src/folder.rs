@@ -5,7 +5,7 @@ use crate::spec::CATALOGUE;
 use fl_core::{BuildContext, Problem, Result, RunOptions, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::Spec;
-use fl_sim::{Execution, Manifest, Outcome, Paused, Resumed, RunFolder, Session, Setup};
+use fl_sim::{Execution, Manifest, Outcome, ResumePoint, RunFolder, Session, Setup, StoppedRun};
 use sha2::{Digest, Sha256};
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ fn collect(top: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) ->
 fn go_on(
     base: &Base,
     folder: RunFolder,
-    resumed: Option<Resumed>,
+    resumed: Option<ResumePoint>,
     stop_after: Option<usize>,
 ) -> Result<Outcome> {
     let (spec, data) = (&base.spec, base.data.clone());
@@ -120,7 +120,8 @@ fn go_on(
 }
 
 fn resumed(base: &Base, path: &Path, stop_after: Option<usize>) -> Result<Outcome> {
-    let (folder, resumed) = Paused::open(path, false)?.go_on(manifest(&base.yaml), &base.yaml)?;
+    let (folder, resumed) =
+        StoppedRun::open(path, false)?.go_on(manifest(&base.yaml), &base.yaml)?;
     go_on(base, folder, resumed, stop_after)
 }
 

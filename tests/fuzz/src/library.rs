@@ -4,14 +4,14 @@
 use crate::bytes::Bytes;
 use fl_core::abi::import;
 use fl_core::abi::raw::*;
-use fl_core::message::{Erased, MessageType, Outline, encode};
+use fl_core::message::{Erased, MessageType, SampleShape, encode};
 use fl_core::privacy::{Composition, Ledger, ReleaseNoise};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, AnyAggregator, AnyMechanism, BoxedPart, BoxedSelector, BuildContext, Candidate,
-    Cohort, Draws, Examples, Filled, Generator, Labels, Length, Loss, Mail, PartDecl, Parts, Pass,
-    Pool, PrivacyEvent, Role, Roster, Round, Samples, Stream, Target, Task, TaskKind, Trainer,
-    message::SoftLabels,
+    ClientMessage, Cohort, Draws, Examples, FitOptions, Generator, Labels, Length, Loss, PartDecl,
+    Parts, Pool, PrivacyEvent, Role, Roster, Round, Samples, SlotAssignment, Stream, Target, Task,
+    TaskKind, Trainer, message::SoftLabels,
 };
 use ndarray::Array2;
 use serde_json::json;
@@ -253,7 +253,7 @@ pub(crate) fn answers(data: &[u8]) {
     let settings: Value = serde_yaml::from_str("{a: 2}").expect("settings");
     SCRIPT.set(bytes.0.to_vec());
     let _ = (decl.check)(&settings, &mut Reader::default());
-    let parts = Parts::new(vec![Filled {
+    let parts = Parts::new(vec![SlotAssignment {
         slot: "part".into(),
         clients: None,
         decl,
@@ -287,7 +287,7 @@ fn normal(draws: &mut Draws) -> f32 {
 /// A message about samples 0 to 2, three classes and one voter.
 fn message(of: &'static MessageType, client: usize) -> Option<Erased> {
     let mut draws = Stream::root(client as u64).draws();
-    of.sample(&mut Outline::new(2, &normal, &mut draws).fixed(&[0, 1, 2], 3, 1))
+    of.sample(&mut SampleShape::new(2, &normal, &mut draws).fixed(&[0, 1, 2], 3, 1))
 }
 
 fn pool() -> Samples {
@@ -307,7 +307,7 @@ impl Drive<'_> {
         };
         let of = part.input();
         let all: Option<Vec<_>> = (0..2)
-            .map(|k| Some(Mail::new(k as u32, 1.0, message(of, k)?)))
+            .map(|k| Some(ClientMessage::new(k as u32, 1.0, message(of, k)?)))
             .collect();
         let Some(Ok(inbox)) = all.clone().map(|all| of.inbox(all)) else {
             return;
@@ -406,7 +406,7 @@ impl Drive<'_> {
         };
         let (x, stream) = (pool(), Stream::root(3));
         let target = Target::Classes(&[0, 1, 2, 0]);
-        let pass = Pass::new(Length::Steps(2), 2, Loss::CrossEntropy);
+        let pass = FitOptions::new(Length::Steps(2), 2, Loss::CrossEntropy);
         let _ = (part.learns(Loss::Mse), part.fit(&x, target, &pass, &stream));
         if let Ok(scores) = part.predict(&x) {
             assert_eq!(scores.dim(), (4, 3), "scores");

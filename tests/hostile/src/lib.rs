@@ -6,9 +6,9 @@ use fl_core::settings::{Reader, Setting, Value};
 
 /// Where it panics.
 #[derive(Clone, Debug)]
-pub struct Place(String);
+pub struct Position(String);
 
-impl Setting for Place {
+impl Setting for Position {
     fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
         let place = String::read(value, reader)?;
         assert!(place != "check", "in check");
@@ -28,7 +28,7 @@ impl Setting for Place {
     }
 }
 
-impl PartialEq for Place {
+impl PartialEq for Position {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
@@ -38,7 +38,7 @@ settings! {
     /// Panics.
     pub struct Panics {
         /// Where: check, create, about, aggregate, chunk, drop.
-        place: Place = Place(String::new());
+        place: Position = Position(String::new());
     }
 }
 
@@ -72,9 +72,9 @@ impl Aggregator for Panicking {
         Ok(inbox.weighted_mean(&weights, &*round.exec))
     }
 
-    fn claims(&self) -> Claims {
+    fn claims(&self) -> Properties {
         assert!(self.0 != "about", "in claims");
-        Claims::default()
+        Properties::default()
     }
 }
 plugin!(aggregator "panics" => Panics as Panicking);

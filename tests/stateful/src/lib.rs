@@ -4,7 +4,7 @@
 
 use fl_core::message::Params;
 use fl_core::prelude::*;
-use fl_core::{Fitted, Parametric, Problem};
+use fl_core::{FitReport, Parametric, Problem};
 use ndarray::{Array1, Array2, ArrayView2, Ix1};
 
 fl_core::export_plugins!();
@@ -168,9 +168,9 @@ impl Trainer for Scores {
         &mut self,
         _: &Samples,
         target: Target<'_>,
-        pass: &Pass<'_>,
+        pass: &FitOptions<'_>,
         _: &Stream,
-    ) -> Result<Fitted> {
+    ) -> Result<FitReport> {
         let Target::Classes(classes) = target else {
             bail!(Problem::Lacks("it learns classes only".into()));
         };
@@ -187,7 +187,7 @@ impl Trainer for Scores {
         self.moment = 0.5 * &self.moment + &slope;
         let rate = 0.1 / (1.0 + self.uses.next() as f32);
         self.scores.scaled_add(-rate, &self.moment);
-        Ok(Fitted {
+        Ok(FitReport {
             steps: 1,
             loss: f64::from(slope.dot(&slope)),
         })

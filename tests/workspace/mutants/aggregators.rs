@@ -14,7 +14,7 @@ type BoxedFold = Box<dyn Fold<Params, Params>>;
 struct Made {
     combine: fn(&Inbox<Params>) -> Params,
     fold: Option<fn() -> BoxedFold>,
-    claims: Claims,
+    claims: Properties,
 }
 
 impl Aggregator for Made {
@@ -26,7 +26,7 @@ impl Aggregator for Made {
     fn fold(&self, _: &Round) -> Option<BoxedFold> {
         self.fold.map(|fold| fold())
     }
-    fn claims(&self) -> Claims {
+    fn claims(&self) -> Properties {
         self.claims
     }
 }
@@ -79,7 +79,7 @@ impl Aggregator for Grows {
     }
 }
 
-fn sum(inbox: &Inbox<Params>, weight: impl Fn(&Mail<Params>) -> f64) -> Params {
+fn sum(inbox: &Inbox<Params>, weight: impl Fn(&ClientMessage<Params>) -> f64) -> Params {
     let first = &inbox.iter().next().expect("an inbox is never empty").body;
     let tensors = first.0.iter().map(|(name, tensor)| {
         let mut out = ArrayD::<f64>::zeros(tensor.raw_dim());
@@ -98,12 +98,12 @@ fn mean(inbox: &Inbox<Params>) -> Params {
 
 /// Collects all mail, and combines it in the end.
 struct Collects {
-    mail: Vec<Mail<Params>>,
-    combine: fn(Vec<Mail<Params>>) -> Result<Params>,
+    mail: Vec<ClientMessage<Params>>,
+    combine: fn(Vec<ClientMessage<Params>>) -> Result<Params>,
 }
 
 impl Fold<Params, Params> for Collects {
-    fn add(&mut self, mail: Mail<Params>) -> Result<()> {
+    fn add(&mut self, mail: ClientMessage<Params>) -> Result<()> {
         self.mail.push(mail);
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Fold<Params, Params> for Collects {
     }
 }
 
-fn collects(combine: fn(Vec<Mail<Params>>) -> Result<Params>) -> BoxedFold {
+fn collects(combine: fn(Vec<ClientMessage<Params>>) -> Result<Params>) -> BoxedFold {
     Box::new(Collects {
         mail: Vec::new(),
         combine,
@@ -122,8 +122,8 @@ fn collects(combine: fn(Vec<Mail<Params>>) -> Result<Params>) -> BoxedFold {
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
 pub fn all() -> Vec<Mutant> {
-    let none = Claims::default();
-    let honest = Claims {
+    let none = Properties::default();
+    let honest = Properties {
         order_free: true,
         weight_scale_free: true,
         within_hull: true,
@@ -153,7 +153,7 @@ pub fn all() -> Vec<Mutant> {
             Some("claims within_hull"),
             kit(made(
                 |inbox| sum(inbox, |_| 1.0),
-                Claims {
+                Properties {
                     within_hull: true,
                     ..none
                 },
@@ -164,7 +164,7 @@ pub fn all() -> Vec<Mutant> {
             Some("claims order_free"),
             kit(made(
                 |inbox| inbox.iter().next().expect("never empty").body.clone(),
-                Claims {
+                Properties {
                     order_free: true,
                     ..none
                 },
@@ -175,7 +175,7 @@ pub fn all() -> Vec<Mutant> {
             Some("claims weight_scale_free"),
             kit(made(
                 |inbox| sum(inbox, |mail| mail.weight),
-                Claims {
+                Properties {
                     weight_scale_free: true,
                     ..none
                 },
@@ -186,7 +186,7 @@ pub fn all() -> Vec<Mutant> {
             Some("claims weight_free"),
             kit(made(
                 mean,
-                Claims {
+                Properties {
                     weight_free: true,
                     ..none
                 },

@@ -31,14 +31,14 @@ impl Selector for Turns {
 
 /// Draws as the function does, and says something of it.
 #[derive(Clone, Copy)]
-struct Says(fn(&Roster, &Stream) -> Vec<usize>, Draw);
+struct Says(fn(&Roster, &Stream) -> Vec<usize>, SamplingScheme);
 
 impl Selector for Says {
     type Pool = Roster;
     fn select(&mut self, round: &Round, pool: &Roster) -> Result<Vec<usize>> {
         Ok((self.0)(pool, &round.stream))
     }
-    fn draw(&self) -> Draw {
+    fn draw(&self) -> SamplingScheme {
         self.1
     }
 }
@@ -59,7 +59,7 @@ pub fn all() -> Vec<Mutant> {
     let kit = |select| check::selector::<Roster>(&move || Box::new(Made(select)), true);
     let says =
         |select, draw| check::selector::<Roster>(&move || Box::new(Says(select, draw)), true);
-    let poisson = |rate| Draw::Poisson { rate };
+    let poisson = |rate| SamplingScheme::Poisson { rate };
     let claims = Some("draws as it says");
     vec![
         (
@@ -120,7 +120,7 @@ pub fn all() -> Vec<Mutant> {
         (
             "each at half sold as half of them",
             claims,
-            says(each_at_half, Draw::FixedSize),
+            says(each_at_half, SamplingScheme::FixedSize),
         ),
         (
             "the first half sold as a draw",
@@ -134,9 +134,13 @@ pub fn all() -> Vec<Mutant> {
                         half(pool, s)
                     }
                 },
-                Draw::FixedSize,
+                SamplingScheme::FixedSize,
             ),
         ),
-        ("half sold as everybody", claims, says(half, Draw::Everyone)),
+        (
+            "half sold as everybody",
+            claims,
+            says(half, SamplingScheme::Everyone),
+        ),
     ]
 }

@@ -3,7 +3,7 @@
 use super::Mutant;
 use fl_conformance::{check, images, pixels, tasks};
 use fl_core::prelude::*;
-use fl_core::{Differentiable, Fitted, Head, OwnedTarget, Parametric, Problem, loss, message};
+use fl_core::{Differentiable, FitReport, Head, OwnedTarget, Parametric, Problem, loss, message};
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -117,9 +117,9 @@ impl Trainer for Model {
         &mut self,
         x: &Samples,
         target: Target<'_>,
-        pass: &Pass<'_>,
+        pass: &FitOptions<'_>,
         stream: &Stream,
-    ) -> Result<Fitted> {
+    ) -> Result<FitReport> {
         self.inputs(x)?;
         ensure!(
             x.len() == target.len(),
@@ -172,7 +172,7 @@ impl Trainer for Model {
         if self.flaw.remembers() && steps > 0 {
             self.previous = Some(self.weight.clone());
         }
-        Ok(Fitted {
+        Ok(FitReport {
             steps,
             loss: sum / steps.max(1) as f64,
         })

@@ -1,6 +1,6 @@
 //! Accountants of a library as parts of this program.
 
-use super::remote::Remote;
+use super::part_handle::PartHandle;
 use crate::abi::raw::*;
 use crate::privacy::{Composition, Guarantee, Ledger, Neighbours, Noise, Unit};
 use crate::{Accountant, PrivacyEvent, Problem, Result};
@@ -8,7 +8,7 @@ use anyhow::{bail, ensure};
 use serde::Deserialize;
 use serde_json::json;
 
-pub(super) struct LoadedAccountant(pub Remote);
+pub(super) struct LoadedAccountant(pub PartHandle);
 
 #[derive(Deserialize)]
 struct GuaranteeText {

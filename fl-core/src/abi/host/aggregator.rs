@@ -1,14 +1,17 @@
 //! Aggregators of a library as parts of this program.
 
 use super::call::Answer;
-use super::late::{Late, load};
-use super::remote::Remote;
-use crate::abi::cross::{Letter, content};
-use crate::abi::facts::RoundText;
+use super::deferred_error::{DeferredError, load};
+use super::part_handle::PartHandle;
+use crate::abi::context_json::RoundText;
+use crate::abi::marshal::{OutgoingMessage, content};
 use crate::abi::raw::*;
 use crate::inbox::loss_of;
 use crate::message::{self, AnyMessage, Erased, Logits, MessageType, Params, View};
-use crate::{AnyAggregator, AnyFold, AnyInbox, Claims, Mail, Needs, Problem, Result, Round};
+use crate::{
+    AnyAggregator, AnyFold, AnyInbox, ClientMessage, Problem, Properties, RequiredInputs, Result,
+    Round,
+};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::any::Any;
@@ -65,18 +68,18 @@ fn sane(message: &dyn AnyMessage) -> Result<()> {
 
 /// An aggregator of a library.
 pub(super) struct LoadedAggregator {
-    remote: Remote,
+    remote: PartHandle,
     input: &'static MessageType,
     output: &'static MessageType,
-    needs: Needs,
-    claims: Claims,
+    needs: RequiredInputs,
+    claims: Properties,
     folds: bool,
-    late: Late,
+    late: DeferredError,
 }
 
 impl LoadedAggregator {
     pub fn new(
-        remote: Remote,
+        remote: PartHandle,
         input: &'static MessageType,
         output: &'static MessageType,
     ) -> Result<Self> {
@@ -88,13 +91,13 @@ impl LoadedAggregator {
         let claims = |name: &str| about.claims.iter().any(|n| n == name);
         let needs = |name: &str| about.needs.iter().any(|n| n == name);
         Ok(Self {
-            needs: Needs {
+            needs: RequiredInputs {
                 samples: needs("samples"),
                 class_counts: needs("class_counts"),
                 training_loss: needs("training_loss"),
                 sent: needs("sent"),
             },
-            claims: Claims {
+            claims: Properties {
                 order_free: claims("order_free"),
                 weight_scale_free: claims("weight_scale_free"),
                 weight_free: claims("weight_free"),
@@ -104,7 +107,7 @@ impl LoadedAggregator {
             remote,
             input,
             output,
-            late: Late::default(),
+            late: DeferredError::default(),
         })
     }
 
@@ -124,7 +127,7 @@ impl LoadedAggregator {
             )
         })?;
         let tensors = content(sent);
-        let letter = [Letter::new(&tensors)];
+        let letter = [OutgoingMessage::new(&tensors)];
         self.remote.must(FL_SENT, "", &letter, None, None)?;
         Ok(())
     }
@@ -132,7 +135,7 @@ impl LoadedAggregator {
 
 /// What an aggregator made of messages like `first`: of their outline, finite and sane.
 fn received(
-    remote: &Remote,
+    remote: &PartHandle,
     answer: Answer,
     output: &'static MessageType,
     first: Option<&dyn AnyMessage>,
@@ -207,7 +210,7 @@ impl AnyAggregator for LoadedAggregator {
         self.late.check().context(self.remote.who())?;
         let answer = {
             let tensors = content(&*folded);
-            let (facts, letter) = (RoundText::of(round)?, [Letter::new(&tensors)]);
+            let (facts, letter) = (RoundText::of(round)?, [OutgoingMessage::new(&tensors)]);
             let (stream, exec) = (Some(&round.stream), Some(&*round.exec));
             self.remote.call(FL_UPDATE, &facts, &letter, stream, exec)?
         };
@@ -218,11 +221,11 @@ impl AnyAggregator for LoadedAggregator {
         received(&self.remote, answer, self.output, Some(&*folded))
     }
 
-    fn needs(&self) -> Needs {
+    fn needs(&self) -> RequiredInputs {
         self.needs
     }
 
-    fn claims(&self) -> Claims {
+    fn claims(&self) -> Properties {
         self.claims
     }
 
@@ -262,7 +265,7 @@ pub(super) fn like(sent: &dyn AnyMessage, given: &dyn AnyMessage) -> Result<()> 
 }
 
 struct LoadedFold {
-    remote: Remote,
+    remote: PartHandle,
     output: &'static MessageType,
     /// Whether each message must come with a training loss.
     losses: bool,
@@ -270,12 +273,12 @@ struct LoadedFold {
 }
 
 impl AnyFold for LoadedFold {
-    fn add(&mut self, mail: Mail<Erased>) -> Result<()> {
+    fn add(&mut self, mail: ClientMessage<Erased>) -> Result<()> {
         if self.losses {
             loss_of(mail.from, mail.training_loss)?;
         }
         let tensors = content(&*mail.body);
-        let letter = Letter {
+        let letter = OutgoingMessage {
             from: mail.from,
             weight: mail.weight,
             class_counts: mail.class_counts.as_deref(),

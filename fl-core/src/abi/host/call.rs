@@ -1,10 +1,10 @@
 //! The host's side of a call: what a library may ask for, and what it answers.
 
-use super::away::{Away, Home, Rounding};
-use super::chance::{add_gaussian, add_laplace, fill_normal, fill_uniform};
+use super::foreign_call_guard::{CallbackGuard, ForeignCallGuard, Rounding};
+use super::rng_callbacks::{add_gaussian, add_laplace, fill_normal, fill_uniform};
 #[cfg(unix)]
-use crate::abi::apart::Asked;
-use crate::abi::cross::{plain, slice};
+use crate::abi::isolated::CallInput;
+use crate::abi::marshal::{plain, slice};
 #[cfg(unix)]
 use crate::abi::raw::FlMessage;
 use crate::abi::raw::{
@@ -41,7 +41,7 @@ pub fn on_log(log: impl Fn(u32, &str, &str) + Send + Sync + 'static) {
 }
 
 /// The numbers of one tensor of an answer.
-enum Room {
+enum AnswerBuffer {
     F32(Vec<f32>),
     F64(Vec<f64>),
     U32(Vec<u32>),
@@ -65,9 +65,9 @@ pub(in crate::abi) struct Answer {
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct CallState {
     answer: Answer,
-    rooms: Vec<(String, Vec<usize>, Room)>,
+    rooms: Vec<(String, Vec<usize>, AnswerBuffer)>,
     names: BTreeSet<String>,
     bytes: usize,
     pub draws: Option<Draws>,
@@ -82,7 +82,7 @@ pub(in crate::abi) struct Call<'a> {
     pub(super) noise: Noise,
     /// How the host rounds.
     rounding: Rounding,
-    state: Mutex<State>,
+    state: Mutex<CallState>,
 }
 
 impl<'a> Call<'a> {
@@ -104,8 +104,8 @@ impl<'a> Call<'a> {
 
     /// What a process needs to know of this call.
     #[cfg(unix)]
-    pub fn asked<'m>(&self, messages: &'m [FlMessage]) -> Asked<'m> {
-        Asked {
+    pub fn asked<'m>(&self, messages: &'m [FlMessage]) -> CallInput<'m> {
+        CallInput {
             key: self.key,
             noise: self.noise,
             messages,
@@ -134,7 +134,7 @@ impl<'a> Call<'a> {
             add_gaussian: Some(add_gaussian),
         };
         let code = {
-            let _away = Away::with(self.who);
+            let _away = ForeignCallGuard::with(self.who);
             f(&host)
         };
         let state = self.state.into_inner();
@@ -145,12 +145,12 @@ impl<'a> Call<'a> {
         for (name, shape, room) in state.rooms {
             let shape = IxDyn(&shape);
             let made = match room {
-                Room::F32(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::F32),
-                Room::F64(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::F64),
-                Room::U32(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::U32),
-                Room::U8(v) => Ok(Tensor::U8(v)),
-                Room::I64(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::I64),
-                Room::Bits(v) => match Bits::new(shape.slice().to_vec(), v) {
+                AnswerBuffer::F32(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::F32),
+                AnswerBuffer::F64(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::F64),
+                AnswerBuffer::U32(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::U32),
+                AnswerBuffer::U8(v) => Ok(Tensor::U8(v)),
+                AnswerBuffer::I64(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::I64),
+                AnswerBuffer::Bits(v) => match Bits::new(shape.slice().to_vec(), v) {
                     Ok(bits) => Ok(Tensor::Bits(bits)),
                     Err(e) => {
                         answer.misuse = Some(format!("tensor `{name}`: {e:#}"));
@@ -166,7 +166,7 @@ impl<'a> Call<'a> {
         (code, answer)
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, CallState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -206,19 +206,19 @@ impl<'a> Call<'a> {
             return Err(format!("an answer may have {TENSORS} tensors"));
         }
         let mut room = match dtype {
-            FL_F32 => Room::F32(zeros(n)?),
-            FL_F64 => Room::F64(zeros(n)?),
-            FL_U32 => Room::U32(zeros(n)?),
-            FL_I64 => Room::I64(zeros(n)?),
-            FL_BITS => Room::Bits(zeros(n)?),
-            _ => Room::U8(zeros(n)?),
+            FL_F32 => AnswerBuffer::F32(zeros(n)?),
+            FL_F64 => AnswerBuffer::F64(zeros(n)?),
+            FL_U32 => AnswerBuffer::U32(zeros(n)?),
+            FL_I64 => AnswerBuffer::I64(zeros(n)?),
+            FL_BITS => AnswerBuffer::Bits(zeros(n)?),
+            _ => AnswerBuffer::U8(zeros(n)?),
         };
         let data = match &mut room {
-            Room::F32(v) => v.as_mut_ptr().cast(),
-            Room::F64(v) => v.as_mut_ptr().cast(),
-            Room::U32(v) => v.as_mut_ptr().cast(),
-            Room::U8(v) | Room::Bits(v) => v.as_mut_ptr().cast(),
-            Room::I64(v) => v.as_mut_ptr().cast(),
+            AnswerBuffer::F32(v) => v.as_mut_ptr().cast(),
+            AnswerBuffer::F64(v) => v.as_mut_ptr().cast(),
+            AnswerBuffer::U32(v) => v.as_mut_ptr().cast(),
+            AnswerBuffer::U8(v) | AnswerBuffer::Bits(v) => v.as_mut_ptr().cast(),
+            AnswerBuffer::I64(v) => v.as_mut_ptr().cast(),
         };
         state.bytes = all;
         state.names.insert(name.into());
@@ -279,7 +279,7 @@ pub(super) unsafe fn serve<R>(
     }
     // SAFETY: the caller says that the call is still running, and a call is only ever shared.
     let call = unsafe { &*context.cast::<Call<'_>>() };
-    let _home = Home::with(call.rounding);
+    let _home = CallbackGuard::with(call.rounding);
     catch_unwind(AssertUnwindSafe(|| f(call))).unwrap_or(otherwise)
 }
 
@@ -393,7 +393,7 @@ unsafe extern "C" fn parallel_for(
             let argument = Argument(argument);
             let argument = &argument;
             let one = |i: usize, chunk: &mut [f32]| {
-                let _away = Away::with(call.who);
+                let _away = ForeignCallGuard::with(call.who);
                 // SAFETY: `chunk` is this call's alone, and `argument` is shared as the library asked.
                 work(argument.0, i, chunk.as_mut_ptr(), chunk.len());
             };

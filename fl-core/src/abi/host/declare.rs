@@ -5,10 +5,10 @@ use super::aggregator::LoadedAggregator;
 use super::describe::{self, Described};
 use super::generator::LoadedGenerator;
 use super::mechanism::LoadedMechanism;
-use super::remote::{Functions, Remote};
+use super::part_handle::{Functions, PartHandle};
 use super::selector::LoadedSelector;
 use super::trainer::LoadedTrainer;
-use crate::abi::cross::plain;
+use crate::abi::marshal::plain;
 use crate::abi::raw::FL_CHECK;
 use crate::message::{message_type, pair};
 use crate::settings::{Field, Reader, Step, Value, show};
@@ -64,7 +64,12 @@ pub(super) fn declare(
 }
 
 /// What [`PartDecl::build`] gives.
-fn boxed(role: Role, signature: &str, remote: Remote, task: &Task) -> Result<Box<dyn Any + Send>> {
+fn boxed(
+    role: Role,
+    signature: &str,
+    remote: PartHandle,
+    task: &Task,
+) -> Result<Box<dyn Any + Send>> {
     let cannot = || format!("a {role} of `{signature}` cannot be loaded");
     Ok(match role {
         Role::Aggregator | Role::Attack => {

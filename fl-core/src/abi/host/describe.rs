@@ -1,6 +1,6 @@
 //! What a library says of its parts, as this program reads and checks it.
 
-use crate::abi::kinds::{obstacle, role};
+use crate::abi::signature::{obstacle, role};
 use crate::message::{MessageDecl, MessageType};
 use crate::settings::{Field, Reader, Step, Value, nearest, show};
 use crate::{Description, Result, Role};

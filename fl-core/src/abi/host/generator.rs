@@ -1,24 +1,24 @@
 //! Generators of a library as parts of this program.
 
-use super::late::load;
-use super::remote::Remote;
-use crate::abi::cross::Letter;
-use crate::abi::pools::{samples, with_values};
+use super::deferred_error::load;
+use super::part_handle::PartHandle;
+use crate::abi::marshal::OutgoingMessage;
+use crate::abi::marshal_samples::{samples, with_values};
 use crate::abi::raw::*;
-use crate::message::{Named, Parcel, View};
+use crate::message::{NamedTensors, TensorMap, View};
 use crate::{Generator, Problem, Result, Samples, Stream, Task};
 use anyhow::{Context, ensure};
 use ndarray::ArrayView2;
 use serde_json::json;
 
 pub(super) struct LoadedGenerator {
-    remote: Remote,
+    remote: PartHandle,
     /// The shape of its task's inputs.
     input: Vec<usize>,
 }
 
 impl LoadedGenerator {
-    pub fn new(remote: Remote, task: &Task) -> Self {
+    pub fn new(remote: PartHandle, task: &Task) -> Self {
         Self {
             remote,
             input: task.input.clone(),
@@ -32,7 +32,7 @@ impl Generator for LoadedGenerator {
         let answer = self
             .remote
             .must(FL_SAMPLE, &text, &[], Some(stream), None)?;
-        let made = samples(&mut Parcel::new(answer.tensors)).context(self.remote.who())?;
+        let made = samples(&mut TensorMap::new(answer.tensors)).context(self.remote.who())?;
         ensure!(
             made.len() == n && made.shape() == self.input,
             Problem::Shape(format!(
@@ -48,12 +48,12 @@ impl Generator for LoadedGenerator {
 
     fn learn(&mut self, made: &Samples, slope: ArrayView2<'_, f32>) -> Result<()> {
         with_values(made, |values| {
-            let tensors: Named<'_> = vec![
+            let tensors: NamedTensors<'_> = vec![
                 ("values".into(), View::F32(values.view())),
                 ("slope".into(), View::F32(slope.view().into_dyn())),
             ];
             self.remote
-                .must(FL_LEARN, "", &[Letter::new(&tensors)], None, None)
+                .must(FL_LEARN, "", &[OutgoingMessage::new(&tensors)], None, None)
         })?;
         Ok(())
     }

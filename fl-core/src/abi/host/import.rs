@@ -1,7 +1,7 @@
 //! From a library's table to parts: magic, version and size first.
 
 use super::declare::declare;
-use super::{describe, remote::Functions};
+use super::{describe, part_handle::Functions};
 use crate::PartDecl;
 use crate::abi::raw::{FL_MAGIC, FL_VERSION, FlLibrary};
 
@@ -50,7 +50,7 @@ pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
     linked
         .filter_map(|(index, part)| {
             let (role, about) = (part.role, (part.describe)());
-            if crate::abi::kinds::obstacle(role, &about.signature).is_some() {
+            if crate::abi::signature::obstacle(role, &about.signature).is_some() {
                 return None;
             }
             let part = describe::Described {
@@ -88,10 +88,13 @@ pub unsafe fn import(
 /// Says why the library cannot be used.
 #[cfg(unix)]
 pub fn import_apart(
-    library: crate::abi::Apart,
+    library: crate::abi::IsolatedLibrary,
     origin: &str,
 ) -> Result<Vec<&'static PartDecl>, Refused> {
-    declared(Functions::Apart(Box::leak(Box::new(library))), origin)
+    declared(
+        Functions::IsolatedLibrary(Box::leak(Box::new(library))),
+        origin,
+    )
 }
 
 fn declared(functions: Functions, origin: &str) -> Result<Vec<&'static PartDecl>, Refused> {

@@ -1,9 +1,9 @@
 //! Privacy mechanisms of a library as parts of this program.
 
-use super::late::{Late, load};
-use super::remote::Remote;
-use crate::abi::cross::{Letter, content};
-use crate::abi::facts::CohortText;
+use super::deferred_error::{DeferredError, load};
+use super::part_handle::PartHandle;
+use crate::abi::context_json::CohortText;
+use crate::abi::marshal::{OutgoingMessage, content};
 use crate::abi::raw::*;
 use crate::message::{AnyMessage, MessageType};
 use crate::privacy::ReleaseNoise;
@@ -13,16 +13,16 @@ use serde_json::json;
 use std::any::Any;
 
 pub(super) struct LoadedMechanism {
-    remote: Remote,
-    late: Late,
+    remote: PartHandle,
+    late: DeferredError,
     on: &'static MessageType,
 }
 
 impl LoadedMechanism {
-    pub fn new(remote: Remote, on: &'static MessageType) -> Self {
+    pub fn new(remote: PartHandle, on: &'static MessageType) -> Self {
         Self {
             remote,
-            late: Late::default(),
+            late: DeferredError::default(),
             on,
         }
     }
@@ -35,7 +35,7 @@ impl LoadedMechanism {
         message: &dyn AnyMessage,
     ) -> Result<Option<T>> {
         let tensors = content(message);
-        let letter = [Letter::new(&tensors)];
+        let letter = [OutgoingMessage::new(&tensors)];
         let answer = self.remote.call(operation, text, &letter, None, None)?;
         answer.map(|a| self.remote.json(&a)).transpose()
     }

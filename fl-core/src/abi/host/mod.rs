@@ -2,33 +2,33 @@
 
 mod accountant;
 mod aggregator;
-mod away;
 mod call;
-mod chance;
 mod declare;
+mod deferred_error;
 mod describe;
+mod foreign_call_guard;
 mod generator;
 mod import;
-mod late;
 mod mechanism;
-mod remote;
+mod part_handle;
+mod rng_callbacks;
 mod selector;
 mod trainer;
 
 #[cfg(test)]
 mod tests;
 
-pub use away::during;
-#[cfg(unix)]
-pub use away::leave;
 pub use call::on_log;
+pub use foreign_call_guard::during;
+#[cfg(unix)]
+pub use foreign_call_guard::leave;
 #[cfg(unix)]
 pub use import::import_apart;
 pub use import::{Refused, import, import_linked};
 #[cfg(unix)]
 pub(super) use {
-    away::own_process,
     call::{Answer, Call},
+    foreign_call_guard::own_process,
     import::checked_table,
-    remote::Functions,
+    part_handle::Functions,
 };

@@ -1,39 +1,41 @@
 //! Selectors of a library as parts of this program.
 
-use super::late::{Late, load};
-use super::remote::Remote;
-use crate::abi::cross::Letter;
-use crate::abi::facts::RoundText;
-use crate::abi::pools::{send, with_examples};
+use super::deferred_error::{DeferredError, load};
+use super::part_handle::PartHandle;
+use crate::abi::context_json::RoundText;
+use crate::abi::marshal::OutgoingMessage;
+use crate::abi::marshal_samples::{send, with_examples};
 use crate::abi::raw::*;
-use crate::message::Parcel;
-use crate::{AnyPool, AnySelector, Draw, Examples, Poll, Result, Round, Stream};
+use crate::message::TensorMap;
+use crate::{
+    AnyPool, AnySelector, ClientStatQuery, Examples, Result, Round, SamplingScheme, Stream,
+};
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 use serde_json::json;
 use std::any::Any;
 
 pub(super) struct LoadedSelector {
-    remote: Remote,
-    draw: Draw,
-    late: Late,
+    remote: PartHandle,
+    draw: SamplingScheme,
+    late: DeferredError,
     pool: &'static str,
 }
 
 /// What `FL_DESCRIBE` gives for a selector.
 #[derive(Deserialize)]
 struct AboutSelector {
-    draw: Draw,
+    draw: SamplingScheme,
 }
 
 impl LoadedSelector {
     /// Of the pool of this name.
-    pub fn new(remote: Remote, pool: &str) -> Result<Self> {
+    pub fn new(remote: PartHandle, pool: &str) -> Result<Self> {
         let draw = match remote.call(FL_DESCRIBE, "", &[], None, None)? {
             Some(answer) => remote.json::<AboutSelector>(&answer)?.draw,
-            None => Draw::Unknown,
+            None => SamplingScheme::Unknown,
         };
-        if let Draw::Poisson { rate } = draw {
+        if let SamplingScheme::Poisson { rate } = draw {
             ensure!(
                 (0.0..=1.0).contains(&rate),
                 "{}: a rate is in 0..=1, and it says {rate}",
@@ -45,7 +47,7 @@ impl LoadedSelector {
         Ok(Self {
             remote,
             draw,
-            late: Late::default(),
+            late: DeferredError::default(),
             pool,
         })
     }
@@ -63,16 +65,16 @@ impl AnySelector for LoadedSelector {
     fn fit(&mut self, own: &Examples, stream: &Stream) -> Result<()> {
         let text = json!({ "classes": own.labels().classes() }).to_string();
         with_examples(own, |tensors| {
-            let letter = [Letter::new(tensors)];
+            let letter = [OutgoingMessage::new(tensors)];
             self.remote.call(FL_FIT, &text, &letter, Some(stream), None)
         })?;
         Ok(())
     }
 
-    fn poll(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Option<Poll>> {
+    fn poll(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Option<ClientStatQuery>> {
         let text = RoundText::of(round)?;
         let answer = send(pool, |tensors| {
-            let letter = [Letter::new(tensors)];
+            let letter = [OutgoingMessage::new(tensors)];
             let stream = Some(&round.stream);
             self.remote.call(FL_POLL, &text, &letter, stream, None)
         })?;
@@ -86,12 +88,12 @@ impl AnySelector for LoadedSelector {
         self.late.check().context(self.remote.who())?;
         let text = RoundText::of(round)?;
         let answer = send(pool, |tensors| {
-            let letter = [Letter::new(tensors)];
+            let letter = [OutgoingMessage::new(tensors)];
             let stream = Some(&round.stream);
             self.remote.must(FL_SELECT, &text, &letter, stream, None)
         })?;
         self.remote.said(&answer, round)?;
-        let positions = Parcel::new(answer.tensors).list("positions");
+        let positions = TensorMap::new(answer.tensors).list("positions");
         let positions = positions.context(self.remote.who())?;
         let ascend = positions.is_sorted_by(|a, b| a < b);
         let last = positions.last().copied().map_or(0, |p| p as usize + 1);
@@ -104,7 +106,7 @@ impl AnySelector for LoadedSelector {
         Ok(positions.into_iter().map(|p| p as usize).collect())
     }
 
-    fn draw(&self) -> Draw {
+    fn draw(&self) -> SamplingScheme {
         self.draw
     }
 

@@ -1,22 +1,22 @@
 //! Trainers of a library as parts of this program.
 
-use super::late::Late;
-use super::remote::Remote;
-use crate::abi::cross::{Letter, content, shorter};
-use crate::abi::facts::{GradientText, PassText};
-use crate::abi::pools::with_values;
+use super::deferred_error::DeferredError;
+use super::part_handle::PartHandle;
+use crate::abi::context_json::{FitOptionsText, GradientText};
+use crate::abi::marshal::{OutgoingMessage, content, shorter};
+use crate::abi::marshal_samples::with_values;
 use crate::abi::raw::*;
-use crate::message::{Message, Named, Params, Parcel, Tensor, View};
+use crate::message::{Message, NamedTensors, Params, Tensor, TensorMap, View};
 use crate::{
-    Differentiable, Fitted, Loss, Parametric, Pass, Problem, Result, Samples, Stream, Target, Task,
-    Trainer,
+    Differentiable, FitOptions, FitReport, Loss, Parametric, Problem, Result, Samples, Stream,
+    Target, Task, Trainer,
 };
 use anyhow::{Context, ensure};
 use ndarray::{Array2, ArrayView2};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
-struct FittedText {
+struct FitReportText {
     steps: usize,
     loss: f64,
 }
@@ -31,15 +31,15 @@ struct AboutTrainer {
 }
 
 pub(super) struct LoadedTrainer {
-    remote: Remote,
+    remote: PartHandle,
     about: AboutTrainer,
     /// How many scores each sample has.
     outputs: usize,
-    late: Late,
+    late: DeferredError,
 }
 
 impl LoadedTrainer {
-    pub fn new(remote: Remote, task: &Task) -> Result<Self> {
+    pub fn new(remote: PartHandle, task: &Task) -> Result<Self> {
         let about = match remote.call(FL_DESCRIBE, "", &[], None, None)? {
             Some(answer) => remote.json(&answer)?,
             None => AboutTrainer::default(),
@@ -48,15 +48,15 @@ impl LoadedTrainer {
             remote,
             about,
             outputs: task.kind.outputs(),
-            late: Late::default(),
+            late: DeferredError::default(),
         })
     }
 
     fn scores(&self, operation: u32, name: &str, x: &Samples) -> Result<Option<Array2<f32>>> {
         self.late.check().context(self.remote.who())?;
         let answer = with_values(x, |values| {
-            let tensors: Named<'_> = vec![("values".into(), View::F32(values))];
-            let letter = [Letter::new(&tensors)];
+            let tensors: NamedTensors<'_> = vec![("values".into(), View::F32(values))];
+            let letter = [OutgoingMessage::new(&tensors)];
             self.remote.call(operation, "", &letter, None, None)
         })?;
         let Some(answer) = answer.filter(|a| operation != FL_FEATURES || !a.tensors.is_empty())
@@ -76,7 +76,7 @@ impl LoadedTrainer {
         rows: usize,
         columns: Option<usize>,
     ) -> Result<Array2<f32>> {
-        let table = Parcel::new(tensors)
+        let table = TensorMap::new(tensors)
             .table(name)
             .context(self.remote.who())?;
         let due = (rows, columns.unwrap_or(table.ncols()));
@@ -117,9 +117,9 @@ impl Trainer for LoadedTrainer {
         &mut self,
         x: &Samples,
         target: Target<'_>,
-        pass: &Pass<'_>,
+        pass: &FitOptions<'_>,
         stream: &Stream,
-    ) -> Result<Fitted> {
+    ) -> Result<FitReport> {
         self.late.check().context(self.remote.who())?;
         ensure!(
             pass.auxiliary.is_none(),
@@ -128,7 +128,7 @@ impl Trainer for LoadedTrainer {
                 self.remote.who()
             ))
         );
-        let mut text = PassText {
+        let mut text = FitOptionsText {
             length: pass.length,
             batch: pass.batch,
             loss: pass.loss,
@@ -142,19 +142,19 @@ impl Trainer for LoadedTrainer {
         let answer = with_values(x, |values| {
             with_target(target, |kind, view| {
                 text.target = kind.into();
-                let mut all: Vec<Named<'_>> = vec![vec![
+                let mut all: Vec<NamedTensors<'_>> = vec![vec![
                     ("values".into(), View::F32(values.view())),
                     ("target".into(), shorter(&view)),
                 ]];
                 all.extend(anchors.iter().flatten().map(|p| p.tensors()));
-                let letters: Vec<_> = all.iter().map(Letter::new).collect();
+                let letters: Vec<_> = all.iter().map(OutgoingMessage::new).collect();
                 let text = serde_json::to_string(&text)?;
                 self.remote
                     .must(FL_TRAIN, &text, &letters, Some(stream), None)
             })
         })?;
-        let fitted: FittedText = self.remote.json(&answer)?;
-        Ok(Fitted {
+        let fitted: FitReportText = self.remote.json(&answer)?;
+        Ok(FitReport {
             steps: fitted.steps,
             loss: fitted.loss,
         })
@@ -236,7 +236,7 @@ impl Parametric for LoadedTrainer {
     fn set_params(&mut self, params: &Params) -> Result<()> {
         self.late.check().context(self.remote.who())?;
         let tensors = content(params);
-        let letter = [Letter::new(&tensors)];
+        let letter = [OutgoingMessage::new(&tensors)];
         self.remote.must(FL_SET_PARAMS, "", &letter, None, None)?;
         Ok(())
     }
@@ -248,11 +248,11 @@ impl Parametric for LoadedTrainer {
                     loss,
                     target: kind.into(),
                 })?;
-                let tensors: Named<'_> = vec![
+                let tensors: NamedTensors<'_> = vec![
                     ("values".into(), View::F32(values.view())),
                     ("target".into(), shorter(&view)),
                 ];
-                let letter = [Letter::new(&tensors)];
+                let letter = [OutgoingMessage::new(&tensors)];
                 self.remote.call(FL_GRADIENT, &text, &letter, None, None)
             })
         })?;
@@ -277,11 +277,11 @@ impl Parametric for LoadedTrainer {
 impl Differentiable for LoadedTrainer {
     fn vjp(&mut self, x: &Samples, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
         let answer = with_values(x, |values| {
-            let tensors: Named<'_> = vec![
+            let tensors: NamedTensors<'_> = vec![
                 ("values".into(), View::F32(values.view())),
                 ("slope".into(), View::F32(slope.view().into_dyn())),
             ];
-            let letter = [Letter::new(&tensors)];
+            let letter = [OutgoingMessage::new(&tensors)];
             self.remote.must(FL_VJP, "", &letter, None, None)
         })?;
         self.table(answer.tensors, "slopes", x.len(), Some(x.width()))

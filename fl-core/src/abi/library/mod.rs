@@ -1,9 +1,9 @@
 //! The library's side: what runs in a library that was loaded, to offer its parts.
 
-mod caller;
-mod learners;
-mod lend;
-mod objects;
+mod borrowed_inbox;
+mod call_context;
+mod dispatch;
+mod dispatch_training;
 mod table;
 mod threads;
 

@@ -1,9 +1,9 @@
 //! The library's side: the parts that `plugin!` registered, as a table.
 
-use super::caller::{Host, Input};
-use super::objects::{Object, wrap};
-use crate::abi::kinds::obstacle;
+use super::call_context::{Host, Input};
+use super::dispatch::{Object, wrap};
 use crate::abi::raw::*;
+use crate::abi::signature::obstacle;
 use crate::message::{MessageDecl, message_type};
 use crate::settings::{Reader, Step, Value};
 use crate::{BuildContext, Problem, Result, Task, linked_parts};
@@ -166,7 +166,7 @@ struct Check {
 }
 
 #[derive(Serialize)]
-struct Checked {
+struct CheckReply {
     settings: Value,
 }
 
@@ -175,7 +175,7 @@ fn check(input: &Input<'_>, host: &Host<'_>) -> Result<()> {
     let mut reader = Reader::default();
     let read = (part(at)?.check)(&settings, &mut reader);
     match read {
-        Some(settings) if reader.mistakes.is_empty() => host.json(&Checked { settings }),
+        Some(settings) if reader.mistakes.is_empty() => host.json(&CheckReply { settings }),
         _ => {
             let mistakes = reader.mistakes.iter().map(|m| {
                 let step = |s: &Step| match s {

@@ -1,25 +1,25 @@
-use super::lend::{Lent, Shelf};
-use crate::abi::cross::{Letter, content, with_messages};
+use super::borrowed_inbox::{BorrowedInbox, InboxBuffer};
+use crate::abi::marshal::{OutgoingMessage, content, with_messages};
 use crate::abi::raw::*;
 use crate::abi::tests::{params, raw};
-use crate::message::{Logits, Message, MessageType, Named, Params};
+use crate::message::{Logits, Message, MessageType, NamedTensors, Params};
 use ndarray::{Array2, ArrayD, IxDyn};
 
 /// Lends `all` to a part, and says which of the tensors called `name` are still the host's.
 fn lent<M: Message>(all: &[M], numbers: impl Fn(&M) -> *const f32) -> Vec<bool> {
-    lent_on(&mut Shelf::new(MessageType::of::<M>()), all, numbers)
+    lent_on(&mut InboxBuffer::new(MessageType::of::<M>()), all, numbers)
 }
 
 fn lent_on<M: Message>(
-    shelf: &mut Shelf,
+    shelf: &mut InboxBuffer,
     all: &[M],
     numbers: impl Fn(&M) -> *const f32,
 ) -> Vec<bool> {
-    let contents: Vec<Named<'_>> = all.iter().map(|m| content(m)).collect();
-    let letters: Vec<_> = contents.iter().map(Letter::new).collect();
+    let contents: Vec<NamedTensors<'_>> = all.iter().map(|m| content(m)).collect();
+    let letters: Vec<_> = contents.iter().map(OutgoingMessage::new).collect();
     with_messages(&letters, |messages| {
         // SAFETY: the messages live and stay as they are through the call.
-        let lent = unsafe { Lent::new(shelf, messages) }.unwrap();
+        let lent = unsafe { BorrowedInbox::new(shelf, messages) }.unwrap();
         let bodies = lent.inbox().get::<M>().unwrap().iter();
         let bodies = bodies.map(|mail| &mail.body);
         bodies
@@ -65,7 +65,7 @@ fn a_shelf_takes_whatever_comes_next() {
         *array = array.clone().reversed_axes();
     }
     let plain = of(&["a", "w"], &[2, 3]);
-    let mut shelf = Shelf::new(MessageType::of::<Params>());
+    let mut shelf = InboxBuffer::new(MessageType::of::<Params>());
     for all in [
         vec![plain.clone(); 3],
         vec![of(&["a", "w"], &[4])],
@@ -104,7 +104,7 @@ fn a_shelf_takes_whatever_comes_next() {
             training_loss: f64::NAN,
         };
         // SAFETY: all that the message points to lives through the loop.
-        let lent = unsafe { Lent::new(&mut shelf, &[message]) };
+        let lent = unsafe { BorrowedInbox::new(&mut shelf, &[message]) };
         assert_eq!(lent.is_ok(), fine);
         let Ok(lent) = lent else { continue };
         let body: &Params = lent.inbox().at(0).body.get().unwrap();

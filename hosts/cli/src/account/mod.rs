@@ -9,7 +9,7 @@ use clap::{Subcommand, ValueEnum};
 use fl_core::privacy::{Guarantee, Unit};
 use fl_core::settings::Value;
 use fl_core::{
-    Accountant, BuildContext, Filled, Parts, PrivacyEvent, Role, Stream, Task, TaskKind,
+    Accountant, BuildContext, Parts, PrivacyEvent, Role, SlotAssignment, Stream, Task, TaskKind,
 };
 use fl_registry::Catalogue;
 
@@ -111,7 +111,7 @@ fn ask(
         },
         stream: Stream::root(0),
     };
-    let parts = Parts::new(vec![Filled {
+    let parts = Parts::new(vec![SlotAssignment {
         slot: "accountant".into(),
         clients: None,
         decl,

@@ -4,7 +4,9 @@ use super::{Common, drawable, searching, spec_of, watched, weight};
 use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
-use fl_attack::{Likeness, Seen, class_means, labels, likeness, ranges, read_off, search};
+use fl_attack::{
+    Likeness, ObservedUpdate, class_means, labels, likeness, ranges, read_off, search,
+};
 use fl_core::message::{Params, decode};
 use fl_core::privacy::Observer;
 use fl_core::{BuildContext, ClientId, Role, Samples, Stream, Trainer};
@@ -42,7 +44,7 @@ pub struct GradientArgs {
     #[arg(long, value_name = "WEIGHT", default_value_t = 0.1, value_parser = weight)]
     smooth: f64,
     /// How the attacker comes by the classes of the images: found in the slopes by the last layer, or told.
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Labels::Found)]
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Labels::SearchResult)]
     labels: Labels,
     /// Draw the private images, below them what each attack has found, and below that what anybody knows: a PNG file.
     #[arg(long, value_name = "FILE")]
@@ -55,7 +57,7 @@ pub struct GradientArgs {
 #[serde(rename_all = "lowercase")]
 enum Labels {
     Told,
-    Found,
+    SearchResult,
 }
 
 /// What an attack came to.
@@ -71,7 +73,7 @@ struct Recovered {
 }
 
 /// Parameters that crossed.
-struct Crossed {
+struct SentParameters {
     sent: Params,
     answered: Params,
 }
@@ -95,11 +97,11 @@ pub fn gradient(args: &GradientArgs, catalogue: &Catalogue, line: &[String]) -> 
     let known = class_means(&data.test, &classes);
     let taken = match args.labels {
         Labels::Told => classes.clone(),
-        Labels::Found => labels(model.as_mut(), &crossed.sent, &gradient, &data.test, classes.len())?
+        Labels::SearchResult => labels(model.as_mut(), &crossed.sent, &gradient, &data.test, classes.len())?
             .ok_or_else(|| Failure::usage("no bias of a last layer is among what crosses (a number for each class that is added to its score), by which the classes could be found: --labels told"))?,
     };
     let right = in_both(&taken, &classes);
-    let seen = Seen {
+    let seen = ObservedUpdate {
         gradient,
         sent: crossed.sent,
         shape: data.task.input.clone(),
@@ -169,7 +171,7 @@ fn watch(
     spec: &Spec<DataSpec>,
     line: &[String],
     asked: &Signals,
-) -> Result<Crossed, Failure> {
+) -> Result<SentParameters, Failure> {
     let answer = format!("answer of client {}", args.client);
     let (mut sent, mut differ, mut seen) = (Vec::new(), false, 0);
     let (mut question, mut answered) = (String::new(), false);
@@ -205,7 +207,7 @@ fn watch(
                             true => before.zip(&after, |before, change| before + change),
                             false => Ok(after),
                         };
-                        crossed = after.ok().map(|answered| Crossed {
+                        crossed = after.ok().map(|answered| SentParameters {
                             sent: before,
                             answered,
                         });
@@ -228,7 +230,7 @@ fn watch(
 fn attack(
     args: &GradientArgs,
     model: &mut dyn Trainer,
-    seen: &Seen,
+    seen: &ObservedUpdate,
     (private, known): (&Array2<f32>, Array2<f32>),
     asked: &Signals,
 ) -> Result<Vec<Recovered>, Failure> {
@@ -256,7 +258,7 @@ fn attack(
 fn text(args: &GradientArgs, examples: usize, right: usize, found: &[Recovered]) -> String {
     let labels = match args.labels {
         Labels::Told => "told".into(),
-        Labels::Found => format!("{right} of {examples} right"),
+        Labels::SearchResult => format!("{right} of {examples} right"),
     };
     let mut out = format!(
         "update {} of client {}, made of {examples} examples\nlabels       {labels}\n\nattack       distance  PSNR, dB   least    most   SSIM\n",

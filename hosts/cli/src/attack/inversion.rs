@@ -1,6 +1,6 @@
 //! `fl attack inversion`: what the models of a run take each class to look like.
 
-use super::{Common, Kept, Target, drawable, searching, weight};
+use super::{Common, FinishedRun, Target, drawable, searching, weight};
 use crate::{Done, Failure, print};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -66,11 +66,11 @@ pub struct Inverted {
 pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -> Done {
     Run::open(&args.dir).map_err(|e| Failure::usage(format!("{e:#}")))?;
     drawable(args.how.picture.as_deref())?;
-    let Kept {
+    let FinishedRun {
         spec,
         data,
         mut targets,
-    } = Kept::open(&args.dir, &args.how.common.data, catalogue, line)?;
+    } = FinishedRun::open(&args.dir, &args.how.common.data, catalogue, line)?;
     classes(&data)?;
     if let Some(name) = &args.model {
         let all: Vec<String> = targets.iter().map(|t| t.name.clone()).collect();

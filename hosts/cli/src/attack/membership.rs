@@ -1,6 +1,6 @@
 //! `fl attack membership`: who is among those that a run's models learnt from.
 
-use super::{Common, Gone, Kept, Target};
+use super::{Common, FinishedRun, RemovedOnDrop, Target};
 use crate::{DataDir, Done, Failure, print};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -37,7 +37,7 @@ pub struct MembershipArgs {
 
 /// What an attack on a model came to.
 #[derive(Serialize)]
-struct Found {
+struct AttackResult {
     model: String,
     attack: &'static str,
     #[serde(flatten)]
@@ -45,7 +45,7 @@ struct Found {
 }
 
 /// What shadow models say of the members and of the others, one model after the other.
-type Said = Vec<(Vec<f64>, Vec<f64>)>;
+type ShadowScores = Vec<(Vec<f64>, Vec<f64>)>;
 
 /// The owner that the test rows count as, when halves are drawn.
 const NOBODY: u64 = u64::MAX;
@@ -58,11 +58,11 @@ pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String])
         )));
     }
     let run = Run::open(&args.dir).map_err(|e| Failure::usage(format!("{e:#}")))?;
-    let Kept {
+    let FinishedRun {
         spec,
         data,
         targets,
-    } = Kept::open(&args.dir, &args.common.data, catalogue, line)?;
+    } = FinishedRun::open(&args.dir, &args.common.data, catalogue, line)?;
     if data.task.kind.is_dense() {
         let why = "the attack is for classes or labels of a sample, and here something is said of every pixel";
         return Err(Failure::usage(why));
@@ -78,7 +78,7 @@ pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String])
         for owner in target.owners(&data) {
             members.extend(score(owned(&data, owner)?)?);
         }
-        found.push(Found {
+        found.push(AttackResult {
             model: target.name.clone(),
             attack: "loss",
             strength: strength(&members, &score(&data.test)?)
@@ -118,13 +118,13 @@ fn beside_shadows(
     data: &Assembled,
     targets: &[Target],
     line: &[String],
-) -> Result<Vec<Found>, Failure> {
+) -> Result<Vec<AttackResult>, Failure> {
     let asked = Signals::listen().context("listening to signals")?;
     let halves = Halves::new(Stream::root(args.common.seed).child("shadows", 0));
     let folder = std::env::temp_dir().join(format!("fl-attack-{}", std::process::id()));
     std::fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let _gone = Gone(&folder);
-    let mut said: Vec<Said> = targets.iter().map(|_| Vec::new()).collect();
+    let _folder = RemovedOnDrop(&folder);
+    let mut said: Vec<ShadowScores> = targets.iter().map(|_| Vec::new()).collect();
     let bar = crate::log::bar(indicatif::ProgressBar::new(args.shadows as u64));
     for shadow in 0..args.shadows {
         let dir = folder.join(shadow.to_string());
@@ -156,7 +156,7 @@ fn beside_shadows(
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let one = |(target, said): (&Target, &Said)| -> Result<Found> {
+    let one = |(target, said): (&Target, &ShadowScores)| -> Result<AttackResult> {
         let mut model = target.load(&args.dir, spec, data)?;
         let mut scores = Vec::new();
         let mut missing = Vec::new();
@@ -173,13 +173,13 @@ fn beside_shadows(
             &margins(model.as_mut(), &data.test)?,
             &without(&halves, &others, &missing),
         )?;
-        Ok(Found {
+        Ok(AttackResult {
             model: target.name.clone(),
             attack: "lira",
             strength: strength(&members, &others)?,
         })
     };
-    let found: Result<Vec<Found>> = targets.iter().zip(&said).map(one).collect();
+    let found: Result<Vec<AttackResult>> = targets.iter().zip(&said).map(one).collect();
     Ok(found?)
 }
 
@@ -210,7 +210,7 @@ fn half(spec: &Spec<DataSpec>, dir: &DataDir, halves: &Halves, shadow: usize) ->
     Ok(data)
 }
 
-fn text(found: &[Found], kept: Option<(&Guarantee, f64)>) -> String {
+fn text(found: &[AttackResult], kept: Option<(&Guarantee, f64)>) -> String {
     let width = found
         .iter()
         .map(|f| f.model.len())
@@ -222,7 +222,7 @@ fn text(found: &[Found], kept: Option<(&Guarantee, f64)>) -> String {
         "{:width$}  attack  members  others     AUC  advantage   at 1 %  at 0.1 %\n",
         "model"
     );
-    for Found {
+    for AttackResult {
         model,
         attack,
         strength: s,

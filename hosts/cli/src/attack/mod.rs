@@ -1,8 +1,8 @@
 //! `fl attack`: what a run gives away.
 
+mod generator;
 mod gradient;
 mod inversion;
-mod made;
 mod membership;
 mod slopes;
 mod substitute;
@@ -40,7 +40,7 @@ pub enum AttackCommand {
     Substitute(substitute::SubstituteArgs),
     /// Compare what the generator of a run makes with private examples: how near, and how alike as a whole (Frechet distance), beside
     /// test examples.
-    Made(made::MadeArgs),
+    Made(generator::GeneratorArgs),
 }
 
 /// What all attacks take.
@@ -69,7 +69,7 @@ pub fn attack(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -
         AttackCommand::Inversion(args) => inversion::inversion(args, catalogue, line),
         AttackCommand::Slopes(args) => slopes::slopes(args, catalogue, line),
         AttackCommand::Substitute(args) => substitute::substitute(args, catalogue, line),
-        AttackCommand::Made(args) => made::made(args, catalogue, line),
+        AttackCommand::Made(args) => generator::made(args, catalogue, line),
     }
 }
 
@@ -105,13 +105,13 @@ fn spec_of(path: &Path, set: &Overrides, catalogue: &Catalogue) -> Result<Spec<D
 }
 
 /// A run that is done, with its data.
-pub struct Kept {
+pub struct FinishedRun {
     pub spec: Spec<DataSpec>,
     pub data: Assembled,
     pub targets: Vec<Target>,
 }
 
-impl Kept {
+impl FinishedRun {
     fn open(
         dir: &Path,
         data: &DataDir,
@@ -218,7 +218,7 @@ fn watched(
     mut watch: impl FnMut(Observer, &str, &[u8]) -> bool,
 ) -> Result<(), Failure> {
     let folder = std::env::temp_dir().join(format!("fl-attack-{}", std::process::id()));
-    let _gone = Gone(&folder);
+    let _folder = RemovedOnDrop(&folder);
     // not the signals' own: were that set, the first signal would end the program at once
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = stop.clone();
@@ -264,9 +264,9 @@ fn searching<T, E: Into<Failure>>(
 }
 
 /// A folder that goes with this.
-pub struct Gone<'a>(pub &'a Path);
+pub struct RemovedOnDrop<'a>(pub &'a Path);
 
-impl Drop for Gone<'_> {
+impl Drop for RemovedOnDrop<'_> {
     fn drop(&mut self) {
         // what is left of it is in the folder for what may go
         let _ = std::fs::remove_dir_all(self.0);

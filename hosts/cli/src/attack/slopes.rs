@@ -6,7 +6,8 @@ use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result};
 use clap::Args;
 use fl_attack::{
-    ANSWER, Found, InputValues, Likeness, Prying, SLOPES, class_means, likeness, moved, ranges,
+    ANSWER, InputValues, Likeness, MaliciousServer, SLOPES, SearchResult, class_means, likeness,
+    moved, ranges,
 };
 use fl_core::message::decode;
 use fl_core::privacy::Observer;
@@ -51,7 +52,7 @@ pub struct SlopesArgs {
 
 /// What an attack on a client came to.
 #[derive(Serialize)]
-struct Told {
+struct ClientResult {
     attack: &'static str,
     client: ClientId,
     /// Mean cross-entropy of what asking has found, over all clients.
@@ -141,7 +142,7 @@ fn watch(
 }
 
 /// What the generator has made, moved as a client says, beside its examples.
-fn follow(client: ClientId, batches: &[Batch], data: &Assembled) -> Result<Told> {
+fn follow(client: ClientId, batches: &[Batch], data: &Assembled) -> Result<ClientResult> {
     let all = |of: fn(&Batch) -> &Array2<f32>| {
         let rows: Vec<_> = batches.iter().map(|batch| of(batch).view()).collect();
         concatenate(Axis(0), &rows)
@@ -161,7 +162,7 @@ fn follow(client: ClientId, batches: &[Batch], data: &Assembled) -> Result<Told>
             like = Some(one);
         }
     }
-    Ok(Told {
+    Ok(ClientResult {
         attack: "follow",
         client,
         loss: None,
@@ -177,14 +178,14 @@ fn pry(
     line: &[String],
     asked: &Signals,
     data: &Assembled,
-) -> Result<Vec<Told>, Failure> {
+) -> Result<Vec<ClientResult>, Failure> {
     let place = Arc::new(Mutex::new(None));
     let stream = Stream::root(args.common.seed).child("inversion", 0);
     searching((args.steps, args.smooth), asked, |how, tell| {
         let (how, found) = (*how, place.clone());
         let range = ranges(&data.test);
         let prying = |honest| -> Box<dyn Protocol> {
-            Box::new(Prying {
+            Box::new(MaliciousServer {
                 honest,
                 how,
                 stream,
@@ -204,7 +205,8 @@ fn pry(
         )
     })?;
     let found = place.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Found { inputs, distance } = found.context("the run came to its end without a search")?;
+    let SearchResult { inputs, distance } =
+        found.context("the run came to its end without a search")?;
     let classes: Vec<u32> = (0..data.task.kind.outputs() as u32).collect();
     let known = class_means(&data.test, &classes);
     let accounts = spec.parts.has("accountant");
@@ -225,7 +227,7 @@ fn pry(
             let rows = Samples::fresh(rows, data.task.input.clone())?;
             write(path, &picture(&rows, Some(classes.len()))?)?;
         }
-        all.push(Told {
+        all.push(ClientResult {
             attack: "ask",
             client: client as ClientId,
             loss: Some(distance),
@@ -236,9 +238,9 @@ fn pry(
     Ok(all)
 }
 
-fn text(found: &[Told]) -> String {
+fn text(found: &[ClientResult]) -> String {
     let mut out = String::from("attack  client    loss  PSNR, dB   SSIM  without: PSNR   SSIM\n");
-    for Told {
+    for ClientResult {
         attack,
         client,
         loss,

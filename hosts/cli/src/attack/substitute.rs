@@ -5,7 +5,9 @@ use super::{drawable, searching, spec_of, watched};
 use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result};
 use clap::Args;
-use fl_attack::{Heard, Overhearing, agreement, ideal, imitate, ranges, teaches, turns};
+use fl_attack::{
+    EavesdroppingServer, ObservedAnswers, agreement, ideal, imitate, ranges, teaches, turns,
+};
 use fl_core::message::{Message, Votes, softmax};
 use fl_core::{BuildContext, ClientId, Protocol, Role, Samples, Stream, Trainer, metrics};
 use fl_data::{Assembled, DataSpec};
@@ -41,7 +43,7 @@ pub struct SubstituteArgs {
 
 /// What a model came to: the client's own, or a substitute of it.
 #[derive(Serialize)]
-struct Told {
+struct ModelResult {
     model: &'static str,
     /// Of how many answers it was made; the client's own of none.
     answers: Option<usize>,
@@ -127,7 +129,7 @@ pub fn substitute(args: &SubstituteArgs, catalogue: &Catalogue, line: &[String])
             }
             false => None,
         };
-        found.push(Told {
+        found.push(ModelResult {
             model: name,
             answers,
             accuracy: metrics::score(ours.view(), &data.test)?,
@@ -213,11 +215,11 @@ fn hear(
     line: &[String],
     asked: &Signals,
     slot: &str,
-) -> Result<Heard, Failure> {
-    let heard = Arc::new(Mutex::new(Heard::default()));
+) -> Result<ObservedAnswers, Failure> {
+    let heard = Arc::new(Mutex::new(ObservedAnswers::default()));
     let (client, slot, place) = (args.client, slot.to_string(), heard.clone());
     let overhearing = move |honest| -> Box<dyn Protocol> {
-        Box::new(Overhearing {
+        Box::new(EavesdroppingServer {
             honest,
             client,
             slot,
@@ -237,7 +239,7 @@ fn hear(
 }
 
 /// The public samples that the client has spoken about, and what it said: `samples x classes`.
-fn learnt(heard: &Heard, data: &Assembled) -> Result<(Samples, Array2<f32>)> {
+fn learnt(heard: &ObservedAnswers, data: &Assembled) -> Result<(Samples, Array2<f32>)> {
     let public = data.public.as_ref().context("the spec has public data")?;
     let rows: Vec<usize> = heard.said.keys().map(|id| *id as usize).collect();
     let said: Vec<_> = heard.said.values().map(|row| row.view()).collect();
@@ -260,7 +262,7 @@ fn one_hot(scores: &Array2<f32>) -> Array2<f32> {
     out
 }
 
-fn table(args: &SubstituteArgs, kind: &str, found: Vec<Told>) -> String {
+fn table(args: &SubstituteArgs, kind: &str, found: Vec<ModelResult>) -> String {
     let mut out = format!(
         "client {} answered about public samples with {kind}; its last answer about each counts\n\nmodel       answers  accuracy  agreement\n",
         args.client

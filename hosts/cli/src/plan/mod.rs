@@ -1,14 +1,14 @@
 //! `fl plan`: every question before it is asked.
 
-mod reach;
+mod epsilon;
 
 use crate::{DataDir, Done, Overrides, print};
 use clap::Args;
-use fl_core::message::Facts;
+use fl_core::message::ExchangeShape;
 use fl_core::privacy::{Guarantee, Observer, Unit};
 use fl_core::{
-    BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, Draw, ExchangeSpec, Parts, Role,
-    Roster, Round, Stream, Trainer,
+    BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, ExchangeSpec, Parts, Role, Roster,
+    Round, SamplingScheme, Stream, Trainer,
 };
 use fl_data::spec::Split;
 use fl_registry::Catalogue;
@@ -47,7 +47,7 @@ struct Row {
     asked: ExchangeSpec,
     cohort: Cohort,
     /// How they are drawn.
-    draw: Draw,
+    draw: SamplingScheme,
     /// Clients asked each time, at most.
     clients: usize,
     /// Bytes to one client, at most.
@@ -91,7 +91,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     let rows: Vec<Row> = asked
         .map(|asked| {
             let (params, model) = sizes(parts, asked.model, &make);
-            let facts = Facts {
+            let facts = ExchangeShape {
                 params,
                 rows: match asked.made {
                     true => asked.rows,
@@ -135,7 +135,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     let mut reached = match accounts {
         true => {
             let how = (spec.noise, spec.data.split().deals());
-            reach::reach(parts, &rows, everyone, &exposed, &make, how)
+            epsilon::reach(parts, &rows, everyone, &exposed, &make, how)
         }
         false => Vec::new(),
     };
@@ -235,12 +235,12 @@ fn line(row: &Row, everyone: usize) -> String {
 }
 
 /// How the selector in `slot` draws clients.
-fn draw(parts: &Parts, slot: Option<&str>, make: &BuildContext) -> Draw {
+fn draw(parts: &Parts, slot: Option<&str>, make: &BuildContext) -> SamplingScheme {
     let Some(slot) = slot.filter(|slot| parts.has(slot)) else {
-        return Draw::Everyone;
+        return SamplingScheme::Everyone;
     };
     let selector = parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, make);
-    selector.map_or(Draw::Unknown, |selector| selector.draw())
+    selector.map_or(SamplingScheme::Unknown, |selector| selector.draw())
 }
 
 /// How many clients the selector in `slot` picks: its cohorts are drawn as in a run.

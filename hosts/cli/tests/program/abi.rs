@@ -8,8 +8,8 @@ use fl_core::privacy::{Noise, ReleaseNoise};
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedPart, BoxedSelector, BuildContext, Candidate,
-    Cohort, Inbox, Length, Loss, Mail, PartDecl, Pass, PrivacyEvent, Role, Roster, Round, Samples,
-    SharedExecutor, Stream, Target, TaskKind, Trainer, abi, linked_parts,
+    ClientMessage, Cohort, FitOptions, Inbox, Length, Loss, PartDecl, PrivacyEvent, Role, Roster,
+    Round, Samples, SharedExecutor, Stream, Target, TaskKind, Trainer, abi, linked_parts,
 };
 use fl_plugin_example_dynamic as _;
 use fl_plugins as _;
@@ -50,15 +50,18 @@ fn inbox<M: Message>(number: u64) -> Inbox<M> {
         },
     };
     let bodies: Vec<M> = case.messages(&mut draws);
-    let mail = bodies.into_iter().enumerate().map(|(k, body)| Mail {
-        class_counts: Some(
-            (0..classes(&body))
-                .map(|_| 1 + draws.below(20) as u32)
-                .collect(),
-        ),
-        training_loss: Some(3.0 * draws.uniform()),
-        ..Mail::new(3 * k as u32, 1.0 + draws.below(1000) as f64, body)
-    });
+    let mail = bodies
+        .into_iter()
+        .enumerate()
+        .map(|(k, body)| ClientMessage {
+            class_counts: Some(
+                (0..classes(&body))
+                    .map(|_| 1 + draws.below(20) as u32)
+                    .collect(),
+            ),
+            training_loss: Some(3.0 * draws.uniform()),
+            ..ClientMessage::new(3 * k as u32, 1.0 + draws.below(1000) as f64, body)
+        });
     Inbox::new(mail.collect()).unwrap()
 }
 
@@ -215,7 +218,7 @@ fn same_trainer(linked: &PartDecl, loaded: &PartDecl, settings: &str) {
         let values = Array2::from_shape_simple_fn((40, task.width()), || draws.normal() as f32);
         let x = Samples::fresh(values, task.input.clone()).unwrap();
         let of: Vec<u32> = (0..40).map(|_| draws.below(classes) as u32).collect();
-        let pass = Pass::new(Length::Epochs(2), 7, Loss::CrossEntropy);
+        let pass = FitOptions::new(Length::Epochs(2), 7, Loss::CrossEntropy);
         let results = [linked, loaded].map(|decl| {
             let mut model: Box<dyn Trainer> = build(decl, settings, &make);
             let fitted = model
@@ -429,7 +432,7 @@ fn exact_a_mean_by_losses_in_c_is_the_linked_one() {
     }
     // a message without a loss never reaches the library
     let all = inbox::<Params>(0);
-    let without = all.iter().cloned().map(|mail| Mail {
+    let without = all.iter().cloned().map(|mail| ClientMessage {
         training_loss: None,
         ..mail
     });
@@ -489,7 +492,7 @@ fn exact_the_c_example_is_its_twin_in_rust() {
         let tensor = Array2::from_shape_fn((3, 4), |(i, j)| (i * 4 + j) as f32 + k as f32 * 0.1);
         let mut tensor = tensor.reversed_axes();
         tensor.invert_axis(ndarray::Axis(0));
-        Mail::new(
+        ClientMessage::new(
             k,
             2.0,
             Params([("w".to_string(), tensor.into_dyn())].into()),

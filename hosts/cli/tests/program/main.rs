@@ -2,19 +2,19 @@
 
 mod abi;
 mod account;
-mod apart;
 mod attack;
 mod cases;
 mod commands;
 mod common;
 mod devices;
 mod distillation;
-mod endure;
 mod exports;
 mod fedgen;
 mod folders;
 mod generators;
 mod hostile;
+mod isolation;
+mod kills;
 mod library;
 mod methods;
 mod mistakes;

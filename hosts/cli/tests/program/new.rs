@@ -181,7 +181,7 @@ fn what_cannot_be_made_is_refused_and_nothing_is_overwritten() {
         ("deps", "a folder of cargo's"),
         (
             "median",
-            "an aggregator `median` already, from fl-plugin-means",
+            "an aggregator `median` already, from fl-plugin-averaging",
         ),
         ("insta", "a crate `insta` already"),
     ] {

@@ -3,7 +3,7 @@
 use super::shared::{ADULT_LICENCE, classes, sparse, task};
 use crate::folder::Folder;
 use crate::format::libsvm;
-use crate::set::{DataSet, Facts, Part, Rows};
+use crate::set::{DataSet, DataSetFacts, Part, Rows};
 use anyhow::Result;
 use fl_core::Task;
 
@@ -16,8 +16,8 @@ fl_core::settings! {
 crate::data_set!("adult" => Adult);
 
 impl DataSet for Adult {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             folder: "adult",
             files: &[&["a9a"], &["a9a.t"]],
             source: "a9a of the LIBSVM data sets, csie.ntu.edu.tw/~cjlin/libsvmtools/datasets",

@@ -5,7 +5,7 @@ use super::shared::{ADULT_LICENCE, task};
 use crate::folder::Folder;
 use crate::format::csv;
 use crate::load::standard;
-use crate::set::{DataSet, Facts, Part, Rows};
+use crate::set::{DataSet, DataSetFacts, Part, Rows};
 use crate::spec::Normalise;
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Inputs, Labels, Task};
@@ -28,8 +28,8 @@ fl_core::settings! {
 crate::data_set!("adult-raw" => AdultRaw);
 
 impl DataSet for AdultRaw {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             folder: "adult",
             files: &[&["adult.data"], &["adult.test"]],
             source: "Adult, UCI Machine Learning Repository",

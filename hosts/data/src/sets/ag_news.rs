@@ -3,7 +3,7 @@
 use super::shared::{classes, task};
 use crate::folder::Folder;
 use crate::format::csv;
-use crate::set::{DataSet, Facts, Part, Rows};
+use crate::set::{DataSet, DataSetFacts, Part, Rows};
 use crate::text;
 use anyhow::Result;
 use fl_core::Task;
@@ -21,8 +21,8 @@ fl_core::settings! {
 crate::data_set!("ag-news" => AgNews);
 
 impl DataSet for AgNews {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             folder: "agnews",
             files: &[&["train.csv", "train-subset.csv"], &["test.csv"]],
             source: "AG News topic classification (Zhang, Zhao, LeCun 2015)",

@@ -3,7 +3,7 @@
 use super::made::{bell, check_rows};
 use super::shared::task;
 use crate::folder::Folder;
-use crate::set::{DataSet, Facts, Rows};
+use crate::set::{DataSet, DataSetFacts, Rows};
 use crate::spec::check;
 use anyhow::{Context, Result};
 use fl_core::{Inputs, Labels, Stream, Task};
@@ -30,8 +30,8 @@ fl_core::settings! {
 crate::data_set!("blobs" => Blobs);
 
 impl DataSet for Blobs {
-    fn facts(&self) -> Facts {
-        Facts::made(self.train, self.test)
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts::made(self.train, self.test)
     }
 
     fn task(&self) -> Option<Task> {

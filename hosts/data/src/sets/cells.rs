@@ -3,7 +3,7 @@
 use super::made::{bell, between, check_rows};
 use super::shared::bytes;
 use crate::folder::Folder;
-use crate::set::{DataSet, Facts, Rows, Source};
+use crate::set::{DataSet, DataSetFacts, Rows, Source};
 use crate::spec::check;
 use anyhow::{Context, Result};
 use fl_core::{Draws, Inputs, Labels, Masks, Stream, Task, TaskKind};
@@ -69,10 +69,10 @@ fl_core::settings! {
 crate::data_set!("cells" => Cells);
 
 impl DataSet for Cells {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             statistics: Some(STATISTICS),
-            ..Facts::made(self.train, self.test)
+            ..DataSetFacts::made(self.train, self.test)
         }
     }
 

@@ -3,7 +3,7 @@
 use super::shared::{cifar, task};
 use crate::folder::Folder;
 use crate::format::cifar::SHAPE;
-use crate::set::{DataSet, Facts, Rows};
+use crate::set::{DataSet, DataSetFacts, Rows};
 use anyhow::Result;
 use fl_core::Task;
 
@@ -23,8 +23,8 @@ fl_core::settings! {
 crate::data_set!("cifar10" => Cifar10);
 
 impl DataSet for Cifar10 {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             folder: "cifar10",
             files: FILES,
             source: "CIFAR-10 binary version, cs.toronto.edu/~kriz/cifar.html (Krizhevsky 2009)",

@@ -3,7 +3,7 @@
 use super::shared::{cifar, task};
 use crate::folder::Folder;
 use crate::format::cifar::SHAPE;
-use crate::set::{DataSet, Facts, Rows};
+use crate::set::{DataSet, DataSetFacts, Rows};
 use anyhow::Result;
 use fl_core::Task;
 
@@ -14,8 +14,8 @@ fl_core::settings! {
 crate::data_set!("cifar100" => Cifar100);
 
 impl DataSet for Cifar100 {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             folder: "cifar100",
             files: &[&["train.bin"], &["test.bin"]],
             source: "CIFAR-100 binary version, cs.toronto.edu/~kriz/cifar.html (Krizhevsky 2009)",

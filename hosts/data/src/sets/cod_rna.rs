@@ -5,7 +5,7 @@ use super::shared::{classes, dense, task};
 use crate::folder::Folder;
 use crate::format::libsvm;
 use crate::load::standard;
-use crate::set::{DataSet, Facts, Part, Rows};
+use crate::set::{DataSet, DataSetFacts, Part, Rows};
 use crate::spec::Normalise;
 use anyhow::Result;
 use fl_core::{Inputs, Task};
@@ -22,8 +22,8 @@ fl_core::settings! {
 crate::data_set!("cod-rna" => CodRna);
 
 impl DataSet for CodRna {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             folder: "cod-rna",
             files: &[&["cod-rna"], &["cod-rna.t"]],
             source: "cod-rna of the LIBSVM data sets, csie.ntu.edu.tw/~cjlin/libsvmtools/datasets",

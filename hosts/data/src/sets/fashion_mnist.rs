@@ -2,7 +2,7 @@
 
 use super::shared::{GREY, MNIST_FILES, images, task};
 use crate::folder::Folder;
-use crate::set::{DataSet, Facts, Rows};
+use crate::set::{DataSet, DataSetFacts, Rows};
 use anyhow::Result;
 use fl_core::Task;
 
@@ -13,8 +13,8 @@ fl_core::settings! {
 crate::data_set!("fashion-mnist" => FashionMnist);
 
 impl DataSet for FashionMnist {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             folder: "fashion-mnist",
             files: MNIST_FILES,
             source: "Fashion-MNIST, github.com/zalandoresearch/fashion-mnist",

@@ -3,7 +3,7 @@
 use super::made::{bell, between, check_rows};
 use super::shared::{GREY, task};
 use crate::folder::Folder;
-use crate::set::{DataSet, Facts, Rows};
+use crate::set::{DataSet, DataSetFacts, Rows};
 use crate::spec::check;
 use anyhow::{Context, Result};
 use fl_core::{Draws, Inputs, Labels, Stream, Task};
@@ -70,10 +70,10 @@ fl_core::settings! {
 crate::data_set!("glyphs" => Glyphs);
 
 impl DataSet for Glyphs {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             statistics: Some((&[STATISTICS.0], &[STATISTICS.1])),
-            ..Facts::made(self.train, self.test)
+            ..DataSetFacts::made(self.train, self.test)
         }
     }
 

@@ -4,7 +4,7 @@ use super::glyphs::{CLASSES, Page, Pen, SIDE, images};
 use super::made::{between, check_rows};
 use super::shared::GREY;
 use crate::folder::Folder;
-use crate::set::{DataSet, Facts, Rows};
+use crate::set::{DataSet, DataSetFacts, Rows};
 use crate::spec::check;
 use anyhow::{Context, Result};
 use fl_core::{Inputs, Labels, Stream, Task, TaskKind};
@@ -35,10 +35,10 @@ fl_core::settings! {
 crate::data_set!("multi-label" => MultiLabel);
 
 impl DataSet for MultiLabel {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             statistics: Some((&[STATISTICS.0], &[STATISTICS.1])),
-            ..Facts::made(self.train, self.test)
+            ..DataSetFacts::made(self.train, self.test)
         }
     }
 

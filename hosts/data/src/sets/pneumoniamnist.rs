@@ -2,7 +2,7 @@
 
 use super::shared::{GREY, images, task};
 use crate::folder::Folder;
-use crate::set::{DataSet, Facts, Rows};
+use crate::set::{DataSet, DataSetFacts, Rows};
 use anyhow::Result;
 use fl_core::Task;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ fl_core::settings! {
 crate::data_set!("pneumoniamnist" => PneumoniaMnist);
 
 impl DataSet for PneumoniaMnist {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             folder: "pneumoniamnist",
             files: &[
                 &["train-images-idx3-ubyte"],

@@ -3,7 +3,7 @@
 use super::shared::{classes, task};
 use crate::folder::Folder;
 use crate::format::csv;
-use crate::set::{DataSet, Facts, Part, Rows};
+use crate::set::{DataSet, DataSetFacts, Part, Rows};
 use crate::text;
 use anyhow::Result;
 use fl_core::Task;
@@ -21,8 +21,8 @@ fl_core::settings! {
 crate::data_set!("sst2" => Sst2);
 
 impl DataSet for Sst2 {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             folder: "sst2",
             files: &[&["train.tsv"], &["dev.tsv"]],
             source: "SST-2 as in GLUE (Socher et al. 2013); its dev part is the test set here",

@@ -6,8 +6,10 @@ use fl_data::{Assembled, DataSpec};
 use fl_plugins as _;
 use fl_registry::{Catalogue, Spec};
 use fl_remote::wire::Packet;
-use fl_remote::{Courier, Home, Leader, Node, Own, Remote, Served, SpecText};
-use fl_sim::{Maker, Outcome, Setup};
+use fl_remote::{
+    Leader, Node, NodeData, NodeOptions, NodeState, RemoteClients, SpecText, Transport,
+};
+use fl_sim::{ClientFactory, Outcome, Setup};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -65,32 +67,32 @@ impl Read {
 
     /// A node with every client of the spec.
     pub fn node(&self, home: &Path) -> Node {
-        Node::new(self.served(None, |_| true), Home::open(home).unwrap())
+        Node::new(self.served(None, |_| true), NodeState::open(home).unwrap())
     }
 
     /// A node with data of its own, those of client 1 but for its `left` last rows.
-    pub fn own_node(&self, home: &Path, own: Own, left: usize) -> Node {
+    pub fn own_node(&self, home: &Path, own: NodeData, left: usize) -> Node {
         let mut node = self.served(Some(own), |id| id == 1);
         for (_, data) in &mut node.owners {
             let rows: Vec<usize> = (0..data.len() - left).collect();
             *data = data.pick(&rows);
         }
-        Node::new(node, Home::open(home).unwrap())
+        Node::new(node, NodeState::open(home).unwrap())
     }
 
-    fn served(&self, own: Option<Own>, who: impl Fn(ClientId) -> bool) -> Served {
+    fn served(&self, own: Option<NodeData>, who: impl Fn(ClientId) -> bool) -> NodeOptions {
         let data = self.data();
         let protocol = self.protocol(&data);
         let public = data
             .public
             .map(|p| Public::unlabelled(p.samples).with_truth(p.truth));
         let owners = fl_sim::owners(data.clients, false, false).unwrap();
-        Served {
+        NodeOptions {
             spec: self.text.clone(),
             task: data.task.clone(),
             own,
             owners: owners.into_iter().filter(|(id, _)| who(*id)).collect(),
-            maker: Maker {
+            maker: ClientFactory {
                 public: public.map(Arc::new),
                 parts: Arc::new(self.spec.parts.in_slots(protocol.slots())),
                 seed: self.spec.seed,
@@ -123,7 +125,8 @@ impl Read {
             data.test,
         );
         setup.elsewhere = engine.map(|(engine, leader)| {
-            Box::new(Remote::new(engine, &leader, self.text.clone())) as Box<dyn fl_sim::Elsewhere>
+            Box::new(RemoteClients::new(engine, &leader, self.text.clone()))
+                as Box<dyn fl_sim::ExternalClients>
         });
         fl_sim::run(setup)
     }
@@ -156,7 +159,7 @@ impl Engine {
     }
 }
 
-impl Courier for Engine {
+impl Transport for Engine {
     fn clients(&self) -> Vec<ClientId> {
         Vec::new()
     }

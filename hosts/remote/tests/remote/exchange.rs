@@ -3,7 +3,7 @@
 use crate::common::{Carry, Engine, SCAFFOLD, read};
 use anyhow::Context;
 use fl_core::{ClientId, Problem, Result};
-use fl_remote::wire::{Packet, Reply, Request, Run, Said, Want};
+use fl_remote::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, RunId};
 use fl_remote::{Leader, Node};
 use std::cell::RefCell;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn honest(node: Node) -> Carry {
 }
 
 fn number(packet: &Packet) -> u64 {
-    packet.read::<Request>().unwrap().number
+    packet.read::<RequestHead>().unwrap().number
 }
 
 #[test]
@@ -86,7 +86,10 @@ fn exact_a_message_to_everybody_is_written_down_once() {
 }
 
 /// What becomes of the run when client 1's replies to questions are bent.
-fn bent(policy: &str, bend: impl Fn(&mut Packet, &mut Reply) + 'static) -> Result<fl_sim::Outcome> {
+fn bent(
+    policy: &str,
+    bend: impl Fn(&mut Packet, &mut ReplyHead) + 'static,
+) -> Result<fl_sim::Outcome> {
     let (spec, d) = (
         read(&format!("{SCAFFOLD}{policy}")),
         tempfile::tempdir().unwrap(),
@@ -94,8 +97,8 @@ fn bent(policy: &str, bend: impl Fn(&mut Packet, &mut Reply) + 'static) -> Resul
     let mut node = spec.node(&d.path().join("node"));
     let carry: Carry = Box::new(move |to, request| {
         let mut packet = node.reply(request).unwrap();
-        let mut reply: Reply = packet.read().unwrap();
-        if to == 1 && matches!(reply.said, Said::Answer { .. }) {
+        let mut reply: ReplyHead = packet.read().unwrap();
+        if to == 1 && matches!(reply.said, AnswerKind::Answer { .. }) {
             let before = reply.clone();
             bend(&mut packet, &mut reply);
             if reply != before {
@@ -109,7 +112,7 @@ fn bent(policy: &str, bend: impl Fn(&mut Packet, &mut Reply) + 'static) -> Resul
 
 #[test]
 fn replies_that_are_none_are_what_the_spec_says() {
-    type Bend = fn(&mut Packet, &mut Reply);
+    type Bend = fn(&mut Packet, &mut ReplyHead);
     let cases: [(&str, Bend); 8] = [
         ("cut short or damaged", |packet, _| packet.head.truncate(60)),
         ("bytes too many", |packet, _| packet.head.push(0)),
@@ -118,7 +121,7 @@ fn replies_that_are_none_are_what_the_spec_says() {
         ("client 2 replied in its place", |_, reply| reply.client = 2),
         ("it was not asked yet", |_, reply| reply.number += 1),
         ("a model, which was not asked for", |_, reply| {
-            reply.said = Said::Model
+            reply.said = AnswerKind::Model
         }),
         ("", |packet, _| {
             packet.body = packet.body[..packet.body.len() / 2].into()
@@ -274,8 +277,8 @@ fn another_spec_says_what_differs() {
     let engine = Engine::new(honest(here.node(d.path())));
     there.run(Some((engine, leader(d.path())))).unwrap();
     // a program that speaks otherwise is told so
-    let request = Request {
-        run: Run {
+    let request = RequestHead {
+        run: RunId {
             id: [0; 16],
             life: 1,
             spec: here.text.digest,
@@ -286,7 +289,7 @@ fn another_spec_says_what_differs() {
         from: 0,
         kept: 0,
         remembers: false,
-        want: Want::Hello,
+        want: RequestKind::Hello,
     };
     let mut packet = Packet::new(&request, Arc::new([])).unwrap();
     let mut node = here.node(d.path());
@@ -301,23 +304,23 @@ fn another_spec_says_what_differs() {
 
 #[test]
 fn a_late_reply_is_not_taken_for_that_of_another_request() {
-    use fl_sim::Elsewhere;
+    use fl_sim::ExternalClients;
     let (spec, d) = (read(SCAFFOLD), tempfile::tempdir().unwrap());
     // two scores without a question between them, and the network delivers the first of them again
     let mut late = Vec::new();
     let carry: Carry = Box::new(move |to, request| {
-        let asked: Request = request.read().unwrap();
+        let asked: RequestHead = request.read().unwrap();
         let said = match &asked.want {
-            Want::Score { slot } => Said::Scored {
+            RequestKind::Score { slot } => AnswerKind::Evaluation {
                 further: Vec::new(),
                 score: f64::from(u8::from(slot == "second")),
                 digest: [0; 32],
                 confusion: Vec::new(),
             },
-            _ => Said::Here { examples: Some(10) },
+            _ => AnswerKind::Here { examples: Some(10) },
         };
         let (run, client, number) = (asked.run, asked.client, asked.number);
-        let reply = Reply {
+        let reply = ReplyHead {
             run,
             client,
             number,
@@ -328,7 +331,8 @@ fn a_late_reply_is_not_taken_for_that_of_another_request() {
         late.push((to, Packet::new(&reply, Arc::new([])).unwrap()));
         late.iter().map(|(to, p)| (*to, Ok(p.clone()))).collect()
     });
-    let mut remote = fl_remote::Remote::new(Engine::new(carry), &leader(d.path()), spec.text);
+    let mut remote =
+        fl_remote::RemoteClients::new(Engine::new(carry), &leader(d.path()), spec.text);
     remote.begin(&[(0, 10)], None).unwrap();
     let mut scores = Vec::new();
     for slot in ["first", "second"] {
@@ -346,12 +350,12 @@ fn exact_a_new_life_forgets_what_the_last_one_did_beyond_its_checkpoint() {
     let (spec, d) = (read(SCAFFOLD), tempfile::tempdir().unwrap());
     // what client 0 is asked in the three rounds of a run
     let mut node = spec.node(&d.path().join("all"));
-    type Asked = Vec<(Request, Arc<[u8]>)>;
+    type Asked = Vec<(RequestHead, Arc<[u8]>)>;
     let asked: Rc<RefCell<Asked>> = Rc::default();
     let kept = asked.clone();
     let carry: Carry = Box::new(move |to, request| {
-        let read: Request = request.read().unwrap();
-        if to == 0 && matches!(read.want, Want::Answer { .. }) {
+        let read: RequestHead = request.read().unwrap();
+        if to == 0 && matches!(read.want, RequestKind::Answer { .. }) {
             kept.borrow_mut().push((read, request.body.clone()));
         }
         vec![(to, node.reply(request))]
@@ -368,17 +372,26 @@ fn exact_a_new_life_forgets_what_the_last_one_did_beyond_its_checkpoint() {
         }
         let packet = Packet::new(&request, body).unwrap();
         let reply = node.reply(&packet).unwrap();
-        (reply.read::<Reply>().unwrap().said, reply.body)
+        (reply.read::<ReplyHead>().unwrap().said, reply.body)
     };
     let mut old = spec.node(&d.path().join("old"));
     let mut new = spec.node(&d.path().join("new"));
     // two of three: the node is where question 3 finds it, but in a life that is over
-    (0..2).for_each(|at| assert!(matches!(says(&mut old, at, 1).0, Said::Answer { .. })));
+    (0..2).for_each(|at| assert!(matches!(says(&mut old, at, 1).0, AnswerKind::Answer { .. })));
     let (gone_back, fresh) = (says(&mut old, 2, 2), says(&mut new, 2, 2));
-    assert!(matches!(fresh.0, Said::Answer { .. }), "{:?}", fresh.0);
+    assert!(
+        matches!(fresh.0, AnswerKind::Answer { .. }),
+        "{:?}",
+        fresh.0
+    );
     assert!(gone_back == fresh);
     // all three, the last with the same words: it is not the same answer
     let mut whole = spec.node(&d.path().join("whole"));
-    (0..3).for_each(|at| assert!(matches!(says(&mut whole, at, 1).0, Said::Answer { .. })));
+    (0..3).for_each(|at| {
+        assert!(matches!(
+            says(&mut whole, at, 1).0,
+            AnswerKind::Answer { .. }
+        ))
+    });
     assert!(says(&mut whole, 2, 2) == fresh);
 }

@@ -2,7 +2,7 @@
 
 use fl_core::Problem;
 use fl_remote::wire::Packet;
-use fl_remote::{Courier, Processes, Seats};
+use fl_remote::{ProcessLayout, Processes, Transport};
 use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn whoever_does_not_take_a_request_has_not_replied() {
     let deadline = Some(Duration::from_millis(50));
     let folder = d.path().join("run");
     let (begin, tell) = (Box::new(begin), Box::new(|_: &str| ()));
-    let mut processes = Processes::new(Seats::Any(1), deadline, folder, begin, tell);
+    let mut processes = Processes::new(ProcessLayout::Any(1), deadline, folder, begin, tell);
     // more than a socket holds
     let (head, body) = (vec![1, 2, 3], vec![7; 32 << 20].into());
     processes.send(5, Packet { head, body }).unwrap();

@@ -1,19 +1,19 @@
 //! What a node with data of its own promises, whatever a leader says.
 
 use crate::common::{Engine, PRIVATE, Read, read};
-use fl_core::Needs;
+use fl_core::RequiredInputs;
 use fl_core::message::{Params, decode, encode};
-use fl_remote::wire::{Packet, Reply, Request, Said, Want};
-use fl_remote::{Leader, Node, Own, Policy};
+use fl_remote::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind};
+use fl_remote::{Leader, Node, NodeData, Policy};
 use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-fn own(epsilon: f64) -> Own {
+fn own(epsilon: f64) -> NodeData {
     let policy: Policy = fl_core::settings::read_yaml(&format!("epsilon: {epsilon}")).unwrap();
-    Own {
+    NodeData {
         policy,
         unfit: None,
         tell: Box::new(|_| ()),
@@ -21,14 +21,14 @@ fn own(epsilon: f64) -> Own {
 }
 
 /// The first question of a run to client 1.
-fn first(spec: &Read) -> (Request, Arc<[u8]>) {
+fn first(spec: &Read) -> (RequestHead, Arc<[u8]>) {
     let d = tempfile::tempdir().unwrap();
     let mut node = spec.node(&d.path().join("node"));
     let asked = Rc::new(RefCell::new(None));
     let kept = asked.clone();
     let carry: crate::common::Carry = Box::new(move |to, request| {
-        let read: Request = request.read().unwrap();
-        if to == 1 && matches!(read.want, Want::Answer { .. }) && kept.borrow().is_none() {
+        let read: RequestHead = request.read().unwrap();
+        if to == 1 && matches!(read.want, RequestKind::Answer { .. }) && kept.borrow().is_none() {
             *kept.borrow_mut() = Some((read, request.body.clone()));
         }
         vec![(to, node.reply(request))]
@@ -38,16 +38,16 @@ fn first(spec: &Read) -> (Request, Arc<[u8]>) {
     asked.take().unwrap()
 }
 
-fn ask(node: &mut Node, request: &Request, body: &Arc<[u8]>) -> (Said, Arc<[u8]>) {
+fn ask(node: &mut Node, request: &RequestHead, body: &Arc<[u8]>) -> (AnswerKind, Arc<[u8]>) {
     let packet = Packet::new(request, body.clone()).unwrap();
     let reply = node.reply(&packet).unwrap();
-    (reply.read::<Reply>().unwrap().said, reply.body)
+    (reply.read::<ReplyHead>().unwrap().said, reply.body)
 }
 
 /// Why it does not answer.
-fn refused(node: &mut Node, request: &Request, body: &Arc<[u8]>) -> String {
+fn refused(node: &mut Node, request: &RequestHead, body: &Arc<[u8]>) -> String {
     match ask(node, request, body).0 {
-        Said::Refused(why) | Said::Failed { why, .. } => {
+        AnswerKind::Refused(why) | AnswerKind::Failed { why, .. } => {
             format!("{:#}", anyhow::Error::from(why))
         }
         said => panic!("it says {said:?}"),
@@ -55,9 +55,9 @@ fn refused(node: &mut Node, request: &Request, body: &Arc<[u8]>) -> String {
 }
 
 /// How far apart two answers are.
-fn apart(a: &(Said, Arc<[u8]>), b: &(Said, Arc<[u8]>)) -> f32 {
-    let of = |says: &(Said, Arc<[u8]>)| -> Vec<f32> {
-        assert!(matches!(says.0, Said::Answer { .. }), "{:?}", says.0);
+fn apart(a: &(AnswerKind, Arc<[u8]>), b: &(AnswerKind, Arc<[u8]>)) -> f32 {
+    let of = |says: &(AnswerKind, Arc<[u8]>)| -> Vec<f32> {
+        assert!(matches!(says.0, AnswerKind::Answer { .. }), "{:?}", says.0);
         let params: Params = decode(&says.1).unwrap();
         params.flat()
     };
@@ -112,20 +112,20 @@ fn a_greeting_tells_no_number_of_rows_where_an_accountant_works() {
     for (yaml, told) in [(PRIVATE, false), (crate::common::SCAFFOLD, true)] {
         let (spec, d) = (read(yaml), tempfile::tempdir().unwrap());
         let (request, _) = first(&spec);
-        let hello = Request {
-            want: Want::Hello,
+        let hello = RequestHead {
+            want: RequestKind::Hello,
             ..request
         };
         let body: Arc<[u8]> = spec.text.told().unwrap().into();
         let say = |left: usize| {
-            let policy = || Own {
+            let policy = || NodeData {
                 policy: fl_core::settings::read_yaml("{}").unwrap(),
                 ..own(1.0)
             };
             let mut node = spec.own_node(&d.path().join("node"), policy(), left);
             ask(&mut node, &hello, &body).0
         };
-        assert!(matches!(say(0), Said::Here { .. }), "{:?}", say(0));
+        assert!(matches!(say(0), AnswerKind::Here { .. }), "{:?}", say(0));
         assert_eq!(say(0) != say(1), told);
     }
 }
@@ -140,8 +140,8 @@ fn data_that_change_within_a_run_are_noticed() {
     let mut changed = spec.own_node(&home, own(1000.0), 1);
     let mut next = request.clone();
     (next.number, next.had, next.remembers) = (2, 1, true);
-    let hello = Request {
-        want: Want::Hello,
+    let hello = RequestHead {
+        want: RequestKind::Hello,
         ..request.clone()
     };
     let yaml: Arc<[u8]> = spec.text.told().unwrap().into();
@@ -158,7 +158,7 @@ fn data_that_change_within_a_run_are_noticed() {
     new.run.id = [7; 16];
     assert!(matches!(
         ask(&mut changed, &new, &body).0,
-        Said::Answer { .. }
+        AnswerKind::Answer { .. }
     ));
     assert!(fs::read(home.join("ledger")).unwrap().len() > ledger.len());
     // and the old one goes on where they are as they were
@@ -170,7 +170,7 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
     let (spec, d) = (read(PRIVATE), tempfile::tempdir().unwrap());
     let (request, body) = first(&spec);
     let mut node = spec.own_node(&d.path().join("node"), own(1000.0), 0);
-    let Want::Answer {
+    let RequestKind::Answer {
         label,
         needs,
         stream,
@@ -180,13 +180,13 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
     };
     assert!(!needs.samples && !needs.class_counts);
     let with = |label: &str, samples, class_counts| {
-        let needs = Needs {
+        let needs = RequiredInputs {
             samples,
             class_counts,
             ..needs
         };
         let (label, mut request) = (label.to_string(), request.clone());
-        request.want = Want::Answer {
+        request.want = RequestKind::Answer {
             label,
             needs,
             stream,
@@ -194,9 +194,9 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
         request
     };
     let mut loss = request.clone();
-    loss.want = Want::Answer {
+    loss.want = RequestKind::Answer {
         label: label.clone(),
-        needs: Needs {
+        needs: RequiredInputs {
             training_loss: true,
             ..needs
         },
@@ -220,18 +220,18 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
     assert_eq!(ledger.len(), 0, "nothing was released");
     assert!(matches!(
         ask(&mut node, &request, &body).0,
-        Said::Answer { .. }
+        AnswerKind::Answer { .. }
     ));
     // one without a budget says what it is asked
     for (at, request) in [with(&label, false, true), loss].iter().enumerate() {
-        let open = Own {
+        let open = NodeData {
             policy: fl_core::settings::defaults(),
             ..own(1.0)
         };
         let home = d.path().join(format!("open-{at}"));
         let mut open = spec.own_node(&home, open, 0);
         let (said, _) = ask(&mut open, request, &body);
-        let Said::Answer { envelope, .. } = said else {
+        let AnswerKind::Answer { envelope, .. } = said else {
             panic!("it says {said:?}")
         };
         let told = (envelope.class_counts, envelope.training_loss);
@@ -255,14 +255,14 @@ fn no_new_life_and_no_new_run_sets_back_what_was_paid() {
         let other: Vec<f32> = params.flat().iter().map(|v| v + life as f32).collect();
         let params = Params::from_flat(&params, &other).unwrap();
         match ask(&mut node, &request, &encode(&params).into()).0 {
-            Said::Answer { .. } => {
+            AnswerKind::Answer { .. } => {
                 answered += 1;
                 let now = fs::read(home.join("ledger")).unwrap().len();
                 assert!(now > ledger);
                 ledger = now;
                 None
             }
-            Said::Failed { why, .. } => Some(format!("{:#}", anyhow::Error::from(why))),
+            AnswerKind::Failed { why, .. } => Some(format!("{:#}", anyhow::Error::from(why))),
             said => panic!("{said:?}"),
         }
     });
@@ -288,14 +288,14 @@ fn a_run_that_is_over_is_forgotten_and_what_it_cost_is_not() {
     };
     assert_eq!(kept(&home), 1);
     let mut over = request.clone();
-    over.want = Want::Over;
+    over.want = RequestKind::Over;
     // one that was late, of a leader that has gone on since
     over.run.life = 1;
     let nothing: Arc<[u8]> = Arc::new([]);
     assert!(refused(&mut node, &over, &nothing).contains("another leads it now"));
     assert_eq!(kept(&home), 1);
     over.run.life = 2;
-    assert_eq!(ask(&mut node, &over, &nothing).0, Said::Forgotten);
+    assert_eq!(ask(&mut node, &over, &nothing).0, AnswerKind::Forgotten);
     assert_eq!(kept(&home), 0);
     assert!(home.join("ledger").metadata().unwrap().len() > 0);
 }
@@ -306,7 +306,7 @@ fn what_does_not_fit_is_told_to_the_owner_alone() {
     let (request, body) = first(&spec);
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = told.clone();
-    let unfit = Own {
+    let unfit = NodeData {
         unfit: Some("line 3, column `salary`: `12,5` is not a number".into()),
         tell: Box::new(move |text| heard.lock().unwrap().push(text.to_string())),
         ..own(1.0)
@@ -331,10 +331,10 @@ fn a_secret_that_others_could_read_is_none() {
     use std::os::unix::fs::PermissionsExt;
     let d = tempfile::tempdir().unwrap();
     let home = d.path().join("node");
-    fl_remote::Home::open(&home).unwrap();
+    fl_remote::NodeState::open(&home).unwrap();
     let secret = home.join("secret");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o640)).unwrap();
-    let error = format!("{:#}", fl_remote::Home::open(&home).unwrap_err());
+    let error = format!("{:#}", fl_remote::NodeState::open(&home).unwrap_err());
     assert!(
         error.contains("mode 640") && error.contains("chmod 600"),
         "{error}"
@@ -370,7 +370,7 @@ fn a_home_that_another_user_could_have_changed_is_refused() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
     let refused = |text: &str| {
-        let error = format!("{:#}", fl_remote::Home::open(&home).unwrap_err());
+        let error = format!("{:#}", fl_remote::NodeState::open(&home).unwrap_err());
         assert!(error.contains(text), "{error}");
     };
     for open in [0o770, 0o702, 0o777] {
@@ -405,14 +405,14 @@ fn a_home_that_another_user_could_have_changed_is_refused() {
         }
         fs::rename(&target, &file).unwrap();
     }
-    fl_remote::Home::open(&home).unwrap();
+    fl_remote::NodeState::open(&home).unwrap();
 }
 
 #[test]
 fn a_home_without_its_ledger_never_begins_a_new_one() {
     let d = tempfile::tempdir().unwrap();
     let home = d.path().join("node");
-    fl_remote::Home::open(&home).unwrap();
+    fl_remote::NodeState::open(&home).unwrap();
     // it has released nothing, and says so
     for name in ["ledger", "ledger-head", "secret", "node-id"] {
         let (file, away) = (home.join(name), d.path().join("away"));
@@ -420,21 +420,21 @@ fn a_home_without_its_ledger_never_begins_a_new_one() {
         fs::rename(&file, &away).unwrap();
         // one that was ended while it was made has no secret yet
         if name != "secret" {
-            let error = format!("{:#}", fl_remote::Home::open(&home).unwrap_err());
+            let error = format!("{:#}", fl_remote::NodeState::open(&home).unwrap_err());
             assert!(error.contains(name), "{error}");
         }
         fs::rename(&away, &file).unwrap();
     }
     // the head of another home is not signed by this one
     let other = d.path().join("other");
-    fl_remote::Home::open(&other).unwrap();
+    fl_remote::NodeState::open(&other).unwrap();
     fs::copy(other.join("ledger-head"), home.join("ledger-head")).unwrap();
-    let error = format!("{:#}", fl_remote::Home::open(&home).unwrap_err());
+    let error = format!("{:#}", fl_remote::NodeState::open(&home).unwrap_err());
     assert!(error.contains("nobody knows what was released"), "{error}");
     // one that has answered, and whose secret is gone
     fs::create_dir(other.join("runs")).unwrap();
     fs::remove_file(other.join("secret")).unwrap();
-    let error = format!("{:#}", fl_remote::Home::open(&other).unwrap_err());
+    let error = format!("{:#}", fl_remote::NodeState::open(&other).unwrap_err());
     assert!(error.contains("`secret` is gone"), "{error}");
 }
 
@@ -446,11 +446,11 @@ fn an_answer_is_kept_with_its_message_and_no_damaged_one_is_said_again() {
     let node = || spec.node(&d.path().join("node"));
     let said = ask(&mut node(), &request, &body);
     // a question that nobody has heard of moves the mark, and what was said stays with it
-    let score = Request {
+    let score = RequestHead {
         number: 1,
         had: 1,
         kept: 1,
-        want: Want::Score {
+        want: RequestKind::Score {
             slot: "model".into(),
         },
         ..request.clone()

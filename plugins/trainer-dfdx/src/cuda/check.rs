@@ -1,7 +1,7 @@
 //! Does a card give the processor's bits? Asked at its first use in a process: every kind of layer
 //! there and back, and three steps of a network.
 
-use super::driver::{Buffer, Card, Place, Queue};
+use super::driver::{Buffer, Card, Position, Queue};
 use super::norm::Statistics;
 use super::{Device, conv, linear, norm, optim, pointwise, pool, tape, words};
 use crate::ops::{self, Activation, ConvShape, PoolShape};
@@ -12,7 +12,7 @@ use crate::trainer::Dfdx;
 use anyhow::{Context, bail, ensure};
 use fl_core::settings::read_yaml;
 use fl_core::{
-    BuildContext, Draws, Length, Loss, Pass, Result, Samples, Stream, Target, Task, TaskKind,
+    BuildContext, Draws, FitOptions, Length, Loss, Result, Samples, Stream, Target, Task, TaskKind,
     Trainer,
 };
 use ndarray::Array2;
@@ -408,8 +408,8 @@ fn optimisers(queue: &Queue, d: &mut Draws) -> Result<()> {
         2,
         &[
             2.into(),
-            Place(&zeros, place).into(),
-            Place(&zeros, place).into(),
+            Position(&zeros, place).into(),
+            Position(&zeros, place).into(),
         ],
     )
 }
@@ -425,7 +425,7 @@ fn three_steps(queue: &Queue) -> Result<()> {
     let x = numbers(7 * 72, &mut Stream::root(2).draws());
     let x = Samples::fresh(Array2::from_shape_vec((7, 72), x)?, input.clone())?;
     let labels: Vec<u32> = (0..7).map(|i| i % 3).collect();
-    let pass = Pass::new(Length::Steps(3), 3, Loss::CrossEntropy);
+    let pass = FitOptions::new(Length::Steps(3), 3, Loss::CrossEntropy);
     let scores = |card: Option<&Queue>| -> Result<Array2<f32>> {
         let settings: DfdxSettings = read_yaml(NET)?;
         let context = BuildContext {

@@ -1,6 +1,6 @@
 //! Two-dimensional convolution on a card: kernels/conv.cu, as [`crate::ops::conv2d`].
 
-use super::driver::{Argument, Buffer, Place, Queue, int};
+use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::pointwise::relu_back;
 use super::sums::channel_sums;
 use super::tape::{Record, Value, Weights};
@@ -51,8 +51,8 @@ pub fn conv2d(
             relu.into(),
             biased.into(),
             (&*x.data).into(),
-            Place(&weights.data, weight.start).into(),
-            Place(&weights.data, start).into(),
+            Position(&weights.data, weight.start).into(),
+            Position(&weights.data, start).into(),
             (&out).into(),
         ],
     )?;
@@ -88,11 +88,11 @@ pub fn conv2d(
                     int(weight.len())?.into(),
                     int(groups)?.into(),
                     (&lanes).into(),
-                    Place(gradient, weight.start).into(),
+                    Position(gradient, weight.start).into(),
                 ],
             )?;
             if let Some(bias) = &bias {
-                let to = Place(gradient, bias.start);
+                let to = Position(gradient, bias.start);
                 channel_sums(&queue, &slope, rows, s.out, size_out / s.out, to)?;
             }
         }
@@ -106,7 +106,7 @@ pub fn conv2d(
                 shape_argument(&s)?,
                 int(rows)?.into(),
                 (&slope).into(),
-                Place(&weights.data, weight.start).into(),
+                Position(&weights.data, weight.start).into(),
                 (&back).into(),
             ],
         )?;

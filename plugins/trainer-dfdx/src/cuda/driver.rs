@@ -372,16 +372,16 @@ impl<const N: usize> From<[f32; N]> for Argument<'_> {
 
 impl<'a> From<&'a Buffer> for Argument<'a> {
     fn from(buffer: &'a Buffer) -> Self {
-        Place(buffer, 0).into()
+        Position(buffer, 0).into()
     }
 }
 
 /// A buffer from its number `.1` on, which may be its end.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a>(pub &'a Buffer, pub usize);
+pub struct Position<'a>(pub &'a Buffer, pub usize);
 
-impl<'a> From<Place<'a>> for Argument<'a> {
-    fn from(Place(buffer, at): Place<'a>) -> Self {
+impl<'a> From<Position<'a>> for Argument<'a> {
+    fn from(Position(buffer, at): Position<'a>) -> Self {
         assert!(at <= buffer.len, "a place behind the end of a buffer");
         Self {
             bytes: 8,

@@ -1,6 +1,6 @@
 //! Fully connected layers on a card: kernels/linear.cu, as [`crate::ops::linear`].
 
-use super::driver::{Argument, Buffer, Place, Queue, int};
+use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::pointwise::relu_back;
 use super::sums::column_sums;
 use super::tape::{Record, Value, Weights};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub struct Matrix<'a> {
     /// Its first number.
-    pub place: Place<'a>,
+    pub place: Position<'a>,
     /// From one row to the next.
     pub by_row: usize,
     /// From one column to the next.
@@ -21,7 +21,7 @@ pub struct Matrix<'a> {
 }
 
 /// Row after row, from one to the next `by_row` numbers.
-pub fn matrix(place: Place<'_>, by_row: usize) -> Matrix<'_> {
+pub fn matrix(place: Position<'_>, by_row: usize) -> Matrix<'_> {
     Matrix {
         place,
         by_row,
@@ -78,9 +78,9 @@ pub fn product(
     queue: &Queue,
     [m, k, n]: [usize; 3],
     [a, b]: [Matrix<'_>; 2],
-    bias: Option<Place<'_>>,
+    bias: Option<Position<'_>>,
     relu: bool,
-    out: Place<'_>,
+    out: Position<'_>,
     texts: Option<&Texts<'_>>,
 ) -> Result<()> {
     if m * n == 0 {
@@ -126,7 +126,7 @@ pub fn product(
         None => [1, 0, 0, 0],
     };
     let lists = texts.map_or([a.place, a.place], |t| {
-        [Place(t.counts, 0), Place(t.orders, 0)]
+        [Position(t.counts, 0), Position(t.orders, 0)]
     });
     let arguments = [
         sizes[0],
@@ -163,11 +163,11 @@ pub fn linear(
     let (rows, inputs) = (x.rows, x.width());
     let outputs = bias.len();
     let out = queue.room(rows * outputs)?;
-    let w = matrix(Place(&weights.data, weight.start), inputs);
-    let all = matrix(Place(&x.data, 0), inputs);
-    let start = Some(Place(&weights.data, bias.start));
+    let w = matrix(Position(&weights.data, weight.start), inputs);
+    let all = matrix(Position(&x.data, 0), inputs);
+    let start = Some(Position(&weights.data, bias.start));
     let size = [rows, inputs, outputs];
-    let place = Place(&out, 0);
+    let place = Position(&out, 0);
     product(queue, size, [all, w.transposed()], start, relu, place, None)?;
     let data = Arc::new(out);
     let wanted = x.key.is_some() || weights.gradient.is_some();
@@ -176,20 +176,20 @@ pub fn linear(
         if relu {
             relu_back(&queue, &slope, &out)?;
         }
-        let g = matrix(Place(&slope, 0), outputs);
+        let g = matrix(Position(&slope, 0), outputs);
         if let Some(gradient) = &weights.gradient {
             let (both, to) = (
-                [g.transposed(), matrix(Place(&x.data, 0), inputs)],
-                Place(gradient, weight.start),
+                [g.transposed(), matrix(Position(&x.data, 0), inputs)],
+                Position(gradient, weight.start),
             );
             product(&queue, [outputs, rows, inputs], both, None, false, to, None)?;
-            let to = Place(gradient, bias.start);
+            let to = Position(gradient, bias.start);
             column_sums(&queue, &slope, rows, outputs, to)?;
         }
         let Some(key) = x.key else { return Ok(()) };
         let back = queue.room(rows * inputs)?;
-        let both = [g, matrix(Place(&weights.data, weight.start), inputs)];
-        let (size, to) = ([rows, outputs, inputs], Place(&back, 0));
+        let both = [g, matrix(Position(&weights.data, weight.start), inputs)];
+        let (size, to) = ([rows, outputs, inputs], Position(&back, 0));
         product(&queue, size, both, None, false, to, None)?;
         grads.give(key, back)
     });

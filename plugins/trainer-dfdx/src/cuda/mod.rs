@@ -22,8 +22,8 @@ mod tests;
 mod words;
 
 pub use device::Device;
-pub use driver::{Buffer, Card, Place, Queue, int};
-pub use net::Pass;
+pub use driver::{Buffer, Card, Position, Queue, int};
+pub use net::ForwardPass;
 pub use optim::{Moments, clip, drift, pull, step};
 pub use tape::{Record, Value, Weights};
 

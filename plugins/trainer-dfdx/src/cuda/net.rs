@@ -8,7 +8,7 @@ use crate::net::{Net, Op, counted};
 use fl_core::{Result, Stream};
 
 /// One pass of a batch through a network.
-pub struct Pass<'a> {
+pub struct ForwardPass<'a> {
     /// Where it runs.
     pub queue: &'a Queue,
     /// What is noted for the way back.
@@ -23,7 +23,7 @@ pub struct Pass<'a> {
     pub inputs: &'a [f32],
 }
 
-impl Pass<'_> {
+impl ForwardPass<'_> {
     /// Scores of a batch, `rows x outputs`.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Pass<'_> {
     /// What the last layer is given, `rows x features`.
     ///
     /// # Errors
-    /// As [`Pass::scores`].
+    /// As [`ForwardPass::scores`].
     pub fn features(&mut self, net: &Net, x: Value) -> Result<Value> {
         let padding = net.padding(self.inputs, x.rows);
         let [trunk, _] = net.ops();

@@ -1,6 +1,6 @@
 //! Batch normalisation on a card: kernels/norm.cu, as [`crate::ops::batch_norm`].
 
-use super::driver::{Buffer, Place, Queue, int};
+use super::driver::{Buffer, Position, Queue, int};
 use super::pointwise::{relu_back, times};
 use super::sums::{Term, column_sums, plane_sums};
 use super::tape::{Record, Value, Weights};
@@ -43,8 +43,8 @@ pub fn batch_norm(
     } = statistics;
     let (means, scales) = (queue.room(channels)?, queue.room(channels)?);
     let running = [
-        Place(buffers, statistics.mean).into(),
-        Place(buffers, statistics.variance).into(),
+        Position(buffers, statistics.mean).into(),
+        Position(buffers, statistics.variance).into(),
     ];
     let sizes = [int(rows)?, int(channels)?, int(run)?].map(Into::into);
     if of_batch {
@@ -76,7 +76,7 @@ pub fn batch_norm(
     let out = queue.room(n)?;
     let of_layer = |at: usize| {
         let start = affine.as_ref().map_or(0, |a| a[at].start);
-        Place(&weights.data, start).into()
+        Position(&weights.data, start).into()
     };
     queue.each(
         "norm_forward",
@@ -107,7 +107,7 @@ pub fn batch_norm(
         let tilt = Term::Tilt(&x.data, &means);
         for (term, to) in [(Term::Values, &by_bias), (tilt, &by_weight)] {
             let sums = plane_sums(&queue, &slope, (channels, run), term)?;
-            column_sums(&queue, &sums, rows, channels, Place(to, 0))?;
+            column_sums(&queue, &sums, rows, channels, Position(to, 0))?;
         }
         times(&queue, &by_weight, &scales)?;
         if x.key.is_some() {
@@ -129,7 +129,7 @@ pub fn batch_norm(
                     (&*x.data).into(),
                     (&means).into(),
                     (&scales).into(),
-                    Place(&weights.data, start).into(),
+                    Position(&weights.data, start).into(),
                     (&by_weight).into(),
                     (&by_bias).into(),
                     (&slope).into(),
@@ -138,7 +138,7 @@ pub fn batch_norm(
         }
         if let (Some(gradient), Some(affine)) = (&weights.gradient, affine) {
             for (from, to) in [&by_weight, &by_bias].into_iter().zip(affine) {
-                let to = Place(gradient, to.start).into();
+                let to = Position(gradient, to.start).into();
                 queue.copy_rows([1, channels], [0, 0], from.into(), to)?;
             }
         }

@@ -1,7 +1,7 @@
 //! Single numbers on a card, and numbers that only move: kernels/pointwise.cu, as
 //! [`crate::ops`] has them in `pointwise.rs`.
 
-use super::driver::{Argument, Buffer, Place, Queue, int};
+use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::tape::{Record, Value};
 use crate::ops::{self, Activation};
 use fl_core::{Draws, Result};
@@ -135,7 +135,7 @@ pub fn concat(queue: &Queue, record: &mut Record, a: &Value, b: &Value) -> Resul
     let out = queue.room(rows * whole)?;
     let starts = [0, widths[0]];
     for ((of, width), start) in [a, b].into_iter().zip(widths).zip(starts) {
-        let to = Place(&out, start).into();
+        let to = Position(&out, start).into();
         queue.copy_rows([rows, width], [width, whole], (&*of.data).into(), to)?;
     }
     let (to, queue) = ([a.key, b.key], queue.clone());
@@ -143,7 +143,7 @@ pub fn concat(queue: &Queue, record: &mut Record, a: &Value, b: &Value) -> Resul
         for ((to, width), start) in to.into_iter().zip(widths).zip(starts) {
             let Some(to) = to else { continue };
             let back = queue.room(rows * width)?;
-            let from = Place(&slope, start).into();
+            let from = Position(&slope, start).into();
             queue.copy_rows([rows, width], [whole, width], from, (&back).into())?;
             grads.give(to, back)?;
         }

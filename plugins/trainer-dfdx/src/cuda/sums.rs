@@ -1,6 +1,6 @@
 //! Sums over a batch on a card: kernels/sums.cu, as `channel_sums` in [`crate::ops`].
 
-use super::driver::{Buffer, Place, Queue, int};
+use super::driver::{Buffer, Position, Queue, int};
 use fl_core::Result;
 
 /// What is summed of each plane.
@@ -62,7 +62,7 @@ pub fn column_sums(
     values: &Buffer,
     rows: usize,
     columns: usize,
-    to: Place<'_>,
+    to: Position<'_>,
 ) -> Result<()> {
     let sizes = [int(rows)?.into(), int(columns)?.into()];
     let arguments = [sizes[0], sizes[1], values.into(), to.into()];
@@ -79,7 +79,7 @@ pub fn channel_sums(
     rows: usize,
     channels: usize,
     run: usize,
-    to: Place<'_>,
+    to: Position<'_>,
 ) -> Result<()> {
     if run == 1 {
         return column_sums(queue, values, rows, channels, to);

@@ -1,6 +1,6 @@
 //! Texts on a card: kernels/words.cu, as [`crate::ops`] has them in `words.rs`.
 
-use super::driver::{Argument, Buffer, Place, Queue, int};
+use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::linear::{Texts, matrix, order_words, product};
 use super::tape::{Record, Value, Weights};
 use crate::ops::{check_words, order};
@@ -26,7 +26,7 @@ pub fn embedding(
     check_words(words, x.width(), table.len() / width)?;
     let n = words.len() * width;
     let out = queue.room(n)?;
-    let entries = Place(&weights.data, table.start);
+    let entries = Position(&weights.data, table.start);
     let arguments = [
         int(n)?.into(),
         int(width)?.into(),
@@ -54,7 +54,7 @@ pub fn embedding(
             (&starts).into(),
             (&places).into(),
             (&slope).into(),
-            Place(&gradient, table.start).into(),
+            Position(&gradient, table.start).into(),
         ];
         queue.each("embedding_back", n, &arguments)
     });
@@ -118,8 +118,8 @@ pub fn conv1d(
     let (size_in, size_out, taps) = (x.width(), windows * out, kernel * channels);
     let counted = Arc::new(queue.upload_ints(&ints(&counts)?)?);
     let made = queue.room(rows * size_out)?;
-    let w = matrix(Place(&weights.data, weight.start), taps).transposed();
-    let all = matrix(Place(&x.data, 0), channels);
+    let w = matrix(Position(&weights.data, weight.start), taps).transposed();
+    let all = matrix(Position(&x.data, 0), channels);
     let steps = [all.steps(), w.steps()];
     let orders_there = orders(queue, &counts, |n| [n, taps, out], steps)?;
     let texts = Texts {
@@ -129,8 +129,8 @@ pub fn conv1d(
         orders: &orders_there,
         zeros: true,
     };
-    let (size, to) = ([windows, taps, out], Place(&made, 0));
-    let start = Some(Place(&weights.data, bias.start));
+    let (size, to) = ([windows, taps, out], Position(&made, 0));
+    let start = Some(Position(&weights.data, bias.start));
     product(queue, size, [all, w], start, false, to, Some(&texts))?;
     let shape: Argument<'static> = [
         int(positions)?,
@@ -156,7 +156,7 @@ pub fn conv1d(
                     (&how).into(),
                     (&*x.data).into(),
                     (&slope).into(),
-                    Place(gradient, weight.start).into(),
+                    Position(gradient, weight.start).into(),
                 ],
             )?;
             queue.each(
@@ -167,15 +167,15 @@ pub fn conv1d(
                     shape,
                     (&*counted).into(),
                     (&slope).into(),
-                    Place(gradient, bias.start).into(),
+                    Position(gradient, bias.start).into(),
                 ],
             )?;
         }
         let Some(key) = x.key else { return Ok(()) };
         let by_window = queue.room(rows * windows * taps)?;
         let (g, w) = (
-            matrix(Place(&slope, 0), out),
-            matrix(Place(&weights.data, weight.start), taps),
+            matrix(Position(&slope, 0), out),
+            matrix(Position(&weights.data, weight.start), taps),
         );
         let how = orders(&queue, &counts, |n| [n, out, taps], [g.steps(), w.steps()])?;
         let texts = Texts {
@@ -185,7 +185,7 @@ pub fn conv1d(
             orders: &how,
             zeros: false,
         };
-        let (size, to) = ([windows, out, taps], Place(&by_window, 0));
+        let (size, to) = ([windows, out, taps], Position(&by_window, 0));
         product(&queue, size, [g, w], None, false, to, Some(&texts))?;
         let n = x.data.len();
         let back = queue.room(n)?;

@@ -1,10 +1,10 @@
 //! The trainer on a card: numbers go there at the start of a call and come back at its end.
 
-use super::{Dfdx, Judged, Plan};
+use super::{Dfdx, Plan, ScoredBatch};
 use crate::buffer::Buffer;
-use crate::cuda::{self, Card, Device, Moments, Place, Queue, Record, Value, Weights, int};
+use crate::cuda::{self, Card, Device, Moments, Position, Queue, Record, Value, Weights, int};
 use anyhow::Context;
-use fl_core::{Pass, Result, Samples, Target};
+use fl_core::{FitOptions, Result, Samples, Target};
 use ndarray::{Array2, ArrayView2, s};
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl Dfdx {
         card: &mut OnCard,
         x: &Samples,
         target: &Target<'_>,
-        pass: &Pass<'_>,
+        pass: &FitOptions<'_>,
         plan: &Plan,
         at: usize,
     ) -> Result<f64> {
@@ -109,7 +109,7 @@ impl Dfdx {
         };
         let mut record = Record::new(true);
         let batch = self.value(queue, &inputs, None)?;
-        let scores = cuda::Pass {
+        let scores = cuda::ForwardPass {
             queue,
             record: &mut record,
             weights: &weights,
@@ -122,8 +122,8 @@ impl Dfdx {
         let view = ArrayView2::from_shape((scores.rows, scores.width()), &there)?;
         let target = target.pick(&plan.positions);
         let judged = (self.task.kind, self.dice);
-        let Judged { loss, slope, added } =
-            Judged::of(judged, pass, head, target.view(), view, &stream)?;
+        let ScoredBatch { loss, slope, added } =
+            ScoredBatch::of(judged, pass, head, target.view(), view, &stream)?;
         record.backward(queue, &scores, queue.upload(&slope)?, None)?;
         if let (Some(added), Some([weight, bias])) = (&added, ranges) {
             let by = &added.by_head;
@@ -131,7 +131,7 @@ impl Dfdx {
             let biases: Vec<f32> = by.bias.iter().map(|v| *v as f32).collect();
             for (more, to) in [(weights, weight.start), (biases, bias.start)] {
                 let (n, more) = (more.len(), queue.upload(&more)?);
-                let to = Place(&card.gradient, to).into();
+                let to = Position(&card.gradient, to).into();
                 queue.each("accumulate", n, &[int(n)?.into(), (&more).into(), to])?;
             }
         }
@@ -189,7 +189,7 @@ impl Dfdx {
             x.write(some, &mut inputs);
             let batch = self.value(queue, &inputs, None)?;
             let mut record = Record::new(false);
-            let mut pass = cuda::Pass {
+            let mut pass = cuda::ForwardPass {
                 queue,
                 record: &mut record,
                 weights: &weights,
@@ -226,7 +226,7 @@ impl Dfdx {
             let mut record = Record::new(true);
             let key = (!by_weights).then(|| record.key());
             let batch = self.value(queue, &inputs, key)?;
-            let scores = cuda::Pass {
+            let scores = cuda::ForwardPass {
                 queue,
                 record: &mut record,
                 weights: &weights,

@@ -101,7 +101,7 @@ impl Dfdx {
         if let Some(queue) = self.queue()? {
             return self.backwards_on_card(queue, x, slope, of == Of::Weights, take);
         }
-        let _pass = buffer::Pass;
+        let _pass = buffer::BufferScope;
         for first in (0..x.len()).step_by(self.predict_batch) {
             let some: Vec<usize> = (first..x.len().min(first + self.predict_batch)).collect();
             let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);

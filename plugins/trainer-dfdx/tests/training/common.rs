@@ -1,7 +1,7 @@
 //! What both need.
 
 use fl_core::settings::read_yaml;
-use fl_core::{BuildContext, Length, Loss, Pass, Samples, Stream, Task, TaskKind, Trainer};
+use fl_core::{BuildContext, FitOptions, Length, Loss, Samples, Stream, Task, TaskKind, Trainer};
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::Array2;
 
@@ -58,6 +58,6 @@ pub fn accuracy(model: &mut Dfdx, x: &Samples, classes: &[u32]) -> f64 {
         / classes.len() as f64
 }
 
-pub fn pass(length: Length, batch: usize) -> Pass<'static> {
-    Pass::new(length, batch, Loss::CrossEntropy)
+pub fn pass(length: Length, batch: usize) -> FitOptions<'static> {
+    FitOptions::new(length, batch, Loss::CrossEntropy)
 }

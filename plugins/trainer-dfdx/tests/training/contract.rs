@@ -4,8 +4,8 @@ use crate::common::*;
 use fl_core::message::Params;
 use fl_core::settings::read_yaml;
 use fl_core::{
-    AuxiliaryLoss, AuxiliaryTerm, BuildContext, Differentiable, Head, Length, Loss, Parametric,
-    Pass, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
+    AuxiliaryLoss, AuxiliaryTerm, BuildContext, Differentiable, FitOptions, Head, Length, Loss,
+    Parametric, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
 };
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::{Array2, ArrayD, ArrayView2, s};
@@ -130,7 +130,7 @@ fn pull_drift_and_clip_do_what_their_formulas_say() {
     };
     let flat = |p: &Params| p.iter().copied().collect::<Vec<f32>>();
     let start = make().params();
-    let after = |change: &dyn Fn(&mut Pass<'_>)| {
+    let after = |change: &dyn Fn(&mut FitOptions<'_>)| {
         let mut model = make();
         let mut pass = pass(Length::Steps(1), 24);
         change(&mut pass);
@@ -184,9 +184,9 @@ fn after_with_pull(
     anchor: &Params,
 ) -> Vec<f32> {
     let mut model = make();
-    let pass = Pass {
+    let pass = FitOptions {
         pull: Some((0.1, anchor)),
-        ..Pass::new(Length::Steps(1), 24, Loss::CrossEntropy)
+        ..FitOptions::new(Length::Steps(1), 24, Loss::CrossEntropy)
     };
     model
         .fit(x, Target::Classes(classes), &pass, &Stream::root(1))
@@ -201,9 +201,9 @@ fn after_with_drift(
     drift: &Params,
 ) -> Vec<f32> {
     let mut model = make();
-    let pass = Pass {
+    let pass = FitOptions {
         drift: Some(drift),
-        ..Pass::new(Length::Steps(1), 24, Loss::CrossEntropy)
+        ..FitOptions::new(Length::Steps(1), 24, Loss::CrossEntropy)
     };
     model
         .fit(x, Target::Classes(classes), &pass, &Stream::root(1))
@@ -338,7 +338,7 @@ fn an_auxiliary_loss_of_another_shape_is_refused() {
         let net = "{net: [{linear: 5}, relu, outputs]}";
         let mut model = trainer(net, &[3, 8, 8], TaskKind::Classes(4));
         let loss = Wide(width);
-        let pass = Pass {
+        let pass = FitOptions {
             auxiliary: Some(&loss),
             ..pass(Length::Steps(1), 4)
         };
@@ -360,7 +360,7 @@ fn mistakes_say_what_is_wrong() {
     );
     let (zeros, far) = (
         Array2::zeros((9, 4)),
-        Pass::new(Length::Steps(9), 9, Loss::Mse),
+        FitOptions::new(Length::Steps(9), 9, Loss::Mse),
     );
     let error = model
         .fit(&x, Target::Scores(zeros.view()), &far, &Stream::root(1))

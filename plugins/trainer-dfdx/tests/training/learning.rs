@@ -1,7 +1,7 @@
 //! What networks learn. Bounds, never snapshots.
 
 use crate::common::*;
-use fl_core::{Inputs, Length, Loss, Pass, Samples, Stream, Target, TaskKind, Trainer};
+use fl_core::{FitOptions, Inputs, Length, Loss, Samples, Stream, Target, TaskKind, Trainer};
 use ndarray::Array2;
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ fn distilled_scores_are_met() {
             &[3, 8, 8],
             TaskKind::Classes(4),
         );
-        let pass = |epochs| Pass::new(Length::Epochs(epochs), 20, loss);
+        let pass = |epochs| FitOptions::new(Length::Epochs(epochs), 20, loss);
         let first = model
             .fit(
                 &x,

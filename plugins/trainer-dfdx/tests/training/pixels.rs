@@ -3,8 +3,8 @@
 use crate::common::trainer;
 use fl_core::message::Params;
 use fl_core::{
-    BuildContext, Differentiable, Length, Loss, Parametric, Pass, Samples, Stream, Target, Task,
-    TaskKind, Trainer, metrics,
+    BuildContext, Differentiable, FitOptions, Length, Loss, Parametric, Samples, Stream, Target,
+    Task, TaskKind, Trainer, metrics,
 };
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::Array2;
@@ -48,7 +48,7 @@ fn a_unet_learns_what_is_in_a_picture_and_one_pixel_does_not_say() {
     let learnt = |net: &str| {
         let yaml = format!("{{net: {net}, optimiser: {{adam: {{lr: 0.01}}}}, dice: 1.0}}");
         let mut model = trainer(&yaml, &[1, 16, 16], PIXELS);
-        let pass = Pass::new(Length::Epochs(8), 8, Loss::CrossEntropy);
+        let pass = FitOptions::new(Length::Epochs(8), 8, Loss::CrossEntropy);
         let stream = Stream::root(3);
         let fitted = model.fit(&x, Target::Pixels(masks.view()), &pass, &stream);
         assert!(fitted.unwrap().loss.is_finite());

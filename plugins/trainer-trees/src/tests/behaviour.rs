@@ -288,7 +288,7 @@ fn what_trees_cannot_do_is_said() {
     let (x, y) = coarse(20, 3, 2, 1);
     let mut model = new(&forest(), &x, 2);
     let anchor = fl_core::message::Params::default();
-    let mut lacks = |target: Target<'_>, pass: Pass<'_>| {
+    let mut lacks = |target: Target<'_>, pass: FitOptions<'_>| {
         let error = model.fit(&x, target, &pass, &Stream::root(0)).unwrap_err();
         assert!(
             matches!(error.downcast_ref(), Some(Problem::Lacks(_))),
@@ -300,7 +300,7 @@ fn what_trees_cannot_do_is_said() {
     assert_eq!(
         lacks(
             classes,
-            Pass {
+            FitOptions {
                 pull: Some((0.1, &anchor)),
                 ..pass()
             }
@@ -309,21 +309,21 @@ fn what_trees_cannot_do_is_said() {
     );
     lacks(
         classes,
-        Pass {
+        FitOptions {
             drift: Some(&anchor),
             ..pass()
         },
     );
     lacks(
         classes,
-        Pass {
+        FitOptions {
             clip: Some(1.0),
             ..pass()
         },
     );
     lacks(
         classes,
-        Pass {
+        FitOptions {
             loss: Loss::Mae,
             ..pass()
         },

@@ -8,8 +8,8 @@ mod real;
 use crate::{Boosting, ClassWeights, Features, Forest, Purity, Tree, Trees};
 use fl_core::settings::defaults;
 use fl_core::{
-    BuildContext, Fitted, Inputs, Length, Loss, Pass, Result, Samples, Stream, Target, Task,
-    TaskKind, Trainer,
+    BuildContext, FitOptions, FitReport, Inputs, Length, Loss, Result, Samples, Stream, Target,
+    Task, TaskKind, Trainer,
 };
 use ndarray::{Array2, Axis};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub fn new<S: Method + Clone>(settings: &S, x: &Samples, classes: usize) -> Tree
     Trees::new(settings.clone(), &make(x.width(), classes)).unwrap()
 }
 
-pub fn pass() -> Pass<'static> {
-    Pass::new(Length::Epochs(1), 32, Loss::CrossEntropy)
+pub fn pass() -> FitOptions<'static> {
+    FitOptions::new(Length::Epochs(1), 32, Loss::CrossEntropy)
 }
 
 pub fn fit<S: Method>(
@@ -39,7 +39,7 @@ pub fn fit<S: Method>(
     x: &Samples,
     target: Target<'_>,
     seed: u64,
-) -> Result<Fitted> {
+) -> Result<FitReport> {
     model.fit(x, target, &pass(), &Stream::root(seed))
 }
 

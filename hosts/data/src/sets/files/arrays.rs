@@ -172,7 +172,7 @@ pub(super) fn npy_column(
     };
     match &mut rows.data {
         npy::Data::Bytes(data) => data.retain(|_| keep()),
-        npy::Data::Numbers(data) => data.retain(|_| keep()),
+        npy::Data::IdRanges(data) => data.retain(|_| keep()),
     }
     rows.shape = vec![count, width - 1];
     let inputs = numbers(rows).with_context(name)?;
@@ -258,7 +258,7 @@ fn numbers(array: npy::Array) -> Result<Inputs> {
             }
             _ => data.into_iter().map(f32::from).collect(),
         },
-        npy::Data::Numbers(data) => {
+        npy::Data::IdRanges(data) => {
             let wrong = data.iter().position(|n| !(*n as f32).is_finite());
             if let Some(at) = wrong {
                 bail!(

@@ -23,7 +23,7 @@ pub use paths::{Paths, Source};
 pub use word::Word;
 
 use crate::folder::Folder;
-use crate::set::{DataSet, Facts, Problem, Rows};
+use crate::set::{DataSet, DataSetFacts, Problem, Rows};
 use anyhow::Result;
 use fl_core::Task;
 use fl_core::settings::between;
@@ -258,11 +258,11 @@ impl Files {
 }
 
 impl DataSet for Files {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> DataSetFacts {
+        DataSetFacts {
             source: "your own files",
             rows: None,
-            ..Facts::made(0, 0)
+            ..DataSetFacts::made(0, 0)
         }
     }
 

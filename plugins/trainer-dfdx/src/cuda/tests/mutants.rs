@@ -1,6 +1,6 @@
 //! Kernels with one thing wrong. Each is refused, or gives other bits than the processor.
 
-use crate::cuda::driver::{Card, Place, Queue};
+use crate::cuda::driver::{Card, Position, Queue};
 use crate::cuda::linear::{matrix, product};
 use crate::cuda::{self, PTX, conv};
 use crate::ops::ConvShape;
@@ -70,8 +70,8 @@ fn work(modules: &[String]) -> Result<Vec<f32>> {
             upload(k * n, draws)?,
             queue.room(m * n)?,
         );
-        let both = [matrix(Place(&a, 0), k), matrix(Place(&b, 0), n)];
-        product(&queue, [m, k, n], both, None, false, Place(&c, 0), None)?;
+        let both = [matrix(Position(&a, 0), k), matrix(Position(&b, 0), n)];
+        product(&queue, [m, k, n], both, None, false, Position(&c, 0), None)?;
         products.extend(queue.download(&c, 0, m * n)?);
     }
     let mut all = products;

@@ -5,7 +5,8 @@ use crate::Dfdx;
 use fl_core::message::Params;
 use fl_core::settings::read_yaml;
 use fl_core::{
-    BuildContext, Length, Loss, Parametric, Pass, Samples, Stream, Target, Task, TaskKind, Trainer,
+    BuildContext, FitOptions, Length, Loss, Parametric, Samples, Stream, Target, Task, TaskKind,
+    Trainer,
 };
 use ndarray::Array2;
 
@@ -58,7 +59,13 @@ fn flat(a: &Array2<f32>) -> Vec<f32> {
 }
 
 /// Trains both and compares losses, states, scores and features.
-fn train(name: &str, models: &mut [Dfdx; 2], x: &Samples, target: &Target<'_>, pass: &Pass<'_>) {
+fn train(
+    name: &str,
+    models: &mut [Dfdx; 2],
+    x: &Samples,
+    target: &Target<'_>,
+    pass: &FitOptions<'_>,
+) {
     let [cpu, card] = models;
     let [a, b] =
         [&mut *cpu, &mut *card].map(|m| m.fit(x, *target, pass, &Stream::root(5)).unwrap());
@@ -118,7 +125,7 @@ fn preset(name: &str, input: &[usize], n: usize, batch: usize, steps: usize) {
         "unet" => Target::Pixels(masks.view()),
         _ => Target::Classes(&labels),
     };
-    let pass = Pass::new(Length::Steps(steps), batch, Loss::CrossEntropy);
+    let pass = FitOptions::new(Length::Steps(steps), batch, Loss::CrossEntropy);
     train(name, &mut models, &x, &target, &pass);
     slopes(name, &mut models, &x, &target, Loss::CrossEntropy);
 }
@@ -186,7 +193,7 @@ fn exact_every_layer_optimiser_and_change_of_a_gradient() {
         let mut drift = models[0].params();
         let tensors = drift.0.values_mut();
         tensors.for_each(|t| t.mapv_inplace(|v| v * 0.01));
-        let mut pass = Pass::new(Length::Epochs(1), 4, Loss::CrossEntropy);
+        let mut pass = FitOptions::new(Length::Epochs(1), 4, Loss::CrossEntropy);
         train(optimiser, &mut models, &x, &target, &pass);
         pass.pull = Some((0.1, &anchor));
         pass.clip = Some(0.5);
@@ -220,7 +227,7 @@ fn exact_losses_on_scores_and_a_state_that_changes_devices() {
     for loss in Loss::KINDS.into_iter().filter(|l| *l != Loss::CrossEntropy) {
         let (target, pass) = (
             Target::Scores(teacher.view()),
-            Pass::new(Length::Steps(3), 4, loss),
+            FitOptions::new(Length::Steps(3), 4, loss),
         );
         train(&loss.to_string(), &mut models, &x, &target, &pass);
         slopes(&loss.to_string(), &mut models, &x, &target, loss);

@@ -1,7 +1,7 @@
 //! Each operation over many shapes: what it gives, and its gradients by inputs and weights.
 
 use super::{Case, NO_KERNEL, compare, differ, numbers, queue};
-use crate::cuda::driver::{Place, Queue};
+use crate::cuda::driver::{Position, Queue};
 use crate::cuda::linear::{matrix, product};
 use crate::cuda::{self, conv, linear, norm, optim, pointwise, pool, words};
 use crate::ops::{self, Activation, ConvShape, PoolShape};
@@ -151,8 +151,17 @@ fn sizes_that_a_card_cannot_compute_are_refused() {
         "{many}"
     );
     let b = queue.zeros(9).unwrap();
-    let m = matrix(Place(&b, 0), 3);
-    product(&queue, [0, 3, 3], [m, m], None, false, Place(&b, 0), None).unwrap();
+    let m = matrix(Position(&b, 0), 3);
+    product(
+        &queue,
+        [0, 3, 3],
+        [m, m],
+        None,
+        false,
+        Position(&b, 0),
+        None,
+    )
+    .unwrap();
 }
 
 #[test]

@@ -1,0 +1,105 @@
+//! What is said in JSON beside the tensors of a call, by both sides.
+
+use crate::{Cohort, LogEvent, Round, SamplingScheme, SharedExecutor, Stream};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// The facts of a round, as they cross.
+#[derive(Serialize, Deserialize)]
+pub(super) struct RoundText<'a> {
+    pub number: usize,
+    pub last: bool,
+    pub name: Cow<'a, str>,
+}
+
+impl<'a> RoundText<'a> {
+    pub fn of(round: &'a Round) -> serde_json::Result<String> {
+        serde_json::to_string(&Self {
+            number: round.number,
+            last: round.last,
+            name: (&*round.name).into(),
+        })
+    }
+
+    pub fn round(self, stream: Stream, exec: SharedExecutor) -> Round {
+        Round::new(self.name, self.number, self.last, stream, exec)
+    }
+}
+
+/// What a part says of its work, as it crosses: the text beside a result.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct LogEventText {
+    notes: Vec<String>,
+    numbers: Vec<(String, f64)>,
+}
+
+impl LogEventText {
+    /// What was said in `round`; `None` if nothing was.
+    pub fn of(round: &Round) -> Option<Self> {
+        let mut text = Self::default();
+        for said in round.said() {
+            match said {
+                LogEvent::Note(note) => text.notes.push(note),
+                LogEvent::Number(name, value) => text.numbers.push((name, value)),
+            }
+        }
+        (!text.notes.is_empty() || !text.numbers.is_empty()).then_some(text)
+    }
+
+    pub fn say(self, round: &Round) {
+        for note in self.notes {
+            round.note(super::marshal::plain(&note));
+        }
+        for (name, value) in self.numbers {
+            round.record(super::marshal::plain(&name), value);
+        }
+    }
+}
+
+/// Whose data a release is made of, as it crosses.
+#[derive(Serialize, Deserialize)]
+pub(super) struct CohortText {
+    clients: usize,
+    of: usize,
+    draw: SamplingScheme,
+}
+
+impl CohortText {
+    pub fn of(cohort: &Cohort) -> serde_json::Result<String> {
+        serde_json::to_string(&Self {
+            clients: cohort.len(),
+            of: cohort.of,
+            draw: cohort.draw,
+        })
+    }
+
+    /// Who the clients are does not cross: they are numbered from 0.
+    pub fn cohort(self) -> Cohort {
+        Cohort {
+            of: self.of,
+            draw: self.draw,
+            ..Cohort::all(self.clients)
+        }
+    }
+}
+
+/// What a gradient is wanted of, as it crosses.
+#[derive(Serialize, Deserialize)]
+pub(super) struct GradientText {
+    pub loss: crate::Loss,
+    pub target: String,
+}
+
+/// The facts of a [`crate::FitOptions`], as they cross.
+#[derive(Serialize, Deserialize)]
+pub(super) struct FitOptionsText {
+    pub length: crate::Length,
+    pub batch: usize,
+    pub loss: crate::Loss,
+    pub fresh: bool,
+    pub pull: Option<f64>,
+    pub drift: bool,
+    pub clip: Option<f64>,
+    pub target: String,
+}

@@ -1,0 +1,423 @@
+//! A library, and a part in it, as the host holds them.
+
+use super::call::{Answer, Call};
+use super::foreign_call_guard::ForeignCallGuard;
+use crate::abi::context_json::LogEventText;
+#[cfg(unix)]
+use crate::abi::isolated::IsolatedLibrary;
+use crate::abi::marshal::{OutgoingMessage, plain, with_inbox, with_messages};
+use crate::abi::raw::{
+    FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput, FlLibrary,
+    FlMessage, FlText,
+};
+use crate::message::{AnyMessage, Erased, Message, MessageType, NamedTensors, TensorMap};
+use crate::privacy::ReleaseNoise;
+use crate::{AnyInbox, Executor, Problem, Result, Round, Stream};
+use anyhow::{Context, anyhow, bail};
+use std::ffi::c_void;
+
+type Create = unsafe extern "C" fn(u32, FlText, FlText, *const FlHost) -> i32;
+type Operate = unsafe extern "C" fn(*mut c_void, u32, *const FlInput, *const FlHost) -> i32;
+type Describe = unsafe extern "C" fn(*const FlHost, *mut FlText) -> i32;
+
+/// The functions of a library's table, none of them missing. The library stays loaded for ever.
+#[derive(Clone, Copy)]
+pub(in crate::abi) struct Table {
+    describe: Describe,
+    create: Create,
+    call: Operate,
+    drop: unsafe extern "C" fn(*mut c_void),
+    free: unsafe extern "C" fn(FlText),
+}
+
+/// What a library can be asked, wherever it is.
+#[derive(Clone, Copy)]
+pub(in crate::abi) enum Functions {
+    /// In this process.
+    Here(Table),
+    /// In processes of its own.
+    #[cfg(unix)]
+    IsolatedLibrary(&'static IsolatedLibrary),
+}
+
+impl Functions {
+    /// Says which function is missing.
+    pub fn of(table: &FlLibrary) -> Result<Self, &'static str> {
+        Ok(Self::Here(Table {
+            describe: table.describe.ok_or("describe")?,
+            create: table.create.ok_or("create")?,
+            call: table.call.ok_or("call")?,
+            drop: table.drop.ok_or("drop")?,
+            free: table.free.ok_or("free")?,
+        }))
+    }
+
+    /// The description.
+    pub fn describe(&self) -> Result<String> {
+        let call = Call::new("a library", None, None);
+        let cannot = "it cannot describe its parts";
+        let table = match self {
+            Self::Here(table) => table,
+            #[cfg(unix)]
+            Self::IsolatedLibrary(apart) => {
+                let (code, answer) = call.run(|host| apart.describe(host));
+                let answer = checked(code, answer).context(cannot)?;
+                return answer.and_then(|a| a.text).context(cannot);
+            }
+        };
+        let mut json = FlText::EMPTY;
+        let (code, answer) = call.run(|host| {
+            // SAFETY: `host` and `json` live through the call.
+            unsafe { (table.describe)(host, &mut json) }
+        });
+        checked(code, answer).context(cannot)?;
+        // SAFETY: the text lives until `free`.
+        let text = unsafe { json.read("its description") }.map(str::to_string);
+        let _away = ForeignCallGuard::with("a library");
+        // SAFETY: the text that `describe` gave, once.
+        unsafe { (table.free)(json) };
+        text
+    }
+
+    /// Makes a part.
+    pub fn create_raw(
+        self,
+        index: u32,
+        settings: &str,
+        task: &str,
+        call: Call<'_>,
+    ) -> (i32, Answer) {
+        match self {
+            Self::Here(table) => call.run(|host| {
+                // SAFETY: everything handed over lives through the call.
+                unsafe { (table.create)(index, FlText::of(settings), FlText::of(task), host) }
+            }),
+            #[cfg(unix)]
+            Self::IsolatedLibrary(apart) => {
+                let asked = call.asked(&[]);
+                call.run(|host| apart.create(index, settings, task, asked, host))
+            }
+        }
+    }
+
+    /// Does one operation with a part of this library, which nobody else uses now.
+    pub fn call_raw(
+        self,
+        part: *mut c_void,
+        operation: u32,
+        text: &str,
+        messages: &[FlMessage],
+        call: Call<'_>,
+    ) -> (i32, Answer) {
+        match self {
+            Self::Here(table) => {
+                let input = FlInput {
+                    size: size_of::<FlInput>(),
+                    text: FlText::of(text),
+                    messages: messages.as_ptr(),
+                    count: messages.len(),
+                };
+                call.run(|host| {
+                    // SAFETY: the part is the library's own, nobody else uses it now, and everything handed over lives
+                    // through the call.
+                    unsafe { (table.call)(part, operation, &input, host) }
+                })
+            }
+            #[cfg(unix)]
+            Self::IsolatedLibrary(apart) => {
+                let asked = call.asked(messages);
+                call.run(|host| {
+                    // SAFETY: the part is one that a call gave, and `messages` are valid through the call.
+                    unsafe { apart.call(part, operation, text, asked, host) }
+                })
+            }
+        }
+    }
+
+    /// Ends a part of this library, which is used no more.
+    pub fn drop_raw(self, who: &str, part: *mut c_void) {
+        let _away = ForeignCallGuard::with(who);
+        match self {
+            // SAFETY: the library made it, and it is dropped once.
+            Self::Here(table) => unsafe { (table.drop)(part) },
+            #[cfg(unix)]
+            // SAFETY: a call gave it, and it is dropped once.
+            Self::IsolatedLibrary(apart) => unsafe { apart.drop(part) },
+        }
+    }
+
+    /// Makes a part; `who` names it in errors.
+    pub fn create(
+        self,
+        who: &'static str,
+        index: u32,
+        settings: &str,
+        task: &str,
+        stream: &Stream,
+    ) -> Result<PartHandle> {
+        let call = Call::new(who, Some(stream), None);
+        let (code, answer) = self.create_raw(index, settings, task, call);
+        PartHandle {
+            functions: self,
+            who,
+            part: std::ptr::null_mut(),
+        }
+        .successor(code, answer)
+    }
+
+    /// Asks the library itself.
+    pub fn ask(self, who: &'static str, operation: u32, text: &str) -> Result<Option<Answer>> {
+        PartHandle {
+            functions: self,
+            who,
+            part: std::ptr::null_mut(),
+        }
+        .call(operation, text, &[], None, None)
+    }
+}
+
+/// The outcome that a library reports, as an error if it is one; `None`: it has no such operation.
+fn checked(code: i32, answer: Answer) -> Result<Option<Answer>> {
+    if let Some(misuse) = answer.misuse {
+        bail!("{misuse}");
+    }
+    if code == FL_OK {
+        return Ok(Some(answer));
+    }
+    let failure = answer.failure.filter(|(_, text)| !text.is_empty());
+    let text = match failure {
+        Some((setting, text)) if setting.is_empty() => text,
+        Some((setting, text)) => format!("{setting}: {text}"),
+        None => format!("it failed with code {code} and gave no reason"),
+    };
+    match code {
+        FL_UNKNOWN => Ok(None),
+        FL_PANIC => bail!("it panicked: {text}"),
+        FL_UNPRICED => bail!(Problem::Unpriced(text)),
+        FL_SHAPE => bail!(Problem::Shape(text)),
+        FL_LACKS => bail!(Problem::Lacks(text)),
+        _ => bail!("{text}"),
+    }
+}
+
+/// A part in a library.
+pub(in crate::abi) struct PartHandle {
+    functions: Functions,
+    /// `aggregator `mine` from libmine.so`
+    who: &'static str,
+    part: *mut c_void,
+}
+
+// SAFETY: the interface says that a part may move between threads, and is used by one at a time; so there is no `Sync`.
+unsafe impl Send for PartHandle {}
+
+impl Drop for PartHandle {
+    fn drop(&mut self) {
+        if !self.part.is_null() {
+            self.functions.drop_raw(self.who, self.part);
+        }
+    }
+}
+
+impl PartHandle {
+    /// The parts that an answer holds, to be dropped when they are no longer needed.
+    fn adopt(&self, answer: &mut Answer) -> Vec<Self> {
+        let mut parts = std::mem::take(&mut answer.parts);
+        if parts.contains(&self.part) {
+            answer
+                .misuse
+                .get_or_insert_with(|| "it gave itself as a new part".into());
+            parts.retain(|part| *part != self.part);
+        }
+        let own = |part| Self { part, ..*self };
+        parts.into_iter().map(own).collect()
+    }
+
+    /// The one part that an answer holds.
+    fn successor(&self, code: i32, mut answer: Answer) -> Result<Self> {
+        let mut parts = self.adopt(&mut answer);
+        let outcome = checked(code, answer).context(self.who)?;
+        match (outcome, parts.len()) {
+            (Some(_), 1) => parts.pop().context("there is one"),
+            (Some(_), 0) => Err(anyhow!("it gave no part").context(self.who)),
+            (Some(_), n) => Err(anyhow!("it gave {n} parts where one was due").context(self.who)),
+            (None, _) => Err(anyhow!("it cannot make this part").context(self.who)),
+        }
+    }
+
+    fn operate(
+        &self,
+        operation: u32,
+        text: &str,
+        messages: &[FlMessage],
+        stream: Option<&Stream>,
+        exec: Option<&dyn Executor>,
+    ) -> (i32, Answer) {
+        self.make(operation, text, messages, Call::new(self.who, stream, exec))
+    }
+
+    fn make(
+        &self,
+        operation: u32,
+        text: &str,
+        messages: &[FlMessage],
+        call: Call<'_>,
+    ) -> (i32, Answer) {
+        self.functions
+            .call_raw(self.part, operation, text, messages, call)
+    }
+
+    /// Does one operation; `None`: the part has no such operation.
+    pub fn call(
+        &self,
+        operation: u32,
+        text: &str,
+        letters: &[OutgoingMessage<'_, '_>],
+        stream: Option<&Stream>,
+        exec: Option<&dyn Executor>,
+    ) -> Result<Option<Answer>> {
+        self.outcome(with_messages(letters, |messages| {
+            self.operate(operation, text, messages, stream, exec)
+        }))
+    }
+
+    /// The answer to an operation that gives no part.
+    fn outcome(&self, (code, mut answer): (i32, Answer)) -> Result<Option<Answer>> {
+        if !self.adopt(&mut answer).is_empty() {
+            let what = "it gave a part where none was due";
+            answer.misuse.get_or_insert_with(|| what.into());
+        }
+        checked(code, answer).context(self.who)
+    }
+
+    /// As [`PartHandle::call`], of an operation that must be there.
+    pub fn must(
+        &self,
+        operation: u32,
+        text: &str,
+        letters: &[OutgoingMessage<'_, '_>],
+        stream: Option<&Stream>,
+        exec: Option<&dyn Executor>,
+    ) -> Result<Answer> {
+        let answer = self.call(operation, text, letters, stream, exec)?;
+        answer.with_context(|| self.lacks(operation))
+    }
+
+    /// As [`PartHandle::must`], with an inbox.
+    pub fn on_inbox(
+        &self,
+        operation: u32,
+        text: &str,
+        inbox: &dyn AnyInbox,
+        stream: Option<&Stream>,
+        exec: Option<&dyn Executor>,
+    ) -> Result<Answer> {
+        let answer = self.outcome(with_inbox(inbox, |messages| {
+            self.operate(operation, text, messages, stream, exec)
+        }))?;
+        answer.with_context(|| self.lacks(operation))
+    }
+
+    fn lacks(&self, operation: u32) -> String {
+        format!("{}: it has no operation {operation}", self.who)
+    }
+
+    /// A new part that an operation gives.
+    pub fn part(&self, operation: u32, text: &str, stream: Option<&Stream>) -> Result<Self> {
+        let (code, answer) = self.operate(operation, text, &[], stream, None);
+        self.successor(code, answer)
+    }
+
+    /// An answer's tensors as a message.
+    pub fn message<M: Message>(&self, answer: Answer) -> Result<M> {
+        self.made(M::from_tensors(TensorMap::new(answer.tensors)), M::KIND)
+    }
+
+    /// As [`PartHandle::message`], of this type.
+    pub fn message_of(&self, answer: Answer, of: &'static MessageType) -> Result<Erased> {
+        self.made(of.from_tensors(TensorMap::new(answer.tensors)), of.kind)
+    }
+
+    fn made<M>(&self, message: Result<M>, kind: &str) -> Result<M> {
+        message
+            .with_context(|| format!("what it gave is no {kind} message"))
+            .context(self.who)
+    }
+
+    /// One message to another, as mechanisms do it.
+    pub fn change(
+        &self,
+        operation: u32,
+        text: &str,
+        message: &mut dyn AnyMessage,
+        noise: Option<&ReleaseNoise>,
+    ) -> Result<Option<()>> {
+        let answer = {
+            let content = crate::abi::marshal::content(message);
+            let call = Call::new(self.who, noise.map(ReleaseNoise::source), None);
+            let call = call.with_noise(noise.map(ReleaseNoise::kind).unwrap_or_default());
+            self.outcome(with_messages(
+                &[OutgoingMessage::new(&content)],
+                |messages| self.make(operation, text, messages, call),
+            ))?
+        };
+        let Some(answer) = answer else {
+            return Ok(None);
+        };
+        if let Some(noise) = noise.filter(|_| answer.drew) {
+            noise.mark_drawn();
+        }
+        let changed = self.message_of(answer, message.message_type())?;
+        let who = || format!("{}: what it gave", self.who);
+        // it may have fewer rows: what is not answered is left out
+        super::aggregator::like(message, &*changed).with_context(who)?;
+        crate::message::check(&*changed).with_context(who)?;
+        message.become_other(changed)?;
+        Ok(Some(()))
+    }
+
+    /// Passes on what a part says of its work in the text beside a result.
+    pub fn said(&self, answer: &Answer, round: &Round) -> Result<()> {
+        if answer.text.as_deref().is_some_and(|t| !t.is_empty()) {
+            self.json::<LogEventText>(answer)?.say(round);
+        }
+        Ok(())
+    }
+
+    /// The JSON of an answer.
+    pub fn json<T: serde::de::DeserializeOwned>(&self, answer: &Answer) -> Result<T> {
+        let text = answer.text.as_deref().context("it gave no text");
+        text.and_then(|t| {
+            serde_json::from_str(t).with_context(|| {
+                let shown: String = t.chars().take(80).collect();
+                format!("its answer cannot be read: {}", plain(&shown))
+            })
+        })
+        .context(self.who)
+    }
+
+    /// The state that `operation` gives; empty if there is none.
+    pub fn save(&self, operation: u32) -> Result<Option<Vec<u8>>> {
+        let Some(answer) = self.call(operation, "", &[], None, None)? else {
+            return Ok(None);
+        };
+        let mut parcel = TensorMap::new(answer.tensors);
+        match parcel.has("state") {
+            true => parcel.bytes("state").context(self.who).map(Some),
+            false => Ok(Some(Vec::new())),
+        }
+    }
+
+    /// Hands a state back.
+    pub fn load(&self, operation: u32, state: &[u8]) -> Result<Option<()>> {
+        let tensors: NamedTensors<'_> =
+            vec![("state".into(), crate::message::View::U8(state.into()))];
+        let done = self.call(operation, "", &[OutgoingMessage::new(&tensors)], None, None)?;
+        Ok(done.map(|_| ()))
+    }
+
+    /// Something to read for whoever watches.
+    pub fn who(&self) -> &'static str {
+        self.who
+    }
+}

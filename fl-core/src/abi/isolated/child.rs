@@ -1,0 +1,224 @@
+//! The process that has the library.
+
+use super::shared_memory::{Doorbell, SharedMemory, dtype};
+use super::{CallRequest, Operation, ProcessMessage, Reply, SharedTensor, receive, send};
+use crate::abi::host::{Answer, Call, Functions, Refused, checked_table, on_log, own_process};
+use crate::abi::marshal::{OutgoingMessage, with_messages};
+use crate::abi::raw::{FL_ERROR, FL_OK, FlLibrary};
+use crate::message::NamedTensors;
+use crate::{Executor, Result, Stream};
+use anyhow::ensure;
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::fs::File;
+use std::io::{BufReader, ErrorKind};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+
+/// The way to the program, and how many lines the library has logged since the last answer.
+static TO: Mutex<(Option<UnixStream>, usize)> = Mutex::new((None, 0));
+/// So many lines are passed on for each answer.
+const LINES: usize = 1000;
+
+/// Tells the program something, from whatever thread.
+fn tell(told: &ProcessMessage) -> Result<()> {
+    let mut to = TO.lock().unwrap_or_else(PoisonError::into_inner);
+    let (Some(program), lines) = &mut *to else {
+        return Ok(());
+    };
+    match told {
+        ProcessMessage::LogEvent(..) if *lines == LINES => return Ok(()),
+        ProcessMessage::LogEvent(..) => *lines += 1,
+        ProcessMessage::Answered(_) => *lines = 0,
+    }
+    send(program, told)
+}
+
+/// Loads a library, and answers the program's questions with its parts, until the program has no more. `memory` is what tensors are
+/// shared in.
+///
+/// # Errors
+/// When the program cannot be understood or told.
+///
+/// # Safety
+/// What `load` gives is as [`crate::abi::import`] wants it.
+pub unsafe fn serve(
+    load: impl FnOnce() -> Result<*const FlLibrary, String>,
+    program: UnixStream,
+    memory: File,
+    exec: &dyn Executor,
+) -> Result<()> {
+    own_process();
+    on_log(|level, _, line| {
+        // the program has ended: nobody reads it
+        let _ = tell(&ProcessMessage::LogEvent(level, line.into()));
+    });
+    TO.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(program.try_clone()?);
+    // SAFETY: as the caller says.
+    let functions = load().and_then(|table| unsafe { checked_table(table) }.map_err(text_of));
+    let mut child = Child {
+        functions,
+        parts: BTreeSet::new(),
+        area: SharedMemory::new(memory),
+        exec,
+    };
+    let mut from = BufReader::new(program);
+    let mut heard = 0;
+    loop {
+        child.area.listen(Doorbell::CallInput, &mut heard);
+        let ask: CallRequest = match receive(&mut from) {
+            Ok(ask) => ask,
+            // the program has ended, or needs this process no more
+            Err(error) if closed(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let number = ask.number;
+        if let Some(mut reply) = child.reply(ask) {
+            reply.number = number;
+            tell(&ProcessMessage::Answered(reply))?;
+            child.area.ring(Doorbell::Answered);
+        }
+    }
+}
+
+fn text_of(refused: Refused) -> String {
+    refused.to_string()
+}
+
+fn closed(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|e| [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset].contains(&e.kind()))
+}
+
+struct Child<'e> {
+    functions: Result<Functions, String>,
+    /// Those that the library has made and nobody has dropped.
+    parts: BTreeSet<u64>,
+    area: SharedMemory,
+    exec: &'e dyn Executor,
+}
+
+impl Child<'_> {
+    fn reply(&mut self, ask: CallRequest) -> Option<Reply> {
+        let answered = self.answered(ask).transpose()?;
+        let mut reply = answered.unwrap_or_else(|error| Reply {
+            code: FL_ERROR,
+            failure: Some((String::new(), format!("{error:#}"))),
+            ..Reply::default()
+        });
+        reply.room = self.area.len() as u64;
+        Some(reply)
+    }
+
+    fn answered(&mut self, ask: CallRequest) -> Result<Option<Reply>> {
+        let functions = match &self.functions {
+            Ok(functions) => *functions,
+            Err(why) => anyhow::bail!("{why}"),
+        };
+        self.area.see(ask.room)?;
+        let call = || {
+            let stream = ask.key.map(Stream::from_key);
+            Call::new("a library", stream.as_ref(), Some(self.exec)).with_noise(ask.noise)
+        };
+        let (code, answer) = match &ask.what {
+            Operation::Describe => {
+                let text = functions.describe()?;
+                return Ok(Some(Reply {
+                    code: FL_OK,
+                    text: Some(text),
+                    ..Reply::default()
+                }));
+            }
+            Operation::Create {
+                index,
+                settings,
+                task,
+            } => functions.create_raw(*index, settings, task, call()),
+            Operation::Call {
+                part,
+                operation,
+                text,
+            } => {
+                // 0 stands for the library itself
+                ensure!(
+                    *part == 0 || self.parts.contains(part),
+                    "that part is not there any more"
+                );
+                let mut bodies: Vec<NamedTensors<'_>> = Vec::new();
+                for message in &ask.messages {
+                    let body = message.tensors.iter().map(|tensor| {
+                        // SAFETY: the program waits for the answer, and writes nothing meanwhile.
+                        let view = unsafe { self.area.view(tensor) }?;
+                        Ok((tensor.name.as_str().into(), view))
+                    });
+                    bodies.push(body.collect::<Result<_>>()?);
+                }
+                let letters =
+                    ask.messages
+                        .iter()
+                        .zip(&bodies)
+                        .map(|(m, tensors)| OutgoingMessage {
+                            from: m.from,
+                            weight: m.weight,
+                            class_counts: m.class_counts.as_deref(),
+                            training_loss: m.training_loss,
+                            tensors,
+                        });
+                let letters: Vec<OutgoingMessage<'_, '_>> = letters.collect();
+                with_messages(&letters, |messages| {
+                    functions.call_raw(*part as *mut c_void, *operation, text, messages, call())
+                })
+            }
+            Operation::Drop { part } => {
+                if self.parts.remove(part) {
+                    functions.drop_raw("a library", *part as *mut c_void);
+                }
+                return Ok(None);
+            }
+        };
+        let part = match ask.what {
+            Operation::Call { part, .. } => part,
+            _ => 0,
+        };
+        self.told(part, code, answer).map(Some)
+    }
+
+    /// What a call of `part` gave.
+    fn told(&mut self, part: u64, code: i32, mut answer: Answer) -> Result<Reply> {
+        // a part that is there already would be dropped twice
+        let given: Vec<u64> = answer.parts.iter().map(|part| *part as u64).collect();
+        let (known, parts): (Vec<u64>, Vec<u64>) = given
+            .into_iter()
+            .partition(|part| self.parts.contains(part));
+        if !known.is_empty() {
+            let what = match known.contains(&part) {
+                true => "it gave itself as a new part",
+                false => "it gave a part that is there already",
+            };
+            answer.misuse.get_or_insert_with(|| what.into());
+        }
+        self.parts.extend(&parts);
+        let mut reply = Reply {
+            code,
+            text: answer.text,
+            failure: answer.failure,
+            misuse: answer.misuse,
+            drew: answer.drew,
+            parts,
+            ..Reply::default()
+        };
+        let views: Vec<_> = answer.tensors.iter().map(|(n, t)| (n, t.view())).collect();
+        let (places, end) = SharedMemory::places(views.iter().map(|(_, view)| view.bytes()))?;
+        self.area.reserve(end)?;
+        for ((name, view), at) in views.into_iter().zip(places) {
+            self.area.write(at, &view)?;
+            reply.tensors.push(SharedTensor {
+                name: name.clone(),
+                dtype: dtype(&view),
+                shape: view.shape(),
+                at,
+            });
+        }
+        Ok(reply)
+    }
+}

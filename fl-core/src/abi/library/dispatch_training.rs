@@ -1,0 +1,164 @@
+//! Generators and trainers behind `call`.
+
+use super::call_context::{Host, Input};
+use super::dispatch::{Object, state};
+use crate::abi::context_json::{FitOptionsText, GradientText};
+use crate::abi::marshal::content;
+use crate::abi::marshal_samples::samples;
+use crate::abi::raw::*;
+use crate::message::{Params, TensorMap, View};
+use crate::{FitOptions, Generator, Loss, Problem, Result, Target, Trainer};
+use anyhow::{Context, bail};
+use ndarray::Ix2;
+use serde::Deserialize;
+use serde_json::json;
+
+pub(super) struct OfGenerator(pub Box<dyn Generator>);
+
+#[derive(Deserialize)]
+struct TargetRequest {
+    samples: usize,
+}
+
+/// `values`, as they cross.
+fn give(host: &Host<'_>, x: &crate::Samples) -> Result<()> {
+    let shape: Vec<usize> = std::iter::once(x.len()).chain(x.shape()).collect();
+    let values = x.values();
+    let values = values.view().into_shape_with_order(shape)?;
+    host.tensors(&vec![("values".into(), View::F32(values))])
+}
+
+impl Object for OfGenerator {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        match operation {
+            FL_SAMPLE => {
+                let TargetRequest { samples } = input.json()?;
+                give(host, &self.0.sample(samples, &host.stream())?)?;
+            }
+            FL_LEARN => {
+                let mut parcel = input.parcel(0)?;
+                let slope = parcel.table("slope")?;
+                self.0.learn(&samples(&mut parcel)?, slope.view())?;
+            }
+            FL_SAVE => state(host, &self.0.save()?)?,
+            FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+pub(super) struct OfTrainer(pub Box<dyn Trainer>);
+
+impl OfTrainer {
+    fn train(&mut self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
+        let text: FitOptionsText = input.json()?;
+        let mut parcel = input.parcel(0)?;
+        let x = samples(&mut parcel)?;
+        let mut at = 1;
+        let mut next = |there: bool| -> Result<Option<Params>> {
+            let params = there.then(|| input.message(at)).transpose();
+            at += usize::from(there);
+            params
+        };
+        let (pull, drift) = (next(text.pull.is_some())?, next(text.drift)?);
+        let pass = FitOptions {
+            length: text.length,
+            batch: text.batch,
+            loss: text.loss,
+            fresh: text.fresh,
+            pull: text.pull.map(|mu| mu as f32).zip(pull.as_ref()),
+            drift: drift.as_ref(),
+            clip: text.clip.map(|c| c as f32),
+            auxiliary: None,
+        };
+        let stream = host.stream();
+        let fitted = with_target(&text.target, &mut parcel, |target| {
+            self.0.fit(&x, target, &pass, &stream)
+        })?;
+        host.json(&json!({ "steps": fitted.steps, "loss": fitted.loss }))
+    }
+
+    fn gradient(&mut self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
+        let GradientText { loss, target } = input.json()?;
+        let mut parcel = input.parcel(0)?;
+        let (x, able) = (samples(&mut parcel)?, self.parametric()?);
+        let gradient = with_target(&target, &mut parcel, |t| able.gradient(&x, t, loss))?;
+        host.tensors(&content(&gradient))
+    }
+
+    fn parametric(&mut self) -> Result<&mut dyn crate::Parametric> {
+        let able = self.0.parametric();
+        able.ok_or_else(|| Problem::Lacks("it has no parameters to average".into()).into())
+    }
+}
+
+/// Runs `f` with the tensor `target`, which is of this kind.
+fn with_target<R>(
+    kind: &str,
+    parcel: &mut TensorMap,
+    f: impl FnOnce(Target<'_>) -> Result<R>,
+) -> Result<R> {
+    match kind {
+        "classes" => f(Target::Classes(&parcel.list("target")?)),
+        "multi-label" => {
+            let labels = parcel.table("target")?.mapv(|f| f as i8);
+            f(Target::MultiLabel(labels.view()))
+        }
+        "pixels" => {
+            let classes = parcel.table("target")?.mapv(|f| f as u8);
+            f(Target::Pixels(classes.view()))
+        }
+        "soft" => f(Target::Soft(parcel.table("target")?.view())),
+        "scores" => f(Target::Scores(parcel.table("target")?.view())),
+        other => bail!("no target is called `{other}`"),
+    }
+}
+
+impl Object for OfTrainer {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        let x = || samples(&mut input.parcel(0)?);
+        let table = |name: &'static str, table: ndarray::Array2<f32>| {
+            host.tensors(&vec![(name.into(), View::F32(table.view().into_dyn()))])
+        };
+        match operation {
+            FL_DESCRIBE => {
+                let parametric = self.0.parametric().is_some();
+                let differentiable = self.0.differentiable().is_some();
+                let losses = Loss::KINDS.into_iter().filter(|loss| self.0.learns(*loss));
+                let learns = losses.collect::<Vec<_>>();
+                host.json(&json!({ "parametric": parametric, "differentiable": differentiable, "learns": learns }))?;
+            }
+            FL_TRAIN => self.train(input, host)?,
+            FL_PREDICT => table("scores", self.0.predict(&x()?)?)?,
+            FL_FEATURES => {
+                if let Some(features) = self.0.features(&x()?)? {
+                    table("features", features)?;
+                }
+            }
+            FL_SAVE => state(host, &self.0.save()?)?,
+            FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
+            FL_SAVE_STATE => state(host, &self.0.save_state()?)?,
+            FL_LOAD_STATE => self.0.load_state(&input.parcel(0)?.bytes("state")?)?,
+            FL_SAVE_MEMORY => state(host, &self.0.save_memory()?)?,
+            FL_LOAD_MEMORY => self.0.load_memory(&input.parcel(0)?.bytes("state")?)?,
+            FL_PARAMS => host.tensors(&content(&self.parametric()?.params()))?,
+            FL_SET_PARAMS => {
+                let params: Params = input.message(0)?;
+                self.parametric()?.set_params(&params)?;
+            }
+            FL_GRADIENT => self.gradient(input, host)?,
+            FL_STEP_SIZE => host.json(&self.parametric()?.step_size())?,
+            FL_VJP => {
+                let mut parcel: TensorMap = input.parcel(0)?;
+                let slope = parcel.f32("slope")?.into_dimensionality::<Ix2>()?;
+                let x = samples(&mut parcel)?;
+                let able = self.0.differentiable();
+                let able = able.context("it cannot be differentiated by its input")?;
+                table("slopes", able.vjp(&x, slope.view())?)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,141 @@
+//! How samples and pools to choose from cross.
+
+use crate::message::{Message, NamedTensors, SoftLabels, TensorMap, View};
+use crate::{
+    AnyPool, Candidate, ClientStat, Examples, Inputs, Pool, Problem, Result, Roster, Samples,
+};
+use anyhow::{Context, bail, ensure};
+use ndarray::{Array2, ArrayD, ArrayViewD, IxDyn};
+
+/// Runs `f` with the values of `x`, `samples x ..`: those of the set itself, if they are all of it in order.
+pub(super) fn with_values<R>(x: &Samples, f: impl FnOnce(ArrayViewD<'_, f32>) -> R) -> R {
+    let shape: Vec<usize> = std::iter::once(x.len()).chain(x.shape()).collect();
+    if let Inputs::Dense { data, .. } = &**x.inputs()
+        && x.ids().iter().copied().eq(0..x.len() as u32)
+        && let Some(data) = data.get(..x.len() * x.width())
+        && let Ok(view) = ArrayViewD::from_shape(IxDyn(&shape), data)
+    {
+        return f(view);
+    }
+    let values = x.values().into_raw_vec_and_offset().0;
+    match ArrayD::from_shape_vec(IxDyn(&shape), values) {
+        Ok(values) => f(values.view()),
+        Err(_) => f(ArrayD::zeros(IxDyn(&[0])).view()), // cannot be: as many values as the shape says
+    }
+}
+
+/// Samples from a tensor `values`, `samples x ..`.
+pub(super) fn samples(parcel: &mut TensorMap) -> Result<Samples> {
+    let values = parcel.f32("values")?;
+    let (rows, shape) = values
+        .shape()
+        .split_first()
+        .map(|(n, shape)| (*n, shape.to_vec()))
+        .context("`values` has no dimension")?;
+    let width = shape.iter().product();
+    let values = values.as_standard_layout().into_owned();
+    let values = Array2::from_shape_vec((rows, width), values.into_raw_vec_and_offset().0)?;
+    Samples::fresh(values, shape)
+}
+
+/// Runs `f` with samples and what is known about them.
+pub(super) fn with_examples<R>(own: &Examples, f: impl FnOnce(&NamedTensors<'_>) -> R) -> R {
+    with_values(&own.samples, |values| {
+        let mut tensors: NamedTensors<'_> = vec![("values".into(), View::F32(values))];
+        let (classes, findings) = (own.classes(), own.multi_label().map(|f| f.mapv(f32::from)));
+        if let Some(classes) = &classes {
+            let classes = ndarray::ArrayView1::from(classes).into_dyn();
+            tensors.push(("classes".into(), View::U32(classes)));
+        }
+        if let Some(findings) = &findings {
+            tensors.push(("multi-label".into(), View::F32(findings.view().into_dyn())));
+        }
+        let masks = own.masks().map(|m| m.of().mapv(f32::from));
+        if let Some(masks) = &masks {
+            tensors.push(("pixels".into(), View::F32(masks.view().into_dyn())));
+        }
+        let images = own.images().and_then(|of| {
+            let [channels, height, width] = of.shape();
+            let shape = (own.len(), channels, height, width);
+            of.values().into_shape_with_order(shape).ok()
+        });
+        if let Some(images) = &images {
+            tensors.push(("images".into(), View::F32(images.view().into_dyn())));
+        }
+        f(&tensors)
+    })
+}
+
+/// Runs `f` with a pool as tensors.
+pub(super) fn send<R>(pool: AnyPool<'_>, f: impl FnOnce(&NamedTensors<'_>) -> R) -> R {
+    match pool {
+        AnyPool::Clients(clients) => {
+            let ids: Vec<u32> = clients.iter().map(|c| c.id).collect();
+            let known = |wanted: ClientStat| -> Vec<f64> {
+                let of = |c| wanted.known(c).unwrap_or(f64::NAN);
+                clients.iter().map(of).collect()
+            };
+            let (sizes, losses) = (known(ClientStat::Samples), known(ClientStat::Loss));
+            f(&vec![
+                (
+                    "losses".into(),
+                    View::F64(ndarray::ArrayView1::from(&losses).into_dyn()),
+                ),
+                (
+                    "clients".into(),
+                    View::U32(ndarray::ArrayView1::from(&ids).into_dyn()),
+                ),
+                (
+                    "sizes".into(),
+                    View::F64(ndarray::ArrayView1::from(&sizes).into_dyn()),
+                ),
+            ])
+        }
+        AnyPool::Samples(samples) => with_values(samples, |values| {
+            f(&vec![("values".into(), View::F32(values))])
+        }),
+        AnyPool::SoftLabels(labels) => f(&labels.tensors()),
+    }
+}
+
+/// Runs `f` with the pool of this name, back from tensors.
+pub(super) fn receive<R>(
+    pool: &str,
+    mut parcel: TensorMap,
+    f: impl FnOnce(AnyPool<'_>) -> Result<R>,
+) -> Result<R> {
+    match pool {
+        Roster::NAME => f(AnyPool::Clients(&clients(parcel)?)),
+        Samples::NAME => f(AnyPool::Samples(&samples(&mut parcel)?)),
+        SoftLabels::NAME => {
+            let labels = SoftLabels::from_tensors(parcel)?;
+            crate::message::check(&labels)?;
+            f(AnyPool::SoftLabels(&labels))
+        }
+        other => bail!("no pool is called `{other}`"),
+    }
+}
+
+fn clients(mut parcel: TensorMap) -> Result<Vec<Candidate>> {
+    let clients = parcel.list("clients")?;
+    let (sizes, losses) = (parcel.f64("sizes")?, parcel.f64("losses")?);
+    ensure!(
+        clients.len() == sizes.len() && clients.len() == losses.len(),
+        Problem::Shape(format!(
+            "{} clients, {} sizes and {} losses",
+            clients.len(),
+            sizes.len(),
+            losses.len()
+        ))
+    );
+    let known = |x: &f64| (!x.is_nan()).then_some(*x);
+    let told = sizes.iter().zip(&losses);
+    let all = clients.into_iter().zip(told);
+    Ok(all
+        .map(|(id, (size, loss))| Candidate {
+            id,
+            samples: known(size).map(|n| n as u64),
+            loss: known(loss),
+        })
+        .collect())
+}

@@ -1,5 +1,0 @@
-//! Training as settings and protocols speak of it.
-
-mod training;
-
-pub use training::*;

@@ -1,0 +1,298 @@
+//! What a budget allows to be released, the same at the server and at a client.
+
+use crate::ledger::exposure::FOLLOWS_DATA;
+use crate::message::Message;
+use crate::privacy::{ReleaseNoise, short};
+use crate::{
+    Accountant, Budget, Cohort, PrivacyEvent, PrivacyMechanism, Problem, Result, SamplingScheme,
+};
+use anyhow::bail;
+
+/// What a cohort is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CohortOrigin {
+    /// Clients of a round.
+    Clients,
+    /// A client's examples.
+    Examples,
+}
+
+/// A release that is paid for.
+pub(crate) struct PaidRelease {
+    /// What it costs.
+    pub event: PrivacyEvent,
+    /// What there is to say about it.
+    pub note: Option<String>,
+}
+
+/// A price that counts on a random draw holds only if units were drawn like that. A lot of a
+/// client's examples is secret, and everybody sees how many clients a round has drawn.
+fn believe(event: PrivacyEvent, cohort: &Cohort, drawn: CohortOrigin) -> Result<PrivacyEvent> {
+    let (n, of) = (cohort.len(), cohort.of);
+    let claimed = match &event {
+        PrivacyEvent::SubsampledGaussian { rate, .. } => {
+            format!(
+                "every unit taking part with probability {rate} by itself (Poisson sampling), and on nobody knowing how many do"
+            )
+        }
+        PrivacyEvent::PublicSizeGaussian { rate, of, .. } => {
+            format!("each of {of} units taking part with probability {rate} by itself")
+        }
+        PrivacyEvent::FixedSizeGaussian { k, of, .. } => {
+            format!("{k} of {of} units taking part, a number that was fixed before")
+        }
+        _ => return Ok(event),
+    };
+    let drawn = match (cohort.draw, &event) {
+        // the rate is written down twice, so it may differ in its last bits
+        (SamplingScheme::Poisson { rate }, PrivacyEvent::SubsampledGaussian { rate: said, .. })
+            if rate <= said * (1.0 + 1e-12) && drawn == CohortOrigin::Examples =>
+        {
+            return Ok(event);
+        }
+        (
+            SamplingScheme::Poisson { rate },
+            PrivacyEvent::PublicSizeGaussian {
+                rate: said,
+                of: all,
+                ..
+            },
+        ) if rate <= said * (1.0 + 1e-12) && of == *all && drawn == CohortOrigin::Clients => {
+            return Ok(event);
+        }
+        (SamplingScheme::FixedSize, PrivacyEvent::FixedSizeGaussian { k, of: all, .. })
+            if n <= *k && of >= *all =>
+        {
+            return Ok(event);
+        }
+        (SamplingScheme::Poisson { rate }, _) if drawn == CohortOrigin::Clients => format!(
+            "each of {of} clients took part with probability {rate}, and everybody sees how many did"
+        ),
+        (SamplingScheme::Poisson { rate }, _) => {
+            format!("each of {of} took part with probability {rate}")
+        }
+        (SamplingScheme::Everyone, _) => format!("all {of} took part"),
+        (SamplingScheme::FixedSize, _) => {
+            format!("{n} of {of} took part, a number that was fixed before")
+        }
+        (SamplingScheme::Unknown, _) => format!("nobody says how the {n} of {of} were drawn"),
+    };
+    bail!(Problem::Unpriced(format!(
+        "the mechanism's price counts on {claimed}, but {drawn}"
+    )))
+}
+
+/// What a release through the mechanism in `slot` has cost: the price counts on noise, so what was
+/// released without any has none.
+pub(crate) fn cost(slot: &str, price: PrivacyEvent, noise: &ReleaseNoise) -> PrivacyEvent {
+    match price {
+        PrivacyEvent::Unaccounted { .. } => price,
+        price if noise.is_drawn() => price,
+        price => PrivacyEvent::Undrawn {
+            why: format!("parts.{slot} claims {price}, and drew no noise"),
+        },
+    }
+}
+
+/// The price of releasing `message`, or so many `times` messages like it, after it has been cut to the queries that the budget pays for; and what there is
+/// to say about it.
+///
+/// # Errors
+/// [`Problem::Budget`] when the budget does not pay for any of it.
+pub(crate) fn ensure_budget<M: Message>(
+    mechanism: &dyn PrivacyMechanism<On = M>,
+    message: &mut M,
+    (cohort, drawn): (&Cohort, CohortOrigin),
+    times: usize,
+    accountant: Option<&dyn Accountant>,
+    budget: Option<&Budget>,
+    released: usize,
+) -> Result<PaidRelease> {
+    let price = |message: &M| {
+        let event = believe(mechanism.price(message, cohort)?, cohort, drawn)?;
+        let all = |event| PrivacyEvent::Repeated { times, event };
+        Ok::<_, anyhow::Error>(match times {
+            1 => event,
+            _ => all(Box::new(event)),
+        })
+    };
+    let whole = |event| Ok(PaidRelease { event, note: None });
+    let event = price(message)?;
+    let (Some(accountant), Some(budget)) = (accountant, budget) else {
+        return whole(event);
+    };
+    let after = accountant.guarantee(Some(&event))?;
+    if after.data_dependent {
+        bail!(Problem::Unpriced(format!(
+            "no budget can be kept for {event}: {FOLLOWS_DATA}, and so would a refusal"
+        )));
+    }
+    if let Some(delta) = budget.delta.filter(|delta| after.delta > *delta) {
+        bail!(Problem::Budget(format!(
+            "budget.delta is {delta:e}, but the accountant guarantees at {:e}: set the accountant's `delta`",
+            after.delta
+        )));
+    }
+    if budget.allows(after.epsilon) {
+        return whole(event);
+    }
+    let first = |k: usize| {
+        let mut few = message.clone();
+        mechanism.truncate(&mut few, k);
+        let event = price(&few)?;
+        let epsilon = accountant.guarantee(Some(&event))?.epsilon;
+        Ok::<_, anyhow::Error>((few, event, epsilon))
+    };
+    // every query costs something, so epsilon only grows: `fits` queries do fit, `too_many` do not
+    let (queries, so_far) = (
+        mechanism.queries(message),
+        accountant.guarantee(None)?.epsilon,
+    );
+    let (mut fits, mut too_many) = (0, queries);
+    while too_many - fits > 1 {
+        let middle = fits + (too_many - fits) / 2;
+        match budget.allows(first(middle)?.2) {
+            true => fits = middle,
+            false => too_many = middle,
+        }
+    }
+    let limit = format!(
+        "of a budget of {} (at delta {})",
+        budget.epsilon,
+        short(after.delta)
+    );
+    if fits == 0 {
+        let (what, epsilon) = match queries {
+            0 | 1 => ("it", after.epsilon),
+            _ => ("its first query", first(1)?.2),
+        };
+        bail!(Problem::Budget(format!(
+            "the release was refused before anything was spent: {what} would bring epsilon to {epsilon:.4} {limit}; {released} releases so far, epsilon {so_far:.4}"
+        )));
+    }
+    let (few, event, _) = first(fits)?;
+    let next = first(too_many)?.2;
+    *message = few;
+    let note = format!(
+        "{fits} of {queries} queries were released; one more would bring epsilon to {next:.4} {limit}"
+    );
+    Ok(PaidRelease {
+        event,
+        note: Some(note),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Counts;
+    use crate::privacy::{Composition, Guarantee, Ledger, Noise, ReleaseNoise, Unit};
+    use ndarray::Array2;
+
+    /// A row costs 1.
+    struct Rows;
+
+    impl PrivacyMechanism for Rows {
+        type On = Counts;
+        fn clip(&self, _: &mut Counts) -> Result<()> {
+            Ok(())
+        }
+        fn price(&self, counts: &Counts, _: &Cohort) -> Result<PrivacyEvent> {
+            let sensitivity = counts.rows.len() as f64;
+            Ok(PrivacyEvent::Laplace {
+                sensitivity,
+                scale: 1.0,
+                unit: Unit::Party,
+            })
+        }
+        fn perturb(&mut self, _: &mut Counts, _: &Cohort, _: &ReleaseNoise) -> Result<()> {
+            Ok(())
+        }
+        fn queries(&self, counts: &Counts) -> usize {
+            counts.rows.len()
+        }
+        fn truncate(&self, counts: &mut Counts, n: usize) {
+            counts.retain_rows(&(0..n).collect::<Vec<_>>());
+        }
+    }
+
+    struct Adds(f64);
+
+    impl Accountant for Adds {
+        fn charge(&mut self, _: &PrivacyEvent) -> Result<()> {
+            Ok(())
+        }
+        fn guarantee(&self, next: Option<&PrivacyEvent>) -> Result<Guarantee> {
+            let next = match next {
+                Some(PrivacyEvent::Laplace { sensitivity, .. }) => *sensitivity,
+                _ => 0.0,
+            };
+            Ok(Guarantee {
+                epsilon: self.0 + next,
+                delta: 0.0,
+                unit: Unit::Party,
+                neighbours: crate::privacy::Neighbours::Replaced,
+                data_dependent: false,
+                noise: Noise::Seeded,
+                after_split: false,
+                claimed_by: Vec::new(),
+            })
+        }
+        fn merge(&mut self, _: &[Ledger], _: Composition) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn cut(queries: u32, budget: f64) -> Result<(usize, Option<String>)> {
+        let rows = (0..queries).collect();
+        let mut counts = Counts::new(rows, Array2::zeros((queries as usize, 2)));
+        let budget = Budget {
+            epsilon: budget,
+            against: crate::BudgetScope::Readers,
+            delta: None,
+        };
+        let one = Cohort::everyone(vec![0]);
+        let ensure_budget = ensure_budget(
+            &Rows,
+            &mut counts,
+            (&one, CohortOrigin::Clients),
+            1,
+            Some(&Adds(2.0)),
+            Some(&budget),
+            3,
+        )?;
+        let released = counts.rows.len();
+        assert_eq!(
+            ensure_budget.event,
+            Rows.price(&counts, &one).unwrap(),
+            "what is left is what is paid for"
+        );
+        Ok((released, ensure_budget.note))
+    }
+
+    #[test]
+    fn exact_as_many_queries_as_the_budget_pays_for() {
+        assert_eq!(cut(10, 12.0).unwrap(), (10, None));
+        for fits in 1..10usize {
+            let (released, note) = cut(10, 2.5 + fits as f64).unwrap();
+            assert_eq!(released, fits);
+            assert!(note.unwrap().starts_with(&format!(
+                "{fits} of 10 queries were released; one more would bring epsilon to {}.0000 of a budget of {}.5 (at delta 0)",
+                fits + 3,
+                fits + 2
+            )));
+        }
+        for queries in [1, 10] {
+            let refused = cut(queries, 2.5).unwrap_err();
+            assert!(matches!(refused.downcast_ref(), Some(Problem::Budget(_))));
+            let what = if queries == 1 {
+                "it"
+            } else {
+                "its first query"
+            };
+            assert!(refused.to_string().starts_with(&format!(
+                "the release was refused before anything was spent: {what} would bring epsilon to 3.0000 of a budget of 2.5"
+            )));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The examples of a step.
+
+use crate::{Cohort, SamplingScheme, Stream};
+
+/// The steps of a training of which each sees a random lot of a client's examples, and how lots are drawn. Nothing of it depends on
+/// how many examples there are, so that a price that builds on it tells nothing of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MinibatchSampling {
+    /// How many steps.
+    pub steps: usize,
+    /// The share of the examples in a lot, above 0 and at most 1.
+    pub rate: f64,
+    /// Has a lot exactly that share of the examples (rounded down), every such set alike? Or else each example is in it with probability
+    /// `rate`, by itself.
+    pub fixed: bool,
+}
+
+/// Of so many examples a fixed share is written down; it is rounded up.
+const OF: usize = 100_000;
+
+impl MinibatchSampling {
+    /// A lot as a mechanism's price sees it, a cohort of examples.
+    pub fn cohort(&self) -> Cohort {
+        match self.fixed {
+            true if self.rate < 1.0 => {
+                let most = ((self.rate * OF as f64).ceil() as usize).min(OF);
+                Cohort {
+                    of: OF,
+                    draw: SamplingScheme::FixedSize,
+                    ..Cohort::all(most)
+                }
+            }
+            false if self.rate < 1.0 => Cohort {
+                draw: SamplingScheme::Poisson { rate: self.rate },
+                ..Cohort::all(1)
+            },
+            _ => Cohort::all(1),
+        }
+    }
+
+    /// The positions of one lot among `n` examples, ascending.
+    pub fn draw(&self, n: usize, stream: &Stream) -> Vec<usize> {
+        let mut draws = stream.draws();
+        match self.fixed {
+            _ if self.rate >= 1.0 => (0..n).collect(),
+            true => draws.choose(n, (self.rate * n as f64) as usize),
+            false => (0..n).filter(|_| draws.uniform() < self.rate).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lots(rate: f64, fixed: bool) -> MinibatchSampling {
+        MinibatchSampling {
+            steps: 1,
+            rate,
+            fixed,
+        }
+    }
+
+    #[test]
+    fn lots_are_drawn_as_they_are_priced() {
+        let stream = Stream::root(1);
+        let sizes = |fixed| {
+            let size = |k| lots(0.1, fixed).draw(1000, &stream.child("lot", k)).len();
+            (0..200).map(size).collect::<Vec<_>>()
+        };
+        assert!(sizes(true).iter().all(|n| *n == 100));
+        let poisson = sizes(false);
+        let mean = poisson.iter().sum::<usize>() as f64 / 200.0;
+        let variance = poisson
+            .iter()
+            .map(|n| (*n as f64 - mean).powi(2))
+            .sum::<f64>()
+            / 200.0;
+        assert!(
+            (mean - 100.0).abs() < 3.0 && (60.0..130.0).contains(&variance),
+            "{mean} {variance}"
+        );
+        let fixed = lots(0.12345678, true).cohort();
+        assert!(fixed.len() as f64 / fixed.of as f64 >= 0.12345678);
+        assert_eq!(
+            lots(0.1, false).cohort().draw,
+            SamplingScheme::Poisson { rate: 0.1 }
+        );
+        for fixed in [true, false] {
+            assert_eq!(lots(1.0, fixed).cohort().draw, SamplingScheme::Everyone);
+            assert_eq!(lots(1.0, fixed).draw(3, &stream), [0, 1, 2]);
+        }
+    }
+}

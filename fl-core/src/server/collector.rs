@@ -1,0 +1,325 @@
+//! One question to some clients, as it goes on: what is sent is counted and hashed, what comes back is checked, dropped or
+//! believed.
+
+use crate::exchange::faults::{Fault, FaultKind, FaultOutcome, Faults};
+use crate::exchange::shape_check::ExpectedShape;
+use crate::host::JournalEntry;
+use crate::message::{self, Bytes, Ids, Message, hex};
+use crate::privacy::{Observer, epsilons};
+use crate::server::Server;
+use crate::{
+    Answer, ClientId, ClientMessage, ExchangeSpec, PrivacyEvent, Problem, RequiredInputs, Result,
+    Round,
+};
+use anyhow::{bail, ensure};
+use sha2::{Digest as _, Sha256};
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The journal tells answers apart for at most so many clients a question.
+const TOLD_APART: usize = 256;
+
+/// One question to some clients, as it goes on.
+pub(crate) struct Collector {
+    entry: JournalEntry,
+    chain: Sha256,
+    needs: RequiredInputs,
+    faults: Faults,
+    /// What was sent last, with its digest and bytes: one message to everybody is hashed once.
+    sent: Option<(*const (), [u8; 32], Bytes)>,
+    spent: Vec<(ClientId, Vec<PrivacyEvent>)>,
+    measures: BTreeMap<String, Vec<(ClientId, f64)>>,
+    notes: BTreeMap<String, Vec<String>>,
+}
+
+/// The samples that a message asks about, if it is such a message.
+pub(crate) fn asked<D: Message>(sent: &D) -> Option<&[u32]> {
+    (sent as &dyn Any)
+        .downcast_ref::<Ids>()
+        .map(|ids| &ids.0[..])
+}
+
+impl Collector {
+    pub fn new(
+        round: &Round,
+        exchange: &ExchangeSpec,
+        clients: usize,
+        needs: RequiredInputs,
+        faults: Faults,
+    ) -> Self {
+        Self {
+            entry: JournalEntry {
+                step: round.name.clone(),
+                question: exchange.label.into(),
+                down: exchange.down.into(),
+                up: exchange.up.into(),
+                clients,
+                dropped: Vec::new(),
+                again: Vec::new(),
+                bytes_down: Bytes::default(),
+                bytes_up: Bytes::default(),
+                bytes_envelope: 0,
+                digest: String::new(),
+                answers: Vec::new(),
+                privacy: None,
+            },
+            chain: Sha256::new(),
+            needs,
+            faults,
+            sent: None,
+            spent: Vec::new(),
+            measures: BTreeMap::new(),
+            notes: BTreeMap::new(),
+        }
+    }
+
+    /// Counts and hashes what one client is sent. `about` are the samples that clients were asked about last.
+    pub fn send<D: Message>(&mut self, message: &D, about: &mut Option<Vec<u32>>) {
+        let this = std::ptr::from_ref(message).cast::<()>();
+        let (_, digest, bytes) = match self.sent {
+            Some(same) if same.0 == this => same,
+            _ => *self.sent.insert((
+                this,
+                message::digest(message),
+                // samples among those that clients were asked about last can be told by a bit mask
+                message::bytes(message, about.as_deref()),
+            )),
+        };
+        if let Some(ids) = asked(message) {
+            *about = Some(ids.to_vec());
+        }
+        self.chain.update(digest);
+        self.entry.bytes_down += bytes;
+    }
+
+    /// Checks one answer, takes down what its envelope says, and counts and hashes it. `fate` is what happens to it on its way.
+    pub fn admit<D: Message, U: Message>(
+        &mut self,
+        from: ClientId,
+        sent: &D,
+        answer: Answer,
+        fate: Option<FaultOutcome<'_>>,
+        wanted: &mut ExpectedShape<'_, U>,
+    ) -> Result<ClientMessage<U>> {
+        let Answer { body, envelope } = answer;
+        // what a client has released is spent, whatever becomes of its answer
+        self.spent.push((from, envelope.spent.clone()));
+        let mut body: U = body.open()?;
+        let mut weight = match self.needs.samples {
+            true => envelope.samples.map_or(f64::NAN, |n| n as f64),
+            false => 1.0,
+        };
+        if let Some(fate) = fate {
+            if let Some(silence) = fate.silence() {
+                bail!(silence);
+            }
+            body = fate.spoil(body)?;
+            if *fate.what == FaultKind::Weight {
+                weight = -1.0;
+            }
+        }
+        if let Some(asked) = asked(sent) {
+            message::check_rows(&body, asked)?;
+        }
+        let bytes_envelope = envelope.bytes();
+        let mail = ClientMessage {
+            from,
+            weight,
+            class_counts: envelope.class_counts,
+            training_loss: envelope.training_loss.map(f64::from),
+            body,
+        };
+        crate::inbox::check_message(&mail)?;
+        for (missing, what) in [
+            (
+                self.needs.class_counts && mail.class_counts.is_none(),
+                "counts of classes",
+            ),
+            (
+                self.needs.training_loss && mail.training_loss.is_none(),
+                "training loss",
+            ),
+        ] {
+            ensure!(!missing, Problem::Shape(format!("no {what} came with it")));
+        }
+        let most = self.faults.max_weight;
+        let too_much = Problem::Weight {
+            weight,
+            most: Some(most),
+        };
+        ensure!(weight <= most, too_much);
+        wanted.check(sent, &mail)?;
+        for note in envelope.notes {
+            self.notes.entry(note).or_default().push(from.to_string());
+        }
+        for (name, value) in envelope.measures {
+            self.measures.entry(name).or_default().push((from, value));
+        }
+        self.entry.bytes_up += message::bytes(&mail.body, asked(sent));
+        self.entry.bytes_envelope += bytes_envelope;
+        self.chain.update(from.to_le_bytes());
+        let digest = message::digest(&mail.body);
+        self.chain.update(digest);
+        if self.entry.clients <= TOLD_APART {
+            self.entry.answers.push((from, hex(&digest[..4])));
+        }
+        Ok(mail)
+    }
+
+    /// What the spec's policy makes of an answer that cannot be used. Is its client to be asked again, who has been asked
+    /// `attempt` times before?
+    pub fn drop_or_fail(
+        &mut self,
+        id: ClientId,
+        error: anyhow::Error,
+        attempt: usize,
+    ) -> Result<bool> {
+        match self.faults.policy(&error) {
+            Fault::Retry(times) if attempt < *times => {
+                self.entry.again.push((id, format!("{error:#}")));
+                return Ok(true);
+            }
+            Fault::Retry(times) => {
+                let why = format!("{error:#} (asked {} times)", times + 1);
+                self.entry.dropped.push((id, why));
+            }
+            Fault::Drop => self.entry.dropped.push((id, format!("{error:#}"))),
+            Fault::Fail => {
+                self.entry.dropped.push((id, format!("{error:#}")));
+                let label = self.entry.question.clone();
+                return Err(error.context(format!("client {id}")).context(label));
+            }
+        }
+        Ok(false)
+    }
+
+    /// What came of a client after a budget had refused another: nobody uses it, and it is counted and charged like any other.
+    pub fn unpaid<D: Message, U: Message>(
+        &mut self,
+        from: ClientId,
+        sent: &D,
+        answer: Result<Answer>,
+    ) {
+        let Answer { body, envelope } = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                let too = matches!(error.downcast_ref(), Some(Problem::Budget(_)));
+                let why = if too {
+                    "refused as well".into()
+                } else {
+                    format!("{error:#}")
+                };
+                return self.entry.dropped.push((from, why));
+            }
+        };
+        self.entry.bytes_envelope += envelope.bytes();
+        self.spent.push((from, envelope.spent));
+        match body.open::<U>() {
+            Ok(body) => self.entry.bytes_up += message::bytes(&body, asked(sent)),
+            Err(error) => self.entry.dropped.push((from, format!("{error:#}"))),
+        }
+    }
+
+    /// Passes on what was said, charges what was spent, and writes the journal.
+    pub fn end(mut self, fed: &mut Server<'_>, round: &Round) -> Result<()> {
+        let (label, clients) = (self.entry.question.clone(), self.entry.clients);
+        for (note, said_by) in std::mem::take(&mut self.notes) {
+            let who = match said_by.len() {
+                1 => "client",
+                _ => "clients",
+            };
+            fed.warn(&format!("{who} {}: {note}", said_by.join(", ")));
+        }
+        for (name, each) in std::mem::take(&mut self.measures) {
+            fed.record_of(round, &name, each)?;
+        }
+        self.entry.dropped.sort();
+        let told = format!("answer to `{label}`");
+        self.entry.again.sort();
+        fed.unusable(round, (&told, "asked for again"), &self.entry.again)?;
+        fed.left_out(round, &told, &self.entry.dropped)?;
+        let (dropped, least) = (self.entry.dropped.clone(), self.faults.at_least);
+        self.settle(fed)?;
+        let answers = clients - dropped.len();
+        match &dropped[..] {
+            [(id, why), ..] if answers == 0 && least == 1 => {
+                bail!(Problem::NoAnswer(format!(
+                    " to `{}`: all {clients} were dropped; client {id}: {why}",
+                    label,
+                )))
+            }
+            [(id, why), ..] if answers < least => bail!(Problem::TooFew {
+                answers,
+                least,
+                text: format!(" to `{}` of {clients}; client {id}: {why}", label),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Charges what was spent, and writes the journal.
+    pub fn settle(mut self, fed: &mut Server<'_>) -> Result<()> {
+        for (id, events) in self.spent {
+            fed.charge_client(id, events)?;
+        }
+        let digest: [u8; 32] = self.chain.finalize().into();
+        if !fed.unrepeatable() {
+            self.entry.digest = hex(&digest);
+        }
+        if fed.unrepeatable() || fed.accountant.is_some() {
+            self.entry.answers.clear();
+        }
+        self.entry.dropped.sort();
+        self.entry.privacy = fed.protections()?.map(|all| epsilons(&all));
+        fed.totals.up += self.entry.bytes_up.total() + self.entry.bytes_envelope;
+        fed.totals.down += self.entry.bytes_down.total();
+        fed.link(&self.entry.question, &digest);
+        fed.host.journal(&self.entry)
+    }
+}
+
+impl Server<'_> {
+    /// Says whose answers are not used, each client once for what it is about, and that whoever knows it knows something.
+    pub(crate) fn left_out(
+        &mut self,
+        round: &Round,
+        what: &str,
+        dropped: &[(ClientId, String)],
+    ) -> Result<()> {
+        self.unusable(round, (what, "left out"), dropped)
+    }
+
+    /// `what` of these clients could not be used, and what became of it.
+    fn unusable(
+        &mut self,
+        round: &Round,
+        (what, fate): (&str, &str),
+        dropped: &[(ClientId, String)],
+    ) -> Result<()> {
+        let Some((id, _)) = dropped.first() else {
+            return Ok(());
+        };
+        let told = self.told.entry(format!("{what} {fate}")).or_default();
+        let new: Vec<&(ClientId, String)> =
+            dropped.iter().filter(|(id, _)| told.insert(*id)).collect();
+        let note = new.first().map(|(first, why)| {
+            let ids: BTreeSet<ClientId> = new.iter().map(|(id, _)| *id).collect();
+            let all: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            let whose = match all.len() {
+                1 => "client",
+                _ => "clients",
+            };
+            format!(
+                "{}: {what} {fate}: {whose} {} ({first}: {why})",
+                round.name,
+                all.join(", ")
+            )
+        });
+        if let Some(note) = note {
+            self.warn(&note);
+        }
+        let seen =
+            format!("client {id}'s {what} was {fate}, and whether it is may depend on its data");
+        self.expose(&Observer::ALL, &seen)
+    }
+}

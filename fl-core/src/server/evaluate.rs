@@ -1,0 +1,348 @@
+//! What a run measures, keeps and says.
+
+use crate::host::{Metric, Totals};
+use crate::message::{Params, hex};
+use crate::privacy::Noise;
+use crate::server::Server;
+use crate::server::steps::PendingEvaluation;
+use crate::{ClientId, Evaluation, Examples, Fault, Problem, Result, Round, Samples, metrics};
+use anyhow::{Context, bail, ensure};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl Server<'_> {
+    fn due(&self, round: &Round) -> bool {
+        round.last || round.number.is_multiple_of(self.every)
+    }
+
+    /// Records how good the server's model in `slot` is on the test examples, if this round is to be evaluated.
+    ///
+    /// # Errors
+    /// When it cannot predict them.
+    pub fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
+        if !self.due(round) {
+            let model = PendingEvaluation::Server(slot.into());
+            self.step.unevaluated.push(model);
+            return Ok(());
+        }
+        let test = self.host.test().clone();
+        let scored = Evaluation::of(self.model(slot)?, &test)?;
+        let name = metrics::score_name(self.store.task().kind);
+        self.unanswered(round, slot, [(&scored, test.len())]);
+        self.link(name, &scored.digest);
+        let metric = Metric {
+            confusion: scored.confusion,
+            ..Metric::of(round, name, scored.score)
+        };
+        self.host.metric(&metric)?;
+        for (name, value) in &scored.further {
+            self.host.metric(&Metric::of(round, name, *value))?;
+        }
+        Ok(())
+    }
+
+    /// Says once of a slot that scores are no numbers, so that nobody takes them for answers.
+    fn unanswered<'s>(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        all: impl IntoIterator<Item = (&'s Evaluation, usize)>,
+    ) {
+        let answers = |scored: &Evaluation| scored.confusion.iter().flatten().sum::<u32>() as usize;
+        let mut wrong = all
+            .into_iter()
+            .filter(|(scored, rows)| !scored.confusion.is_empty() && answers(scored) < *rows);
+        let Some((scored, rows)) = wrong.next() else {
+            return;
+        };
+        let told = self
+            .told
+            .entry(format!("{slot}: scores that are no numbers"));
+        if told.or_default().insert(0) {
+            let none = rows - answers(scored);
+            self.warn(&format!(
+                "{}: parts.{slot}: scores hold NaN for {none} of {rows} test rows, which count as wrong: the model has diverged",
+                round.name
+            ));
+        }
+    }
+
+    /// What plugins measure of each client's model; a client without a number is not in the mean.
+    fn further(&mut self, round: &Round, scored: &[(ClientId, &Evaluation)]) -> Result<()> {
+        let names = scored.iter().flat_map(|(_, s)| &s.further);
+        for name in names.map(|(name, _)| name).collect::<BTreeSet<_>>() {
+            let of = |(id, s): &(ClientId, &Evaluation)| {
+                let found = s.further.iter().find(|f| f.0 == *name)?;
+                Some((*id, found.1))
+            };
+            let known = scored.iter().filter_map(of).collect();
+            let metric = Metric::of_each(round, &format!("clients.{name}"), known);
+            self.host.metric(&metric)?;
+        }
+        Ok(())
+    }
+
+    /// Records how good the clients' own models in `slot` are on the test examples, if this round is to be evaluated.
+    ///
+    /// # Errors
+    /// When one of them cannot predict them.
+    pub fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
+        if !self.due(round) {
+            let models = PendingEvaluation::Clients(slot.into());
+            self.step.unevaluated.push(models);
+            return Ok(());
+        }
+        self.expose_models(slot)?;
+        let (faults, mut scored, mut lost) = (self.faults.clone(), Vec::new(), Vec::new());
+        self.host.score_clients(slot, &mut |id, score| {
+            match score {
+                Ok(score) => scored.push((id, score)),
+                Err(error) if *faults.policy(&error) != Fault::Fail => {
+                    lost.push((id, format!("{error:#}")));
+                }
+                Err(error) => return Err(error.context(format!("evaluating client {id}"))),
+            }
+            Ok(())
+        })?;
+        self.left_out(round, "evaluation", &lost)?;
+        if let ([], [(id, why), ..]) = (&scored[..], &lost[..]) {
+            bail!(Problem::NoAnswer(format!(
+                ": no client's model can be evaluated; client {id}: {why}"
+            )));
+        }
+        let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
+        let scored: Vec<(ClientId, &Evaluation)> = scored.iter().map(|(id, s)| (*id, s)).collect();
+        for (_, one) in &scored {
+            self.link(&name, &one.digest);
+        }
+        let rows = self.host.test().len();
+        self.unanswered(round, slot, scored.iter().map(|(_, one)| (*one, rows)));
+        let each = scored.iter().map(|(id, s)| (*id, s.score)).collect();
+        let all = scored.iter();
+        let metric = Metric {
+            confusion: all.fold(Vec::new(), |sum, (_, s)| plus(sum, s, 1)),
+            ..Metric::of_each(round, &name, each)
+        };
+        self.host.metric(&metric)?;
+        self.further(round, &scored)
+    }
+
+    /// Records how good models of the server's are for the clients, each on the test examples of those that `of` gives it
+    /// to, if this round is to be evaluated, and gives the scores in client order; none if it is not. They take the place of the model in `slot` one after the other.
+    ///
+    /// # Errors
+    /// When one of them does not fit the slot's, or cannot predict.
+    pub fn evaluate_for_clients(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        models: &[Params],
+        of: impl Fn(ClientId) -> usize,
+    ) -> Result<Vec<f64>> {
+        if !self.due(round) {
+            if self.may_end() {
+                let whose = self.everyone().iter().map(|id| of(*id)).collect();
+                let models = PendingEvaluation::ForClients(slot.into(), models.to_vec(), whose);
+                self.step.unevaluated.push(models);
+            }
+            return Ok(Vec::new());
+        }
+        // clients of one model and one test set have one score
+        let mut groups: Vec<(usize, Examples, Vec<usize>)> = Vec::new();
+        let clients = self.everyone();
+        for (at, id) in clients.iter().enumerate() {
+            let (model, test) = (of(*id), self.host.test_of(*id));
+            let same = |g: &&mut (usize, Examples, Vec<usize>)| {
+                g.0 == model
+                    && Arc::ptr_eq(g.1.samples.inputs(), test.samples.inputs())
+                    && g.1.samples.ids() == test.samples.ids()
+            };
+            match groups.iter_mut().find(same) {
+                Some(group) => group.2.push(at),
+                None => groups.push((model, test.clone(), vec![at])),
+            }
+        }
+        let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
+        let mut each = vec![0.0; clients.len()];
+        let mut confusion = Vec::new();
+        let mut all = Vec::new();
+        let mut whose = vec![0; clients.len()];
+        for (model, test, members) in groups {
+            let model = models
+                .get(model)
+                .with_context(|| format!("there is no model {model} of {}", models.len()))?;
+            self.parametric(slot)?.set_params(model)?;
+            let scored = Evaluation::of(self.model(slot)?, &test)?;
+            self.unanswered(round, slot, [(&scored, test.len())]);
+            self.link(&name, &scored.digest);
+            confusion = plus(confusion, &scored, members.len() as u32);
+            for at in members {
+                each[at] = scored.score;
+                whose[at] = all.len();
+            }
+            all.push(scored);
+        }
+        let with_ids = clients.iter().copied().zip(each.iter().copied());
+        self.host.metric(&Metric {
+            confusion,
+            ..Metric::of_each(round, &name, with_ids.collect())
+        })?;
+        let all = clients.iter().zip(whose).map(|(id, at)| (*id, &all[at]));
+        self.further(round, &all.collect::<Vec<_>>())?;
+        Ok(each)
+    }
+
+    /// Records a number that each client has, in client order ([`Server::everyone`]), if this
+    /// round is to be evaluated: its mean and its deviation.
+    ///
+    /// # Errors
+    /// When there are more or fewer numbers than clients, or it cannot be written.
+    pub fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
+        let clients = self.everyone();
+        ensure!(
+            each.len() == clients.len(),
+            "recording `{name}`: the protocol gave {} numbers for {} clients; give each client one",
+            each.len(),
+            clients.len()
+        );
+        let each = clients.iter().copied().zip(each);
+        self.record_of(round, name, each.collect())
+    }
+
+    /// As [`Server::record_each`], of these clients.
+    pub(crate) fn record_of(
+        &mut self,
+        round: &Round,
+        name: &str,
+        each: Vec<(ClientId, f64)>,
+    ) -> Result<()> {
+        if !self.due(round) {
+            let each = PendingEvaluation::Each(name.into(), each);
+            self.step.unevaluated.extend(self.may_end().then_some(each));
+            return Ok(());
+        }
+        self.host.metric(&Metric::of_each(round, name, each))
+    }
+
+    /// Records a number that the protocol has counted or measured, if this round is to be evaluated.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
+        if !self.due(round) {
+            let number = PendingEvaluation::Number(name.into(), value);
+            self.step
+                .unevaluated
+                .extend(self.may_end().then_some(number));
+            return Ok(());
+        }
+        self.host.metric(&Metric::of(round, name, value))
+    }
+
+    /// Keeps the server's model in `slot` as a result of the run.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_model(&mut self, slot: &str) -> Result<()> {
+        self.keep_model_as(slot, slot)
+    }
+
+    /// As [`Server::keep_model`], under another name than the slot's.
+    ///
+    /// # Errors
+    /// As [`Server::keep_model`].
+    pub fn keep_model_as(&mut self, slot: &str, name: &str) -> Result<()> {
+        let bytes = self.model(slot)?.save()?;
+        self.link(name, &bytes);
+        self.host.keep_model(name, &bytes)
+    }
+
+    /// Keeps the generator in `slot`, with its optimiser, as a result of the run.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_generator(&mut self, slot: &str) -> Result<()> {
+        let bytes = self.generator(slot)?.save()?;
+        self.link(slot, &bytes);
+        self.host.keep_model(slot, &bytes)
+    }
+
+    /// Keeps images (`[channels, height, width]`, 1 or 3 channels) as a picture that people look at: one beside the other, the least
+    /// number of all black and the largest white. Inputs that are no images are left out. The digest does not know of it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
+        match images.shape()[..] {
+            [1 | 3, _, _] => self.host.keep_images(name, images),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps the clients' own models in `slot` as results of the run.
+    ///
+    /// # Errors
+    /// When one cannot be written.
+    pub fn keep_clients(&mut self, slot: &str) -> Result<()> {
+        self.expose_models(slot)?;
+        let (faults, mut lost) = (self.faults.clone(), Vec::new());
+        self.host.keep_clients(slot, &mut |id, error| {
+            if *faults.policy(&error) == Fault::Fail {
+                return Err(error.context(format!("keeping the model of client {id}")));
+            }
+            lost.push((id, format!("{error:#}")));
+            Ok(())
+        })?;
+        for (id, why) in lost {
+            self.warn(&format!("the model of client {id} is not kept: {why}"));
+        }
+        Ok(())
+    }
+
+    /// Says something that the user should know.
+    pub fn warn(&mut self, text: &str) {
+        self.host.warn(text);
+    }
+
+    /// Is the digest to say nothing of what is in a message? After noise that cannot be drawn again it would be another in
+    /// every run; and where somebody accounts, a digest of what was answered before the noise would let a reader of the
+    /// journal check a guess.
+    pub(crate) fn unrepeatable(&self) -> bool {
+        let released = !self.own.is_empty() || !self.clients.is_empty();
+        self.noise.kind() == Noise::System && (released || self.accountant.is_some())
+    }
+
+    /// Carries the digest on. Of what follows noise that cannot be repeated only the name goes in.
+    pub(crate) fn link(&mut self, what: &str, bytes: &[u8]) {
+        let bytes = if self.unrepeatable() { &[] } else { bytes };
+        let mut hash = Sha256::new();
+        hash.update(self.chain);
+        hash.update((what.len() as u64).to_le_bytes());
+        hash.update(what.as_bytes());
+        hash.update(bytes);
+        self.chain = hash.finalize().into();
+    }
+
+    /// The digest of everything that was sent, answered, measured and kept so far; of what [`Noise::System`] keeps
+    /// from it, in which order it was.
+    pub fn digest(&self) -> String {
+        hex(&self.chain)
+    }
+
+    /// Bytes and steps so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+}
+
+/// `sum` and so many times what a model confuses.
+fn plus(mut sum: Vec<Vec<u32>>, scored: &Evaluation, times: u32) -> Vec<Vec<u32>> {
+    sum.resize(scored.confusion.len(), vec![0; scored.confusion.len()]);
+    for (sum, row) in sum.iter_mut().zip(&scored.confusion) {
+        for (sum, count) in sum.iter_mut().zip(row) {
+            *sum += count * times;
+        }
+    }
+    sum
+}

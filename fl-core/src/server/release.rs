@@ -1,0 +1,189 @@
+//! What the server releases, and what it has cost.
+
+use crate::ledger::budget::{CohortOrigin, PaidRelease, cost, ensure_budget};
+use crate::message::{self, Message};
+use crate::privacy::{Composition, Ledger, Observer};
+use crate::server::Server;
+use crate::{BoxedMechanism, ClientId, Cohort, MechanismSlot, PrivacyEvent, Result, Round};
+use anyhow::Context;
+
+impl Server<'_> {
+    /// Releases something made from the data of `cohort` through the mechanism in `slot`, if it is filled: clip, price,
+    /// afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
+    ///
+    /// # Errors
+    /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the accountant has no price for
+    /// it, or its price counts on a draw of clients that did not happen.
+    pub fn release<M: Message>(
+        &mut self,
+        slot: &MechanismSlot<M>,
+        round: &Round,
+        m: &mut M,
+        cohort: &Cohort,
+    ) -> Result<()> {
+        self.release_as(slot, round, m, cohort, true)
+    }
+
+    /// A summand of [`Server::release_sum`]: `m`, within the bound of the mechanism in `slot`. Its client has clipped it as well
+    /// ([`crate::Client::clip`]), which then changes nothing, but who sends more than he should must not drown the noise that hides him.
+    ///
+    /// # Errors
+    /// When it cannot be clipped.
+    pub fn clipped<M: Message>(&mut self, slot: &MechanismSlot<M>, mut m: M) -> Result<M> {
+        if self.store.has(slot) {
+            let mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
+            let clipped = mechanism.clip(&mut m);
+            self.store.put(slot, mechanism);
+            clipped?;
+        }
+        Ok(m)
+    }
+
+    /// As [`Server::release`], of a sum of what [`Server::clipped`] has let through: the sum itself has no bound.
+    ///
+    /// # Errors
+    /// As [`Server::release`].
+    pub fn release_sum<M: Message>(
+        &mut self,
+        slot: &MechanismSlot<M>,
+        round: &Round,
+        sum: &mut M,
+        cohort: &Cohort,
+    ) -> Result<()> {
+        self.release_as(slot, round, sum, cohort, false)
+    }
+
+    /// Would the budget pay for any of a release like `m`, of the data of `cohort`, through the mechanism in `slot`? To be asked before
+    /// the clients are, so that they send nothing that is then refused.
+    ///
+    /// # Errors
+    /// As [`Server::release`].
+    pub fn affords<M: Message>(
+        &mut self,
+        slot: &MechanismSlot<M>,
+        mut m: M,
+        cohort: &Cohort,
+    ) -> Result<()> {
+        if !self.store.has(slot) {
+            return Ok(());
+        }
+        let mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
+        let (accountant, budget) = (self.accountant.as_deref(), self.budget.as_ref());
+        let released = self.own.len();
+        let drawn = (cohort, CohortOrigin::Clients);
+        let price = ensure_budget(&*mechanism, &mut m, drawn, 1, accountant, budget, released);
+        self.store.put(slot, mechanism);
+        price.map(drop)
+    }
+
+    pub(crate) fn release_as<M: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        m: &mut M,
+        cohort: &Cohort,
+        clip: bool,
+    ) -> Result<()> {
+        if !self.store.has(slot) {
+            return Ok(());
+        }
+        self.observed.released_at_server(slot)?;
+        let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
+        let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
+        let released =
+            clipped.and_then(|()| self.release_through(slot, round, &mut mechanism, m, cohort));
+        self.store.put(slot, mechanism);
+        released
+    }
+
+    fn release_through<M: Message>(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        mechanism: &mut BoxedMechanism<M>,
+        m: &mut M,
+        cohort: &Cohort,
+    ) -> Result<()> {
+        // two releases in one step must not share their noise
+        let times = self.step.again(format!("release {slot}"));
+        let PaidRelease { event, note } = ensure_budget(
+            mechanism.as_ref(),
+            m,
+            (cohort, CohortOrigin::Clients),
+            1,
+            self.accountant.as_deref(),
+            self.budget.as_ref(),
+            self.own.len(),
+        )?;
+        let noise = self.noise.at(&round.stream.child(slot, times));
+        mechanism.perturb(m, cohort, &noise)?;
+        let event = cost(slot, mechanism.actual_cost(event), &noise);
+        self.charge(vec![event])?;
+        if let Some(note) = note {
+            self.warn(&format!("parts.{slot}: {note}"));
+        }
+        message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
+    }
+
+    /// Does the mechanism in `slot` want all clients to agree on a range ([`crate::PrivacyMechanism::range`])?
+    ///
+    /// # Errors
+    /// When the slot's part cannot be made.
+    pub fn wants_range<M: Message>(&self, slot: &MechanismSlot<M>) -> Result<bool> {
+        self.store
+            .parts()
+            .wants_range::<M>(slot, &self.store.context(slot, 0))
+    }
+
+    pub(crate) fn charge(&mut self, events: Vec<PrivacyEvent>) -> Result<()> {
+        let priced = self.priced(&events, &[Observer::Clients, Observer::Readers])?;
+        if let Some(accountant) = &mut self.accountant {
+            priced.iter().try_for_each(|e| accountant.charge(e))?;
+        }
+        self.own.extend(events);
+        Ok(())
+    }
+
+    /// The events that an accountant is to price. What was released without noise has happened:
+    /// nothing is guaranteed against these observers, who see it, any more.
+    fn priced(&mut self, events: &[PrivacyEvent], seen: &[Observer]) -> Result<Vec<PrivacyEvent>> {
+        let mut priced = Vec::new();
+        for event in events {
+            match event {
+                PrivacyEvent::Undrawn { why } if self.accountant.is_some() => {
+                    self.expose(seen, why)?;
+                }
+                event => priced.push(event.clone()),
+            }
+        }
+        Ok(priced)
+    }
+
+    pub(crate) fn charge_client(&mut self, id: ClientId, events: Vec<PrivacyEvent>) -> Result<()> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let ledger = [Ledger {
+            client: Some(id),
+            events: self.priced(&events, &Observer::ALL)?,
+        }];
+        for accountant in self.accountant.iter_mut().chain(&mut self.of_clients) {
+            accountant.merge(&ledger, Composition::Parallel)?;
+        }
+        self.clients.entry(id).or_default().extend(events);
+        Ok(())
+    }
+
+    /// Everything released so far, at the server and by clients, that nobody accounts for.
+    pub fn unaccounted(&self) -> Vec<PrivacyEvent> {
+        let all = self.own.iter().chain(self.clients.values().flatten());
+        let open = |e: &&PrivacyEvent| {
+            let priced = !matches!(
+                e,
+                PrivacyEvent::Unaccounted { .. } | PrivacyEvent::Undrawn { .. }
+            );
+            self.accountant.is_none() || !priced
+        };
+        all.filter(open).cloned().collect()
+    }
+}

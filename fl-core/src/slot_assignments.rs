@@ -1,0 +1,276 @@
+//! What fills the slots of a run, and how it is made.
+
+use crate::message::{Message, MessageType, SampleShape, message_type};
+use crate::plugin_decl::{BuildContext, PartDecl, Role, Roster, linked_parts};
+use crate::settings::Value;
+use crate::{
+    Aggregator, AnyAggregator, AnyMechanism, BoxedPart, Candidate, ClientId, ExchangeSpec,
+    PrivacyMechanism, RequiredInputs, Result, Round, Selector, SlotSpec, Task,
+};
+use anyhow::{Context, anyhow};
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+/// One part of a spec: what fills a slot, for all clients or for some.
+#[derive(Clone)]
+pub struct SlotAssignment {
+    /// The slot.
+    pub slot: String,
+    /// For these clients only.
+    pub clients: Option<Vec<RangeInclusive<ClientId>>>,
+    /// The part.
+    pub decl: &'static PartDecl,
+    /// Its settings, already checked.
+    pub settings: Value,
+}
+
+/// What fills the slots of a run.
+#[derive(Clone, Default)]
+pub struct Parts {
+    filled: Vec<SlotAssignment>,
+    slots: Vec<SlotSpec>,
+}
+
+/// An aggregator of `I` to `O`.
+pub type BoxedAggregator<I, O> = Box<dyn Aggregator<In = I, Out = O>>;
+/// A selector of `P`.
+pub type BoxedSelector<P> = Box<dyn Selector<Pool = P>>;
+/// A privacy mechanism on `M`.
+pub type BoxedMechanism<M> = Box<dyn PrivacyMechanism<On = M>>;
+
+impl Parts {
+    /// From parts whose settings and signatures have been checked.
+    pub fn new(filled: Vec<SlotAssignment>) -> Self {
+        Self {
+            filled,
+            slots: Vec::new(),
+        }
+    }
+
+    /// The same parts, in the slots of a protocol, which say what lasts and what each is to learn. Used by hosts.
+    pub fn in_slots(&self, slots: Vec<SlotSpec>) -> Self {
+        Self {
+            filled: self.filled.clone(),
+            slots,
+        }
+    }
+
+    /// Every part, in the order of the spec.
+    pub fn iter(&self) -> std::slice::Iter<'_, SlotAssignment> {
+        self.filled.iter()
+    }
+
+    /// Is there anything in this slot?
+    pub fn has(&self, slot: &str) -> bool {
+        self.filled.iter().any(|f| f.slot == slot)
+    }
+
+    /// Is there anything in this slot for this client?
+    pub fn has_for(&self, slot: &str, client: ClientId) -> bool {
+        self.find(slot, Some(client)).is_ok()
+    }
+
+    /// For whom there is something in this slot, such as `sign-flip for clients 0-1`.
+    pub fn who(&self, slot: &str) -> Vec<String> {
+        let of_slot = self.filled.iter().filter(|f| f.slot == slot);
+        let named = of_slot.map(|f| {
+            let group = |r: &RangeInclusive<ClientId>| match r.start() == r.end() {
+                true => r.start().to_string(),
+                false => format!("{}-{}", r.start(), r.end()),
+            };
+            match &f.clients {
+                Some(groups) => {
+                    let groups: Vec<String> = groups.iter().map(group).collect();
+                    format!("`{}` for clients {}", f.decl.name, groups.join(", "))
+                }
+                None => format!("`{}` for all clients", f.decl.name),
+            }
+        });
+        named.collect()
+    }
+
+    /// The libraries that bring what a guarantee rests on: accountants, mechanisms that release
+    /// something, and the selectors of clients in the slots `cohorts`.
+    pub fn claimed_by(&self, cohorts: &[&str]) -> Vec<String> {
+        let linked = linked_parts();
+        let rests_on = |f: &&SlotAssignment| match f.decl.role {
+            Role::Accountant => true,
+            Role::Privacy => self.releases(&f.slot),
+            Role::Selector => cohorts.contains(&&f.slot[..]),
+            _ => false,
+        };
+        let loaded = |f: &&SlotAssignment| !linked.iter().any(|part| std::ptr::eq(*part, f.decl));
+        let all = self.filled.iter().filter(rests_on).filter(loaded);
+        let all: BTreeSet<&str> = all.map(|f| f.decl.origin).collect();
+        all.into_iter().map(String::from).collect()
+    }
+
+    fn slot(&self, name: &str) -> Option<&SlotSpec> {
+        self.slots.iter().find(|s| s.name == name)
+    }
+
+    /// Does a client keep what is in this slot from one question to the next? See [`SlotSpec::lasting`].
+    pub fn lasts(&self, slot: &str) -> bool {
+        self.slot(slot).is_none_or(|s| s.lasts)
+    }
+
+    /// Does the mechanism in this slot, if there is one, release anything? See [`SlotSpec::only_clips`].
+    pub fn releases(&self, slot: &str) -> bool {
+        self.has(slot) && self.slot(slot).is_none_or(|s| !s.only_clips)
+    }
+
+    /// The slots of the protocol ([`Parts::in_slots`]).
+    pub(crate) fn slots(&self) -> &[SlotSpec] {
+        &self.slots
+    }
+
+    /// What a part of this slot is to learn in a run with this task.
+    pub fn task(&self, slot: &str, task: &Task) -> Task {
+        self.slot(slot)
+            .map_or_else(|| task.clone(), |s| s.task.of(task))
+    }
+
+    /// Does a mechanism in `slot`, anybody's, want all clients to agree on a range ([`crate::PrivacyMechanism::range`])? It is
+    /// asked about a made-up message.
+    ///
+    /// # Errors
+    /// When a part cannot be made.
+    pub fn wants_range<M: Message>(&self, slot: &str, context: &BuildContext) -> Result<bool> {
+        self.range_of(MessageType::of::<M>(), slot, context)
+    }
+
+    fn range_of(
+        &self,
+        of: &'static MessageType,
+        slot: &str,
+        context: &BuildContext,
+    ) -> Result<bool> {
+        let mut draws = context.stream.child("range", 0).draws();
+        let number = |draws: &mut crate::Draws| draws.normal() as f32;
+        let classes = context.task.kind.outputs();
+        let mut outline = SampleShape::new(1, &number, &mut draws).fixed(&[0, 1], classes, 1);
+        let Some(message) = of.sample(&mut outline) else {
+            return Ok(self.has(slot));
+        };
+        for filled in self.filled.iter().filter(|f| f.slot == slot) {
+            let client = filled.clients.iter().flatten().next();
+            let client = client.map(|range| *range.start());
+            let part: Box<dyn AnyMechanism> = self.build(Role::Privacy, slot, client, context)?;
+            if part.range(&*message).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Will this question be asked? One that only some parts want to know is, if the part in its slot is such a one. The
+    /// slots must be known ([`Parts::in_slots`]).
+    pub fn asks(&self, asked: &ExchangeSpec, context: &BuildContext) -> bool {
+        let filled = |slot: Option<&str>| slot.is_none_or(|slot| self.has(slot));
+        let empty = asked.unless.is_none_or(|slot| !self.has(slot));
+        empty
+            && filled(asked.needs)
+            && asked
+                .requested_by
+                .is_none_or(|slot| self.wants(slot, context))
+    }
+
+    /// What the aggregator in this slot needs beside the messages; nothing where that is not known
+    /// before a run.
+    pub fn needs(&self, slot: &str, context: &BuildContext) -> RequiredInputs {
+        let part = self.build::<Box<dyn AnyAggregator>>(Role::Aggregator, slot, None, context);
+        part.map(|part| part.needs()).unwrap_or_default()
+    }
+
+    /// What a client tells beside the answers to this question, as far as that is known before a run: what their aggregator wants,
+    /// and what the protocol does.
+    pub fn told_beside(&self, asked: &ExchangeSpec, context: &BuildContext) -> RequiredInputs {
+        let needs = asked.aggregator.map(|used| self.needs(used.slot, context));
+        let needs = needs.unwrap_or_default();
+        RequiredInputs {
+            class_counts: needs.class_counts || asked.class_counts,
+            ..needs
+        }
+    }
+
+    /// Does a client tell how many examples it has beside the answers to this question, as far as that is known before a run?
+    pub fn tells_counts(&self, asked: &ExchangeSpec, context: &BuildContext) -> bool {
+        let needs = self.told_beside(asked, context);
+        needs.samples || needs.class_counts
+    }
+
+    fn wants(&self, name: &str, context: &BuildContext) -> bool {
+        let Some(slot) = self.slot(name).filter(|_| self.has(name)) else {
+            return false;
+        };
+        match slot.role {
+            Role::Privacy => {
+                // of a message that is not known nothing is known
+                let of = message_type(&slot.signature);
+                of.is_none_or(|of| self.range_of(of, name, context).unwrap_or(true))
+            }
+            Role::Selector => {
+                let pool = [Candidate::new(0), Candidate::new(1)];
+                let selector = self.build::<BoxedSelector<Roster>>(slot.role, name, None, context);
+                selector
+                    .is_ok_and(|mut s| s.poll(&Round::first(), &pool).is_ok_and(|p| p.is_some()))
+            }
+            _ => true,
+        }
+    }
+
+    fn find(&self, slot: &str, client: Option<ClientId>) -> Result<&SlotAssignment> {
+        let mut of_slot = self.filled.iter().filter(|f| f.slot == slot);
+        let fits = |f: &&SlotAssignment| match (&f.clients, client) {
+            (Some(groups), Some(id)) => groups.iter().any(|g| g.contains(&id)),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        of_slot.find(fits).with_context(|| match client {
+            Some(id) => format!("parts.{slot} has nothing for client {id}"),
+            None => format!(
+                "parts.{slot} has nothing for the server; leave out `clients` in one of its parts"
+            ),
+        })
+    }
+
+    /// Makes the part in `slot`, for the server or for a client: a boxed trait object of `role`, such as
+    /// [`BoxedSelector`].
+    ///
+    /// # Errors
+    /// When the slot is empty, its part is of another kind, or cannot be made.
+    pub fn build<B: BoxedPart>(
+        &self,
+        role: Role,
+        slot: &str,
+        client: Option<ClientId>,
+        context: &BuildContext,
+    ) -> Result<B> {
+        let filled = self.find(slot, client)?;
+        let made = filled.make(context)?;
+        B::cast(made).ok_or_else(|| filled.misfit(role))
+    }
+}
+
+// the same for parts of every type
+impl SlotAssignment {
+    fn who(&self) -> String {
+        format!(
+            "parts.{} ({} `{}`)",
+            self.slot, self.decl.role, self.decl.name
+        )
+    }
+
+    fn make(&self, context: &BuildContext) -> Result<Box<dyn Any + Send>> {
+        (self.decl.build)(&self.settings, context).with_context(|| self.who())
+    }
+
+    fn misfit(&self, wanted: Role) -> anyhow::Error {
+        let why = match self.decl.role == wanted {
+            true => format!(": it is {}", (self.decl.describe)().signature),
+            false => format!(", which wants {}", wanted.with_article()),
+        };
+        anyhow!("does not fit this slot{why}").context(self.who())
+    }
+}

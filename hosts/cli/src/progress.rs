@@ -1,0 +1,84 @@
+//! How a run looks on a terminal.
+
+use crate::say;
+use bytesize::ByteSize;
+use fl_sim::{Outcome, Progress, StepProgress, Warn};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Write;
+
+/// Shows on the bar how far the run `name` is, and adds each step to the log.
+///
+/// # Errors
+/// When the bar's template is wrong.
+pub fn progress(name: &str, bar: &ProgressBar) -> anyhow::Result<Progress<'static>> {
+    let left = ProgressStyle::with_template("{spinner} {msg} {elapsed}, about {eta} left")?;
+    bar.set_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
+    let (bar, name) = (bar.clone(), name.to_string());
+    Ok(Box::new(move |step| {
+        let line = format!("{name}: {}", line(step));
+        crate::log::note(&line);
+        if step.of > 0 {
+            bar.set_length(step.of as u64);
+            bar.set_position(step.number as u64);
+            bar.set_style(left.clone());
+        }
+        bar.set_message(line);
+        bar.tick();
+    }))
+}
+
+/// Prints notes above the bar.
+pub fn notes(bar: &ProgressBar) -> Warn<'static> {
+    let bar = bar.clone();
+    Box::new(move |text| bar.suspend(|| say(format_args!("note: {text}"))))
+}
+
+/// How far a run is.
+pub fn line(begun: StepProgress<'_>) -> String {
+    let mut line = match begun.of {
+        0 => begun.step.to_string(),
+        of => format!("{} of {of} rounds", begun.number),
+    };
+    if let Some(accuracy) = begun.accuracy {
+        line += &format!(", accuracy {accuracy:.4}");
+    }
+    if begun.bytes > 0 {
+        line += &format!(", {}", ByteSize(begun.bytes).display().si());
+    }
+    line
+}
+
+/// What a run came to, for people.
+pub fn text(o: &Outcome) -> String {
+    let mut out = format!(
+        "{} (seed {}, {} steps, {:.1} s)\n",
+        o.name, o.seed, o.rounds, o.seconds
+    );
+    for (name, value) in o.metrics.iter().filter(|(name, _)| !name.ends_with(".std")) {
+        let std = o
+            .metrics
+            .get(&format!("{name}.std"))
+            .map_or(String::new(), |s| format!(" +- {s:.4}"));
+        let _ = writeln!(out, "  {name:<20} {value:.4}{std}");
+    }
+    let _ = writeln!(
+        out,
+        "  {:<20} {} up, {} down",
+        "bytes", o.bytes.up, o.bytes.down
+    );
+    let _ = match &o.privacy {
+        Some(all) => all.iter().try_for_each(|(observer, protection)| {
+            let against = format!("against {observer}");
+            writeln!(out, "  {:<20} {against}: {protection}", "privacy")
+        }),
+        None => writeln!(out, "  {:<20} nothing is guaranteed", "privacy"),
+    };
+    let _ = writeln!(out, "  {:<20} {}", "digest", o.digest);
+    let _ = write!(
+        out,
+        "  {:<20} {}",
+        "run folder",
+        o.out.as_deref().unwrap_or("none")
+    );
+    out
+}

@@ -1,0 +1,234 @@
+//! A node with data of its own, and what it allows.
+
+use crate::node_state::Sum;
+use crate::policy::wanted;
+use crate::wire::RequestKind;
+use anyhow::{Error, bail, ensure};
+use fl_core::privacy::{Noise, Observer};
+use fl_core::settings::above;
+use fl_core::{
+    BuildContext, COUNTS, Examples, Labels, Parts, Problem, Protocol, RequiredInputs, Result,
+};
+use sha2::{Digest, Sha256};
+
+fl_core::settings! {
+    /// What a node allows, whatever a leader asks for.
+    pub struct Policy {
+        /// What everything that it ever releases may cost together, by the accountant of the spec that asks. Where a spec has no
+        /// accountant, draws its noise from its seed, or shows the server something without a price, the node takes no part.
+        epsilon: Option<f64> = None, in above(0.0);
+        /// The delta of that epsilon; a run that names a smaller one is held to its own.
+        delta: f64 = 1e-5, in above(0.0);
+        /// Kinds of messages that may leave, such as `params` or `logits`; also `score` and `model`, for measurements of its own
+        /// model and the model as a result, and `notes`, for what its parts say of their work. If not given, all but `notes`.
+        may_leave: Option<Vec<String>> = None;
+    }
+}
+
+impl Policy {
+    /// What `may-leave` knows beside the kinds of messages.
+    pub const WORDS: [&'static str; 3] = ["score", "model", "notes"];
+}
+
+/// What is special about a node whose data are its own.
+pub struct NodeData {
+    /// What it allows.
+    pub policy: Policy,
+    /// Why its data do not fit the spec, if they do not; for their owner.
+    pub unfit: Option<String>,
+    /// Told what goes wrong, which stays where the data are.
+    pub tell: Box<dyn FnMut(&str) + Send>,
+}
+
+impl NodeData {
+    /// Can the node take part at all?
+    ///
+    /// # Errors
+    /// When its data do not fit, or its budget cannot be kept with such a spec.
+    pub(crate) fn takes_part(
+        &self,
+        protocol: &dyn Protocol,
+        parts: &Parts,
+        context: &BuildContext,
+        noise: Noise,
+    ) -> Result<()> {
+        ensure!(
+            self.unfit.is_none(),
+            "its own data do not fit the spec; its node says why to its owner"
+        );
+        ensure!(
+            !protocol.pools_data(),
+            "the protocol puts everybody's data in one place, and these stay where they are"
+        );
+        let Some(epsilon) = self.policy.epsilon else {
+            return Ok(());
+        };
+        let (slots, seen) = (protocol.slots(), fl_core::exposed(protocol, parts, context));
+        let (seen, shown) = (
+            seen.to(Observer::Server),
+            slots.iter().find(|slot| slot.shown),
+        );
+        let why = match shown {
+            _ if !seen.is_empty() => {
+                format!("the server sees something without a price: {}", seen.join("; "))
+            }
+            _ if !parts.has("accountant") => "the spec has no accountant that could keep it".into(),
+            _ if noise == Noise::Seeded => {
+                "the spec's noise follows its seed, so whoever has the spec can take it off (noise: system)".into()
+            }
+            // refused here, and not when it is asked for: by then other answers have been paid
+            Some(slot) => format!(
+                "the clients' own models (`{}`) are measured, and that has no price (set `evaluate-clients: false`, if the protocol has that)",
+                slot.name
+            ),
+            None => return Ok(()),
+        };
+        bail!(Problem::Budget(format!(
+            "it releases no more than epsilon {epsilon} in its lifetime, and that cannot be promised: {why}"
+        )))
+    }
+
+    /// May this leave?
+    ///
+    /// # Errors
+    /// When it may not, and what may.
+    pub(crate) fn allows(
+        &self,
+        protocol: &dyn Protocol,
+        parts: &Parts,
+        context: &BuildContext,
+        want: &RequestKind,
+    ) -> Result<()> {
+        let kind = match want {
+            RequestKind::Hello | RequestKind::Over => return Ok(()),
+            RequestKind::Answer { label, needs, .. } => {
+                if self.policy.epsilon.is_some() {
+                    expected(protocol, parts, context, label, *needs)?;
+                }
+                let asked = protocol.exchanges();
+                match asked.iter().find(|asked| asked.label == label) {
+                    Some(asked) => asked.up,
+                    // of one that the protocol does not list only that there is an answer is known
+                    None => "nothing",
+                }
+            }
+            RequestKind::Score { .. } => "score",
+            RequestKind::Model { .. } => "model",
+        };
+        // neither goes through a mechanism, so neither has a price
+        let bare = matches!(want, RequestKind::Score { .. } | RequestKind::Model { .. });
+        ensure!(
+            self.policy.epsilon.is_none() || !bare,
+            Problem::Absent(format!(
+                "its node has a budget, and a `{kind}` has no price"
+            ))
+        );
+        let Some(may) = &self.policy.may_leave else {
+            return Ok(());
+        };
+        ensure!(
+            kind == "nothing" || may.iter().any(|m| m == kind),
+            Problem::Absent(format!(
+                "its node lets no `{kind}` leave (may-leave: {})",
+                may.join(", ")
+            ))
+        );
+        Ok(())
+    }
+
+    /// May what its parts say of their work leave?
+    pub(crate) fn notes(&self) -> bool {
+        let may = self.policy.may_leave.iter().flatten();
+        may.into_iter().any(|m| m == "notes")
+    }
+
+    /// What the leader is told of an error, which may say something of the data: of what kind it is.
+    pub(crate) fn told(&mut self, error: &Error) -> Error {
+        (self.tell)(&format!("{error:#}"));
+        let told = match error.downcast_ref::<Problem>() {
+            Some(Problem::Budget(_)) => Problem::Budget("its node's budget allows no more".into()),
+            Some(Problem::Unpriced(_)) => {
+                Problem::Unpriced("the accountant has no price for what was to be released".into())
+            }
+            Some(Problem::NotFinite { tensor, .. }) => Problem::NotFinite {
+                tensor: tensor.clone(),
+                at: 0,
+                value: "no number".into(),
+            },
+            Some(Problem::Lacks(text)) => Problem::Lacks(text.clone()),
+            _ => Problem::Absent("it could not answer; its node says why to its owner".into()),
+        };
+        Error::new(told)
+    }
+}
+
+/// Would the spec ask this? What is priced, and what leaves without a price, was worked out for that and nothing else.
+fn expected(
+    protocol: &dyn Protocol,
+    parts: &Parts,
+    context: &BuildContext,
+    label: &str,
+    needs: RequiredInputs,
+) -> Result<()> {
+    let Some(wanted) = wanted(protocol, parts, context, label) else {
+        bail!(Problem::Absent(
+            "its node has a budget, and answers only what the spec asks; this question it does not"
+                .into()
+        ));
+    };
+    let counts = |needs: RequiredInputs| (needs.samples, needs.class_counts);
+    let ((samples, classes), (may, may_classes)) = (counts(needs), counts(wanted));
+    ensure!(
+        (!samples || may) && (!classes || may_classes),
+        Problem::Absent(
+            "its node has a budget, and tells only the counts that the spec's parts ask for; these they do not".into()
+        )
+    );
+    ensure!(
+        !needs.training_loss,
+        Problem::Absent(
+            "its node has a budget, and no mechanism gives its training loss a price".into()
+        )
+    );
+    ensure!(
+        !(samples || classes) || parts.has(&COUNTS),
+        Problem::Absent(format!(
+            "its node has a budget, and how many examples it has has no price; fill parts.{}",
+            COUNTS.name()
+        ))
+    );
+    Ok(())
+}
+
+/// What tells a node's data from any others: every row, in their order, as parts get it.
+pub(crate) fn sum(data: &Examples) -> Sum {
+    let (samples, labels) = (&data.samples, data.labels());
+    let mut hash = Sha256::new();
+    hash.update(format!("{:?} {}", data.task(), data.len()));
+    let mut row = vec![0.0; samples.width()];
+    for (at, id) in samples.ids().iter().enumerate() {
+        samples.write(&[at], &mut row);
+        row.iter().for_each(|v| hash.update(v.to_le_bytes()));
+        match &**labels {
+            Labels::Classes { of, .. } => hash.update(of[*id as usize].to_le_bytes()),
+            Labels::Multi(of) => of
+                .row(*id as usize)
+                .iter()
+                .for_each(|v| hash.update(v.to_le_bytes())),
+            Labels::Images(of) => of
+                .of()
+                .row(*id as usize)
+                .iter()
+                .for_each(|v| hash.update([*v])),
+            Labels::Pixels(of) => {
+                let row = *id as usize;
+                of.of().row(row).iter().for_each(|v| hash.update([*v]));
+                if let Some(objects) = of.objects() {
+                    let numbers = objects.row(row);
+                    numbers.iter().for_each(|v| hash.update(v.to_le_bytes()));
+                }
+            }
+        }
+    }
+    hash.finalize().into()
+}

@@ -1,0 +1,381 @@
+//! The clients of a run that live elsewhere, as the leading process sees them.
+
+use crate::run_session::Leader;
+use crate::spec::SpecText;
+use crate::wire::{AnswerKind, Id, Packet, ReplyHead, RequestHead, RequestKind, RunId};
+use anyhow::{Context, Error, bail, ensure};
+use fl_core::{Answer, Body, ClientId, Evaluation, Payload, Problem, Request, Result};
+use fl_sim::ExternalClients;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of replies that wait for their turn, beyond which nobody else is asked.
+const WAITING: usize = 32 << 20;
+
+/// Whoever carries packets between a leader and nodes: an engine, or a test.
+pub trait Transport {
+    /// Who there is to ask; empty: whoever the spec knows.
+    fn clients(&self) -> Vec<ClientId>;
+
+    /// How many requests may be on their way at once.
+    fn window(&self) -> usize;
+
+    /// Takes a request to this client. What fails later is said by [`Transport::receive`].
+    ///
+    /// # Errors
+    /// When nobody can be asked any more.
+    fn send(&mut self, to: ClientId, request: Packet) -> Result<()>;
+
+    /// Waits for the next reply, whoever's it is. Whoever does not reply in the time that the engine gives is a
+    /// [`Problem::Absent`], and so is whoever cannot be reached.
+    ///
+    /// # Errors
+    /// When nobody can be asked any more.
+    fn receive(&mut self) -> Result<(ClientId, Result<Packet>)>;
+
+    /// The run is over; if nobody goes on with it, what is left of it goes too.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    fn end(&mut self, keep: bool) -> Result<()>;
+}
+
+/// What is known of a client.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct ClientRecord {
+    /// Questions that it was asked.
+    asked: u64,
+    /// The last whose reply came.
+    had: u64,
+    /// Did anything last after that?
+    remembers: bool,
+    /// The last that it was asked before the checkpoint that the run goes on from.
+    #[serde(skip)]
+    from: u64,
+    /// The last that it was asked before the last checkpoint.
+    #[serde(skip)]
+    kept: u64,
+    /// Where it lives.
+    #[serde(skip)]
+    node: Option<Id>,
+}
+
+/// Clients behind a [`Transport`].
+pub struct RemoteClients<C> {
+    courier: C,
+    run: RunId,
+    spec: SpecText,
+    clients: BTreeMap<ClientId, ClientRecord>,
+}
+
+/// What a client said, and the message beside it.
+type Says = (AnswerKind, Arc<[u8]>);
+
+/// Told of what a client said.
+type Each<'a> = &'a mut dyn FnMut(ClientId, Result<Says>) -> Result<()>;
+
+impl<C: Transport> RemoteClients<C> {
+    /// The clients of the run that `leader` leads by this spec.
+    pub fn new(courier: C, leader: &Leader, spec: SpecText) -> Self {
+        Self {
+            courier,
+            run: leader.run(spec.digest),
+            spec,
+            clients: BTreeMap::new(),
+        }
+    }
+
+    /// Asks each of `to`, and hands over what they say in this order; few of them are held at a time.
+    fn exchange(
+        &mut self,
+        to: &[ClientId],
+        want: &mut dyn FnMut(ClientId) -> Result<(RequestKind, Arc<[u8]>)>,
+        each: Each<'_>,
+    ) -> Result<()> {
+        let window = self.courier.window().max(1);
+        let (mut next, mut due, mut bytes) = (0, 0, 0);
+        // what each was asked, whose reply is still to come
+        let mut out: BTreeMap<ClientId, [u8; 32]> = BTreeMap::new();
+        let mut early: BTreeMap<ClientId, Result<Says>> = BTreeMap::new();
+        let size = |says: &Result<Says>| says.as_ref().map_or(0, |(_, body)| body.len());
+        while due < to.len() {
+            // whoever is due is asked in any case, so nobody waits for ever
+            while next < to.len() && (next == due || next < due + window && bytes < WAITING) {
+                let id = to[next];
+                let (want, body) = want(id)?;
+                let request = self.request(id, want);
+                let packet = Packet::new(&request, body)?;
+                out.insert(id, packet.about());
+                self.courier.send(id, packet)?;
+                next += 1;
+            }
+            let id = to[due];
+            if let Some(says) = early.remove(&id) {
+                bytes -= size(&says);
+                due += 1;
+                each(id, says)?;
+                continue;
+            }
+            let (from, packet) = self.courier.receive()?;
+            let Some(about) = out.get(&from) else {
+                continue; // of a question that has been given up
+            };
+            let Some(says) = self.hear(from, packet, about).transpose() else {
+                continue;
+            };
+            out.remove(&from);
+            bytes += size(&says);
+            early.insert(from, says);
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, client: ClientId, want: RequestKind) -> RequestHead {
+        let known = self.clients.entry(client).or_default();
+        if let RequestKind::Answer { .. } = want {
+            known.asked += 1;
+        }
+        RequestHead {
+            run: self.run,
+            client,
+            number: known.asked,
+            had: known.had,
+            from: known.from,
+            kept: known.kept,
+            remembers: known.remembers,
+            want,
+        }
+    }
+
+    /// What a reply to the request with this head says; `None`: it is to another, which nobody waits for any more.
+    fn hear(
+        &mut self,
+        from: ClientId,
+        packet: Result<Packet>,
+        about: &[u8; 32],
+    ) -> Result<Option<Says>> {
+        let packet = packet?;
+        let reply: ReplyHead = packet
+            .read()
+            .map_err(|error| absent(format!("its reply cannot be read: {error:#}")))?;
+        ensure!(
+            reply.run.id == self.run.id && reply.run.spec == self.run.spec,
+            absent("its reply is to another run".into())
+        );
+        ensure!(
+            reply.client == from,
+            absent(format!("client {} replied in its place", reply.client))
+        );
+        let known = self.clients.entry(from).or_default();
+        if reply.run.life < self.run.life || reply.number < known.asked {
+            return Ok(None);
+        }
+        ensure!(
+            reply.run.life == self.run.life && reply.number == known.asked,
+            absent("its reply is to a question that it was not asked yet".into())
+        );
+        if reply.about != *about {
+            // a score that was late, say, or of another model
+            return Ok(None);
+        }
+        let node = *known.node.get_or_insert(reply.node);
+        ensure!(
+            node == reply.node,
+            absent("two nodes answer for it; end one of them, or go on with the run (--resume) if its node was set up anew".into())
+        );
+        match &reply.said {
+            AnswerKind::Answer { remembers, .. } | AnswerKind::Failed { remembers, .. } => {
+                (known.had, known.remembers) = (reply.number, *remembers);
+            }
+            _ => {}
+        }
+        match reply.said {
+            AnswerKind::Failed { why, .. } | AnswerKind::Refused(why) => Err(why.into()),
+            said => Ok(Some((said, packet.body))),
+        }
+    }
+}
+
+fn absent(text: String) -> Error {
+    Error::new(Problem::Absent(text))
+}
+
+fn other(said: &AnswerKind) -> Error {
+    let said = match said {
+        AnswerKind::Here { .. } => "a greeting",
+        AnswerKind::Answer { .. } => "an answer",
+        AnswerKind::Evaluation { .. } => "a score",
+        AnswerKind::Model => "a model",
+        AnswerKind::Forgotten => "a farewell",
+        AnswerKind::Failed { .. } | AnswerKind::Refused(_) => "an error",
+    };
+    absent(format!("it replied with {said}, which was not asked for"))
+}
+
+impl<C: Transport> ExternalClients for RemoteClients<C> {
+    fn begin(
+        &mut self,
+        known: &[(ClientId, usize)],
+        state: Option<&[u8]>,
+    ) -> Result<Vec<(ClientId, usize)>> {
+        if let Some(state) = state {
+            let saved: Vec<(ClientId, ClientRecord)> =
+                postcard::from_bytes(state).context("what the checkpoint says of the clients")?;
+            let kept = |(id, known): (ClientId, ClientRecord)| {
+                (
+                    id,
+                    ClientRecord {
+                        from: known.asked,
+                        kept: known.asked,
+                        ..known
+                    },
+                )
+            };
+            self.clients = saved.into_iter().map(kept).collect();
+        }
+        let due: BTreeMap<ClientId, usize> = known.iter().copied().collect();
+        let mut to = self.courier.clients();
+        match to.is_empty() {
+            true => to = due.keys().copied().collect(),
+            false => to.sort_unstable(),
+        }
+        let told: Arc<[u8]> = self.spec.told()?.into();
+        let mut roster = Vec::new();
+        self.exchange(
+            &to,
+            &mut |_| Ok((RequestKind::Hello, told.clone())),
+            &mut |id, says| {
+                let (said, _) = says.with_context(|| format!("client {id}"))?;
+                let AnswerKind::Here { examples } = said else {
+                    bail!(other(&said).context(format!("client {id}")));
+                };
+                let Some(examples) = examples else {
+                    roster.push((id, 0));
+                    return Ok(());
+                };
+                if let Some(n) = due.get(&id) {
+                    ensure!(
+                        *n as u64 == examples,
+                        "client {id} has {examples} examples where it lives, and by the spec {n}"
+                    );
+                }
+                if examples > 0 {
+                    roster.push((id, usize::try_from(examples)?));
+                }
+                Ok(())
+            },
+        )?;
+        ensure!(!roster.is_empty(), "no client has any examples");
+        Ok(roster)
+    }
+
+    fn ask<'q>(
+        &mut self,
+        to: &[ClientId],
+        question: &(dyn Fn(ClientId) -> Request<'q> + Sync),
+        each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
+    ) -> Result<()> {
+        // what is sent to everybody is written down once
+        let mut last = None::<(*const (), Arc<[u8]>)>;
+        let mut written = |payload: Payload<'_>| -> Arc<[u8]> {
+            let Payload::Here(message) = payload else {
+                return payload.encode().into();
+            };
+            let at: *const () = std::ptr::from_ref(message).cast();
+            match &last {
+                Some((same, bytes)) if *same == at && size_of_val(message) > 0 => bytes.clone(),
+                _ => last.insert((at, payload.encode().into())).1.clone(),
+            }
+        };
+        let mut want = |id| {
+            let question = question(id);
+            Ok((RequestKind::question(&question), written(question.payload)))
+        };
+        self.exchange(to, &mut want, &mut |id, says| {
+            let answer = says.and_then(|(said, body)| match said {
+                AnswerKind::Answer { envelope, .. } => Ok(Answer {
+                    body: Body::Wire(body.to_vec()),
+                    envelope,
+                }),
+                said => Err(other(&said)),
+            });
+            each(id, answer)
+        })
+    }
+
+    fn score(
+        &mut self,
+        to: &[ClientId],
+        slot: &str,
+        each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
+    ) -> Result<()> {
+        let mut want = |_| {
+            Ok((
+                RequestKind::Score { slot: slot.into() },
+                Arc::new([]) as Arc<[u8]>,
+            ))
+        };
+        self.exchange(to, &mut want, &mut |id, says| {
+            let scored = says.and_then(|(said, _)| match said {
+                AnswerKind::Evaluation {
+                    score,
+                    digest,
+                    confusion,
+                    further,
+                } => Ok(Evaluation {
+                    score,
+                    digest,
+                    confusion,
+                    further,
+                }),
+                said => Err(other(&said)),
+            });
+            each(id, scored)
+        })
+    }
+
+    fn models(
+        &mut self,
+        to: &[ClientId],
+        slot: &str,
+        each: &mut dyn FnMut(ClientId, Result<Vec<u8>>) -> Result<()>,
+    ) -> Result<()> {
+        let mut want = |_| {
+            Ok((
+                RequestKind::Model { slot: slot.into() },
+                Arc::new([]) as Arc<[u8]>,
+            ))
+        };
+        self.exchange(to, &mut want, &mut |id, says| {
+            let model = says.and_then(|(said, body)| match said {
+                AnswerKind::Model => Ok(body.to_vec()),
+                said => Err(other(&said)),
+            });
+            each(id, model)
+        })
+    }
+
+    fn save(&self) -> Result<Vec<u8>> {
+        let all: Vec<(&ClientId, &ClientRecord)> = self.clients.iter().collect();
+        Ok(postcard::to_stdvec(&all)?)
+    }
+
+    fn saved(&mut self) {
+        self.clients
+            .values_mut()
+            .for_each(|known| known.kept = known.asked);
+    }
+
+    fn end(&mut self, keep: bool) -> Result<()> {
+        if !keep {
+            // whoever has a folder of its own forgets the run; one that is still at work, or away, keeps a few files, and that is all
+            let mut over = self.courier.clients();
+            let idle = |known: &ClientRecord| known.asked > 0 && known.had == known.asked;
+            over.retain(|id| self.clients.get(id).is_some_and(idle));
+            let mut want = |_| Ok((RequestKind::Over, Arc::new([]) as Arc<[u8]>));
+            let _ = self.exchange(&over, &mut want, &mut |_, _| Ok(()));
+        }
+        self.courier.end(keep)
+    }
+}

@@ -1,0 +1,230 @@
+//! Several runs beside each other.
+
+use crate::curves::{Curve, curves};
+use crate::page::{figure, some, table};
+use crate::read::{Metric, Outcome, Run};
+use crate::run_page;
+use crate::specs::differences;
+use crate::svg::{self, Dot, Line};
+use crate::text::{count, measured, number, with_std};
+use fl_core::privacy::Observer;
+use maud::{Markup, html};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The curves of a run by their names.
+type NamedTensors<'c, 'r> = BTreeMap<&'r str, &'c Curve<'r>>;
+
+pub(crate) fn page(runs: &[Run]) -> Markup {
+    let curves: Vec<Vec<Curve<'_>>> = runs.iter().map(curves).collect();
+    let mut seen = BTreeSet::new();
+    let names = curves.iter().flatten().map(|curve| curve.name);
+    let names: Vec<&str> = names.filter(|name| seen.insert(*name)).collect();
+    let curves: Vec<NamedTensors<'_, '_>> = curves
+        .iter()
+        .map(|of| of.iter().map(|c| (c.name, c)).collect())
+        .collect();
+    html! {
+        h1 { (runs.len()) " runs" }
+        @for run in runs { @for notice in &run.notices { p.notice { strong { (run.label) } ": " (notice) } } }
+        (results(runs, &names))
+        (differ(runs))
+        (overlaid(runs, &curves, &names))
+        (against(runs, &curves, &names))
+        h2 { "Run by run" }
+        @for run in runs {
+            details { summary { strong { (run.label) } " (" (run.name()) ")" } (run_page::sections(run)) }
+        }
+    }
+}
+
+fn results(runs: &[Run], names: &[&str]) -> Markup {
+    let mut head = vec!["".to_string()];
+    head.extend(runs.iter().map(|run| format!("#{}", run.label)));
+    let row = |name: &str, cell: &dyn Fn(&Run) -> String| {
+        [name.to_string()]
+            .into_iter()
+            .chain(runs.iter().map(cell))
+            .collect::<Vec<_>>()
+    };
+    let last: Vec<BTreeMap<&str, &Metric>> = runs
+        .iter()
+        .map(|run| run.last().into_iter().map(|m| (&m.name[..], m)).collect())
+        .collect();
+    let (shown, said) = some(names.iter(), names.len(), run_page::ROWS);
+    let measured = |name: &str| {
+        let of = |last: &BTreeMap<&str, &Metric>| {
+            let found = last.get(name);
+            found.map_or(String::new(), |m| with_std(m.value, m.std))
+        };
+        let cells = last.iter().map(of);
+        [name.to_string()].into_iter().chain(cells).collect()
+    };
+    let mut rows: Vec<Vec<String>> = shown.into_iter().map(|name| measured(name)).collect();
+    rows.push(row("bytes up", &|run| count(run.bytes().up)));
+    rows.push(row("bytes down", &|run| count(run.bytes().down)));
+    for o in Observer::ALL {
+        let spent = |run: &Run| match &run.summary {
+            None if run.accounts() => "not done".into(),
+            None => String::new(),
+            Some(summary) => match summary.outcome.epsilon(o) {
+                Some(Some(epsilon)) => number(epsilon),
+                Some(None) => "no guarantee".into(),
+                None => String::new(),
+            },
+        };
+        if runs.iter().any(|run| !spent(run).is_empty()) {
+            rows.push(row(&format!("epsilon, against {o}"), &spent));
+        }
+    }
+    let outcome = |run: &Run, of: fn(&Outcome) -> String| {
+        run.summary
+            .as_ref()
+            .map_or("not done".into(), |s| of(&s.outcome))
+    };
+    rows.push(row("seed", &Run::seed));
+    rows.push(row("seconds", &|run| {
+        outcome(run, |o| format!("{:.1}", o.seconds))
+    }));
+    rows.push(row("digest", &|run| {
+        outcome(run, |o| o.digest.chars().take(12).collect())
+    }));
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    html! { h2 { "Results" } (table(&head, &rows)) @if !said.is_empty() { p.dim { (said) } } }
+}
+
+fn differ(runs: &[Run]) -> Markup {
+    let all = differences(&runs.iter().map(|r| &r.spec).collect::<Vec<_>>());
+    let mut head = vec!["value"];
+    head.extend(runs.iter().map(|r| r.label.as_str()));
+    let rows: Vec<_> = all
+        .into_iter()
+        .map(|d| {
+            let values = d.values.into_iter().map(|v| v.unwrap_or("–".into()));
+            [d.path].into_iter().chain(values).collect()
+        })
+        .collect();
+    html! {
+        h2 { "What differs in their specs" }
+        @if rows.is_empty() { p { "Nothing: they are runs of one spec." } }
+        @else { (table(&head, &rows)) p.dim { "Resolved specs, every default filled in; – is not there." } }
+    }
+}
+
+/// The legend of lines, each a run's.
+fn legend<'r>(runs: &'r [Run], lines: &[Line]) -> Vec<(usize, &'r str)> {
+    lines
+        .iter()
+        .filter_map(|l| Some((l.style, runs.get(l.style)?.label.as_str())))
+        .collect()
+}
+
+fn overlaid(runs: &[Run], curves: &[NamedTensors<'_, '_>], names: &[&str]) -> Markup {
+    let charts: Vec<Markup> = names.iter().filter_map(|name| {
+        let of: Vec<(usize, &Curve<'_>)> = curves.iter().enumerate()
+            .filter_map(|(at, all)| Some((at, *all.get(name)?)))
+            .collect();
+        if of.iter().all(|(_, c)| c.points.len() < 2) {
+            return None;
+        }
+        let lines: Vec<Line> = of.iter().map(|(at, c)| run_page::line(c, &runs[*at].label, *at)).collect();
+        let points = of.iter().flat_map(|(at, c)| c.points.iter().map(|p| (*at, p)));
+        let (rows, said) = some(points, of.iter().map(|(_, c)| c.points.len()).sum(), 500);
+        let rows: Vec<_> = rows.into_iter().map(|(at, p)| {
+            vec![runs[at].label.clone(), p.metric.step.clone(), measured(p.metric.value), p.metric.std.map_or(String::new(), number)]
+        }).collect();
+        let numbers = html! { (table(&["run", "step", "#value", "#deviation"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
+        let axis = of.first().map_or("round", |(_, c)| c.axis());
+        Some(figure(name, "Bands are one standard deviation over clients. What was measured once, outside of rounds, stands at 0.", &svg::lines(&lines, axis, name, false), &legend(runs, &lines), &numbers))
+    }).collect();
+    html! { @if !charts.is_empty() { h2 { "Round by round" } div.charts { @for chart in charts { (chart) } } } }
+}
+
+/// Is this a number that models are compared by?
+fn quality(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    ["accuracy", "mauc", "dice"].contains(&last)
+}
+
+fn against(runs: &[Run], curves: &[NamedTensors<'_, '_>], names: &[&str]) -> Markup {
+    let chart = |name: &str,
+                 what: &str,
+                 x: &str,
+                 log: bool,
+                 cost: &dyn Fn(&crate::curves::Point<'_>) -> Option<f64>| {
+        let lines: Vec<Line> = curves
+            .iter()
+            .enumerate()
+            .filter_map(|(at, all)| {
+                let curve = all.get(name)?;
+                let dots: Vec<Dot> = curve
+                    .points
+                    .iter()
+                    .filter_map(|p| {
+                        let x = cost(p)?;
+                        let title = svg::title(curve.points.len(), || {
+                            format!(
+                                "{}, {}: {} at {} {what}",
+                                runs[at].label,
+                                p.metric.step,
+                                measured(p.metric.value),
+                                number(x)
+                            )
+                        });
+                        Some(Dot {
+                            x,
+                            y: p.metric.value.unwrap_or(f64::NAN),
+                            spread: 0.0,
+                            title,
+                        })
+                    })
+                    .collect();
+                (!dots.is_empty()).then(|| Line {
+                    label: runs[at].label.clone(),
+                    style: at,
+                    dots,
+                })
+            })
+            .collect();
+        if lines.is_empty() {
+            return None;
+        }
+        let dots = lines
+            .iter()
+            .flat_map(|l| l.dots.iter().map(move |d| (l, d)));
+        let (rows, said) = some(dots, lines.iter().map(|l| l.dots.len()).sum(), 500);
+        let rows = rows.into_iter();
+        let rows = rows.map(|(l, d)| vec![l.label.clone(), number(d.x), measured(Some(d.y))]);
+        let rows: Vec<_> = rows.collect();
+        let numbers = html! { (table(&["run", &format!("#{x}"), &format!("#{name}")], &rows)) @if !said.is_empty() { p.dim { (said) } } };
+        Some(figure(
+            &format!("{name} against {what}"),
+            "",
+            &svg::lines(&lines, x, name, log),
+            &legend(runs, &lines),
+            &numbers,
+        ))
+    };
+    let of: Vec<&str> = names.iter().copied().filter(|n| quality(n)).collect();
+    let bytes = of.iter().filter_map(|n| {
+        chart(n, "bytes", "bytes by then", true, &|p| {
+            p.bytes.map(|b| b as f64)
+        })
+    });
+    let bytes: Vec<Markup> = bytes.collect();
+    let epsilon = of.iter().flat_map(|n| {
+        Observer::ALL.map(|o| {
+            chart(
+                n,
+                &format!("epsilon, against {o}"),
+                "epsilon",
+                false,
+                &move |p| p.epsilon(o),
+            )
+        })
+    });
+    let epsilon: Vec<Markup> = epsilon.flatten().collect();
+    html! {
+        @if !bytes.is_empty() { h2 { "What it costs" } div.charts { @for c in bytes.iter().chain(&epsilon) { (c) } } }
+        @if epsilon.is_empty() { p.dim { "No run has a guarantee, so nothing is drawn against epsilon." } }
+    }
+}

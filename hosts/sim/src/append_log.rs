@@ -1,0 +1,114 @@
+//! A file of lines that only grows, and what a checkpoint knows of it.
+
+use crate::atomic_file;
+use anyhow::{Context, bail, ensure};
+use fl_core::Result;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+/// How much of the file there was, and its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LogPosition {
+    length: u64,
+    sha256: [u8; 32],
+}
+
+/// The file, open to add to.
+pub(crate) struct AppendLog {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    sum: Sha256,
+}
+
+impl AppendLog {
+    /// An empty file.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(path: PathBuf) -> Result<Self> {
+        let mut options = OpenOptions::new();
+        let file = options.create(true).append(true).open(&path);
+        Ok(Self {
+            file: file.with_context(|| format!("opening {}", path.display()))?,
+            path,
+            length: 0,
+            sum: Sha256::new(),
+        })
+    }
+
+    /// A file that begins with what is `known` of it. What follows is there still, until [`AppendLog::go_on`].
+    ///
+    /// # Errors
+    /// When it does not, or cannot be read.
+    pub fn open(path: PathBuf, known: Option<LogPosition>) -> Result<Self> {
+        let what = || format!("opening {}", path.display());
+        atomic_file::open(&path).with_context(what)?;
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .read(true)
+            .append(true)
+            .open(&path)
+            .with_context(what)?;
+        let found = file.metadata().with_context(what)?.len();
+        let length = known.map_or(0, |known| known.length);
+        if found < length {
+            bail!(
+                "{} is cut short: it has {found} bytes, and had {length} when the run stopped; restore it, or start anew",
+                path.display()
+            );
+        }
+        let sum = atomic_file::sum((&mut file).take(length)).with_context(what)?;
+        let same = known.is_none_or(|known| sum.clone().finalize().as_slice() == known.sha256);
+        ensure!(
+            same,
+            "{} is not what it was when the run stopped: its checksum does not match; restore it, or start anew",
+            path.display()
+        );
+        Ok(Self {
+            path,
+            file,
+            length,
+            sum,
+        })
+    }
+
+    /// Takes back what is not known.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn go_on(&self) -> Result<()> {
+        let cut = self.file.set_len(self.length);
+        cut.with_context(|| format!("taking back lines of {}", self.path.display()))
+    }
+
+    /// Writes a line.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn add(&mut self, line: &impl Serialize) -> Result<()> {
+        let mut line = serde_json::to_vec(line)?;
+        line.push(b'\n');
+        let written = self.file.write_all(&line);
+        written.with_context(|| format!("writing {}", self.path.display()))?;
+        self.length += line.len() as u64;
+        self.sum.update(&line);
+        Ok(())
+    }
+
+    /// All of it is on the disk, and this is what there is.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn settle(&self) -> Result<LogPosition> {
+        let synced = self.file.sync_all();
+        synced.with_context(|| format!("syncing {}", self.path.display()))?;
+        Ok(LogPosition {
+            length: self.length,
+            sha256: self.sum.clone().finalize().into(),
+        })
+    }
+}

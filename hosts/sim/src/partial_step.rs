@@ -1,0 +1,204 @@
+//! Answers in a step that takes long, written down as they come: a run that is killed in it does not ask everybody again.
+
+use crate::atomic_file;
+use anyhow::Context;
+use fl_core::{Answer, Body, Client, ClientId, Envelope, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Their file in the run folder.
+pub(crate) const FILE: &str = "answers";
+
+/// A crash of the system, unlike one of the program, may cost what was written so long before it.
+const SYNC: Duration = Duration::from_secs(10);
+
+/// Steps that were complete, which question of the step it is, and who answers it.
+type Key = (usize, u64, ClientId);
+
+/// An answer, and what its client is after it.
+#[derive(Serialize, Deserialize)]
+struct StoredAnswer {
+    key: Key,
+    body: Vec<u8>,
+    envelope: Envelope,
+    state: Option<Vec<u8>>,
+}
+
+/// The answers since the last checkpoint that were written down.
+pub(crate) struct PartialStep {
+    path: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    file: Option<File>,
+    end: u64,
+    /// Where each stands, and how long it is.
+    places: BTreeMap<Key, (u64, u64)>,
+    synced: Option<Instant>,
+    /// The first that could not be written.
+    failed: Option<anyhow::Error>,
+}
+
+impl PartialStep {
+    /// What was written down in `folder` by a run that had done `done` steps; what is cut short or damaged is left out, and
+    /// those who said it are asked again.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read.
+    pub fn open(folder: &Path, done: usize) -> Result<Self> {
+        let path = folder.join(FILE);
+        let what = || format!("reading {}", path.display());
+        let mut inner = Inner::default();
+        if path.exists() {
+            atomic_file::open(&path).with_context(what)?;
+            let file = OpenOptions::new().read(true).write(true).open(&path);
+            let mut file = file.with_context(what)?;
+            while let Some((kept, length)) = next(&mut file, inner.end).with_context(what)? {
+                if kept.key.0 >= done {
+                    inner.places.insert(kept.key, (inner.end, length));
+                }
+                inner.end += length;
+            }
+            inner.file = Some(file);
+        }
+        Ok(Self {
+            path,
+            inner: Mutex::new(inner),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this client answered before the run was stopped, if that is known; the client is then as it was after it.
+    ///
+    /// # Errors
+    /// When its state is none.
+    pub fn get(&self, key: Key, client: &mut Client) -> Result<Option<Answer>> {
+        let kept = {
+            let mut inner = self.lock();
+            let Some((at, _)) = inner.places.get(&key).copied() else {
+                return Ok(None);
+            };
+            let file = inner.file.as_mut();
+            file.and_then(|file| next(file, at).ok().flatten())
+        };
+        let Some((kept, _)) = kept else {
+            return Ok(None);
+        };
+        *client = client.blank();
+        if let Some(state) = &kept.state {
+            client.load(state)?;
+        }
+        let StoredAnswer { body, envelope, .. } = kept;
+        let body = Body::Wire(body);
+        Ok(Some(Answer { body, envelope }))
+    }
+
+    /// Writes down what a client has answered. What goes wrong is said by [`PartialStep::sound`]: it is not the client's fault.
+    pub fn put(&self, key: Key, answer: &Answer, client: &Client) {
+        let write = || -> Result<()> {
+            let body = match &answer.body {
+                Body::Here(message) => message.encode(),
+                Body::Wire(bytes) => bytes.clone(),
+            };
+            let lasts = !client.is_blank();
+            let kept = StoredAnswer {
+                key,
+                body,
+                envelope: answer.envelope.clone(),
+                state: lasts.then(|| client.save()).transpose()?,
+            };
+            let bytes = postcard::to_stdvec(&kept)?;
+            self.lock().append(&self.path, key, &bytes)
+        };
+        if let Err(error) = write() {
+            let error = error.context(format!("writing {}", self.path.display()));
+            self.lock().failed.get_or_insert(error);
+        }
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.lock().places.is_empty()
+    }
+
+    /// Has everything been written?
+    ///
+    /// # Errors
+    /// The first that was not.
+    pub fn sound(&self) -> Result<()> {
+        self.lock().failed.take().map_or(Ok(()), Err)
+    }
+
+    /// A checkpoint stands, and has what they led to.
+    ///
+    /// # Errors
+    /// When they cannot be removed.
+    pub fn forget(&self) -> Result<()> {
+        let mut inner = self.lock();
+        inner.places.clear();
+        inner.end = 0;
+        match &inner.file {
+            Some(file) => file.set_len(0).context("removing answers"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Inner {
+    fn append(&mut self, path: &Path, key: Key, bytes: &[u8]) -> Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(atomic_file::create_secret(path)?),
+        };
+        let mut record = (bytes.len() as u64).to_le_bytes().to_vec();
+        record.extend_from_slice(&Sha256::digest(bytes));
+        record.extend_from_slice(bytes);
+        // behind the last whole one, also when an attempt before this one has left a part of one there
+        file.seek(SeekFrom::Start(self.end))?;
+        file.write_all(&record)?;
+        if self.synced.is_none_or(|at| at.elapsed() >= SYNC) {
+            file.sync_data()?;
+            self.synced = Some(Instant::now());
+        }
+        let length = record.len() as u64;
+        self.places.insert(key, (self.end, length));
+        self.end += length;
+        Ok(())
+    }
+}
+
+/// The record at `at` and its length; `None`: there is no whole one.
+fn next(file: &mut File, at: u64) -> std::io::Result<Option<(StoredAnswer, u64)>> {
+    let all = file.metadata()?.len();
+    file.seek(SeekFrom::Start(at))?;
+    let mut head = [0; 40];
+    if at.saturating_add(40) > all {
+        return Ok(None);
+    }
+    file.read_exact(&mut head)?;
+    let (length, sum) = head.split_at(8);
+    let length = u64::from_le_bytes(length.try_into().unwrap_or_default());
+    let end = at.checked_add(40).and_then(|from| from.checked_add(length));
+    if end.is_none_or(|end| end > all) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
+    if Sha256::digest(&bytes).as_slice() != sum {
+        return Ok(None);
+    }
+    Ok(postcard::from_bytes(&bytes)
+        .ok()
+        .map(|kept| (kept, 40 + length)))
+}

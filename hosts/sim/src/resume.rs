@@ -1,0 +1,189 @@
+//! A run that was stopped: found whole before anything of it is changed.
+
+use crate::append_log::{AppendLog, LogPosition};
+use crate::atomic_file::{self, Lock};
+use crate::client_state_file::ClientStateFile;
+use crate::folder::{
+    COSTS, Checkpoint, JOURNAL, LogFiles, LogPositions, METRICS, MODELS, OUTCOME, PICTURES, REPORT,
+    ResumePoint, RunFolder, SPEC, STATE, SavedPosition,
+};
+use crate::manifest::Manifest;
+use anyhow::{Context, bail, ensure};
+use fl_core::Result;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// A stopped run that is this process's to go on with. Nothing in its folder has been changed yet, and nothing is if it is
+/// dropped.
+pub struct StoppedRun {
+    path: PathBuf,
+    lock: Lock,
+    manifest: Manifest,
+    /// `None`: it was stopped before its first checkpoint.
+    saved: Option<Checkpoint>,
+    clients: ClientStateFile,
+    files: LogFiles,
+}
+
+impl StoppedRun {
+    /// Takes the run in the folder `path`, and looks at all that is needed to go on; with `more`, also a run that is done and
+    /// is to be given more rounds.
+    ///
+    /// # Errors
+    /// When it is no run folder, the run is done or in use, or its files are damaged or have changed since.
+    pub fn open(path: &Path, more: bool) -> Result<Self> {
+        let here = path.display();
+        let state = path.join(STATE);
+        let unborn = || {
+            format!(
+                "the run in {here} was ended before it began: nothing is lost, start it again with --out {here}"
+            )
+        };
+        let spec =
+            atomic_file::read(&path.join(SPEC)).with_context(|| {
+                match crate::folder::unborn(path) {
+                    Ok(true) => unborn(),
+                    _ => format!("{here} is not a run folder: reading {SPEC}"),
+                }
+            })?;
+        // `outcome.json` comes last; an older fl wrote none
+        let is_done =
+            || path.join(REPORT).exists() && (path.join(OUTCOME).exists() || !state.exists());
+        let done = || match (is_done(), state.exists()) {
+            (false, _) => Ok(()),
+            (true, true) if more => Ok(()),
+            (true, true) => bail!(
+                "the run in {here} is done; there is nothing to go on with, but it can be given more rounds: --set protocol.rounds=.."
+            ),
+            (true, false) if more => {
+                bail!(
+                    "the run in {here} is done, and keeps no state to go on from: none does after a single round, with an accountant, with noise of the system, or with `checkpoint: {{ keep: false }}`"
+                )
+            }
+            (true, false) => bail!("the run in {here} is done; there is nothing to go on with"),
+        };
+        done()?;
+        let lock = Lock::take(path)?;
+        // whoever had it may have ended it in between
+        done()?;
+        let saved = match atomic_file::read(&state) {
+            Ok(bytes) => Some(Checkpoint::parse(&bytes, &state)?),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => {
+                return Err(error).with_context(|| format!("reading {}", state.display()));
+            }
+        };
+        let begun = path.join(crate::manifest::FILE).exists();
+        ensure!(begun || saved.is_some(), unborn());
+        let hash: [u8; 32] = Sha256::digest(&spec).into();
+        ensure!(
+            saved.as_ref().is_none_or(|s| s.spec.contains(&hash)),
+            "{} has changed since the run began; restore it, or start anew",
+            path.join(SPEC).display()
+        );
+        let manifest = Manifest::read(path)
+            .with_context(|| format!("what the run in {here} was begun with is not known"))?;
+        let known =
+            |of: fn(&LogPositions) -> LogPosition| saved.as_ref().map(|saved| of(&saved.lines));
+        ensure!(
+            path.join(COSTS).exists(),
+            "the run in {here} has no {COSTS}: an older fl began it, or the file was removed; start anew"
+        );
+        let files = LogFiles {
+            journal: AppendLog::open(path.join(JOURNAL), known(|l| l.journal))?,
+            metrics: AppendLog::open(path.join(METRICS), known(|l| l.metrics))?,
+            costs: AppendLog::open(path.join(COSTS), known(|l| l.costs))?,
+        };
+        let clients = saved.as_ref().map(|s| s.clients.clone());
+        Ok(Self {
+            manifest,
+            files,
+            clients: ClientStateFile::open(path, clients.unwrap_or_default())?,
+            path: path.into(),
+            lock,
+            saved,
+        })
+    }
+
+    /// Steps that are complete; 0: the run begins anew.
+    pub fn done(&self) -> usize {
+        self.saved.as_ref().map_or(0, |s| s.done)
+    }
+
+    /// Can the number of rounds still change? Not once the last of them is done.
+    pub fn grows(&self) -> bool {
+        self.saved
+            .as_ref()
+            .is_none_or(|s| s.place != SavedPosition::Last)
+    }
+
+    /// Goes on with it, with what is here `now`, by the resolved spec `spec`: that of the run, or one with more rounds. Lines of
+    /// an unfinished step are taken back, and files that a crash left half written are removed. A run without a checkpoint
+    /// begins anew.
+    ///
+    /// # Errors
+    /// When the run was begun with another minor version, other libraries or other data files, and nothing has been changed;
+    /// or when the folder cannot be written.
+    pub fn go_on(mut self, now: Manifest, spec: &str) -> Result<(RunFolder, Option<ResumePoint>)> {
+        self.manifest.goes_on_with(&now, &self.path)?;
+        let hash: [u8; 32] = Sha256::digest(spec).into();
+        self.take_over(spec, hash)?;
+        self.files.journal.go_on()?;
+        self.files.metrics.go_on()?;
+        self.files.costs.go_on()?;
+        self.clients.go_on()?;
+        atomic_file::tidy(&self.path)?;
+        let models = self.path.join(MODELS);
+        fs::create_dir_all(&models).with_context(|| format!("making {}", models.display()))?;
+        atomic_file::tidy(&models)?;
+        let pictures = self.path.join(PICTURES);
+        if pictures.is_dir() {
+            atomic_file::tidy(&pictures)?;
+        }
+        self.manifest.resumed.push(now.begun);
+        self.manifest.spec_sha256 = now.spec_sha256;
+        self.manifest.write(&self.path)?;
+        let (path, lock) = (self.path, self.lock);
+        let folder = RunFolder::of(path, vec![hash], self.files, lock);
+        let resumed = self.saved.map(|saved| ResumePoint {
+            server: saved.server,
+            clients: self.clients,
+            elsewhere: saved.elsewhere,
+            seconds: saved.seconds,
+            step: saved.step,
+            done: saved.done,
+            place: saved.place,
+            notes: saved.notes,
+            written: saved.written,
+            noise: saved.noise,
+        });
+        Ok((folder, resumed))
+    }
+
+    /// Puts `spec` in the place of the one that is there, if it is another. Killed anywhere in here, the run can still go on.
+    fn take_over(&mut self, spec: &str, hash: [u8; 32]) -> Result<()> {
+        let there = self.path.join(SPEC);
+        if atomic_file::read(&there).is_ok_and(|text| text != spec.as_bytes()) {
+            if let Some(saved) = &mut self.saved {
+                saved.spec.push(hash);
+                saved.write(&self.path)?;
+            }
+            atomic_file::write(&there, spec.as_bytes())?;
+            atomic_file::sync(&self.path)?;
+            self.remove(crate::partial_step::FILE)?;
+        }
+        self.remove(OUTCOME)?;
+        self.remove(REPORT)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        match fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("removing {name} of a run that goes on"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Tables and runs as CSV, for programs.
+
+use crate::expand::{RunSpec, Table};
+use crate::tables::{BuiltTable, RunResults};
+use fl_core::Result;
+use fl_report::cell;
+
+/// Every measured column of every row: one CSV.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn tables_csv(tables: &[BuiltTable]) -> Result<Vec<u8>> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    out.write_record([
+        "table",
+        "row",
+        "column",
+        "measure",
+        "seeds",
+        "mean",
+        "std",
+        "median",
+        "min",
+        "max",
+        "published",
+        "minus",
+        "interval",
+    ])?;
+    for row in tables.iter().flat_map(|t| &t.csv) {
+        out.write_record(row.iter().map(|text| cell(text).into_owned()))?;
+    }
+    Ok(out.into_inner()?)
+}
+
+/// Every run of every table, one line for each number: one CSV. `key` says under which digest a run is kept.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn runs_csv(
+    tables: &[Table],
+    answers: &RunResults,
+    key: &dyn Fn(&RunSpec) -> String,
+) -> Result<Vec<u8>> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    out.write_record([
+        "table", "row", "column", "seed", "spec", "digest", "measure", "value", "error",
+    ])?;
+    for table in tables {
+        for (row, of_row) in table.rows.iter().zip(&table.runs) {
+            for (across, runs) in table.across.iter().zip(of_row) {
+                for (seed, run) in runs {
+                    let (seed, key) = (seed.to_string(), key(run));
+                    let names = [&table.name, &row.name, &across.name].map(|name| cell(name));
+                    let begin = [&names[0][..], &names[1], &names[2], &seed, &key];
+                    match answers.get(run) {
+                        None => {}
+                        Some(Err(error)) => {
+                            out.write_record([&begin[..], &["", "", "", &cell(error)]].concat())?
+                        }
+                        Some(Ok(measured)) => {
+                            for (name, value) in measured.all() {
+                                let value = value.to_string();
+                                out.write_record(
+                                    [&begin[..], &[measured.digest(), &cell(&name), &value, ""]]
+                                        .concat(),
+                                )?;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(out.into_inner()?)
+}

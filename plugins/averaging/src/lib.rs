@@ -1,0 +1,134 @@
+#![doc = include_str!("../README.md")]
+
+use fl_core::prelude::*;
+use fl_core::{MeanOfParams, Weigh};
+
+settings! {
+    /// Mean of the clients' parameters, weighted by their numbers of examples (FedAvg; McMahan et al. 2017).
+    pub struct Mean {
+        /// How much a client counts.
+        weigh: Weigh = Weigh::Samples;
+    }
+}
+
+impl Aggregator for Mean {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let weights: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
+        Ok(inbox.weighted_mean(&weights, &*round.exec))
+    }
+    fn fold(&self, _: &Round) -> Option<Box<dyn Fold<Params, Params>>> {
+        Some(Box::<MeanOfParams>::default())
+    }
+    fn needs(&self) -> RequiredInputs {
+        self.weigh.needs()
+    }
+    fn claims(&self) -> Properties {
+        Properties {
+            order_free: true,
+            weight_scale_free: true,
+            within_hull: true,
+            ..Properties::default()
+        }
+    }
+}
+plugin!(aggregator "mean" => Mean,
+    papers: ["McMahan et al. 2017"]);
+
+settings! {
+    /// Coordinate-wise median (Yin et al. 2018): robust to fewer than half of the clients being bad.
+    pub struct Median {}
+}
+
+impl Aggregator for Median {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        Ok(inbox.median(&*round.exec))
+    }
+    fn claims(&self) -> Properties {
+        Properties {
+            order_free: true,
+            weight_free: true,
+            weight_scale_free: true,
+            within_hull: true,
+        }
+    }
+}
+plugin!(aggregator "median" => Median,
+    papers: ["Yin et al. 2018"]);
+
+settings! {
+    /// Coordinate-wise trimmed mean (Yin et al. 2018): robust to a minority of bad clients.
+    pub struct TrimmedMean {
+        /// Share of clients dropped at each end, rounded down.
+        trim: f64 = 0.1, in 0.0..0.5;
+    }
+}
+
+impl Aggregator for TrimmedMean {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let drop = (self.trim * inbox.len() as f64) as usize;
+        if drop == 0 && self.trim > 0.0 {
+            let n = inbox.len();
+            round.note(format!(
+                "{} of {n} is less than one: nobody is left out, and this is the mean",
+                self.trim
+            ));
+        }
+        let kept = drop..inbox.len() - drop;
+        Ok(inbox.per_rank(kept, &*round.exec, |kept| {
+            (kept.iter().map(|v| f64::from(*v)).sum::<f64>() / kept.len() as f64) as f32
+        }))
+    }
+    fn claims(&self) -> Properties {
+        Properties {
+            order_free: true,
+            weight_free: true,
+            weight_scale_free: true,
+            within_hull: true,
+        }
+    }
+}
+plugin!(aggregator "trimmed-mean" => TrimmedMean,
+    papers: ["Yin et al. 2018"]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_keep_their_claims() {
+        fl_conformance::aggregator(|| Mean {
+            weigh: Weigh::Samples,
+        });
+        fl_conformance::aggregator(|| Mean {
+            weigh: Weigh::Uniform,
+        });
+        fl_conformance::aggregator(|| Median {});
+        for trim in [0.0, 0.1, 0.25, 0.49] {
+            fl_conformance::aggregator(|| TrimmedMean { trim });
+        }
+    }
+
+    #[test]
+    fn exact_one_wild_client() {
+        let inbox = fl_conformance::params(&[&[1.0, 2.0], &[2.0, 2.0], &[3.0, 2.0], &[1e9, -1e9]]);
+        let shown = |aggregator: &mut dyn Aggregator<In = Params, Out = Params>| {
+            let inbox = fl_conformance::weigh(&inbox, &[10.0, 30.0, 60.0, 1.0]);
+            fl_conformance::show(&aggregator.aggregate(&Round::first(), &inbox).unwrap())
+        };
+        let mut mean = Mean {
+            weigh: Weigh::Samples,
+        };
+        insta::assert_snapshot!(shown(&mut mean), @"w [2] 9900990 -9900990");
+        insta::assert_snapshot!(shown(&mut Median {}), @"w [2] 2.5 2");
+        insta::assert_snapshot!(shown(&mut TrimmedMean { trim: 0.25 }), @"w [2] 2.5 2");
+    }
+}

@@ -1,0 +1,98 @@
+//! Draws that a privacy analysis can build on.
+use fl_core::prelude::*;
+use fl_core::settings::above_to;
+
+settings! {
+    /// A uniformly random share of the clients, at least one (FedAvg; McMahan et al. 2017).
+    pub struct Uniform {
+        /// Share of the clients that take part in a round.
+        share: f64 = 1.0, in above_to(0.0, 1.0);
+    }
+}
+
+impl Selector for Uniform {
+    type Pool = Roster;
+
+    fn select(&mut self, round: &Round, pool: &Roster) -> Result<Vec<usize>> {
+        let wanted = ((self.share * pool.len() as f64).round() as usize).max(1);
+        Ok(round.stream.draws().choose(pool.len(), wanted))
+    }
+
+    fn draw(&self) -> SamplingScheme {
+        match self.share == 1.0 {
+            true => SamplingScheme::Everyone,
+            false => SamplingScheme::FixedSize,
+        }
+    }
+}
+plugin!(selector "uniform" => Uniform,
+    papers: ["McMahan et al. 2017"]);
+
+settings! {
+    /// Each client takes part by itself with the same probability (Poisson sampling, McMahan et al. 2018): the draw that
+    /// privacy amplification is proved for. A round may be without anybody.
+    pub struct Poisson {
+        /// Probability that a client takes part in a round.
+        rate: f64 = 0.5, in above_to(0.0, 1.0);
+    }
+}
+
+impl Selector for Poisson {
+    type Pool = Roster;
+
+    fn select(&mut self, round: &Round, pool: &Roster) -> Result<Vec<usize>> {
+        let mut draws = round.stream.draws();
+        Ok((0..pool.len())
+            .filter(|_| draws.uniform() < self.rate)
+            .collect())
+    }
+
+    fn draw(&self) -> SamplingScheme {
+        SamplingScheme::Poisson { rate: self.rate }
+    }
+}
+plugin!(selector "poisson" => Poisson,
+    papers: ["McMahan et al. 2018"]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::Candidate;
+
+    fn pool(n: u32) -> Vec<Candidate> {
+        (0..n).map(Candidate::new).collect()
+    }
+
+    #[test]
+    fn they_are_selectors() {
+        for share in [0.01, 0.5] {
+            fl_conformance::random_selector(|| Uniform { share });
+        }
+        fl_conformance::selector(|| Uniform { share: 1.0 });
+        fl_conformance::random_selector(|| Poisson { rate: 0.5 });
+        fl_conformance::selector(|| Poisson { rate: 1.0 });
+    }
+
+    #[test]
+    fn exact_at_least_one_client_is_chosen() {
+        let round = Round::first().with_stream(Stream::root(7));
+        let chosen = |share| Uniform { share }.select(&round, &pool(10)).unwrap();
+        insta::assert_snapshot!(format!("{:?} {:?}", chosen(0.001), chosen(0.4)), @"[3] [2, 3, 4, 7]");
+        assert_eq!(chosen(1.0), (0..10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_poisson_draw_varies_in_size_and_keeps_its_rate() {
+        let sizes: Vec<usize> = (0..2000)
+            .map(|i| {
+                let round = Round::first().with_stream(Stream::root(1).child("round", i));
+                let chosen = Poisson { rate: 0.1 }.select(&round, &pool(20)).unwrap();
+                chosen.len()
+            })
+            .collect();
+        assert!(sizes.contains(&0) && sizes.iter().any(|n| *n > 4));
+        // 40,000 draws of 0.1: five standard deviations are 300
+        let all: usize = sizes.iter().sum();
+        assert!((3700..4300).contains(&all), "{all}");
+    }
+}

@@ -1,0 +1,143 @@
+//! The slots and exchanges of the protocol.
+use crate::labels::{hard, soft};
+use crate::settings::{CoDistill, FilterOn, Labels, Reply, Teacher};
+use fl_core::message::{Mask, SoftLabels, Votes};
+use fl_core::prelude::*;
+
+pub(crate) const MODEL: TrainerSlot =
+    TrainerSlot::new("model", "A client's model; each client may have another.");
+pub(crate) const STUDENT: TrainerSlot = TrainerSlot::new(
+    "student",
+    "The server's model, which learns from the ensemble.",
+);
+pub(crate) const SAMPLING: MechanismSlot<Ids> = MechanismSlot::new(
+    "sampling",
+    "Draws the examples that a client trains on (FedMD-NFDP).",
+);
+pub(crate) const CLIENT_FILTER: SelectorSlot<Samples> = SelectorSlot::new(
+    "client-filter",
+    "Picks the public samples that a client knows enough of to label.",
+);
+pub(crate) const SERVER_FILTER: SelectorSlot<SoftLabels> =
+    SelectorSlot::new("server-filter", "Picks the labels that are worth learning.");
+
+const COMBINES: &str = "Combines what the clients say.";
+const NOISE: &str = "Noise on what a client says.";
+/// Each hard label reaches it as a one-hot row.
+const ENSEMBLE: AggregatorSlot<SoftLabels, SoftLabels> = AggregatorSlot::new("ensemble", COMBINES);
+const ENSEMBLE_OF_SCORES: AggregatorSlot<Logits, Logits> =
+    AggregatorSlot::new("ensemble", COMBINES);
+const SOFT_PRIVACY: MechanismSlot<SoftLabels> = MechanismSlot::new("privacy", NOISE);
+const HARD_PRIVACY: MechanismSlot<Votes> = MechanismSlot::new("privacy", NOISE);
+const SCORE_PRIVACY: MechanismSlot<Logits> = MechanismSlot::new("privacy", NOISE);
+
+pub(crate) const WARM_UP: Exchange<Nothing, Nothing> = Exchange::new("warm-up");
+pub(crate) const KNOWN: Exchange<Nothing, Mask> =
+    Exchange::new("public samples that a client knows");
+pub(crate) const SOFT: Exchange<Ids, SoftLabels> = Exchange::new("soft labels of public samples");
+pub(crate) const HARD: Exchange<Ids, Votes> = Exchange::new("hard labels of public samples");
+pub(crate) const SCORES: Exchange<Ids, Logits> = Exchange::new("scores of public samples");
+pub(crate) const LEARN_SOFT: Exchange<SoftLabels, Nothing> =
+    Exchange::new("learning from soft labels");
+pub(crate) const LEARN_SCORES: Exchange<Logits, Nothing> = Exchange::new("learning from scores");
+pub(crate) const LEARN_HARD: Exchange<Votes, Nothing> = Exchange::new("learning from hard labels");
+
+impl CoDistill {
+    pub(crate) fn declared(&self) -> Declaration<'_> {
+        let on_scores = self.filter_on == Some(FilterOn::Scores);
+        let known = || {
+            let known = KNOWN.answered_by(|me, _| self.client_filter().mask(me));
+            let known = known.all_public().if_filled(&CLIENT_FILTER);
+            known.through(&SAMPLING)
+        };
+        let all = Declaration::new()
+            .grows_by("rounds")
+            .slot(self.model())
+            .slot(self.student())
+            // one that is fitted and asked before round 1 only need not be kept
+            .slot(
+                CLIENT_FILTER
+                    .spec()
+                    .lasting_if(!self.client_filter().once())
+                    .selects_from_scores(on_scores),
+            )
+            .slot(&SERVER_FILTER)
+            .exchange(
+                WARM_UP
+                    .answered_by(|me, _| self.warm_up(me))
+                    .draws(&SAMPLING),
+            )
+            .exchange_if(!on_scores, known);
+        let all = match self.labels {
+            Labels::Soft => {
+                let said = SOFT.answered_by(|me, ids| self.label(me, ids, soft));
+                all.exchange(self.said(said).releases(&SOFT_PRIVACY).into(&ENSEMBLE))
+            }
+            Labels::Hard => {
+                let said = HARD.answered_by(|me, ids| self.label(me, ids, hard));
+                all.exchange(self.said(said).releases(&HARD_PRIVACY).into(&ENSEMBLE))
+            }
+            Labels::Scores(_) => {
+                let said = SCORES.answered_by(|me, ids| self.label(me, ids, |scores| scores));
+                let said = self.said(said).releases(&SCORE_PRIVACY);
+                all.exchange(said.into(&ENSEMBLE_OF_SCORES))
+            }
+        };
+        match (&self.reply, &self.labels) {
+            (Reply::Hard, _) => {
+                let learn = LEARN_HARD.answered_by(|me, votes| self.learn(me, votes));
+                all.exchange(self.every_round(learn))
+            }
+            (Reply::Ensemble, Labels::Scores(_)) => {
+                let learn = LEARN_SCORES.answered_by(|me, scores| self.learn(me, scores));
+                all.exchange(self.every_round(learn))
+            }
+            (Reply::Ensemble, _) => {
+                let learn = LEARN_SOFT.answered_by(|me, soft| self.learn(me, soft));
+                all.exchange(self.every_round(learn))
+            }
+        }
+    }
+
+    fn every_round<'p, D: Message, U: Message>(
+        &self,
+        exchange: Declared<'p, D, U>,
+    ) -> Declared<'p, D, U> {
+        exchange.times(self.rounds).rows(self.batch())
+    }
+
+    /// What is true of the labels of clients, whatever they are.
+    fn said<'p, U: Message>(&self, labels: Declared<'p, Ids, U>) -> Declared<'p, Ids, U> {
+        // noise on labels does not hide which samples they are about
+        let labels = self.every_round(labels).beside(&CLIENT_FILTER);
+        match self.resample {
+            true => labels.draws(&SAMPLING),
+            false => labels.through(&SAMPLING),
+        }
+    }
+
+    fn model(&self) -> SlotSpec {
+        let mut model = MODEL.spec().lasting().published_if(true).through(&SAMPLING);
+        if let (Labels::Scores(_), Reply::Ensemble) = (&self.labels, &self.reply) {
+            model = model.needs(Ability::Loss(self.labels.score_loss()));
+        }
+        if self.order.weight().is_some() {
+            model = model.needs(Ability::Parameters);
+        }
+        if self.filter_on == Some(FilterOn::Features) {
+            model = model.needs(Ability::Features);
+        }
+        model
+    }
+
+    fn student(&self) -> SlotSpec {
+        let mut student = STUDENT.spec().at_server();
+        if let Labels::Scores(_) = self.labels {
+            student = student.needs(Ability::Loss(self.labels.score_loss()));
+        }
+        match self.teacher {
+            Teacher::Student => student,
+            Teacher::Ensemble | Teacher::Truth => student.optional(),
+        }
+    }
+}

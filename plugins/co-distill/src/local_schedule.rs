@@ -1,0 +1,124 @@
+//! In which order a client learns from its own examples and from what the others say.
+use crate::exchanges::{MODEL, SAMPLING};
+use crate::labels::Lesson;
+use crate::settings::{CoDistill, Order};
+use fl_core::prelude::*;
+use fl_core::{Length, fit_examples};
+
+impl CoDistill {
+    /// A client's training on its own examples in one round.
+    pub(crate) fn learn_own(&self, me: &mut Client) -> Result<()> {
+        let (own, pass) = (
+            me.private(&SAMPLING)?,
+            self.local.pass(me.task().kind.loss()),
+        );
+        me.fit_examples(&MODEL, &own, &pass).map(|_| ())
+    }
+
+    /// A client's training on what it is taught, and on its own examples unless that is done already.
+    pub(crate) fn learn(&self, me: &mut Client, lesson: &impl Lesson) -> Result<Nothing> {
+        match self.order {
+            Order::OwnBeforeLabels => self.distil(me, lesson)?,
+            Order::OwnFirst => {
+                self.learn_own(me)?;
+                self.distil(me, lesson)?;
+            }
+            Order::PublicFirst => {
+                self.distil(me, lesson)?;
+                self.learn_own(me)?;
+            }
+            Order::Turns => self.learn_in_turns(me, lesson)?,
+            Order::Together(alpha) => self.learn_together(me, lesson, alpha)?,
+        }
+        Ok(Nothing)
+    }
+
+    fn distil(&self, me: &mut Client, lesson: &impl Lesson) -> Result<()> {
+        let ids = Ids(lesson.rows().to_vec());
+        if ids.0.is_empty() {
+            return Ok(()); // everything was filtered out
+        }
+        let pass = self.distil.pass(lesson.loss(&self.labels));
+        lesson.teach(|target| me.fit_public(&MODEL, &ids, target, &pass).map(|_| ()))
+    }
+
+    /// One mini-batch at a time; the fewer of the two kinds are spread evenly among the others.
+    fn learn_in_turns(&self, me: &mut Client, lesson: &impl Lesson) -> Result<()> {
+        let ids = Ids(lesson.rows().to_vec());
+        let (own, x, home) = (
+            me.private(&SAMPLING)?,
+            me.public()?.pick(&ids)?,
+            me.stream("turns"),
+        );
+        let local = self.local.pass(me.task().kind.loss());
+        let distil = self.distil.pass(lesson.loss(&self.labels));
+        let one = |pass: &FitOptions<'_>| {
+            let (length, clip) = (Length::Steps(1), pass.clip);
+            FitOptions {
+                clip,
+                ..FitOptions::new(length, pass.batch, pass.loss)
+            }
+        };
+        let steps = [local.steps(own.len()), distil.steps(x.len())];
+        let (local, distil) = (one(&local), one(&distil));
+        let model = me.model(&MODEL)?;
+        let most = steps[0].max(steps[1]);
+        for turn in 0..most {
+            let stream = home.child("turn", turn as u64);
+            let due = |n: usize| (turn + 1) * n / most > turn * n / most;
+            if due(steps[0]) {
+                fit_examples(model, &own, &local, &stream.child("own", 0))?;
+            }
+            if due(steps[1]) {
+                let stream = stream.child("public", 0);
+                lesson.teach(|target| model.fit(&x, target, &distil, &stream))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps along `alpha` times the gradient of the own loss and the rest of that of the loss on the labels.
+    fn learn_together(&self, me: &mut Client, lesson: &impl Lesson, alpha: f64) -> Result<()> {
+        let ids = Ids(lesson.rows().to_vec());
+        let (own, x) = (me.private(&SAMPLING)?, me.public()?.pick(&ids)?);
+        let home = me.stream("together");
+        let local = self.local.pass(me.task().kind.loss());
+        let distil = self.distil.pass(lesson.loss(&self.labels));
+        let steps = distil.steps(x.len().max(1));
+        let local = FitOptions::new(Length::Steps(steps), local.batch, local.loss);
+        let mut own_batches = local.batches(own.len(), &home.child("own", 0));
+        let mut labelled = distil.batches(x.len(), &home.child("public", 0));
+        let model = me.parametric(&MODEL)?;
+        for step in 0..steps {
+            let mut slope = None;
+            if let Some(at) = own_batches.next() {
+                let own = own.pick(&at);
+                let target = own.target();
+                let gradient = model.gradient(&own.samples, target.view(), local.loss)?;
+                add(&mut slope, alpha, gradient);
+            }
+            if let Some(at) = labelled.next() {
+                let gradient = lesson.teach(|target| {
+                    model.gradient(&x.pick(&at), target.pick(&at).view(), distil.loss)
+                })?;
+                add(&mut slope, 1.0 - alpha, gradient);
+            }
+            let Some(slope) = slope else {
+                return Ok(()); // no examples, and everything was filtered out
+            };
+            model.descend(&slope, step, steps)?;
+        }
+        Ok(())
+    }
+}
+
+/// `sum += weight * gradient`
+fn add(sum: &mut Option<Params>, weight: f64, mut gradient: Params) {
+    for (name, tensor) in &mut gradient.0 {
+        *tensor *= weight as f32;
+        if let Some(sum) = sum {
+            *tensor += &sum.0[name];
+        }
+    }
+    *sum = Some(gradient);
+}

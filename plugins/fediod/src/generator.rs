@@ -1,0 +1,89 @@
+//! Who makes the inputs, and of what.
+use crate::image_translator::{self, PAINTER, Translated, draw};
+use crate::protocol::ServerState;
+use crate::settings::{GenerateAndDistill, MadeOf};
+use fl_core::prelude::*;
+use ndarray::{ArrayView2, Axis, stack};
+
+/// The slot of a maker that makes inputs of noise.
+const MAKER: GeneratorSlot = GeneratorSlot::new("generator", "Makes the inputs, at the server.");
+
+/// A batch of made inputs.
+pub(crate) enum Batch {
+    OfNoise(Samples),
+    /// And whose map each is of: a client, and the position of its example.
+    OfMaps(Translated, Vec<(ClientId, u32)>),
+}
+
+impl Batch {
+    pub fn inputs(&self) -> &Samples {
+        match self {
+            Self::OfNoise(made) => made,
+            Self::OfMaps(painted, _) => &painted.images,
+        }
+    }
+
+    /// Those that client `id` judges: all, or those that are made of its label maps.
+    pub fn judged_by(&self, id: ClientId, at: usize) -> bool {
+        match self {
+            Self::OfNoise(_) => true,
+            Self::OfMaps(_, whose) => whose[at].0 == id,
+        }
+    }
+
+    /// Their maker takes a step against `slope`, the derivative of a loss by each of their numbers.
+    pub fn learn(
+        &self,
+        fed: &mut Server<'_>,
+        slope: ArrayView2<'_, f32>,
+        stream: &Stream,
+    ) -> Result<()> {
+        match self {
+            Self::OfNoise(made) => fed.generator(&MAKER)?.learn(made, slope),
+            Self::OfMaps(painted, _) => painted.learn(fed, slope, stream),
+        }
+    }
+}
+
+impl GenerateAndDistill {
+    /// Makes `n` inputs: of noise, or of label maps drawn from those of all clients.
+    pub(crate) fn make(
+        &self,
+        fed: &mut Server<'_>,
+        n: usize,
+        known: &ServerState,
+        stream: &Stream,
+    ) -> Result<Batch> {
+        let MadeOf::LabelMaps(with) = &self.made_of else {
+            return Ok(Batch::OfNoise(fed.generator(&MAKER)?.sample(n, stream)?));
+        };
+        let whose = known.maps.iter().flat_map(|(id, maps)| {
+            let rows = 0..maps.nrows() as u32;
+            rows.map(|row| (*id, row))
+        });
+        let whose: Vec<(ClientId, u32)> = whose.collect();
+        let drawn = draw(whose.len(), n, &stream.child("maps", 0));
+        let whose: Vec<_> = drawn.into_iter().map(|at| whose[at]).collect();
+        let maps = whose
+            .iter()
+            .map(|(id, row)| known.maps[id].row(*row as usize));
+        let maps = stack(Axis(0), &maps.collect::<Vec<_>>())?;
+        let painted = Translated::new(fed, maps.view(), with.noise, stream)?;
+        Ok(Batch::OfMaps(painted, whose))
+    }
+
+    /// The slot of the maker.
+    pub(crate) fn maker(&self) -> SlotSpec {
+        match &self.made_of {
+            MadeOf::Noise => MAKER.spec().at_server(),
+            MadeOf::LabelMaps(with) => image_translator::slot(with.noise),
+        }
+    }
+
+    pub(crate) fn keep_maker(&self, fed: &mut Server<'_>) -> Result<()> {
+        match &self.made_of {
+            MadeOf::Noise => fed.keep_generator(&MAKER),
+            MadeOf::LabelMaps(_) => fed.keep_model(&PAINTER),
+        }
+    }
+}

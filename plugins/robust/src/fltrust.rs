@@ -1,0 +1,78 @@
+//! A mean by how far clients agree with one who is trusted.
+use fl_core::ClientMessage;
+use fl_core::message::alike;
+use fl_core::prelude::*;
+
+settings! {
+    /// The mean of the clients' changes, each made as long as that of a trusted client and weighed by its cosine with it, where that is
+    /// above 0 (FLTrust; Cao et al. 2021). The trusted client stands for the server: its examples are those that the server collected
+    /// itself, and its change is only compared with. Holds against any number of bad clients; needs all answers at once.
+    pub struct Fltrust {
+        /// The client that is trusted. Without its answer the model stays as it was, so it should take part in every round.
+        trusted: usize = 0;
+    }
+}
+
+/// What a client's training has changed.
+fn change(of: &Params, sent: &Params) -> Result<Params> {
+    alike(sent, of).context("what was sent and what came back")?;
+    of.zip(sent, |after, before| after - before)
+}
+
+fn dot(a: &Params, b: &Params) -> f64 {
+    let both = a.iter().zip(b.iter());
+    both.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+}
+
+impl Aggregator for Fltrust {
+    type In = Params;
+    type Out = Params;
+
+    fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+        let sent = round.sent();
+        let sent: &Params =
+            sent.context("it compares changes of the parameters that were sent, and sees none")?;
+        let is_trusted = |mail: &&ClientMessage<Params>| mail.from as usize == self.trusted;
+        let Some(trusted) = inbox.iter().find(is_trusted) else {
+            round.note(format!(
+                "client {} is trusted and did not answer, so nobody is: the model stays as it was",
+                self.trusted
+            ));
+            return Ok(sent.clone());
+        };
+        let trusted = change(&trusted.body, sent)?;
+        let (norm, mut sum, mut total, mut unlike) = (trusted.norm(), sent.zeros_like(), 0.0, 0.0);
+        for mail in inbox.iter().filter(|mail| !is_trusted(mail)) {
+            let change = change(&mail.body, sent)?;
+            let product = dot(&change, &trusted);
+            if product <= 0.0 {
+                unlike += 1.0;
+                continue;
+            }
+            let score = product / (change.norm() * norm);
+            sum.add_scaled(score * norm / change.norm(), &change)?;
+            total += score;
+        }
+        round.record("distrusted", unlike / (inbox.len() as f64 - 1.0).max(1.0));
+        let mut next = sent.clone();
+        if total > 0.0 {
+            next.add_scaled(1.0 / total, &sum)?;
+        }
+        Ok(next)
+    }
+
+    fn needs(&self) -> RequiredInputs {
+        RequiredInputs {
+            sent: true,
+            ..RequiredInputs::default()
+        }
+    }
+    fn claims(&self) -> Properties {
+        Properties {
+            weight_scale_free: true,
+            ..Properties::default()
+        }
+    }
+}
+plugin!(aggregator "fltrust" => Fltrust,
+    papers: ["Cao et al. 2021"]);

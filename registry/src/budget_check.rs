@@ -1,0 +1,96 @@
+//! Can a budget be kept at all, and does noise on counts protect anything?
+
+use crate::check::{CheckedProtocol, Checker, key};
+use fl_core::privacy::Observer;
+use fl_core::{
+    Accountant, Budget, BuildContext, COUNTS, ExchangeSpec, Parts, Protocol, Role, Stream, Task,
+    exposed,
+};
+
+impl Checker<'_> {
+    /// Noise on counts that nobody wants to know is a mistake, and so is a budget against somebody
+    /// who sees what nothing prices, and an aggregator that needs training losses where clients do
+    /// not train.
+    pub fn promises(
+        &mut self,
+        budget: Option<&Budget>,
+        of: &CheckedProtocol,
+        parts: &Parts,
+        task: &Task,
+    ) {
+        let Some(protocol) = &of.protocol else {
+            return;
+        };
+        let context = BuildContext {
+            task: task.clone(),
+            stream: Stream::root(0),
+        };
+        let parts = parts.in_slots(protocol.slots());
+        // a selector of clients may ask how many examples they have
+        let wanted = |asked: &ExchangeSpec| {
+            parts.asks(asked, &context)
+                && (parts.tells_counts(asked, &context)
+                    || asked.cohort.is_some_and(|slot| parts.has(slot)))
+        };
+        if parts.has(&COUNTS) && !protocol.exchanges().iter().any(wanted) {
+            let text = "nobody wants to know how many examples clients have: a mechanism here would protect nothing";
+            self.note_key(&[key("parts"), key(&COUNTS)], text);
+        }
+        self.training_losses(protocol.as_ref(), &parts, &context);
+        // without an accountant there is a mistake already
+        let Some(budget) = budget.filter(|_| parts.has("accountant")) else {
+            return;
+        };
+        let accountant: fl_core::Result<Box<dyn Accountant>> =
+            parts.build(Role::Accountant, "accountant", None, &context);
+        let at = accountant.and_then(|accountant| accountant.guarantee(None));
+        if let (Ok(at), Some(delta)) = (at, budget.delta)
+            && at.delta > delta
+        {
+            let text = format!(
+                "is {delta:e}, but the accountant guarantees at {:e}: set the accountant's `delta`",
+                at.delta
+            );
+            self.note_key(&[key("budget"), key("delta")], text);
+        }
+        let observer = Observer::from(&budget.against);
+        let seen = exposed(protocol.as_ref(), &parts, &context).to(observer);
+        if !seen.is_empty() {
+            let text = format!(
+                "cannot be kept against {observer}, who will see what nothing prices: {}; `fl plan` says what everybody sees",
+                seen.join("; ")
+            );
+            self.note(&[key("budget")], text);
+        }
+    }
+
+    /// An aggregator that needs training losses must combine answers for which clients train.
+    fn training_losses(&mut self, protocol: &dyn Protocol, parts: &Parts, context: &BuildContext) {
+        let exchanges = protocol.exchanges();
+        for slot in protocol.slots() {
+            if slot.role != Role::Aggregator || !parts.needs(slot.name, context).training_loss {
+                continue;
+            }
+            let combined = |asked: &&ExchangeSpec| {
+                let slots = asked.aggregator.map(|used| used.slot);
+                slots == Some(slot.name) && parts.asks(asked, context)
+            };
+            let mut combined = exchanges.iter().filter(combined);
+            let why = match combined.next() {
+                None => "this protocol shows it no training loss".into(),
+                first => match first
+                    .into_iter()
+                    .chain(combined)
+                    .find(|asked| !asked.trains)
+                {
+                    Some(asked) => asked.no_training(),
+                    None => continue,
+                },
+            };
+            let text = format!(
+                "{why}; use another aggregator, or a protocol whose clients train for each answer, such as `fedavg`"
+            );
+            self.note_use(&[key("parts"), key(slot.name)], text, None);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Do the parts that were made do what the protocol needs of them?
+
+use crate::check::CheckedProtocol;
+use crate::slots::Fill;
+use fl_core::message::{Counts, SampleShape, VoteSensitivity};
+use fl_core::privacy::Unit;
+use fl_core::settings::show_path;
+use fl_core::{
+    Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, COUNTS, Cohort, Pool, PrivacyEvent,
+    Problem, Role, Roster, Samples, SamplingScheme, SlotSpec, Stream, Task, TaskKind, Trainer,
+};
+use ndarray::Array2;
+use std::any::Any;
+use std::collections::BTreeMap;
+
+/// Parameters by name, each with its shape.
+type Shapes = BTreeMap<String, Vec<usize>>;
+
+/// What is remembered from one part to the next.
+pub(crate) struct CompatibilityCheck<'f> {
+    protocol: Option<&'f CheckedProtocol>,
+    /// By slot: the first model whose parameters are to be combined with others, and where it
+    /// stands.
+    alike: BTreeMap<&'f str, (String, Shapes)>,
+    accountant: Option<(&'static str, Box<dyn Accountant>)>,
+    /// How the selectors of clients draw, by slot.
+    draws: BTreeMap<&'f str, SamplingScheme>,
+    /// What releases something.
+    releases: Vec<Releasing<'f>>,
+}
+
+/// A mechanism that releases something.
+struct Releasing<'f> {
+    fill: &'f Fill,
+    part: Box<dyn AnyMechanism>,
+    task: Task,
+}
+
+impl<'f> CompatibilityCheck<'f> {
+    pub fn new(protocol: Option<&'f CheckedProtocol>) -> Self {
+        Self {
+            protocol,
+            alike: BTreeMap::new(),
+            accountant: None,
+            draws: BTreeMap::new(),
+            releases: Vec::new(),
+        }
+    }
+
+    /// What this part cannot do although its slot needs it.
+    pub fn part(
+        &mut self,
+        slot: &SlotSpec,
+        fill: &'f Fill,
+        part: Box<dyn Any + Send>,
+        task: &Task,
+    ) -> Vec<String> {
+        match slot.role {
+            Role::Trainer => match part.downcast::<Box<dyn Trainer>>() {
+                Ok(model) => self.model(slot, fill, *model, task),
+                Err(_) => Vec::new(),
+            },
+            Role::Selector => match <Box<dyn AnySelector>>::cast(part) {
+                Some(selector) if selector.pool() == Samples::NAME && selector.needs_scores() && !slot.scores => vec![
+                    "it chooses by a model's scores for the samples, and this slot, set as the protocol is, hands it the \
+                     samples or their features: set `protocol.filter-on: scores`, or use another selector"
+                        .into(),
+                ],
+                Some(selector) if selector.pool() == Roster::NAME => {
+                    self.draws.insert(&fill.slot, selector.draw());
+                    Vec::new()
+                }
+                _ => Vec::new(),
+            },
+            Role::Accountant => {
+                if let Ok(accountant) = part.downcast::<Box<dyn Accountant>>() {
+                    self.accountant = Some((fill.part.decl.name, *accountant));
+                }
+                Vec::new()
+            }
+            Role::Privacy if slot.only_clips => {
+                let part = <Box<dyn AnyMechanism>>::cast(part);
+                match part.and_then(|part| release(part, task, &Cohort::all(1), None)) {
+                    Some(Ok(event)) if !matches!(event, PrivacyEvent::Unaccounted { .. }) => vec![format!(
+                        "it hides what it releases ({event}), and this slot only bounds: no noise would ever be drawn; put it into a slot that releases"
+                    )],
+                    _ => Vec::new(),
+                }
+            }
+            Role::Privacy if !slot.only_clips && self.is_asked(slot) => {
+                let task = task.clone();
+                let part = BoxedPart::cast(part);
+                let releasing = part.map(|part| Releasing { fill, part, task });
+                self.releases.extend(releasing);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Does the protocol, set as it is, release anything through this slot?
+    fn is_asked(&self, slot: &SlotSpec) -> bool {
+        let asked = self.protocol.into_iter().flat_map(|p| &p.asked);
+        asked.into_iter().any(|q| q.goes_through(slot.name))
+    }
+
+    fn model(
+        &mut self,
+        slot: &SlotSpec,
+        fill: &'f Fill,
+        mut model: Box<dyn Trainer>,
+        task: &Task,
+    ) -> Vec<String> {
+        let protocol = self.protocol.map_or("", |p| p.decl.name);
+        let lacks = |ability: &Ability| {
+            let (lack, instead) = match ability {
+                Ability::Parameters if model.parametric().is_none() => (
+                    "it has no parameters to combine".to_string(),
+                    "use a neural or linear trainer, or a protocol that sends predictions or votes",
+                ),
+                Ability::EqualSteps if !equal_steps(&mut *model) => (
+                    "its steps are not all one learning rate times the gradient (momentum, Adam or a rate that changes)".to_string(),
+                    "use plain gradient descent, `optimiser: { sgd: { lr: .. } }` of `dfdx`, or `linear`",
+                ),
+                Ability::InputGradient if model.differentiable().is_none() => (
+                    "it cannot be differentiated by its input".to_string(),
+                    "use a neural or linear trainer, on inputs that are no words",
+                ),
+                Ability::Features if !has_features(&mut *model, task) => (
+                    "it has no layer of features before its scores".to_string(),
+                    "use a neural trainer, or leave features out",
+                ),
+                Ability::Head(_) if !matches!(task.kind, TaskKind::Classes(_)) => {
+                    return Some(format!(
+                        "it is to tell {}, and what protocol `{protocol}`, set as it is, makes for it is of one class each: leave `protocol.generate` out",
+                        task.kind
+                    ));
+                }
+                Ability::Head(features) => match model.head().map(|head| head.features()) {
+                    None => (
+                        "it shows no linear layer that makes its scores of features".to_string(),
+                        "use `dfdx`, with `outputs` as its last layer",
+                    ),
+                    Some(found) if found != *features => {
+                        return Some(format!(
+                            "its last layer takes {found} numbers of an input, and protocol `{protocol}` is set for {features}: set `protocol.generate.features: {found}`"
+                        ));
+                    }
+                    Some(_) => return None,
+                },
+                Ability::Loss(loss) if !model.learns(*loss) => (
+                    format!("it cannot minimise the loss {loss}"),
+                    "use a neural or linear trainer, or another loss if the protocol has one",
+                ),
+                _ => return None,
+            };
+            Some(format!(
+                "{lack}, which protocol `{protocol}`, set as it is, needs of it: {instead}"
+            ))
+        };
+        let mut wrong: Vec<String> = slot.needs.iter().filter_map(lacks).collect();
+        let shapes = model.parametric().filter(|_| slot.alike).map(|m| {
+            let shape =
+                |(name, tensor): (String, ndarray::ArrayD<f32>)| (name, tensor.shape().to_vec());
+            m.params().0.into_iter().map(shape).collect::<Shapes>()
+        });
+        let Some(shapes) = shapes else { return wrong };
+        match self.alike.get(fill.slot.as_str()) {
+            None => {
+                let first = (show_path(&fill.path), shapes);
+                self.alike.insert(&fill.slot, first);
+            }
+            Some((first, due)) => wrong.extend(differ(due, &shapes).map(|how| {
+                format!(
+                    "its parameters are combined with those of {first}, and they differ: {how}; give everybody the same \
+                     network, or use a protocol that sends predictions"
+                )
+            })),
+        }
+        wrong
+    }
+
+    /// Mechanisms whose releases the accountant has no price for, or only one that does not add up
+    /// with another's. No `budget` can be kept for a price that follows the data.
+    pub fn prices(self, budget: bool) -> Vec<(&'f Fill, String)> {
+        let Some((name, accountant)) = self.accountant else {
+            return Vec::new();
+        };
+        let mut first: Option<(&Fill, Unit)> = None;
+        let (protocol, draws) = (self.protocol, self.draws);
+        let release = |releasing: Releasing<'f>| {
+            let cohort = drawn(protocol, &releasing.fill.slot, &draws);
+            let votes = votes(protocol, &releasing.fill.slot);
+            let event = release(releasing.part, &releasing.task, &cohort, votes)?;
+            Some((releasing.fill, event))
+        };
+        let refused = |(fill, event): (&'f Fill, Result<PrivacyEvent, String>)| {
+            let priced = event.map(|event| accountant.guarantee(Some(&event)));
+            let why = match priced {
+                Err(why) => why,
+                Ok(Err(error)) => unpriced(&error)?,
+                Ok(Ok(guarantee)) if guarantee.data_dependent && budget => {
+                    let text = "its price follows the data, so no budget can be kept: set `data-dependent: false` of votes, or \
+                                `of-at-least` of a sample of examples";
+                    return Some((fill, text.into()));
+                }
+                Ok(Ok(guarantee)) => {
+                    let (other, unit) = *first.get_or_insert((fill, guarantee.unit));
+                    let text = format!(
+                        "it hides one {}, and parts.{} hides one {unit}: the two guarantees do not add up; a mechanism for a \
+                         whole party bounds all that a client tells",
+                        guarantee.unit, other.slot
+                    );
+                    return (unit != guarantee.unit).then_some((fill, text));
+                }
+            };
+            let text = format!("its release has no price in accountant `{name}`: {why}");
+            Some((fill, text))
+        };
+        let releases = self.releases.into_iter().filter_map(release);
+        releases.filter_map(refused).collect()
+    }
+}
+
+/// Whose data a release through `slot` is about, as few as can be: a random lot of a client's
+/// examples, or clients who were drawn.
+fn drawn(
+    protocol: Option<&CheckedProtocol>,
+    slot: &str,
+    draws: &BTreeMap<&str, SamplingScheme>,
+) -> Cohort {
+    let asked: Vec<_> = protocol.into_iter().flat_map(|p| &p.asked).collect();
+    let mut steps = asked.iter().filter_map(|asked| asked.flow.steps);
+    if let Some((_, lots)) = steps.find(|(through, _)| *through == slot) {
+        return lots.cohort();
+    }
+    let mut at_server = asked.iter().filter(|q| q.flow.at_server.contains(&slot));
+    match at_server.find_map(|q| draws.get(q.cohort?)) {
+        Some(draw) => Cohort {
+            of: 2,
+            draw: *draw,
+            ..Cohort::all(1)
+        },
+        None => Cohort::all(1),
+    }
+}
+
+/// How many votes of a release through `slot` one unit can change, if the protocol says so.
+fn votes(protocol: Option<&CheckedProtocol>, slot: &str) -> Option<VoteSensitivity> {
+    if slot == COUNTS.name() {
+        // a client counts its own examples, and nothing bounds how many it has
+        return Some(VoteSensitivity {
+            example: Some(1),
+            ..VoteSensitivity::default()
+        });
+    }
+    let asked = protocol.into_iter().flat_map(|p| &p.asked);
+    let mut through = asked.filter(|q| q.flow.slots().any(|of| of == slot));
+    through.find_map(|q| q.votes)
+}
+
+/// The reason, if `error` says that there is no price; anything else depends on the data.
+fn unpriced(error: &anyhow::Error) -> Option<String> {
+    match error.downcast_ref() {
+        Some(Problem::Unpriced(why)) => Some(why.clone()),
+        _ => None,
+    }
+}
+
+fn equal_steps(model: &mut dyn Trainer) -> bool {
+    let model = model.parametric();
+    model.is_none_or(|model| model.step_size().is_some())
+}
+
+/// One sample decides; a trainer that cannot look at it is given the benefit of the doubt.
+fn has_features(model: &mut dyn Trainer, task: &Task) -> bool {
+    let width = task.input.iter().product();
+    let one = Samples::fresh(Array2::zeros((1, width)), task.input.clone());
+    one.and_then(|x| model.features(&x))
+        .map_or(true, |features| features.is_some())
+}
+
+/// The first difference.
+fn differ(due: &Shapes, found: &Shapes) -> Option<String> {
+    let show = |shape: &[usize]| {
+        let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
+        match sizes.is_empty() {
+            true => "a single number".into(),
+            false => sizes.join("x"),
+        }
+    };
+    let other = due.iter().find_map(|(name, shape)| match found.get(name) {
+        None => Some(format!("it has no `{name}`")),
+        Some(other) if other != shape => Some(format!(
+            "`{name}` is {} here and {} there",
+            show(other),
+            show(shape)
+        )),
+        Some(_) => None,
+    });
+    let more = || found.keys().find(|name| !due.contains_key(*name));
+    other.or_else(|| more().map(|name| format!("only this one has `{name}`")))
+}
+
+/// What a small release would be; `None` if no message of this kind can be made up.
+fn release(
+    mut mechanism: Box<dyn AnyMechanism>,
+    task: &Task,
+    cohort: &Cohort,
+    votes: Option<VoteSensitivity>,
+) -> Option<Result<PrivacyEvent, String>> {
+    let mut draws = Stream::root(0).child("check", 0).draws();
+    let number = |draws: &mut fl_core::Draws| draws.normal() as f32;
+    let classes = task.kind.outputs();
+    let mut outline = SampleShape::new(1, &number, &mut draws).fixed(&[0, 1], classes, 1);
+    let mut message = mechanism.on().sample(&mut outline)?;
+    if let (Ok(counts), Some(votes)) = (message.get_mut::<Counts>(), votes) {
+        counts.set_sensitivity(votes);
+    }
+    if let Some(range) = mechanism.range(&*message) {
+        mechanism.agree(range);
+    }
+    mechanism.clip(&mut *message).ok()?;
+    match mechanism.price(&*message, cohort) {
+        // how many examples there are is not known before data are loaded
+        Ok(PrivacyEvent::Sampled {
+            replacement,
+            public,
+            ..
+        }) => Some(Ok(PrivacyEvent::Sampled {
+            k: 1,
+            n: 2,
+            public,
+            replacement,
+        })),
+        Ok(event) => Some(Ok(event)),
+        Err(error) => unpriced(&error).map(Err),
+    }
+}

@@ -1,0 +1,173 @@
+//! Libraries in processes of their own: how such a process is begun, and what it does.
+//!
+//! The program begins itself anew, with [`ARGUMENT`] first. The process takes its socket from its standard input, opens what
+//! it is to load and what it shares by the numbers that these files have in the program, and serves the library's parts until
+//! the program closes the socket.
+
+use crate::sections::Isolate;
+use fl_core::Executor;
+use fl_core::abi::{IsolatedLibrary, Process};
+use fl_core::{PartDecl, Result};
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// What the first argument of such a process is.
+pub const ARGUMENT: &str = "--library-process";
+
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Says which program serves libraries when it is called with [`ARGUMENT`] and what follows, see [`library_process`]. Without
+/// it no library can be isolated. The first call counts.
+pub fn isolate_with(program: PathBuf) {
+    let _ = PROGRAM.set(program);
+}
+
+/// The parts of the library in `file`, a sealed copy, in processes of their own.
+pub(crate) fn import(
+    file: File,
+    path: &Path,
+    isolate: &Isolate,
+) -> Result<Vec<&'static PartDecl>, String> {
+    let Some(program) = PROGRAM.get() else {
+        return Err(
+            "it is to be isolated, and this program cannot begin processes for libraries; `fl` can"
+                .into(),
+        );
+    };
+    let (path, isolate) = (path.to_path_buf(), isolate.clone());
+    let origin = path.display().to_string();
+    let longest = std::time::Duration::from_secs_f64(isolate.call_seconds);
+    let begin = move || linux::begin(program, &file, &path, &isolate);
+    let library = IsolatedLibrary::new(Box::new(begin), longest);
+    fl_core::abi::import_apart(library, &origin).map_err(|refused| refused.to_string())
+}
+
+/// Serves a library to the program that has begun this process with these arguments, which follow [`ARGUMENT`], until it is
+/// needed no more. `exec` is what its parts may use.
+///
+/// # Errors
+/// When this process was not begun so, or the program cannot be understood.
+pub fn library_process(args: &[OsString], exec: &dyn Executor) -> Result<()> {
+    linux::serve(args, exec)
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::*;
+    use anyhow::{Context, bail};
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    use rustix::process::{
+        Resource, Rlimit, Signal, getpgrp, getpid, getrlimit, kill_current_process_group, setrlimit,
+    };
+    use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+    use std::os::unix::net::UnixStream;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    pub fn begin(program: &Path, file: &File, path: &Path, isolate: &Isolate) -> Result<Process> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memory = File::from(memfd_create("fl-shared", flags)?);
+        // neither side can take away what the other has mapped
+        fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::SEAL)?;
+        // what a library prints is not the program's result
+        let errors = std::io::stderr().as_fd().try_clone_to_owned()?;
+        let bytes = isolate
+            .memory_gib
+            .map(|gib| (gib * (1u64 << 30) as f64) as u64);
+        let mut command = Command::new(program);
+        command
+            .arg(ARGUMENT)
+            .arg(std::process::id().to_string())
+            .arg(file.as_raw_fd().to_string())
+            .arg(memory.as_raw_fd().to_string())
+            .arg(bytes.unwrap_or(0).to_string())
+            .arg(path)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::from(errors))
+            // a key pressed in the terminal is for the program, which still needs it
+            .process_group(0);
+        Ok(Process {
+            child: command.spawn()?,
+            socket: ours,
+            memory,
+        })
+    }
+
+    /// Ends this process, and all that its library has begun in its group, when the program is
+    /// gone: a library that never returns does not outlive it. Comes back when that is certain.
+    fn watch(socket: UnixStream) -> Result<()> {
+        let (ready, begun) = std::sync::mpsc::channel();
+        let watch = move || {
+            // a thread that begins needs the loader's lock, which a library holds while it is
+            // loaded
+            let _ = ready.send(());
+            let mut program = [PollFd::new(&socket, PollFlags::RDHUP)];
+            while poll(&mut program, None).is_err_and(|error| error == rustix::io::Errno::INTR) {}
+            // a group of its own, as `begin` makes it
+            if getpgrp() == getpid() {
+                let _ = kill_current_process_group(Signal::KILL);
+            }
+            fl_core::abi::leave()
+        };
+        let thread = std::thread::Builder::new().name("watch".into());
+        thread.spawn(watch).context("starting a thread")?;
+        Ok(begun.recv()?)
+    }
+
+    pub fn serve(args: &[OsString], exec: &dyn Executor) -> Result<()> {
+        let [process, library, memory, bytes, path] = args else {
+            bail!("{ARGUMENT} is for processes that a program begins for its libraries");
+        };
+        let number = |text: &OsString| text.to_str().and_then(|t| t.parse::<u64>().ok());
+        let number = |text| number(text).context("its arguments are numbers");
+        let process = number(process)?;
+        let of_program = |fd: u64| format!("/proc/{process}/fd/{fd}");
+        let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        let library = File::open(of_program(number(library)?))?;
+        let memory = File::options()
+            .read(true)
+            .write(true)
+            .open(of_program(number(memory)?))?;
+        let limit = |resource, most: u64| {
+            // nobody may raise what is inherited
+            let most = getrlimit(resource)
+                .maximum
+                .map_or(most, |hard| hard.min(most));
+            let (current, maximum) = (Some(most), Some(most));
+            setrlimit(resource, Rlimit { current, maximum })
+        };
+        limit(Resource::Core, 0)?;
+        match number(bytes)? {
+            0 => {}
+            most => limit(Resource::As, most)?,
+        }
+        // when memory runs out, this process goes before the program does; where that cannot be said, the system decides
+        let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+        let socket = UnixStream::from(socket);
+        watch(socket.try_clone()?)?;
+        let load = || crate::load::table(library, Path::new(path));
+        // SAFETY: the symbol is at least 16 bytes that the library maps, and it stays.
+        #[allow(unsafe_code, reason = "the address of a library's symbol")]
+        unsafe {
+            fl_core::abi::serve(load, socket, memory, exec)
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod linux {
+    use super::*;
+
+    pub fn begin(_: &Path, _: &File, _: &Path, _: &Isolate) -> Result<Process> {
+        anyhow::bail!("libraries can be isolated on Linux only")
+    }
+
+    pub fn serve(_: &[OsString], _: &dyn Executor) -> Result<()> {
+        anyhow::bail!("libraries can be isolated on Linux only")
+    }
+}
