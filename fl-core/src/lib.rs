@@ -28,7 +28,7 @@ mod training;
 
 pub use data::*;
 
-pub use client::Client;
+pub use client::{Client, ClientState};
 pub use error::*;
 pub use exchange::*;
 pub use host::*;
@@ -41,7 +41,7 @@ pub use plugin_decl::*;
 pub use privacy::PrivacyEvent;
 pub use roles::*;
 pub use round::{LogEvent, Round};
-pub use server::Server;
+pub use server::{RunState, Server};
 pub use slot::*;
 pub use slot_assignments::*;
 pub use stream::*;

@@ -4,9 +4,9 @@ use crate::federation::part;
 use fl_core::message::{Message, Nothing, decode};
 use fl_core::settings::read_yaml;
 use fl_core::{
-    Answer, Body, BuildContext, Client, Examples, FitOptions, Inputs, Labels, Length, Loss, Masks,
-    Parametric as _, Parts, Payload, Protocol, Request, Role, Samples, Stream, Target, Task,
-    TaskKind, Trainer as _,
+    Answer, Body, BuildContext, Client, ClientState, Examples, FitOptions, Inputs, Labels, Length,
+    Loss, Masks, Parametric as _, Parts, Payload, Protocol, Request, Role, Samples, Stream, Target,
+    Task, TaskKind, Trainer as _,
 };
 use fl_plugin_fediod::{
     Answers, AsynDgan, ClassCounts, GenerateAndDistill, InputValues, MadeOfMaps, SlopesWanted, aim,
@@ -34,7 +34,7 @@ fn examples() -> Examples {
 }
 
 /// A client whose models, once made, hardly move: what it says before a step is what it says after it.
-fn client() -> Client {
+fn client() -> ClientState {
     let still = "optimiser: {sgd: {lr: 1.0e-30}}";
     let judge = format!(
         "{{net: [{{conv: {{out: 3, kernel: 3, pad: 1}}}}, tanh, {{conv: {{out: 1, kernel: 2, stride: 2}}}}], {still}}}"
@@ -51,10 +51,10 @@ fn client() -> Client {
     )
     .unwrap();
     let parts = parts.in_slots((&protocol as &dyn Protocol).slots());
-    Client::new(0, examples(), None, Arc::new(parts), Stream::root(4))
+    ClientState::new(0, examples(), None, Arc::new(parts), Stream::root(4))
 }
 
-fn ask(protocol: &dyn Protocol, me: &mut Client, label: &str, sent: Payload<'_>) -> Answer {
+fn ask(protocol: &dyn Protocol, me: &mut ClientState, label: &str, sent: Payload<'_>) -> Answer {
     let stream = Stream::root(5).child(label, 0);
     let question = Request::new(label, sent, stream, Default::default());
     fl_core::answer(protocol, me, question).unwrap()

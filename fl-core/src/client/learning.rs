@@ -2,9 +2,7 @@
 
 use crate::client::Client;
 use crate::message::{Ids, Logits};
-use crate::{
-    Evaluation, Examples, FitOptions, FitReport, Problem, Result, Target, fit_examples, loss,
-};
+use crate::{Examples, FitOptions, FitReport, Problem, Result, Target, fit_examples, loss};
 
 impl Client {
     /// Trains a model on its own examples. Its mean loss is the training loss of the answer
@@ -78,19 +76,5 @@ impl Client {
     pub fn logits(&mut self, slot: &str, ids: &Ids) -> Result<Logits> {
         let x = self.public()?.pick(ids)?;
         Ok(Logits::new(ids.0.clone(), self.model(slot)?.predict(&x)?))
-    }
-
-    /// How good a model is on these examples, and the digest of what it predicts. Measured by a host, never sent.
-    ///
-    /// # Errors
-    /// When the model cannot predict them, or its slot does not last.
-    pub fn score(&mut self, slot: &str, test: &Examples) -> Result<Evaluation> {
-        if !self.store.parts().lasts(slot) {
-            let why = format!(
-                "parts.{slot} does not last at clients, so there is nothing to evaluate; its slot must say `lasting()`"
-            );
-            return Err(Problem::Lacks(why).into());
-        }
-        Evaluation::of(self.model(slot)?, test)
     }
 }

@@ -2,6 +2,9 @@
 
 mod learning;
 mod releases;
+mod state;
+
+pub use state::ClientState;
 
 use crate::message::{Ids, Message};
 use crate::privacy::{MinibatchSampling, NoiseSource};
@@ -9,8 +12,8 @@ use crate::store::{States, Store};
 use crate::{
     AggregatorSlot, AttackSlot, BoxedAggregator, BoxedSelector, Budget, COUNTS, ClientId,
     Differentiable, Envelope, Examples, ExchangeSpec, Generator, Inbox, LogEvent, MechanismSlot,
-    Parametric, Parts, Pool, PrivacyEvent, Problem, Public, RequiredInputs, Result, Round,
-    SelectorSlot, Serial, Stream, Task, Trainer, message, parametric,
+    Parametric, Pool, PrivacyEvent, Problem, Public, RequiredInputs, Result, Round, SelectorSlot,
+    Serial, Stream, Task, Trainer, message, parametric,
 };
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
@@ -102,46 +105,6 @@ struct SavedClient {
 }
 
 impl Client {
-    /// A client without models. `home` is its stream in the run.
-    pub fn new(
-        id: ClientId,
-        data: Examples,
-        public: Option<Arc<Public>>,
-        parts: Arc<Parts>,
-        home: Stream,
-    ) -> Self {
-        Self {
-            id,
-            public,
-            now: home.clone(),
-            store: Store::new(parts, Some(id), data.task(), home.clone()),
-            home,
-            data,
-            stash: BTreeMap::new(),
-            cache: BTreeMap::new(),
-            spent: Vec::new(),
-            notes: Vec::new(),
-            measures: Vec::new(),
-            past: Vec::new(),
-            ledger: Vec::new(),
-            budget: None,
-            noise: NoiseSource::Seeded,
-            charged: 0,
-            asked_again: false,
-            before: None,
-            declared: BTreeMap::new(),
-            released_through: BTreeSet::new(),
-            training_loss: None,
-        }
-    }
-
-    /// The same client, which may be asked a question again ([`crate::Fault::Retry`]): it then answers as if it had not been asked
-    /// before. What it has learnt or kept of the first answer, which nobody used, is undone; what it has released stays released.
-    pub fn with_retries(mut self, asked_again: bool) -> Self {
-        self.asked_again = asked_again;
-        self
-    }
-
     // ---- what there is
 
     /// Who it is.
@@ -453,69 +416,6 @@ impl Client {
     pub fn unstash<M: Message>(&mut self, name: &str) -> Result<Option<M>> {
         let kept = self.stash.remove(name);
         kept.map(|bytes| message::decode(&bytes)).transpose()
-    }
-
-    /// The same client made anew from its data and its saved state, as in another process.
-    ///
-    /// # Errors
-    /// As [`Client::save`] and [`Client::load`].
-    pub fn again(&self) -> Result<Self> {
-        let mut again = self.blank();
-        again.load(&self.save()?)?;
-        Ok(again)
-    }
-
-    /// The same client without anything that lasts.
-    pub fn blank(&self) -> Self {
-        Self::new(
-            self.id,
-            self.data.clone(),
-            self.public.clone(),
-            self.store.parts().clone(),
-            self.home.clone(),
-        )
-        .with_budget(self.budget.clone())
-        .with_noise(self.noise.clone())
-        .with_past(self.past.clone())
-        .with_retries(self.asked_again)
-    }
-
-    /// Is there nothing that lasts? Then there is no need to save it.
-    pub fn is_blank(&self) -> bool {
-        self.store.is_empty()
-            && self.stash.is_empty()
-            && self.ledger.is_empty()
-            && self.spent.is_empty()
-    }
-
-    /// Everything that lasts, bit for bit; what a failed answer released is among it.
-    ///
-    /// # Errors
-    /// When a part cannot be written down.
-    pub fn save(&self) -> Result<Vec<u8>> {
-        let what = || format!("client {}", self.id);
-        Ok(postcard::to_stdvec(&SavedClient {
-            parts: self.store.save().with_context(what)?,
-            stash: self.stash.clone(),
-            ledger: [&self.ledger[..], &self.spent].concat(),
-            before: self.before.clone(),
-        })?)
-    }
-
-    /// Takes back what [`Client::save`] gave.
-    ///
-    /// # Errors
-    /// When `state` is not a state of a client. A part's state is looked at when the part is used.
-    pub fn load(&mut self, state: &[u8]) -> Result<()> {
-        let saved: SavedClient = postcard::from_bytes(state)
-            .with_context(|| format!("the saved state of client {}", self.id))?;
-        self.store.load(saved.parts);
-        self.stash = saved.stash;
-        self.ledger = saved.ledger;
-        self.before = saved.before;
-        self.spent.clear();
-        self.charged = 0;
-        Ok(())
     }
 }
 

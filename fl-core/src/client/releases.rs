@@ -3,39 +3,15 @@
 use crate::client::Client;
 use crate::ledger::budget::{CohortOrigin, PaidRelease, cost, ensure_budget};
 use crate::message::{self, Counts, Message, VoteSensitivity};
-use crate::privacy::{MinibatchSampling, NoiseSource};
+use crate::privacy::MinibatchSampling;
 use crate::{
-    Accountant, BoxedMechanism, Budget, COUNTS, Cohort, ExchangeSpec, MechanismSlot, PrivacyEvent,
-    Problem, RequiredInputs, Result, TaskKind,
+    Accountant, BoxedMechanism, COUNTS, Cohort, ExchangeSpec, MechanismSlot, Problem,
+    RequiredInputs, Result, TaskKind,
 };
 use anyhow::{Context, bail};
 use ndarray::Array2;
 
 impl Client {
-    /// The same client, which releases nothing beyond this budget. Used by hosts.
-    pub fn with_budget(mut self, budget: Option<Budget>) -> Self {
-        self.budget = budget;
-        self
-    }
-
-    /// The same client, whose releases get their noise from here. Used by hosts.
-    pub fn with_noise(mut self, noise: NoiseSource) -> Self {
-        self.noise = noise;
-        self
-    }
-
-    /// The same client, of whose data other runs have released this: its budget pays for it too. Used by hosts, before the
-    /// client is asked anything or goes on from a saved state.
-    pub fn with_past(mut self, past: Vec<PrivacyEvent>) -> Self {
-        self.past = past;
-        self
-    }
-
-    /// What it has released in this run, in order; what a failed answer released is among it.
-    pub fn released(&self) -> impl Iterator<Item = &PrivacyEvent> {
-        self.ledger.iter().chain(&self.spent)
-    }
-
     fn mechanism<M: Message>(&mut self, slot: &str) -> Result<Option<&mut BoxedMechanism<M>>> {
         match self.has(slot) {
             true => self.store.get(slot).map(Some),

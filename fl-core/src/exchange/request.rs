@@ -3,7 +3,9 @@
 use crate::exchange::spec::ExchangeSpec;
 use crate::message::{self, AnyMessage, Message, Nothing};
 use crate::server::cohort::SAMPLES;
-use crate::{Client, PrivacyEvent, Protocol, RequiredInputs, Result, Server, Stream};
+use crate::{
+    Client, ClientState, PrivacyEvent, Protocol, RequiredInputs, Result, RunState, Stream,
+};
 use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
 
@@ -138,9 +140,9 @@ impl Answer {
 ///
 /// # Errors
 /// When the run cannot go on, or the protocol left out a release that it declares.
-pub fn lead(protocol: &dyn Protocol, server: &mut Server<'_>) -> Result<()> {
-    protocol.lead(server)?;
-    server.check_released()
+pub fn lead(protocol: &dyn Protocol, run: &mut RunState<'_>) -> Result<()> {
+    protocol.lead(run)?;
+    run.check_released()
 }
 
 /// A client's answer to a request of its protocol, or of the core itself. What does not last at
@@ -150,7 +152,7 @@ pub fn lead(protocol: &dyn Protocol, server: &mut Server<'_>) -> Result<()> {
 /// When the client cannot answer.
 pub fn answer(
     protocol: &dyn Protocol,
-    client: &mut Client,
+    client: &mut ClientState,
     question: Request<'_>,
 ) -> Result<Answer> {
     let answer = match question.label == SAMPLES.label() {

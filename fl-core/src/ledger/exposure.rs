@@ -188,21 +188,11 @@ impl Server<'_> {
         }
     }
 
-    /// Whose presence is hidden by what was released so far; `None` if nobody accounts.
-    ///
-    /// # Errors
-    /// When the accountant cannot say.
-    pub fn hides(&self) -> Result<Option<Unit>> {
-        let accountant = self.accountant.as_ref();
-        let guarantee = accountant.map(|a| a.guarantee(None)).transpose()?;
-        Ok(guarantee.map(|g| g.unit))
-    }
-
     /// What is guaranteed so far, by observer; `None` without an accountant.
     ///
     /// # Errors
     /// When the accountant cannot say.
-    pub fn protections(&self) -> Result<Option<Protections>> {
+    pub(crate) fn protections(&self) -> Result<Option<Protections>> {
         let (Some(all), Some(of_clients)) = (&self.accountant, &self.of_clients) else {
             return Ok(None);
         };

@@ -1,7 +1,7 @@
 //! What a run measures, keeps and says.
 
-use crate::host::{Metric, Totals};
-use crate::message::{Params, hex};
+use crate::host::Metric;
+use crate::message::Params;
 use crate::privacy::Noise;
 use crate::server::Server;
 use crate::server::steps::PendingEvaluation;
@@ -322,17 +322,6 @@ impl Server<'_> {
         hash.update(what.as_bytes());
         hash.update(bytes);
         self.chain = hash.finalize().into();
-    }
-
-    /// The digest of everything that was sent, answered, measured and kept so far; of what [`Noise::System`] keeps
-    /// from it, in which order it was.
-    pub fn digest(&self) -> String {
-        hex(&self.chain)
-    }
-
-    /// Bytes and steps so far.
-    pub fn totals(&self) -> &Totals {
-        &self.totals
     }
 }
 

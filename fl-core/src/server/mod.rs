@@ -5,21 +5,24 @@ mod collect;
 mod collector;
 mod evaluate;
 mod release;
+mod state;
 mod steps;
 
+pub use state::RunState;
+
 use crate::exchange::faults::Faults;
-use crate::host::{Budget, Host, RunOptions, Totals};
+use crate::host::{Budget, Host, Totals};
 use crate::ledger::exposure::ExposureTracker;
 use crate::message::Ids;
 use crate::privacy::NoiseSource;
-use crate::server::steps::{PendingEvaluation, ResumePoint, SavedServer, Step};
+use crate::server::steps::{PendingEvaluation, ResumePoint, Step};
 use crate::store::Store;
 use crate::{
     Accountant, BoxedSelector, ClientId, Cohort, Examples, FitOptions, Generator, LogEvent,
-    Parametric, Parts, Pool, PrivacyEvent, Problem, Protocol, Public, Result, Round, Samples,
-    SelectorSlot, Stream, Target, Task, Trainer, fit_examples, parametric,
+    Parametric, Pool, PrivacyEvent, Public, Result, Round, Samples, SelectorSlot, Stream, Target,
+    Task, Trainer, fit_examples, parametric,
 };
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -55,85 +58,6 @@ pub struct Server<'h> {
 }
 
 impl<'h> Server<'h> {
-    /// Used by hosts. `state` is what a checkpoint of the same run kept, to go on from there.
-    ///
-    /// # Errors
-    /// When the protocol does not work for such a task, the accountant cannot be made, or `state` is not a server's state.
-    pub fn new(
-        host: &'h mut dyn Host,
-        parts: Arc<Parts>,
-        protocol: &dyn Protocol,
-        options: &RunOptions,
-        state: Option<&[u8]>,
-    ) -> Result<Self> {
-        // a spec may not have known what the data are
-        let kind = options.task.kind;
-        let has = |name: &str| name.starts_with("data.") || parts.has(name);
-        let suits = protocol.suits(kind, &has);
-        suits.map_err(|why| {
-            Problem::Lacks(format!("protocol: it does not work for {kind}: {why}"))
-        })?;
-        let root = Stream::root(options.seed);
-        let store = Store::new(parts, None, options.task.clone(), root.child("server", 0));
-        let accounts = store.has("accountant");
-        let accountant = || {
-            let accountant = || store.make::<Box<dyn Accountant>>("accountant", 0);
-            accounts.then(accountant).transpose()
-        };
-        let (accountant, of_clients) = (accountant()?, accountant()?);
-        if options.budget.is_some() && accountant.is_none() {
-            bail!("a privacy budget needs an accountant: fill parts.accountant");
-        }
-        let mut fed = Self {
-            host,
-            store,
-            root,
-            faults: options.faults.clone(),
-            budget: options.budget.clone(),
-            noise: options.noise.clone(),
-            every: options.evaluate_every.max(1),
-            after_split: options.after_split,
-            accountant,
-            of_clients,
-            observed: ExposureTracker::new(protocol),
-            own: Vec::new(),
-            clients: BTreeMap::new(),
-            chain: [0; 32],
-            totals: Totals::default(),
-            steps: 0,
-            grows: protocol.grows().is_some(),
-            step: Step::default(),
-            ended: false,
-            unevaluated: Vec::new(),
-            resumed: None,
-            told: BTreeMap::new(),
-        };
-        if fed.accountant.is_some() {
-            // what the protocol says of itself holds whether or not a coin lets somebody be asked
-            let context = fed.store.context("accountant", 0);
-            let planned = crate::ledger::exposure::exposed(protocol, fed.store.parts(), &context);
-            fed.observed.exposed = planned;
-        }
-        if let Some(state) = state {
-            let saved: SavedServer =
-                postcard::from_bytes(state).context("the saved state of the server")?;
-            (fed.chain, fed.totals) = (saved.chain, saved.totals);
-            fed.charge(saved.own)?;
-            for (id, events) in saved.clients {
-                fed.charge_client(id, events)?;
-            }
-            fed.observed.exposed = saved.exposed;
-            fed.told = saved.told;
-            (fed.ended, fed.unevaluated) = (saved.ended, saved.unevaluated);
-            fed.store.load(saved.parts);
-            fed.resumed = Some(ResumePoint {
-                done: saved.done,
-                protocol: saved.protocol,
-            });
-        }
-        Ok(fed)
-    }
-
     /// What all that happens on purpose is drawn from.
     pub(crate) fn faults_stream(&self) -> Stream {
         self.root.child("faults", 0)

@@ -173,17 +173,4 @@ impl Server<'_> {
         self.clients.entry(id).or_default().extend(events);
         Ok(())
     }
-
-    /// Everything released so far, at the server and by clients, that nobody accounts for.
-    pub fn unaccounted(&self) -> Vec<PrivacyEvent> {
-        let all = self.own.iter().chain(self.clients.values().flatten());
-        let open = |e: &&PrivacyEvent| {
-            let priced = !matches!(
-                e,
-                PrivacyEvent::Unaccounted { .. } | PrivacyEvent::Undrawn { .. }
-            );
-            self.accountant.is_none() || !priced
-        };
-        all.filter(open).cloned().collect()
-    }
 }

@@ -1,9 +1,9 @@
 //! A client at work, and where in its run it is.
 
-use crate::node_state::{SavedState, NodeState, StoredClient, Sum};
+use crate::node_state::{NodeState, SavedState, StoredClient, Sum};
 use crate::wire::{Id, RequestHead};
 use anyhow::ensure;
-use fl_core::{Client, ClientId, Problem, Result};
+use fl_core::{ClientId, ClientState, Problem, Result};
 use std::sync::Arc;
 
 /// A client that is at work, or was last.
@@ -15,7 +15,7 @@ pub(crate) struct ClientSession {
     pub kept: StoredClient,
     /// The message of the last answer, if it is at hand.
     pub message: Option<Arc<[u8]>>,
-    pub client: Client,
+    pub client: ClientState,
 }
 
 impl ClientSession {

@@ -3,13 +3,13 @@
 use crate::client_session::ClientSession;
 use crate::ledger::{Key, Ledger};
 use crate::node_data::{self, NodeData};
-use crate::node_state::{SavedState, LastAnswer, NodeState, StoredClient, Sum};
+use crate::node_state::{LastAnswer, NodeState, SavedState, StoredClient, Sum};
 use crate::spec::SpecText;
 use crate::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, WireError};
 use anyhow::{Context, Error, anyhow, ensure};
 use fl_core::privacy::NoiseSource;
 use fl_core::{
-    Body, Budget, BudgetScope, BuildContext, Client, ClientId, Examples, Payload, Problem,
+    Body, Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem,
     Protocol, Request, Result, Stream, Task,
 };
 use fl_sim::ClientFactory;
@@ -280,7 +280,7 @@ impl Node {
         Ok(live)
     }
 
-    fn work(&self, client: &mut Client, request: &RequestHead, body: &[u8]) -> Result<Says> {
+    fn work(&self, client: &mut ClientState, request: &RequestHead, body: &[u8]) -> Result<Says> {
         match &request.want {
             RequestKind::Hello | RequestKind::Over => Err(anyhow!("that is no question")),
             RequestKind::Answer {

@@ -3,7 +3,7 @@
 use crate::client_state_file::{ClientStateFile, Index};
 use crate::memory::{Memory, STATES};
 use anyhow::{Context, anyhow};
-use fl_core::{Client, ClientId, Result};
+use fl_core::{ClientId, ClientState, Result};
 use lru::LruCache;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// All clients.
 pub(crate) struct Clients {
     /// Each as it is, or with a limit: without anything that lasts, unless it is at work.
-    all: BTreeMap<ClientId, Mutex<Client>>,
+    all: BTreeMap<ClientId, Mutex<ClientState>>,
     /// How many bytes of states stay in memory; `None`: all, and in the form that is worked on.
     limit: Option<u64>,
     /// What the program may hold.
@@ -66,12 +66,12 @@ impl Clients {
     /// # Errors
     /// When it has one of a client that is not there, or that is none.
     pub fn new(
-        all: impl Iterator<Item = Client>,
+        all: impl Iterator<Item = ClientState>,
         memory: Option<u64>,
         mut shelf: ClientStateFile,
     ) -> Result<Self> {
         let limit = memory.map(|bytes| bytes / STATES);
-        let mut all: BTreeMap<ClientId, Client> = all.map(|c| (c.id(), c)).collect();
+        let mut all: BTreeMap<ClientId, ClientState> = all.map(|c| (c.id(), c)).collect();
         let ids: Vec<ClientId> = shelf.ids().collect();
         for id in ids {
             let client = all.get_mut(&id);
@@ -107,8 +107,8 @@ impl Clients {
     }
 
     /// Looks at what a client is from the first.
-    pub fn each<T>(&self, mut look: impl FnMut(&Client) -> T) -> BTreeMap<ClientId, T> {
-        let look = |(id, client): (&ClientId, &Mutex<Client>)| (*id, look(&lock(client)));
+    pub fn each<T>(&self, mut look: impl FnMut(&ClientState) -> T) -> BTreeMap<ClientId, T> {
+        let look = |(id, client): (&ClientId, &Mutex<ClientState>)| (*id, look(&lock(client)));
         self.all.iter().map(look).collect()
     }
 
@@ -119,7 +119,7 @@ impl Clients {
     pub fn with<T>(
         &self,
         id: ClientId,
-        work: impl FnOnce(&mut Client) -> Result<T>,
+        work: impl FnOnce(&mut ClientState) -> Result<T>,
     ) -> Result<Result<T>> {
         let client = self.all.get(&id);
         let mut client = lock(client.with_context(|| format!("there is no client {id}"))?);
@@ -184,7 +184,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What lasts of a client, if anything does.
-fn saved(client: &Client) -> Result<Option<Vec<u8>>> {
+fn saved(client: &ClientState) -> Result<Option<Vec<u8>>> {
     let lasts = !client.is_blank();
     lasts.then(|| client.save()).transpose()
 }

@@ -3,7 +3,8 @@
 use anyhow::{Context, ensure};
 use fl_core::privacy::NoiseSource;
 use fl_core::{
-    Answer, Budget, Client, ClientId, Evaluation, Examples, Parts, Public, Request, Result, Stream,
+    Answer, Budget, ClientId, ClientState, Evaluation, Examples, Parts, Public, Request, Result,
+    Stream,
 };
 use std::sync::Arc;
 
@@ -90,9 +91,9 @@ pub struct ClientFactory {
 
 impl ClientFactory {
     /// A client that has learnt nothing yet.
-    pub fn client(&self, id: ClientId, data: Examples) -> Client {
+    pub fn client(&self, id: ClientId, data: Examples) -> ClientState {
         let home = Stream::root(self.seed).child("client", u64::from(id));
-        Client::new(id, data, self.public.clone(), self.parts.clone(), home)
+        ClientState::new(id, data, self.public.clone(), self.parts.clone(), home)
             .with_budget(self.budget.clone())
             .with_noise(self.noise.clone())
             .with_retries(self.retries)

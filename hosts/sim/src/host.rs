@@ -10,7 +10,7 @@ use crate::setup::{Progress, StepProgress, Warn, Watch};
 use anyhow::Context;
 use fl_core::privacy::Observer;
 use fl_core::{
-    Answer, CheckpointInterval, Checkpoints, Client, ClientId, Evaluation, Examples, Host,
+    Answer, CheckpointInterval, Checkpoints, ClientId, ClientState, Evaluation, Examples, Host,
     JournalEntry, Metric, Payload, Problem, Protocol, Public, Request, Result, Samples,
     SharedExecutor, StepCost, StepPosition,
 };
@@ -121,7 +121,7 @@ impl Sim<'_> {
             CheckpointInterval::Seconds(s) => Some(s),
             CheckpointInterval::Rounds(_) => None,
         };
-        let work = |client: &mut Client| {
+        let work = |client: &mut ClientState| {
             let key = (done, asked, client.id());
             if let Some(answers) = answers
                 && let Some(answer) = answers.get(key, client)?
@@ -374,11 +374,11 @@ impl Host for Sim<'_> {
 /// from its saved state.
 fn over_the_wire(
     protocol: &dyn Protocol,
-    client: &mut Client,
+    client: &mut ClientState,
     question: Request<'_>,
 ) -> Result<Answer> {
     let sent = question.payload.encode();
-    *client = client.again()?;
+    *client = client.rebuild()?;
     let question = Request::new(
         question.label,
         Payload::Wire(&sent),

@@ -2,7 +2,7 @@
 
 use crate::atomic_file;
 use anyhow::Context;
-use fl_core::{Answer, Body, Client, ClientId, Envelope, Result};
+use fl_core::{Answer, Body, ClientId, ClientState, Envelope, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ impl PartialStep {
     ///
     /// # Errors
     /// When its state is none.
-    pub fn get(&self, key: Key, client: &mut Client) -> Result<Option<Answer>> {
+    pub fn get(&self, key: Key, client: &mut ClientState) -> Result<Option<Answer>> {
         let kept = {
             let mut inner = self.lock();
             let Some((at, _)) = inner.places.get(&key).copied() else {
@@ -105,7 +105,7 @@ impl PartialStep {
     }
 
     /// Writes down what a client has answered. What goes wrong is said by [`PartialStep::sound`]: it is not the client's fault.
-    pub fn put(&self, key: Key, answer: &Answer, client: &Client) {
+    pub fn put(&self, key: Key, answer: &Answer, client: &ClientState) {
         let write = || -> Result<()> {
             let body = match &answer.body {
                 Body::Here(message) => message.encode(),

@@ -2,7 +2,7 @@
 
 use crate::clients::Clients;
 use anyhow::Context;
-use fl_core::{Client, ClientId, Executor, Result, SharedExecutor};
+use fl_core::{ClientId, ClientState, Executor, Result, SharedExecutor};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -25,7 +25,7 @@ pub(crate) fn for_clients<T: Send>(
     clients: &Clients,
     ids: &[ClientId],
     threads: usize,
-    work: &(dyn Fn(&mut Client) -> Result<T> + Sync),
+    work: &(dyn Fn(&mut ClientState) -> Result<T> + Sync),
     size: &(dyn Fn(&T) -> u64 + Sync),
     each: &mut dyn FnMut(ClientId, Result<T>) -> Result<()>,
 ) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::report;
 use crate::setup::{Outcome, Setup, Summary, Traffic};
 use anyhow::bail;
 use fl_core::privacy::{NoiseSource, Observer, epsilons};
-use fl_core::{ClientId, Examples, Host, Problem, Result, Server, StepCost, TaskKind, Totals};
+use fl_core::{ClientId, Examples, Host, Problem, Result, RunState, StepCost, TaskKind, Totals};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -135,7 +135,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let state = setup.resumed.as_ref().map(|r| &r.server[..]);
     let resumed = state.is_some();
     let protocol = setup.protocol.as_ref();
-    let fed = Server::new(&mut sim, parts.clone(), protocol, &setup.options, state);
+    let fed = RunState::new(&mut sim, parts.clone(), protocol, &setup.options, state);
     let fed = fed.and_then(|mut fed| {
         let mut shown = setup.exposed.iter();
         shown.try_for_each(|what| fed.expose(&Observer::ALL, what))?;

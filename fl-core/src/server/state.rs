@@ -1,0 +1,154 @@
+//! The server's side of a run as its host holds it.
+
+use super::Server;
+use super::steps::{ResumePoint, SavedServer, Step};
+use crate::host::{Host, RunOptions, Totals};
+use crate::ledger::exposure::{self, ExposureTracker};
+use crate::message::hex;
+use crate::privacy::{Protections, Unit};
+use crate::store::Store;
+use crate::{Accountant, Parts, PrivacyEvent, Problem, Protocol, Result, Stream};
+use anyhow::{Context, bail};
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// The server's side of a run as its host holds it: made, restored and read here. The author of a
+/// method sees it as a [`Server`].
+pub struct RunState<'h>(pub(crate) Server<'h>);
+
+impl<'h> Deref for RunState<'h> {
+    type Target = Server<'h>;
+    fn deref(&self) -> &Server<'h> {
+        &self.0
+    }
+}
+
+impl DerefMut for RunState<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl<'h> RunState<'h> {
+    /// `state` is what a checkpoint of the same run kept, to go on from there.
+    ///
+    /// # Errors
+    /// When the protocol does not work for such a task, the accountant cannot be made, or `state` is not a server's state.
+    pub fn new(
+        host: &'h mut dyn Host,
+        parts: Arc<Parts>,
+        protocol: &dyn Protocol,
+        options: &RunOptions,
+        state: Option<&[u8]>,
+    ) -> Result<Self> {
+        // a spec may not have known what the data are
+        let kind = options.task.kind;
+        let has = |name: &str| name.starts_with("data.") || parts.has(name);
+        let suits = protocol.suits(kind, &has);
+        suits.map_err(|why| {
+            Problem::Lacks(format!("protocol: it does not work for {kind}: {why}"))
+        })?;
+        let root = Stream::root(options.seed);
+        let store = Store::new(parts, None, options.task.clone(), root.child("server", 0));
+        let accounts = store.has("accountant");
+        let accountant = || {
+            let accountant = || store.make::<Box<dyn Accountant>>("accountant", 0);
+            accounts.then(accountant).transpose()
+        };
+        let (accountant, of_clients) = (accountant()?, accountant()?);
+        if options.budget.is_some() && accountant.is_none() {
+            bail!("a privacy budget needs an accountant: fill parts.accountant");
+        }
+        let mut fed = Server {
+            host,
+            store,
+            root,
+            faults: options.faults.clone(),
+            budget: options.budget.clone(),
+            noise: options.noise.clone(),
+            every: options.evaluate_every.max(1),
+            after_split: options.after_split,
+            accountant,
+            of_clients,
+            observed: ExposureTracker::new(protocol),
+            own: Vec::new(),
+            clients: BTreeMap::new(),
+            chain: [0; 32],
+            totals: Totals::default(),
+            steps: 0,
+            grows: protocol.grows().is_some(),
+            step: Step::default(),
+            ended: false,
+            unevaluated: Vec::new(),
+            resumed: None,
+            told: BTreeMap::new(),
+        };
+        if fed.accountant.is_some() {
+            // what the protocol says of itself holds whether or not a coin lets somebody be asked
+            let context = fed.store.context("accountant", 0);
+            let planned = exposure::exposed(protocol, fed.store.parts(), &context);
+            fed.observed.exposed = planned;
+        }
+        if let Some(state) = state {
+            let saved: SavedServer =
+                postcard::from_bytes(state).context("the saved state of the server")?;
+            (fed.chain, fed.totals) = (saved.chain, saved.totals);
+            fed.charge(saved.own)?;
+            for (id, events) in saved.clients {
+                fed.charge_client(id, events)?;
+            }
+            fed.observed.exposed = saved.exposed;
+            fed.told = saved.told;
+            (fed.ended, fed.unevaluated) = (saved.ended, saved.unevaluated);
+            fed.store.load(saved.parts);
+            fed.resumed = Some(ResumePoint {
+                done: saved.done,
+                protocol: saved.protocol,
+            });
+        }
+        Ok(Self(fed))
+    }
+
+    /// The digest of everything that was sent, answered, measured and kept so far; of what [`Noise::System`] keeps
+    /// from it, in which order it was.
+    pub fn digest(&self) -> String {
+        hex(&self.chain)
+    }
+
+    /// Bytes and steps so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Whose presence is hidden by what was released so far; `None` if nobody accounts.
+    ///
+    /// # Errors
+    /// When the accountant cannot say.
+    pub fn privacy_unit(&self) -> Result<Option<Unit>> {
+        let accountant = self.accountant.as_ref();
+        let guarantee = accountant.map(|a| a.guarantee(None)).transpose()?;
+        Ok(guarantee.map(|g| g.unit))
+    }
+
+    /// Returns what is guaranteed so far, by observer; `None` without an accountant.
+    ///
+    /// # Errors
+    /// When the accountant cannot say.
+    pub fn protections(&self) -> Result<Option<Protections>> {
+        self.0.protections()
+    }
+
+    /// Everything released so far, at the server and by clients, that nobody accounts for.
+    pub fn unaccounted(&self) -> Vec<PrivacyEvent> {
+        let all = self.own.iter().chain(self.clients.values().flatten());
+        let open = |e: &&PrivacyEvent| {
+            let priced = !matches!(
+                e,
+                PrivacyEvent::Unaccounted { .. } | PrivacyEvent::Undrawn { .. }
+            );
+            self.accountant.is_none() || !priced
+        };
+        all.filter(open).cloned().collect()
+    }
+}
