@@ -98,8 +98,8 @@ pub(super) struct FitOptionsText {
     pub batch: usize,
     pub loss: crate::Loss,
     pub fresh: bool,
-    pub pull: Option<f64>,
-    pub drift: bool,
+    pub proximal: Option<f64>,
+    pub gradient_offset: bool,
     pub clip: Option<f64>,
     pub target: String,
 }

@@ -117,9 +117,9 @@ pub const FL_SAMPLE: u32 = 50;
 /// Generator. One message: `values` as sampled last, and `slope`, a number for each of theirs (`samples x width`).
 pub const FL_LEARN: u32 = 51;
 
-/// Trainer. A message with `values` and `target`, then the anchor's parameters if `pull` is not null, then the drift's if
-/// `drift` is true; text `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "pull": null,
-/// "drift": false, "clip": null, "target": "classes"}`, where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`.
+/// Trainer. A message with `values` and `target`, then the anchor's parameters if `proximal` is not null, then the offset's if
+/// `gradient_offset` is true; text `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "proximal": null,
+/// "gradient_offset": false, "clip": null, "target": "classes"}`, where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`.
 /// Gives the text `{"steps": 5, "loss": 0.3}`.
 pub const FL_TRAIN: u32 = 60;
 /// Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`.

@@ -337,7 +337,7 @@ impl Client {
         let out = part.aggregate(&round, inbox)?;
         message::check(&out)
             .with_context(|| format!("parts.{slot}: what it made of its messages"))?;
-        self.hear(slot, &round);
+        self.forward_log(slot, &round);
         Ok(out)
     }
 
@@ -365,7 +365,7 @@ impl Client {
     }
 
     /// Passes on what a part has said.
-    pub fn hear(&mut self, slot: &str, round: &Round) {
+    pub fn forward_log(&mut self, slot: &str, round: &Round) {
         for said in round.said() {
             match said {
                 LogEvent::Note(text) => self.note(format!("parts.{slot}: {text}")),

@@ -112,13 +112,13 @@ impl ClientState {
     /// # Errors
     /// As [`ClientState::save`] and [`ClientState::load`].
     pub fn rebuild(&self) -> Result<Self> {
-        let mut rebuilt = self.blank();
+        let mut rebuilt = self.fresh_copy();
         rebuilt.load(&self.save()?)?;
         Ok(rebuilt)
     }
 
     /// The same client without anything that lasts.
-    pub fn blank(&self) -> Self {
+    pub fn fresh_copy(&self) -> Self {
         Self::new(
             self.id,
             self.data.clone(),

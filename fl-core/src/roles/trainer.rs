@@ -87,9 +87,9 @@ pub struct FitOptions<'a> {
     /// Forget the optimiser's moments and schedule first.
     pub fresh: bool,
     /// FedProx: adds `mu * (w - anchor)` to the gradient.
-    pub pull: Option<(f32, &'a Params)>,
+    pub proximal: Option<(f32, &'a Params)>,
     /// SCAFFOLD: adds this (`c - c_k`) to the gradient.
-    pub drift: Option<&'a Params>,
+    pub gradient_offset: Option<&'a Params>,
     /// Clips the gradient of a batch to this Euclidean norm.
     pub clip: Option<f32>,
     /// A loss that is added to that of each mini-batch. For a model with a [`Trainer::head`] only.
@@ -97,7 +97,7 @@ pub struct FitOptions<'a> {
 }
 
 impl FitOptions<'_> {
-    /// Plain training: no pull, drift, clipping or auxiliary loss; the optimiser goes on where it
+    /// Plain training: no proximal term, gradient offset, clipping or auxiliary loss; the optimiser goes on where it
     /// was.
     pub fn new(length: Length, batch: usize, loss: Loss) -> Self {
         Self {
@@ -105,8 +105,8 @@ impl FitOptions<'_> {
             batch,
             loss,
             fresh: false,
-            pull: None,
-            drift: None,
+            proximal: None,
+            gradient_offset: None,
             clip: None,
             auxiliary: None,
         }
@@ -141,7 +141,7 @@ impl FitOptions<'_> {
     }
 }
 
-/// FedProx's gradient of one number, `g + mu (w - anchor)`: what [`FitOptions::pull`] makes of the loss's own `g`.
+/// FedProx's gradient of one number, `g + mu (w - anchor)`: what [`FitOptions::proximal`] makes of the loss's own `g`.
 #[inline(always)]
 pub fn pulled<T>(g: T, w: T, anchor: T, mu: T) -> T
 where
@@ -167,7 +167,7 @@ pub trait Trainer: Send {
     ///
     /// # Errors
     /// When shapes do not fit, when target and loss do not go together, when the loss is no longer finite, or when
-    /// `pass` asks for something this trainer does not do (such as `pull` for trees).
+    /// `pass` asks for something this trainer does not do (such as `proximal` for trees).
     fn fit(
         &mut self,
         x: &Samples,

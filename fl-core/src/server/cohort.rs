@@ -62,7 +62,7 @@ impl Server<'_> {
         let draw = selector.draw();
         self.store.put(slot, selector);
         let picked = picked.with_context(|| format!("parts.{slot}"))?;
-        self.hear(slot, &of_slot)?;
+        self.forward_log(slot, &of_slot)?;
         let ids: Option<Vec<ClientId>> =
             picked.iter().map(|at| everyone.get(*at).copied()).collect();
         let sound = |ids: &Vec<ClientId>| {

@@ -233,7 +233,7 @@ impl Server<'_> {
 
     /// Checks the result of the aggregator in `slot`, and passes on what it logged.
     fn check_output<O: Message>(&mut self, slot: &str, round: &Round, out: O) -> Result<O> {
-        self.hear(slot, round)?;
+        self.forward_log(slot, round)?;
         message::check(&out)
             .with_context(|| format!("parts.{slot}: what it made of the messages"))?;
         Ok(out)
@@ -329,7 +329,7 @@ impl Server<'_> {
         }
         match refused {
             Some(error) => {
-                collector.settle(self)?;
+                collector.finish(self)?;
                 Err(error)
             }
             None => collector.end(self, round),

@@ -239,7 +239,7 @@ impl Collector {
         fed.unusable(round, (&told, "asked for again"), &self.entry.again)?;
         fed.left_out(round, &told, &self.entry.dropped)?;
         let (dropped, least) = (self.entry.dropped.clone(), self.faults.at_least);
-        self.settle(fed)?;
+        self.finish(fed)?;
         let answers = clients - dropped.len();
         match &dropped[..] {
             [(id, why), ..] if answers == 0 && least == 1 => {
@@ -258,7 +258,7 @@ impl Collector {
     }
 
     /// Charges what was spent, and writes the journal.
-    pub fn settle(mut self, fed: &mut Server<'_>) -> Result<()> {
+    pub fn finish(mut self, fed: &mut Server<'_>) -> Result<()> {
         for (id, events) in self.spent {
             fed.charge_client(id, events)?;
         }
@@ -273,7 +273,7 @@ impl Collector {
         self.entry.privacy = fed.protections()?.map(|all| epsilons(&all));
         fed.totals.up += self.entry.bytes_up.total() + self.entry.bytes_envelope;
         fed.totals.down += self.entry.bytes_down.total();
-        fed.link(&self.entry.question, &digest);
+        fed.extend_digest(&self.entry.question, &digest);
         fed.host.journal(&self.entry)
     }
 }

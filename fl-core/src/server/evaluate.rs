@@ -30,7 +30,7 @@ impl Server<'_> {
         let scored = Evaluation::of(self.model(slot)?, &test)?;
         let name = metrics::score_name(self.store.task().kind);
         self.unanswered(round, slot, [(&scored, test.len())]);
-        self.link(name, &scored.digest);
+        self.extend_digest(name, &scored.digest);
         let metric = Metric {
             confusion: scored.confusion,
             ..Metric::of(round, name, scored.score)
@@ -114,7 +114,7 @@ impl Server<'_> {
         let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
         let scored: Vec<(ClientId, &Evaluation)> = scored.iter().map(|(id, s)| (*id, s)).collect();
         for (_, one) in &scored {
-            self.link(&name, &one.digest);
+            self.extend_digest(&name, &one.digest);
         }
         let rows = self.host.test().len();
         self.unanswered(round, slot, scored.iter().map(|(_, one)| (*one, rows)));
@@ -175,7 +175,7 @@ impl Server<'_> {
             self.parametric(slot)?.set_params(model)?;
             let scored = Evaluation::of(self.model(slot)?, &test)?;
             self.unanswered(round, slot, [(&scored, test.len())]);
-            self.link(&name, &scored.digest);
+            self.extend_digest(&name, &scored.digest);
             confusion = plus(confusion, &scored, members.len() as u32);
             for at in members {
                 each[at] = scored.score;
@@ -254,7 +254,7 @@ impl Server<'_> {
     /// As [`Server::keep_model`].
     pub fn keep_model_as(&mut self, slot: &str, name: &str) -> Result<()> {
         let bytes = self.model(slot)?.save()?;
-        self.link(name, &bytes);
+        self.extend_digest(name, &bytes);
         self.host.keep_model(name, &bytes)
     }
 
@@ -264,7 +264,7 @@ impl Server<'_> {
     /// When it cannot be written.
     pub fn keep_generator(&mut self, slot: &str) -> Result<()> {
         let bytes = self.generator(slot)?.save()?;
-        self.link(slot, &bytes);
+        self.extend_digest(slot, &bytes);
         self.host.keep_model(slot, &bytes)
     }
 
@@ -314,7 +314,7 @@ impl Server<'_> {
     }
 
     /// Carries the digest on. Of what follows noise that cannot be repeated only the name goes in.
-    pub(crate) fn link(&mut self, what: &str, bytes: &[u8]) {
+    pub(crate) fn extend_digest(&mut self, what: &str, bytes: &[u8]) {
         let bytes = if self.unrepeatable() { &[] } else { bytes };
         let mut hash = Sha256::new();
         hash.update(self.chain);

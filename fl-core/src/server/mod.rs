@@ -114,7 +114,7 @@ impl<'h> Server<'h> {
         let round = self.round_of(slot, round);
         let selector = self.store.get::<BoxedSelector<P>>(slot)?;
         let picked = selector.select(&round, pool)?;
-        self.hear(slot, &round)?;
+        self.forward_log(slot, &round)?;
         let sound = picked.is_sorted_by(|a, b| a < b);
         ensure!(
             sound,
@@ -131,7 +131,7 @@ impl<'h> Server<'h> {
     }
 
     /// Passes on what a part has said.
-    pub(crate) fn hear(&mut self, slot: &str, round: &Round) -> Result<()> {
+    pub(crate) fn forward_log(&mut self, slot: &str, round: &Round) -> Result<()> {
         // what parts say at the server may be of what no one else is to see
         let withheld = self.accountant.is_some();
         for said in round.said().into_iter().filter(|_| !withheld) {

@@ -48,7 +48,7 @@ pub(crate) fn keep(stream: Stream, line: &str) -> bool {
 /// gives what it would have printed.
 pub fn answered(args: Vec<OsString>, more: &[&'static PartDecl]) -> Answered {
     KEPT.set(Some(Answered::default()));
-    let code = crate::does(args, more);
+    let code = crate::run_with(args, more);
     let kept = KEPT.take().unwrap_or_default();
     Answered { code, ..kept }
 }

@@ -369,7 +369,7 @@ pub fn main() -> ExitCode {
             fl_registry::isolate_with(program.clone());
             supervise::begin(program, &args);
         }
-        let code = does(args, &[]);
+        let code = run_with(args, &[]);
         ExitCode::from(supervise::exit_code(code))
     }
     #[cfg(not(unix))]
@@ -378,16 +378,16 @@ pub fn main() -> ExitCode {
 
 /// Does what `args` say; the first is the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    ExitCode::from(does(args.into_iter().collect(), &[]))
+    ExitCode::from(run_with(args.into_iter().collect(), &[]))
 }
 
 /// As [`run`]; gives the exit code as a number.
-pub fn code(args: Vec<OsString>) -> u8 {
-    does(args, &[])
+pub fn run_for_exit_code(args: Vec<OsString>) -> u8 {
+    run_with(args, &[])
 }
 
 /// As [`code`], with parts besides those that are linked.
-fn does(args: Vec<OsString>, more: &[&'static PartDecl]) -> u8 {
+fn run_with(args: Vec<OsString>, more: &[&'static PartDecl]) -> u8 {
     let command: Vec<String> = args
         .iter()
         .map(|arg| arg.to_string_lossy().into_owned())

@@ -303,8 +303,8 @@ def _train(part, text, messages, host):
         epochs=facts["length"].get("Epochs"),
         steps=facts["length"].get("Steps"),
         fresh=facts["fresh"],
-        pull=(facts["pull"], anchors.pop(0)) if facts["pull"] is not None else None,
-        drift=anchors.pop(0) if facts["drift"] else None,
+        proximal=(facts["proximal"], anchors.pop(0)) if facts["proximal"] is not None else None,
+        gradient_offset=anchors.pop(0) if facts["gradient_offset"] else None,
         clip=facts["clip"],
     )
     steps, loss = part.fit(first["values"], first["target"], how, Stream(host.key()))

@@ -231,9 +231,9 @@ class Pass:
     steps: int | None = None
     fresh: bool = False
     """Forget the optimiser's moments and schedule first."""
-    pull: tuple[float, Mapping] | None = None
+    proximal: tuple[float, Mapping] | None = None
     """FedProx: adds `mu * (w - anchor)` to the gradient."""
-    drift: Mapping | None = None
+    gradient_offset: Mapping | None = None
     """SCAFFOLD: adds this to the gradient."""
     clip: float | None = None
     """Clips the gradient of a batch to this Euclidean norm."""

@@ -50,8 +50,8 @@ class Trainer:
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
         if how.target != "classes":
             raise Lacks(f"a classifier of scikit-learn learns classes, and the target is {how.target}")
-        if how.loss not in self.learns or how.pull or how.drift or how.clip is not None:
-            raise Lacks("a classifier of scikit-learn learns by its own loss, without a pull, a drift or clipping")
+        if how.loss not in self.learns or how.proximal or how.gradient_offset or how.clip is not None:
+            raise Lacks("a classifier of scikit-learn learns by its own loss, without a proximal term, a gradient offset or clipping")
         if len(x) == 0 or how.epochs == 0 or how.steps == 0:
             return 0, 0.0
         rows, classes = self._rows(x), target.astype(np.int64)

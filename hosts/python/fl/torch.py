@@ -192,8 +192,8 @@ class Trainer:
             return 0, 0.0
         inputs, wanted = self._inputs(x), self._target(target, how)
         self.loss(self._zeros(wanted[:1]), wanted[:1], how)  # what does not go together changes nothing
-        pull = how.pull and (how.pull[0], self._like(how.pull[1], "the anchor"))
-        drift = how.drift and self._like(how.drift, "the drift")
+        proximal = how.proximal and (how.proximal[0], self._like(how.proximal[1], "the anchor"))
+        gradient_offset = how.gradient_offset and self._like(how.gradient_offset, "the gradient offset")
         if how.fresh:
             self._begin()
             if self._schedule is not None:
@@ -221,10 +221,10 @@ class Trainer:
             for name, p in named.items():
                 if p.grad is None:
                     continue
-                if pull and name in pull[1]:
-                    p.grad.add_(p.detach() - pull[1][name], alpha=pull[0])
-                if drift and name in drift:
-                    p.grad.add_(drift[name])
+                if proximal and name in proximal[1]:
+                    p.grad.add_(p.detach() - proximal[1][name], alpha=proximal[0])
+                if gradient_offset and name in gradient_offset:
+                    p.grad.add_(gradient_offset[name])
             self._steps.step()
             if len(losses) - counted == each:
                 self._next_rate(losses[counted:])

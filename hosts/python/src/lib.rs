@@ -65,7 +65,7 @@ fn command(py: Python<'_>, args: Vec<OsString>) -> (u8, String, String) {
 /// The program itself; gives its exit code.
 #[pyfunction]
 fn program(py: Python<'_>, args: Vec<OsString>) -> u8 {
-    py.detach(|| fl_cli::code(args))
+    py.detach(|| fl_cli::run_for_exit_code(args))
 }
 
 /// The native half of the package `fl`.

@@ -27,7 +27,7 @@ class Stateless:
         self.previous = None
 
     def fit(self, x, target, how, stream):
-        if how.target != "classes" or how.loss != "cross-entropy" or how.pull or how.drift or how.clip:
+        if how.target != "classes" or how.loss != "cross-entropy" or how.proximal or how.gradient_offset or how.clip:
             raise fl.Lacks("it learns classes, by cross-entropy and nothing else")
         flat = self._rows(x)
         if target.size and target.max() >= self.task.outputs:

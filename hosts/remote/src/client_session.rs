@@ -66,7 +66,7 @@ impl ClientSession {
             );
             kept.now = kept.base.clone();
             self.silent();
-            self.client = self.client.blank();
+            self.client = self.client.fresh_copy();
             self.load()?;
         }
         let kept = &mut self.kept;
@@ -89,7 +89,7 @@ impl ClientSession {
                 ..SavedState::default()
             };
             self.silent();
-            self.client = self.client.blank();
+            self.client = self.client.fresh_copy();
         }
         let kept = &mut self.kept;
         if request.kept > kept.marked {

@@ -185,7 +185,7 @@ impl Node {
             // what this very answer has cost, should the node have ended before it could say so, is not paid twice
             let paid = [&live.kept.now.paid[..], &[key]].concat();
             let past = self.ledger.beside(&paid);
-            live.client = live.client.blank().with_past(past);
+            live.client = live.client.fresh_copy().with_past(past);
             live.load()?;
         }
         let before_it = live.client.released().count();

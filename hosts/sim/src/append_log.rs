@@ -103,7 +103,7 @@ impl AppendLog {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn settle(&self) -> Result<LogPosition> {
+    pub fn flush(&self) -> Result<LogPosition> {
         let synced = self.file.sync_all();
         synced.with_context(|| format!("syncing {}", self.path.display()))?;
         Ok(LogPosition {

@@ -158,7 +158,7 @@ impl ClientStateFile {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn settle(&mut self) -> Result<Index> {
+    pub fn flush(&mut self) -> Result<Index> {
         let needed: u64 = self.index.places.values().map(|place| place.length).sum();
         if self.index.end > 2 * needed + SPARE {
             let mut anew = Self::new(self.folder.clone());
@@ -247,12 +247,12 @@ mod tests {
     fn the_last_state_counts_and_a_checkpoint_takes_back_what_came_later() {
         let dir = tempfile::tempdir().unwrap();
         let mut shelf = ClientStateFile::new(Some(dir.path().into()));
-        assert!(shelf.settle().unwrap().places.is_empty());
+        assert!(shelf.flush().unwrap().places.is_empty());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         shelf.put(3, b"one").unwrap();
         shelf.put(5, b"").unwrap();
         shelf.put(3, b"three").unwrap();
-        let index = shelf.settle().unwrap();
+        let index = shelf.flush().unwrap();
         shelf.put(3, b"later").unwrap();
         drop(shelf);
         fs::write(
@@ -288,12 +288,12 @@ mod tests {
         let state = |n: u8| vec![n; 1 << 19];
         shelf.put(0, &state(0)).unwrap();
         shelf.put(1, &state(0)).unwrap();
-        let before = shelf.settle().unwrap();
+        let before = shelf.flush().unwrap();
         for n in 1..8 {
             shelf.put(0, &state(n)).unwrap();
         }
         shelf.forget(1);
-        let after = shelf.settle().unwrap();
+        let after = shelf.flush().unwrap();
         assert_eq!(after.end, 1 << 19);
         // killed before the checkpoint: the one before still finds all that it knows
         let mut old = ClientStateFile::open(dir.path(), before).unwrap();

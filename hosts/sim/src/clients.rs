@@ -134,7 +134,7 @@ impl Clients {
         }
         let out = caught(|| work(&mut client));
         let state = caught(|| saved(&client))?;
-        *client = client.blank();
+        *client = client.fresh_copy();
         lock(&self.states).put(id, state, limit)?;
         Ok(out)
     }
@@ -156,7 +156,7 @@ impl Clients {
                 None => states.shelf.forget(id),
             }
         }
-        let index = states.shelf.settle()?;
+        let index = states.shelf.flush()?;
         Ok((index, states.shelf.bytes()))
     }
 

@@ -305,9 +305,9 @@ impl RunFolder {
             done: saved.done,
             place: saved.place.into(),
             lines: LogPositions {
-                journal: self.files.journal.settle()?,
-                metrics: self.files.metrics.settle()?,
-                costs: self.files.costs.settle()?,
+                journal: self.files.journal.flush()?,
+                metrics: self.files.metrics.flush()?,
+                costs: self.files.costs.flush()?,
             },
             server: saved.server,
             clients: saved.clients,

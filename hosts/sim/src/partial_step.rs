@@ -95,7 +95,7 @@ impl PartialStep {
         let Some((kept, _)) = kept else {
             return Ok(None);
         };
-        *client = client.blank();
+        *client = client.fresh_copy();
         if let Some(state) = &kept.state {
             client.load(state)?;
         }

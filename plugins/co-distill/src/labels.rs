@@ -150,7 +150,12 @@ pub(crate) fn truth(fed: &Server<'_>, ids: Vec<u32>) -> Result<Taught> {
 
 impl CoDistill {
     /// What the clients say about these samples, combined by `parts.ensemble`.
-    pub(crate) fn hear(&self, fed: &mut Server<'_>, round: &Round, ids: &Ids) -> Result<Taught> {
+    pub(crate) fn forward_log(
+        &self,
+        fed: &mut Server<'_>,
+        round: &Round,
+        ids: &Ids,
+    ) -> Result<Taught> {
         let all = fed.everyone();
         let mut soft: SoftLabels = match self.labels {
             Labels::Scores(_) => {

@@ -26,7 +26,7 @@ impl Protocol for CoDistill {
             // the server draws a batch of proxy samples
             let batch = self.draw_batch(&state.pool, round);
             // each client labels those that its selector lets through, and the server averages the labels
-            let mut taught = self.hear(fed, round, &batch)?;
+            let mut taught = self.forward_log(fed, round, &batch)?;
             // the server's selector drops the ambiguous ones
             if let Some(clear) = fed.select(&SERVER_FILTER, round, &taught.soft())? {
                 taught.retain_rows(&clear);

@@ -22,14 +22,14 @@ const TRAIN: Exchange<Params, Normalised> =
     Exchange::new("change by local training, for a way of length 1");
 
 /// How far `steps` steps lead, in steps of plain gradient descent: the sum of the weights with which the gradients enter the
-/// change. `pull` is FedProx's `mu`, times the learning rate. Momentum and pull together have no such closed form.
-pub fn length(steps: usize, momentum: f64, pull: f64) -> f64 {
+/// change. `proximal` is FedProx's `mu`, times the learning rate. Momentum and a proximal term together have no such closed form.
+pub fn length(steps: usize, momentum: f64, proximal: f64) -> f64 {
     let n = steps as f64;
-    match (momentum > 0.0, pull > 0.0) {
+    match (momentum > 0.0, proximal > 0.0) {
         (true, _) => {
             (n - momentum * (1.0 - momentum.powf(n)) / (1.0 - momentum)) / (1.0 - momentum)
         }
-        (false, true) => (1.0 - (1.0 - pull).powf(n)) / pull,
+        (false, true) => (1.0 - (1.0 - proximal).powf(n)) / proximal,
         (false, false) => n,
     }
 }
@@ -112,14 +112,14 @@ impl FedNova {
             |me: &mut Client, examples: &_| family.train(me, examples, global, Extra::default());
         let examples = learnt(me)?;
         let trained = train(me, &examples)?;
-        let pull = match family.mu > 0.0 {
+        let proximal = match family.mu > 0.0 {
             true => {
                 let lr = me.parametric(&MODEL)?.step_size();
                 family.mu * lr.context("parts.model: FedNova with `mu` needs the learning rate, and this trainer has none; use plain gradient descent")?
             }
             false => 0.0,
         };
-        let length = length(trained.steps, self.momentum, pull);
+        let length = length(trained.steps, self.momentum, proximal);
         let honest = trained.params;
         let sent = family.forged(me, global, honest, |me, half| Ok(train(me, half)?.params))?;
         Ok(Normalised {

@@ -78,8 +78,8 @@ impl<'p> Family<'p> {
         let pass = FitOptions {
             auxiliary: extra.auxiliary,
             fresh: self.settings.fresh,
-            pull: (self.mu > 0.0).then_some((self.mu as f32, global)),
-            drift: extra.offset,
+            proximal: (self.mu > 0.0).then_some((self.mu as f32, global)),
+            gradient_offset: extra.offset,
             ..self.settings.local.pass(me.task().kind.loss())
         };
         let steps = me.fit_examples(&MODEL, examples, &pass)?.steps;

@@ -308,8 +308,8 @@ pub fn clip_factor(squares: impl Iterator<Item = f32>, most: f32) -> Option<f32>
     (length > f64::from(most)).then(|| (f64::from(most) / length) as f32)
 }
 
-/// `gradient += factor * (weights - anchor)`: FedProx's pull (Li et al. 2020).
-pub fn pull(gradient: &mut [f32], weights: &[f32], anchor: &[f32], factor: f32) {
+/// `gradient += factor * (weights - anchor)`: FedProx's proximal term (Li et al. 2020).
+pub fn proximal(gradient: &mut [f32], weights: &[f32], anchor: &[f32], factor: f32) {
     let all = gradient.iter_mut().zip(weights).zip(anchor);
     vectorised(
         #[inline(always)]
@@ -317,11 +317,16 @@ pub fn pull(gradient: &mut [f32], weights: &[f32], anchor: &[f32], factor: f32) 
     );
 }
 
-/// `gradient += drift`: SCAFFOLD's correction (Karimireddy et al. 2020).
-pub fn drift(gradient: &mut [f32], drift: &[f32]) {
+/// `gradient += gradient_offset`: SCAFFOLD's correction (Karimireddy et al. 2020).
+pub fn gradient_offset(gradient: &mut [f32], gradient_offset: &[f32]) {
     vectorised(
         #[inline(always)]
-        || gradient.iter_mut().zip(drift).for_each(|(g, d)| *g += d),
+        || {
+            gradient
+                .iter_mut()
+                .zip(gradient_offset)
+                .for_each(|(g, d)| *g += d)
+        },
     );
 }
 

@@ -175,11 +175,11 @@ impl Dfdx {
         if let Some(most) = pass.clip {
             optim::clip(&mut self.gradient, most);
         }
-        if let Some((mu, anchor)) = &plan.pull {
-            optim::pull(&mut self.gradient, &numbers.weights, anchor, *mu);
+        if let Some((mu, anchor)) = &plan.proximal {
+            optim::proximal(&mut self.gradient, &numbers.weights, anchor, *mu);
         }
-        if let Some(drift) = &plan.drift {
-            optim::drift(&mut self.gradient, drift);
+        if let Some(gradient_offset) = &plan.gradient_offset {
+            optim::gradient_offset(&mut self.gradient, gradient_offset);
         }
         let weights: &mut Vec<f32> = Arc::make_mut(&mut numbers.weights);
         self.optimiser.step(weights, &self.gradient, at, plan.of);
@@ -268,8 +268,8 @@ struct Plan {
     positions: Vec<usize>,
     black: Vec<f32>,
     stream: Stream,
-    pull: Option<(f32, Vec<f32>)>,
-    drift: Option<Vec<f32>>,
+    proximal: Option<(f32, Vec<f32>)>,
+    gradient_offset: Option<Vec<f32>>,
 }
 
 fn copy(entry: &Entry, tensor: &ArrayD<f32>, to: &mut [f32]) -> Result<()> {
@@ -292,7 +292,7 @@ impl Trainer for Dfdx {
     }
 
     /// A network with batch normalisation leaves out a last batch of one sample, whose statistics say nothing, unless all
-    /// batches are that small. Clipping comes first, then pull and drift, then the optimiser with its weight decay.
+    /// batches are that small. Clipping comes first, then the proximal term and the gradient offset, then the optimiser with its weight decay.
     fn fit(
         &mut self,
         x: &Samples,
@@ -312,11 +312,14 @@ impl Trainer for Dfdx {
             positions: Vec::new(),
             black: Augmenter::black(x.inputs()),
             stream: stream.clone(),
-            pull: pass
-                .pull
+            proximal: pass
+                .proximal
                 .map(|(mu, anchor)| Ok::<_, anyhow::Error>((mu, self.flat(anchor, "the anchor")?)))
                 .transpose()?,
-            drift: pass.drift.map(|d| self.flat(d, "the drift")).transpose()?,
+            gradient_offset: pass
+                .gradient_offset
+                .map(|d| self.flat(d, "the gradient offset"))
+                .transpose()?,
         };
         let _pass = buffer::BufferScope;
         let alone = self.net.normalises() && pass.batch > 1 && x.len() > 1;

@@ -71,11 +71,11 @@ impl LinearModel {
     fn step(&mut self, x: &Samples, target: Target<'_>, pass: &FitOptions<'_>) -> Result<f64> {
         let (value, mut weight, mut bias) = self.slopes(x, target, pass.loss)?;
         weight.scaled_add(self.settings.l2 as f32, &self.weight);
-        if let Some((mu, anchor)) = pass.pull {
+        if let Some((mu, anchor)) = pass.proximal {
             self.add(anchor, mu, -mu, &mut weight, &mut bias)?;
         }
-        if let Some(drift) = pass.drift {
-            self.add(drift, 0.0, 1.0, &mut weight, &mut bias)?;
+        if let Some(gradient_offset) = pass.gradient_offset {
+            self.add(gradient_offset, 0.0, 1.0, &mut weight, &mut bias)?;
         }
         if let Some(clip) = pass.clip {
             let norm = (weight.iter().chain(&bias).map(|g| g * g).sum::<f32>()).sqrt();

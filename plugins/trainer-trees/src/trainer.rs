@@ -122,8 +122,14 @@ impl<S: Method> Trainer for Trees<S> {
             Problem::Shape(format!("{} targets for {} samples", target.len(), x.len()))
         );
         for (asked, what) in [
-            (pass.pull.is_some(), "be pulled towards an anchor (FedProx)"),
-            (pass.drift.is_some(), "correct a drift (SCAFFOLD)"),
+            (
+                pass.proximal.is_some(),
+                "be pulled towards an anchor (FedProx)",
+            ),
+            (
+                pass.gradient_offset.is_some(),
+                "add a gradient offset (SCAFFOLD)",
+            ),
             (pass.clip.is_some(), "clip a gradient"),
             (pass.auxiliary.is_some(), "take an auxiliary loss"),
         ] {

@@ -24,8 +24,8 @@ const REMEMBERS: &str = "a client's memory outlasts its model";
 const FRESH: &str = "`fresh` forgets the optimiser";
 const NOTHING: &str = "no step changes nothing";
 pub(crate) const ROUND_TRIP: &str = "parameters go out and in";
-const PULL: &str = "`pull` pulls towards the anchor";
-const DRIFT: &str = "`drift` pushes against the drift";
+const PULL: &str = "`proximal` pulls towards the anchor";
+const DRIFT: &str = "`gradient_offset` is added to the gradient";
 
 pub(crate) type Model = Box<dyn Trainer>;
 
@@ -420,7 +420,7 @@ impl Bench<'_> {
         })
     }
 
-    /// What `pass` adds to the gradient: pull and drift.
+    /// What `pass` adds to the gradient: the proximal term and the offset.
     fn forces(&self) -> Held {
         let mut model = self.model(0)?;
         self.fit(ROUND_TRIP, &mut model, &self.short(), 0)?;
@@ -475,7 +475,7 @@ impl Bench<'_> {
         if let Some(pulled) = forced(
             PULL,
             &FitOptions {
-                pull: Some((0.5, &anchor)),
+                proximal: Some((0.5, &anchor)),
                 ..self.short()
             },
         )? {
@@ -496,7 +496,7 @@ impl Bench<'_> {
         if let Some(drifted) = forced(
             DRIFT,
             &FitOptions {
-                drift: Some(&up),
+                gradient_offset: Some(&up),
                 ..self.short()
             },
         )? {
@@ -504,7 +504,7 @@ impl Bench<'_> {
             let (with, without) = (sum(&drifted), sum(&free));
             self.must(DRIFT, with < without, || {
                 format!(
-                    "a drift of 1 everywhere: the parameters add up to {} with and {} without",
+                    "a gradient offset of 1 everywhere: the parameters add up to {} with and {} without",
                     digits(with),
                     digits(without)
                 )

@@ -289,7 +289,7 @@ impl Bench<'_> {
                         x,
                         self.toy.target(),
                         &FitOptions {
-                            pull: Some((0.5, &strange)),
+                            proximal: Some((0.5, &strange)),
                             ..self.short()
                         },
                         &self.stream,
@@ -298,13 +298,13 @@ impl Bench<'_> {
                 }),
             ));
             wrong.push((
-                "a drift of another model",
+                "a gradient offset of another model",
                 Box::new(|m| {
                     m.fit(
                         x,
                         self.toy.target(),
                         &FitOptions {
-                            drift: Some(&strange),
+                            gradient_offset: Some(&strange),
                             ..self.short()
                         },
                         &self.stream,

@@ -211,11 +211,11 @@ const OPERATIONS: [(u32, &str); 43] = [
     (FL_LEARN, ""),
     (
         FL_TRAIN,
-        r#"{"length": {"Steps": 2}, "batch": 2, "loss": "CrossEntropy", "fresh": false, "pull": null, "drift": false, "clip": null, "target": "classes"}"#,
+        r#"{"length": {"Steps": 2}, "batch": 2, "loss": "CrossEntropy", "fresh": false, "proximal": null, "gradient_offset": false, "clip": null, "target": "classes"}"#,
     ),
     (
         FL_TRAIN,
-        r#"{"length": {"Epochs": 1}, "batch": 0, "loss": "Mse", "fresh": true, "pull": 0.1, "drift": true, "clip": 1, "target": "scores"}"#,
+        r#"{"length": {"Epochs": 1}, "batch": 0, "loss": "Mse", "fresh": true, "proximal": 0.1, "gradient_offset": true, "clip": 1, "target": "scores"}"#,
     ),
     (FL_PREDICT, ""),
     (FL_FEATURES, ""),

@@ -139,7 +139,7 @@ impl Trainer for Model {
             let (value, slope) =
                 loss::of_batch(pass.loss, target.view(), inputs.dot(&self.weight).view())?;
             let mut gradient = inputs.t().dot(&slope);
-            if let Some((mu, anchor)) = pass.pull {
+            if let Some((mu, anchor)) = pass.proximal {
                 let mu = if self.flaw == Flaw::PullsAway {
                     -mu
                 } else {
@@ -147,13 +147,13 @@ impl Trainer for Model {
                 };
                 gradient.scaled_add(mu, &(&self.weight - &self.table(anchor)?));
             }
-            if let Some(drift) = pass.drift {
+            if let Some(gradient_offset) = pass.gradient_offset {
                 let size = if self.flaw == Flaw::IgnoresDrift {
                     0.0
                 } else {
                     1.0
                 };
-                gradient.scaled_add(size, &self.table(drift)?);
+                gradient.scaled_add(size, &self.table(gradient_offset)?);
             }
             if let Some(previous) = &self.previous {
                 gradient.scaled_add(-0.05, &(&self.weight - previous));
@@ -401,12 +401,12 @@ pub fn all() -> Vec<Mutant> {
         ),
         (
             "pulls the other way",
-            Some("`pull` pulls towards the anchor"),
+            Some("`proximal` pulls towards the anchor"),
             PullsAway,
         ),
         (
-            "`drift` is not looked at",
-            Some("`drift` pushes against the drift"),
+            "`gradient_offset` is not looked at",
+            Some("`gradient_offset` is added to the gradient"),
             IgnoresDrift,
         ),
         (

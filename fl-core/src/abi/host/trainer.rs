@@ -133,12 +133,12 @@ impl Trainer for LoadedTrainer {
             batch: pass.batch,
             loss: pass.loss,
             fresh: pass.fresh,
-            pull: pass.pull.map(|(mu, _)| f64::from(mu)),
-            drift: pass.drift.is_some(),
+            proximal: pass.proximal.map(|(mu, _)| f64::from(mu)),
+            gradient_offset: pass.gradient_offset.is_some(),
             clip: pass.clip.map(f64::from),
             target: String::new(),
         };
-        let anchors = [pass.pull.map(|(_, p)| p), pass.drift];
+        let anchors = [pass.proximal.map(|(_, p)| p), pass.gradient_offset];
         let answer = with_values(x, |values| {
             with_target(target, |kind, view| {
                 text.target = kind.into();

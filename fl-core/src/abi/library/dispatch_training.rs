@@ -61,14 +61,15 @@ impl OfTrainer {
             at += usize::from(there);
             params
         };
-        let (pull, drift) = (next(text.pull.is_some())?, next(text.drift)?);
+        let (proximal, gradient_offset) =
+            (next(text.proximal.is_some())?, next(text.gradient_offset)?);
         let pass = FitOptions {
             length: text.length,
             batch: text.batch,
             loss: text.loss,
             fresh: text.fresh,
-            pull: text.pull.map(|mu| mu as f32).zip(pull.as_ref()),
-            drift: drift.as_ref(),
+            proximal: text.proximal.map(|mu| mu as f32).zip(proximal.as_ref()),
+            gradient_offset: gradient_offset.as_ref(),
             clip: text.clip.map(|c| c as f32),
             auxiliary: None,
         };

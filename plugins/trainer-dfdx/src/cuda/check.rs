@@ -384,15 +384,15 @@ fn optimisers(queue: &Queue, d: &mut Draws) -> Result<()> {
         };
         let there = queue.upload(&anchor)?;
         optim::clip(queue, &gradient, 1.5)?;
-        optim::pull(queue, &gradient, &weights, &there, 0.3)?;
-        optim::drift(queue, &gradient, &there)?;
+        optim::proximal(queue, &gradient, &weights, &there, 0.3)?;
+        optim::gradient_offset(queue, &gradient, &there)?;
         optim::step(queue, how, &gradient, &weights, &moments)?;
         on_cpu::clip(&mut g, 1.5);
-        on_cpu::pull(&mut g, &w, &anchor, 0.3);
-        on_cpu::drift(&mut g, &anchor);
+        on_cpu::proximal(&mut g, &w, &anchor, 0.3);
+        on_cpu::gradient_offset(&mut g, &anchor);
         how.apply(&mut w, &g, &mut state);
         for (kernel, cpu, card) in [
-            ("scale, pull or accumulate", &g, &gradient),
+            ("scale, proximal or accumulate", &g, &gradient),
             (kernel, &w, &weights),
             (kernel, &state.first, &moments.first),
             (kernel, &state.second, &moments.second),

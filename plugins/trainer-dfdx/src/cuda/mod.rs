@@ -24,7 +24,7 @@ mod words;
 pub use device::Device;
 pub use driver::{Buffer, Card, Position, Queue, int};
 pub use net::ForwardPass;
-pub use optim::{Moments, clip, drift, pull, step};
+pub use optim::{Moments, clip, gradient_offset, proximal, step};
 pub use tape::{Record, Value, Weights};
 
 /// All kernels.

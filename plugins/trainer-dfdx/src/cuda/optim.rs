@@ -69,11 +69,11 @@ pub fn clip(queue: &Queue, gradient: &Buffer, most: f32) -> Result<()> {
     }
 }
 
-/// As [`crate::optim::pull`].
+/// As [`crate::optim::proximal`].
 ///
 /// # Errors
 /// When the card fails.
-pub fn pull(
+pub fn proximal(
     queue: &Queue,
     gradient: &Buffer,
     weights: &Buffer,
@@ -92,12 +92,12 @@ pub fn pull(
     queue.each("pull", n, &arguments)
 }
 
-/// As [`crate::optim::drift`].
+/// As [`crate::optim::gradient_offset`].
 ///
 /// # Errors
 /// When the card fails.
-pub fn drift(queue: &Queue, gradient: &Buffer, drift: &Buffer) -> Result<()> {
+pub fn gradient_offset(queue: &Queue, gradient: &Buffer, gradient_offset: &Buffer) -> Result<()> {
     let n = gradient.len();
-    let arguments = [int(n)?.into(), drift.into(), gradient.into()];
+    let arguments = [int(n)?.into(), gradient_offset.into(), gradient.into()];
     queue.each("accumulate", n, &arguments)
 }

@@ -15,8 +15,8 @@ pub(super) struct OnCard {
     buffers: cuda::Buffer,
     gradient: Arc<cuda::Buffer>,
     moments: Moments,
-    pull: Option<(f32, cuda::Buffer)>,
-    drift: Option<cuda::Buffer>,
+    proximal: Option<(f32, cuda::Buffer)>,
+    gradient_offset: Option<cuda::Buffer>,
 }
 
 impl Dfdx {
@@ -51,9 +51,13 @@ impl Dfdx {
             false => queue.upload(values),
         };
         let state = &self.optimiser.state;
-        let pull = plan.pull.as_ref();
-        let pull = pull.map(|(mu, anchor)| Ok::<_, anyhow::Error>((*mu, queue.upload(anchor)?)));
-        let drift = plan.drift.as_ref().map(|drift| queue.upload(drift));
+        let proximal = plan.proximal.as_ref();
+        let proximal =
+            proximal.map(|(mu, anchor)| Ok::<_, anyhow::Error>((*mu, queue.upload(anchor)?)));
+        let gradient_offset = plan
+            .gradient_offset
+            .as_ref()
+            .map(|gradient_offset| queue.upload(gradient_offset));
         Ok(Some(OnCard {
             weights: Arc::new(queue.upload(&numbers.weights)?),
             buffers: queue.upload(&numbers.buffers)?,
@@ -62,8 +66,8 @@ impl Dfdx {
                 first: moment(&state.first)?,
                 second: moment(&state.second)?,
             },
-            pull: pull.transpose()?,
-            drift: drift.transpose()?,
+            proximal: proximal.transpose()?,
+            gradient_offset: gradient_offset.transpose()?,
             queue: queue.clone(),
         }))
     }
@@ -138,11 +142,11 @@ impl Dfdx {
         if let Some(most) = pass.clip {
             cuda::clip(queue, &card.gradient, most)?;
         }
-        if let Some((mu, anchor)) = &card.pull {
-            cuda::pull(queue, &card.gradient, &card.weights, anchor, *mu)?;
+        if let Some((mu, anchor)) = &card.proximal {
+            cuda::proximal(queue, &card.gradient, &card.weights, anchor, *mu)?;
         }
-        if let Some(drift) = &card.drift {
-            cuda::drift(queue, &card.gradient, drift)?;
+        if let Some(gradient_offset) = &card.gradient_offset {
+            cuda::gradient_offset(queue, &card.gradient, gradient_offset)?;
         }
         let how = self.optimiser.advance(at, plan.of);
         cuda::step(queue, how, &card.gradient, &card.weights, &card.moments)?;

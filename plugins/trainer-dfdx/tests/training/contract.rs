@@ -117,7 +117,7 @@ fn params_come_and_go_with_running_statistics() {
     );
 }
 
-/// With plain gradient descent on one batch of all samples, pull and drift can be told from the weights alone.
+/// With plain gradient descent on one batch of all samples, the proximal term and the gradient offset can be told from the weights alone.
 #[test]
 fn pull_drift_and_clip_do_what_their_formulas_say() {
     let (x, classes) = bars(24, 1);
@@ -154,7 +154,7 @@ fn pull_drift_and_clip_do_what_their_formulas_say() {
             .map(|(k, v)| (k.clone(), v.mapv(|_| 0.25)))
             .collect(),
     );
-    // lr * mu * (w - anchor) = 0.5 * 0.1 * -1 and lr * drift = 0.5 * 0.25
+    // lr * mu * (w - anchor) = 0.5 * 0.1 * -1 and lr * gradient_offset = 0.5 * 0.25
     for (moved, by) in [
         (after_with_pull(&make, &x, &classes, &anchor), 0.05),
         (after_with_drift(&make, &x, &classes, &ones), -0.125),
@@ -185,7 +185,7 @@ fn after_with_pull(
 ) -> Vec<f32> {
     let mut model = make();
     let pass = FitOptions {
-        pull: Some((0.1, anchor)),
+        proximal: Some((0.1, anchor)),
         ..FitOptions::new(Length::Steps(1), 24, Loss::CrossEntropy)
     };
     model
@@ -198,11 +198,11 @@ fn after_with_drift(
     make: &dyn Fn() -> Dfdx,
     x: &Samples,
     classes: &[u32],
-    drift: &Params,
+    gradient_offset: &Params,
 ) -> Vec<f32> {
     let mut model = make();
     let pass = FitOptions {
-        drift: Some(drift),
+        gradient_offset: Some(gradient_offset),
         ..FitOptions::new(Length::Steps(1), 24, Loss::CrossEntropy)
     };
     model

@@ -301,7 +301,7 @@ fn what_trees_cannot_do_is_said() {
         lacks(
             classes,
             FitOptions {
-                pull: Some((0.1, &anchor)),
+                proximal: Some((0.1, &anchor)),
                 ..pass()
             }
         ),
@@ -310,7 +310,7 @@ fn what_trees_cannot_do_is_said() {
     lacks(
         classes,
         FitOptions {
-            drift: Some(&anchor),
+            gradient_offset: Some(&anchor),
             ..pass()
         },
     );

@@ -190,24 +190,24 @@ fn exact_every_layer_optimiser_and_change_of_a_gradient() {
         let settings = format!("net: {EVERY_LAYER}, optimiser: {{{optimiser}}}, {more}");
         let mut models = twice(&settings, &input, TaskKind::Classes(4));
         let anchor = models[0].params();
-        let mut drift = models[0].params();
-        let tensors = drift.0.values_mut();
+        let mut gradient_offset = models[0].params();
+        let tensors = gradient_offset.0.values_mut();
         tensors.for_each(|t| t.mapv_inplace(|v| v * 0.01));
         let mut pass = FitOptions::new(Length::Epochs(1), 4, Loss::CrossEntropy);
         train(optimiser, &mut models, &x, &target, &pass);
-        pass.pull = Some((0.1, &anchor));
+        pass.proximal = Some((0.1, &anchor));
         pass.clip = Some(0.5);
         train(
-            &format!("{optimiser}, pull and clip"),
+            &format!("{optimiser}, proximal and clip"),
             &mut models,
             &x,
             &target,
             &pass,
         );
-        pass.drift = Some(&drift);
+        pass.gradient_offset = Some(&gradient_offset);
         pass.fresh = true;
         train(
-            &format!("{optimiser}, drift, fresh"),
+            &format!("{optimiser}, gradient offset, fresh"),
             &mut models,
             &x,
             &target,

@@ -474,12 +474,12 @@ fn exact_optimisers_and_what_is_done_to_gradients() {
             };
             let (pull_to, drift_by) = (there(&anchor), there(&more));
             optim::clip(&queue, &gradient, 1.5).unwrap();
-            optim::pull(&queue, &gradient, &weights, &pull_to, 0.3).unwrap();
-            optim::drift(&queue, &gradient, &drift_by).unwrap();
+            optim::proximal(&queue, &gradient, &weights, &pull_to, 0.3).unwrap();
+            optim::gradient_offset(&queue, &gradient, &drift_by).unwrap();
             optim::step(&queue, how, &gradient, &weights, &moments).unwrap();
             cpu_optim::clip(&mut g, 1.5);
-            cpu_optim::pull(&mut g, &w, &anchor, 0.3);
-            cpu_optim::drift(&mut g, &more);
+            cpu_optim::proximal(&mut g, &w, &anchor, 0.3);
+            cpu_optim::gradient_offset(&mut g, &more);
             how.apply(&mut w, &g, &mut state);
             let all = |b: &cuda::Buffer| queue.download(b, 0, n).unwrap();
             let name = format!("{how:?}, {n} weights");
