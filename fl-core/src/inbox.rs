@@ -56,7 +56,7 @@ impl<M> ClientMessage<M> {
 }
 
 /// Is one answer usable by itself: a finite message with a usable weight and training loss?
-pub(crate) fn check_message<M: AnyMessage>(mail: &ClientMessage<M>) -> Result<()> {
+pub(crate) fn check_message<M>(mail: &ClientMessage<M>, body: &dyn AnyMessage) -> Result<()> {
     ensure!(
         mail.weight.is_finite() && mail.weight >= 0.0,
         Problem::Weight {
@@ -74,7 +74,7 @@ pub(crate) fn check_message<M: AnyMessage>(mail: &ClientMessage<M>) -> Result<()
             }
         );
     }
-    message::check(&mail.body)
+    message::check(body)
 }
 
 /// The training loss of an answer, which must have one.
@@ -126,7 +126,7 @@ impl<M: AnyMessage> Inbox<M> {
     pub fn new(mut mail: Vec<ClientMessage<M>>) -> Result<Self> {
         mail.sort_by_key(|m| m.from);
         for (i, m) in mail.iter().enumerate() {
-            check_message(m)
+            check_message(m, &m.body)
                 .and_then(|()| message::alike(&mail[0].body, &m.body))
                 .with_context(|| format!("client {}", m.from))?;
             ensure!(

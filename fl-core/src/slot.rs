@@ -161,7 +161,7 @@ impl<K: SlotKind + ?Sized> Slot<K> {
             shown: false,
             through: Vec::new(),
             scores: false,
-            task: TaskMap(Arc::new(Task::clone)),
+            task: TaskMap::default(),
         }
     }
 }
@@ -208,13 +208,22 @@ pub struct SlotSpec {
 }
 
 /// What a part is to learn, given what the run's models are to learn; see [`SlotSpec::with_task`].
-#[derive(Clone)]
-pub struct TaskMap(Arc<dyn Fn(&Task) -> Task + Send + Sync>);
+#[derive(Clone, Default)]
+pub struct TaskMap(Option<Arc<dyn Fn(&Task) -> Task + Send + Sync>>);
 
 impl TaskMap {
     /// In a run with this task.
     pub fn of(&self, task: &Task) -> Task {
-        (self.0)(task)
+        self.0.as_ref().map_or_else(|| task.clone(), |map| map(task))
+    }
+
+    pub(crate) fn new(task: impl Fn(&Task) -> Task + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(task)))
+    }
+
+    /// Whether it is the run's own task.
+    pub(crate) fn is_same(&self) -> bool {
+        self.0.is_none()
     }
 }
 
@@ -287,7 +296,7 @@ impl SlotSpec {
     }
     /// Its models do not learn the run's task but what `task` makes of it: a discriminator one score, a generator images.
     pub fn with_task(mut self, task: impl Fn(&Task) -> Task + Send + Sync + 'static) -> Self {
-        self.task = TaskMap(Arc::new(task));
+        self.task = TaskMap::new(task);
         self
     }
 }

@@ -1,6 +1,6 @@
 //! What fills the slots of a run, and how it is made.
 
-use crate::message::{Message, MessageType, SampleShape, message_type};
+use crate::message::{MessageType, SampleShape, message_type};
 use crate::plugin_decl::{BuildContext, PartDecl, Role, Roster, linked_parts};
 use crate::settings::Value;
 use crate::{
@@ -132,15 +132,11 @@ impl Parts {
     }
 
     /// Does a mechanism in `slot`, anybody's, want all clients to agree on a range ([`crate::PrivacyMechanism::range`])? It is
-    /// asked about a made-up message.
+    /// asked about a made-up message of this type.
     ///
     /// # Errors
     /// When a part cannot be made.
-    pub fn wants_range<M: Message>(&self, slot: &str, context: &BuildContext) -> Result<bool> {
-        self.range_of(MessageType::of::<M>(), slot, context)
-    }
-
-    fn range_of(
+    pub(crate) fn range_of(
         &self,
         of: &'static MessageType,
         slot: &str,

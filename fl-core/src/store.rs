@@ -1,8 +1,8 @@
 //! The parts that fill one side's slots: made on first use, kept, written down and taken back.
 
 use crate::{
-    Accountant, BoxedAggregator, BoxedMechanism, BoxedPart, BoxedSelector, BuildContext, ClientId,
-    Generator, Parts, Pool, Result, Role, Stream, Task, Trainer, message::Message,
+    Accountant, AnyAggregator, AnyMechanism, AnySelector, BoxedPart, BuildContext, ClientId,
+    Generator, Parts, Result, Role, Stream, Task, Trainer,
 };
 use anyhow::Context;
 use std::any::Any;
@@ -31,7 +31,7 @@ pub(crate) trait StorablePart: BoxedPart + Send {
     }
 }
 
-impl<I: Message, O: Message> StorablePart for BoxedAggregator<I, O> {
+impl StorablePart for Box<dyn AnyAggregator> {
     const ROLE: Role = Role::Aggregator;
     fn state(&self) -> Result<Vec<u8>> {
         Ok(self.save())
@@ -41,7 +41,7 @@ impl<I: Message, O: Message> StorablePart for BoxedAggregator<I, O> {
     }
 }
 
-impl<P: Pool + ?Sized> StorablePart for BoxedSelector<P> {
+impl StorablePart for Box<dyn AnySelector> {
     const ROLE: Role = Role::Selector;
     fn state(&self) -> Result<Vec<u8>> {
         Ok(self.save())
@@ -51,7 +51,7 @@ impl<P: Pool + ?Sized> StorablePart for BoxedSelector<P> {
     }
 }
 
-impl<M: Message> StorablePart for BoxedMechanism<M> {
+impl StorablePart for Box<dyn AnyMechanism> {
     const ROLE: Role = Role::Privacy;
     fn state(&self) -> Result<Vec<u8>> {
         Ok(self.save())

@@ -250,6 +250,28 @@ pub(super) fn with_inbox<R>(inbox: &dyn AnyInbox, f: impl FnOnce(&[FlMessage]) -
     with_messages(&letters.collect::<Vec<_>>(), f)
 }
 
+/// Runs `f` with an inbox, and a message that comes after it.
+pub(super) fn with_inbox_letters<R>(
+    inbox: &dyn AnyInbox,
+    after: Option<&dyn AnyMessage>,
+    f: impl FnOnce(&[OutgoingMessage<'_, '_>]) -> R,
+) -> R {
+    let contents: Vec<_> = inbox.iter().map(|mail| content(mail.body)).collect();
+    let after = after.map(content);
+    let letters = inbox
+        .iter()
+        .zip(&contents)
+        .map(|(mail, tensors)| OutgoingMessage {
+            from: mail.from,
+            weight: mail.weight,
+            class_counts: mail.class_counts,
+            training_loss: mail.training_loss,
+            tensors,
+        });
+    let letters = letters.chain(after.iter().map(OutgoingMessage::new));
+    f(&letters.collect::<Vec<_>>())
+}
+
 /// The same numbers, borrowed for less long.
 pub(super) fn shorter<'b>(view: &'b View<'_>) -> View<'b> {
     match view {

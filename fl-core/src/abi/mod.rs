@@ -29,7 +29,9 @@
     reason = "a C interface; every block says why it is sound"
 )]
 
+mod ask;
 mod context_json;
+mod declaration;
 mod host;
 #[cfg(unix)]
 mod isolated;

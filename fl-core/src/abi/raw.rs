@@ -4,8 +4,12 @@ use std::ffi::c_void;
 
 /// The first eight bytes of every library's table: `FLPLUGIN`.
 pub const FL_MAGIC: u64 = 0x4E49_4755_4C50_4C46;
-/// The interface that this header describes. A program loads libraries of its own interface only.
-pub const FL_VERSION: u32 = 2;
+/// The interface that this header describes. A program loads libraries of this interface and of
+/// those before it, down to FL_OLDEST.
+pub const FL_VERSION: u32 = 3;
+/// The oldest interface that a program with this header loads. What a later one has more stands at the
+/// end of a structure; what such a library does not know, it does not use.
+pub const FL_OLDEST: u32 = 2;
 
 /// Done.
 pub const FL_OK: i32 = 0;
@@ -147,6 +151,35 @@ pub const FL_SAVE_MEMORY: u32 = 70;
 /// Takes back what `FL_SAVE_MEMORY` gave; model and optimiser stay as they are.
 pub const FL_LOAD_MEMORY: u32 = 71;
 
+/// Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
+/// "begins_with": null, "pooled": false}`, each as `fl_core::abi::declaration` writes it.
+pub const FL_DECLARE: u32 = 80;
+/// Protocol: the server's side. Text `{"task": {..}, "filled": ["model"], "everyone": [0, 1]}`. All that
+/// it does goes through `FlHost.call` with FL_ASK. An error has the text
+/// `{"text": "..", "problem": null}` beside `FlHost.fail`.
+pub const FL_LEAD: u32 = 81;
+/// Protocol: a client's answer. Text `{"label": "..", "client": 0, "key": [..], "task": {..},
+/// "filled": ["model"]}`, and the message that was sent; gives the tensors of the answer. As FL_LEAD
+/// otherwise.
+pub const FL_ANSWER: u32 = 82;
+/// Protocol, optional. Text `{"filled": ["model", "data.public"]}`; gives a list of
+/// `{"setting": null, "text": ".."}`.
+pub const FL_CONFLICTS: u32 = 83;
+/// Protocol, optional. Text `{"kind": {"Classes": 10}, "filled": []}`; gives `null`, or the text of what
+/// stands in the way.
+pub const FL_SUITS: u32 = 84;
+/// Protocol, of a slot with `"own_task": true`. Text `{"slot": "..", "task": {..}}`; gives the task of
+/// its parts.
+pub const FL_TASK: u32 = 85;
+/// What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text `{"do": "evaluate",
+/// "slot": "model", ..}`; the names are those of `fl_core::Server` and `fl_core::Client`, and what they
+/// are given stands in `fl_core::abi::ask`.
+pub const FL_ASK: u32 = 90;
+/// What the program asks of a protocol in the middle of FL_ASK: another form of an answer
+/// (`{"call": "form"}`, one message), or a loss that is added to a training
+/// (`{"call": "auxiliary"}`).
+pub const FL_BACK: u32 = 91;
+
 /// UTF-8, not ended by a zero. Borrowed for the call, unless something else is said.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -273,6 +306,17 @@ pub struct FlHost {
     /// As `add_laplace`, with normal noise of this standard deviation.
     pub add_gaussian:
         Option<unsafe extern "C" fn(context: *mut c_void, values: *mut f64, n: usize, sigma: f64)>,
+    /// Since interface 3. Asks whoever made this for an operation in the middle of the call; `host` takes
+    /// the answer, and is one that the caller fills in. Right while a protocol leads or answers, and then
+    /// for the caller's thread.
+    pub call: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            operation: u32,
+            input: *const FlInput,
+            host: *const FlHost,
+        ) -> i32,
+    >,
 }
 
 /// What a library exports, under the name `fl_plugin`. Every function is needed.

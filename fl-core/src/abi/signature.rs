@@ -19,9 +19,6 @@ pub(super) fn obstacle(role: Role, signature: &str) -> Option<String> {
             "its signature is `{signature}`; it must be one of {}",
             AnyPool::NAMES.join(", ")
         )),
-        Role::Protocol => {
-            Some("a protocol talks to clients through Rust types and must be linked".into())
-        }
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::message::{Ids, Logits};
-use crate::{Examples, FitOptions, FitReport, Problem, Result, Target, fit_examples, loss};
+use crate::{Examples, FitOptions, FitReport, Result, Target, fit_examples, loss};
 
 impl Client {
     /// Trains a model on its own examples. Its mean loss is the training loss of the answer
@@ -11,7 +11,7 @@ impl Client {
     /// # Errors
     /// When training fails, see [`crate::Trainer::fit`].
     pub fn fit_own(&mut self, slot: &str, pass: &FitOptions<'_>) -> Result<FitReport> {
-        let data = self.data.clone();
+        let data = self.own().clone();
         self.fit_examples(slot, &data, pass)
     }
 
@@ -28,17 +28,9 @@ impl Client {
     ) -> Result<FitReport> {
         let stream = self.stream(slot);
         let fitted = fit_examples(self.model(slot)?, examples, pass, &stream)?;
-        self.training_loss = (fitted.steps > 0).then_some(fitted.loss);
+        let loss = (fitted.steps > 0).then_some(fitted.loss);
+        self.calls_mut().fitted(loss);
         Ok(fitted)
-    }
-
-    /// The mean loss of the training that made the answer.
-    pub(crate) fn trained_with_loss(&self) -> Result<f64> {
-        self.training_loss.ok_or_else(|| {
-            let why = "the aggregator needs a training loss, and the client took no training step \
-                       for this answer";
-            Problem::Lacks(why.into()).into()
-        })
     }
 
     /// Trains a model to these scores or labels of public samples.
@@ -64,7 +56,7 @@ impl Client {
     /// # Errors
     /// When the model cannot predict them.
     pub fn own_loss(&mut self, slot: &str) -> Result<f64> {
-        let data = self.data.clone();
+        let data = self.own().clone();
         let scores = self.model(slot)?.predict(&data.samples)?;
         Ok(loss::of_batch(self.task().kind.loss(), data.target().view(), scores.view())?.0)
     }

@@ -1,77 +1,42 @@
 //! What leaves a client, and what it has cost.
 
-use crate::client::Client;
+use super::core::{ClientCore, ReleasedSteps};
 use crate::ledger::budget::{CohortOrigin, PaidRelease, cost, ensure_budget};
-use crate::message::{self, Counts, Message, VoteSensitivity};
+use crate::message::{self, AnyMessage, Counts, VoteSensitivity};
 use crate::privacy::MinibatchSampling;
 use crate::{
-    Accountant, BoxedMechanism, COUNTS, Cohort, ExchangeSpec, MechanismSlot, Problem,
-    RequiredInputs, Result, TaskKind,
+    Accountant, AnyMechanism, COUNTS, Cohort, ExchangeSpec, Problem, RequiredInputs, Result,
+    TaskKind,
 };
 use anyhow::{Context, bail};
 use ndarray::Array2;
 
-impl Client {
-    fn mechanism<M: Message>(&mut self, slot: &str) -> Result<Option<&mut BoxedMechanism<M>>> {
-        match self.has(slot) {
+impl ClientCore {
+    pub(super) fn mechanism(&mut self, slot: &str) -> Result<Option<&mut Box<dyn AnyMechanism>>> {
+        match self.store.has(slot) {
             true => self.store.get(slot).map(Some),
             false => Ok(None),
         }
     }
 
-    /// What the mechanism in `slot` wants all clients to agree on, see [`crate::PrivacyMechanism::range`].
-    ///
-    /// # Errors
-    /// When the slot's part cannot be made.
-    pub fn range<M: Message>(&mut self, slot: &MechanismSlot<M>, m: &M) -> Result<Option<f32>> {
-        Ok(self
-            .mechanism::<M>(slot)?
-            .and_then(|mechanism| mechanism.range(m)))
-    }
-
-    /// Lets the mechanism in `slot` clip a message, if the slot is filled. `agreed` is what all clients agreed on.
-    ///
-    /// # Errors
-    /// When the message cannot be clipped.
-    pub fn clip<M: Message>(
-        &mut self,
-        slot: &MechanismSlot<M>,
-        m: &mut M,
-        agreed: Option<f32>,
-    ) -> Result<()> {
-        if let Some(mechanism) = self.mechanism::<M>(slot)? {
-            if let Some(agreed) = agreed {
-                mechanism.agree(agreed);
-            }
-            mechanism.clip(m)?;
-        }
-        Ok(())
-    }
-
-    /// Releases a message through the mechanism in `slot`, if it is filled: clip, price, afford, perturb. The cost travels
-    /// in the answer's envelope, and the server charges it. A budget that pays for the first few queries of `m` only
-    /// leaves those.
-    ///
-    /// # Errors
-    /// When the exchange does not declare it, or the message cannot be clipped, priced or perturbed;
-    /// [`crate::Problem::Budget`] before anything is spent.
-    pub fn release<M: Message>(&mut self, slot: &MechanismSlot<M>, m: &mut M) -> Result<()> {
-        self.declares(slot.name())?;
-        self.release_now(slot, m)
-    }
-
     /// Takes note that the client releases something through `slot`, which its exchange must
     /// declare.
-    fn declares(&mut self, slot: &'static str) -> Result<Option<MinibatchSampling>> {
-        let steps = self.declared.get(slot).copied();
+    pub(super) fn declares(
+        &mut self,
+        slot: &str,
+    ) -> Result<(&'static str, Option<MinibatchSampling>)> {
+        let declared = self.declared.get_key_value(slot);
+        let (slot, steps) = declared
+            .with_context(|| format!("this exchange declares no release through parts.{slot}"))?;
+        let (slot, steps) = (*slot, *steps);
         self.released_through.insert(slot);
-        steps.with_context(|| format!("this exchange declares no release through parts.{slot}"))
+        Ok((slot, steps))
     }
 
     /// The answer was released through every mechanism that its exchange declares.
     pub(crate) fn check_releases(&self, exchange: &ExchangeSpec) -> Result<()> {
         let parts = self.store.parts();
-        let due = |slot: &&&str| self.has(slot) && parts.releases(slot);
+        let due = |slot: &&&str| self.store.has(slot) && parts.releases(slot);
         let mut due = exchange.flow.releases.iter().filter(due);
         match due.find(|slot| !self.released_through.contains(**slot)) {
             None => Ok(()),
@@ -82,26 +47,27 @@ impl Client {
         }
     }
 
-    pub(crate) fn release_now<M: Message>(&mut self, slot: &str, m: &mut M) -> Result<()> {
-        if !self.has(slot) {
+    pub(super) fn release_now(&mut self, slot: &str, m: &mut dyn AnyMessage) -> Result<()> {
+        if !self.store.has(slot) {
             return Ok(());
         }
         self.account()?;
-        let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
-        let released = self.release_through(slot, &mut mechanism, m);
+        let mut mechanism = self.store.take::<Box<dyn AnyMechanism>>(slot)?;
+        let released = self.release_through(slot, &mut *mechanism, m);
         self.store.put(slot, mechanism);
         released
     }
 
-    fn release_through<M: Message>(
+    fn release_through(
         &mut self,
         slot: &str,
-        mechanism: &mut BoxedMechanism<M>,
-        m: &mut M,
+        mechanism: &mut dyn AnyMechanism,
+        m: &mut dyn AnyMessage,
     ) -> Result<()> {
         // two releases in one answer must not share their noise
-        let stream = self.stream(slot).child("noise", self.spent.len() as u64);
-        let cohort = Cohort::everyone(vec![self.id()]);
+        let stream = self.now.child(slot, 0);
+        let stream = stream.child("noise", self.spent.len() as u64);
+        let cohort = Cohort::everyone(vec![self.id]);
         mechanism.clip(m)?;
         let PaidRelease { event, note } = self.affordable(mechanism, m, &cohort, 1)?;
         let noise = self.noise.at(&stream);
@@ -113,67 +79,72 @@ impl Client {
         message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
     }
 
-    /// Releases what the steps of a training see of the client's own examples through the mechanism in `slot` (DP-SGD): all of them
-    /// are priced and afforded before the first. Each draws a lot and asks `step` for what it sees of these positions, each example's part
-    /// bounded by the mechanism ([`crate::PrivacyMechanism::clip`]), and `then` gets that with noise. `like` is what a step releases in
-    /// shape.
-    ///
-    /// # Errors
-    /// When the slot is empty, as [`Client::release`], and those of `step` and `then`.
-    pub fn release_steps<M: Message>(
+    /// See [`crate::Client::release_steps`]: prices and affords all steps.
+    pub(super) fn begin_released_steps(
         &mut self,
-        slot: &MechanismSlot<M>,
-        mut like: M,
-        mut step: impl FnMut(&mut Self, &[usize], &BoxedMechanism<M>) -> Result<M>,
-        mut then: impl FnMut(&mut Self, usize, M) -> Result<()>,
-    ) -> Result<()> {
-        let lots = self.declares(slot.name())?.with_context(|| {
-            format!(
-                "this exchange declares no training steps through parts.{}",
-                slot.name()
-            )
+        slot: &str,
+        like: &mut dyn AnyMessage,
+    ) -> Result<(Box<dyn AnyMechanism>, usize)> {
+        let (slot, lots) = self.declares(slot)?;
+        let lots = lots.with_context(|| {
+            format!("this exchange declares no training steps through parts.{slot}")
         })?;
         self.account()?;
-        let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
-        let mut all = || -> Result<()> {
-            let stream = self.stream(slot).child("noise", self.spent.len() as u64);
-            let noise = self.noise.at(&stream);
-            let cohort = lots.cohort();
-            let PaidRelease { event, note } =
-                self.affordable(&mechanism, &mut like, &cohort, lots.steps)?;
+        let mechanism = self.store.take::<Box<dyn AnyMechanism>>(slot)?;
+        let stream = self.now.child(slot, 0);
+        let stream = stream.child("noise", self.spent.len() as u64);
+        let noise = self.noise.at(&stream);
+        let afforded = self.affordable(&*mechanism, like, &lots.cohort(), lots.steps);
+        let afforded = afforded.and_then(|PaidRelease { event, note }| match note {
             // a step is whole or it is not
-            if let Some(note) = note {
-                bail!(Problem::Budget(note));
+            Some(note) => bail!(Problem::Budget(note)),
+            None => Ok(event),
+        });
+        let event = match afforded {
+            Ok(event) => event,
+            Err(error) => {
+                self.store.put(slot, mechanism);
+                return Err(error);
             }
-            // it is spent with the first step, whatever becomes of the others
-            self.spent.push(event.clone());
-            for at in 0..lots.steps {
-                let noise = noise.child("step", at as u64);
-                let lot = lots.draw(self.data.len(), noise.child("lot", 0).stream());
-                let mut seen = step(self, &lot, &mechanism)?;
-                // the client draws the lot, and the mechanism its noise
-                let hiding = noise.undrawn();
-                mechanism.perturb(&mut seen, &cohort, &hiding)?;
-                let paid = cost(slot.name(), event.clone(), &hiding);
-                if !self.spent.contains(&paid) {
-                    self.spent.push(paid);
-                }
-                message::check(&seen).with_context(|| {
-                    format!("parts.{}: step {at}, after the noise", slot.name())
-                })?;
-                then(self, at, seen)?;
-            }
-            Ok(())
         };
-        let released = all();
-        self.store.put(slot, mechanism);
-        released
+        // it is spent with the first step, whatever becomes of the others
+        self.spent.push(event.clone());
+        self.steps = Some(ReleasedSteps {
+            slot,
+            lots,
+            noise,
+            event,
+        });
+        Ok((mechanism, lots.steps))
     }
 
-    fn affordable<M: Message>(
+    pub(super) fn going(&self) -> Result<&ReleasedSteps> {
+        let going = self.steps.as_ref();
+        going.context("no training whose steps are released is going on")
+    }
+
+    pub(super) fn release_seen(
         &mut self,
-        mechanism: &BoxedMechanism<M>,
-        m: &mut M,
+        at: usize,
+        seen: &mut dyn AnyMessage,
+        mechanism: &mut dyn AnyMechanism,
+    ) -> Result<()> {
+        let going = self.going()?;
+        // the client draws the lot, and the mechanism its noise
+        let hiding = going.noise.child("step", at as u64).undrawn();
+        let (slot, event) = (going.slot, going.event.clone());
+        mechanism.perturb(seen, &going.lots.cohort(), &hiding)?;
+        let paid = cost(slot, event, &hiding);
+        if !self.spent.contains(&paid) {
+            self.spent.push(paid);
+        }
+        message::check(seen).with_context(|| format!("parts.{slot}: step {at}, after the noise"))
+    }
+
+    fn affordable(
+        &mut self,
+        mechanism: &dyn AnyMechanism,
+        m: &mut dyn AnyMessage,
         cohort: &Cohort,
         times: usize,
     ) -> Result<PaidRelease> {
@@ -183,9 +154,8 @@ impl Client {
             false => None,
         };
         let (accountant, budget) = (accountant.map(|a| &**a), self.budget.as_ref());
-        let part = mechanism.as_ref();
         let drawn = (cohort, CohortOrigin::Examples);
-        ensure_budget(part, m, drawn, times, accountant, budget, released)
+        ensure_budget(mechanism, m, drawn, times, accountant, budget, released)
     }
 
     /// What the server needs to know of how many examples there are, and how many of each class: of those that the run may
@@ -197,7 +167,7 @@ impl Client {
         if !needs.samples && !needs.class_counts {
             return Ok((None, None));
         }
-        let (samples, classes) = match self.has(&COUNTS) {
+        let (samples, classes) = match self.store.has(&COUNTS) {
             true => self.noisy_counts()?,
             false => {
                 let counted = self.private_sample()?;
@@ -211,13 +181,13 @@ impl Client {
     }
 
     fn noisy_counts(&mut self) -> Result<(u64, Vec<u32>)> {
-        let told = match self.stashed::<Counts>(&COUNTS)? {
-            Some(told) => told,
+        let told = match self.stash.get(&*COUNTS) {
+            Some(told) => message::decode::<Counts>(told)?,
             None => {
                 let counted = self.private_sample()?;
                 let counted = counted.as_ref().unwrap_or(&self.data);
                 let (mut row, mut moved) = (counted.class_counts(), 1);
-                if !matches!(self.task().kind, TaskKind::Classes(_)) {
+                if !matches!(self.store.task().kind, TaskKind::Classes(_)) {
                     // an example may have all labels (an image all classes) or none; how many there are does not follow from them
                     moved = row.len().div_ceil(2) as u32;
                     row.push(u32::try_from(counted.len())?);
@@ -229,14 +199,15 @@ impl Client {
                     ..VoteSensitivity::default()
                 });
                 self.release_now(&COUNTS, &mut counts)?;
-                self.stash(&COUNTS, &counts);
+                let kept = message::encode(&counts);
+                self.stash.insert(COUNTS.name().into(), kept);
                 counts
             }
         };
         // whatever noise says, a client that answers has some examples
         let whole = |n: &f64| n.round().clamp(0.0, f64::from(u32::MAX)) as u32;
         let mut classes: Vec<u32> = told.values.iter().map(whole).collect();
-        let samples = match self.task().kind {
+        let samples = match self.store.task().kind {
             TaskKind::Classes(_) => Some(classes.iter().map(|n| u64::from(*n)).sum()),
             _ => classes.pop().map(u64::from),
         };
@@ -245,7 +216,7 @@ impl Client {
 
     /// Lets the client's own accountant, if a budget needs one, know everything that was spent.
     fn account(&mut self) -> Result<()> {
-        if self.budget.is_none() || !self.has("accountant") {
+        if self.budget.is_none() || !self.store.has("accountant") {
             return Ok(());
         }
         let accountant = self.store.get::<Box<dyn Accountant>>("accountant")?;

@@ -1,6 +1,7 @@
 //! A client as its host holds it.
 
-use super::{Client, SavedClient};
+use super::core::{ClientCore, SavedClient};
+use super::{Client, ClientSide};
 use crate::privacy::NoiseSource;
 use crate::store::Store;
 use crate::{
@@ -37,7 +38,7 @@ impl ClientState {
         parts: Arc<Parts>,
         home: Stream,
     ) -> Self {
-        Self(Client {
+        Self(Client(ClientSide::Here(Box::new(ClientCore {
             id,
             public,
             now: home.clone(),
@@ -59,38 +60,39 @@ impl ClientState {
             declared: BTreeMap::new(),
             released_through: BTreeSet::new(),
             training_loss: None,
-        })
+            steps: None,
+        }))))
     }
 
     /// The same client, which may be asked a question again ([`crate::Fault::Retry`]): it then answers as if it had not been asked
     /// before. What it has learnt or kept of the first answer, which nobody used, is undone; what it has released stays released.
     pub fn with_retries(mut self, asked_again: bool) -> Self {
-        self.asked_again = asked_again;
+        self.core_mut().asked_again = asked_again;
         self
     }
 
     /// The same client, which releases nothing beyond this budget.
     pub fn with_budget(mut self, budget: Option<Budget>) -> Self {
-        self.budget = budget;
+        self.core_mut().budget = budget;
         self
     }
 
     /// The same client, whose releases get their noise from here.
     pub fn with_noise(mut self, noise: NoiseSource) -> Self {
-        self.noise = noise;
+        self.core_mut().noise = noise;
         self
     }
 
     /// The same client, of whose data other runs have released this: its budget pays for it too. Used by hosts before the
     /// client is asked anything or goes on from a saved state.
     pub fn with_past(mut self, past: Vec<PrivacyEvent>) -> Self {
-        self.past = past;
+        self.core_mut().past = past;
         self
     }
 
     /// What it has released in this run, in order; what a failed answer released is among it.
     pub fn released(&self) -> impl Iterator<Item = &PrivacyEvent> {
-        self.ledger.iter().chain(&self.spent)
+        self.core().ledger.iter().chain(&self.core().spent)
     }
 
     /// How good a model is on these examples, and the digest of what it predicts. Measured by a host, never sent.
@@ -98,7 +100,7 @@ impl ClientState {
     /// # Errors
     /// When the model cannot predict them, or its slot does not last.
     pub fn score(&mut self, slot: &str, test: &Examples) -> Result<Evaluation> {
-        if !self.store.parts().lasts(slot) {
+        if !self.core().store.parts().lasts(slot) {
             let why = format!(
                 "parts.{slot} does not last at clients, so there is nothing to evaluate; its slot must say `lasting()`"
             );
@@ -119,25 +121,27 @@ impl ClientState {
 
     /// The same client without anything that lasts.
     pub fn fresh_copy(&self) -> Self {
+        let core = self.core();
         Self::new(
-            self.id,
-            self.data.clone(),
-            self.public.clone(),
-            self.store.parts().clone(),
-            self.home.clone(),
+            core.id,
+            core.data.clone(),
+            core.public.clone(),
+            core.store.parts().clone(),
+            core.home.clone(),
         )
-        .with_budget(self.budget.clone())
-        .with_noise(self.noise.clone())
-        .with_past(self.past.clone())
-        .with_retries(self.asked_again)
+        .with_budget(core.budget.clone())
+        .with_noise(core.noise.clone())
+        .with_past(core.past.clone())
+        .with_retries(core.asked_again)
     }
 
     /// Is there nothing that lasts? Then there is no need to save it.
     pub fn is_blank(&self) -> bool {
-        self.store.is_empty()
-            && self.stash.is_empty()
-            && self.ledger.is_empty()
-            && self.spent.is_empty()
+        let core = self.core();
+        core.store.is_empty()
+            && core.stash.is_empty()
+            && core.ledger.is_empty()
+            && core.spent.is_empty()
     }
 
     /// Everything that lasts, bit for bit; what a failed answer released is among it.
@@ -145,12 +149,13 @@ impl ClientState {
     /// # Errors
     /// When a part cannot be written down.
     pub fn save(&self) -> Result<Vec<u8>> {
-        let what = || format!("client {}", self.id);
+        let core = self.core();
+        let what = || format!("client {}", core.id);
         Ok(postcard::to_stdvec(&SavedClient {
-            parts: self.store.save().with_context(what)?,
-            stash: self.stash.clone(),
-            ledger: [&self.ledger[..], &self.spent].concat(),
-            before: self.before.clone(),
+            parts: core.store.save().with_context(what)?,
+            stash: core.stash.clone(),
+            ledger: [&core.ledger[..], &core.spent].concat(),
+            before: core.before.clone(),
         })?)
     }
 
@@ -159,14 +164,15 @@ impl ClientState {
     /// # Errors
     /// When `state` is not a state of a client. A part's state is looked at when the part is used.
     pub fn load(&mut self, state: &[u8]) -> Result<()> {
+        let core = self.core_mut();
         let saved: SavedClient = postcard::from_bytes(state)
-            .with_context(|| format!("the saved state of client {}", self.id))?;
-        self.store.load(saved.parts);
-        self.stash = saved.stash;
-        self.ledger = saved.ledger;
-        self.before = saved.before;
-        self.spent.clear();
-        self.charged = 0;
+            .with_context(|| format!("the saved state of client {}", core.id))?;
+        core.store.load(saved.parts);
+        core.stash = saved.stash;
+        core.ledger = saved.ledger;
+        core.before = saved.before;
+        core.spent.clear();
+        core.charged = 0;
         Ok(())
     }
 }

@@ -134,6 +134,16 @@ impl Examples {
         })
     }
 
+    /// These samples, with the labels of their whole set.
+    pub(crate) fn of(samples: Samples, labels: Arc<Labels>) -> Result<Self> {
+        let rows = samples.inputs().len();
+        ensure!(
+            rows == labels.len(),
+            Problem::Shape(format!("{} labels for {rows} rows", labels.len()))
+        );
+        Ok(Self { samples, labels })
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.samples.len()

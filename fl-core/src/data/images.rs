@@ -6,7 +6,7 @@ use anyhow::ensure;
 use ndarray::{Array2, ArrayView2, Axis};
 
 /// Images to be made: a value is `byte / 255`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Images {
     shape: [usize; 3],
     of: Array2<u8>,

@@ -4,7 +4,7 @@ use super::{Images, Masks, TaskKind};
 use ndarray::{Array2, Axis};
 
 /// The inputs of a data set in their compact form; a batch becomes `f32` when it is drawn.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Inputs {
     /// Images: `rows x channels x height x width` bytes. A value is `(byte / 255 - mean[c]) / std[c]`.
     Bytes {
@@ -70,6 +70,40 @@ impl Inputs {
         }
     }
 
+    /// Whether its lists are as long as they must be: said of inputs that somebody else has made.
+    pub(crate) fn is_sound(&self) -> bool {
+        let width = match self {
+            Self::Bytes { shape, .. } => shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)),
+            Self::Dense { shape, .. } => shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)),
+            Self::Sparse { width, .. } => Some(*width),
+        };
+        let Some(width) = width else { return false };
+        match self {
+            Self::Bytes {
+                shape,
+                data,
+                mean,
+                std,
+            } => {
+                let channels = mean.len() == shape[0] && std.len() == shape[0];
+                channels && data.len().is_multiple_of(width.max(1))
+            }
+            Self::Dense { data, .. } => data.len().is_multiple_of(width.max(1)),
+            Self::Sparse {
+                starts,
+                columns,
+                values,
+                ..
+            } => {
+                starts.first() == Some(&0)
+                    && starts.is_sorted()
+                    && starts.last() == Some(&columns.len())
+                    && columns.len() == values.len()
+                    && columns.iter().all(|c| (*c as usize) < width)
+            }
+        }
+    }
+
     /// Writes row `row` as `f32` into `out`, which is [`Inputs::width`] long.
     pub fn write_row(&self, row: usize, out: &mut [f32]) {
         let width = self.width();
@@ -108,7 +142,7 @@ impl Inputs {
 }
 
 /// What is known about each row of a data set.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Labels {
     /// One class per row.
     Classes {

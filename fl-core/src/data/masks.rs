@@ -6,7 +6,7 @@ use anyhow::ensure;
 use ndarray::{Array2, ArrayView2, Axis};
 
 /// The class of every pixel of some images, and which object it belongs to if that is known.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Masks {
     classes: usize,
     height: usize,

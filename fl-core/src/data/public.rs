@@ -37,6 +37,24 @@ impl Public {
         self
     }
 
+    /// Its inputs, the labels that methods may see, and those that only measurements may.
+    pub(crate) fn whole(&self) -> (&Samples, Option<&Examples>, Option<&Examples>) {
+        (&self.samples, self.labelled.as_ref(), self.truth.as_ref())
+    }
+
+    /// The inverse of [`Public::whole`].
+    pub(crate) fn of_whole(
+        samples: Samples,
+        labelled: Option<Examples>,
+        truth: Option<Examples>,
+    ) -> Self {
+        Self {
+            samples,
+            labelled,
+            truth,
+        }
+    }
+
     /// The inputs.
     pub fn samples(&self) -> &Samples {
         &self.samples

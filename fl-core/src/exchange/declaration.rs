@@ -4,7 +4,7 @@ use crate::exchange::spec::{AggregatorUse, Exchange, ExchangeSpec};
 use crate::message::{Ids, Message, Params, Scalar, VoteSensitivity};
 use crate::privacy::MinibatchSampling;
 use crate::{
-    ACCOUNTANT, AggregatorSlot, Answer, AttackSlot, BoxedAggregator, COUNTS, Client, MechanismSlot,
+    ACCOUNTANT, AggregatorSlot, Answer, AttackSlot, COUNTS, Client, MechanismSlot,
     Request, Result, Role, Roster, SelectorSlot, Slot, SlotKind, SlotSpec, TrainerSlot,
 };
 use anyhow::bail;
@@ -41,6 +41,29 @@ impl<'p> Declaration<'p> {
     /// Nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// What a loaded protocol declares; its clients answer by `answer`.
+    pub(crate) fn of_specs(
+        slots: Vec<SlotSpec>,
+        exchanges: Vec<ExchangeSpec>,
+        answer: impl Fn(&ExchangeSpec, &mut Client, Request<'_>) -> Result<Answer>
+        + Clone
+        + Send
+        + Sync
+        + 'p,
+    ) -> Self {
+        let answered = |spec| -> (ExchangeSpec, AnswerFn<'p>) { (spec, Box::new(answer.clone())) };
+        Self {
+            slots,
+            exchanges: exchanges.into_iter().map(answered).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The exchanges, with the declaration as it is.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = &ExchangeSpec> {
+        self.exchanges.iter().map(|(spec, _)| spec)
     }
 
     /// Adds a slot. The slots that exchanges name are added with them, so this is for models, for
@@ -283,7 +306,6 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
     pub fn into<V: Message, O: Message>(mut self, slot: &AggregatorSlot<V, O>) -> Self {
         self.spec.aggregator = Some(AggregatorUse {
             slot: self.names(slot),
-            needs: |store, slot| Ok(store.get::<BoxedAggregator<V, O>>(slot)?.needs()),
         });
         self
     }

@@ -1,6 +1,6 @@
 //! What happens to clients on purpose, and what is done about answers that cannot be used.
 
-use crate::message::{Message, Tensor, TensorMap};
+use crate::message::{Erased, Tensor, TensorMap};
 use crate::settings::{Reader, Setting, Value, above};
 use crate::{ClientId, Problem, Result, Stream};
 use ndarray::{ArrayD, Axis, Slice};
@@ -167,14 +167,15 @@ impl FaultOutcome<'_> {
     }
 
     /// What becomes of what it says.
-    pub fn spoil<M: Message>(&self, message: M) -> Result<M> {
+    pub fn spoil(&self, message: Erased) -> Result<Erased> {
         let change: fn(Tensor) -> Tensor = match self.what {
             FaultKind::Nan => |t| numbers(t, |all, nan| all.iter().take(1).map(|_| nan).collect()),
             FaultKind::Huge => |t| numbers(t, |all, _| all.iter().map(|x| x * 1e30).collect()),
             FaultKind::Shape => narrower,
             _ => return Ok(message),
         };
-        let owned = message.tensors().into_iter().map(|(name, view)| {
+        let of = message.message_type();
+        let owned = message.content().into_iter().map(|(name, view)| {
             let known = name == "rows" || name.starts_with('.');
             let tensor = view.to_tensor();
             (
@@ -182,7 +183,7 @@ impl FaultOutcome<'_> {
                 if known { tensor } else { change(tensor) },
             )
         });
-        M::from_tensors(TensorMap::new(owned.collect()))
+        of.from_tensors(TensorMap::new(owned.collect()))
             .map_err(|error| anyhow::anyhow!(Problem::Shape(format!("{error:#}"))))
     }
 }

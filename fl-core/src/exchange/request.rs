@@ -1,12 +1,13 @@
 //! Requests and answers: the only way in which the two sides of a protocol speak.
 
 use crate::exchange::spec::ExchangeSpec;
-use crate::message::{self, AnyMessage, Message, Nothing};
+use crate::message::{AnyMessage, Erased, Message, MessageType, Nothing};
 use crate::server::cohort::SAMPLES;
 use crate::{
-    Client, ClientState, PrivacyEvent, Protocol, RequiredInputs, Result, RunState, Stream,
+    Client, ClientState, PrivacyEvent, Protocol, RequiredInputs, Result, RunState, Server, Stream,
 };
-use anyhow::{Context, anyhow};
+use crate::client::ClientSide;
+use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
 /// A payload, here or from another process.
@@ -82,21 +83,31 @@ impl Body {
         }
     }
 
+    /// As a message of this type.
+    ///
+    /// # Errors
+    /// When it is a message of another kind.
+    pub fn open_as(self, of: &'static MessageType) -> Result<Erased> {
+        match self {
+            Self::Wire(bytes) => of.decode(&bytes),
+            Self::Here(message) => {
+                let kind = message.kind();
+                ensure!(
+                    kind == of.kind,
+                    "answered with {kind} where {} was due",
+                    of.kind
+                );
+                Ok(message)
+            }
+        }
+    }
+
     /// As an `M`.
     ///
     /// # Errors
     /// When it is a message of another kind.
     pub fn open<M: Message>(self) -> Result<M> {
-        match self {
-            Self::Wire(bytes) => message::decode(&bytes),
-            Self::Here(message) => {
-                let kind = message.kind();
-                let message = message.into_any().downcast::<M>();
-                message
-                    .map(|m| *m)
-                    .map_err(|_| anyhow!("answered with {kind} where {} was due", M::KIND))
-            }
-        }
+        self.open_as(MessageType::of::<M>())?.take()
     }
 }
 
@@ -141,7 +152,7 @@ impl Answer {
 /// # Errors
 /// When the run cannot go on, or the protocol left out a release that it declares.
 pub fn lead(protocol: &dyn Protocol, run: &mut RunState<'_>) -> Result<()> {
-    protocol.lead(run)?;
+    protocol.lead(&mut Server(run))?;
     run.check_released()
 }
 
@@ -159,7 +170,7 @@ pub fn answer(
         true => question.answer(&SAMPLES.spec(), client, |_, _: &Nothing| Ok(Nothing)),
         false => protocol.declare().answer(client, question),
     };
-    let ended = client.end();
+    let ended = client.core_mut().end();
     let answer = answer?;
     ended?;
     Ok(answer)
@@ -188,22 +199,42 @@ impl<'q> Request<'q> {
         client: &mut Client,
         f: impl FnOnce(&mut Client, &D) -> Result<U>,
     ) -> Result<Answer> {
-        client.begin(self.stream.clone(), spec)?;
+        self.answer_any(spec, client, |client, sent| {
+            Ok(Box::new(f(client, sent.get()?)?))
+        })
+    }
+
+    /// As [`Request::answer`], of messages without Rust types. What a client keeps of its requests
+    /// is at its host.
+    pub(crate) fn answer_any(
+        &self,
+        spec: &ExchangeSpec,
+        client: &mut Client,
+        f: impl FnOnce(&mut Client, &dyn AnyMessage) -> Result<Erased>,
+    ) -> Result<Answer> {
+        let here = matches!(client.0, ClientSide::Here(_));
+        if here {
+            client.core_mut().begin(self.stream.clone(), spec)?;
+        }
         let body = match self.payload {
             Payload::Here(message) => {
-                let sent = message.as_any().downcast_ref::<D>();
-                let other = || {
-                    let (label, found) = (spec.label, message.kind());
-                    format!("`{label}` comes with {}, not with {found}", D::KIND)
-                };
-                f(client, sent.with_context(other)?)?
+                let (label, found, due) = (spec.label, message.kind(), spec.request.kind);
+                ensure!(
+                    found == due,
+                    "`{label}` comes with {due}, not with {found}"
+                );
+                f(client, message)?
             }
-            Payload::Wire(bytes) => f(client, &message::decode(bytes)?)?,
+            Payload::Wire(bytes) => f(client, &*spec.request.decode(bytes)?)?,
         };
-        client.check_releases(spec)?;
+        let mut envelope = Envelope::default();
+        if here {
+            client.core().check_releases(spec)?;
+            envelope = client.core_mut().envelope(self.needs)?;
+        }
         Ok(Answer {
-            body: Body::Here(Box::new(body)),
-            envelope: client.envelope(self.needs)?,
+            body: Body::Here(body),
+            envelope,
         })
     }
 }

@@ -2,27 +2,26 @@
 //! first, who is only compared with.
 
 use crate::data::TaskKind;
-use crate::message::{self, Message, NamedTensors};
+use crate::message::{self, AnyMessage, Erased, Message, NamedTensors};
 use crate::{ClientId, ClientMessage, Problem, Result};
-use anyhow::Context;
 
 /// What the shape of an answer is held against.
-pub(crate) struct ExpectedShape<'a, U> {
+pub(crate) struct ExpectedShape<'a> {
     /// What is to be predicted.
     pub task: TaskKind,
     /// The server's model, made when somebody sends parameters and was sent none.
     pub model: &'a mut dyn FnMut() -> Option<message::Params>,
     /// Whose answer came first, where nothing says what shape is right.
-    pub first: Option<(ClientId, U)>,
+    pub first: Option<(ClientId, Erased)>,
 }
 
-impl<U: Message> ExpectedShape<'_, U> {
+impl ExpectedShape<'_> {
     /// Checks an answer to what was `sent`.
     ///
     /// # Errors
     /// [`Problem::Shape`] when it has not the shape that it must have, [`Problem::Disagree`] when nothing says what that is and
     /// another client's answer has another.
-    pub fn check<D: Message>(&mut self, sent: &D, mail: &ClientMessage<U>) -> Result<()> {
+    pub fn check(&mut self, sent: &dyn AnyMessage, mail: &ClientMessage<Erased>) -> Result<()> {
         if let Some(counts) = &mail.class_counts {
             anyhow::ensure!(
                 counts.len() == self.task.classes(),
@@ -33,12 +32,12 @@ impl<U: Message> ExpectedShape<'_, U> {
                 ))
             );
         }
-        if self.fits(sent, &mail.body)? {
+        if self.fits(sent, &*mail.body)? {
             return Ok(());
         }
         let from = mail.from;
         let (first, body) = self.first.get_or_insert_with(|| (from, mail.body.clone()));
-        message::alike(body, &mail.body).map_err(|error| {
+        message::alike(&**body, &*mail.body).map_err(|error| {
             anyhow::anyhow!(Problem::Disagree(format!(
                 "{error}, that of client {first}, and nothing says which of them is right"
             )))
@@ -49,13 +48,12 @@ impl<U: Message> ExpectedShape<'_, U> {
     ///
     /// # Errors
     /// [`Problem::Shape`] when it has not.
-    fn fits<D: Message>(&mut self, sent: &D, answer: &U) -> Result<bool> {
-        let any = sent as &dyn std::any::Any;
-        if let Some(sent) = any.downcast_ref::<U>() {
+    fn fits(&mut self, sent: &dyn AnyMessage, answer: &dyn AnyMessage) -> Result<bool> {
+        if sent.kind() == answer.kind() {
             message::alike_to(sent, answer, "what was sent")?;
             return Ok(true);
         }
-        if let Some(classes) = answer.class_count() {
+        if let Some(classes) = answer.classes() {
             // where pixels have classes, each class has several scores
             let outputs = self.task.outputs();
             anyhow::ensure!(
@@ -65,16 +63,14 @@ impl<U: Message> ExpectedShape<'_, U> {
                 ))
             );
         }
-        if let Some(params) = any.downcast_ref::<message::Params>() {
-            return within(params, &answer.tensors());
+        if let Some(params) = sent.as_any().downcast_ref::<message::Params>() {
+            return within(params, &answer.content());
         }
-        let model = (U::KIND == message::Params::KIND).then(|| (self.model)());
+        let of_params = answer.kind() == message::Params::KIND;
+        let model = of_params.then(|| (self.model)());
         let Some(model) = model.flatten() else {
             return Ok(false);
         };
-        let answer = answer as &dyn std::any::Any;
-        let answer = answer.downcast_ref::<message::Params>();
-        let answer = answer.context("parameters are of one type")?;
         message::alike_to(&model, answer, "the server's model")?;
         Ok(true)
     }

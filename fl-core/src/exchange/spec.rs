@@ -1,9 +1,9 @@
 //! Exchanges: one request of the server and the clients' answers, and what is known of it before
 //! a run.
 
-use crate::message::{ExchangeShape, Message, Nothing, VoteSensitivity};
+use crate::message::{Message, MessageType, Nothing, VoteSensitivity};
 use crate::privacy::{DataDependence, MinibatchSampling};
-use crate::{COUNTS, RequiredInputs};
+use crate::COUNTS;
 use std::marker::PhantomData;
 
 /// An exchange: its label, the message to a client (`D`), and the client's answer (`U`).
@@ -39,8 +39,8 @@ impl<D: Message, U: Message> Exchange<D, U> {
             label: self.label,
             down: D::KIND,
             up: U::KIND,
-            down_bytes: D::expected,
-            up_bytes: U::expected,
+            request: MessageType::of::<D>(),
+            answer: MessageType::of::<U>(),
             times: 1,
             rows: 0,
             made: false,
@@ -73,10 +73,10 @@ pub struct ExchangeSpec {
     pub down: &'static str,
     /// Kind of the answer.
     pub up: &'static str,
-    /// Bytes of the message to one client, at most.
-    pub down_bytes: fn(&ExchangeShape) -> Option<u64>,
-    /// Bytes of one answer, at most.
-    pub up_bytes: fn(&ExchangeShape) -> Option<u64>,
+    /// The type of the message to the clients.
+    pub request: &'static MessageType,
+    /// The type of the answer.
+    pub answer: &'static MessageType,
     /// How often it takes place.
     pub times: usize,
     /// The number of samples that it is about, at most; `usize::MAX` for all public ones.
@@ -115,8 +115,6 @@ pub struct ExchangeSpec {
 pub struct AggregatorUse {
     /// Its slot.
     pub slot: &'static str,
-    /// What it needs to know of the senders, by the part at the server.
-    pub(crate) needs: fn(&mut crate::store::Store, &str) -> crate::Result<RequiredInputs>,
 }
 
 impl std::fmt::Debug for AggregatorUse {

@@ -1,10 +1,10 @@
 //! What a budget allows to be released, the same at the server and at a client.
 
 use crate::ledger::exposure::FOLLOWS_DATA;
-use crate::message::Message;
+use crate::message::AnyMessage;
 use crate::privacy::{ReleaseNoise, short};
 use crate::{
-    Accountant, Budget, Cohort, PrivacyEvent, PrivacyMechanism, Problem, Result, SamplingScheme,
+    Accountant, AnyMechanism, Budget, Cohort, PrivacyEvent, Problem, Result, SamplingScheme,
 };
 use anyhow::bail;
 
@@ -99,16 +99,16 @@ pub(crate) fn cost(slot: &str, price: PrivacyEvent, noise: &ReleaseNoise) -> Pri
 ///
 /// # Errors
 /// [`Problem::Budget`] when the budget does not pay for any of it.
-pub(crate) fn ensure_budget<M: Message>(
-    mechanism: &dyn PrivacyMechanism<On = M>,
-    message: &mut M,
+pub(crate) fn ensure_budget(
+    mechanism: &dyn AnyMechanism,
+    message: &mut dyn AnyMessage,
     (cohort, drawn): (&Cohort, CohortOrigin),
     times: usize,
     accountant: Option<&dyn Accountant>,
     budget: Option<&Budget>,
     released: usize,
 ) -> Result<PaidRelease> {
-    let price = |message: &M| {
+    let price = |message: &dyn AnyMessage| {
         let event = believe(mechanism.price(message, cohort)?, cohort, drawn)?;
         let all = |event| PrivacyEvent::Repeated { times, event };
         Ok::<_, anyhow::Error>(match times {
@@ -137,9 +137,9 @@ pub(crate) fn ensure_budget<M: Message>(
         return whole(event);
     }
     let first = |k: usize| {
-        let mut few = message.clone();
-        mechanism.truncate(&mut few, k);
-        let event = price(&few)?;
+        let mut few = message.copy();
+        mechanism.truncate(&mut *few, k);
+        let event = price(&*few)?;
         let epsilon = accountant.guarantee(Some(&event))?.epsilon;
         Ok::<_, anyhow::Error>((few, event, epsilon))
     };
@@ -172,7 +172,7 @@ pub(crate) fn ensure_budget<M: Message>(
     }
     let (few, event, _) = first(fits)?;
     let next = first(too_many)?.2;
-    *message = few;
+    message.become_other(few)?;
     let note = format!(
         "{fits} of {queries} queries were released; one more would bring epsilon to {next:.4} {limit}"
     );
@@ -186,6 +186,7 @@ pub(crate) fn ensure_budget<M: Message>(
 mod tests {
     use super::*;
     use crate::message::Counts;
+    use crate::PrivacyMechanism;
     use crate::privacy::{Composition, Guarantee, Ledger, Noise, ReleaseNoise, Unit};
     use ndarray::Array2;
 
@@ -253,7 +254,7 @@ mod tests {
         };
         let one = Cohort::everyone(vec![0]);
         let ensure_budget = ensure_budget(
-            &Rows,
+            &*<dyn AnyMechanism>::of(Rows),
             &mut counts,
             (&one, CohortOrigin::Clients),
             1,

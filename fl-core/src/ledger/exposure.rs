@@ -1,7 +1,7 @@
 //! What each observer of a run has seen without a price.
 
 use crate::privacy::{Guarantee, Observer, Protection, Protections, Unit, UnpricedDisclosures};
-use crate::server::Server;
+use crate::server::RunState;
 use crate::{
     Accountant, BuildContext, COUNTS, ExchangeSpec, Parts, Problem, Protocol, RequiredInputs,
     Result,
@@ -122,7 +122,7 @@ fn shown(slot: &str) -> String {
     format!("results show the clients' own models (`{slot}`)")
 }
 
-impl Server<'_> {
+impl RunState<'_> {
     /// Says that these observers see `what` of clients' own data, and that nothing has priced it: nothing is guaranteed
     /// against them any more.
     ///
@@ -192,7 +192,7 @@ impl Server<'_> {
     ///
     /// # Errors
     /// When the accountant cannot say.
-    pub(crate) fn protections(&self) -> Result<Option<Protections>> {
+    pub fn protections(&self) -> Result<Option<Protections>> {
         let (Some(all), Some(of_clients)) = (&self.accountant, &self.of_clients) else {
             return Ok(None);
         };

@@ -19,8 +19,12 @@ pub struct MessageDecl {
     pub kind: String,
     /// What it is, in one line.
     pub doc: String,
-    /// Its tensors, at least one.
+    /// Its tensors, at least one unless the message is open.
+    #[serde(default)]
     pub tensors: Vec<ColumnDecl>,
+    /// Only its own protocol makes and reads it: it holds any tensors, in any order.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
     /// What one unit of data can change.
     #[serde(default)]
     pub reach: SensitivityNorm,
@@ -57,6 +61,7 @@ impl From<&MessageType> for MessageDecl {
             kind: of.kind.into(),
             doc: of.doc.into(),
             tensors: of.columns.iter().map(column).collect(),
+            open: of.columns.is_empty(),
             reach: of.reach,
         }
     }
@@ -92,7 +97,7 @@ impl MessageDecl {
             );
         }
         ensure!(
-            (1..=TENSORS).contains(&self.tensors.len()),
+            (usize::from(!self.open)..=TENSORS).contains(&self.tensors.len()),
             "message `{kind}` has {} tensors; 1 to {TENSORS} are possible",
             self.tensors.len()
         );
@@ -216,6 +221,17 @@ impl Declared {
         shapes: &[Shape],
         mut tensors: Vec<(String, Tensor)>,
     ) -> Result<Self> {
+        if of.columns.is_empty() {
+            let mut names: Vec<&str> = tensors.iter().map(|(name, _)| &**name).collect();
+            names.sort_unstable();
+            let twice = names.windows(2).find(|two| two[0] == two[1]);
+            ensure!(twice.is_none(), "a tensor comes twice: {twice:?}");
+            return Ok(Self {
+                of,
+                tensors,
+                classes: None,
+            });
+        }
         // those of any name come last, by name
         let place = |name: &str| of.columns.iter().position(|c| c.name == name);
         tensors.sort_by(|(a, _), (b, _)| {
@@ -279,6 +295,9 @@ impl Declared {
             "classes" => Some(facts.outputs),
             _ => None,
         };
+        if of.columns.is_empty() {
+            return None;
+        }
         let counted = of
             .columns
             .iter()

@@ -277,6 +277,14 @@ impl TensorMap {
         Ok(self.0.remove(at).1)
     }
 
+    /// Takes the tensor called `name`, whatever its numbers are.
+    ///
+    /// # Errors
+    /// When there is no such tensor.
+    pub fn rest_of(&mut self, name: &str) -> Result<Tensor> {
+        self.take(name)
+    }
+
     /// Takes the 32-bit floats called `name`.
     ///
     /// # Errors

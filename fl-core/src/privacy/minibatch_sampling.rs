@@ -4,7 +4,7 @@ use crate::{Cohort, SamplingScheme, Stream};
 
 /// The steps of a training of which each sees a random lot of a client's examples, and how lots are drawn. Nothing of it depends on
 /// how many examples there are, so that a price that builds on it tells nothing of them.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct MinibatchSampling {
     /// How many steps.
     pub steps: usize,

@@ -1,53 +1,28 @@
 //! Who takes part in a round.
 
-use crate::message::{Message, Nothing, Scalar};
-use crate::server::Server;
+use crate::message::{AnyMessage, Nothing, Scalar};
+use crate::server::RunState;
+use crate::server::calls::ServerCalls;
 use crate::{
-    BoxedSelector, Candidate, ClientId, ClientMessage, ClientStat, Cohort, Exchange, Inbox,
-    Problem, RequiredInputs, Result, Roster, Round, SamplingScheme, SelectorSlot,
+    AnyPool, AnySelector, Candidate, ClientId, ClientStat, Cohort, Exchange, Problem,
+    RequiredInputs, Result, Round, SamplingScheme,
 };
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use std::collections::BTreeSet;
 
 /// How many examples a client has; any protocol's clients answer it ([`crate::answer`]).
 pub(crate) const SAMPLES: Exchange<Nothing, Nothing> = Exchange::new("number of examples");
 
-/// Asks these clients for their loss.
-type Losses<'a, F> = &'a mut dyn FnMut(&mut F, &[ClientId]) -> Result<Inbox<Scalar>>;
+/// The exchange in which clients tell their loss, and what is sent with it.
+type Losses<'a> = Option<(&'a str, &'a (dyn AnyMessage + 'static))>;
 
-impl Server<'_> {
-    /// The clients that the selector in `slot` picks for this round; everyone if the slot is empty. A selector may ask how
-    /// many examples clients have.
-    ///
-    /// # Errors
-    /// When it picks nobody, or cannot pick.
-    pub fn cohort(&mut self, slot: &SelectorSlot<Roster>, round: &Round) -> Result<Cohort> {
-        self.choose(slot, round, &mut |_, _| {
-            bail!(Problem::Lacks(
-                "it wants to know losses, and this protocol has no global model to ask about"
-                    .into()
-            ))
-        })
-    }
-
-    /// As [`Server::cohort`]; a selector may also ask for the loss of a model on the clients' own examples, which
-    /// clients tell when they are asked `loss` with `model`.
-    ///
-    /// # Errors
-    /// As [`Server::cohort`].
-    pub fn cohort_by_loss<D: Message>(
+impl RunState<'_> {
+    pub(crate) fn choose(
         &mut self,
-        slot: &SelectorSlot<Roster>,
+        slot: &str,
         round: &Round,
-        loss: &Exchange<D, Scalar>,
-        model: &D,
+        losses: Losses<'_>,
     ) -> Result<Cohort> {
-        self.choose(slot, round, &mut |fed, of| {
-            fed.collect(round, loss, of, |_| model)
-        })
-    }
-
-    fn choose(&mut self, slot: &str, round: &Round, losses: Losses<'_, Self>) -> Result<Cohort> {
         let everyone = self.everyone();
         if !self.has(slot) {
             return Ok(everyone);
@@ -57,7 +32,7 @@ impl Server<'_> {
         if self.accountant.is_some() {
             of_slot = of_slot.with_stream(self.noise.at(&of_slot.stream).stream().clone());
         }
-        let mut selector = self.store.take::<BoxedSelector<Roster>>(slot)?;
+        let mut selector = self.store.take::<Box<dyn AnySelector>>(slot)?;
         let picked = self.poll(&of_slot, round, &mut selector, &everyone, losses);
         let draw = selector.draw();
         self.store.put(slot, selector);
@@ -82,13 +57,13 @@ impl Server<'_> {
         &mut self,
         of_slot: &Round,
         round: &Round,
-        selector: &mut BoxedSelector<Roster>,
+        selector: &mut Box<dyn AnySelector>,
         everyone: &Cohort,
-        losses: Losses<'_, Self>,
+        losses: Losses<'_>,
     ) -> Result<Vec<usize>> {
         let mut pool: Vec<Candidate> = everyone.iter().map(|id| Candidate::new(*id)).collect();
         let mut asked = BTreeSet::new();
-        while let Some(mut poll) = selector.poll(of_slot, &pool)? {
+        while let Some(mut poll) = selector.poll(of_slot, AnyPool::Clients(&pool))? {
             ensure!(
                 poll.of.iter().all(|at| *at < pool.len()) && poll.of.is_sorted_by(|a, b| a < b),
                 "it asks about positions {:?} of {} clients; they must be ascending and different",
@@ -108,20 +83,21 @@ impl Server<'_> {
                         ..RequiredInputs::default()
                     };
                     let spec = SAMPLES.spec();
-                    let sizes = self.collect_with(
-                        round,
-                        &spec,
-                        &ids,
-                        &|_| &Nothing,
-                        needs,
-                        |mail: ClientMessage<Nothing>| Ok(mail),
-                    )?;
+                    let sizes = self.inbox(round, &spec, &ids, &|_| &Nothing, needs)?;
                     sizes.iter().map(|m| (m.from, m.weight)).collect()
                 }
                 ClientStat::Loss => {
-                    let losses = losses(self, &ids)?;
-                    let told = |m: &ClientMessage<Scalar>| (m.from, f64::from(m.body.value()));
-                    losses.iter().map(told).collect()
+                    let (label, model) = losses.ok_or_else(|| {
+                        Problem::Lacks("it wants to know losses, and this protocol has no global model to ask about".into())
+                    })?;
+                    let spec = self.observed.exchange(label)?.clone();
+                    let needs = self.needs(&spec)?;
+                    let losses = self.inbox(round, &spec, &ids, &|_| model, needs)?;
+                    let told = losses.iter().map(|m| {
+                        let loss = m.body.get::<Scalar>()?.value();
+                        Ok((m.from, f64::from(loss)))
+                    });
+                    told.collect::<Result<_>>()?
                 }
             };
             for (at, id) in poll.of.iter().zip(&ids) {
@@ -132,6 +108,6 @@ impl Server<'_> {
                 }
             }
         }
-        selector.select(of_slot, &pool)
+        selector.select(of_slot, AnyPool::Clients(&pool))
     }
 }

@@ -1,16 +1,17 @@
 //! Sends requests to clients, and validates, combines and releases their answers.
 
 use crate::exchange::shape_check::ExpectedShape;
-use crate::message::{self, Message, Params};
-use crate::server::Server;
+use crate::message::{self, Erased, Params};
+use crate::server::RunState;
+use crate::server::calls::{Down, Form, ModelReader};
 use crate::server::collector::Collector;
 use crate::store::Store;
 use crate::{
-    AggregatorSlot, BoxedAggregator, ClientId, ClientMessage, Cohort, Exchange, ExchangeSpec,
-    Inbox, Payload, Problem, Request, RequiredInputs, Result, Role, Round, Trainer, TrainerSlot,
-    parametric,
+    AnyAggregator, AnyInbox, ClientId, ClientMessage, Cohort, ExchangeSpec, Payload, Problem,
+    Request, RequiredInputs, Result, Role, Round, Trainer, parametric,
 };
 use anyhow::{Context, anyhow, bail, ensure};
+use std::sync::Arc;
 
 /// The parameters that the server's model in `slot` begins with: what shape those of clients must have.
 fn server_params(store: &Store, slot: &str) -> Option<Params> {
@@ -21,177 +22,125 @@ fn server_params(store: &Store, slot: &str) -> Option<Params> {
     store.has(slot).then(|| made(slot).ok()).flatten()
 }
 
-impl Server<'_> {
-    /// Sends `down` to each of these clients and collects their answers, by the spec's fault
-    /// policy. They come with the weights that the aggregator of the exchange needs.
-    ///
-    /// # Errors
-    /// When no answer can be used, or the policy says that the run fails.
-    pub fn collect<'d, D: Message, U: Message>(
-        &mut self,
-        round: &Round,
-        exchange: &Exchange<D, U>,
-        to: &[ClientId],
-        down: impl Fn(ClientId) -> &'d D + Sync,
-    ) -> Result<Inbox<U>> {
-        self.collect_each(round, exchange, to, down, |_, answer| Ok(answer))
+impl RunState<'_> {
+    /// What the aggregator of the exchange needs to know of the senders.
+    pub(crate) fn needs(&mut self, exchange: &ExchangeSpec) -> Result<RequiredInputs> {
+        let Some(used) = exchange.aggregator else {
+            return Ok(RequiredInputs::default());
+        };
+        let aggregator = self.store.get::<Box<dyn AnyAggregator>>(used.slot)?;
+        Ok(aggregator.needs())
     }
 
-    /// As [`Server::collect`]; `make` makes something else of each answer as it comes, so that the
-    /// answers themselves are not kept.
-    ///
-    /// # Errors
-    /// Those of [`Server::collect`] and of `make`.
-    pub fn collect_each<'d, D: Message, U: Message, V: Message>(
-        &mut self,
-        round: &Round,
-        exchange: &Exchange<D, U>,
-        to: &[ClientId],
-        down: impl Fn(ClientId) -> &'d D + Sync,
-        mut make: impl FnMut(ClientId, U) -> Result<V>,
-    ) -> Result<Inbox<V>> {
-        let spec = self.observed.exchange(exchange.label())?.clone();
-        let needs = spec
-            .aggregator
-            .map(|used| (used.needs)(&mut self.store, used.slot));
-        let needs = needs.transpose()?.unwrap_or_default();
-        self.collect_with(round, &spec, to, &down, needs, |mail: ClientMessage<U>| {
-            let from = mail.from;
-            mail.try_map(|body| make(from, body))
-                .with_context(|| format!("client {from}"))
-        })
-    }
-
-    pub(crate) fn collect_with<'d, D: Message, U: Message, V: Message>(
+    /// All answers of these clients.
+    pub(crate) fn inbox(
         &mut self,
         round: &Round,
         exchange: &ExchangeSpec,
         to: &[ClientId],
-        down: &(impl Fn(ClientId) -> &'d D + Sync),
+        down: Down<'_, '_>,
         needs: RequiredInputs,
-        mut form: impl FnMut(ClientMessage<U>) -> Result<ClientMessage<V>>,
-    ) -> Result<Inbox<V>> {
+    ) -> Result<Box<dyn AnyInbox>> {
         let mut mail = Vec::with_capacity(to.len());
-        self.exchange(round, exchange, to, down, needs, &mut |m| {
-            mail.push(form(m)?);
+        self.ask(round, exchange, to, down, needs, &mut |m| {
+            mail.push(m);
             Ok(())
         })?;
-        Inbox::new(mail).with_context(|| exchange.label)
+        let inbox = exchange.answer.inbox(mail);
+        inbox.with_context(|| exchange.label)
     }
 
-    /// Reads models that clients trained in `slot` and sent.
-    pub fn reader(
-        &self,
-        slot: &TrainerSlot,
-    ) -> impl Fn(ClientId, &[u8]) -> Result<Box<dyn Trainer>> + use<> {
-        let slot = slot.name();
-        let (parts, context) = (self.store.parts().clone(), self.store.context(slot, 0));
-        move |client, bytes| {
+    /// See [`crate::Server::reader`].
+    pub(crate) fn model_reader(&self, slot: &str) -> ModelReader {
+        let slot = slot.to_string();
+        let (parts, context) = (self.store.parts().clone(), self.store.context(&slot, 0));
+        Box::new(move |client, bytes| {
             let mut model: Box<dyn Trainer> =
-                parts.build(Role::Trainer, slot, Some(client), &context)?;
+                parts.build(Role::Trainer, &slot, Some(client), &context)?;
             model
                 .load(bytes)
                 .with_context(|| format!("parts.{slot}: what client {client} sent"))?;
             Ok(model)
-        }
-    }
-
-    /// Runs the exchange as it is declared: sends `down` to each client of the cohort, lets the
-    /// declared aggregator combine the answers, one at a time if it can, and releases the result
-    /// through the declared mechanism of the server.
-    ///
-    /// # Errors
-    /// Those of [`Server::collect`], of the aggregator, and of [`Server::release`].
-    pub fn run<'d, D: Message, U: Message, O: Message>(
-        &mut self,
-        round: &Round,
-        exchange: &Exchange<D, U>,
-        cohort: &Cohort,
-        down: impl Fn(ClientId) -> &'d D + Sync,
-    ) -> Result<O> {
-        self.run_with(round, exchange, cohort, down, |mail: ClientMessage<U>| {
-            Ok(mail)
         })
     }
 
-    /// As [`Server::run`]; the aggregator combines what `form` makes of each answer. `form` sees
-    /// them in client order, with the weights that the aggregator needs.
-    ///
-    /// # Errors
-    /// Those of [`Server::run`] and of `form`.
-    pub fn run_with<'d, D: Message, U: Message, V: Message, O: Message>(
+    /// See [`crate::Server::run_with`].
+    pub(crate) fn run_exchange(
         &mut self,
         round: &Round,
-        exchange: &Exchange<D, U>,
+        label: &str,
         cohort: &Cohort,
-        down: impl Fn(ClientId) -> &'d D + Sync,
-        form: impl FnMut(ClientMessage<U>) -> Result<ClientMessage<V>>,
-    ) -> Result<O> {
-        let spec = self.observed.exchange(exchange.label())?.clone();
+        down: Down<'_, '_>,
+        form: Option<Form<'_, ClientMessage<Erased>>>,
+    ) -> Result<Erased> {
+        let spec = self.observed.exchange(label)?.clone();
         let slot = spec.aggregator.map(|used| used.slot);
         let slot =
             slot.with_context(|| format!("exchange `{}` declares no aggregator", spec.label))?;
         // taken out for the time of the exchange, so that it can take in one answer after the other
-        let mut aggregator = self.store.take::<BoxedAggregator<V, O>>(slot)?;
-        let combined = self.combine(&mut aggregator, round, &spec, cohort, &down, form);
+        let mut aggregator = self.store.take::<Box<dyn AnyAggregator>>(slot)?;
+        let combined = self.combine(&mut aggregator, round, &spec, cohort, down, form);
         self.store.put(slot, aggregator);
         let (seen, out) = combined?;
         let mut out = self.check_output(slot, &seen, out)?;
         for slot in &spec.flow.at_server {
-            self.release_as(slot, round, &mut out, cohort, true)?;
+            self.release_as(slot, round, &mut *out, cohort, true)?;
         }
         Ok(out)
     }
 
-    fn combine<'d, D: Message, U: Message, V: Message, O: Message>(
+    fn combine(
         &mut self,
-        aggregator: &mut BoxedAggregator<V, O>,
+        aggregator: &mut Box<dyn AnyAggregator>,
         round: &Round,
         exchange: &ExchangeSpec,
         to: &[ClientId],
-        down: &(impl Fn(ClientId) -> &'d D + Sync),
-        mut form: impl FnMut(ClientMessage<U>) -> Result<ClientMessage<V>>,
-    ) -> Result<(Round, O)> {
+        down: Down<'_, '_>,
+        form: Option<Form<'_, ClientMessage<Erased>>>,
+    ) -> Result<(Round, Erased)> {
         let needs = aggregator.needs();
         let mut round = round.with_stream(round.stream.clone());
         if let (true, None, [first, others @ ..]) = (needs.sent, round.sent_any(), to) {
             let sent = down(*first);
             ensure!(
-                others.iter().all(|id| std::ptr::eq(down(*id), sent)),
+                others.iter().all(|id| std::ptr::addr_eq(down(*id), sent)),
                 Problem::Lacks("the aggregator needs the message sent to clients, but this round sent a different message to each client".into())
             );
-            round = round.showing(sent.clone());
+            round = round.showing_any(Arc::from(sent.copy()));
         }
+        let mut as_it_is = Ok;
+        let form = form.unwrap_or(&mut as_it_is);
         let out = match aggregator.fold(&round) {
             Some(mut fold) => {
-                self.exchange(&round, exchange, to, down, needs, &mut |m| {
+                self.ask(&round, exchange, to, down, needs, &mut |m| {
                     fold.add(form(m)?)
                 })?;
                 let folded = fold.finish().with_context(|| exchange.label)?;
                 aggregator.update(&round, folded)?
             }
             None => {
-                let inbox = self.collect_with(&round, exchange, to, down, needs, form)?;
-                aggregator.aggregate(&round, &inbox)?
+                let mut mail = Vec::with_capacity(to.len());
+                self.ask(&round, exchange, to, down, needs, &mut |m| {
+                    mail.push(form(m)?);
+                    Ok(())
+                })?;
+                let inbox = aggregator.input().inbox(mail);
+                let inbox = inbox.with_context(|| exchange.label)?;
+                aggregator.aggregate(&round, &*inbox)?
             }
         };
         Ok((round, out))
     }
 
-    /// Lets the aggregator in `slot` combine these messages. One that needs the message sent to the
-    /// clients ([`RequiredInputs::sent`]) must be given a round that shows it ([`Round::showing`]).
-    ///
-    /// # Errors
-    /// Those of the aggregator.
-    pub fn aggregate<I: Message, O: Message>(
+    /// See [`crate::Server::aggregate`].
+    pub(crate) fn aggregate_any(
         &mut self,
-        slot: &AggregatorSlot<I, O>,
+        slot: &str,
         round: &Round,
-        inbox: &Inbox<I>,
-    ) -> Result<O> {
+        inbox: &dyn AnyInbox,
+    ) -> Result<Erased> {
         let round = round.with_stream(round.stream.clone());
-        let slot = slot.name();
-        let aggregator = self.store.get::<BoxedAggregator<I, O>>(slot)?;
+        let aggregator = self.store.get::<Box<dyn AnyAggregator>>(slot)?;
         ensure!(
             !aggregator.needs().sent || round.sent_any().is_some(),
             Problem::Lacks(format!(
@@ -202,53 +151,24 @@ impl Server<'_> {
         self.check_output(slot, &round, out)
     }
 
-    /// As [`Server::aggregate`], with weights of the protocol's own: `weight` gives one for each
-    /// message, finite and not below 0. Any aggregator of these messages combines them by those
-    /// weights, unless it looks at no weights.
-    ///
-    /// ```
-    /// use fl_core::prelude::*;
-    /// const MEAN: AggregatorSlot<Params, Params> = AggregatorSlot::new("aggregator", "Combines.");
-    ///
-    /// /// The clients' parameters, those with a large norm counting less.
-    /// fn combine(server: &mut Server<'_>, round: &Round, sent: &Inbox<Params>) -> Result<Params> {
-    ///     server.aggregate_with(&MEAN, round, sent, |mail| 1.0 / (1.0 + mail.body.norm()))
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Server::aggregate`]; when a weight is negative or no number, or every weight is
-    /// 0.
-    pub fn aggregate_with<I: Message, O: Message>(
-        &mut self,
-        slot: &AggregatorSlot<I, O>,
-        round: &Round,
-        inbox: &Inbox<I>,
-        weight: impl Fn(&ClientMessage<I>) -> f64,
-    ) -> Result<O> {
-        let weighted = inbox.weighted_by(weight);
-        let weighted = weighted.with_context(|| format!("weights for parts.{}", slot.name()))?;
-        self.aggregate(slot, round, &weighted)
-    }
-
     /// Checks the result of the aggregator in `slot`, and passes on what it logged.
-    fn check_output<O: Message>(&mut self, slot: &str, round: &Round, out: O) -> Result<O> {
+    fn check_output(&mut self, slot: &str, round: &Round, out: Erased) -> Result<Erased> {
         self.forward_log(slot, round)?;
-        message::check(&out)
+        message::check(&*out)
             .with_context(|| format!("parts.{slot}: what it made of the messages"))?;
         Ok(out)
     }
 
     /// Asks these clients, and hands over each answer as it is believed: what is sent is counted and hashed, what comes back
     /// is admitted or dropped, and everything is accounted and journalled.
-    fn exchange<'d, D: Message, U: Message>(
+    pub(crate) fn ask(
         &mut self,
         round: &Round,
         exchange: &ExchangeSpec,
         to: &[ClientId],
-        down: &(impl Fn(ClientId) -> &'d D + Sync),
+        down: Down<'_, '_>,
         needs: RequiredInputs,
-        sink: &mut dyn FnMut(ClientMessage<U>) -> Result<()>,
+        sink: Form<'_, ()>,
     ) -> Result<()> {
         let label = exchange.label;
         let needs = RequiredInputs {
@@ -304,7 +224,7 @@ impl Server<'_> {
             host.ask(&here, &question, &mut |id, answer| {
                 let sent = down(id);
                 if refused.is_some() {
-                    collector.unpaid::<D, U>(id, sent, answer);
+                    collector.unpaid(id, sent, answer);
                     return Ok(());
                 }
                 let mail = answer.and_then(|a| collector.admit(id, sent, a, fate(id), &mut wanted));

@@ -4,16 +4,15 @@
 use crate::exchange::faults::{Fault, FaultKind, FaultOutcome, Faults};
 use crate::exchange::shape_check::ExpectedShape;
 use crate::host::JournalEntry;
-use crate::message::{self, Bytes, Ids, Message, hex};
+use crate::message::{self, AnyMessage, Bytes, Erased, Ids, MessageType, hex};
 use crate::privacy::{Observer, epsilons};
-use crate::server::Server;
+use crate::server::RunState;
 use crate::{
     Answer, ClientId, ClientMessage, ExchangeSpec, PrivacyEvent, Problem, RequiredInputs, Result,
     Round,
 };
 use anyhow::{bail, ensure};
 use sha2::{Digest as _, Sha256};
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The journal tells answers apart for at most so many clients a question.
@@ -22,6 +21,8 @@ const TOLD_APART: usize = 256;
 /// One question to some clients, as it goes on.
 pub(crate) struct Collector {
     entry: JournalEntry,
+    /// What clients answer.
+    up: &'static MessageType,
     chain: Sha256,
     needs: RequiredInputs,
     faults: Faults,
@@ -33,8 +34,8 @@ pub(crate) struct Collector {
 }
 
 /// The samples that a message asks about, if it is such a message.
-pub(crate) fn asked<D: Message>(sent: &D) -> Option<&[u32]> {
-    (sent as &dyn Any)
+pub(crate) fn asked(sent: &dyn AnyMessage) -> Option<&[u32]> {
+    sent.as_any()
         .downcast_ref::<Ids>()
         .map(|ids| &ids.0[..])
 }
@@ -63,6 +64,7 @@ impl Collector {
                 answers: Vec::new(),
                 privacy: None,
             },
+            up: exchange.answer,
             chain: Sha256::new(),
             needs,
             faults,
@@ -74,7 +76,7 @@ impl Collector {
     }
 
     /// Counts and hashes what one client is sent. `about` are the samples that clients were asked about last.
-    pub fn send<D: Message>(&mut self, message: &D, about: &mut Option<Vec<u32>>) {
+    pub fn send(&mut self, message: &dyn AnyMessage, about: &mut Option<Vec<u32>>) {
         let this = std::ptr::from_ref(message).cast::<()>();
         let (_, digest, bytes) = match self.sent {
             Some(same) if same.0 == this => same,
@@ -93,18 +95,18 @@ impl Collector {
     }
 
     /// Checks one answer, takes down what its envelope says, and counts and hashes it. `fate` is what happens to it on its way.
-    pub fn admit<D: Message, U: Message>(
+    pub fn admit(
         &mut self,
         from: ClientId,
-        sent: &D,
+        sent: &dyn AnyMessage,
         answer: Answer,
         fate: Option<FaultOutcome<'_>>,
-        wanted: &mut ExpectedShape<'_, U>,
-    ) -> Result<ClientMessage<U>> {
+        wanted: &mut ExpectedShape<'_>,
+    ) -> Result<ClientMessage<Erased>> {
         let Answer { body, envelope } = answer;
         // what a client has released is spent, whatever becomes of its answer
         self.spent.push((from, envelope.spent.clone()));
-        let mut body: U = body.open()?;
+        let mut body = body.open_as(self.up)?;
         let mut weight = match self.needs.samples {
             true => envelope.samples.map_or(f64::NAN, |n| n as f64),
             false => 1.0,
@@ -119,7 +121,7 @@ impl Collector {
             }
         }
         if let Some(asked) = asked(sent) {
-            message::check_rows(&body, asked)?;
+            message::check_rows(&*body, asked)?;
         }
         let bytes_envelope = envelope.bytes();
         let mail = ClientMessage {
@@ -129,7 +131,7 @@ impl Collector {
             training_loss: envelope.training_loss.map(f64::from),
             body,
         };
-        crate::inbox::check_message(&mail)?;
+        crate::inbox::check_message(&mail, &*mail.body)?;
         for (missing, what) in [
             (
                 self.needs.class_counts && mail.class_counts.is_none(),
@@ -155,10 +157,10 @@ impl Collector {
         for (name, value) in envelope.measures {
             self.measures.entry(name).or_default().push((from, value));
         }
-        self.entry.bytes_up += message::bytes(&mail.body, asked(sent));
+        self.entry.bytes_up += message::bytes(&*mail.body, asked(sent));
         self.entry.bytes_envelope += bytes_envelope;
         self.chain.update(from.to_le_bytes());
-        let digest = message::digest(&mail.body);
+        let digest = message::digest(&*mail.body);
         self.chain.update(digest);
         if self.entry.clients <= TOLD_APART {
             self.entry.answers.push((from, hex(&digest[..4])));
@@ -194,10 +196,10 @@ impl Collector {
     }
 
     /// What came of a client after a budget had refused another: nobody uses it, and it is counted and charged like any other.
-    pub fn unpaid<D: Message, U: Message>(
+    pub fn unpaid(
         &mut self,
         from: ClientId,
-        sent: &D,
+        sent: &dyn AnyMessage,
         answer: Result<Answer>,
     ) {
         let Answer { body, envelope } = match answer {
@@ -214,14 +216,14 @@ impl Collector {
         };
         self.entry.bytes_envelope += envelope.bytes();
         self.spent.push((from, envelope.spent));
-        match body.open::<U>() {
-            Ok(body) => self.entry.bytes_up += message::bytes(&body, asked(sent)),
+        match body.open_as(self.up) {
+            Ok(body) => self.entry.bytes_up += message::bytes(&*body, asked(sent)),
             Err(error) => self.entry.dropped.push((from, format!("{error:#}"))),
         }
     }
 
     /// Passes on what was said, charges what was spent, and writes the journal.
-    pub fn end(mut self, fed: &mut Server<'_>, round: &Round) -> Result<()> {
+    pub fn end(mut self, fed: &mut RunState<'_>, round: &Round) -> Result<()> {
         let (label, clients) = (self.entry.question.clone(), self.entry.clients);
         for (note, said_by) in std::mem::take(&mut self.notes) {
             let who = match said_by.len() {
@@ -258,7 +260,7 @@ impl Collector {
     }
 
     /// Charges what was spent, and writes the journal.
-    pub fn finish(mut self, fed: &mut Server<'_>) -> Result<()> {
+    pub fn finish(mut self, fed: &mut RunState<'_>) -> Result<()> {
         for (id, events) in self.spent {
             fed.charge_client(id, events)?;
         }
@@ -278,7 +280,7 @@ impl Collector {
     }
 }
 
-impl Server<'_> {
+impl RunState<'_> {
     /// Says whose answers are not used, each client once for what it is about, and that whoever knows it knows something.
     pub(crate) fn left_out(
         &mut self,

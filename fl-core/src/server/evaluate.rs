@@ -3,15 +3,16 @@
 use crate::host::Metric;
 use crate::message::Params;
 use crate::privacy::Noise;
-use crate::server::Server;
+use crate::server::RunState;
+use crate::server::calls::ServerCalls;
 use crate::server::steps::PendingEvaluation;
-use crate::{ClientId, Evaluation, Examples, Fault, Problem, Result, Round, Samples, metrics};
+use crate::{ClientId, Evaluation, Examples, Fault, Problem, Result, Round, Samples, metrics, parametric};
 use anyhow::{Context, bail, ensure};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-impl Server<'_> {
+impl RunState<'_> {
     fn due(&self, round: &Round) -> bool {
         round.last || round.number.is_multiple_of(self.every)
     }
@@ -20,7 +21,7 @@ impl Server<'_> {
     ///
     /// # Errors
     /// When it cannot predict them.
-    pub fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
+    pub(crate) fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
         if !self.due(round) {
             let model = PendingEvaluation::Server(slot.into());
             self.step.unevaluated.push(model);
@@ -87,7 +88,7 @@ impl Server<'_> {
     ///
     /// # Errors
     /// When one of them cannot predict them.
-    pub fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
+    pub(crate) fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
         if !self.due(round) {
             let models = PendingEvaluation::Clients(slot.into());
             self.step.unevaluated.push(models);
@@ -128,21 +129,24 @@ impl Server<'_> {
         self.further(round, &scored)
     }
 
-    /// Records how good models of the server's are for the clients, each on the test examples of those that `of` gives it
-    /// to, if this round is to be evaluated, and gives the scores in client order; none if it is not. They take the place of the model in `slot` one after the other.
-    ///
-    /// # Errors
-    /// When one of them does not fit the slot's, or cannot predict.
-    pub fn evaluate_for_clients(
+    /// See [`crate::Server::evaluate_for_clients`]; `whose` is the model of each client.
+    pub(crate) fn evaluate_for_clients(
         &mut self,
         round: &Round,
         slot: &str,
         models: &[Params],
-        of: impl Fn(ClientId) -> usize,
+        whose: &[usize],
     ) -> Result<Vec<f64>> {
+        let clients = self.everyone();
+        ensure!(
+            whose.len() == clients.len(),
+            "the protocol gave models for {} of {} clients; give each client one",
+            whose.len(),
+            clients.len()
+        );
         if !self.due(round) {
             if self.may_end() {
-                let whose = self.everyone().iter().map(|id| of(*id)).collect();
+                let whose = whose.to_vec();
                 let models = PendingEvaluation::ForClients(slot.into(), models.to_vec(), whose);
                 self.step.unevaluated.push(models);
             }
@@ -150,9 +154,8 @@ impl Server<'_> {
         }
         // clients of one model and one test set have one score
         let mut groups: Vec<(usize, Examples, Vec<usize>)> = Vec::new();
-        let clients = self.everyone();
         for (at, id) in clients.iter().enumerate() {
-            let (model, test) = (of(*id), self.host.test_of(*id));
+            let (model, test) = (whose[at], self.host.test_of(*id));
             let same = |g: &&mut (usize, Examples, Vec<usize>)| {
                 g.0 == model
                     && Arc::ptr_eq(g.1.samples.inputs(), test.samples.inputs())
@@ -172,7 +175,7 @@ impl Server<'_> {
             let model = models
                 .get(model)
                 .with_context(|| format!("there is no model {model} of {}", models.len()))?;
-            self.parametric(slot)?.set_params(model)?;
+            parametric(self.model(slot)?, slot)?.set_params(model)?;
             let scored = Evaluation::of(self.model(slot)?, &test)?;
             self.unanswered(round, slot, [(&scored, test.len())]);
             self.extend_digest(&name, &scored.digest);
@@ -198,7 +201,7 @@ impl Server<'_> {
     ///
     /// # Errors
     /// When there are more or fewer numbers than clients, or it cannot be written.
-    pub fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
+    pub(crate) fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
         let clients = self.everyone();
         ensure!(
             each.len() == clients.len(),
@@ -229,7 +232,7 @@ impl Server<'_> {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
+    pub(crate) fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
         if !self.due(round) {
             let number = PendingEvaluation::Number(name.into(), value);
             self.step
@@ -240,19 +243,8 @@ impl Server<'_> {
         self.host.metric(&Metric::of(round, name, value))
     }
 
-    /// Keeps the server's model in `slot` as a result of the run.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn keep_model(&mut self, slot: &str) -> Result<()> {
-        self.keep_model_as(slot, slot)
-    }
-
-    /// As [`Server::keep_model`], under another name than the slot's.
-    ///
-    /// # Errors
-    /// As [`Server::keep_model`].
-    pub fn keep_model_as(&mut self, slot: &str, name: &str) -> Result<()> {
+    /// See [`crate::Server::keep_model_as`].
+    pub(crate) fn keep_model_as(&mut self, slot: &str, name: &str) -> Result<()> {
         let bytes = self.model(slot)?.save()?;
         self.extend_digest(name, &bytes);
         self.host.keep_model(name, &bytes)
@@ -262,7 +254,7 @@ impl Server<'_> {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn keep_generator(&mut self, slot: &str) -> Result<()> {
+    pub(crate) fn keep_generator(&mut self, slot: &str) -> Result<()> {
         let bytes = self.generator(slot)?.save()?;
         self.extend_digest(slot, &bytes);
         self.host.keep_model(slot, &bytes)
@@ -273,7 +265,7 @@ impl Server<'_> {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
+    pub(crate) fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
         match images.shape()[..] {
             [1 | 3, _, _] => self.host.keep_images(name, images),
             _ => Ok(()),
@@ -284,7 +276,7 @@ impl Server<'_> {
     ///
     /// # Errors
     /// When one cannot be written.
-    pub fn keep_clients(&mut self, slot: &str) -> Result<()> {
+    pub(crate) fn keep_clients(&mut self, slot: &str) -> Result<()> {
         self.expose_models(slot)?;
         let (faults, mut lost) = (self.faults.clone(), Vec::new());
         self.host.keep_clients(slot, &mut |id, error| {
@@ -301,7 +293,7 @@ impl Server<'_> {
     }
 
     /// Says something that the user should know.
-    pub fn warn(&mut self, text: &str) {
+    pub(crate) fn warn(&mut self, text: &str) {
         self.host.warn(text);
     }
 

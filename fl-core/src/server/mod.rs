@@ -1,103 +1,81 @@
 //! The server's door: a protocol asks, aggregates, releases and evaluates through a [`Server`].
 
+pub(crate) mod calls;
 pub(crate) mod cohort;
 mod collect;
 mod collector;
 mod evaluate;
 mod release;
+mod run_calls;
 mod state;
 mod steps;
 
 pub use state::RunState;
 
-use crate::exchange::faults::Faults;
-use crate::host::{Budget, Host, Totals};
-use crate::ledger::exposure::ExposureTracker;
-use crate::message::Ids;
-use crate::privacy::NoiseSource;
-use crate::server::steps::{PendingEvaluation, ResumePoint, Step};
-use crate::store::Store;
+use crate::message::{AnyMessage, Erased, Ids, Message, MessageType, Params, Scalar};
+use crate::server::calls::{ServerCalls, StepStart, StepVerdict};
 use crate::{
-    Accountant, BoxedSelector, ClientId, Cohort, Examples, FitOptions, Generator, LogEvent,
-    Parametric, Pool, PrivacyEvent, Public, Result, Round, Samples, SelectorSlot, Stream, Target,
-    Task, Trainer, fit_examples, parametric,
+    AggregatorSlot, ClientId, ClientMessage, Cohort, Examples, Exchange, FitOptions, Generator,
+    Inbox, MechanismSlot, Parametric, Pool, Public, Result, Roster, Round, Samples, SelectorSlot,
+    Stream, Target, Task, Trainer, TrainerSlot, fit_examples, parametric,
 };
-use anyhow::{Context, ensure};
-use std::collections::{BTreeMap, BTreeSet};
+use anyhow::Context;
+use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 
-/// A protocol's view of the world, from the server.
-pub struct Server<'h> {
-    pub(crate) host: &'h mut dyn Host,
-    pub(crate) store: Store,
-    pub(crate) root: Stream,
-    pub(crate) faults: Faults,
-    pub(crate) budget: Option<Budget>,
-    pub(crate) noise: NoiseSource,
-    pub(crate) every: usize,
-    pub(crate) after_split: bool,
-    pub(crate) accountant: Option<Box<dyn Accountant>>,
-    /// Of what clients released themselves only: that is what the server sees.
-    pub(crate) of_clients: Option<Box<dyn Accountant>>,
-    pub(crate) observed: ExposureTracker,
-    pub(crate) own: Vec<PrivacyEvent>,
-    pub(crate) clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
-    pub(crate) chain: [u8; 32],
-    pub(crate) totals: Totals,
-    pub(crate) steps: usize,
-    /// May there be more rounds later?
-    pub(crate) grows: bool,
-    pub(crate) step: Step,
-    /// Has the budget ended the rounds?
-    pub(crate) ended: bool,
-    /// What the last round left without a measurement.
-    pub(crate) unevaluated: Vec<PendingEvaluation>,
-    pub(crate) resumed: Option<ResumePoint>,
-    /// Whose answers the user knows to be left out, by what they are about.
-    pub(crate) told: BTreeMap<String, BTreeSet<ClientId>>,
-}
+/// A protocol's view of the world, from the server. The run is in this process, or in the program
+/// that loaded the protocol's library.
+pub struct Server<'h>(pub(crate) &'h mut dyn ServerCalls);
 
-impl<'h> Server<'h> {
-    /// What all that happens on purpose is drawn from.
-    pub(crate) fn faults_stream(&self) -> Stream {
-        self.root.child("faults", 0)
-    }
-
-    // ---- what there is
-
+// what there is
+impl Server<'_> {
     /// Is there anything in this slot?
     pub fn has(&self, slot: &str) -> bool {
-        self.store.has(slot)
+        self.0.has(slot)
     }
 
     /// For whom there is something in this slot, such as `sign-flip for clients 0-1`.
     pub fn who(&self, slot: &str) -> Vec<String> {
-        self.store.parts().who(slot)
+        self.0.who(slot)
     }
 
     /// What models are to learn.
     pub fn task(&self) -> &Task {
-        self.store.task()
+        self.0.task()
     }
 
     /// Every client that takes part, ascending: those that have examples, or all if an accountant
     /// works.
     pub fn everyone(&self) -> Cohort {
-        Cohort::everyone(self.host.roster().iter().map(|(id, _)| *id).collect())
+        self.0.everyone()
     }
 
     /// Every client that has `at_least` examples, ascending. No protocol learns how many
     /// each has. If an accountant works these are all clients: who takes part is public, and must
     /// not follow from how many examples a client has.
     pub fn with_examples(&self, at_least: usize) -> Cohort {
-        if self.accountant.is_some() {
-            return self.everyone();
-        }
-        let few = self.host.roster().iter().filter(|(_, n)| *n < at_least);
-        let few: BTreeSet<ClientId> = few.map(|(id, _)| *id).collect();
-        self.everyone().retain(|id| !few.contains(&id))
+        self.0.with_examples(at_least)
     }
 
+    /// The public data.
+    ///
+    /// # Errors
+    /// When the spec has none.
+    pub fn public(&self) -> Result<Arc<Public>> {
+        self.0.public()
+    }
+
+    /// All public samples, by position.
+    ///
+    /// # Errors
+    /// When the spec has none.
+    pub fn public_ids(&self) -> Result<Ids> {
+        Ok(Ids((0..self.public()?.samples().len() as u32).collect()))
+    }
+}
+
+// its parts
+impl Server<'_> {
     /// The positions in `pool` that the selector in `slot` picks, ascending; `None` if the slot is empty.
     ///
     /// # Errors
@@ -108,60 +86,7 @@ impl<'h> Server<'h> {
         round: &Round,
         pool: &P,
     ) -> Result<Option<Vec<usize>>> {
-        if !self.store.has(slot) {
-            return Ok(None);
-        }
-        let round = self.round_of(slot, round);
-        let selector = self.store.get::<BoxedSelector<P>>(slot)?;
-        let picked = selector.select(&round, pool)?;
-        self.forward_log(slot, &round)?;
-        let sound = picked.is_sorted_by(|a, b| a < b);
-        ensure!(
-            sound,
-            "parts.{} picked positions that are not ascending and different",
-            slot.name()
-        );
-        Ok(Some(picked))
-    }
-
-    /// The round as the selector in `slot` sees it: no two choices share their randomness.
-    pub(crate) fn round_of(&mut self, slot: &str, round: &Round) -> Round {
-        let times = self.step.again(format!("choice {slot}"));
-        round.with_stream(round.stream.child(slot, times))
-    }
-
-    /// Passes on what a part has said.
-    pub(crate) fn forward_log(&mut self, slot: &str, round: &Round) -> Result<()> {
-        // what parts say at the server may be of what no one else is to see
-        let withheld = self.accountant.is_some();
-        for said in round.said().into_iter().filter(|_| !withheld) {
-            match said {
-                LogEvent::Note(text) => self.warn(&format!("{}: parts.{slot}: {text}", round.name)),
-                LogEvent::Number(name, value) => {
-                    self.record(round, &format!("{slot}.{name}"), value)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The public data.
-    ///
-    /// # Errors
-    /// When the spec has none.
-    pub fn public(&self) -> Result<Arc<Public>> {
-        self.host
-            .public()
-            .cloned()
-            .context("this protocol needs public data; add `data.public` to the spec")
-    }
-
-    /// All public samples, by position.
-    ///
-    /// # Errors
-    /// When the spec has none.
-    pub fn public_ids(&self) -> Result<Ids> {
-        Ok(Ids((0..self.public()?.samples().len() as u32).collect()))
+        self.0.select(slot, round, pool.any())
     }
 
     /// The server's lasting model for this slot, made on first use.
@@ -169,7 +94,7 @@ impl<'h> Server<'h> {
     /// # Errors
     /// When the slot's part cannot be made.
     pub fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
-        Ok(self.store.get::<Box<dyn Trainer>>(slot)?.as_mut())
+        self.0.model(slot)
     }
 
     /// The server's generator in this slot, made on first use.
@@ -177,7 +102,7 @@ impl<'h> Server<'h> {
     /// # Errors
     /// When the slot's part cannot be made.
     pub fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
-        Ok(self.store.get::<Box<dyn Generator>>(slot)?.as_mut())
+        self.0.generator(slot)
     }
 
     /// The server's model as one with parameters.
@@ -217,5 +142,396 @@ impl<'h> Server<'h> {
         pass: &FitOptions<'_>,
     ) -> Result<()> {
         fit_examples(self.model(slot)?, examples, pass, &stream.child(slot, 0)).map(|_| ())
+    }
+
+    /// Reads models that clients trained in `slot` and sent.
+    pub fn reader(
+        &self,
+        slot: &TrainerSlot,
+    ) -> impl Fn(ClientId, &[u8]) -> Result<Box<dyn Trainer>> + use<> {
+        self.0.reader(slot)
+    }
+}
+
+// exchanges
+impl Server<'_> {
+    /// The clients that the selector in `slot` picks for this round; everyone if the slot is empty. A selector may ask how
+    /// many examples clients have.
+    ///
+    /// # Errors
+    /// When it picks nobody, or cannot pick.
+    pub fn cohort(&mut self, slot: &SelectorSlot<Roster>, round: &Round) -> Result<Cohort> {
+        self.0.cohort(slot, round, None)
+    }
+
+    /// As [`Server::cohort`]; a selector may also ask for the loss of a model on the clients' own examples, which
+    /// clients tell when they are asked `loss` with `model`.
+    ///
+    /// # Errors
+    /// As [`Server::cohort`].
+    pub fn cohort_by_loss<D: Message>(
+        &mut self,
+        slot: &SelectorSlot<Roster>,
+        round: &Round,
+        loss: &Exchange<D, Scalar>,
+        model: &D,
+    ) -> Result<Cohort> {
+        self.0.cohort(slot, round, Some((loss.label(), model)))
+    }
+
+    /// Sends `down` to each of these clients and collects their answers, by the spec's fault
+    /// policy. They come with the weights that the aggregator of the exchange needs.
+    ///
+    /// # Errors
+    /// When no answer can be used, or the policy says that the run fails.
+    pub fn collect<'d, D: Message, U: Message>(
+        &mut self,
+        round: &Round,
+        exchange: &Exchange<D, U>,
+        to: &[ClientId],
+        down: impl Fn(ClientId) -> &'d D + Sync,
+    ) -> Result<Inbox<U>> {
+        self.collect_each(round, exchange, to, down, |_, answer| Ok(answer))
+    }
+
+    /// As [`Server::collect`]; `make` makes something else of each answer as it comes, so that the
+    /// answers themselves are not kept.
+    ///
+    /// # Errors
+    /// Those of [`Server::collect`] and of `make`.
+    pub fn collect_each<'d, D: Message, U: Message, V: Message>(
+        &mut self,
+        round: &Round,
+        exchange: &Exchange<D, U>,
+        to: &[ClientId],
+        down: impl Fn(ClientId) -> &'d D + Sync,
+        mut make: impl FnMut(ClientId, U) -> Result<V>,
+    ) -> Result<Inbox<V>> {
+        let mut all = Vec::with_capacity(to.len());
+        let down = |id| -> &'d (dyn AnyMessage + 'static) { down(id) };
+        self.0
+            .collect(round, exchange.label(), to, &down, &mut |mail| {
+                let from = mail.from;
+                let made = mail.try_map(|body| make(from, body.take()?));
+                all.push(made.with_context(|| format!("client {from}"))?);
+                Ok(())
+            })?;
+        Inbox::new(all).with_context(|| exchange.label())
+    }
+
+    /// Runs the exchange as it is declared: sends `down` to each client of the cohort, lets the
+    /// declared aggregator combine the answers, one at a time if it can, and releases the result
+    /// through the declared mechanism of the server.
+    ///
+    /// # Errors
+    /// Those of [`Server::collect`], of the aggregator, and of [`Server::release`].
+    pub fn run<'d, D: Message, U: Message, O: Message>(
+        &mut self,
+        round: &Round,
+        exchange: &Exchange<D, U>,
+        cohort: &Cohort,
+        down: impl Fn(ClientId) -> &'d D + Sync,
+    ) -> Result<O> {
+        let down = |id| -> &'d (dyn AnyMessage + 'static) { down(id) };
+        let label = exchange.label();
+        self.0.run(round, label, cohort, &down, None)?.take()
+    }
+
+    /// As [`Server::run`]; the aggregator combines what `form` makes of each answer. `form` sees
+    /// them in client order, with the weights that the aggregator needs.
+    ///
+    /// # Errors
+    /// Those of [`Server::run`] and of `form`.
+    pub fn run_with<'d, D: Message, U: Message, V: Message, O: Message>(
+        &mut self,
+        round: &Round,
+        exchange: &Exchange<D, U>,
+        cohort: &Cohort,
+        down: impl Fn(ClientId) -> &'d D + Sync,
+        mut form: impl FnMut(ClientMessage<U>) -> Result<ClientMessage<V>>,
+    ) -> Result<O> {
+        let down = |id| -> &'d (dyn AnyMessage + 'static) { down(id) };
+        let label = exchange.label();
+        let mut form = |mail: ClientMessage<_>| {
+            let formed = form(mail.try_map(|body: Erased| body.take::<U>())?)?;
+            formed.try_map(|body| Ok(Box::new(body) as Erased))
+        };
+        let formed = self.0.run(round, label, cohort, &down, Some(&mut form))?;
+        formed.take()
+    }
+
+    /// Lets the aggregator in `slot` combine these messages. One that needs the message sent to the
+    /// clients ([`crate::RequiredInputs::sent`]) must be given a round that shows it
+    /// ([`Round::showing`]).
+    ///
+    /// # Errors
+    /// Those of the aggregator.
+    pub fn aggregate<I: Message, O: Message>(
+        &mut self,
+        slot: &AggregatorSlot<I, O>,
+        round: &Round,
+        inbox: &Inbox<I>,
+    ) -> Result<O> {
+        self.0.aggregate(slot, round, inbox)?.take()
+    }
+
+    /// As [`Server::aggregate`], with weights of the protocol's own: `weight` gives one for each
+    /// message, finite and not below 0. Any aggregator of these messages combines them by those
+    /// weights, unless it looks at no weights.
+    ///
+    /// ```
+    /// use fl_core::prelude::*;
+    /// const MEAN: AggregatorSlot<Params, Params> = AggregatorSlot::new("aggregator", "Combines.");
+    ///
+    /// /// The clients' parameters, those with a large norm counting less.
+    /// fn combine(server: &mut Server<'_>, round: &Round, sent: &Inbox<Params>) -> Result<Params> {
+    ///     server.aggregate_with(&MEAN, round, sent, |mail| 1.0 / (1.0 + mail.body.norm()))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Server::aggregate`]; when a weight is negative or no number, or every weight is
+    /// 0.
+    pub fn aggregate_with<I: Message, O: Message>(
+        &mut self,
+        slot: &AggregatorSlot<I, O>,
+        round: &Round,
+        inbox: &Inbox<I>,
+        weight: impl Fn(&ClientMessage<I>) -> f64,
+    ) -> Result<O> {
+        let weighted = inbox.weighted_by(weight);
+        let weighted = weighted.with_context(|| format!("weights for parts.{}", slot.name()))?;
+        self.aggregate(slot, round, &weighted)
+    }
+}
+
+// releases
+impl Server<'_> {
+    /// Releases something made from the data of `cohort` through the mechanism in `slot`, if it is filled: clip, price,
+    /// afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
+    ///
+    /// # Errors
+    /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the accountant has no price for
+    /// it, or its price counts on a draw of clients that did not happen.
+    pub fn release<M: Message>(
+        &mut self,
+        slot: &MechanismSlot<M>,
+        round: &Round,
+        m: &mut M,
+        cohort: &Cohort,
+    ) -> Result<()> {
+        self.0.release(slot, round, m, cohort, true)
+    }
+
+    /// A summand of [`Server::release_sum`]: `m`, within the bound of the mechanism in `slot`. Its client has clipped it as well
+    /// ([`crate::Client::clip`]), which then changes nothing, but who sends more than he should must not drown the noise that hides him.
+    ///
+    /// # Errors
+    /// When it cannot be clipped.
+    pub fn clipped<M: Message>(&mut self, slot: &MechanismSlot<M>, mut m: M) -> Result<M> {
+        self.0.clip(slot, &mut m)?;
+        Ok(m)
+    }
+
+    /// As [`Server::release`], of a sum of what [`Server::clipped`] has let through: the sum itself has no bound.
+    ///
+    /// # Errors
+    /// As [`Server::release`].
+    pub fn release_sum<M: Message>(
+        &mut self,
+        slot: &MechanismSlot<M>,
+        round: &Round,
+        sum: &mut M,
+        cohort: &Cohort,
+    ) -> Result<()> {
+        self.0.release(slot, round, sum, cohort, false)
+    }
+
+    /// Would the budget pay for any of a release like `m`, of the data of `cohort`, through the mechanism in `slot`? To be asked before
+    /// the clients are, so that they send nothing that is then refused.
+    ///
+    /// # Errors
+    /// As [`Server::release`].
+    pub fn affords<M: Message>(
+        &mut self,
+        slot: &MechanismSlot<M>,
+        m: M,
+        cohort: &Cohort,
+    ) -> Result<()> {
+        self.0.affords(slot, &m, cohort)
+    }
+
+    /// Does the mechanism in `slot` want all clients to agree on a range ([`crate::PrivacyMechanism::range`])?
+    ///
+    /// # Errors
+    /// When the slot's part cannot be made.
+    pub fn wants_range<M: Message>(&self, slot: &MechanismSlot<M>) -> Result<bool> {
+        self.0.wants_range(slot, MessageType::of::<M>())
+    }
+}
+
+// steps
+impl Server<'_> {
+    /// Does something once. A resumed run that has done it before skips it and takes `state` from the checkpoint.
+    ///
+    /// # Errors
+    /// Those of `body`, and of the checkpoint.
+    pub fn once<S: Serialize + DeserializeOwned>(
+        &mut self,
+        name: &str,
+        state: &mut S,
+        body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
+    ) -> Result<()> {
+        self.step(name, 0, 0, state, body)
+    }
+
+    /// Does something `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has done before. A round that the budget does not pay for
+    /// is not done, nor is any after it: state and server's parts are those of the last round that was paid for, and if that was not evaluated, it is now.
+    ///
+    /// # Errors
+    /// Those of `body`, and of the checkpoints; [`crate::Problem::Budget`] when not even the first round is paid for.
+    pub fn rounds<S: Serialize + DeserializeOwned>(
+        &mut self,
+        n: usize,
+        state: &mut S,
+        mut body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
+    ) -> Result<()> {
+        for number in 1..=n {
+            self.step(&format!("round {number}"), number, n, state, &mut body)?;
+        }
+        Ok(())
+    }
+
+    fn step<S: Serialize + DeserializeOwned>(
+        &mut self,
+        name: &str,
+        number: usize,
+        of: usize,
+        state: &mut S,
+        mut body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
+    ) -> Result<()> {
+        let (mut round, mut undoable) = match self.0.begin_step(name, number, of)? {
+            StepStart::Skipped => return Ok(()),
+            StepStart::Restored(kept) => {
+                *state = postcard::from_bytes(&kept).context("the saved state of the protocol")?;
+                return Ok(());
+            }
+            StepStart::Attempt { round, undoable } => (round, undoable),
+        };
+        loop {
+            let before = undoable.then(|| postcard::to_stdvec(state)).transpose()?;
+            let outcome = body(self, state, &round);
+            let verdict = self.0.judge_step(outcome)?;
+            if let (Some(before), false) = (before, matches!(verdict, StepVerdict::Done)) {
+                *state = postcard::from_bytes(&before)?;
+            }
+            match verdict {
+                StepVerdict::Done | StepVerdict::Undone => break,
+                StepVerdict::Again {
+                    round: next,
+                    undoable: may,
+                } => (round, undoable) = (next, may),
+            }
+        }
+        let state = &*state;
+        self.0.finish_step(&|| Ok(postcard::to_stdvec(state)?))
+    }
+}
+
+// what is measured, kept and said
+impl Server<'_> {
+    /// Records how good the server's model in `slot` is on the test examples, if this round is to be evaluated.
+    ///
+    /// # Errors
+    /// When it cannot predict them.
+    pub fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
+        self.0.evaluate(round, slot)
+    }
+
+    /// Records how good the clients' own models in `slot` are on the test examples, if this round is to be evaluated.
+    ///
+    /// # Errors
+    /// When one of them cannot predict them.
+    pub fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
+        self.0.evaluate_clients(round, slot)
+    }
+
+    /// Records how good models of the server's are for the clients, each on the test examples of those that `of` gives it
+    /// to, if this round is to be evaluated, and gives the scores in client order; none if it is not. They take the place of the model in `slot` one after the other.
+    ///
+    /// # Errors
+    /// When one of them does not fit the slot's, or cannot predict.
+    pub fn evaluate_for_clients(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        models: &[Params],
+        of: impl Fn(ClientId) -> usize,
+    ) -> Result<Vec<f64>> {
+        let whose: Vec<usize> = self.everyone().iter().map(|id| of(*id)).collect();
+        self.0.evaluate_for_clients(round, slot, models, &whose)
+    }
+
+    /// Records a number that each client has, in client order ([`Server::everyone`]), if this
+    /// round is to be evaluated: its mean and its deviation.
+    ///
+    /// # Errors
+    /// When there are more or fewer numbers than clients, or it cannot be written.
+    pub fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
+        self.0.record_each(round, name, each)
+    }
+
+    /// Records a number that the protocol has counted or measured, if this round is to be evaluated.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
+        self.0.record(round, name, value)
+    }
+
+    /// Keeps the server's model in `slot` as a result of the run.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_model(&mut self, slot: &str) -> Result<()> {
+        self.0.keep_model(slot, slot)
+    }
+
+    /// As [`Server::keep_model`], under another name than the slot's.
+    ///
+    /// # Errors
+    /// As [`Server::keep_model`].
+    pub fn keep_model_as(&mut self, slot: &str, name: &str) -> Result<()> {
+        self.0.keep_model(slot, name)
+    }
+
+    /// Keeps the generator in `slot`, with its optimiser, as a result of the run.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_generator(&mut self, slot: &str) -> Result<()> {
+        self.0.keep_generator(slot)
+    }
+
+    /// Keeps images (`[channels, height, width]`, 1 or 3 channels) as a picture that people look at: one beside the other, the least
+    /// number of all black and the largest white. Inputs that are no images are left out. The digest does not know of it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
+        self.0.keep_images(name, images)
+    }
+
+    /// Keeps the clients' own models in `slot` as results of the run.
+    ///
+    /// # Errors
+    /// When one cannot be written.
+    pub fn keep_clients(&mut self, slot: &str) -> Result<()> {
+        self.0.keep_clients(slot)
+    }
+
+    /// Says something that the user should know.
+    pub fn warn(&mut self, text: &str) {
+        self.0.warn(text);
     }
 }

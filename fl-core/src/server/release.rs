@@ -1,86 +1,46 @@
 //! What the server releases, and what it has cost.
 
 use crate::ledger::budget::{CohortOrigin, PaidRelease, cost, ensure_budget};
-use crate::message::{self, Message};
+use crate::message::{self, AnyMessage};
 use crate::privacy::{Composition, Ledger, Observer};
-use crate::server::Server;
-use crate::{BoxedMechanism, ClientId, Cohort, MechanismSlot, PrivacyEvent, Result, Round};
+use crate::server::RunState;
+use crate::{AnyMechanism, ClientId, Cohort, PrivacyEvent, Result, Round};
 use anyhow::Context;
 
-impl Server<'_> {
-    /// Releases something made from the data of `cohort` through the mechanism in `slot`, if it is filled: clip, price,
-    /// afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
-    ///
-    /// # Errors
-    /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the accountant has no price for
-    /// it, or its price counts on a draw of clients that did not happen.
-    pub fn release<M: Message>(
-        &mut self,
-        slot: &MechanismSlot<M>,
-        round: &Round,
-        m: &mut M,
-        cohort: &Cohort,
-    ) -> Result<()> {
-        self.release_as(slot, round, m, cohort, true)
-    }
-
-    /// A summand of [`Server::release_sum`]: `m`, within the bound of the mechanism in `slot`. Its client has clipped it as well
-    /// ([`crate::Client::clip`]), which then changes nothing, but who sends more than he should must not drown the noise that hides him.
-    ///
-    /// # Errors
-    /// When it cannot be clipped.
-    pub fn clipped<M: Message>(&mut self, slot: &MechanismSlot<M>, mut m: M) -> Result<M> {
-        if self.store.has(slot) {
-            let mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
-            let clipped = mechanism.clip(&mut m);
-            self.store.put(slot, mechanism);
-            clipped?;
+impl RunState<'_> {
+    /// See [`crate::Server::clipped`].
+    pub(crate) fn clip_any(&mut self, slot: &str, m: &mut dyn AnyMessage) -> Result<()> {
+        match self.store.has(slot) {
+            true => self.store.get::<Box<dyn AnyMechanism>>(slot)?.clip(m),
+            false => Ok(()),
         }
-        Ok(m)
     }
 
-    /// As [`Server::release`], of a sum of what [`Server::clipped`] has let through: the sum itself has no bound.
-    ///
-    /// # Errors
-    /// As [`Server::release`].
-    pub fn release_sum<M: Message>(
+    /// See [`crate::Server::affords`].
+    pub(crate) fn affords_any(
         &mut self,
-        slot: &MechanismSlot<M>,
-        round: &Round,
-        sum: &mut M,
-        cohort: &Cohort,
-    ) -> Result<()> {
-        self.release_as(slot, round, sum, cohort, false)
-    }
-
-    /// Would the budget pay for any of a release like `m`, of the data of `cohort`, through the mechanism in `slot`? To be asked before
-    /// the clients are, so that they send nothing that is then refused.
-    ///
-    /// # Errors
-    /// As [`Server::release`].
-    pub fn affords<M: Message>(
-        &mut self,
-        slot: &MechanismSlot<M>,
-        mut m: M,
+        slot: &str,
+        m: &dyn AnyMessage,
         cohort: &Cohort,
     ) -> Result<()> {
         if !self.store.has(slot) {
             return Ok(());
         }
-        let mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
+        let (mechanism, mut m) = (self.store.take::<Box<dyn AnyMechanism>>(slot)?, m.copy());
         let (accountant, budget) = (self.accountant.as_deref(), self.budget.as_ref());
         let released = self.own.len();
         let drawn = (cohort, CohortOrigin::Clients);
-        let price = ensure_budget(&*mechanism, &mut m, drawn, 1, accountant, budget, released);
+        let price = ensure_budget(&*mechanism, &mut *m, drawn, 1, accountant, budget, released);
         self.store.put(slot, mechanism);
         price.map(drop)
     }
 
-    pub(crate) fn release_as<M: Message>(
+    /// See [`crate::Server::release`].
+    pub(crate) fn release_as(
         &mut self,
         slot: &str,
         round: &Round,
-        m: &mut M,
+        m: &mut dyn AnyMessage,
         cohort: &Cohort,
         clip: bool,
     ) -> Result<()> {
@@ -88,26 +48,26 @@ impl Server<'_> {
             return Ok(());
         }
         self.observed.released_at_server(slot)?;
-        let mut mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
+        let mut mechanism = self.store.take::<Box<dyn AnyMechanism>>(slot)?;
         let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
         let released =
-            clipped.and_then(|()| self.release_through(slot, round, &mut mechanism, m, cohort));
+            clipped.and_then(|()| self.release_through(slot, round, &mut *mechanism, m, cohort));
         self.store.put(slot, mechanism);
         released
     }
 
-    fn release_through<M: Message>(
+    fn release_through(
         &mut self,
         slot: &str,
         round: &Round,
-        mechanism: &mut BoxedMechanism<M>,
-        m: &mut M,
+        mechanism: &mut dyn AnyMechanism,
+        m: &mut dyn AnyMessage,
         cohort: &Cohort,
     ) -> Result<()> {
         // two releases in one step must not share their noise
         let times = self.step.again(format!("release {slot}"));
         let PaidRelease { event, note } = ensure_budget(
-            mechanism.as_ref(),
+            mechanism,
             m,
             (cohort, CohortOrigin::Clients),
             1,
@@ -123,16 +83,6 @@ impl Server<'_> {
             self.warn(&format!("parts.{slot}: {note}"));
         }
         message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
-    }
-
-    /// Does the mechanism in `slot` want all clients to agree on a range ([`crate::PrivacyMechanism::range`])?
-    ///
-    /// # Errors
-    /// When the slot's part cannot be made.
-    pub fn wants_range<M: Message>(&self, slot: &MechanismSlot<M>) -> Result<bool> {
-        self.store
-            .parts()
-            .wants_range::<M>(slot, &self.store.context(slot, 0))
     }
 
     pub(crate) fn charge(&mut self, events: Vec<PrivacyEvent>) -> Result<()> {

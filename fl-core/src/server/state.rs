@@ -1,33 +1,48 @@
 //! The server's side of a run as its host holds it.
 
-use super::Server;
-use super::steps::{ResumePoint, SavedServer, Step};
-use crate::host::{Host, RunOptions, Totals};
+use super::steps::{CurrentStep, PendingEvaluation, ResumePoint, SavedServer, Step};
+use crate::exchange::faults::Faults;
+use crate::host::{Budget, Host, RunOptions, Totals};
 use crate::ledger::exposure::{self, ExposureTracker};
 use crate::message::hex;
-use crate::privacy::{Protections, Unit};
+use crate::privacy::{NoiseSource, Unit};
 use crate::store::Store;
-use crate::{Accountant, Parts, PrivacyEvent, Problem, Protocol, Result, Stream};
+use crate::{Accountant, ClientId, Parts, PrivacyEvent, Problem, Protocol, Result, Stream};
 use anyhow::{Context, bail};
-use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The server's side of a run as its host holds it: made, restored and read here. The author of a
-/// method sees it as a [`Server`].
-pub struct RunState<'h>(pub(crate) Server<'h>);
-
-impl<'h> Deref for RunState<'h> {
-    type Target = Server<'h>;
-    fn deref(&self) -> &Server<'h> {
-        &self.0
-    }
-}
-
-impl DerefMut for RunState<'_> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
+/// method sees it as a [`Server`](crate::Server).
+pub struct RunState<'h> {
+    pub(crate) host: &'h mut dyn Host,
+    pub(crate) store: Store,
+    pub(crate) root: Stream,
+    pub(crate) faults: Faults,
+    pub(crate) budget: Option<Budget>,
+    pub(crate) noise: NoiseSource,
+    pub(crate) every: usize,
+    pub(crate) after_split: bool,
+    pub(crate) accountant: Option<Box<dyn Accountant>>,
+    /// Of what clients released themselves only: that is what the server sees.
+    pub(crate) of_clients: Option<Box<dyn Accountant>>,
+    pub(crate) observed: ExposureTracker,
+    pub(crate) own: Vec<PrivacyEvent>,
+    pub(crate) clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
+    pub(crate) chain: [u8; 32],
+    pub(crate) totals: Totals,
+    pub(crate) steps: usize,
+    /// May there be more rounds later?
+    pub(crate) grows: bool,
+    pub(crate) step: Step,
+    pub(crate) current: Option<CurrentStep>,
+    /// Has the budget ended the rounds?
+    pub(crate) ended: bool,
+    /// What the last round left without a measurement.
+    pub(crate) unevaluated: Vec<PendingEvaluation>,
+    pub(crate) resumed: Option<ResumePoint>,
+    /// Whose answers the user knows to be left out, by what they are about.
+    pub(crate) told: BTreeMap<String, BTreeSet<ClientId>>,
 }
 
 impl<'h> RunState<'h> {
@@ -60,7 +75,7 @@ impl<'h> RunState<'h> {
         if options.budget.is_some() && accountant.is_none() {
             bail!("a privacy budget needs an accountant: fill parts.accountant");
         }
-        let mut fed = Server {
+        let mut fed = Self {
             host,
             store,
             root,
@@ -79,6 +94,7 @@ impl<'h> RunState<'h> {
             steps: 0,
             grows: protocol.grows().is_some(),
             step: Step::default(),
+            current: None,
             ended: false,
             unevaluated: Vec::new(),
             resumed: None,
@@ -107,7 +123,7 @@ impl<'h> RunState<'h> {
                 protocol: saved.protocol,
             });
         }
-        Ok(Self(fed))
+        Ok(fed)
     }
 
     /// The digest of everything that was sent, answered, measured and kept so far; of what [`Noise::System`] keeps
@@ -129,14 +145,6 @@ impl<'h> RunState<'h> {
         let accountant = self.accountant.as_ref();
         let guarantee = accountant.map(|a| a.guarantee(None)).transpose()?;
         Ok(guarantee.map(|g| g.unit))
-    }
-
-    /// Returns what is guaranteed so far, by observer; `None` without an accountant.
-    ///
-    /// # Errors
-    /// When the accountant cannot say.
-    pub fn protections(&self) -> Result<Option<Protections>> {
-        self.0.protections()
     }
 
     /// Everything released so far, at the server and by clients, that nobody accounts for.

@@ -4,11 +4,12 @@ use crate::exchange::faults::QuorumPolicy;
 use crate::host::{StepCost, StepPosition, Totals};
 use crate::message::Params;
 use crate::privacy::{UnpricedDisclosures, epsilons};
-use crate::server::Server;
+use crate::server::RunState;
+use crate::server::calls::{StepStart, StepVerdict};
 use crate::store::States;
 use crate::{ClientId, PrivacyEvent, Problem, Result, Round, Stream};
 use anyhow::Context;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is remembered within one step only.
@@ -66,110 +67,111 @@ pub(crate) struct SavedServer {
     pub unevaluated: Vec<PendingEvaluation>,
 }
 
-impl Server<'_> {
-    /// Does something once. A resumed run that has done it before skips it and takes `state` from the checkpoint.
-    ///
-    /// # Errors
-    /// Those of `body`, and of the checkpoint.
-    pub fn once<S: Serialize + DeserializeOwned>(
-        &mut self,
-        name: &str,
-        state: &mut S,
-        body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
-    ) -> Result<()> {
-        self.step(name.into(), 0, 0, self.root.child(name, 0), state, body)
-    }
+/// The step that is being done.
+pub(crate) struct CurrentStep {
+    name: String,
+    number: usize,
+    of: usize,
+    stream: Stream,
+    /// How many attempts there may be after this one.
+    left: usize,
+    /// How many there were.
+    attempt: usize,
+    /// The states of the server's parts before it, if they may be wanted back.
+    parts: Option<States>,
+}
 
-    /// Does something `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has done before. A round that the budget does not pay for
-    /// is not done, nor is any after it: state and server's parts are those of the last round that was paid for, and if that was not evaluated, it is now.
-    ///
-    /// # Errors
-    /// Those of `body`, and of the checkpoints; [`Problem::Budget`] when not even the first round is paid for.
-    pub fn rounds<S: Serialize + DeserializeOwned>(
-        &mut self,
-        n: usize,
-        state: &mut S,
-        mut body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
-    ) -> Result<()> {
-        for number in 1..=n {
-            let stream = self.root.child("round", number as u64);
-            self.step(
-                format!("round {number}"),
-                number,
-                n,
-                stream,
-                state,
-                &mut body,
-            )?;
-        }
-        Ok(())
-    }
-
-    fn step<S: Serialize + DeserializeOwned>(
-        &mut self,
-        name: String,
-        number: usize,
-        of: usize,
-        stream: Stream,
-        state: &mut S,
-        mut body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
-    ) -> Result<()> {
+impl RunState<'_> {
+    pub(crate) fn begin_step(&mut self, name: &str, number: usize, of: usize) -> Result<StepStart> {
         self.steps += 1;
         if let Some(saved) = self.resumed.as_ref().filter(|s| self.steps <= s.done) {
-            *state =
-                postcard::from_bytes(&saved.protocol).context("the saved state of the protocol")?;
-            return Ok(());
+            return Ok(StepStart::Restored(saved.protocol.clone()));
         }
         if self.ended && of > 0 {
-            return Ok(());
+            return Ok(StepStart::Skipped);
         }
-        self.host.progress(&name, number, of)?;
-        let times = match self.faults.below {
+        self.host.progress(name, number, of)?;
+        let stream = match of {
+            0 => self.root.child(name, 0),
+            _ => self.root.child("round", number as u64),
+        };
+        let left = match self.faults.below {
             QuorumPolicy::Stop => 0,
             QuorumPolicy::Repeat(times) => times,
         };
-        for attempt in 0..=times {
-            let stream = match attempt {
-                0 => stream.clone(),
-                again => stream.child("again", again as u64),
-            };
-            let round = Round::new(&*name, number, number == of, stream, self.host.executor());
-            self.step = Step {
-                repeated: attempt,
-                ..Step::default()
-            };
-            let may_end = self.may_end() && number > 1;
-            let before = attempt < times || may_end;
-            let before = before.then(|| self.before(state)).transpose()?;
-            match body(self, state, &round) {
-                Ok(()) => {
-                    self.unevaluated = std::mem::take(&mut self.step.unevaluated);
-                    break;
-                }
-                Err(error) => match (error.downcast_ref::<Problem>(), before) {
-                    (Some(few @ Problem::TooFew { .. }), Some((protocol, parts)))
-                        if attempt < times =>
-                    {
-                        self.warn(&format!("{name}: {few}; it is done once more"));
-                        *state = postcard::from_bytes(&protocol)?;
-                        self.store.load(parts);
-                        self.observed.forget_unreleased();
-                    }
-                    (Some(Problem::Budget(_)), Some((protocol, parts))) if may_end => {
-                        self.warn(&format!(
-                            "the budget ends the run before {name} is paid for: {error:#}"
-                        ));
-                        *state = postcard::from_bytes(&protocol)?;
-                        self.store.load(parts);
-                        self.observed.forget_unreleased();
-                        self.ended = true;
-                        self.evaluate_paid(number - 1)?;
-                        break;
-                    }
-                    _ => return Err(error.context(name)),
-                },
+        let (round, undoable) = self.attempt(CurrentStep {
+            name: name.into(),
+            number,
+            of,
+            stream,
+            left,
+            attempt: 0,
+            parts: None,
+        })?;
+        Ok(StepStart::Attempt { round, undoable })
+    }
+
+    /// An attempt at this step.
+    fn attempt(&mut self, mut step: CurrentStep) -> Result<(Round, bool)> {
+        let stream = match step.attempt {
+            0 => step.stream.clone(),
+            again => step.stream.child("again", again as u64),
+        };
+        let (exec, last) = (self.host.executor(), step.number == step.of);
+        let round = Round::new(&*step.name, step.number, last, stream, exec);
+        self.step = Step {
+            repeated: step.attempt,
+            ..Step::default()
+        };
+        let undoable = step.left > 0 || (self.may_end() && step.number > 1);
+        step.parts = undoable.then(|| self.store.save()).transpose()?;
+        self.current = Some(step);
+        Ok((round, undoable))
+    }
+
+    fn current(&mut self) -> Result<CurrentStep> {
+        let current = self.current.take();
+        current.context("the protocol is in no step: it must call `once` or `rounds`")
+    }
+
+    pub(crate) fn judge_step(&mut self, outcome: Result<()>) -> Result<StepVerdict> {
+        let mut step = self.current()?;
+        let Err(error) = outcome else {
+            self.unevaluated = std::mem::take(&mut self.step.unevaluated);
+            self.current = Some(step);
+            return Ok(StepVerdict::Done);
+        };
+        let name = &step.name;
+        match (error.downcast_ref::<Problem>(), step.parts.take()) {
+            (Some(few @ Problem::TooFew { .. }), Some(parts)) if step.left > 0 => {
+                self.warn(&format!("{name}: {few}; it is done once more"));
+                self.store.load(parts);
+                self.observed.forget_unreleased();
+                step.left -= 1;
+                step.attempt += 1;
+                let (round, undoable) = self.attempt(step)?;
+                Ok(StepVerdict::Again { round, undoable })
             }
+            (Some(Problem::Budget(_)), Some(parts)) if self.may_end() && step.number > 1 => {
+                self.warn(&format!(
+                    "the budget ends the run before {name} is paid for: {error:#}"
+                ));
+                self.store.load(parts);
+                self.observed.forget_unreleased();
+                self.ended = true;
+                self.evaluate_paid(step.number - 1)?;
+                self.current = Some(step);
+                Ok(StepVerdict::Undone)
+            }
+            _ => Err(error.context(step.name)),
         }
+    }
+
+    /// The current step is complete; `state` is the protocol's.
+    pub(crate) fn finish_step(&mut self, state: &dyn Fn() -> Result<Vec<u8>>) -> Result<()> {
+        let CurrentStep {
+            name, number, of, ..
+        } = self.current()?;
         self.totals.steps = self.steps;
         // what the server has released at the end of a step is in no question's line of the journal
         let cost = StepCost {
@@ -198,7 +200,7 @@ impl Server<'_> {
         let saved = || {
             let saved = SavedServer {
                 done: totals.steps,
-                protocol: postcard::to_stdvec(&*state)?,
+                protocol: state()?,
                 parts: store.save()?,
                 own: own.clone(),
                 clients: clients.clone(),
@@ -231,9 +233,7 @@ impl Server<'_> {
                 PendingEvaluation::Server(slot) => self.evaluate(&round, &slot)?,
                 PendingEvaluation::Clients(slot) => self.evaluate_clients(&round, &slot)?,
                 PendingEvaluation::ForClients(slot, models, whose) => {
-                    let everyone = self.everyone();
-                    let of = |id| everyone.binary_search(&id).map_or(0, |at| whose[at]);
-                    self.evaluate_for_clients(&round, &slot, &models, of)?;
+                    self.evaluate_for_clients(&round, &slot, &models, &whose)?;
                 }
                 PendingEvaluation::Number(name, value) => self.record(&round, &name, value)?,
                 PendingEvaluation::Each(name, each) => self.record_of(&round, &name, each)?,
@@ -245,10 +245,5 @@ impl Server<'_> {
     /// May a budget end the rounds, the run's or that of a client's own node?
     pub(crate) fn may_end(&self) -> bool {
         self.accountant.is_some()
-    }
-
-    /// The protocol's state and that of the server's parts, as they are.
-    fn before<S: Serialize>(&self, state: &S) -> Result<(Vec<u8>, States)> {
-        Ok((postcard::to_stdvec(state)?, self.store.save()?))
     }
 }

@@ -4,15 +4,19 @@ use super::foreign_call_guard::{CallbackGuard, ForeignCallGuard, Rounding};
 use super::rng_callbacks::{add_gaussian, add_laplace, fill_normal, fill_uniform};
 #[cfg(unix)]
 use crate::abi::isolated::CallInput;
+use crate::abi::ask::ErrorText;
+use crate::abi::library::{Host, Input, guarded};
 use crate::abi::marshal::{plain, slice};
 #[cfg(unix)]
 use crate::abi::raw::FlMessage;
 use crate::abi::raw::{
-    FL_BITS, FL_F32, FL_F64, FL_I64, FL_SEEDED, FL_SYSTEM, FL_U8, FL_U32, FlHost, FlText,
+    FL_BITS, FL_ERROR, FL_F32, FL_F64, FL_I64, FL_SEEDED, FL_SYSTEM, FL_U8, FL_U32, FL_UNKNOWN,
+    FlHost, FlInput, FlText,
 };
 use crate::message::{Bits, Tensor};
 use crate::privacy::{Noise, NoiseDraws};
 use crate::{Draws, Executor, Stream};
+use anyhow::Context;
 use ndarray::{ArrayD, Dimension, IxDyn};
 use std::alloc::{Layout, alloc_zeroed};
 use std::collections::BTreeSet;
@@ -80,6 +84,8 @@ pub(in crate::abi) struct Call<'a> {
     pub(super) key: Option<[u8; 32]>,
     exec: Option<&'a dyn Executor>,
     pub(super) noise: Noise,
+    /// Who answers what is asked in the middle of it.
+    answers: Option<&'a dyn Answers>,
     /// How the host rounds.
     rounding: Rounding,
     state: Mutex<CallState>,
@@ -92,6 +98,7 @@ impl<'a> Call<'a> {
             key: stream.map(Stream::key),
             exec,
             noise: Noise::Seeded,
+            answers: None,
             rounding: Rounding::now(),
             state: Mutex::default(),
         }
@@ -100,6 +107,21 @@ impl<'a> Call<'a> {
     /// The same call, with noise of this kind.
     pub fn with_noise(self, noise: Noise) -> Self {
         Self { noise, ..self }
+    }
+
+    /// The same call, in the middle of which these answer.
+    pub fn with_answers(self, answers: &'a dyn Answers) -> Self {
+        let answers = Some(answers);
+        Self { answers, ..self }
+    }
+
+    /// A call back, in the middle of one of the other side's.
+    pub fn back(answers: Option<&'a dyn Answers>) -> Self {
+        let answers = answers;
+        Self {
+            answers,
+            ..Self::new("the program", None, None)
+        }
     }
 
     /// What a process needs to know of this call.
@@ -114,6 +136,15 @@ impl<'a> Call<'a> {
 
     /// Runs `f` with what a library sees of this call.
     pub fn run(self, f: impl FnOnce(&FlHost) -> i32) -> (i32, Answer) {
+        let who = self.who;
+        self.run_back(|host| {
+            let _away = ForeignCallGuard::with(who);
+            f(host)
+        })
+    }
+
+    /// As [`Call::run`], where it is the other side that began.
+    pub fn run_back(self, f: impl FnOnce(&FlHost) -> i32) -> (i32, Answer) {
         let host = FlHost {
             size: size_of::<FlHost>(),
             context: std::ptr::from_ref(&self).cast_mut().cast(),
@@ -132,11 +163,9 @@ impl<'a> Call<'a> {
             },
             add_laplace: Some(add_laplace),
             add_gaussian: Some(add_gaussian),
+            call: self.answers.map(|_| ask as _),
         };
-        let code = {
-            let _away = ForeignCallGuard::with(self.who);
-            f(&host)
-        };
+        let code = f(&host);
         let state = self.state.into_inner();
         let state = state.unwrap_or_else(PoisonError::into_inner);
         let mut answer = state.answer;
@@ -249,6 +278,35 @@ fn zeros<T: Zero>(n: usize) -> Result<Vec<T>, String> {
     }
     // SAFETY: the allocator of every vector gave `n` numbers in the layout of a vector of capacity `n`, and zeros are `T`.
     Ok(unsafe { Vec::from_raw_parts(data, n, n) })
+}
+
+/// Answers what the other side asks in the middle of a call. `false`: there is no such operation.
+pub(in crate::abi) trait Answers {
+    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> crate::Result<bool>;
+}
+
+unsafe extern "C" fn ask(
+    context: *mut c_void,
+    operation: u32,
+    input: *const FlInput,
+    reply: *const FlHost,
+) -> i32 {
+    // SAFETY: as `log`; `input` and `reply` are valid for the call.
+    unsafe {
+        serve(context, FL_ERROR, |call| {
+            let Some(answers) = call.answers else {
+                return FL_UNKNOWN;
+            };
+            guarded(reply, |reply| {
+                let input = input.as_ref().context("a call without input")?;
+                let outcome = answers.answer(operation, &Input(input), reply);
+                if let Err(error) = &outcome {
+                    reply.json(&ErrorText::of(error))?;
+                }
+                outcome
+            })
+        })
+    }
 }
 
 /// At most `LINE` bytes of a text; what is no UTF-8 or would steer a terminal is shown as such.

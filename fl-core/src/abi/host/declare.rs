@@ -6,6 +6,7 @@ use super::describe::{self, Described};
 use super::generator::LoadedGenerator;
 use super::mechanism::LoadedMechanism;
 use super::part_handle::{Functions, PartHandle};
+use super::protocol::LoadedProtocol;
 use super::selector::LoadedSelector;
 use super::trainer::LoadedTrainer;
 use crate::abi::marshal::plain;
@@ -14,7 +15,7 @@ use crate::message::{message_type, pair};
 use crate::settings::{Field, Reader, Step, Value, show};
 use crate::{
     Accountant, AnyAggregator, AnyMechanism, AnySelector, BuildContext, Generator, PartDecl,
-    Result, Role, Task, Trainer,
+    Protocol, Result, Role, Task, Trainer,
 };
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -28,7 +29,12 @@ pub(super) fn declare(
     origin: &'static str,
 ) -> &'static PartDecl {
     let Described {
-        role, name, about, ..
+        role,
+        name,
+        about,
+        aliases,
+        papers,
+        ..
     } = part;
     let name: &'static str = name.leak();
     let who: &'static str = format!("{role} `{name}` from {origin}").leak();
@@ -48,14 +54,18 @@ pub(super) fn declare(
         let filled = filled.with_context(|| format!("{who}: {}", wrong.join("\n")))?;
         let settings = serde_json::to_string(&filled)?;
         let task = serde_json::to_string(&make.task)?;
+        if role == Role::Protocol {
+            let protocol = LoadedProtocol::new(functions, who, index, settings, make)?;
+            return Ok(Box::new(Box::new(protocol) as Box<dyn Protocol>));
+        }
         let remote = functions.create(who, index, &settings, &task, &make.stream)?;
         boxed(role, &signature, remote, &make.task)
     };
     Box::leak(Box::new(PartDecl {
         role,
         name,
-        aliases: &[],
-        papers: &[],
+        aliases: aliases.leak(),
+        papers: papers.leak(),
         origin,
         describe: Box::leak(Box::new(move || about.clone())),
         check,

@@ -1,9 +1,10 @@
 //! What a library says of its parts, as this program reads and checks it.
 
+use crate::abi::declaration::kept;
 use crate::abi::signature::{obstacle, role};
 use crate::message::{MessageDecl, MessageType};
 use crate::settings::{Field, Reader, Step, Value, nearest, show};
-use crate::{Description, Result, Role};
+use crate::{Alias, Description, Result, Role};
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
@@ -38,6 +39,17 @@ struct PartText {
     /// Its number for `create`, where that is not its position here.
     #[serde(default)]
     index: Option<u32>,
+    #[serde(default)]
+    aliases: Vec<AliasText>,
+    #[serde(default)]
+    papers: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct AliasText {
+    name: String,
+    #[serde(default)]
+    preset: String,
 }
 
 /// One part, as it described itself.
@@ -47,6 +59,8 @@ pub(super) struct Described {
     pub about: Description,
     /// Its number for `create`, where that is not its position in the description.
     pub index: Option<u32>,
+    pub aliases: Vec<Alias>,
+    pub papers: Vec<&'static str>,
 }
 
 /// Letters, digits and `-`: what a name may be, in specs and on a terminal.
@@ -137,7 +151,21 @@ fn part(text: PartText) -> Result<Described> {
             signature: text.signature.clone(),
         })
     };
+    let alias = |of: &AliasText| {
+        named("an alias", &of.name)?;
+        readable("a preset", &of.preset)?;
+        Ok(Alias {
+            name: kept(&of.name),
+            preset: kept(&of.preset),
+        })
+    };
+    let aliases = text.aliases.iter().map(alias).collect::<Result<_>>()?;
+    for paper in &text.papers {
+        readable("a paper", paper)?;
+    }
     Ok(Described {
+        aliases,
+        papers: text.papers.iter().map(|paper| kept(paper)).collect(),
         role,
         about: about().with_context(|| format!("{role} `{}`", text.name))?,
         name: text.name,

@@ -3,7 +3,7 @@
 use super::declare::declare;
 use super::{describe, part_handle::Functions};
 use crate::PartDecl;
-use crate::abi::raw::{FL_MAGIC, FL_VERSION, FlLibrary};
+use crate::abi::raw::{FL_MAGIC, FL_OLDEST, FL_VERSION, FlLibrary};
 
 const TABLE: usize = size_of::<FlLibrary>();
 
@@ -40,7 +40,7 @@ fn other_version(found: u32) -> String {
     format!("it has interface {found}, this program has {FL_VERSION}; the library is {what}")
 }
 
-/// This program's own parts as they would come out of a library, protocols left out: everything crosses the C interface,
+/// This program's own parts as they would come out of a library: everything crosses the C interface,
 /// but nothing is loaded. For tests.
 pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
     let Ok(functions) = Functions::of(crate::abi::library()) else {
@@ -58,6 +58,8 @@ pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
                 name: part.name.into(),
                 about,
                 index: None,
+                aliases: part.aliases.to_vec(),
+                papers: part.papers.to_vec(),
             };
             Some(declare(functions, index as u32, part, origin))
         })
@@ -131,7 +133,7 @@ pub(in crate::abi) unsafe fn checked_table(table: *const FlLibrary) -> Result<Fu
     if magic != FL_MAGIC {
         return Err(Refused::Magic);
     }
-    if version != FL_VERSION {
+    if !(FL_OLDEST..=FL_VERSION).contains(&version) {
         return Err(Refused::Version(version));
     }
     if size as usize != TABLE {

@@ -11,6 +11,8 @@ mod generator;
 mod import;
 mod mechanism;
 mod part_handle;
+mod protocol;
+mod serve_protocol;
 mod rng_callbacks;
 mod selector;
 mod trainer;
@@ -25,10 +27,11 @@ pub use foreign_call_guard::leave;
 #[cfg(unix)]
 pub use import::import_apart;
 pub use import::{Refused, import, import_linked};
+pub(super) use {
+    call::{Answer, Answers, Call},
+    part_handle::checked,
+};
 #[cfg(unix)]
 pub(super) use {
-    call::{Answer, Call},
-    foreign_call_guard::own_process,
-    import::checked_table,
-    part_handle::Functions,
+    foreign_call_guard::own_process, import::checked_table, part_handle::Functions,
 };

@@ -1,7 +1,8 @@
 //! A library, and a part in it, as the host holds them.
 
-use super::call::{Answer, Call};
+use super::call::{Answer, Answers, Call};
 use super::foreign_call_guard::ForeignCallGuard;
+use crate::abi::ask::ErrorText;
 use crate::abi::context_json::LogEventText;
 #[cfg(unix)]
 use crate::abi::isolated::IsolatedLibrary;
@@ -177,7 +178,7 @@ impl Functions {
 }
 
 /// The outcome that a library reports, as an error if it is one; `None`: it has no such operation.
-fn checked(code: i32, answer: Answer) -> Result<Option<Answer>> {
+pub(in crate::abi) fn checked(code: i32, answer: Answer) -> Result<Option<Answer>> {
     if let Some(misuse) = answer.misuse {
         bail!("{misuse}");
     }
@@ -414,6 +415,30 @@ impl PartHandle {
             vec![("state".into(), crate::message::View::U8(state.into()))];
         let done = self.call(operation, "", &[OutgoingMessage::new(&tensors)], None, None)?;
         Ok(done.map(|_| ()))
+    }
+
+    /// As [`PartHandle::must`], in the middle of which `answers` answers. What is asked for is an
+    /// error of the part as it was there.
+    pub fn asking(
+        &self,
+        operation: u32,
+        text: &str,
+        letters: &[OutgoingMessage<'_, '_>],
+        answers: &dyn Answers,
+    ) -> Result<Answer> {
+        let (code, answer) = with_messages(letters, |messages| {
+            let call = Call::new(self.who, None, None).with_answers(answers);
+            self.make(operation, text, messages, call)
+        });
+        if code != FL_OK
+            && answer.misuse.is_none()
+            && let Some(text) = &answer.text
+            && let Ok(error) = serde_json::from_str::<ErrorText>(text)
+        {
+            return Err(error.error());
+        }
+        let answer = self.outcome((code, answer))?;
+        answer.with_context(|| self.lacks(operation))
     }
 
     /// Something to read for whoever watches.

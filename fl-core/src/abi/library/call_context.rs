@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use std::ffi::c_void;
 
 /// What an operation was given.
-pub(super) struct Input<'a>(pub &'a FlInput);
+pub(in crate::abi) struct Input<'a>(pub &'a FlInput);
 
 impl Input<'_> {
     pub fn text(&self) -> Result<&str> {
@@ -27,7 +27,7 @@ impl Input<'_> {
         serde_json::from_str(text).with_context(|| format!("the text of a call: {text}"))
     }
 
-    fn messages(&self) -> &[FlMessage] {
+    pub fn messages(&self) -> &[FlMessage] {
         // SAFETY: as `text`.
         unsafe { slice(self.0.messages, self.0.count) }
     }
@@ -53,14 +53,22 @@ impl Input<'_> {
         unsafe { copied(self.raw(at)?) }
     }
 
-    pub fn inbox<'s>(&self, shelf: &'s mut InboxBuffer) -> Result<BorrowedInbox<'s>> {
+    pub(super) fn inbox<'s>(&self, shelf: &'s mut InboxBuffer) -> Result<BorrowedInbox<'s>> {
         ensure!(!self.messages().is_empty(), "an inbox without messages");
         // SAFETY: as `text`; what is lent borrows from this call and cannot outlive it, see `objects`.
         unsafe { BorrowedInbox::new(shelf, self.messages()) }
     }
 
     pub fn mail(&self, of: &'static MessageType) -> Result<crate::ClientMessage<Erased>> {
-        let raw = self.raw(0)?;
+        self.mail_at(0, of)
+    }
+
+    pub fn mail_at(
+        &self,
+        at: usize,
+        of: &'static MessageType,
+    ) -> Result<crate::ClientMessage<Erased>> {
+        let raw = self.raw(at)?;
         // SAFETY: as `text`.
         let counts = unsafe { slice(raw.class_counts, raw.classes as usize) };
         Ok(crate::ClientMessage {
@@ -68,13 +76,13 @@ impl Input<'_> {
             weight: raw.weight,
             class_counts: (!raw.class_counts.is_null()).then(|| counts.to_vec()),
             training_loss: raw.loss(),
-            body: self.message_of(0, of)?,
+            body: self.message_of(at, of)?,
         })
     }
 }
 
 /// What a library may ask of the host during a call.
-pub(super) struct Host<'a>(pub &'a FlHost);
+pub(in crate::abi) struct Host<'a>(pub &'a FlHost);
 
 impl Host<'_> {
     pub fn stream(&self) -> Stream {
@@ -118,7 +126,7 @@ impl Host<'_> {
         }
     }
 
-    pub fn part(&self, part: Box<dyn Object>) -> Result<()> {
+    pub(super) fn part(&self, part: Box<dyn Object>) -> Result<()> {
         let f = self.0.part.context("the host takes no parts")?;
         let part = Box::into_raw(Box::new(part));
         // SAFETY: as `text`; the host gives the part back to `drop_part`.

@@ -3,6 +3,7 @@
 use super::borrowed_inbox::InboxBuffer;
 use super::call_context::{Host, Input};
 use super::dispatch_training::{OfGenerator, OfTrainer};
+use super::protocol::OfProtocol;
 use crate::abi::context_json::{CohortText, LogEventText, RoundText};
 use crate::abi::marshal::content;
 use crate::abi::marshal_samples::{receive, samples};
@@ -42,7 +43,7 @@ pub(super) fn wrap(role: Role, made: Box<dyn Any + Send>) -> Result<Box<dyn Obje
         Role::Accountant => Box::new(OfAccountant(unboxed(made)?)),
         Role::Generator => Box::new(OfGenerator(unboxed(made)?)),
         Role::Trainer => Box::new(OfTrainer(unboxed(made)?)),
-        Role::Protocol => bail!("a protocol cannot cross"),
+        Role::Protocol => Box::new(OfProtocol(unboxed(made)?)),
     })
 }
 

@@ -4,10 +4,17 @@ mod borrowed_inbox;
 mod call_context;
 mod dispatch;
 mod dispatch_training;
+pub(in crate::abi) mod link;
+mod protocol;
+mod remote_client;
+mod remote_parts;
+mod remote_server;
 mod table;
 mod threads;
 
 #[cfg(test)]
 mod tests;
 
+pub(in crate::abi) use call_context::{Host, Input};
+pub(in crate::abi) use table::guarded;
 pub use table::{fl_plugin, library};

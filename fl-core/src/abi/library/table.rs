@@ -4,9 +4,9 @@ use super::call_context::{Host, Input};
 use super::dispatch::{Object, wrap};
 use crate::abi::raw::*;
 use crate::abi::signature::obstacle;
-use crate::message::{MessageDecl, message_type};
+use crate::message::{MessageDecl, MessageType, message_type, message_types};
 use crate::settings::{Reader, Step, Value};
-use crate::{BuildContext, Problem, Result, Task, linked_parts};
+use crate::{BuildContext, Problem, Result, Role, Task, linked_parts};
 use anyhow::{Context, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -34,7 +34,10 @@ pub fn library() -> &'static FlLibrary {
 ///
 /// # Safety
 /// `host` is NULL or valid for the call.
-unsafe fn guarded(host: *const FlHost, f: impl FnOnce(&Host<'_>) -> Result<bool>) -> i32 {
+pub(in crate::abi) unsafe fn guarded(
+    host: *const FlHost,
+    f: impl FnOnce(&Host<'_>) -> Result<bool>,
+) -> i32 {
     // SAFETY: as the caller says.
     let Some(host) = (unsafe { host.as_ref() }) else {
         return FL_ERROR;
@@ -88,8 +91,14 @@ fn description() -> serde_json::Value {
     let mut kinds: Vec<&str> = signatures.iter().flat_map(|s| s.split(" -> ")).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let own = kinds.into_iter().filter_map(message_type);
-    let own = own.filter(|of| !of.is_of_core() && !of.columns.is_empty());
+    let speaks = parts.iter().any(|p| p.role == Role::Protocol);
+    let own: Vec<&MessageType> = match speaks {
+        // what its exchanges carry depends on its settings
+        true => message_types(),
+        false => kinds.into_iter().filter_map(message_type).collect(),
+    };
+    let own = own.into_iter();
+    let own = own.filter(|of| !of.is_of_core() && (speaks || !of.columns.is_empty()));
     let messages: Vec<_> = own.map(MessageDecl::from).collect();
     let parts: Vec<_> = parts.into_iter().map(described).collect();
     match messages.is_empty() {
@@ -109,10 +118,19 @@ fn described(part: &crate::PartDecl) -> serde_json::Value {
         }
         field
     });
-    json!({
+    let aliases = part.aliases.iter();
+    let aliases = aliases.map(|a| json!({ "name": a.name, "preset": a.preset }));
+    let mut described = json!({
         "role": part.role.name(), "name": part.name, "signature": about.signature, "doc": about.doc,
         "settings": settings.collect::<Vec<_>>(), "from": part.origin,
-    })
+    });
+    if !part.aliases.is_empty() {
+        described["aliases"] = aliases.collect();
+    }
+    if !part.papers.is_empty() {
+        described["papers"] = json!(part.papers);
+    }
+    described
 }
 
 unsafe extern "C" fn free(json: FlText) {

@@ -118,8 +118,8 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
                     Cohort::Fixed(n) => n,
                     _ => everyone,
                 },
-                down: (asked.down_bytes)(&facts).map(copies),
-                up: (asked.up_bytes)(&facts).map(each),
+                down: asked.request.expected(&facts).map(copies),
+                up: asked.answer.expected(&facts).map(each),
                 releases: (asked.flow.slots())
                     .chain(parts.tells_counts(&asked, &make).then_some(COUNTS.name()))
                     .filter(|slot| parts.has(slot))

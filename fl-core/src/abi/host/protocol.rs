@@ -1,0 +1,197 @@
+//! Protocols of a library as parts of this program.
+
+use super::part_handle::{Functions, PartHandle};
+use super::serve_protocol::{AnswerSide, LeadSide};
+use crate::abi::ask::{
+    AnswerText, CohortAsk, ConflictText, ConflictsText, LeadText, SuitsText, TaskText,
+};
+use crate::abi::declaration::{DeclarationText, kept};
+use crate::abi::marshal::{OutgoingMessage, content, plain};
+use crate::abi::raw::{FL_ANSWER, FL_CONFLICTS, FL_DECLARE, FL_LEAD, FL_SUITS, FL_TASK};
+use crate::message::{AnyMessage, Erased};
+use crate::{
+    BuildContext, Client, Conflict, Declaration, ExchangeSpec, Protocol, Request, Result, Server,
+    SlotSpec, Task, TaskKind, TaskMap,
+};
+use anyhow::Context;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A protocol of a library. It keeps nothing from call to call, so each call has a part of its own.
+pub(super) struct LoadedProtocol {
+    library: Arc<LibraryProtocol>,
+    slots: Vec<SlotSpec>,
+    exchanges: Vec<ExchangeSpec>,
+    declared: DeclarationText,
+}
+
+/// How a part of it is made.
+struct LibraryProtocol {
+    functions: Functions,
+    who: &'static str,
+    index: u32,
+    settings: String,
+    make: BuildContext,
+    /// Parts that no call uses.
+    idle: Mutex<Vec<PartHandle>>,
+}
+
+impl LibraryProtocol {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<PartHandle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `f` with a part of it that nobody else uses.
+    fn with<T>(&self, f: impl FnOnce(&PartHandle) -> Result<T>) -> Result<T> {
+        let idle = self.idle().pop();
+        let part = match idle {
+            Some(part) => part,
+            None => {
+                let task = serde_json::to_string(&self.make.task)?;
+                let (functions, stream) = (self.functions, &self.make.stream);
+                functions.create(self.who, self.index, &self.settings, &task, stream)?
+            }
+        };
+        let out = f(&part);
+        // one that failed may be in any state
+        if out.is_ok() {
+            self.idle().push(part);
+        }
+        out
+    }
+
+    fn task(&self, slot: &str, task: &Task) -> Result<Task> {
+        let (slot, task) = (slot.into(), task.clone());
+        let text = serde_json::to_string(&TaskText { slot, task })?;
+        self.with(|part| part.json(&part.must(FL_TASK, &text, &[], None, None)?))
+    }
+}
+
+impl LoadedProtocol {
+    pub fn new(
+        functions: Functions,
+        who: &'static str,
+        index: u32,
+        settings: String,
+        make: &BuildContext,
+    ) -> Result<Self> {
+        let library = Arc::new(LibraryProtocol {
+            functions,
+            who,
+            index,
+            settings,
+            make: make.clone(),
+            idle: Mutex::default(),
+        });
+        let declared: DeclarationText = library
+            .with(|part| part.json(&part.must(FL_DECLARE, "", &[], None, None)?))?;
+        let slots = declared.slots.iter().map(|slot| {
+            let (of, name) = (library.clone(), slot.name().to_string());
+            let own = move |task: &Task| of.task(&name, task).unwrap_or_else(|_| task.clone());
+            slot.spec(match slot.own_task {
+                true => TaskMap::new(own),
+                false => TaskMap::default(),
+            })
+        });
+        let slots = slots.collect::<Result<Vec<_>>>().context(who)?;
+        let exchanges = declared.exchanges.iter().map(|of| of.spec());
+        let exchanges = exchanges.collect::<Result<Vec<_>>>().context(who)?;
+        Ok(Self {
+            library,
+            slots,
+            exchanges,
+            declared,
+        })
+    }
+
+    /// The names of slots and data for which `has` holds.
+    fn filled(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let all = self.declare().into_slots().into_iter().map(|slot| slot.name);
+        let all = all.chain(["data.public", "data.public.labelled"]);
+        all.filter(|name| has(name)).map(String::from).collect()
+    }
+
+    fn answer(
+        &self,
+        spec: &ExchangeSpec,
+        client: &mut Client,
+        sent: &dyn AnyMessage,
+    ) -> Result<Erased> {
+        let text = serde_json::to_string(&AnswerText {
+            label: spec.label.into(),
+            client: client.id(),
+            key: client.core().now.key(),
+            task: client.task().clone(),
+            filled: self.filled(&|slot| client.has(slot)),
+        })?;
+        self.library.with(|part| {
+            let side = AnswerSide::new(client);
+            let tensors = content(sent);
+            let letter = [OutgoingMessage::new(&tensors)];
+            let answer = part.asking(FL_ANSWER, &text, &letter, &side)?;
+            part.message_of(answer, spec.answer)
+        })
+    }
+}
+
+impl Protocol for LoadedProtocol {
+    fn declare(&self) -> Declaration<'_> {
+        let declared = &self.declared;
+        let answer = |spec: &ExchangeSpec, client: &mut Client, request: Request<'_>| {
+            request.answer_any(spec, client, |client, sent| self.answer(spec, client, sent))
+        };
+        let mut all = Declaration::of_specs(self.slots.clone(), self.exchanges.clone(), answer);
+        all.grows = declared.grows.as_deref().map(kept);
+        all.begins_with = declared.begins_with.as_deref().map(plain);
+        all.pooled = declared.pooled;
+        all
+    }
+
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        let text = serde_json::to_string(&LeadText {
+            task: server.task().clone(),
+            filled: self.filled(&|slot| server.has(slot)),
+            everyone: CohortAsk::from(&server.everyone()),
+        })?;
+        self.library.with(|part| {
+            let side = LeadSide::new(server, &self.exchanges);
+            part.asking(FL_LEAD, &text, &[], &side).map(drop)
+        })
+    }
+
+    fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let all = || -> Result<Vec<ConflictText>> {
+            let filled = self.filled(has);
+            let text = serde_json::to_string(&ConflictsText { filled })?;
+            self.library.with(|part| {
+                let answer = part.call(FL_CONFLICTS, &text, &[], None, None)?;
+                answer.map_or_else(|| Ok(Vec::new()), |answer| part.json(&answer))
+            })
+        };
+        match all() {
+            Ok(all) => all
+                .into_iter()
+                .map(|one| Conflict {
+                    setting: one.setting.as_deref().map(kept),
+                    text: plain(&one.text),
+                })
+                .collect(),
+            Err(error) => vec![Conflict::between(format!("{error:#}"))],
+        }
+    }
+
+    fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        let why = || -> Result<Option<String>> {
+            let filled = self.filled(has);
+            let text = serde_json::to_string(&SuitsText { kind, filled })?;
+            self.library.with(|part| {
+                let answer = part.call(FL_SUITS, &text, &[], None, None)?;
+                answer.map_or(Ok(None), |answer| part.json(&answer))
+            })
+        };
+        match why() {
+            Ok(None) => Ok(()),
+            Ok(Some(why)) => Err(plain(&why)),
+            Err(error) => Err(format!("{error:#}")),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The way from a library back to the program, while a protocol leads or answers.
+
+use super::call_context::{Host, Input};
+use crate::abi::ask::{Ask, AskBack, ErrorText, Fetch};
+use crate::abi::host::{Answer, Answers, Call, checked};
+use crate::abi::marshal::{OutgoingMessage, with_messages};
+use crate::abi::raw::{FL_ASK, FL_BACK, FL_OK, FlHost, FlInput, FlText};
+use crate::{Inputs, Labels, Result};
+use anyhow::{Context, bail, ensure};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
+
+/// Asks whoever made `host` for something.
+pub(in crate::abi) fn ask_other(
+    host: &FlHost,
+    operation: u32,
+    text: &str,
+    letters: &[OutgoingMessage<'_, '_>],
+    answers: Option<&dyn Answers>,
+) -> Result<Answer> {
+    let call = host.call.context("the program cannot be asked for anything now")?;
+    let (code, answer) = with_messages(letters, |messages| {
+        let input = FlInput {
+            size: size_of::<FlInput>(),
+            text: FlText::of(text),
+            messages: messages.as_ptr(),
+            count: messages.len(),
+        };
+        Call::back(answers).run_back(|sink| {
+            // SAFETY: the other side's own function and context, in the middle of its call; what is
+            // handed over lives through this one.
+            unsafe { call(host.context, operation, &raw const input, sink) }
+        })
+    });
+    outcome(code, answer)
+}
+
+/// What came back, or the error that did.
+pub(in crate::abi) fn outcome(code: i32, answer: Answer) -> Result<Answer> {
+    if code != FL_OK
+        && answer.misuse.is_none()
+        && let Some(text) = &answer.text
+        && let Ok(error) = serde_json::from_str::<ErrorText>(text)
+    {
+        return Err(error.error());
+    }
+    let answer = checked(code, answer)?;
+    answer.context("the other side has no such operation")
+}
+
+struct HostPointer(*const FlHost);
+// SAFETY: it is followed on the thread of its call only, and while that runs, see `Link::with`.
+unsafe impl Send for HostPointer {}
+
+/// The program, while the call runs.
+pub(super) struct Link {
+    host: Mutex<Option<HostPointer>>,
+    thread: ThreadId,
+    /// The models that were given, by where they are: what a protocol hands back is one of them.
+    pub models: Mutex<BTreeMap<usize, u64>>,
+    /// What failed where nothing could fail: the next that can, does.
+    late: Mutex<Option<anyhow::Error>>,
+}
+
+impl Link {
+    /// Runs `f` with the way to this host. What failed late fails then.
+    pub fn lend<R>(host: &Host<'_>, f: impl FnOnce(&Arc<Self>) -> Result<R>) -> Result<R> {
+        let link = Arc::new(Self {
+            host: Mutex::new(Some(HostPointer(host.0))),
+            thread: std::thread::current().id(),
+            models: Mutex::default(),
+            late: Mutex::new(None),
+        });
+        // whoever keeps a part of it after the call, and be it in a panic, finds nothing
+        struct Leave(Arc<Link>);
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                *self.0.host.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            }
+        }
+        let leave = Leave(link.clone());
+        let out = f(&leave.0)?;
+        link.check()?;
+        Ok(out)
+    }
+
+    fn check(&self) -> Result<()> {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        match late.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps an error for the next call that can fail.
+    pub fn keep<T>(&self, outcome: Result<T>) -> Option<T> {
+        match outcome {
+            Ok(out) => Some(out),
+            Err(error) => {
+                let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+                late.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    fn pointer(&self) -> Result<*const FlHost> {
+        ensure!(
+            self.thread == std::thread::current().id(),
+            "a protocol spoke to the program on another thread than that of its call"
+        );
+        let host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*host {
+            Some(HostPointer(host)) => Ok(*host),
+            None => bail!("a protocol used a part of the program after its call"),
+        }
+    }
+
+    /// Asks the program.
+    pub fn ask(&self, ask: &Ask, letters: &[OutgoingMessage<'_, '_>]) -> Result<Answer> {
+        self.ask_with(ask, letters, None)
+    }
+
+    /// As [`Link::ask`], where the program may ask back.
+    pub fn ask_with(
+        &self,
+        ask: &Ask,
+        letters: &[OutgoingMessage<'_, '_>],
+        answers: Option<&dyn Answers>,
+    ) -> Result<Answer> {
+        self.check()?;
+        let pointer = self.pointer()?;
+        let text = serde_json::to_string(ask)?;
+        // SAFETY: the call that it belongs to is running, on this thread.
+        ask_other(unsafe { &*pointer }, FL_ASK, &text, letters, answers)
+    }
+
+    /// Asks the program for a text.
+    pub fn json<T: DeserializeOwned>(
+        &self,
+        ask: &Ask,
+        letters: &[OutgoingMessage<'_, '_>],
+    ) -> Result<T> {
+        read(&self.ask(ask, letters)?)
+    }
+
+    /// Asks the program for bytes of this name; `None` if it has none.
+    pub fn bytes(
+        &self,
+        ask: &Ask,
+        letters: &[OutgoingMessage<'_, '_>],
+        name: &str,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut parcel = crate::message::TensorMap::new(self.ask(ask, letters)?.tensors);
+        parcel.has(name).then(|| parcel.bytes(name)).transpose()
+    }
+}
+
+/// The JSON of an answer.
+pub(in crate::abi) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T> {
+    let text = answer.text.as_deref().unwrap_or("null");
+    serde_json::from_str(text).with_context(|| {
+        let shown: String = text.chars().take(80).collect();
+        format!("an answer that cannot be read: {shown}")
+    })
+}
+
+impl Fetch for Link {
+    fn inputs(&self, number: u64) -> Result<Inputs> {
+        let bytes = self.bytes(&Ask::Inputs { number }, &[], "set")?;
+        let set: Inputs = postcard::from_bytes(&bytes.context("no set came back")?)?;
+        ensure!(set.is_sound(), "inputs whose lists do not fit together");
+        Ok(set)
+    }
+    fn labels(&self, number: u64) -> Result<Labels> {
+        let bytes = self.bytes(&Ask::Labels { number }, &[], "set")?;
+        Ok(postcard::from_bytes(&bytes.context("no set came back")?)?)
+    }
+}
+
+/// What is asked back, of an operation that is [`FL_BACK`].
+pub(super) fn asked_back(operation: u32, input: &Input<'_>) -> Result<AskBack> {
+    ensure!(operation == FL_BACK, "a protocol has no operation {operation}");
+    input.json()
+}

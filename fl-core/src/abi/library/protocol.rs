@@ -1,0 +1,104 @@
+//! A protocol behind `call`.
+
+use super::call_context::{Host, Input};
+use super::dispatch::Object;
+use super::link::Link;
+use super::remote_client::RemoteClient;
+use super::remote_server::RemoteServer;
+use crate::abi::ask::{
+    AnswerText, ConflictText, ConflictsText, ErrorText, LeadText, SuitsText, TaskText,
+};
+use crate::abi::declaration::DeclarationText;
+use crate::abi::marshal::content;
+use crate::abi::raw::*;
+use crate::client::ClientSide;
+use crate::{
+    Body, Client, ExchangeSpec, Payload, Protocol, Request, RequiredInputs, Result, Server, Stream,
+};
+use anyhow::{Context, bail};
+
+pub(super) struct OfProtocol(pub Box<dyn Protocol>);
+
+impl OfProtocol {
+    fn lead(&self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
+        let text: LeadText = input.json()?;
+        let exchanges: Vec<ExchangeSpec> = self.0.exchanges();
+        Link::lend(host, |link| {
+            let mut server = RemoteServer::new(link, text, exchanges);
+            self.0.lead(&mut Server(&mut server))
+        })
+    }
+
+    fn answer(&self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
+        let text: AnswerText = input.json()?;
+        let declared = self.0.declare();
+        let mut specs = declared.specs();
+        let spec = specs.find(|spec| spec.label == text.label);
+        let request = spec.map(|spec| spec.request).with_context(|| {
+            format!("the protocol declares no exchange `{}`", text.label)
+        })?;
+        let sent = input.message_of(0, request)?;
+        let answer = Link::lend(host, |link| {
+            let (label, stream) = (text.label.clone(), Stream::from_key(text.key));
+            let remote = Box::new(RemoteClient::new(link, text));
+            let mut client = Client(ClientSide::Elsewhere(remote));
+            let needs = RequiredInputs::default();
+            let request = Request::new(&label, Payload::Here(&*sent), stream, needs);
+            declared.answer(&mut client, request)
+        })?;
+        match answer.body {
+            Body::Here(body) => host.tensors(&content(&*body)),
+            Body::Wire(_) => bail!("an answer that was written down"),
+        }
+    }
+}
+
+/// Says what kind of error it is, beside its text.
+fn told(host: &Host<'_>, outcome: Result<()>) -> Result<()> {
+    if let Err(error) = &outcome {
+        host.json(&ErrorText::of(error))?;
+    }
+    outcome
+}
+
+impl Object for OfProtocol {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        match operation {
+            FL_DECLARE => {
+                let declared = self.0.declare();
+                host.json(&DeclarationText {
+                    slots: declared.slots.iter().map(Into::into).collect(),
+                    exchanges: declared.specs().map(Into::into).collect(),
+                    grows: declared.grows.map(Into::into),
+                    begins_with: declared.begins_with.clone(),
+                    pooled: declared.pooled,
+                })?;
+            }
+            FL_CONFLICTS => {
+                let ConflictsText { filled } = input.json()?;
+                let has = |name: &str| filled.iter().any(|slot| slot == name);
+                let all = self.0.conflicts(&has).into_iter().map(|one| ConflictText {
+                    setting: one.setting.map(Into::into),
+                    text: one.text,
+                });
+                host.json(&all.collect::<Vec<_>>())?;
+            }
+            FL_SUITS => {
+                let SuitsText { kind, filled } = input.json()?;
+                let has = |name: &str| filled.iter().any(|slot| slot == name);
+                host.json(&self.0.suits(kind, &has).err())?;
+            }
+            FL_TASK => {
+                let TaskText { slot, task } = input.json()?;
+                let slots = self.0.slots();
+                let slot = slots.iter().find(|s| s.name == slot);
+                let slot = slot.context("the protocol has no such slot")?;
+                host.json(&slot.task.of(&task))?;
+            }
+            FL_LEAD => told(host, self.lead(input, host))?,
+            FL_ANSWER => told(host, self.answer(input, host))?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}

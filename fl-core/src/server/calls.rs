@@ -1,0 +1,117 @@
+//! What a [`Server`](crate::Server) asks of the run: the one way from a protocol to its host.
+//!
+//! A run in this process answers itself ([`RunState`](crate::RunState)). In a library the calls go
+//! to the program. Messages have no Rust types here, so both ways are the same.
+
+use crate::message::{AnyMessage, Erased, MessageType, Params};
+use crate::{
+    AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, Generator, Public, Result, Round, Samples,
+    SharedExecutor, Task, Trainer,
+};
+use std::sync::Arc;
+
+/// The message to each client.
+pub(crate) type Down<'a, 'd> = &'a (dyn Fn(ClientId) -> &'d (dyn AnyMessage + 'static) + Sync);
+
+/// Takes one answer, or makes another of it.
+pub(crate) type Form<'a, T> = &'a mut dyn FnMut(ClientMessage<Erased>) -> Result<T>;
+
+/// Reads models that clients sent.
+pub(crate) type ModelReader = Box<dyn Fn(ClientId, &[u8]) -> Result<Box<dyn Trainer>>>;
+
+/// How a step begins.
+pub(crate) enum StepStart {
+    /// It is not done.
+    Skipped,
+    /// It was done before the run stopped: the protocol's state after it.
+    Restored(Vec<u8>),
+    /// It is to be done. `undoable`: its state may be wanted back.
+    Attempt { round: Round, undoable: bool },
+}
+
+/// What follows from the end of an attempt.
+pub(crate) enum StepVerdict {
+    /// The step is complete.
+    Done,
+    /// The protocol's state is to be that of before, and the step is complete.
+    Undone,
+    /// The protocol's state is to be that of before, and there is another attempt.
+    Again { round: Round, undoable: bool },
+}
+
+/// See [`Server`](crate::Server) for what each does.
+pub(crate) trait ServerCalls {
+    fn has(&self, slot: &str) -> bool;
+    fn who(&self, slot: &str) -> Vec<String>;
+    fn task(&self) -> &Task;
+    fn everyone(&self) -> Cohort;
+    fn with_examples(&self, at_least: usize) -> Cohort;
+    fn executor(&self) -> SharedExecutor;
+    /// What the aggregator of this exchange combines.
+    fn aggregated(&mut self, label: &str) -> Result<&'static MessageType>;
+    fn public(&self) -> Result<Arc<Public>>;
+    fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer>;
+    fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator>;
+    fn reader(&self, slot: &str) -> ModelReader;
+    fn select(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        pool: AnyPool<'_>,
+    ) -> Result<Option<Vec<usize>>>;
+    /// `loss` is the exchange that a selector may request, and what is sent with it.
+    fn cohort(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        loss: Option<(&str, &(dyn AnyMessage + 'static))>,
+    ) -> Result<Cohort>;
+    fn collect(
+        &mut self,
+        round: &Round,
+        label: &str,
+        to: &[ClientId],
+        down: Down<'_, '_>,
+        each: Form<'_, ()>,
+    ) -> Result<()>;
+    fn run(
+        &mut self,
+        round: &Round,
+        label: &str,
+        cohort: &Cohort,
+        down: Down<'_, '_>,
+        form: Option<Form<'_, ClientMessage<Erased>>>,
+    ) -> Result<Erased>;
+    fn aggregate(&mut self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased>;
+    fn release(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        message: &mut dyn AnyMessage,
+        cohort: &Cohort,
+        clip: bool,
+    ) -> Result<()>;
+    fn clip(&mut self, slot: &str, message: &mut dyn AnyMessage) -> Result<()>;
+    fn affords(&mut self, slot: &str, message: &dyn AnyMessage, cohort: &Cohort) -> Result<()>;
+    fn wants_range(&self, slot: &str, of: &'static MessageType) -> Result<bool>;
+    /// The step `name` is to begin; number 0 is one that is done once, with this stream's name.
+    fn begin_step(&mut self, name: &str, number: usize, of: usize) -> Result<StepStart>;
+    fn judge_step(&mut self, outcome: Result<()>) -> Result<StepVerdict>;
+    fn finish_step(&mut self, state: &dyn Fn() -> Result<Vec<u8>>) -> Result<()>;
+    fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()>;
+    fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()>;
+    fn evaluate_for_clients(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        models: &[Params],
+        whose: &[usize],
+    ) -> Result<Vec<f64>>;
+    fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()>;
+    fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()>;
+    fn keep_model(&mut self, slot: &str, name: &str) -> Result<()>;
+    fn keep_generator(&mut self, slot: &str) -> Result<()>;
+    fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()>;
+    fn keep_clients(&mut self, slot: &str) -> Result<()>;
+    fn warn(&mut self, text: &str);
+}
