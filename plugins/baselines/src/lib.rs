@@ -95,3 +95,5 @@ impl Protocol for PublicOnly {
     }
 }
 plugin!(protocol "public-only" => PublicOnly);
+
+fl_core::export_plugins!();

@@ -13,3 +13,5 @@ pub use clustered_rounds::{Assign, ClusteredRounds};
 pub use clusters::{ClusterRule, ClusterSettings, Clusters, Shared};
 pub use fesem::FeSem;
 pub use ifca::Ifca;
+
+fl_core::export_plugins!();

@@ -19,3 +19,5 @@ pub use robust::{RobustLabels, Rule, median, spectral, trimmed};
 pub use rows::RowSums;
 pub use sampling::SampleExamples;
 pub use settings::{CoDistill, FilterOn, Labels, Order, Reply, ScoreLoss, Scores, Teacher};
+
+fl_core::export_plugins!();

@@ -25,3 +25,5 @@ pub use messages::{Answers, ClassCounts, InputValues, LabelMaps, MadeOfMaps, Slo
 pub use objective::{ClientAnswers, Objective, Outcome};
 pub use protocol::{ANSWER, SLOPES, TRAIN};
 pub use settings::*;
+
+fl_core::export_plugins!();

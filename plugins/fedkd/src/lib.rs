@@ -9,3 +9,5 @@ pub use ensemble::{ClassWeighted, ZeroClass, class_weights, weighted_sum};
 pub use noise::LaplaceLogits;
 pub use protocol::OneShotDistill;
 pub use quantise::{Quantise, Rule};
+
+fl_core::export_plugins!();

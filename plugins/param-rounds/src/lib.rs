@@ -20,3 +20,5 @@ pub use fedprox::FedProx;
 pub use gaussian_update::GaussianUpdate;
 pub use param_rounds::{Correction, ParamRounds};
 pub use rounds::{RoundRule, RoundSettings, Rounds, Shared};
+
+fl_core::export_plugins!();

@@ -58,7 +58,7 @@ pub(super) fn declare(
             let protocol = LoadedProtocol::new(functions, who, index, settings, make)?;
             return Ok(Box::new(Box::new(protocol) as Box<dyn Protocol>));
         }
-        let remote = functions.create(who, index, &settings, &task, &make.stream)?;
+        let remote = functions.create(who, index, &settings, &task, &make.stream, false)?;
         boxed(role, &signature, remote, &make.task)
     };
     Box::leak(Box::new(PartDecl {

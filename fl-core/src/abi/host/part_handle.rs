@@ -86,17 +86,19 @@ impl Functions {
         index: u32,
         settings: &str,
         task: &str,
+        alone: bool,
         call: Call<'_>,
     ) -> (i32, Answer) {
         match self {
             Self::Here(table) => call.run(|host| {
+                let _ = alone;
                 // SAFETY: everything handed over lives through the call.
                 unsafe { (table.create)(index, FlText::of(settings), FlText::of(task), host) }
             }),
             #[cfg(unix)]
             Self::IsolatedLibrary(apart) => {
                 let asked = call.asked(&[]);
-                call.run(|host| apart.create(index, settings, task, asked, host))
+                call.run(|host| apart.create(index, settings, task, alone, asked, host))
             }
         }
     }
@@ -147,7 +149,7 @@ impl Functions {
         }
     }
 
-    /// Makes a part; `who` names it in errors.
+    /// Makes a part; `who` names it in errors. One that is `alone` shares its process with no other.
     pub fn create(
         self,
         who: &'static str,
@@ -155,9 +157,10 @@ impl Functions {
         settings: &str,
         task: &str,
         stream: &Stream,
+        alone: bool,
     ) -> Result<PartHandle> {
         let call = Call::new(who, Some(stream), None);
-        let (code, answer) = self.create_raw(index, settings, task, call);
+        let (code, answer) = self.create_raw(index, settings, task, alone, call);
         PartHandle {
             functions: self,
             who,

@@ -48,7 +48,7 @@ impl LibraryProtocol {
             None => {
                 let task = serde_json::to_string(&self.make.task)?;
                 let (functions, stream) = (self.functions, &self.make.stream);
-                functions.create(self.who, self.index, &self.settings, &task, stream)?
+                functions.create(self.who, self.index, &self.settings, &task, stream, true)?
             }
         };
         let out = f(&part);

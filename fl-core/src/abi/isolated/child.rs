@@ -1,13 +1,22 @@
 //! The process that has the library.
 
-use super::shared_memory::{Doorbell, SharedMemory, dtype};
-use super::{CallRequest, Operation, ProcessMessage, Reply, SharedTensor, receive, send};
-use crate::abi::host::{Answer, Call, Functions, Refused, checked_table, on_log, own_process};
+use super::shared_memory::{Doorbell, SharedMemory};
+use super::{
+    CallRequest, Operation, ProcessMessage, Reply, copied, receive, send, shared, shared_tensors,
+    with_owned,
+};
+use crate::abi::ask::ErrorText;
+use crate::abi::host::{
+    Answer, Answers, Call, Functions, Refused, checked_table, on_log, own_process,
+};
+use crate::abi::library::link::ask_other;
+use crate::abi::library::{Host, Input};
 use crate::abi::marshal::{OutgoingMessage, with_messages};
-use crate::abi::raw::{FL_ERROR, FL_OK, FlLibrary};
+use crate::abi::raw::{FL_ANSWER, FL_ERROR, FL_LEAD, FL_OK, FlLibrary};
 use crate::message::NamedTensors;
 use crate::{Executor, Result, Stream};
 use anyhow::ensure;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::fs::File;
@@ -29,7 +38,7 @@ fn tell(told: &ProcessMessage) -> Result<()> {
     match told {
         ProcessMessage::LogEvent(..) if *lines == LINES => return Ok(()),
         ProcessMessage::LogEvent(..) => *lines += 1,
-        ProcessMessage::Answered(_) => *lines = 0,
+        ProcessMessage::Answered(_) | ProcessMessage::Asked { .. } => *lines = 0,
     }
     send(program, told)
 }
@@ -61,12 +70,11 @@ pub unsafe fn serve(
         parts: BTreeSet::new(),
         area: SharedMemory::new(memory),
         exec,
+        from: BufReader::new(program),
+        heard: 0,
     };
-    let mut from = BufReader::new(program);
-    let mut heard = 0;
     loop {
-        child.area.listen(Doorbell::CallInput, &mut heard);
-        let ask: CallRequest = match receive(&mut from) {
+        let ask = match child.next() {
             Ok(ask) => ask,
             // the program has ended, or needs this process no more
             Err(error) if closed(&error) => return Ok(()),
@@ -96,9 +104,88 @@ struct Child<'e> {
     parts: BTreeSet<u64>,
     area: SharedMemory,
     exec: &'e dyn Executor,
+    from: BufReader<UnixStream>,
+    /// How many questions there were.
+    heard: u32,
+}
+
+/// The way from a protocol to the program.
+struct ToProgram<'c, 'e>(RefCell<&'c mut Child<'e>>);
+
+impl Answers for ToProgram<'_, '_> {
+    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
+        self.0.borrow_mut().ask(operation, input, reply)
+    }
 }
 
 impl Child<'_> {
+    fn next(&mut self) -> Result<CallRequest> {
+        self.area.listen(Doorbell::CallInput, &mut self.heard);
+        receive(&mut self.from)
+    }
+
+    /// Asks the program for a protocol, in the middle of a call.
+    fn ask(&mut self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
+        let messages = shared(&mut self.area, input.messages())?;
+        tell(&ProcessMessage::Asked {
+            operation,
+            text: input.text()?.into(),
+            messages,
+            room: self.area.len() as u64,
+        })?;
+        self.area.ring(Doorbell::Answered);
+        loop {
+            let CallRequest {
+                number,
+                what,
+                messages,
+                room,
+                ..
+            } = self.next()?;
+            self.area.see(room)?;
+            let messages = copied(&self.area, messages)?;
+            match what {
+                Operation::Replied { text, failed } => {
+                    if let Some(failed) = failed {
+                        return Err(failed.error());
+                    }
+                    let tensors = messages.iter().flat_map(|m| &m.tensors);
+                    let tensors = tensors.map(|(n, t)| (n.as_str().into(), t.view()));
+                    reply.tensors(&tensors.collect())?;
+                    if let Some(text) = text {
+                        reply.text(&text);
+                    }
+                    return Ok(true);
+                }
+                Operation::Back { operation, text } => {
+                    let answer = {
+                        let to = ToProgram(RefCell::new(&mut *self));
+                        with_owned(&messages, |letters| {
+                            ask_other(reply.0, operation, &text, letters, Some(&to))
+                        })
+                    };
+                    let mut answered = match answer {
+                        Ok(answer) => Reply {
+                            text: answer.text,
+                            tensors: shared_tensors(&mut self.area, &answer.tensors)?,
+                            ..Reply::default()
+                        },
+                        Err(error) => Reply {
+                            code: FL_ERROR,
+                            text: Some(serde_json::to_string(&ErrorText::of(&error))?),
+                            ..Reply::default()
+                        },
+                    };
+                    answered.number = number;
+                    answered.room = self.area.len() as u64;
+                    tell(&ProcessMessage::Answered(answered))?;
+                    self.area.ring(Doorbell::Answered);
+                }
+                _ => anyhow::bail!("the program asked for something else in the middle of a call"),
+            }
+        }
+    }
+
     fn reply(&mut self, ask: CallRequest) -> Option<Reply> {
         let answered = self.answered(ask).transpose()?;
         let mut reply = answered.unwrap_or_else(|error| Reply {
@@ -133,7 +220,7 @@ impl Child<'_> {
                 index,
                 settings,
                 task,
-            } => functions.create_raw(*index, settings, task, call()),
+            } => functions.create_raw(*index, settings, task, false, call()),
             Operation::Call {
                 part,
                 operation,
@@ -144,6 +231,23 @@ impl Child<'_> {
                     *part == 0 || self.parts.contains(part),
                     "that part is not there any more"
                 );
+                if [FL_LEAD, FL_ANSWER].contains(operation) {
+                    let (part, operation) = (*part, *operation);
+                    let (text, messages) = (text.clone(), copied(&self.area, ask.messages)?);
+                    let exec = self.exec;
+                    let outcome = {
+                        let to = ToProgram(RefCell::new(&mut *self));
+                        with_owned(&messages, |letters| {
+                            with_messages(letters, |messages| {
+                                let call = Call::new("a library", None, Some(exec));
+                                let call = call.with_answers(&to);
+                                let part = part as *mut c_void;
+                                functions.call_raw(part, operation, &text, messages, call)
+                            })
+                        })
+                    };
+                    return self.told(part, outcome.0, outcome.1).map(Some);
+                }
                 let mut bodies: Vec<NamedTensors<'_>> = Vec::new();
                 for message in &ask.messages {
                     let body = message.tensors.iter().map(|tensor| {
@@ -174,6 +278,9 @@ impl Child<'_> {
                     functions.drop_raw("a library", *part as *mut c_void);
                 }
                 return Ok(None);
+            }
+            Operation::Replied { .. } | Operation::Back { .. } => {
+                anyhow::bail!("an answer where nothing was asked")
             }
         };
         let part = match ask.what {
@@ -207,18 +314,7 @@ impl Child<'_> {
             parts,
             ..Reply::default()
         };
-        let views: Vec<_> = answer.tensors.iter().map(|(n, t)| (n, t.view())).collect();
-        let (places, end) = SharedMemory::places(views.iter().map(|(_, view)| view.bytes()))?;
-        self.area.reserve(end)?;
-        for ((name, view), at) in views.into_iter().zip(places) {
-            self.area.write(at, &view)?;
-            reply.tensors.push(SharedTensor {
-                name: name.clone(),
-                dtype: dtype(&view),
-                shape: view.shape(),
-                at,
-            });
-        }
+        reply.tensors = shared_tensors(&mut self.area, &answer.tensors)?;
         Ok(reply)
     }
 }

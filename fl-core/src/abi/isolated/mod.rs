@@ -16,9 +16,14 @@ pub use child::serve;
 pub(in crate::abi) use parent::CallInput;
 pub use parent::{IsolatedLibrary, Process};
 
+use super::ask::ErrorText;
 use crate::Result;
 use crate::privacy::Noise;
+use super::marshal::{OutgoingMessage, slice, view};
+use super::raw::FlMessage;
+use crate::message::{NamedTensors, Tensor};
 use anyhow::ensure;
+use shared_memory::{SharedMemory, dtype};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -56,6 +61,16 @@ enum Operation {
     /// Nothing is answered.
     Drop {
         part: u64,
+    },
+    /// What the program answers to a question of a protocol; its tensors are the one message.
+    Replied {
+        text: Option<String>,
+        failed: Option<ErrorText>,
+    },
+    /// The program asks back in the middle of a question of a protocol.
+    Back {
+        operation: u32,
+        text: String,
     },
 }
 
@@ -102,6 +117,121 @@ enum ProcessMessage {
     /// It logs, with this level. Not a part of the answer: the last words of one that crashes matter most.
     LogEvent(u32, String),
     Answered(Reply),
+    /// A protocol asks the program in the middle of a call.
+    Asked {
+        operation: u32,
+        text: String,
+        messages: Vec<SharedMessage>,
+        room: u64,
+    },
+}
+
+/// A message that was copied out of the shared memory.
+struct OwnedMessage {
+    facts: SharedMessage,
+    tensors: Vec<(String, Tensor)>,
+}
+
+/// Copies messages out of the shared memory, which is then free for others.
+fn copied(area: &SharedMemory, messages: Vec<SharedMessage>) -> Result<Vec<OwnedMessage>> {
+    let one = |facts: SharedMessage| {
+        let tensors = facts.tensors.iter().map(|tensor| {
+            // SAFETY: whoever wrote it waits for an answer, and writes nothing meanwhile.
+            #[allow(unsafe_code, reason = "shared memory")]
+            let view = unsafe { area.view(tensor) }?;
+            Ok((tensor.name.clone(), view.to_tensor()))
+        });
+        let tensors = tensors.collect::<Result<_>>()?;
+        Ok(OwnedMessage { facts, tensors })
+    };
+    messages.into_iter().map(one).collect()
+}
+
+/// Runs `f` with such messages.
+fn with_owned<R>(
+    messages: &[OwnedMessage],
+    f: impl FnOnce(&[OutgoingMessage<'_, '_>]) -> R,
+) -> R {
+    let bodies = messages.iter().map(|message| {
+        let tensors = message.tensors.iter();
+        let views = tensors.map(|(name, tensor)| (name.as_str().into(), tensor.view()));
+        views.collect::<NamedTensors<'_>>()
+    });
+    let bodies: Vec<_> = bodies.collect();
+    let letters = messages.iter().zip(&bodies);
+    let letters = letters.map(|(message, tensors)| OutgoingMessage {
+        from: message.facts.from,
+        weight: message.facts.weight,
+        class_counts: message.facts.class_counts.as_deref(),
+        training_loss: message.facts.training_loss,
+        tensors,
+    });
+    f(&letters.collect::<Vec<_>>())
+}
+
+/// Writes messages into the shared memory.
+fn shared(area: &mut SharedMemory, messages: &[FlMessage]) -> Result<Vec<SharedMessage>> {
+    let mut bodies = Vec::new();
+    for raw in messages {
+        // SAFETY: whoever calls lends messages that are valid for the call.
+        #[allow(unsafe_code, reason = "messages of the other side")]
+        let views = unsafe {
+            let tensors = slice(raw.tensors, raw.count);
+            tensors.iter().map(|raw| view(raw)).collect::<Result<Vec<_>>>()
+        }?;
+        bodies.push(views);
+    }
+    let bytes = bodies.iter().flatten().map(|(_, view)| view.bytes());
+    let (places, end) = SharedMemory::places(bytes)?;
+    area.reserve(end)?;
+    let mut places = places.into_iter();
+    let mut all = Vec::new();
+    for (raw, body) in messages.iter().zip(bodies) {
+        let mut tensors = Vec::with_capacity(body.len());
+        for ((name, view), at) in body.into_iter().zip(&mut places) {
+            area.write(at, &view)?;
+            tensors.push(SharedTensor {
+                name: name.into(),
+                dtype: dtype(&view),
+                shape: view.shape(),
+                at,
+            });
+        }
+        let counts = (!raw.class_counts.is_null()).then(|| {
+            // SAFETY: as above.
+            #[allow(unsafe_code, reason = "messages of the other side")]
+            unsafe { slice(raw.class_counts, raw.classes as usize) }.to_vec()
+        });
+        all.push(SharedMessage {
+            from: raw.from,
+            weight: raw.weight,
+            class_counts: counts,
+            training_loss: raw.loss(),
+            tensors,
+        });
+    }
+    Ok(all)
+}
+
+/// Writes tensors into the shared memory.
+fn shared_tensors(
+    area: &mut SharedMemory,
+    tensors: &[(String, Tensor)],
+) -> Result<Vec<SharedTensor>> {
+    let views: Vec<_> = tensors.iter().map(|(n, t)| (n, t.view())).collect();
+    let (places, end) = SharedMemory::places(views.iter().map(|(_, view)| view.bytes()))?;
+    area.reserve(end)?;
+    let mut all = Vec::with_capacity(views.len());
+    for ((name, view), at) in views.into_iter().zip(places) {
+        area.write(at, &view)?;
+        all.push(SharedTensor {
+            name: name.clone(),
+            dtype: dtype(&view),
+            shape: view.shape(),
+            at,
+        });
+    }
+    Ok(all)
 }
 
 /// Writes a message, its length first.

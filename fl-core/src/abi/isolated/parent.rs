@@ -36,6 +36,10 @@ pub struct IsolatedLibrary {
     /// A call that takes longer ends its process.
     longest: Duration,
     workers: [Mutex<Worker>; PROCESSES],
+    /// Places of processes that have one part each.
+    alone: Mutex<Vec<&'static Mutex<Worker>>>,
+    /// Those of them that are free.
+    free: Mutex<Vec<usize>>,
 }
 
 /// The place of a process.
@@ -60,6 +64,8 @@ impl IsolatedLibrary {
             begin,
             longest,
             workers: Default::default(),
+            alone: Mutex::default(),
+            free: Mutex::default(),
         }
     }
 
@@ -74,10 +80,15 @@ impl IsolatedLibrary {
         index: u32,
         settings: &str,
         task: &str,
+        alone: bool,
         asked: CallInput<'_>,
         host: &FlHost,
     ) -> i32 {
-        let worker = asked.key.map_or(0, |key| usize::from(key[0])) % PROCESSES;
+        // a protocol leads for long, and asks parts of the library while it does
+        let worker = match alone {
+            true => self.free_worker(),
+            false => asked.key.map_or(0, |key| usize::from(key[0])) % PROCESSES,
+        };
         let what = Operation::Create {
             index,
             settings: settings.into(),
@@ -117,6 +128,13 @@ impl IsolatedLibrary {
         // SAFETY: as the caller says; the handle is a box of ours, and this is the last that is heard of it.
         let handle = unsafe { Box::from_raw(part.cast::<IsolatedPart>()) };
         let mut worker = self.worker(handle.worker);
+        if handle.worker >= PROCESSES {
+            // its process was for it alone
+            *worker = Worker::default();
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            free.push(handle.worker - PROCESSES);
+            return;
+        }
         let Some(running) = &mut worker.running else {
             return;
         };
@@ -129,8 +147,26 @@ impl IsolatedLibrary {
     }
 
     fn worker(&self, at: usize) -> MutexGuard<'_, Worker> {
-        let worker = self.workers[at].lock();
-        worker.unwrap_or_else(PoisonError::into_inner)
+        let worker = match at.checked_sub(PROCESSES) {
+            None => &self.workers[at],
+            Some(at) => {
+                let alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+                alone[at]
+            }
+        };
+        worker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of a process for one part alone.
+    fn free_worker(&self) -> usize {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = free.pop().unwrap_or_else(|| {
+            let mut alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+            // a library stays for ever, and so do these places
+            alone.push(Box::leak(Box::default()));
+            alone.len() - 1
+        });
+        PROCESSES + at
     }
 
     /// Asks process `at`, and hands on what it answers. A question about a part is for process `number` alone.
@@ -149,7 +185,7 @@ impl IsolatedLibrary {
                 unsafe { log(host.context, level, FlText::of(line)) };
             }
         };
-        let answered = self.answered(&mut worker, number, what, asked, &mut said);
+        let answered = self.answered(&mut worker, number, what, asked, host, &mut said);
         let told = answered.and_then(|(running, reply)| running.hand_on(at, reply, host));
         told.unwrap_or_else(|error| {
             let text = format!("{error:#}");
@@ -165,6 +201,7 @@ impl IsolatedLibrary {
         number: Option<u64>,
         what: Operation,
         asked: CallInput<'_>,
+        host: &FlHost,
         said: &mut dyn FnMut(u32, &str),
     ) -> Result<(&'w mut LibraryProcess, Reply)> {
         let here = worker.running.as_ref().map(|running| running.number);
@@ -186,7 +223,7 @@ impl IsolatedLibrary {
         }
         let running = worker.running.as_mut().context("it has a process")?;
         let reply = match running.tell(what, asked) {
-            Ok(()) => running.hear(self.longest, said),
+            Ok(()) => running.hear(self.longest, host, said),
             Err(error) => Err(error),
         };
         match reply {

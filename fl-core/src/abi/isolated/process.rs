@@ -1,14 +1,19 @@
 //! A process of a library, as the program talks with it.
 
-use super::shared_memory::{Doorbell, SharedMemory, dtype};
+use super::shared_memory::{Doorbell, SharedMemory};
 use super::{
-    CallInput, CallRequest, Operation, Process, ProcessMessage, Reply, SharedMessage, SharedTensor,
-    receive, send,
+    CallInput, CallRequest, Operation, OwnedMessage, Process, ProcessMessage, Reply, SharedMessage,
+    SharedTensor, copied, receive, send, shared, shared_tensors, with_owned,
 };
 use crate::Result;
-use crate::abi::marshal::{slice, view};
-use crate::abi::raw::{FlHost, FlText};
+use crate::abi::ask::ErrorText;
+use crate::abi::host::Answers;
+use crate::abi::library::link::ask_other;
+use crate::abi::library::{Host, Input};
+use crate::abi::raw::{FL_OK, FlHost, FlText};
+use crate::privacy::Noise;
 use anyhow::anyhow;
+use std::cell::RefCell;
 use std::io::{BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -75,42 +80,7 @@ impl LibraryProcess {
 
     /// Sends a question.
     pub fn tell(&mut self, what: Operation, asked: CallInput<'_>) -> Result<()> {
-        let mut bodies = Vec::new();
-        for raw in asked.messages {
-            // SAFETY: whoever calls lends messages that are valid for the call.
-            let tensors = unsafe { slice(raw.tensors, raw.count) };
-            // SAFETY: as above.
-            let views = tensors.iter().map(|raw| unsafe { view(raw) });
-            bodies.push(views.collect::<Result<Vec<_>>>()?);
-        }
-        let bytes = bodies.iter().flatten().map(|(_, view)| view.bytes());
-        let (places, end) = SharedMemory::places(bytes)?;
-        self.area.reserve(end)?;
-        let mut places = places.into_iter();
-        let mut messages = Vec::new();
-        for (raw, body) in asked.messages.iter().zip(bodies) {
-            let mut tensors = Vec::with_capacity(body.len());
-            for ((name, view), at) in body.into_iter().zip(&mut places) {
-                self.area.write(at, &view)?;
-                tensors.push(SharedTensor {
-                    name: name.into(),
-                    dtype: dtype(&view),
-                    shape: view.shape(),
-                    at,
-                });
-            }
-            let counts = (!raw.class_counts.is_null()).then(|| {
-                // SAFETY: as above.
-                unsafe { slice(raw.class_counts, raw.classes as usize) }.to_vec()
-            });
-            messages.push(SharedMessage {
-                from: raw.from,
-                weight: raw.weight,
-                class_counts: counts,
-                training_loss: raw.loss(),
-                tensors,
-            });
-        }
+        let messages = shared(&mut self.area, asked.messages)?;
         self.asked += 1;
         let ask = CallRequest {
             number: self.asked,
@@ -126,15 +96,35 @@ impl LibraryProcess {
     }
 
     /// Waits for the answer; what is logged until then is passed on, and does not give the call more time.
-    pub fn hear(&mut self, longest: Duration, said: &mut dyn FnMut(u32, &str)) -> Result<Reply> {
+    /// A protocol may ask `host` in the middle; that begins the time anew.
+    pub fn hear(
+        &mut self,
+        longest: Duration,
+        host: &FlHost,
+        said: &mut dyn FnMut(u32, &str),
+    ) -> Result<Reply> {
         self.area.listen(Doorbell::Answered, &mut self.heard);
-        let began = Instant::now();
+        let (number, mut began) = (self.asked, Instant::now());
         let mut lines = 0;
         loop {
             match receive(&mut self.from)? {
                 ProcessMessage::LogEvent(level, line) => said(level, &line),
                 // of another call: a copy of the process has said it
-                ProcessMessage::Answered(reply) if reply.number != self.asked => {}
+                ProcessMessage::Answered(reply) if reply.number != number => {}
+                ProcessMessage::Asked {
+                    operation,
+                    text,
+                    messages,
+                    room,
+                } => {
+                    self.area.see(room)?;
+                    let messages = copied(&self.area, messages)?;
+                    self.reply_to(operation, &text, &messages, longest, host)?;
+                    self.area.listen(Doorbell::Answered, &mut self.heard);
+                    began = Instant::now();
+                    self.to.set_read_timeout(Some(longest))?;
+                    continue;
+                }
                 ProcessMessage::Answered(reply) if lines == 0 => return Ok(reply),
                 ProcessMessage::Answered(reply) => {
                     self.to.set_read_timeout(Some(longest))?;
@@ -148,6 +138,54 @@ impl LibraryProcess {
             }
             self.to.set_read_timeout(Some(left))?;
         }
+    }
+
+    /// Lets the program answer what a protocol asks, and passes the answer on.
+    fn reply_to(
+        &mut self,
+        operation: u32,
+        text: &str,
+        messages: &[OwnedMessage],
+        longest: Duration,
+        host: &FlHost,
+    ) -> Result<()> {
+        let answer = {
+            let back = AskedBack {
+                process: RefCell::new(&mut *self),
+                longest,
+                host,
+                lost: RefCell::new(None),
+            };
+            let answer = with_owned(messages, |letters| {
+                ask_other(host, operation, text, letters, Some(&back))
+            });
+            // a process that is gone gets no answer
+            match back.lost.into_inner() {
+                Some(lost) => return Err(lost),
+                None => answer,
+            }
+        };
+        let (text, tensors, failed) = match answer {
+            Ok(answer) => (answer.text, answer.tensors, None),
+            Err(error) => (None, Vec::new(), Some(ErrorText::of(&error))),
+        };
+        let tensors = shared_tensors(&mut self.area, &tensors)?;
+        self.send(Operation::Replied { text, failed }, vec![SharedMessage::of(tensors)])
+    }
+
+    fn send(&mut self, what: Operation, messages: Vec<SharedMessage>) -> Result<()> {
+        self.asked += 1;
+        let ask = CallRequest {
+            number: self.asked,
+            what,
+            key: None,
+            noise: Noise::Seeded,
+            messages,
+            room: self.area.len() as u64,
+        };
+        send(&mut self.to, &ask)?;
+        self.area.ring(Doorbell::CallInput);
+        Ok(())
     }
 
     /// Hands a reply to the host as a library would.
@@ -225,6 +263,54 @@ impl LibraryProcess {
                 }
             }
             _ => format!("its process was ended, for it could not be asked ({error:#})"),
+        }
+    }
+}
+
+/// The way back to a protocol, in the middle of what it asks.
+struct AskedBack<'p> {
+    process: RefCell<&'p mut LibraryProcess>,
+    longest: Duration,
+    host: &'p FlHost,
+    /// Why the process cannot be asked any more.
+    lost: RefCell<Option<anyhow::Error>>,
+}
+
+impl Answers for AskedBack<'_> {
+    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
+        let mut process = self.process.borrow_mut();
+        let text = input.text()?.to_string();
+        let told = || -> Result<Reply> {
+            let messages = shared(&mut process.area, input.messages())?;
+            process.send(Operation::Back { operation, text }, messages)?;
+            process.hear(self.longest, self.host, &mut |_, _| {})
+        };
+        let answer = match told() {
+            Ok(answer) => answer,
+            Err(error) => {
+                let why = anyhow!("its process has ended ({error:#})");
+                self.lost.borrow_mut().get_or_insert(error);
+                return Err(why);
+            }
+        };
+        if answer.code != FL_OK {
+            let text = answer.text.unwrap_or_default();
+            let error = serde_json::from_str::<ErrorText>(&text);
+            return Err(error.map_or_else(|_| anyhow!("a protocol failed"), ErrorText::error));
+        }
+        // it is handed on as an answer of the library
+        process.hand_on(0, answer, reply.0).map(|_| true)
+    }
+}
+
+impl SharedMessage {
+    fn of(tensors: Vec<SharedTensor>) -> Self {
+        Self {
+            from: 0,
+            weight: 1.0,
+            class_counts: None,
+            training_loss: None,
+            tensors,
         }
     }
 }

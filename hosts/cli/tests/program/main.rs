@@ -27,6 +27,7 @@ mod pages;
 mod pixels;
 mod private;
 mod processes;
+mod protocols;
 mod report;
 mod schema;
 mod sources;
