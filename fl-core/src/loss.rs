@@ -176,7 +176,7 @@ pub fn of_batch(
         let row: Vec<f64> = scores.row(i).iter().map(|s| f64::from(*s)).collect();
         let slope = slope.as_slice_mut().expect("a fresh array is contiguous");
         let (sum, n) = match target {
-            Target::Pixels(_) => (0.0, 0), // has its own way, above
+            Target::Pixels(_) => (0.0, 0), // handled above
             Target::Classes(of) => {
                 let class = of[i] as usize;
                 ensure!(

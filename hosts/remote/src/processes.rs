@@ -238,7 +238,7 @@ impl Transport for Processes<'_> {
             };
             let worker = &mut self.workers[at];
             if worker.number != number || worker.running.is_none() {
-                continue; // of a process that has been given up
+                continue; // the process has been given up
             }
             if let Some(packet) = packet {
                 match worker.job.take() {

@@ -120,7 +120,7 @@ impl<C: Transport> RemoteClients<C> {
             }
             let (from, packet) = self.courier.receive()?;
             let Some(about) = out.get(&from) else {
-                continue; // of a question that has been given up
+                continue; // the request has been given up
             };
             let Some(says) = self.hear(from, packet, about).transpose() else {
                 continue;

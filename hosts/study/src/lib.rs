@@ -6,7 +6,7 @@
 //! name: trimming
 //! tables:
 //! - name: shares
-//!   title: What trimming costs where nobody attacks
+//!   title: The cost of trimming without attackers
 //!   base: ../quick/robust.yaml
 //!   seeds: 1-5
 //!   grid: { parts.aggregator.trim: [0.0, 0.1, 0.3] }

@@ -108,7 +108,9 @@ pub fn show<M: Message>(message: &M) -> String {
 /// ```
 /// # use fl_core::prelude::*;
 /// let out = Scalar::new(2.750_000_2);
-/// fl_conformance::close().bind(|| insta::assert_snapshot!(fl_conformance::show(&out), @"value [1] 2.75"));
+/// fl_conformance::close().bind(|| {
+///     insta::assert_snapshot!(fl_conformance::show(&out), @"value [1] 2.75")
+/// });
 /// ```
 pub fn close() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();

@@ -12,7 +12,9 @@
 //!     type In = Params;
 //!     type Out = Params;
 //!     fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
-//!         Ok(inbox.per_coordinate(|values| values.iter().copied().fold(f32::NEG_INFINITY, f32::max)))
+//!         Ok(inbox.per_coordinate(|values| {
+//!             values.iter().copied().fold(f32::NEG_INFINITY, f32::max)
+//!         }))
 //!     }
 //!     fn claims(&self) -> Properties {
 //!         Properties { order_free: true, within_hull: true, ..Properties::default() }
