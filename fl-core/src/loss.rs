@@ -211,9 +211,9 @@ pub fn of_batch(
 /// As [`of_batch`] for a model of `task`. If pixels have classes, probabilities and temperatures
 /// are those of each pixel, and means are over the pixels of the batch. Cross-entropy then adds
 /// `dice` times the soft Dice loss: 1 minus the mean over the classes except the background of
-/// `(2 sum p g + 1) / (sum p + sum g + 1)`. The sums are over the pixels of the batch, with the
-/// probabilities `p` and the truth `g`, either 0 or 1, of a class (Milletari et al. 2016, with
-/// plain sums in the denominator, as in nnU-Net: Isensee et al. 2021).
+/// `(2 sum p g + 1) / (sum p + sum g + 1)`. The sums are over the pixels of the batch; `p` is the
+/// probability of a class, and `g` its truth, either 0 or 1 (Milletari et al. 2016, with plain sums
+/// in the denominator, as in nnU-Net: Isensee et al. 2021).
 ///
 /// # Errors
 /// As [`of_batch`].

@@ -222,7 +222,7 @@ impl Server<'_> {
                 },
             })
         };
-        // clients and readers both see what the server releases, so they share one guarantee
+        // clients and readers both see the server's releases, so they share one guarantee
         let mut shown = None;
         let mut against = |observer| {
             let nothing = self.observed.exposed.to(observer);

@@ -7,8 +7,8 @@ use fl_core::{Loss, Samples, Stream, Target, Trainer};
 use ndarray::{Array2, ArrayView1, Axis, Zip};
 
 /// A step in parameter space for a difference of slopes, as a share of the parameters' norm. With
-/// ReLU the slopes jump, and a longer step crosses more of the kinks: of 0.00001 to 0.1 this gave
-/// the best results on a LeNet; on smooth networks all give the same.
+/// ReLU the slopes jump, and a longer step crosses more of the kinks. Of 0.00001 to 0.1, this value
+/// gave the best results on a LeNet; on smooth networks all values give the same.
 const SHARE: f64 = 0.02;
 
 /// The attacker's observation: a server that sent the parameters sees the answer.
@@ -26,10 +26,10 @@ pub struct ObservedUpdate {
     pub range: Vec<(f32, f32)>,
 }
 
-/// Searches for inputs whose gradient has the observed direction: the cosine distance and the total
-/// variation of images of Geiping, Bauermeister, Droege, Moeller 2020, without their signs and
-/// restarts; the search is that of Zhu, Liu, Han 2019. Calls `tell` at each step, and stops if it
-/// returns false.
+/// Searches for inputs whose gradient has the observed direction. The objective is the cosine
+/// distance and the total variation of images of Geiping, Bauermeister, Droege, Moeller 2020,
+/// without their signs and restarts. The search is that of Zhu, Liu, Han 2019. Calls `tell` at each
+/// step, and stops if it returns false.
 ///
 /// # Errors
 /// If the model has no parameters or no slopes by its input, or the observation is 0.
@@ -63,7 +63,7 @@ fn slope(
         return Ok((1.0, Array2::zeros(x.dim())));
     }
     let cosine = g.dot(&seen.gradient)? / (here * there);
-    // the slope of the distance by the gradient; by the input it is that slope's product with the
+    // the slope of the distance by the gradient; the slope by the input is its product with the
     // mixed second derivative, which is the change of the loss's slope by the input along it
     let by = (-1.0 / (here * there), cosine / (here * here));
     let along = seen.gradient.zip(&g, |o, g| {
@@ -93,9 +93,9 @@ pub(crate) fn parameters(model: &mut dyn Trainer) -> Result<&mut dyn fl_core::Pa
 }
 
 /// Reads inputs off a dense first layer. The change of a unit's weights over that of its bias is a
-/// mean of the inputs, weighted by how much each of them moved the unit; for one input it is the
-/// input itself (Phong, Aono, Hayashi, Wang, Moriai 2018). Returns one row for each unit that
-/// moved. `None` if no layer has a bias and a weight for every number of an input.
+/// mean of the inputs, weighted by how much each moved the unit. For one input it is the input
+/// itself (Phong, Aono, Hayashi, Wang, Moriai 2018). Returns one row for each unit that moved.
+/// `None` if no layer has a bias and a weight for every number of an input.
 pub fn read_off(gradient: &Params, range: &[(f32, f32)]) -> Option<Array2<f32>> {
     let width = range.len();
     let layers = gradient.0.iter().filter_map(|(name, weight)| {

@@ -18,10 +18,10 @@ const PASSES: usize = 1000;
 /// The slope by the last layer's bias is the mean of `p - onehot` over the inputs, with the model's
 /// probabilities `p`. For one input it is below 0 exactly at its class (iDLG; Zhao, Mopuri, Bilen
 /// 2020). For more, `p` is unknown, but the last layer's gradient for `public` examples of a class
-/// is known (the auxiliary knowledge of LLG+; Wainakh et al. 2022). The result are the classes
-/// whose gradients together have the observed direction: by non-negative least squares, rounded,
-/// and then by exchanges of one class for another while that improves the fit. `None` if no tensor
-/// is the bias of a last layer.
+/// is known (the auxiliary knowledge of LLG+; Wainakh et al. 2022). The result is the list of
+/// classes whose gradients together have the observed direction. It is found by non-negative least
+/// squares, rounded, and then by exchanges of one class for another while that improves the fit.
+/// `None` if no tensor is the bias of a last layer.
 ///
 /// # Errors
 /// If the model has no parameters, or others.
@@ -43,7 +43,7 @@ pub fn labels(
         ));
     }
     // the bias alone cannot separate some of each class from twice as many: if an untrained model
-    // treats all alike, they add up to 0
+    // treats all classes equally, they add up to 0
     let weight = bias.replace("bias", "weight");
     let last = |of: &Params| -> Array1<f64> {
         let both =

@@ -110,8 +110,8 @@ pub fn margins(model: &mut dyn Trainer, examples: &Examples) -> Result<Vec<f64>>
 }
 
 /// Returns how far each margin lies above those of models without the example (`without`, one list
-/// per example), in their standard deviations: the example's own if there are many, else that of
-/// all.
+/// per example). The unit is their standard deviation: the example's own if there are many, else
+/// that of all.
 ///
 /// # Errors
 /// If an example was in every shadow run.

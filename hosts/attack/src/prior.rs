@@ -16,7 +16,7 @@ use ndarray::{Array2, ArrayView2, Axis, Zip, concatenate, s};
 
 /// Normally distributed numbers per input. GMI: 100.
 const NOISE: usize = 100;
-/// Largest distance from 0 of each of them in a search, as in GMI's published code: further out a
+/// Largest distance from 0 of each of them in a search, as in GMI's published code. Further out a
 /// generator makes inputs unlike those that it was trained to make.
 const FAR: f32 = 1.0;
 /// Inputs of a step. GMI: 64.

@@ -34,7 +34,7 @@ pub trait Transport {
     /// If no client can be reached any more.
     fn receive(&mut self) -> Result<(ClientId, Result<Packet>)>;
 
-    /// Ends the run; unless `keep`, removes what is left of it.
+    /// Ends the run; unless `keep`, removes its leftovers.
     ///
     /// # Errors
     /// If something cannot be removed.

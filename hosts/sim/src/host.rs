@@ -39,7 +39,7 @@ pub(crate) struct Sim<'a> {
     pub checkpoints: Checkpoints,
     pub stop_after: Option<usize>,
     pub stop: Arc<AtomicBool>,
-    /// The step after which the run is to stop, if another follows.
+    /// The step after which the run stops, if another follows.
     pub stopped: Option<String>,
     pub wire: bool,
     pub progress: Progress<'a>,

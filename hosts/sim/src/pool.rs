@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// How far workers may run ahead of the next answer, per thread: enough that a slow client does not
-/// stop the others, few enough that answers do not pile up.
+/// How far workers may run ahead of the next answer, per thread. A slow client must not stop the
+/// others, and answers must not pile up.
 const AHEAD: usize = 4;
 
 /// Bytes of waiting answers above which no worker begins another client: large answers must not

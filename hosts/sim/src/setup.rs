@@ -83,7 +83,7 @@ pub struct Execution<'a> {
     pub memory: Option<u64>,
     /// Send every message through its wire form, as between processes.
     pub wire: bool,
-    /// Stop after this many steps, so that the run can go on later.
+    /// Stop after this many steps; the run can resume later.
     pub stop_after: Option<usize>,
     /// Once this is set, the run stops after the current step.
     pub stop: Arc<AtomicBool>,
@@ -173,7 +173,7 @@ pub struct Outcome {
     pub seconds: f64,
     /// The run folder.
     pub out: Option<String>,
-    /// The step after which the run stopped, if it can go on.
+    /// The step after which the run stopped, if it can resume.
     pub stopped: Option<String>,
 }
 

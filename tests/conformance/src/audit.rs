@@ -81,8 +81,8 @@ pub fn audit<M: Message>(
     })
 }
 
-/// Returns how much likelier `out` is a release of `one` than of `other`: the log-likelihood ratio
-/// if the noise is known, and otherwise an attacker's best statistic.
+/// Returns how much likelier `out` is a release of `one` than of `other`. This is the
+/// log-likelihood ratio if the noise is known, and otherwise an attacker's best statistic.
 fn score<M: Message>(event: &PrivacyEvent, one: &M, other: &M, out: &M) -> f64 {
     let (a, b, y) = (floats(one), floats(other), floats(out));
     let over = |f: &dyn Fn(f64, f64, f64) -> f64| {

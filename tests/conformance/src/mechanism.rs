@@ -232,8 +232,9 @@ impl Bench<'_> {
         }
     }
 
-    /// Searches for two bounded messages that differ by more than the price states: opposites, from
-    /// tiny to near the largest numbers, and messages that differ in single numbers.
+    /// Searches for two bounded messages that differ by more than the price states. It tries
+    /// opposites, from tiny to near the largest numbers, and messages that differ in single
+    /// numbers.
     fn sensitivity(&self, case: &Case) -> Held {
         // counts of votes state their own sensitivity
         if self.on.reach == SensitivityNorm::Stated {

@@ -4,14 +4,14 @@ use crate::broken::{Held, must, run};
 use fl_core::{Samples, Stream, Target, Task, TaskKind, Trainer, loss};
 use ndarray::Array2;
 
-/// Returns the tasks of the checks of trainers: three classes and three labels, each on rows of 7
-/// numbers and on images of one channel with 6x6 pixels.
+/// Returns the tasks of the checks of trainers: three classes and three labels. Each is on rows of
+/// 7 numbers and on images of one channel with 6x6 pixels.
 pub fn tasks() -> Vec<Task> {
     of(&[vec![7], vec![1, 6, 6]])
 }
 
-/// Returns the task of two classes for every pixel of an image, brighter or darker than the mean:
-/// used besides [`tasks`] for a trainer that can be made for it.
+/// Returns the task of two classes for every pixel of an image, brighter or darker than the mean.
+/// It is used besides [`tasks`] for a trainer that can be made for it.
 pub fn pixels() -> Task {
     Task {
         input: vec![1, 6, 6],
