@@ -47,7 +47,7 @@ pub use slot_assignments::*;
 pub use stream::*;
 pub use training::*;
 
-/// What the macros of this crate expand to; not for direct use.
+/// Items that the macros of this crate expand to; not for direct use.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::plugin_decl::{boxed, check, describe};
@@ -56,7 +56,7 @@ pub mod __private {
     pub use serde_yaml::Mapping;
 }
 
-/// Everything that a part's author needs.
+/// Everything that the author of a part needs.
 pub mod prelude {
     pub use crate::message::{Ids, Logits, Message, Nothing, Params, Scalar};
     pub use crate::privacy::ReleaseNoise;

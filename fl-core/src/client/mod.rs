@@ -1,4 +1,4 @@
-//! A client as a protocol sees it: its own data, its models and its copies of client-side parts.
+//! [`Client`]: one client as a protocol sees it, with its data, its models and its parts.
 
 pub(crate) mod calls;
 pub(crate) mod core;
@@ -19,7 +19,7 @@ use crate::{
 use anyhow::{Context, ensure};
 use std::sync::Arc;
 
-/// Where a client stashes which of its own examples are its private sample.
+/// Key under which a client stashes the positions of its private sample.
 const PRIVATE: &str = "private sample";
 
 /// One client. Nothing in here leaves it except as an answer. It is in this process, or in the
@@ -65,45 +65,45 @@ impl Client {
 
     // ---- what there is
 
-    /// Who it is.
+    /// Returns the client's number.
     pub fn id(&self) -> ClientId {
         self.calls().id()
     }
 
-    /// Its own examples.
+    /// Returns its own examples.
     pub fn own(&self) -> &Examples {
         self.calls().own()
     }
 
-    /// What its models are to learn.
+    /// Returns the task that its models learn.
     pub fn task(&self) -> &Task {
         self.calls().task()
     }
 
-    /// Its randomness for one purpose within this question.
+    /// Returns its randomness for one purpose within this request.
     pub fn stream(&self, purpose: &str) -> Stream {
         self.calls().now().child(purpose, 0)
     }
 
-    /// The public data.
+    /// Returns the public data.
     ///
     /// # Errors
-    /// When the spec has none.
+    /// If the spec has none.
     pub fn public(&self) -> Result<Arc<Public>> {
         self.calls().public()
     }
 
-    /// Is there anything in this slot, for this client?
+    /// Returns whether this slot is filled for this client.
     pub fn has(&self, slot: &str) -> bool {
         self.calls().has(slot)
     }
 
-    /// The examples that the run may use: all of its own, or those of the private sample that the mechanism in `slot` has
-    /// drawn ([`crate::Declared::draws`]; FedMD-NFDP).
+    /// Returns the examples that the run may use: all of its own, or the private sample that the
+    /// mechanism in `slot` has drawn ([`crate::Declared::draws`]; FedMD-NFDP).
     ///
     /// # Errors
-    /// When the slot is filled and nothing has been drawn: a client whose draw was lost must not fall back on all that it
-    /// has.
+    /// If the slot is filled and no sample was drawn. A client whose draw was lost must not fall
+    /// back on all its examples.
     pub fn private(&self, slot: &MechanismSlot<Ids>) -> Result<Examples> {
         let Some(Ids(drawn)) = self.stashed(PRIVATE)? else {
             ensure!(
@@ -117,12 +117,13 @@ impl Client {
         Ok(self.own().pick(&drawn))
     }
 
-    /// Draws the private sample anew, if `slot` is filled. From then on it is all that the client's envelopes count.
+    /// Draws a new private sample, if `slot` is filled. The counts in the client's envelopes then
+    /// cover only that sample.
     pub(crate) fn draw_private(&mut self, slot: &MechanismSlot<Ids>) -> Result<()> {
         self.calls_mut().draw_private(slot)
     }
 
-    // ---- an answer
+    // ---- answers
 
     /// Tells the user something about this answer. Where somebody accounts it stays with the client: it may depend on the
     /// client's own data, and nothing prices it.
@@ -130,27 +131,29 @@ impl Client {
         self.calls_mut().note(text.into());
     }
 
-    /// Reports a number for the metrics: their mean and deviation over clients are recorded, and no part of the method
-    /// sees them. Where somebody accounts it stays with the client, as a [note](Client::note) does.
+    /// Reports a number for the metrics, which record the mean and deviation over clients; no part
+    /// of the method sees it. With an accountant it stays with the client, as a
+    /// [note](Client::note) does.
     pub fn measure(&mut self, name: &str, value: f64) {
         self.calls_mut().measure(name, value);
     }
 
-    // ---- its parts
+    // ---- parts
 
-    /// Its model for this slot, made on first use. It lasts from question to question if its slot does
-    /// ([`crate::SlotSpec::lasting`]).
+    /// Returns its model for this slot, made on first use. It lasts between requests if its slot
+    /// does ([`crate::SlotSpec::lasting`]).
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
         self.calls_mut().model(slot)
     }
 
-    /// A new model for this slot, the `index`-th of its kind: one that need not last, such as a teacher.
+    /// Returns a new model for this slot, the `index`-th of its kind, which need not last (such as
+    /// a teacher).
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>> {
         self.calls().new_model(slot, index)
     }
@@ -160,35 +163,36 @@ impl Client {
         self.calls_mut().set_model(slot, model);
     }
 
-    /// Its model as one with parameters.
+    /// Returns its model as one with parameters.
     ///
     /// # Errors
-    /// When it has none.
+    /// If it has none.
     pub fn parametric(&mut self, slot: &str) -> Result<&mut dyn Parametric> {
         parametric(self.model(slot)?, slot)
     }
 
-    /// Its model as one that can be differentiated by its input.
+    /// Returns its model as one that is differentiable by its input.
     ///
     /// # Errors
-    /// When it cannot.
+    /// If it is not.
     pub fn differentiable(&mut self, slot: &str) -> Result<&mut dyn Differentiable> {
         let model = self.model(slot)?;
         model.differentiable().with_context(|| Problem::Lacks(format!("parts.{slot}: this trainer cannot be differentiated by its input; use a neural trainer, on inputs that are no words")))
     }
 
-    /// Its generator in this slot, made on first use.
+    /// Returns its generator in this slot, made on first use.
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
         self.calls_mut().generator(slot)
     }
 
-    /// Lets the aggregator in `slot` combine messages of this client's own, such as those of its teachers.
+    /// Lets the aggregator in `slot` combine messages of this client, such as those of its
+    /// teachers.
     ///
     /// # Errors
-    /// When the slot's part cannot be made, or cannot combine them.
+    /// If the part cannot be made, or cannot combine them.
     pub fn aggregate<I: Message, O: Message>(
         &mut self,
         slot: &AggregatorSlot<I, O>,
@@ -198,11 +202,11 @@ impl Client {
         self.calls_mut().aggregate(slot, round, inbox)?.take()
     }
 
-    /// What the attack in `slot` makes of this client's honest results. It sees `sent`, which the
-    /// client was sent.
+    /// Returns the answer that the attack in `slot` forges from this client's honest results. The
+    /// attack sees `sent`, the message to the client.
     ///
     /// # Errors
-    /// When the slot's part cannot be made, or fails.
+    /// If the part cannot be made, or fails.
     pub fn attack<M: Message>(
         &mut self,
         slot: &AttackSlot<M>,
@@ -217,10 +221,11 @@ impl Client {
         self.calls_mut().aggregate(slot, round, honest)?.take()
     }
 
-    /// Uses the selector in `slot`; `None` if the slot is empty. It is the same from question to question, if its slot lasts.
+    /// Uses the selector in `slot`; `None` if the slot is empty. The selector lasts between
+    /// requests if its slot does.
     ///
     /// # Errors
-    /// When the slot's part cannot be made, and those of `f`.
+    /// If the part cannot be made, and those of `f`.
     pub fn with_selector<P: Pool + ?Sized, T>(
         &mut self,
         slot: &SelectorSlot<P>,
@@ -238,12 +243,12 @@ impl Client {
         out.map(Some)
     }
 
-    /// The round as a selector in `slot` sees it while this question is answered.
+    /// Returns the round for the part in `slot` during this request.
     pub fn round(&self, slot: &str) -> Round {
         Round::new(slot, 0, false, self.stream(slot), Arc::new(Serial))
     }
 
-    /// Passes on what a part has said.
+    /// Forwards the log events of a part.
     pub fn forward_log(&mut self, slot: &str, round: &Round) {
         for said in round.said() {
             match said {
@@ -331,40 +336,40 @@ impl Client {
 
     // ---- what lasts
 
-    /// Keeps something between two questions.
+    /// Keeps a message between requests.
     pub fn stash<M: Message>(&mut self, name: &str, m: &M) {
         self.calls_mut().stash(name, message::encode(m));
     }
 
-    /// What [`Client::stash`] kept, if anything; it stays kept.
+    /// Returns the message that [`Client::stash`] kept, if any; it stays kept.
     ///
     /// # Errors
-    /// When it is of another kind.
+    /// If it is of another kind.
     pub fn stashed<M: Message>(&self, name: &str) -> Result<Option<M>> {
         let kept = self.calls().stashed(name)?;
         kept.map(|bytes| message::decode(&bytes)).transpose()
     }
 
-    /// Keeps a message that can be made again for one of the next requests, if there is room: all
-    /// clients of a process keep 256 MiB together, and nothing of it outlasts the process or goes
-    /// into a checkpoint.
+    /// Keeps a message that can be computed again for a later request, if there is room. All
+    /// clients of a process share 256 MiB. The cache does not outlast the process and is not part
+    /// of a checkpoint.
     pub fn cache<M: Message>(&mut self, name: &str, m: &M) {
         self.calls_mut().cache(name, m);
     }
 
-    /// Takes back what [`Client::cache`] kept, if it did; otherwise it is to be made again.
+    /// Removes and returns the message that [`Client::cache`] kept. `None`: compute it again.
     ///
     /// # Errors
-    /// When it is another kind of message.
+    /// If it is another kind of message.
     pub fn cached<M: Message>(&mut self, name: &str) -> Result<Option<M>> {
         let kept = self.calls_mut().cached(name)?;
         kept.map(|kept| message::decode(&kept)).transpose()
     }
 
-    /// Takes back what [`Client::stash`] kept, if anything.
+    /// Removes and returns the message that [`Client::stash`] kept, if any.
     ///
     /// # Errors
-    /// When it is of another kind.
+    /// If it is of another kind.
     pub fn unstash<M: Message>(&mut self, name: &str) -> Result<Option<M>> {
         let kept = self.calls_mut().unstash(name)?;
         kept.map(|bytes| message::decode(&bytes)).transpose()

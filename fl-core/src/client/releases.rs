@@ -1,4 +1,4 @@
-//! What leaves a client, and what it has cost.
+//! Releases of a client, and their privacy cost.
 
 use super::core::{ClientCore, ReleasedSteps};
 use crate::ledger::budget::{CohortOrigin, PaidRelease, cost, ensure_budget};
@@ -33,7 +33,7 @@ impl ClientCore {
         Ok((slot, steps))
     }
 
-    /// The answer was released through every mechanism that its exchange declares.
+    /// Checks that the answer was released through every mechanism that its exchange declares.
     pub(crate) fn check_releases(&self, exchange: &ExchangeSpec) -> Result<()> {
         let parts = self.store.parts();
         let due = |slot: &&&str| self.store.has(slot) && parts.releases(slot);
@@ -158,8 +158,9 @@ impl ClientCore {
         ensure_budget(mechanism, m, drawn, times, accountant, budget, released)
     }
 
-    /// What the server needs to know of how many examples there are, and how many of each class: of those that the run may
-    /// use, or what the mechanism in [`COUNTS`] releases of them, once.
+    /// Returns the numbers of examples, in all and of each class, that the server needs. They count
+    /// the examples that the run may use; if [`COUNTS`] is filled, its mechanism releases them
+    /// once.
     pub(crate) fn told(
         &mut self,
         needs: RequiredInputs,
@@ -204,7 +205,7 @@ impl ClientCore {
                 counts
             }
         };
-        // whatever noise says, a client that answers has some examples
+        // a client that answers has at least one example, so noise must not give 0
         let whole = |n: &f64| n.round().clamp(0.0, f64::from(u32::MAX)) as u32;
         let mut classes: Vec<u32> = told.values.iter().map(whole).collect();
         let samples = match self.store.task().kind {
@@ -214,7 +215,7 @@ impl ClientCore {
         Ok((samples.unwrap_or_default().max(1), classes))
     }
 
-    /// Lets the client's own accountant, if a budget needs one, know everything that was spent.
+    /// Charges the client's own accountant, if a budget needs one, with everything spent so far.
     fn account(&mut self) -> Result<()> {
         if self.budget.is_none() || !self.store.has("accountant") {
             return Ok(());

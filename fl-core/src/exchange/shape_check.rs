@@ -1,5 +1,5 @@
-//! What shape an answer must have: that of what was sent, of the server's model, or of the task; never that of whoever answered
-//! first, who is only compared with.
+//! [`ExpectedShape`]: the shape that an answer must have. It comes from the message sent, from the
+//! server's model, or from the task. The first answer only serves for comparison.
 
 use crate::data::TaskKind;
 use crate::message::{self, AnyMessage, Erased, Message, NamedTensors};
@@ -9,7 +9,7 @@ use crate::{ClientId, ClientMessage, Problem, Result};
 pub(crate) struct ExpectedShape<'a> {
     /// What is to be predicted.
     pub task: TaskKind,
-    /// The server's model, made when somebody sends parameters and was sent none.
+    /// Returns the server's model. Called only if clients send parameters and were sent none.
     pub model: &'a mut dyn FnMut() -> Option<message::Params>,
     /// Whose answer came first, where nothing says what shape is right.
     pub first: Option<(ClientId, Erased)>,
@@ -44,7 +44,7 @@ impl ExpectedShape<'_> {
         })
     }
 
-    /// Has `answer`, to what was `sent`, the shape that it must have, as far as anything says so? `Ok(false)`: nothing does.
+    /// Compares the shape of `answer` with the known sources. `Ok(false)`: no source gives a shape.
     ///
     /// # Errors
     /// [`Problem::Shape`] when it has not.
@@ -76,7 +76,7 @@ impl ExpectedShape<'_> {
     }
 }
 
-/// Are the parameters that a composite answer has under one field shaped as those that were sent?
+/// Returns whether a field of a composite answer holds parameters with the shapes of those sent.
 fn within(sent: &message::Params, tensors: &NamedTensors<'_>) -> Result<bool> {
     let fields = tensors
         .iter()

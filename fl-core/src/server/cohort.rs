@@ -1,4 +1,4 @@
-//! Who takes part in a round.
+//! Selection of the clients that take part in a round.
 
 use crate::message::{AnyMessage, Nothing, Scalar};
 use crate::server::RunState;
@@ -10,7 +10,7 @@ use crate::{
 use anyhow::{Context, ensure};
 use std::collections::BTreeSet;
 
-/// How many examples a client has; any protocol's clients answer it ([`crate::answer`]).
+/// Number of a client's examples. Clients of every protocol answer it ([`crate::answer`]).
 pub(crate) const SAMPLES: Exchange<Nothing, Nothing> = Exchange::new("number of examples");
 
 /// The exchange in which clients tell their loss, and what is sent with it.
@@ -28,7 +28,8 @@ impl RunState<'_> {
             return Ok(everyone);
         }
         let mut of_slot = self.round_of(slot, round);
-        // a price counts on it that nobody can work out who is drawn: with noise of the system they follow its key
+        // a price assumes that no observer can predict the draw: with system noise the draw follows
+        // its key
         if self.accountant.is_some() {
             of_slot = of_slot.with_stream(self.noise.at(&of_slot.stream).stream().clone());
         }
@@ -41,7 +42,7 @@ impl RunState<'_> {
         let ids: Option<Vec<ClientId>> =
             picked.iter().map(|at| everyone.get(*at).copied()).collect();
         let sound = |ids: &Vec<ClientId>| {
-            // a Poisson draw may well be of nobody
+            // a Poisson draw may be empty
             let some = !ids.is_empty() || matches!(draw, SamplingScheme::Poisson { .. });
             some && ids.is_sorted_by(|a, b| a < b)
         };
@@ -70,7 +71,7 @@ impl RunState<'_> {
                 poll.of,
                 pool.len()
             );
-            // each is asked once: who did not answer then stays unknown
+            // each client gets one request; if its answer was dropped, the number stays unknown
             poll.of.retain(|at| asked.insert((poll.wanted, *at)));
             if poll.of.is_empty() {
                 break;

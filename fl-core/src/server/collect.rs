@@ -1,4 +1,4 @@
-//! Sends requests to clients, and validates, combines and releases their answers.
+//! Sends requests to clients; validates, combines and releases their answers.
 
 use crate::exchange::shape_check::ExpectedShape;
 use crate::message::{self, Erased, Params};
@@ -13,7 +13,8 @@ use crate::{
 use anyhow::{Context, anyhow, bail, ensure};
 use std::sync::Arc;
 
-/// The parameters that the server's model in `slot` begins with: what shape those of clients must have.
+/// Returns the initial parameters of the server's model in `slot`, whose shapes those of clients
+/// must have.
 fn server_params(store: &Store, slot: &str) -> Option<Params> {
     let made = |slot| -> Result<Params> {
         let mut model: Box<dyn Trainer> = store.make(slot, 0)?;
@@ -184,7 +185,7 @@ impl RunState<'_> {
         for id in to {
             collector.send(down(*id), &mut self.step.asked_about);
         }
-        // two questions of one label in one step must not share their randomness
+        // two requests with one label in one step must not share their randomness
         let times = self.step.again(format!("question {label}"));
         let question = |id: ClientId| {
             let stream = round.stream.child("client", u64::from(id));
@@ -206,7 +207,8 @@ impl RunState<'_> {
             first: None,
         };
         let mut left = to.to_vec();
-        // whom a budget does not pay for refuses; the others have been asked as well, and what they release is released
+        // if a budget refuses one client, the others have still answered, and their releases still
+        // count
         let mut refused = None;
         for attempt in 0.. {
             let mut again = Vec::new();

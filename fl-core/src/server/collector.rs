@@ -1,5 +1,5 @@
-//! One question to some clients, as it goes on: what is sent is counted and hashed, what comes back is checked, dropped or
-//! believed.
+//! [`Collector`]: one request to a list of clients in progress. It counts and hashes the messages,
+//! and accepts or drops the answers.
 
 use crate::exchange::faults::{Fault, FaultKind, FaultOutcome, Faults};
 use crate::exchange::shape_check::ExpectedShape;
@@ -15,10 +15,10 @@ use anyhow::{bail, ensure};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The journal tells answers apart for at most so many clients a question.
+/// The journal lists single answers up to this number of clients in a request.
 const TOLD_APART: usize = 256;
 
-/// One question to some clients, as it goes on.
+/// One request to a list of clients, in progress.
 pub(crate) struct Collector {
     entry: JournalEntry,
     /// What clients answer.
@@ -26,7 +26,7 @@ pub(crate) struct Collector {
     chain: Sha256,
     needs: RequiredInputs,
     faults: Faults,
-    /// What was sent last, with its digest and bytes: one message to everybody is hashed once.
+    /// The last message, with its digest and bytes: a message that all clients get is hashed once.
     sent: Option<(*const (), [u8; 32], Bytes)>,
     spent: Vec<(ClientId, Vec<PrivacyEvent>)>,
     measures: BTreeMap<String, Vec<(ClientId, f64)>>,
@@ -83,7 +83,7 @@ impl Collector {
             _ => *self.sent.insert((
                 this,
                 message::digest(message),
-                // samples among those that clients were asked about last can be told by a bit mask
+                // a bit mask can encode a subset of the samples of the last request
                 message::bytes(message, about.as_deref()),
             )),
         };
@@ -104,7 +104,7 @@ impl Collector {
         wanted: &mut ExpectedShape<'_>,
     ) -> Result<ClientMessage<Erased>> {
         let Answer { body, envelope } = answer;
-        // what a client has released is spent, whatever becomes of its answer
+        // the client has released it, so the cost counts even if the answer is dropped
         self.spent.push((from, envelope.spent.clone()));
         let mut body = body.open_as(self.up)?;
         let mut weight = match self.needs.samples {
@@ -168,8 +168,8 @@ impl Collector {
         Ok(mail)
     }
 
-    /// What the spec's policy makes of an answer that cannot be used. Is its client to be asked again, who has been asked
-    /// `attempt` times before?
+    /// Applies the spec's policy to an unusable answer. Returns whether to repeat the request to
+    /// its client, which was repeated `attempt` times before.
     pub fn drop_or_fail(
         &mut self,
         id: ClientId,
@@ -291,7 +291,7 @@ impl RunState<'_> {
         self.unusable(round, (what, "left out"), dropped)
     }
 
-    /// `what` of these clients could not be used, and what became of it.
+    /// Records that `what` of these clients was unusable, and its `fate`.
     fn unusable(
         &mut self,
         round: &Round,

@@ -1,4 +1,4 @@
-//! What a run measures, keeps and says.
+//! Evaluation of models, and the measurements and results that a run records.
 
 use crate::host::Metric;
 use crate::message::Params;
@@ -17,7 +17,8 @@ impl RunState<'_> {
         round.last || round.number.is_multiple_of(self.every)
     }
 
-    /// Records how good the server's model in `slot` is on the test examples, if this round is to be evaluated.
+    /// Records the score of the server's model in `slot` on the test examples, if this round is
+    /// evaluated.
     ///
     /// # Errors
     /// When it cannot predict them.
@@ -43,7 +44,7 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// Says once of a slot that scores are no numbers, so that nobody takes them for answers.
+    /// Warns once for each slot that a model's scores are NaN and count as no answer.
     fn unanswered<'s>(
         &mut self,
         round: &Round,
@@ -69,7 +70,8 @@ impl RunState<'_> {
         }
     }
 
-    /// What plugins measure of each client's model; a client without a number is not in the mean.
+    /// Records the plugins' measures of each client's model. The mean leaves out clients without a
+    /// number.
     fn further(&mut self, round: &Round, scored: &[(ClientId, &Evaluation)]) -> Result<()> {
         let names = scored.iter().flat_map(|(_, s)| &s.further);
         for name in names.map(|(name, _)| name).collect::<BTreeSet<_>>() {
@@ -84,7 +86,8 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// Records how good the clients' own models in `slot` are on the test examples, if this round is to be evaluated.
+    /// Records the scores of the clients' own models in `slot` on the test examples, if this round
+    /// is evaluated.
     ///
     /// # Errors
     /// When one of them cannot predict them.
@@ -152,7 +155,7 @@ impl RunState<'_> {
             }
             return Ok(Vec::new());
         }
-        // clients of one model and one test set have one score
+        // clients with one model and one test set have one score
         let mut groups: Vec<(usize, Examples, Vec<usize>)> = Vec::new();
         for (at, id) in clients.iter().enumerate() {
             let (model, test) = (whose[at], self.host.test_of(*id));
@@ -196,8 +199,8 @@ impl RunState<'_> {
         Ok(each)
     }
 
-    /// Records a number that each client has, in client order ([`Server::everyone`]), if this
-    /// round is to be evaluated: its mean and its deviation.
+    /// Records the mean and deviation of a number that each client has, in client order
+    /// ([`Server::everyone`]), if this round is evaluated.
     ///
     /// # Errors
     /// When there are more or fewer numbers than clients, or it cannot be written.
@@ -213,7 +216,7 @@ impl RunState<'_> {
         self.record_of(round, name, each.collect())
     }
 
-    /// As [`Server::record_each`], of these clients.
+    /// As [`Server::record_each`], for these clients.
     pub(crate) fn record_of(
         &mut self,
         round: &Round,
@@ -228,7 +231,7 @@ impl RunState<'_> {
         self.host.metric(&Metric::of_each(round, name, each))
     }
 
-    /// Records a number that the protocol has counted or measured, if this round is to be evaluated.
+    /// Records a number that the protocol counted or measured, if this round is evaluated.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -260,8 +263,9 @@ impl RunState<'_> {
         self.host.keep_model(slot, &bytes)
     }
 
-    /// Keeps images (`[channels, height, width]`, 1 or 3 channels) as a picture that people look at: one beside the other, the least
-    /// number of all black and the largest white. Inputs that are no images are left out. The digest does not know of it.
+    /// Keeps images (`[channels, height, width]`, 1 or 3 channels) in one picture, side by side.
+    /// The smallest number of all becomes black and the largest white. Inputs that are no images
+    /// are left out. The digest does not cover the picture.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -297,15 +301,15 @@ impl RunState<'_> {
         self.host.warn(text);
     }
 
-    /// Is the digest to say nothing of what is in a message? After noise that cannot be drawn again it would be another in
-    /// every run; and where somebody accounts, a digest of what was answered before the noise would let a reader of the
-    /// journal check a guess.
+    /// Returns whether the digest must leave out the content of messages. System noise cannot be
+    /// drawn again, so the digest would differ in every run. With an accountant, a digest of
+    /// answers before the noise would let a reader of the journal check a guess.
     pub(crate) fn unrepeatable(&self) -> bool {
         let released = !self.own.is_empty() || !self.clients.is_empty();
         self.noise.kind() == Noise::System && (released || self.accountant.is_some())
     }
 
-    /// Carries the digest on. Of what follows noise that cannot be repeated only the name goes in.
+    /// Extends the digest by `what` and `bytes`. After unrepeatable noise only the name goes in.
     pub(crate) fn extend_digest(&mut self, what: &str, bytes: &[u8]) {
         let bytes = if self.unrepeatable() { &[] } else { bytes };
         let mut hash = Sha256::new();
@@ -317,7 +321,7 @@ impl RunState<'_> {
     }
 }
 
-/// `sum` and so many times what a model confuses.
+/// Adds `times` times the confusion matrix of an evaluation to `sum`.
 fn plus(mut sum: Vec<Vec<u32>>, scored: &Evaluation, times: u32) -> Vec<Vec<u32>> {
     sum.resize(scored.confusion.len(), vec![0; scored.confusion.len()]);
     for (sum, row) in sum.iter_mut().zip(&scored.confusion) {

@@ -1,4 +1,5 @@
-//! The server's door: a protocol asks, aggregates, releases and evaluates through a [`Server`].
+//! [`Server`]: the interface through which a protocol sends requests, aggregates, releases and
+//! evaluates.
 
 pub(crate) mod calls;
 pub(crate) mod cohort;
@@ -34,25 +35,25 @@ impl Server<'_> {
         self.0.has(slot)
     }
 
-    /// For whom there is something in this slot, such as `sign-flip for clients 0-1`.
+    /// Returns the clients that have a part in this slot, such as `sign-flip for clients 0-1`.
     pub fn who(&self, slot: &str) -> Vec<String> {
         self.0.who(slot)
     }
 
-    /// What models are to learn.
+    /// Returns the task that models learn.
     pub fn task(&self) -> &Task {
         self.0.task()
     }
 
-    /// Every client that takes part, ascending: those that have examples, or all if an accountant
-    /// works.
+    /// Returns every client that takes part, ascending: those with examples, or all clients if the
+    /// run has an accountant.
     pub fn everyone(&self) -> Cohort {
         self.0.everyone()
     }
 
-    /// Every client that has `at_least` examples, ascending. No protocol learns how many
-    /// each has. If an accountant works these are all clients: who takes part is public, and must
-    /// not follow from how many examples a client has.
+    /// Returns every client with `at_least` examples, ascending. No protocol learns how many each
+    /// client has. With an accountant it returns all clients: the list of participants is public,
+    /// so it must not depend on the number of a client's examples.
     pub fn with_examples(&self, at_least: usize) -> Cohort {
         self.0.with_examples(at_least)
     }
@@ -79,7 +80,7 @@ impl Server<'_> {
     /// The positions in `pool` that the selector in `slot` picks, ascending; `None` if the slot is empty.
     ///
     /// # Errors
-    /// When it cannot judge the pool, or picks what is not there.
+    /// If the selector cannot judge the pool, or picks a position outside it.
     pub fn select<P: Pool + ?Sized>(
         &mut self,
         slot: &SelectorSlot<P>,
@@ -89,26 +90,26 @@ impl Server<'_> {
         self.0.select(slot, round, pool.any())
     }
 
-    /// The server's lasting model for this slot, made on first use.
+    /// Returns the server's lasting model in this slot, made on first use.
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
         self.0.model(slot)
     }
 
-    /// The server's generator in this slot, made on first use.
+    /// Returns the server's generator in this slot, made on first use.
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
         self.0.generator(slot)
     }
 
-    /// The server's model as one with parameters.
+    /// Returns the server's model as one with parameters.
     ///
     /// # Errors
-    /// When it has none.
+    /// If it has none.
     pub fn parametric(&mut self, slot: &str) -> Result<&mut dyn Parametric> {
         parametric(self.model(slot)?, slot)
     }
@@ -116,7 +117,7 @@ impl Server<'_> {
     /// Trains the server's model in `slot` on these samples.
     ///
     /// # Errors
-    /// When training fails, see [`Trainer::fit`].
+    /// If training fails, see [`Trainer::fit`].
     pub fn fit(
         &mut self,
         slot: &str,

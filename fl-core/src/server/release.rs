@@ -1,4 +1,4 @@
-//! What the server releases, and what it has cost.
+//! Releases at the server, and their privacy cost.
 
 use crate::ledger::budget::{CohortOrigin, PaidRelease, cost, ensure_budget};
 use crate::message::{self, AnyMessage};
@@ -94,8 +94,8 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// The events that an accountant is to price. What was released without noise has happened:
-    /// nothing is guaranteed against these observers, who see it, any more.
+    /// Returns the events for an accountant to price. A release without noise has already happened:
+    /// these observers saw it, so no guarantee against them is left.
     fn priced(&mut self, events: &[PrivacyEvent], seen: &[Observer]) -> Result<Vec<PrivacyEvent>> {
         let mut priced = Vec::new();
         for event in events {

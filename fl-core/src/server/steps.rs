@@ -1,4 +1,4 @@
-//! Steps: what is done once or in rounds, and what a stopped run needs to go on after the last one.
+//! Steps of a run: single ones, rounds, and the state that a stopped run resumes from.
 
 use crate::exchange::faults::QuorumPolicy;
 use crate::host::{StepCost, StepPosition, Totals};
@@ -12,21 +12,22 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is remembered within one step only.
+/// State that lives for one step.
 #[derive(Default)]
 pub(crate) struct Step {
-    /// How often the step was done before, and had too few answers.
+    /// How many earlier attempts of the step had too few answers.
     pub repeated: usize,
-    /// The samples that clients were asked about last.
+    /// The samples of the last request to clients.
     pub asked_about: Option<Vec<u32>>,
-    /// Models whose turn to be evaluated it was not.
+    /// Models that this round did not evaluate.
     pub unevaluated: Vec<PendingEvaluation>,
-    /// How often something was done: no two questions, choices or releases share their randomness.
+    /// How often each action was done: no two requests, selections or releases share their
+    /// randomness.
     times: BTreeMap<String, u64>,
 }
 
 impl Step {
-    /// How often `what` was done before in this step.
+    /// Returns how many times `what` was done before in this step, and counts this time.
     pub fn again(&mut self, what: String) -> u64 {
         let times = self.times.entry(what).or_default();
         *times += 1;
@@ -34,24 +35,25 @@ impl Step {
     }
 }
 
-/// What a round left without a measurement, because later ones were to come: models by their slot, and numbers.
+/// A measurement that a round skipped because later rounds were due: models by their slot, and
+/// numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum PendingEvaluation {
     Server(String),
     Clients(String),
-    /// These models of the server's, in turn in this slot, and which of them is each client's.
+    /// Models of the server, evaluated in turn in this slot, and each client's index among them.
     ForClients(String, Vec<Params>, Vec<usize>),
     Number(String, f64),
     Each(String, Vec<(ClientId, f64)>),
 }
 
-/// Where a resumed run goes on.
+/// Where a resumed run continues.
 pub(crate) struct ResumePoint {
     pub done: usize,
     pub protocol: Vec<u8>,
 }
 
-/// Everything at the server that a stopped run needs to go on.
+/// All state of the server that a stopped run resumes from.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SavedServer {
     pub done: usize,
@@ -173,7 +175,7 @@ impl RunState<'_> {
             name, number, of, ..
         } = self.current()?;
         self.totals.steps = self.steps;
-        // what the server has released at the end of a step is in no question's line of the journal
+        // releases of the server at the end of a step belong to no line of the journal
         let cost = StepCost {
             step: name.clone(),
             round: number,
@@ -196,7 +198,7 @@ impl RunState<'_> {
             unevaluated,
             ..
         } = self;
-        // written down only if the host wants it
+        // serialised only if the host stores it
         let saved = || {
             let saved = SavedServer {
                 done: totals.steps,
@@ -223,7 +225,7 @@ impl RunState<'_> {
         host.checkpoint(totals.steps, &name, place, &saved)
     }
 
-    /// Evaluates what the last round that was paid for left unevaluated, because later ones were to come.
+    /// Runs the evaluations that the last paid round skipped because later rounds were due.
     fn evaluate_paid(&mut self, number: usize) -> Result<()> {
         let name = format!("round {number}");
         let stream = self.root.child("round", number as u64);
@@ -242,7 +244,7 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// May a budget end the rounds, the run's or that of a client's own node?
+    /// Returns whether a budget may end the rounds: the run's, or that of a client's own node.
     pub(crate) fn may_end(&self) -> bool {
         self.accountant.is_some()
     }

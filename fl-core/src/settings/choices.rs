@@ -1,9 +1,10 @@
-//! One of several.
+//! [`choices!`](crate::choices!): a setting that is one of several.
 
 use super::{Reader, Value, doc_text, nearest, show};
 use serde_json::json;
 
-/// Declares a setting that is one of several: a word (`relu`), or a word with settings of its own (`{pool: 2}`).
+/// Declares a setting that is one of several: a word (`relu`), or a word with its own settings
+/// (`{pool: 2}`).
 ///
 /// ```
 /// use fl_core::settings::read_yaml;
@@ -16,10 +17,14 @@ use serde_json::json;
 ///         Linear(usize, in 1..) = "linear",
 ///     }
 /// }
-/// assert_eq!(read_yaml::<Vec<Layer>>("[linear: 10, relu]").unwrap(), [Layer::Linear(10), Layer::Relu]);
-/// let error = read_yaml::<Vec<Layer>>("[rely, {linear: x}, {linear: 0}]").unwrap_err().to_string();
-/// assert_eq!(error, "[0]: must be one of relu, {linear: ..}; got `rely`; did you mean `relu`?\n[1].linear: must be a whole number, got `x`\n\
-///     [2].linear: must be at least 1, got 0");
+/// let layers: Vec<Layer> = read_yaml("[linear: 10, relu]").unwrap();
+/// assert_eq!(layers, [Layer::Linear(10), Layer::Relu]);
+/// let error = read_yaml::<Vec<Layer>>("[rely, {linear: x}, {linear: 0}]").unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "[0]: must be one of relu, {linear: ..}; got `rely`; did you mean `relu`?\n\
+///      [1].linear: must be a whole number, got `x`\n[2].linear: must be at least 1, got 0"
+/// );
 /// ```
 #[macro_export]
 macro_rules! choices {
@@ -77,7 +82,7 @@ macro_rules! choices {
     }};
 }
 
-/// Used by [`choices!`](crate::choices!): the word of a choice, and what stands under it.
+/// Used by [`choices!`](crate::choices!): returns the word of a choice, and the value under it.
 #[doc(hidden)]
 pub fn choice(value: &Value) -> (Option<&str>, Option<&Value>) {
     match value {
@@ -134,7 +139,7 @@ pub fn choice_schema(
 ) -> serde_json::Value {
     let mut one = Vec::new();
     for (word, doc, inner) in all {
-        // a word alone stands for itself with defaults
+        // a word alone means its defaults
         if inner
             .as_ref()
             .is_none_or(|i| i["type"] == "object" && i.get("required").is_none())
@@ -151,7 +156,7 @@ pub fn choice_schema(
     json!({ "description": doc_text(about), "oneOf": one })
 }
 
-/// Used by [`choices!`](crate::choices!): `{word: value}`.
+/// Used by [`choices!`](crate::choices!): returns `{word: value}`.
 #[doc(hidden)]
 pub fn keyed(word: &str, value: Value) -> Value {
     let mut map = serde_yaml::Mapping::new();
