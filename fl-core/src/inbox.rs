@@ -56,7 +56,8 @@ impl<M> ClientMessage<M> {
     }
 }
 
-/// Is one answer usable by itself: a finite message with a usable weight and training loss?
+/// Checks that one answer is usable by itself: a finite message with a usable weight and training
+/// loss.
 pub(crate) fn check_message<M>(mail: &ClientMessage<M>, body: &dyn AnyMessage) -> Result<()> {
     ensure!(
         mail.weight.is_finite() && mail.weight >= 0.0,

@@ -175,7 +175,7 @@ impl<K: SlotKind + ?Sized> From<&Slot<K>> for SlotSpec {
 /// A slot of a protocol with its requirements.
 #[derive(Clone, Debug)]
 pub struct SlotSpec {
-    /// Its key under `parts:`.
+    /// Returns its key under `parts:`.
     pub name: &'static str,
     /// The role of its part.
     pub role: Role,
@@ -209,14 +209,16 @@ pub struct SlotSpec {
     pub task: TaskMap,
 }
 
-/// What a part is to learn, given what the run's models are to learn; see [`SlotSpec::with_task`].
+/// Maps the run's task to that of a part, see [`SlotSpec::with_task`].
 #[derive(Clone, Default)]
 pub struct TaskMap(Option<Arc<dyn Fn(&Task) -> Task + Send + Sync>>);
 
 impl TaskMap {
     /// Returns the task of a part in a run with this task.
     pub fn of(&self, task: &Task) -> Task {
-        self.0.as_ref().map_or_else(|| task.clone(), |map| map(task))
+        self.0
+            .as_ref()
+            .map_or_else(|| task.clone(), |map| map(task))
     }
 
     pub(crate) fn new(task: impl Fn(&Task) -> Task + Send + Sync + 'static) -> Self {

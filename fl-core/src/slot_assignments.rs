@@ -138,7 +138,7 @@ impl Parts {
     /// asked about a made-up message of this type.
     ///
     /// # Errors
-    /// When a part cannot be made.
+    /// If a part cannot be made.
     pub(crate) fn range_of(
         &self,
         of: &'static MessageType,

@@ -33,7 +33,7 @@ impl Client {
         Ok(fitted)
     }
 
-    /// Trains a model to these scores or labels of public samples.
+    /// Trains a model on these scores or labels of public samples.
     ///
     /// # Errors
     /// As [`Client::fit_own`].

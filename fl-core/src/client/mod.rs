@@ -63,7 +63,7 @@ impl Client {
         }
     }
 
-    // ---- what there is
+    // ---- identity and data
 
     /// Returns the client's number.
     pub fn id(&self) -> ClientId {
@@ -125,8 +125,8 @@ impl Client {
 
     // ---- answers
 
-    /// Tells the user something about this answer. Where somebody accounts it stays with the client: it may depend on the
-    /// client's own data, and nothing prices it.
+    /// Adds a note for the user to this answer. With an accountant the note stays with the client:
+    /// it may depend on the client's own data, and nothing prices it.
     pub fn note(&mut self, text: impl Into<String>) {
         self.calls_mut().note(text.into());
     }
@@ -263,7 +263,7 @@ impl Client {
     /// What the mechanism in `slot` wants all clients to agree on, see [`crate::PrivacyMechanism::range`].
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn range<M: Message>(&mut self, slot: &MechanismSlot<M>, m: &M) -> Result<Option<f32>> {
         self.calls_mut().range(slot, m)
     }
@@ -334,7 +334,7 @@ impl Client {
         released
     }
 
-    // ---- what lasts
+    // ---- lasting state
 
     /// Keeps a message between requests.
     pub fn stash<M: Message>(&mut self, name: &str, m: &M) {

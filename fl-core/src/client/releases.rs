@@ -19,8 +19,7 @@ impl ClientCore {
         }
     }
 
-    /// Takes note that the client releases something through `slot`, which its exchange must
-    /// declare.
+    /// Records that the client releases something through `slot`, which its exchange must declare.
     pub(super) fn declares(
         &mut self,
         slot: &str,
@@ -96,7 +95,7 @@ impl ClientCore {
         let noise = self.noise.at(&stream);
         let afforded = self.affordable(&*mechanism, like, &lots.cohort(), lots.steps);
         let afforded = afforded.and_then(|PaidRelease { event, note }| match note {
-            // a step is whole or it is not
+            // a budget cannot pay for a part of a step
             Some(note) => bail!(Problem::Budget(note)),
             None => Ok(event),
         });
@@ -107,7 +106,7 @@ impl ClientCore {
                 return Err(error);
             }
         };
-        // it is spent with the first step, whatever becomes of the others
+        // the whole cost is spent with the first step, even if later ones fail
         self.spent.push(event.clone());
         self.steps = Some(ReleasedSteps {
             slot,
@@ -130,7 +129,7 @@ impl ClientCore {
         mechanism: &mut dyn AnyMechanism,
     ) -> Result<()> {
         let going = self.going()?;
-        // the client draws the lot, and the mechanism its noise
+        // the draw of the lot does not count as the mechanism's noise
         let hiding = going.noise.child("step", at as u64).undrawn();
         let (slot, event) = (going.slot, going.event.clone());
         mechanism.perturb(seen, &going.lots.cohort(), &hiding)?;
@@ -189,7 +188,8 @@ impl ClientCore {
                 let counted = counted.as_ref().unwrap_or(&self.data);
                 let (mut row, mut moved) = (counted.class_counts(), 1);
                 if !matches!(self.store.task().kind, TaskKind::Classes(_)) {
-                    // an example may have all labels (an image all classes) or none; how many there are does not follow from them
+                    // an example may have all labels (an image all classes) or none, so they do not
+                    // give the number of examples
                     moved = row.len().div_ceil(2) as u32;
                     row.push(u32::try_from(counted.len())?);
                 }

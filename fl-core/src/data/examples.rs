@@ -146,7 +146,7 @@ impl Examples {
         Ok(Self { samples, labels })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.samples.len()
     }

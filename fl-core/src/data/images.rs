@@ -5,7 +5,7 @@ use crate::{Problem, Result};
 use anyhow::ensure;
 use ndarray::{Array2, ArrayView2, Axis};
 
-/// Images to be made: a value is `byte / 255`.
+/// Target images: a value is `byte / 255`.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Images {
     shape: [usize; 3],

@@ -3,7 +3,7 @@
 use super::{Images, Masks, TaskKind};
 use ndarray::{Array2, Axis};
 
-/// The inputs of a data set in their compact form; a batch becomes `f32` when it is drawn.
+/// The inputs of a data set in their compact form; a batch is converted to `f32` when it is drawn.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Inputs {
     /// Images: `rows x channels x height x width` bytes. A value is
@@ -142,7 +142,7 @@ impl Inputs {
     }
 }
 
-/// What is known about each row of a data set.
+/// The labels of the rows of a data set.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Labels {
     /// One class per row.

@@ -5,7 +5,7 @@ use crate::{Problem, Result};
 use anyhow::ensure;
 use ndarray::{Array2, ArrayView2, Axis};
 
-/// The class of every pixel of some images, and which object it belongs to if that is known.
+/// The class of every pixel of images, and the object that it belongs to if that is known.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Masks {
     classes: usize,

@@ -55,7 +55,7 @@ impl Public {
         }
     }
 
-    /// The inputs.
+    /// Returns the inputs.
     pub fn samples(&self) -> &Samples {
         &self.samples
     }

@@ -4,8 +4,8 @@ use crate::exchange::spec::{AggregatorUse, Exchange, ExchangeSpec};
 use crate::message::{Ids, Message, Params, Scalar, VoteSensitivity};
 use crate::privacy::MinibatchSampling;
 use crate::{
-    ACCOUNTANT, AggregatorSlot, Answer, AttackSlot, COUNTS, Client, MechanismSlot,
-    Request, Result, Role, Roster, SelectorSlot, Slot, SlotKind, SlotSpec, TrainerSlot,
+    ACCOUNTANT, AggregatorSlot, Answer, AttackSlot, COUNTS, Client, MechanismSlot, Request, Result,
+    Role, Roster, SelectorSlot, Slot, SlotKind, SlotSpec, TrainerSlot,
 };
 use anyhow::bail;
 
@@ -66,8 +66,8 @@ impl<'p> Declaration<'p> {
         self.exchanges.iter().map(|(spec, _)| spec)
     }
 
-    /// Adds a slot. The slots that exchanges name are added with them, so this is for models, for
-    /// parts that the server uses between exchanges, and for slots that differ from their default.
+    /// Adds a slot. [`Declaration::exchange`] adds the slots that an exchange names. Call this for
+    /// models, for parts that the server uses between exchanges, and to change a slot's defaults.
     pub fn slot(mut self, slot: impl Into<SlotSpec>) -> Self {
         let slot = slot.into();
         match self.slots.iter_mut().find(|known| known.name == slot.name) {

@@ -170,7 +170,7 @@ impl FaultOutcome<'_> {
         )))
     }
 
-    /// What becomes of what it says.
+    /// Applies the fault to a message.
     pub fn spoil(&self, message: Erased) -> Result<Erased> {
         let change: fn(Tensor) -> Tensor = match self.what {
             FaultKind::Nan => |t| numbers(t, |all, nan| all.iter().take(1).map(|_| nan).collect()),

@@ -1,12 +1,12 @@
 //! [`Request`] and [`Answer`]: the only path between the server and a client.
 
+use crate::client::ClientSide;
 use crate::exchange::spec::ExchangeSpec;
 use crate::message::{AnyMessage, Erased, Message, MessageType, Nothing};
 use crate::server::cohort::SAMPLES;
 use crate::{
     Client, ClientState, PrivacyEvent, Protocol, RequiredInputs, Result, RunState, Server, Stream,
 };
-use crate::client::ClientSide;
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +86,7 @@ impl Body {
     /// As a message of this type.
     ///
     /// # Errors
-    /// When it is a message of another kind.
+    /// If it is a message of another kind.
     pub fn open_as(self, of: &'static MessageType) -> Result<Erased> {
         match self {
             Self::Wire(bytes) => of.decode(&bytes),
@@ -102,7 +102,7 @@ impl Body {
         }
     }
 
-    /// As an `M`.
+    /// Returns the message as an `M`.
     ///
     /// # Errors
     /// If it is a message of another kind.
@@ -220,10 +220,7 @@ impl<'q> Request<'q> {
         let body = match self.payload {
             Payload::Here(message) => {
                 let (label, found, due) = (spec.label, message.kind(), spec.request.kind);
-                ensure!(
-                    found == due,
-                    "`{label}` comes with {due}, not with {found}"
-                );
+                ensure!(found == due, "`{label}` comes with {due}, not with {found}");
                 f(client, message)?
             }
             Payload::Wire(bytes) => f(client, &*spec.request.decode(bytes)?)?,

@@ -5,22 +5,22 @@ use crate::data::TaskKind;
 use crate::message::{self, AnyMessage, Erased, Message, NamedTensors};
 use crate::{ClientId, ClientMessage, Problem, Result};
 
-/// What the shape of an answer is held against.
+/// The sources of the expected shape of an answer.
 pub(crate) struct ExpectedShape<'a> {
-    /// What is to be predicted.
+    /// What the model predicts.
     pub task: TaskKind,
     /// Returns the server's model. Called only if clients send parameters and were sent none.
     pub model: &'a mut dyn FnMut() -> Option<message::Params>,
-    /// Whose answer came first, where nothing says what shape is right.
+    /// The first answer, if no other source gives the shape.
     pub first: Option<(ClientId, Erased)>,
 }
 
 impl ExpectedShape<'_> {
-    /// Checks an answer to what was `sent`.
+    /// Checks an answer to the message `sent`.
     ///
     /// # Errors
-    /// [`Problem::Shape`] when it has not the shape that it must have, [`Problem::Disagree`] when nothing says what that is and
-    /// another client's answer has another.
+    /// [`Problem::Shape`] if the answer does not have the expected shape. [`Problem::Disagree`] if
+    /// no source gives a shape and another client's answer has a different one.
     pub fn check(&mut self, sent: &dyn AnyMessage, mail: &ClientMessage<Erased>) -> Result<()> {
         if let Some(counts) = &mail.class_counts {
             anyhow::ensure!(
@@ -47,14 +47,14 @@ impl ExpectedShape<'_> {
     /// Compares the shape of `answer` with the known sources. `Ok(false)`: no source gives a shape.
     ///
     /// # Errors
-    /// [`Problem::Shape`] when it has not.
+    /// [`Problem::Shape`] if the shapes differ.
     fn fits(&mut self, sent: &dyn AnyMessage, answer: &dyn AnyMessage) -> Result<bool> {
         if sent.kind() == answer.kind() {
             message::alike_to(sent, answer, "what was sent")?;
             return Ok(true);
         }
         if let Some(classes) = answer.classes() {
-            // where pixels have classes, each class has several scores
+            // if pixels have classes, each class has several scores
             let outputs = self.task.outputs();
             anyhow::ensure!(
                 classes == outputs,

@@ -1,9 +1,9 @@
 //! [`Exchange`] and [`ExchangeSpec`]: one request of the server with the clients' answers, and its
 //! properties before a run.
 
+use crate::COUNTS;
 use crate::message::{Message, MessageType, Nothing, VoteSensitivity};
 use crate::privacy::{DataDependence, MinibatchSampling};
-use crate::COUNTS;
 use std::marker::PhantomData;
 
 /// An exchange: its label, the message to a client (`D`), and the client's answer (`U`).
@@ -77,7 +77,7 @@ pub struct ExchangeSpec {
     pub request: &'static MessageType,
     /// The type of the answer.
     pub answer: &'static MessageType,
-    /// How often it takes place.
+    /// How many times the exchange takes place.
     pub times: usize,
     /// The largest number of samples that it concerns; `usize::MAX` for all public ones.
     pub rows: usize,

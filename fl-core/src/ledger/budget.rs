@@ -98,7 +98,7 @@ pub(crate) fn cost(slot: &str, price: PrivacyEvent, noise: &ReleaseNoise) -> Pri
 /// queries that the budget pays for, with a note.
 ///
 /// # Errors
-/// [`Problem::Budget`] when the budget does not pay for any of it.
+/// [`Problem::Budget`] if the budget does not pay for any of it.
 pub(crate) fn ensure_budget(
     mechanism: &dyn AnyMechanism,
     message: &mut dyn AnyMessage,
@@ -185,8 +185,8 @@ pub(crate) fn ensure_budget(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Counts;
     use crate::PrivacyMechanism;
+    use crate::message::Counts;
     use crate::privacy::{Composition, Guarantee, Ledger, Noise, ReleaseNoise, Unit};
     use ndarray::Array2;
 

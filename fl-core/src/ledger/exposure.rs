@@ -124,8 +124,8 @@ fn shown(slot: &str) -> String {
 }
 
 impl RunState<'_> {
-    /// Says that these observers see `what` of clients' own data, and that nothing has priced it: nothing is guaranteed
-    /// against them any more.
+    /// Records that these observers see `what` of clients' own data without a price. No guarantee
+    /// against them is left.
     ///
     /// # Errors
     /// [`Problem::Unpriced`] if there is a budget against one of them.
@@ -193,7 +193,7 @@ impl RunState<'_> {
     /// Returns the guarantees so far, by observer; `None` without an accountant.
     ///
     /// # Errors
-    /// When the accountant cannot say.
+    /// If the accountant has no guarantee.
     pub fn protections(&self) -> Result<Option<Protections>> {
         let (Some(all), Some(of_clients)) = (&self.accountant, &self.of_clients) else {
             return Ok(None);

@@ -233,7 +233,7 @@ impl Declared {
                 classes: None,
             });
         }
-        // those of any name come last, by name
+        // tensors with free names come last, by name
         let place = |name: &str| of.columns.iter().position(|c| c.name == name);
         tensors.sort_by(|(a, _), (b, _)| {
             let key = |name| place(name).unwrap_or(usize::MAX);

@@ -2,8 +2,8 @@
 
 use crate::{Cohort, SamplingScheme, Stream};
 
-/// The steps of a training of which each sees a random lot of a client's examples, and how lots are drawn. Nothing of it depends on
-/// how many examples there are, so that a price that builds on it tells nothing of them.
+/// The number of training steps, and how each draws its lot of a client's examples. It does not
+/// depend on the number of examples, so a price based on it reveals nothing about that number.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct MinibatchSampling {
     /// Number of steps.

@@ -60,7 +60,8 @@ impl Display for Loss {
     }
 }
 
-/// What a protocol may need of a model besides learning classes and predicting; see [`SlotSpec::needs`](crate::SlotSpec::needs).
+/// An ability that a protocol may require of a model besides learning classes and predicting; see
+/// [`SlotSpec::needs`](crate::SlotSpec::needs).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Ability {
     /// [`Trainer::parametric`]

@@ -78,7 +78,7 @@ impl RunState<'_> {
         let slot = spec.aggregator.map(|used| used.slot);
         let slot =
             slot.with_context(|| format!("exchange `{}` declares no aggregator", spec.label))?;
-        // taken out for the time of the exchange, so that it can take in one answer after the other
+        // taken out during the exchange, so that it can take one answer after the other
         let mut aggregator = self.store.take::<Box<dyn AnyAggregator>>(slot)?;
         let combined = self.combine(&mut aggregator, round, &spec, cohort, down, form);
         self.store.put(slot, aggregator);
@@ -152,7 +152,7 @@ impl RunState<'_> {
         self.check_output(slot, &round, out)
     }
 
-    /// Checks the result of the aggregator in `slot`, and passes on what it logged.
+    /// Checks the result of the aggregator in `slot`, and forwards its log events.
     fn check_output(&mut self, slot: &str, round: &Round, out: Erased) -> Result<Erased> {
         self.forward_log(slot, round)?;
         message::check(&*out)
@@ -160,8 +160,8 @@ impl RunState<'_> {
         Ok(out)
     }
 
-    /// Asks these clients, and hands over each answer as it is believed: what is sent is counted and hashed, what comes back
-    /// is admitted or dropped, and everything is accounted and journalled.
+    /// Sends the requests and calls `each` with every accepted answer. Counts and hashes the
+    /// messages, accepts or drops the answers, charges the privacy costs, and writes the journal.
     pub(crate) fn ask(
         &mut self,
         round: &Round,

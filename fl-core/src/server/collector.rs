@@ -33,11 +33,9 @@ pub(crate) struct Collector {
     notes: BTreeMap<String, Vec<String>>,
 }
 
-/// The samples that a message asks about, if it is such a message.
+/// Returns the samples that a message requests, if it is a message of ids.
 pub(crate) fn asked(sent: &dyn AnyMessage) -> Option<&[u32]> {
-    sent.as_any()
-        .downcast_ref::<Ids>()
-        .map(|ids| &ids.0[..])
+    sent.as_any().downcast_ref::<Ids>().map(|ids| &ids.0[..])
 }
 
 impl Collector {
@@ -75,7 +73,7 @@ impl Collector {
         }
     }
 
-    /// Counts and hashes what one client is sent. `about` are the samples that clients were asked about last.
+    /// Counts and hashes the message to one client. `about` holds the samples of the last request.
     pub fn send(&mut self, message: &dyn AnyMessage, about: &mut Option<Vec<u32>>) {
         let this = std::ptr::from_ref(message).cast::<()>();
         let (_, digest, bytes) = match self.sent {
@@ -94,7 +92,8 @@ impl Collector {
         self.entry.bytes_down += bytes;
     }
 
-    /// Checks one answer, takes down what its envelope says, and counts and hashes it. `fate` is what happens to it on its way.
+    /// Checks one answer, stores the numbers of its envelope, and counts and hashes it. `fate` is
+    /// the injected fault, if any.
     pub fn admit(
         &mut self,
         from: ClientId,
@@ -195,13 +194,9 @@ impl Collector {
         Ok(false)
     }
 
-    /// What came of a client after a budget had refused another: nobody uses it, and it is counted and charged like any other.
-    pub fn unpaid(
-        &mut self,
-        from: ClientId,
-        sent: &dyn AnyMessage,
-        answer: Result<Answer>,
-    ) {
+    /// Records the answer of a client after a budget refused another one. The answer is not used,
+    /// but counted and charged like any other.
+    pub fn unpaid(&mut self, from: ClientId, sent: &dyn AnyMessage, answer: Result<Answer>) {
         let Answer { body, envelope } = match answer {
             Ok(answer) => answer,
             Err(error) => {
@@ -222,7 +217,7 @@ impl Collector {
         }
     }
 
-    /// Passes on what was said, charges what was spent, and writes the journal.
+    /// Forwards notes and measurements, charges the privacy costs, and writes the journal.
     pub fn end(mut self, fed: &mut RunState<'_>, round: &Round) -> Result<()> {
         let (label, clients) = (self.entry.question.clone(), self.entry.clients);
         for (note, said_by) in std::mem::take(&mut self.notes) {
@@ -259,7 +254,7 @@ impl Collector {
         }
     }
 
-    /// Charges what was spent, and writes the journal.
+    /// Charges the privacy costs, and writes the journal.
     pub fn finish(mut self, fed: &mut RunState<'_>) -> Result<()> {
         for (id, events) in self.spent {
             fed.charge_client(id, events)?;
@@ -281,7 +276,8 @@ impl Collector {
 }
 
 impl RunState<'_> {
-    /// Says whose answers are not used, each client once for what it is about, and that whoever knows it knows something.
+    /// Warns of dropped answers, once for each client and kind of answer, and records that
+    /// observers learn from it.
     pub(crate) fn left_out(
         &mut self,
         round: &Round,

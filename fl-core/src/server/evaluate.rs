@@ -6,7 +6,9 @@ use crate::privacy::Noise;
 use crate::server::RunState;
 use crate::server::calls::ServerCalls;
 use crate::server::steps::PendingEvaluation;
-use crate::{ClientId, Evaluation, Examples, Fault, Problem, Result, Round, Samples, metrics, parametric};
+use crate::{
+    ClientId, Evaluation, Examples, Fault, Problem, Result, Round, Samples, metrics, parametric,
+};
 use anyhow::{Context, bail, ensure};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
@@ -21,7 +23,7 @@ impl RunState<'_> {
     /// evaluated.
     ///
     /// # Errors
-    /// When it cannot predict them.
+    /// If the model cannot predict them.
     pub(crate) fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
         if !self.due(round) {
             let model = PendingEvaluation::Server(slot.into());
@@ -90,7 +92,7 @@ impl RunState<'_> {
     /// is evaluated.
     ///
     /// # Errors
-    /// When one of them cannot predict them.
+    /// If one of them cannot predict them.
     pub(crate) fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
         if !self.due(round) {
             let models = PendingEvaluation::Clients(slot.into());
@@ -203,7 +205,7 @@ impl RunState<'_> {
     /// ([`Server::everyone`]), if this round is evaluated.
     ///
     /// # Errors
-    /// When there are more or fewer numbers than clients, or it cannot be written.
+    /// If `each` does not have one number per client, or it cannot be written.
     pub(crate) fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
         let clients = self.everyone();
         ensure!(
@@ -234,7 +236,7 @@ impl RunState<'_> {
     /// Records a number that the protocol counted or measured, if this round is evaluated.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub(crate) fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
         if !self.due(round) {
             let number = PendingEvaluation::Number(name.into(), value);
@@ -256,7 +258,7 @@ impl RunState<'_> {
     /// Keeps the generator in `slot`, with its optimiser, as a result of the run.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub(crate) fn keep_generator(&mut self, slot: &str) -> Result<()> {
         let bytes = self.generator(slot)?.save()?;
         self.extend_digest(slot, &bytes);
@@ -268,7 +270,7 @@ impl RunState<'_> {
     /// are left out. The digest does not cover the picture.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub(crate) fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
         match images.shape()[..] {
             [1 | 3, _, _] => self.host.keep_images(name, images),
@@ -279,7 +281,7 @@ impl RunState<'_> {
     /// Keeps the clients' own models in `slot` as results of the run.
     ///
     /// # Errors
-    /// When one cannot be written.
+    /// If one cannot be written.
     pub(crate) fn keep_clients(&mut self, slot: &str) -> Result<()> {
         self.expose_models(slot)?;
         let (faults, mut lost) = (self.faults.clone(), Vec::new());
@@ -296,7 +298,7 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// Says something that the user should know.
+    /// Warns the user.
     pub(crate) fn warn(&mut self, text: &str) {
         self.host.warn(text);
     }

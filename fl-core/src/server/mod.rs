@@ -30,7 +30,7 @@ pub struct Server<'h>(pub(crate) &'h mut dyn ServerCalls);
 
 // what there is
 impl Server<'_> {
-    /// Is there anything in this slot?
+    /// Returns whether this slot is filled.
     pub fn has(&self, slot: &str) -> bool {
         self.0.has(slot)
     }
@@ -58,18 +58,18 @@ impl Server<'_> {
         self.0.with_examples(at_least)
     }
 
-    /// The public data.
+    /// Returns the public data.
     ///
     /// # Errors
-    /// When the spec has none.
+    /// If the spec has none.
     pub fn public(&self) -> Result<Arc<Public>> {
         self.0.public()
     }
 
-    /// All public samples, by position.
+    /// Returns all public samples, by position.
     ///
     /// # Errors
-    /// When the spec has none.
+    /// If the spec has none.
     pub fn public_ids(&self) -> Result<Ids> {
         Ok(Ids((0..self.public()?.samples().len() as u32).collect()))
     }
@@ -77,7 +77,8 @@ impl Server<'_> {
 
 // its parts
 impl Server<'_> {
-    /// The positions in `pool` that the selector in `slot` picks, ascending; `None` if the slot is empty.
+    /// Returns the positions in `pool` that the selector in `slot` picks, ascending; `None` if the
+    /// slot is empty.
     ///
     /// # Errors
     /// If the selector cannot judge the pool, or picks a position outside it.
@@ -365,7 +366,7 @@ impl Server<'_> {
     /// Does the mechanism in `slot` want all clients to agree on a range ([`crate::PrivacyMechanism::range`])?
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn wants_range<M: Message>(&self, slot: &MechanismSlot<M>) -> Result<bool> {
         self.0.wants_range(slot, MessageType::of::<M>())
     }

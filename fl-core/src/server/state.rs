@@ -149,7 +149,7 @@ impl<'h> RunState<'h> {
         Ok(guarantee.map(|g| g.unit))
     }
 
-    /// Everything released so far, at the server and by clients, that nobody accounts for.
+    /// Returns all releases so far, at the server and at clients, that no accountant covers.
     pub fn unaccounted(&self) -> Vec<PrivacyEvent> {
         let all = self.own.iter().chain(self.clients.values().flatten());
         let open = |e: &&PrivacyEvent| {

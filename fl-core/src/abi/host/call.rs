@@ -2,9 +2,9 @@
 
 use super::foreign_call_guard::{CallbackGuard, ForeignCallGuard, Rounding};
 use super::rng_callbacks::{add_gaussian, add_laplace, fill_normal, fill_uniform};
+use crate::abi::ask::ErrorText;
 #[cfg(unix)]
 use crate::abi::isolated::CallInput;
-use crate::abi::ask::ErrorText;
 use crate::abi::library::{Host, Input, guarded};
 use crate::abi::marshal::{plain, slice};
 #[cfg(unix)]

@@ -26,7 +26,9 @@ fn digest(spec: &str, catalogue: &Catalogue, out: &Path) -> String {
     let options = fl_engine::ExecuteOptions::new(dir.into(), Vec::new(), execution);
     let folder = fl_engine::Folder::New(out.into());
     let outcome = fl_engine::execute(&spec, data, folder, options);
-    outcome.unwrap_or_else(|e| panic!("{}: {e:#}", spec.name)).digest
+    outcome
+        .unwrap_or_else(|e| panic!("{}: {e:#}", spec.name))
+        .digest
 }
 
 #[test]
