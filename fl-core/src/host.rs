@@ -1,4 +1,4 @@
-//! What a host is: where clients live, and everything that has to do with data, threads, clocks and files.
+//! [`Host`]: the place where clients live, with everything about data, threads, clocks and files.
 
 use crate::message::Bytes;
 use crate::privacy::{Epsilons, NoiseSource, Observer};
@@ -10,53 +10,57 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 crate::choices! {
-    /// How often a run is written down.
+    /// The interval between two checkpoints.
     pub enum CheckpointInterval {
-        /// After a step that ends at least so many seconds after the last time.
+        /// After a step that ends at least this many seconds after the last checkpoint.
         Seconds(f64, in crate::settings::above(0.0)) = "seconds",
-        /// After so many steps; a round is one.
+        /// After this many steps; a round is one step.
         Rounds(usize, in 1..) = "rounds",
     }
 }
 
 crate::settings! {
-    /// When a run is written down so that it can go on after a stop: after its first step, and then every so often.
+    /// When to write checkpoints, so that a stopped run can resume: after the first step, and then
+    /// at this interval.
     pub struct Checkpoints {
-        /// How long from one checkpoint to the next: what a crash costs at most, beside the step that it interrupts.
+        /// Interval between checkpoints. A crash costs at most this much work, plus the interrupted
+        /// step.
         every: CheckpointInterval = CheckpointInterval::Seconds(20.0);
-        /// Keep the one before the last round when the run is done, so that it can be given more rounds.
+        /// Keep the checkpoint before the last round of a finished run, so that it can be extended
+        /// with more rounds.
         keep: bool = true;
     }
 }
 
-/// Where a step stands among rounds of which there may be more later ([`crate::Declaration::grows_by`]).
+/// The position of a step among rounds that may be extended later
+/// ([`crate::Declaration::grows_by`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StepPosition {
-    /// Nowhere in particular.
+    /// Any other position.
     #[default]
     Within,
-    /// Only the last round is left. What was done until here does not depend on how many there are.
+    /// Only the last round is left. Everything up to here is independent of the number of rounds.
     BeforeLast,
-    /// The last one.
+    /// The last round.
     Last,
 }
 
-/// One line of the journal: one question, everybody's answers.
+/// One line of the journal: one request with all clients' answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JournalEntry {
     /// The step.
     pub step: String,
-    /// The question's label.
+    /// The label of the exchange.
     pub question: String,
     /// Kind of the messages to the clients.
     pub down: String,
     /// Kind of the answers.
     pub up: String,
-    /// How many were asked.
+    /// The number of clients that got the request.
     pub clients: usize,
-    /// Whose answers were left out, and why.
+    /// The clients whose answers were dropped, and why.
     pub dropped: Vec<(ClientId, String)>,
-    /// Whose answers could not be used and were asked for again, each time, and why.
+    /// The clients whose unusable answers were requested again, each time, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub again: Vec<(ClientId, String)>,
     /// Bytes to the clients.
@@ -65,23 +69,24 @@ pub struct JournalEntry {
     pub bytes_up: Bytes,
     /// Bytes of the envelopes: sample and class counts, and training losses.
     pub bytes_envelope: u64,
-    /// Digest of all that was sent and answered, in client order. Empty where that depends on noise of the system.
+    /// Digest of all messages and answers, in client order. Empty if it depends on system noise.
     pub digest: String,
-    /// Who answered, each with the first eight digits of its answer's digest, so that two runs can be compared client by client.
-    /// Empty for more than 256 clients, and where somebody accounts for privacy: whoever guesses an answer could check it.
+    /// The clients that answered, each with the first eight digits of its answer's digest, to
+    /// compare two runs client by client. Empty for more than 256 clients. Also empty with an
+    /// accountant, because the digests would let a reader check a guess of an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<(ClientId, String)>,
-    /// Epsilon after this question, if the spec has an accountant. What the server releases
-    /// afterwards is in the [`StepCost`] of the step.
+    /// Epsilon after this request, if the spec has an accountant. Later releases of the server are
+    /// in the [`StepCost`] of the step.
     pub privacy: Option<Epsilons>,
 }
 
-/// What a run had cost when a step was complete, with everything before it.
+/// The total cost of a run after a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepCost {
     /// The step.
     pub step: String,
-    /// Number of the round; 0 for a step that is done once.
+    /// Number of the round; 0 for a step that runs once.
     pub round: usize,
     /// Bytes from clients to the server, envelopes included.
     pub bytes_up: u64,
@@ -96,12 +101,12 @@ pub struct StepCost {
 pub struct Metric {
     /// The step.
     pub step: String,
-    /// Number of the round; 0 for a step that is done once.
+    /// Number of the round; 0 for a step that runs once.
     pub round: usize,
-    /// What was measured: `accuracy`, `clients.accuracy`.
+    /// The name of the measure: `accuracy`, `clients.accuracy`.
     pub name: String,
-    /// The number; the mean over clients where `each` is filled. JSON has no NaN and no infinities: they are written as `null`,
-    /// and read as NaN.
+    /// The number, or the mean over clients if `each` is filled. JSON has no NaN and no infinities:
+    /// they are written as `null` and read as NaN.
     #[serde(deserialize_with = "number")]
     pub value: f64,
     /// Population standard deviation over clients.
@@ -116,7 +121,8 @@ pub struct Metric {
     /// The clients that have a number, in the order of `each`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<ClientId>,
-    /// [`crate::metrics::confusion`] of what was evaluated, the sum over clients where `each` is filled; empty where there is none.
+    /// [`crate::metrics::confusion`] of the evaluation, or the sum over clients if `each` is
+    /// filled; empty if there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confusion: Vec<Vec<u32>>,
 }
@@ -156,15 +162,14 @@ impl Metric {
     }
 }
 
-/// Where clients live, and everything that has to do with data, threads, clocks and files.
+/// Where clients live, with everything about data, threads, clocks and files.
 pub trait Host {
-    /// The clients that take part, ascending, and how many examples each has: what was agreed when
-    /// the run was set up. Where an accountant works all clients take part, and the numbers may be
-    /// 0.
+    /// Returns the clients that take part, ascending, with their number of examples, as fixed when
+    /// the run was set up. With an accountant all clients take part, and the numbers may be 0.
     fn roster(&self) -> &[(ClientId, usize)];
 
-    /// Puts a question to these clients, in any order and on any number of threads; hands over the answers in the order of
-    /// `to`, on this thread, without holding more of them than it must.
+    /// Sends a request to these clients, in any order and on any number of threads. Passes the
+    /// answers to `each` in the order of `to`, on this thread. Holds as few of them as possible.
     ///
     /// # Errors
     /// The first error of `each`, or the host's own.
@@ -175,7 +180,8 @@ pub trait Host {
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Evaluates the clients' own models on the test examples; hands over the scores in client order, or why there is none.
+    /// Evaluates the clients' own models on the test examples. Passes the scores, or the errors, to
+    /// `each` in client order.
     ///
     /// # Errors
     /// The first error of `each`, or the host's own.
@@ -185,42 +191,43 @@ pub trait Host {
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()>;
 
-    /// The public data, if the spec has any.
+    /// Returns the public data, if the spec has any.
     fn public(&self) -> Option<&Arc<Public>>;
 
-    /// The test examples.
+    /// Returns the test examples.
     fn test(&self) -> &Examples;
 
-    /// What this client's own model is tested on.
+    /// Returns the test examples of this client's own model.
     fn test_of(&self, _client: ClientId) -> &Examples {
         self.test()
     }
 
-    /// What runs work in chunks.
+    /// Returns the executor for work in chunks.
     fn executor(&self) -> SharedExecutor;
 
-    /// A step is to begin, the `number`th of `of` (0: nobody knows): for a progress display.
+    /// Shows that a step begins, number `number` of `of` (0: unknown).
     ///
     /// # Errors
-    /// [`crate::Problem::Stopped`] when the run is to be gone on with later; it has been written down then.
+    /// [`crate::Problem::Stopped`] if the run is to stop and resume later; it has a checkpoint
+    /// then.
     fn progress(&mut self, step: &str, number: usize, of: usize) -> Result<()>;
 
     /// Writes a line to the journal.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     fn journal(&mut self, entry: &JournalEntry) -> Result<()>;
 
     /// Records a measurement.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     fn metric(&mut self, metric: &Metric) -> Result<()>;
 
-    /// Writes down what the run had cost when a step was complete.
+    /// Records the total cost of the run after a step.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     fn cost(&mut self, _cost: &StepCost) -> Result<()> {
         Ok(())
     }
@@ -228,34 +235,37 @@ pub trait Host {
     /// Keeps a model as a result of the run.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     fn keep_model(&mut self, name: &str, model: &[u8]) -> Result<()>;
 
-    /// Keeps images as a picture for people to look at, if it keeps anything.
+    /// Keeps images as a picture, if the host keeps results.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     fn keep_images(&mut self, _name: &str, _images: &Samples) -> Result<()> {
         Ok(())
     }
 
-    /// Keeps the clients' own models in `slot` as results of the run. `lost` is told of those that cannot be written down.
+    /// Keeps the clients' own models in `slot` as results of the run. Calls `lost` for each model
+    /// that cannot be serialised.
     ///
     /// # Errors
-    /// The first error of `lost`, or when one cannot be kept.
+    /// The first error of `lost`, or if a model cannot be kept.
     fn keep_clients(
         &mut self,
         slot: &str,
         lost: &mut dyn FnMut(ClientId, anyhow::Error) -> Result<()>,
     ) -> Result<()>;
 
-    /// Says something that the user should know.
+    /// Warns the user.
     fn warn(&mut self, text: &str);
 
-    /// Step number `done` is complete: keeps the server's state and every client's, if the run can be resumed.
+    /// Saves the states of the server and of all clients after step number `done`, if the run can
+    /// be resumed.
     ///
     /// # Errors
-    /// [`crate::Problem::Stopped`] when the run is to stop here; others when it cannot be written.
+    /// [`crate::Problem::Stopped`] if the run is to stop here; other errors if it cannot be
+    /// written.
     fn checkpoint(
         &mut self,
         done: usize,
@@ -266,13 +276,13 @@ pub trait Host {
 }
 
 crate::choices! {
-    /// Whom a budget is kept against.
+    /// The observer that a budget limits.
     pub enum BudgetScope {
-        /// Whoever runs the server.
+        /// The operator of the server.
         Server = "server",
         /// The other clients.
         Clients = "clients",
-        /// Whoever reads the results: kept models, measurements, the report.
+        /// Readers of the results: kept models, measurements, the report.
         Readers = "readers",
     }
 }
@@ -288,46 +298,49 @@ impl From<&BudgetScope> for Observer {
 }
 
 crate::settings! {
-    /// What a run may spend; it stops before it would spend more.
+    /// The privacy budget of a run, which stops before it would exceed the budget.
     pub struct Budget {
         /// The largest epsilon.
         epsilon: f64, in crate::settings::above(0.0);
-        /// Whom the budget is kept against.
+        /// The observer that the budget limits.
         against: BudgetScope = BudgetScope::Readers;
-        /// The delta that it holds at: an accountant with a larger one is refused. If not given, the accountant's own.
+        /// The delta of the budget; an accountant with a larger one is refused. Defaults to the
+        /// accountant's own.
         delta: Option<f64> = None, in crate::settings::between(0.0, 1.0);
     }
 }
 
 impl Budget {
-    /// Does it reach for this? A sum of prices is rounded, so nine times 0.1 may spend 0.9.
+    /// Returns whether the budget covers this epsilon. A sum of prices is rounded, so nine times
+    /// 0.1 may spend 0.9.
     pub fn allows(&self, epsilon: f64) -> bool {
         epsilon <= self.epsilon * (1.0 + 1e-9)
     }
 }
 
-/// How a run is set up, beside its parts.
+/// The options of a run, apart from its parts.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// The seed.
     pub seed: u64,
-    /// Where the noise of releases comes from.
+    /// The source of the noise of releases.
     pub noise: NoiseSource,
-    /// What models are to learn.
+    /// The task that models learn.
     pub task: Task,
     /// The policy for unusable answers.
     pub faults: Faults,
     /// The privacy budget.
     pub budget: Option<Budget>,
-    /// Evaluate after every so many rounds, and after the last.
+    /// Evaluate after every `evaluate_every` rounds, and after the last.
     pub evaluate_every: usize,
-    /// Were the clients' data dealt out of one set
-    /// ([`Guarantee::after_split`](crate::privacy::Guarantee::after_split))?
+    /// Whether the clients' data were split from one set
+    /// ([`Guarantee::after_split`](crate::privacy::Guarantee::after_split)).
     pub after_split: bool,
 }
 
 impl RunOptions {
-    /// A run with seeded noise, without a budget, that fails on an answer it cannot use, evaluated after every round.
+    /// Returns the defaults: seeded noise, no budget, failure on an unusable answer, and an
+    /// evaluation after every round.
     pub fn new(seed: u64, task: Task) -> Self {
         Self {
             seed,
@@ -341,7 +354,7 @@ impl RunOptions {
     }
 }
 
-/// What a run adds up to.
+/// The totals of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     /// Bytes from clients to server, envelopes included.

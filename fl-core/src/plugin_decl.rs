@@ -1,4 +1,4 @@
-//! Parts as specs see them: named, described, checked, built, and put into the slots of a protocol.
+//! [`PartDecl`]: a part as specs see it, with its name, documentation, checks and constructor.
 
 use crate::message::{Message, SoftLabels};
 use crate::settings::{self, Field, Reader, Value};
@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use std::any::Any;
 use std::fmt::{Display, Formatter};
 
-/// What a part is.
+/// The role of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// [`crate::Aggregator`]
@@ -22,7 +22,7 @@ pub enum Role {
     Trainer,
     /// [`crate::Accountant`]
     Accountant,
-    /// Makes an attacker's answer of its honest results: an [`crate::Aggregator`] of one message
+    /// Forges an attacker's answer from its honest results: an [`crate::Aggregator`] of one message
     /// type, which runs at a client ([`crate::Client::attack`]) and fits no aggregator's slot.
     Attack,
     /// [`Protocol`]
@@ -42,7 +42,7 @@ impl Role {
         Self::Attack,
     ];
 
-    /// As users write it.
+    /// Returns its name in specs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Aggregator => "aggregator",
@@ -56,7 +56,7 @@ impl Role {
         }
     }
 
-    /// `an aggregator`, `a selector`.
+    /// Returns its name with an article: `an aggregator`, `a selector`.
     pub fn with_article(self) -> String {
         format!(
             "{} {}",
@@ -76,16 +76,16 @@ impl Display for Role {
     }
 }
 
-/// What a part is made for.
+/// The context that a part is made in.
 #[derive(Clone, Debug)]
 pub struct BuildContext {
-    /// What models are to learn.
+    /// The task that its models learn.
     pub task: Task,
-    /// For initial weights and the like.
+    /// Randomness, for example for initial weights.
     pub stream: Stream,
 }
 
-/// What `fl inspect` shows of a part.
+/// The documentation of a part, for `fl inspect`.
 #[derive(Clone, Debug)]
 pub struct Description {
     /// The doc comment of its settings.
@@ -94,13 +94,13 @@ pub struct Description {
     pub fields: Vec<Field>,
     /// JSON Schema of its settings.
     pub schema: serde_json::Value,
-    /// What goes in and out: `params -> params`, `samples`, or nothing.
+    /// Its input and output: `params -> params`, `samples`, or empty.
     pub signature: String,
 }
 
 /// Makes a part from its settings: a boxed trait object of its role. Aggregators, selectors and
-/// mechanisms come without their Rust types (`Box<dyn AnyAggregator>`); [`PartDecl::make`] gives
-/// the typed ones.
+/// mechanisms have no Rust types here (`Box<dyn AnyAggregator>`); [`PartDecl::make`] returns the
+/// typed ones.
 pub type Build = dyn Fn(&Value, &BuildContext) -> Result<Box<dyn Any + Send>> + Sync;
 
 /// Another name of a part in specs.
@@ -108,26 +108,27 @@ pub type Build = dyn Fn(&Value, &BuildContext) -> Result<Box<dyn Any + Send>> + 
 pub struct Alias {
     /// The name.
     pub name: &'static str,
-    /// Settings that it stands for, in YAML, such as `{ labels: scores }`; those that a spec gives
-    /// come before them. Empty: none.
+    /// Its preset settings in YAML, such as `{ labels: scores }`; those of a spec override them.
+    /// Empty: none.
     pub preset: &'static str,
 }
 
 /// A part that a spec can name. [`plugin!`](crate::plugin!) registers one.
 pub struct PartDecl {
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// Its name in specs.
     pub name: &'static str,
-    /// Other names of it in specs, such as those of the papers that it implements.
+    /// Other names in specs, such as those of the papers that it implements.
     pub aliases: &'static [Alias],
     /// The papers that it implements, such as `McMahan et al. 2017`.
     pub papers: &'static [&'static str],
     /// The crate or library that it comes from.
     pub origin: &'static str,
-    /// What it says about itself.
+    /// Returns its documentation.
     pub describe: &'static (dyn Fn() -> Description + Sync),
-    /// Notes every mistake in its settings; without any, gives them with every default filled in.
+    /// Records every mistake in its settings. Without a mistake, returns them with all defaults
+    /// filled in.
     pub check: &'static (dyn Fn(&Value, &mut Reader) -> Option<Value> + Sync),
     /// Makes it.
     pub build: &'static Build,
@@ -140,7 +141,7 @@ impl PartDecl {
     /// `Box<dyn AnyAggregator>`.
     ///
     /// # Errors
-    /// When it cannot be made, or is another part than `B`.
+    /// If it cannot be made, or is not a `B`.
     pub fn make<B: BoxedPart>(&self, settings: &Value, make: &BuildContext) -> Result<B> {
         let made = (self.build)(settings, make)?;
         B::cast(made).with_context(|| {
@@ -153,7 +154,7 @@ impl PartDecl {
     }
 }
 
-/// Every part that is linked into this program, by role and name.
+/// Returns every part that is linked into this program, by role and name.
 pub fn linked_parts() -> Vec<&'static PartDecl> {
     let mut all: Vec<_> = inventory::iter::<&'static PartDecl>
         .into_iter()
@@ -163,22 +164,22 @@ pub fn linked_parts() -> Vec<&'static PartDecl> {
     all
 }
 
-/// What a selector can choose from.
+/// A pool that a selector can choose from.
 pub trait Pool: 'static {
     /// Its name in signatures.
     const NAME: &'static str;
 
-    /// This pool among the others.
+    /// Converts it to [`AnyPool`].
     fn any(&self) -> AnyPool<'_>;
 
-    /// The other way; `None` if it is another pool.
+    /// Converts it from [`AnyPool`]; `None` if that is another pool.
     fn of(any: AnyPool<'_>) -> Option<&Self>;
 }
 
-/// The clients that can be chosen, ascending, and what is known of each because somebody asked.
+/// The clients that can be chosen, ascending, with the statistics that were requested.
 pub type Roster = [Candidate];
 
-/// A pool, whichever it is.
+/// A pool of any kind.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyPool<'a> {
     /// Clients.
@@ -193,7 +194,7 @@ impl AnyPool<'_> {
     /// The names of all pools.
     pub const NAMES: [&'static str; 3] = [Roster::NAME, Samples::NAME, SoftLabels::NAME];
 
-    /// Its name in signatures.
+    /// Returns its name in signatures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Clients(_) => Roster::NAME,
@@ -202,7 +203,7 @@ impl AnyPool<'_> {
         }
     }
 
-    /// How many there are to choose from.
+    /// Returns the number of entries to choose from.
     pub fn size(self) -> usize {
         match self {
             Self::Clients(clients) => clients.len(),
@@ -233,12 +234,12 @@ pool!(Roster, "clients", Clients);
 pool!(Samples, "samples", Samples);
 pool!(SoftLabels, SoftLabels::KIND, SoftLabels);
 
-/// `params -> params`
+/// Returns the signature of an aggregator, such as `params -> params`.
 pub fn aggregator_signature<I: Message, O: Message>() -> String {
     format!("{} -> {}", I::KIND, O::KIND)
 }
 
-/// `params`: the message that an attack forges.
+/// Returns the signature of an attack: the message that it forges, such as `params`.
 pub fn attack_signature<M: Message, A: Aggregator<In = M, Out = M>>() -> String {
     M::KIND.into()
 }
@@ -246,7 +247,7 @@ pub fn attack_signature<M: Message, A: Aggregator<In = M, Out = M>>() -> String 
 /// Makes a protocol from its declaration.
 ///
 /// # Errors
-/// When `decl` is no protocol, or its settings are wrong.
+/// If `decl` is no protocol, or its settings are wrong.
 pub fn protocol(
     decl: &PartDecl,
     settings: &Value,
@@ -282,18 +283,18 @@ pub fn check<S: settings::Settings>(value: &Value, reader: &mut Reader) -> Optio
 }
 
 impl PartDecl {
-    /// Whether specs call it so.
+    /// Returns whether specs may call it `name`.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.alias(name).is_some()
     }
 
-    /// Its name, and its aliases.
+    /// Returns its name and its aliases.
     pub fn names(&self) -> Vec<&'static str> {
         let aliases = self.aliases.iter().map(|alias| alias.name);
         std::iter::once(self.name).chain(aliases).collect()
     }
 
-    /// The alias of this name, if it is one.
+    /// Returns the alias called `name`, if any.
     pub fn alias(&self, name: &str) -> Option<&'static Alias> {
         self.aliases.iter().find(|alias| alias.name == name)
     }
@@ -301,13 +302,13 @@ impl PartDecl {
 
 /// Registers a part: `plugin!(aggregator "trimmed-mean" => TrimmedMean);`
 ///
-/// The type is the settings and the part in one, or `Settings as Part` with `impl From<Settings>
-/// for Part`. Trainers and generators have `fn new(Settings, &BuildContext) -> Result<Self>`
-/// instead.
+/// The type is both the settings and the part, or `Settings as Part` with
+/// `impl From<Settings> for Part`. Trainers and generators have
+/// `fn new(Settings, &BuildContext) -> Result<Self>` instead.
 ///
-/// Other names of it follow, maybe each with the settings that it stands for, and the papers:
-/// `plugin!(protocol "co-distill" => CoDistill, aliases: ["selective-fd", "fedmd": "{ labels:
-/// scores }"], papers: ["Shao et al. 2024"]);`
+/// Aliases follow, each with optional preset settings, and then the papers: `plugin!(protocol
+/// "co-distill" => CoDistill, aliases: ["selective-fd", "fedmd": "{ labels: scores }"], papers:
+/// ["Shao et al. 2024"]);`
 #[macro_export]
 macro_rules! plugin {
     ($role:ident $name:literal => $t:ty $(, $($facts:tt)*)?) => { $crate::plugin!($role $name => $t as $t $(, $($facts)*)?); };

@@ -1,37 +1,37 @@
-//! One step of a run, as its parts see it.
+//! [`Round`]: one step of a run, as its parts see it.
 
 use crate::message::{AnyMessage, Message};
 use crate::{SharedExecutor, Stream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One step of a run: a round, or something that is done once.
+/// One step of a run: a round, or a step that runs once.
 #[derive(Clone)]
 pub struct Round {
     /// `round 3`, `teachers`.
     pub name: String,
-    /// From 1; 0 for a step that is done once.
+    /// From 1; 0 for a step that runs once.
     pub number: usize,
-    /// Is it the last of its kind?
+    /// Whether it is the last of its kind.
     pub last: bool,
-    /// Its randomness: at the server that of the step, for a part that of its slot in this step.
+    /// The randomness of the step at the server; a part's randomness in this step for a part.
     pub stream: Stream,
-    /// For work that gives the same bits however it is cut.
+    /// Runs work with the same bits for any division of it.
     pub exec: SharedExecutor,
     sent: Option<Arc<dyn AnyMessage>>,
     log: Arc<Mutex<Vec<LogEvent>>>,
 }
 
-/// What a part says about its work.
+/// A log event of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LogEvent {
     /// A sentence for the user.
     Note(String),
-    /// A number for the measurements.
+    /// A number for the metrics.
     Number(String, f64),
 }
 
 impl Round {
-    /// A round without anything shown or said.
+    /// Returns a round without a message and with an empty log.
     pub fn new(
         name: impl Into<String>,
         number: usize,
@@ -50,13 +50,13 @@ impl Round {
         }
     }
 
-    /// Round 1 of a run with seed 0, on one thread: for tests.
+    /// Returns round 1 of a run with seed 0, on one thread, for tests.
     pub fn first() -> Self {
         let stream = Stream::root(0).child("round", 1);
         Self::new("round 1", 1, true, stream, Arc::new(crate::Serial))
     }
 
-    /// The same round with another stream and a log of its own: what a part in a slot sees of it.
+    /// Returns the round for the part in a slot: with another stream and its own log.
     pub fn with_stream(&self, stream: Stream) -> Self {
         Self {
             stream,
@@ -65,7 +65,7 @@ impl Round {
         }
     }
 
-    /// The same round, in which clients were sent `message`.
+    /// Returns the round with `message`, the message sent to clients.
     pub fn showing(&self, message: impl Message) -> Self {
         Self {
             sent: Some(Arc::new(message)),
@@ -73,7 +73,7 @@ impl Round {
         }
     }
 
-    /// As [`Round::showing`], of a message whatever its Rust type is.
+    /// As [`Round::showing`], for a message of any Rust type.
     pub fn showing_any(&self, message: Arc<dyn AnyMessage>) -> Self {
         Self {
             sent: Some(message),
@@ -81,22 +81,23 @@ impl Round {
         }
     }
 
-    /// What the clients were sent, if it is an `M` and the aggregator's [`crate::RequiredInputs`] ask for it.
+    /// Returns the message sent to clients, if it is an `M` and the aggregator's
+    /// [`crate::RequiredInputs`] request it.
     pub fn sent<M: Message>(&self) -> Option<&M> {
         self.sent.as_deref().and_then(|m| m.as_any().downcast_ref())
     }
 
-    /// What the clients were sent, whatever its Rust type is.
+    /// Returns the message sent to clients, of any Rust type.
     pub fn sent_any(&self) -> Option<&dyn AnyMessage> {
         self.sent.as_deref()
     }
 
-    /// Tells the user something, in the report.
+    /// Adds a note for the user to the report.
     pub fn note(&self, text: impl Into<String>) {
         self.say(LogEvent::Note(text.into()));
     }
 
-    /// Records a number, such as how many messages were left out: it is among the run's measurements as `SLOT.name`.
+    /// Records a number, such as the count of dropped messages, as the metric `SLOT.name`.
     pub fn record(&self, name: impl Into<String>, value: f64) {
         self.say(LogEvent::Number(name.into(), value));
     }
@@ -106,7 +107,7 @@ impl Round {
         log.push(said);
     }
 
-    /// Everything that was said in this round since it was last asked for.
+    /// Removes and returns the log events of this round so far.
     pub fn said(&self) -> Vec<LogEvent> {
         std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }

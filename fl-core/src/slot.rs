@@ -1,4 +1,4 @@
-//! The slots of a protocol: typed handles for its code, and what a spec must put into each.
+//! [`Slot`] and [`SlotSpec`]: typed handles to the slots of a protocol, and their requirements.
 
 use crate::message::{Counts, Message};
 use crate::{
@@ -38,22 +38,22 @@ pub type SelectorSlot<P> = Slot<dyn Selector<Pool = P>>;
 /// A slot for a privacy mechanism on `M`.
 pub type MechanismSlot<M> = Slot<dyn PrivacyMechanism<On = M>>;
 
-/// How many examples of each class a client has, with noise, for aggregators that request it. A
-/// protocol with an accountant and an aggregator has this slot. The counts are released once, as
-/// one row of [`Counts`]; later answers repeat them.
+/// The number of examples of each class at a client, with noise, for aggregators that request it. A
+/// protocol with an accountant and an aggregator has this slot. The mechanism releases the counts
+/// once, as one row of [`Counts`]; later answers repeat them.
 pub const COUNTS: MechanismSlot<Counts> = Slot::new(
     "counts-privacy",
     "Noise on how many examples of each class a client says that it has, where an aggregator wants to know.",
 );
 
-/// The accountant of every protocol that releases something.
+/// The accountant of every protocol with a release.
 pub const ACCOUNTANT: Slot<dyn Accountant> = Slot::new(
     "accountant",
     "Prices every release; a run without one states no guarantee.",
 );
 
 impl<K: ?Sized> Slot<K> {
-    /// The slot `name`, a key under `parts:`; `doc` says what it is for.
+    /// Returns the slot `name`, a key under `parts:`; `doc` describes its purpose.
     pub const fn new(name: &'static str, doc: &'static str) -> Self {
         Self {
             name,
@@ -62,7 +62,7 @@ impl<K: ?Sized> Slot<K> {
         }
     }
 
-    /// Its key under `parts:`.
+    /// Returns its key under `parts:`.
     pub const fn name(&self) -> &'static str {
         self.name
     }
@@ -87,9 +87,9 @@ impl<K: ?Sized> Deref for Slot<K> {
 pub trait SlotKind {
     /// The role of the part.
     const ROLE: Role;
-    /// Whether a spec may leave such a slot empty, unless the protocol says otherwise.
+    /// Whether a spec may leave such a slot empty, unless the protocol overrides it.
     const OPTIONAL: bool = false;
-    /// The messages or the pool of the part; empty if the role says it all.
+    /// Returns the messages or the pool of the part; empty if the role implies them.
     fn signature() -> String {
         String::new()
     }
@@ -144,7 +144,7 @@ impl SlotKind for dyn Accountant {
 }
 
 impl<K: SlotKind + ?Sized> Slot<K> {
-    /// What a spec must put here. Selectors, mechanisms and accountants may be left out.
+    /// Returns the default requirements. Selectors, mechanisms and accountants are optional.
     pub fn spec(&self) -> SlotSpec {
         SlotSpec {
             name: self.name,
@@ -172,47 +172,49 @@ impl<K: SlotKind + ?Sized> From<&Slot<K>> for SlotSpec {
     }
 }
 
-/// A place in a protocol that a spec fills with a part.
+/// A slot of a protocol with its requirements.
 #[derive(Clone, Debug)]
 pub struct SlotSpec {
     /// Its key under `parts:`.
     pub name: &'static str,
-    /// What must stand there.
+    /// The role of its part.
     pub role: Role,
-    /// What goes in and out of it; empty if the role says it all.
+    /// The input and output of its part; empty if the role implies them.
     pub signature: String,
-    /// May it be left empty?
+    /// Whether it may be empty.
     pub optional: bool,
-    /// What it is for.
+    /// Its purpose.
     pub doc: &'static str,
-    /// Does a client keep its part from one question to the next? Anything but a trainer does, if it has a state at all.
+    /// Whether clients keep this part between requests. Defaults to true for every role except
+    /// trainer.
     pub lasts: bool,
-    /// What its models must be able to do.
+    /// Abilities that its models must have.
     pub needs: Vec<Ability>,
-    /// Have all of its models the same parameters, by name and shape?
+    /// Whether all its models have the same parameters, by name and shape.
     pub alike: bool,
-    /// Has the server a part of it? Then not all may be for some clients only.
+    /// Whether the server has a part of it. Then a part for all clients is required.
     pub server: bool,
-    /// May its parts be for some clients only, so that the others have none?
+    /// Whether its parts may be for some clients only, so that the others have none.
     pub for_some: bool,
-    /// Is its mechanism asked to clip only, and what it leaves is priced elsewhere?
+    /// Whether its mechanism only clips, and another slot prices the release.
     pub only_clips: bool,
-    /// Do the results show what the clients' models in it have learnt: their scores, or themselves?
+    /// Whether the results show the clients' models in it, or their scores.
     pub shown: bool,
-    /// The slots of mechanisms that let through all that its models learn of a client's own data.
+    /// The slots of mechanisms that release everything that its models learn from a client's own
+    /// data.
     pub through: Vec<&'static str>,
-    /// Are the samples that its selector chooses from a model's scores?
+    /// Whether its selector chooses samples by a model's scores.
     pub scores: bool,
-    /// What a model or generator in it is to learn or make, given what the run's models are to learn.
+    /// Maps the run's task to the task of its models or generators.
     pub task: TaskMap,
 }
 
-/// What a part is to learn, given what the run's models are to learn; see [`SlotSpec::with_task`].
+/// Maps the run's task to that of a part, see [`SlotSpec::with_task`].
 #[derive(Clone)]
 pub struct TaskMap(Arc<dyn Fn(&Task) -> Task + Send + Sync>);
 
 impl TaskMap {
-    /// In a run with this task.
+    /// Returns the task of a part in a run with this task.
     pub fn of(&self, task: &Task) -> Task {
         (self.0)(task)
     }
@@ -225,23 +227,25 @@ impl Debug for TaskMap {
 }
 
 impl SlotSpec {
-    /// May be left empty.
+    /// Allows the slot to be empty.
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
     }
-    /// Must be filled.
+    /// Requires the slot to be filled.
     pub fn required(mut self) -> Self {
         self.optional = false;
         self
     }
-    /// Clients have parts of it, of whatever role, and a spec may name who: the others have none ([`crate::Client::has`]).
+    /// Allows parts, of any role, for the clients that a spec names; the others have none
+    /// ([`crate::Client::has`]).
     pub fn for_some(mut self) -> Self {
         self.for_some = true;
         self.optional()
     }
-    /// A client keeps its model from one question to the next; a trainer's slot that does not say so is filled anew for
-    /// every question, with what the trainer remembers ([`crate::Trainer::save_memory`]). What lasts takes memory, or disk, for every client that was ever asked.
+    /// Lets clients keep their model between requests, at the cost of memory or disk for every
+    /// client that ever got a request. Without it, a trainer's slot is filled anew for every
+    /// request, and only the trainer's memory lasts ([`crate::Trainer::save_memory`]).
     pub fn lasting(self) -> Self {
         self.lasting_if(true)
     }
@@ -250,42 +254,45 @@ impl SlotSpec {
         self.lasts = lasts;
         self
     }
-    /// Its models must be able to do this too.
+    /// Requires another ability of its models.
     pub fn needs(mut self, ability: Ability) -> Self {
         self.needs.push(ability);
         self
     }
-    /// The parameters of its models are sent around and combined: they need some, the same for everybody.
+    /// Requires models with parameters, the same for all clients, because they are sent and
+    /// combined.
     pub fn shared_parameters(mut self) -> Self {
         self.alike = true;
         self.needs(Ability::Parameters)
     }
-    /// The server has a part of it, maybe besides the clients.
+    /// Gives the server a part of this slot, possibly in addition to the clients.
     pub fn at_server(mut self) -> Self {
         self.server = true;
         self
     }
-    /// Its mechanism only clips: it never releases anything, so it needs no price.
+    /// Declares that its mechanism only clips: it never releases anything, so it needs no price.
     pub fn only_clips(mut self) -> Self {
         self.only_clips = true;
         self
     }
-    /// The clients' models in it are evaluated or kept, if `shown`.
+    /// Declares that the run evaluates or keeps the clients' models in it, if `shown`.
     pub fn published_if(mut self, shown: bool) -> Self {
         self.shown = shown;
         self
     }
-    /// What its models learn of a client's own data comes only through the mechanism in `slot`.
+    /// Declares that its models learn from a client's own data only through the mechanism in
+    /// `slot`.
     pub fn through<K: ?Sized>(mut self, slot: &Slot<K>) -> Self {
         self.through.push(slot.name);
         self
     }
-    /// What its selector chooses from are a model's scores, if `scores`.
+    /// Declares that its selector chooses by a model's scores, if `scores`.
     pub fn selects_from_scores(mut self, scores: bool) -> Self {
         self.scores = scores;
         self
     }
-    /// Its models do not learn the run's task but what `task` makes of it: a discriminator one score, a generator images.
+    /// Sets the task of its models to `task` of the run's task. For example, a discriminator learns
+    /// one score, and a generator images.
     pub fn with_task(mut self, task: impl Fn(&Task) -> Task + Send + Sync + 'static) -> Self {
         self.task = TaskMap(Arc::new(task));
         self

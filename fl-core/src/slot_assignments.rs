@@ -1,4 +1,4 @@
-//! What fills the slots of a run, and how it is made.
+//! [`Parts`]: the parts that fill the slots of a run.
 
 use crate::message::{Message, MessageType, SampleShape, message_type};
 use crate::plugin_decl::{BuildContext, PartDecl, Role, Roster, linked_parts};
@@ -12,12 +12,12 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// One part of a spec: what fills a slot, for all clients or for some.
+/// One part of a spec, which fills a slot for all clients or for some.
 #[derive(Clone)]
 pub struct SlotAssignment {
     /// The slot.
     pub slot: String,
-    /// For these clients only.
+    /// The clients that it is for; `None` for all.
     pub clients: Option<Vec<RangeInclusive<ClientId>>>,
     /// The part.
     pub decl: &'static PartDecl,
@@ -25,7 +25,7 @@ pub struct SlotAssignment {
     pub settings: Value,
 }
 
-/// What fills the slots of a run.
+/// The parts that fill the slots of a run.
 #[derive(Clone, Default)]
 pub struct Parts {
     filled: Vec<SlotAssignment>,
@@ -40,7 +40,7 @@ pub type BoxedSelector<P> = Box<dyn Selector<Pool = P>>;
 pub type BoxedMechanism<M> = Box<dyn PrivacyMechanism<On = M>>;
 
 impl Parts {
-    /// From parts whose settings and signatures have been checked.
+    /// Collects parts whose settings and signatures have been checked.
     pub fn new(filled: Vec<SlotAssignment>) -> Self {
         Self {
             filled,
@@ -48,7 +48,8 @@ impl Parts {
         }
     }
 
-    /// The same parts, in the slots of a protocol, which say what lasts and what each is to learn. Used by hosts.
+    /// Returns the parts in the slots of a protocol, which define lifetimes and tasks. Used by
+    /// hosts.
     pub fn in_slots(&self, slots: Vec<SlotSpec>) -> Self {
         Self {
             filled: self.filled.clone(),
@@ -56,22 +57,22 @@ impl Parts {
         }
     }
 
-    /// Every part, in the order of the spec.
+    /// Returns every part, in the order of the spec.
     pub fn iter(&self) -> std::slice::Iter<'_, SlotAssignment> {
         self.filled.iter()
     }
 
-    /// Is there anything in this slot?
+    /// Returns whether this slot is filled.
     pub fn has(&self, slot: &str) -> bool {
         self.filled.iter().any(|f| f.slot == slot)
     }
 
-    /// Is there anything in this slot for this client?
+    /// Returns whether this slot is filled for this client.
     pub fn has_for(&self, slot: &str, client: ClientId) -> bool {
         self.find(slot, Some(client)).is_ok()
     }
 
-    /// For whom there is something in this slot, such as `sign-flip for clients 0-1`.
+    /// Returns the clients that have a part in this slot, such as `sign-flip for clients 0-1`.
     pub fn who(&self, slot: &str) -> Vec<String> {
         let of_slot = self.filled.iter().filter(|f| f.slot == slot);
         let named = of_slot.map(|f| {
@@ -90,8 +91,8 @@ impl Parts {
         named.collect()
     }
 
-    /// The libraries that bring what a guarantee rests on: accountants, mechanisms that release
-    /// something, and the selectors of clients in the slots `cohorts`.
+    /// Returns the libraries of the parts that a guarantee rests on: accountants, mechanisms that
+    /// release something, and the selectors of clients in the slots `cohorts`.
     pub fn claimed_by(&self, cohorts: &[&str]) -> Vec<String> {
         let linked = linked_parts();
         let rests_on = |f: &&SlotAssignment| match f.decl.role {
@@ -110,32 +111,34 @@ impl Parts {
         self.slots.iter().find(|s| s.name == name)
     }
 
-    /// Does a client keep what is in this slot from one question to the next? See [`SlotSpec::lasting`].
+    /// Returns whether clients keep the part in this slot between requests, see
+    /// [`SlotSpec::lasting`].
     pub fn lasts(&self, slot: &str) -> bool {
         self.slot(slot).is_none_or(|s| s.lasts)
     }
 
-    /// Does the mechanism in this slot, if there is one, release anything? See [`SlotSpec::only_clips`].
+    /// Returns whether the mechanism in this slot, if any, releases something, see
+    /// [`SlotSpec::only_clips`].
     pub fn releases(&self, slot: &str) -> bool {
         self.has(slot) && self.slot(slot).is_none_or(|s| !s.only_clips)
     }
 
-    /// The slots of the protocol ([`Parts::in_slots`]).
+    /// Returns the slots of the protocol ([`Parts::in_slots`]).
     pub(crate) fn slots(&self) -> &[SlotSpec] {
         &self.slots
     }
 
-    /// What a part of this slot is to learn in a run with this task.
+    /// Returns the task of a part in this slot in a run with this task.
     pub fn task(&self, slot: &str, task: &Task) -> Task {
         self.slot(slot)
             .map_or_else(|| task.clone(), |s| s.task.of(task))
     }
 
-    /// Does a mechanism in `slot`, anybody's, want all clients to agree on a range ([`crate::PrivacyMechanism::range`])? It is
-    /// asked about a made-up message.
+    /// Returns whether a mechanism in `slot`, of any client, needs all clients to agree on a range
+    /// ([`crate::PrivacyMechanism::range`]). It calls the mechanism with a sample message.
     ///
     /// # Errors
-    /// When a part cannot be made.
+    /// If a part cannot be made.
     pub fn wants_range<M: Message>(&self, slot: &str, context: &BuildContext) -> Result<bool> {
         self.range_of(MessageType::of::<M>(), slot, context)
     }
@@ -164,8 +167,9 @@ impl Parts {
         Ok(false)
     }
 
-    /// Will this question be asked? One that only some parts want to know is, if the part in its slot is such a one. The
-    /// slots must be known ([`Parts::in_slots`]).
+    /// Returns whether the exchange takes place. An exchange that depends on a part's request takes
+    /// place if the part in its slot makes such requests. The slots must be known
+    /// ([`Parts::in_slots`]).
     pub fn asks(&self, asked: &ExchangeSpec, context: &BuildContext) -> bool {
         let filled = |slot: Option<&str>| slot.is_none_or(|slot| self.has(slot));
         let empty = asked.unless.is_none_or(|slot| !self.has(slot));
@@ -176,15 +180,15 @@ impl Parts {
                 .is_none_or(|slot| self.wants(slot, context))
     }
 
-    /// What the aggregator in this slot needs beside the messages; nothing where that is not known
-    /// before a run.
+    /// Returns the inputs that the aggregator in this slot requires besides the messages; none if
+    /// that is unknown before a run.
     pub fn needs(&self, slot: &str, context: &BuildContext) -> RequiredInputs {
         let part = self.build::<Box<dyn AnyAggregator>>(Role::Aggregator, slot, None, context);
         part.map(|part| part.needs()).unwrap_or_default()
     }
 
-    /// What a client tells beside the answers to this question, as far as that is known before a run: what their aggregator wants,
-    /// and what the protocol does.
+    /// Returns the numbers that clients send with the answers of this exchange, as far as they are
+    /// known before a run: those that the aggregator or the protocol requires.
     pub fn told_beside(&self, asked: &ExchangeSpec, context: &BuildContext) -> RequiredInputs {
         let needs = asked.aggregator.map(|used| self.needs(used.slot, context));
         let needs = needs.unwrap_or_default();
@@ -194,7 +198,8 @@ impl Parts {
         }
     }
 
-    /// Does a client tell how many examples it has beside the answers to this question, as far as that is known before a run?
+    /// Returns whether clients send their number of examples with the answers of this exchange, as
+    /// far as that is known before a run.
     pub fn tells_counts(&self, asked: &ExchangeSpec, context: &BuildContext) -> bool {
         let needs = self.told_beside(asked, context);
         needs.samples || needs.class_counts
@@ -206,7 +211,7 @@ impl Parts {
         };
         match slot.role {
             Role::Privacy => {
-                // of a message that is not known nothing is known
+                // without a known message type, assume that it does
                 let of = message_type(&slot.signature);
                 of.is_none_or(|of| self.range_of(of, name, context).unwrap_or(true))
             }
@@ -235,11 +240,11 @@ impl Parts {
         })
     }
 
-    /// Makes the part in `slot`, for the server or for a client: a boxed trait object of `role`, such as
-    /// [`BoxedSelector`].
+    /// Makes the part in `slot`, for the server or for a client, as a boxed trait object of `role`
+    /// such as [`BoxedSelector`].
     ///
     /// # Errors
-    /// When the slot is empty, its part is of another kind, or cannot be made.
+    /// If the slot is empty, or its part is of another kind or cannot be made.
     pub fn build<B: BoxedPart>(
         &self,
         role: Role,
@@ -253,7 +258,7 @@ impl Parts {
     }
 }
 
-// the same for parts of every type
+// not generic, so it is compiled once for parts of every type
 impl SlotAssignment {
     fn who(&self) -> String {
         format!(

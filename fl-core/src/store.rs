@@ -1,4 +1,4 @@
-//! The parts that fill one side's slots: made on first use, kept, written down and taken back.
+//! [`Store`]: the parts in one side's slots, made on first use, saved and restored.
 
 use crate::{
     Accountant, BoxedAggregator, BoxedMechanism, BoxedPart, BoxedSelector, BuildContext, ClientId,
@@ -9,23 +9,24 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A part of any role, as it stands in a slot.
+/// A part of any role that a store can hold.
 pub(crate) trait StorablePart: BoxedPart + Send {
-    /// What it is.
+    /// The role.
     const ROLE: Role;
 
-    /// What it keeps between two uses; empty: nothing.
+    /// Returns the state between two uses; empty if there is none.
     fn state(&self) -> Result<Vec<u8>>;
 
-    /// Takes back what [`StorablePart::state`] gave.
+    /// Restores a state from [`StorablePart::state`].
     fn restore(&mut self, state: &[u8]) -> Result<()>;
 
-    /// What outlasts the part in a slot that does not last; empty: nothing.
+    /// Returns the state that outlasts the part in a slot that does not last; empty if there is
+    /// none.
     fn memory(&self) -> Result<Vec<u8>> {
         Ok(Vec::new())
     }
 
-    /// Takes back what [`StorablePart::memory`] gave.
+    /// Restores a state from [`StorablePart::memory`].
     fn recall(&mut self, memory: &[u8]) -> Result<()> {
         self.restore(memory)
     }
@@ -87,7 +88,7 @@ impl StorablePart for Box<dyn Generator> {
     }
 }
 
-/// What an accountant knows is the ledger, which its side keeps: it is charged anew.
+/// An accountant's state is the ledger, which its side keeps and charges again after a restore.
 impl StorablePart for Box<dyn Accountant> {
     const ROLE: Role = Role::Accountant;
     fn state(&self) -> Result<Vec<u8>> {
@@ -121,24 +122,24 @@ impl StoredPart {
     }
 }
 
-/// What is written down of the parts of one side: a state for each slot that has one.
+/// The saved states of one side's parts, by slot.
 pub(crate) type States = BTreeMap<String, Vec<u8>>;
 
 /// The parts of one side, the server's or a client's, by slot.
 pub(crate) struct Store {
     parts: Arc<Parts>,
-    /// Whose they are; `None` for the server.
+    /// The client; `None` for the server.
     whose: Option<ClientId>,
     task: Task,
     home: Stream,
     held: BTreeMap<String, StoredPart>,
-    /// States of parts that no call has used since they were taken back. A slot that does not
-    /// last has its part's memory here.
+    /// Restored states of parts that have not been used since. For a slot that does not last it is
+    /// the part's memory.
     waiting: States,
 }
 
 impl Store {
-    /// Without any part yet; `home` is the stream that each part's own comes from.
+    /// Returns a store without parts. `home` is the parent of each part's stream.
     pub fn new(parts: Arc<Parts>, whose: Option<ClientId>, task: Task, home: Stream) -> Self {
         Self {
             parts,
@@ -150,17 +151,17 @@ impl Store {
         }
     }
 
-    /// What fills the slots of the run.
+    /// Returns the parts that fill the slots of the run.
     pub fn parts(&self) -> &Arc<Parts> {
         &self.parts
     }
 
-    /// What models are to learn.
+    /// Returns the task that models learn.
     pub fn task(&self) -> &Task {
         &self.task
     }
 
-    /// Is there anything in this slot, for anybody?
+    /// Returns whether this slot is filled for this side.
     pub fn has(&self, slot: &str) -> bool {
         match self.whose {
             Some(client) => self.parts.has_for(slot, client),
@@ -168,13 +169,13 @@ impl Store {
         }
     }
 
-    /// A new part for this slot, the `index`-th of its kind; it does not stay.
+    /// Makes a new part for this slot, the `index`-th of its kind; the store does not keep it.
     pub fn make<B: StorablePart>(&self, slot: &str, index: u64) -> Result<B> {
         let context = self.context(slot, index);
         self.parts.build(B::ROLE, slot, self.whose, &context)
     }
 
-    /// What the `index`-th part of this slot is made for.
+    /// Returns the context that the `index`-th part of this slot is made in.
     pub fn context(&self, slot: &str, index: u64) -> BuildContext {
         BuildContext {
             task: self.parts.task(slot, &self.task),
@@ -182,7 +183,7 @@ impl Store {
         }
     }
 
-    /// The part in this slot, made on first use.
+    /// Returns the part in this slot, made on first use.
     pub fn get<B: StorablePart>(&mut self, slot: &str) -> Result<&mut B> {
         if !self.held.contains_key(slot) {
             let mut part: B = self.make(slot, 0)?;
@@ -200,7 +201,8 @@ impl Store {
         held.with_context(|| format!("parts.{slot} is used for messages of two kinds"))
     }
 
-    /// Takes the part out of this slot, to use it beside the others; [`Store::put`] puts it back.
+    /// Takes the part out of this slot, to use it together with others; [`Store::put`] puts it
+    /// back.
     pub fn take<B: StorablePart>(&mut self, slot: &str) -> Result<B> {
         self.get::<B>(slot)?;
         let held = self.held.remove(slot).map(|h| h.part.downcast());
@@ -216,12 +218,12 @@ impl Store {
         self.held.insert(slot.into(), StoredPart::new(part));
     }
 
-    /// Does the part in this slot stay from one question to the next? At the server each does.
+    /// Returns whether the part in this slot lasts between requests. At the server every part does.
     fn lasts(&self, slot: &str) -> bool {
         self.whose.is_none() || self.parts.lasts(slot)
     }
 
-    /// Forgets the parts of slots that do not last, but for their memories.
+    /// Drops the parts of slots that do not last, except for their memories.
     pub fn forget(&mut self) -> Result<()> {
         let (stay, gone) = std::mem::take(&mut self.held)
             .into_iter()
@@ -237,12 +239,12 @@ impl Store {
         Ok(())
     }
 
-    /// Has no part been used, and is no state waiting?
+    /// Returns whether no part is held and no state is waiting.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.waiting.is_empty()
     }
 
-    /// The states of all parts that have one.
+    /// Returns the states of all parts that have one.
     pub fn save(&self) -> Result<States> {
         let mut states = self.waiting.clone();
         for (slot, held) in &self.held {
@@ -255,7 +257,7 @@ impl Store {
         Ok(states)
     }
 
-    /// Takes back what [`Store::save`] gave. Each part takes its state when it is used first.
+    /// Restores the states from [`Store::save`]. Each part restores its own on first use.
     pub fn load(&mut self, states: States) {
         self.held.clear();
         self.waiting = states;

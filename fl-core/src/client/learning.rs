@@ -1,4 +1,4 @@
-//! How a client learns.
+//! Training of a client's models.
 
 use crate::client::Client;
 use crate::message::{Ids, Logits};
@@ -9,7 +9,7 @@ impl Client {
     /// ([`crate::ClientMessage::training_loss`]).
     ///
     /// # Errors
-    /// When training fails, see [`crate::Trainer::fit`].
+    /// If training fails, see [`crate::Trainer::fit`].
     pub fn fit_own(&mut self, slot: &str, pass: &FitOptions<'_>) -> Result<FitReport> {
         let data = self.data.clone();
         self.fit_examples(slot, &data, pass)
@@ -32,7 +32,7 @@ impl Client {
         Ok(fitted)
     }
 
-    /// The mean loss of the training that made the answer.
+    /// Returns the mean loss of the training that made the answer.
     pub(crate) fn trained_with_loss(&self) -> Result<f64> {
         self.training_loss.ok_or_else(|| {
             let why = "the aggregator needs a training loss, and the client took no training step \
@@ -41,7 +41,7 @@ impl Client {
         })
     }
 
-    /// Trains a model to these scores or labels of public samples.
+    /// Trains a model on these scores or labels of public samples.
     ///
     /// # Errors
     /// As [`Client::fit_own`].
@@ -59,20 +59,21 @@ impl Client {
         self.model(slot)?.fit(&x, target, pass, &stream)
     }
 
-    /// The mean loss of its model in `slot` on its own examples, that of [`TaskKind::loss`](crate::TaskKind::loss).
+    /// Returns the mean loss of its model in `slot` on its own examples, by
+    /// [`TaskKind::loss`](crate::TaskKind::loss).
     ///
     /// # Errors
-    /// When the model cannot predict them.
+    /// If the model cannot predict them.
     pub fn own_loss(&mut self, slot: &str) -> Result<f64> {
         let data = self.data.clone();
         let scores = self.model(slot)?.predict(&data.samples)?;
         Ok(loss::of_batch(self.task().kind.loss(), data.target().view(), scores.view())?.0)
     }
 
-    /// A model's scores of these public samples.
+    /// Returns a model's scores of these public samples.
     ///
     /// # Errors
-    /// When there are no such samples.
+    /// If there are no such samples.
     pub fn logits(&mut self, slot: &str, ids: &Ids) -> Result<Logits> {
         let x = self.public()?.pick(ids)?;
         Ok(Logits::new(ids.0.clone(), self.model(slot)?.predict(&x)?))

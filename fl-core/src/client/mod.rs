@@ -1,4 +1,4 @@
-//! A client as a protocol sees it: its own data, its models and its copies of client-side parts.
+//! [`Client`]: one client as a protocol sees it, with its data, its models and its parts.
 
 mod learning;
 mod releases;
@@ -21,10 +21,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where a client stashes which of its own examples are its private sample.
+/// Key under which a client stashes the positions of its private sample.
 const PRIVATE: &str = "private sample";
 
-/// One client. Nothing in here leaves it except as an answer.
+/// One client. Its content leaves it only in answers.
 pub struct Client {
     id: ClientId,
     pub(crate) data: Examples,
@@ -37,34 +37,34 @@ pub struct Client {
     pub(crate) spent: Vec<PrivacyEvent>,
     pub(crate) notes: Vec<String>,
     measures: Vec<(String, f64)>,
-    /// What was spent on the same data beside this run.
+    /// Releases of the same data outside this run.
     pub(crate) past: Vec<PrivacyEvent>,
-    /// Everything spent before this question.
+    /// All releases before this request.
     pub(crate) ledger: Vec<PrivacyEvent>,
     pub(crate) budget: Option<Budget>,
     pub(crate) noise: NoiseSource,
-    /// How many events of the ledger its accountant knows.
+    /// How many events of the ledger its accountant was charged with.
     pub(crate) charged: usize,
-    /// May it be asked the same question again?
+    /// Whether the server may repeat a request.
     asked_again: bool,
-    /// What lasted before the question that it was asked last.
+    /// The lasting state before its last request.
     before: Option<BeforeRequest>,
-    /// The slots through which the exchange that it answers may release something, each with the
-    /// steps that it may release.
+    /// The slots through which the current exchange may release something, each with the declared
+    /// training steps.
     pub(crate) declared: BTreeMap<&'static str, Option<MinibatchSampling>>,
-    /// Those through which it has.
+    /// The slots that the current answer has released through.
     pub(crate) released_through: BTreeSet<&'static str>,
     /// The mean loss of the last training on its own examples for this answer.
     pub(crate) training_loss: Option<f64>,
 }
 
-/// A message that a client keeps and could make again.
+/// A serialised message that a client keeps and can compute again.
 struct Cached(Vec<u8>);
 
-/// Bytes of all of them in this process.
+/// Bytes of all cached messages in this process.
 static CACHED: AtomicU64 = AtomicU64::new(0);
 
-/// At most.
+/// The largest value of [`CACHED`].
 const CACHE: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 impl Cached {
@@ -86,16 +86,16 @@ impl Drop for Cached {
     }
 }
 
-/// What lasts of a client, before a question.
+/// The lasting state of a client before a request.
 #[derive(Clone, Serialize, Deserialize)]
 struct BeforeRequest {
-    /// The question's stream, which is no other question's.
+    /// Key of the request's stream, which is unique to the request.
     question: [u8; 32],
     parts: States,
     stash: BTreeMap<String, Vec<u8>>,
 }
 
-/// What a client keeps between two questions.
+/// The state that a client keeps between two requests.
 #[derive(Serialize, Deserialize)]
 struct SavedClient {
     parts: States,
@@ -105,49 +105,49 @@ struct SavedClient {
 }
 
 impl Client {
-    // ---- what there is
+    // ---- identity and data
 
-    /// Who it is.
+    /// Returns the client's number.
     pub fn id(&self) -> ClientId {
         self.id
     }
 
-    /// Its own examples.
+    /// Returns its own examples.
     pub fn own(&self) -> &Examples {
         &self.data
     }
 
-    /// What its models are to learn.
+    /// Returns the task that its models learn.
     pub fn task(&self) -> &Task {
         self.store.task()
     }
 
-    /// Its randomness for one purpose within this question.
+    /// Returns its randomness for one purpose within this request.
     pub fn stream(&self, purpose: &str) -> Stream {
         self.now.child(purpose, 0)
     }
 
-    /// The public data.
+    /// Returns the public data.
     ///
     /// # Errors
-    /// When the spec has none.
+    /// If the spec has none.
     pub fn public(&self) -> Result<Arc<Public>> {
         self.public
             .clone()
             .context("this protocol needs public data; add `data.public` to the spec")
     }
 
-    /// Is there anything in this slot, for this client?
+    /// Returns whether this slot is filled for this client.
     pub fn has(&self, slot: &str) -> bool {
         self.store.has(slot)
     }
 
-    /// The examples that the run may use: all of its own, or those of the private sample that the mechanism in `slot` has
-    /// drawn ([`crate::Declared::draws`]; FedMD-NFDP).
+    /// Returns the examples that the run may use: all of its own, or the private sample that the
+    /// mechanism in `slot` has drawn ([`crate::Declared::draws`]; FedMD-NFDP).
     ///
     /// # Errors
-    /// When the slot is filled and nothing has been drawn: a client whose draw was lost must not fall back on all that it
-    /// has.
+    /// If the slot is filled and no sample was drawn. A client whose draw was lost must not fall
+    /// back on all its examples.
     pub fn private(&self, slot: &MechanismSlot<Ids>) -> Result<Examples> {
         let Some(sample) = self.private_sample()? else {
             ensure!(
@@ -166,7 +166,8 @@ impl Client {
         Ok(chosen.map(|chosen| self.data.pick(&chosen)))
     }
 
-    /// Draws the private sample anew, if `slot` is filled. From then on it is all that the client's envelopes count.
+    /// Draws a new private sample, if `slot` is filled. The counts in the client's envelopes then
+    /// cover only that sample.
     pub(crate) fn draw_private(&mut self, slot: &MechanismSlot<Ids>) -> Result<()> {
         if self.has(slot) {
             let mut chosen = Ids((0..self.data.len() as u32).collect());
@@ -177,7 +178,7 @@ impl Client {
         Ok(())
     }
 
-    // ---- an answer
+    // ---- answers
 
     pub(crate) fn begin(&mut self, stream: Stream, exchange: &ExchangeSpec) -> Result<()> {
         if self.asked_again {
@@ -203,7 +204,7 @@ impl Client {
         self.now = stream;
         self.notes.clear();
         self.measures.clear();
-        // what a failed answer has released is spent as well
+        // the releases of a failed answer are spent too
         self.ledger.append(&mut self.spent);
         Ok(())
     }
@@ -225,80 +226,83 @@ impl Client {
         })
     }
 
-    /// After an answer: what does not last is gone.
+    /// Ends an answer: drops all parts that do not last.
     pub(crate) fn end(&mut self) -> Result<()> {
         self.store.forget()
     }
 
-    /// Tells the user something about this answer. Where somebody accounts it stays with the client: it may depend on the
-    /// client's own data, and nothing prices it.
+    /// Adds a note for the user to this answer. With an accountant the note stays with the client:
+    /// it may depend on the client's own data, and nothing prices it.
     pub fn note(&mut self, text: impl Into<String>) {
         if !self.has("accountant") {
             self.notes.push(text.into());
         }
     }
 
-    /// Reports a number for the metrics: their mean and deviation over clients are recorded, and no part of the method
-    /// sees them. Where somebody accounts it stays with the client, as a [note](Client::note) does.
+    /// Reports a number for the metrics, which record the mean and deviation over clients; no part
+    /// of the method sees it. With an accountant it stays with the client, as a
+    /// [note](Client::note) does.
     pub fn measure(&mut self, name: &str, value: f64) {
         if !self.has("accountant") {
             self.measures.push((name.into(), value));
         }
     }
 
-    // ---- its parts
+    // ---- parts
 
-    /// Its model for this slot, made on first use. It lasts from question to question if its slot does
-    /// ([`crate::SlotSpec::lasting`]).
+    /// Returns its model for this slot, made on first use. It lasts between requests if its slot
+    /// does ([`crate::SlotSpec::lasting`]).
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
         Ok(self.store.get::<Box<dyn Trainer>>(slot)?.as_mut())
     }
 
-    /// A new model for this slot, the `index`-th of its kind: one that need not last, such as a teacher.
+    /// Returns a new model for this slot, the `index`-th of its kind, which need not last (such as
+    /// a teacher).
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>> {
         self.store.make(slot, 1 + index)
     }
 
-    /// Lets `model` be the one of this slot.
+    /// Puts `model` into this slot.
     pub fn set_model(&mut self, slot: &str, model: Box<dyn Trainer>) {
         self.store.put(slot, model);
     }
 
-    /// Its model as one with parameters.
+    /// Returns its model as one with parameters.
     ///
     /// # Errors
-    /// When it has none.
+    /// If it has none.
     pub fn parametric(&mut self, slot: &str) -> Result<&mut dyn Parametric> {
         parametric(self.model(slot)?, slot)
     }
 
-    /// Its model as one that can be differentiated by its input.
+    /// Returns its model as one that is differentiable by its input.
     ///
     /// # Errors
-    /// When it cannot.
+    /// If it is not.
     pub fn differentiable(&mut self, slot: &str) -> Result<&mut dyn Differentiable> {
         let model = self.model(slot)?;
         model.differentiable().with_context(|| Problem::Lacks(format!("parts.{slot}: this trainer cannot be differentiated by its input; use a neural trainer, on inputs that are no words")))
     }
 
-    /// Its generator in this slot, made on first use.
+    /// Returns its generator in this slot, made on first use.
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
         Ok(self.store.get::<Box<dyn Generator>>(slot)?.as_mut())
     }
 
-    /// Lets the aggregator in `slot` combine messages of this client's own, such as those of its teachers.
+    /// Lets the aggregator in `slot` combine messages of this client, such as those of its
+    /// teachers.
     ///
     /// # Errors
-    /// When the slot's part cannot be made, or cannot combine them.
+    /// If the part cannot be made, or cannot combine them.
     pub fn aggregate<I: Message, O: Message>(
         &mut self,
         slot: &AggregatorSlot<I, O>,
@@ -308,11 +312,11 @@ impl Client {
         self.aggregate_in(slot, round, inbox)
     }
 
-    /// What the attack in `slot` makes of this client's honest results. It sees `sent`, which the
-    /// client was sent.
+    /// Returns the answer that the attack in `slot` forges from this client's honest results. The
+    /// attack sees `sent`, the message to the client.
     ///
     /// # Errors
-    /// When the slot's part cannot be made, or fails.
+    /// If the part cannot be made, or fails.
     pub fn attack<M: Message>(
         &mut self,
         slot: &AttackSlot<M>,
@@ -341,10 +345,11 @@ impl Client {
         Ok(out)
     }
 
-    /// Uses the selector in `slot`; `None` if the slot is empty. It is the same from question to question, if its slot lasts.
+    /// Uses the selector in `slot`; `None` if the slot is empty. The selector lasts between
+    /// requests if its slot does.
     ///
     /// # Errors
-    /// When the slot's part cannot be made, and those of `f`.
+    /// If the part cannot be made, and those of `f`.
     pub fn with_selector<P: Pool + ?Sized, T>(
         &mut self,
         slot: &SelectorSlot<P>,
@@ -359,12 +364,12 @@ impl Client {
         out.map(Some)
     }
 
-    /// The round as a selector in `slot` sees it while this question is answered.
+    /// Returns the round for the part in `slot` during this request.
     pub fn round(&self, slot: &str) -> Round {
         Round::new(slot, 0, false, self.stream(slot), Arc::new(Serial))
     }
 
-    /// Passes on what a part has said.
+    /// Forwards the log events of a part.
     pub fn forward_log(&mut self, slot: &str, round: &Round) {
         for said in round.said() {
             match said {
@@ -374,25 +379,25 @@ impl Client {
         }
     }
 
-    // ---- what lasts
+    // ---- lasting state
 
-    /// Keeps something between two questions.
+    /// Keeps a message between requests.
     pub fn stash<M: Message>(&mut self, name: &str, m: &M) {
         self.stash.insert(name.into(), message::encode(m));
     }
 
-    /// What [`Client::stash`] kept, if anything; it stays kept.
+    /// Returns the message that [`Client::stash`] kept, if any; it stays kept.
     ///
     /// # Errors
-    /// When it is of another kind.
+    /// If it is of another kind.
     pub fn stashed<M: Message>(&self, name: &str) -> Result<Option<M>> {
         let kept = self.stash.get(name);
         kept.map(|bytes| message::decode(bytes)).transpose()
     }
 
-    /// Keeps a message that can be made again for one of the next requests, if there is room: all
-    /// clients of a process keep 256 MiB together, and nothing of it outlasts the process or goes
-    /// into a checkpoint.
+    /// Keeps a message that can be computed again for a later request, if there is room. All
+    /// clients of a process share 256 MiB. The cache does not outlast the process and is not part
+    /// of a checkpoint.
     pub fn cache<M: Message>(&mut self, name: &str, m: &M) {
         self.cache.remove(name);
         if let Some(kept) = Cached::new(m) {
@@ -400,19 +405,19 @@ impl Client {
         }
     }
 
-    /// Takes back what [`Client::cache`] kept, if it did; otherwise it is to be made again.
+    /// Removes and returns the message that [`Client::cache`] kept. `None`: compute it again.
     ///
     /// # Errors
-    /// When it is another kind of message.
+    /// If it is another kind of message.
     pub fn cached<M: Message>(&mut self, name: &str) -> Result<Option<M>> {
         let kept = self.cache.remove(name);
         kept.map(|kept| message::decode(&kept.0)).transpose()
     }
 
-    /// Takes back what [`Client::stash`] kept, if anything.
+    /// Removes and returns the message that [`Client::stash`] kept, if any.
     ///
     /// # Errors
-    /// When it is of another kind.
+    /// If it is of another kind.
     pub fn unstash<M: Message>(&mut self, name: &str) -> Result<Option<M>> {
         let kept = self.stash.remove(name);
         kept.map(|bytes| message::decode(&bytes)).transpose()

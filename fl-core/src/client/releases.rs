@@ -1,4 +1,4 @@
-//! What leaves a client, and what it has cost.
+//! Releases of a client, and their privacy cost.
 
 use crate::client::Client;
 use crate::ledger::budget::{CohortOrigin, PaidRelease, cost, ensure_budget};
@@ -19,20 +19,22 @@ impl Client {
         }
     }
 
-    /// What the mechanism in `slot` wants all clients to agree on, see [`crate::PrivacyMechanism::range`].
+    /// Returns the number of this client that the mechanism in `slot` needs for a common range, see
+    /// [`crate::PrivacyMechanism::range`].
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn range<M: Message>(&mut self, slot: &MechanismSlot<M>, m: &M) -> Result<Option<f32>> {
         Ok(self
             .mechanism::<M>(slot)?
             .and_then(|mechanism| mechanism.range(m)))
     }
 
-    /// Lets the mechanism in `slot` clip a message, if the slot is filled. `agreed` is what all clients agreed on.
+    /// Clips a message by the mechanism in `slot`, if the slot is filled. `agreed` is the range
+    /// that all clients agreed on.
     ///
     /// # Errors
-    /// When the message cannot be clipped.
+    /// If the message cannot be clipped.
     pub fn clip<M: Message>(
         &mut self,
         slot: &MechanismSlot<M>,
@@ -48,27 +50,26 @@ impl Client {
         Ok(())
     }
 
-    /// Releases a message through the mechanism in `slot`, if it is filled: clip, price, afford, perturb. The cost travels
-    /// in the answer's envelope, and the server charges it. A budget that pays for the first few queries of `m` only
-    /// leaves those.
+    /// Releases a message through the mechanism in `slot`, if it is filled: clip, price, check the
+    /// budget, perturb. The answer's envelope holds the cost, and the server charges it. If the
+    /// budget pays only for the first queries of `m`, only those remain.
     ///
     /// # Errors
-    /// When the exchange does not declare it, or the message cannot be clipped, priced or perturbed;
+    /// If the exchange does not declare it, or the message cannot be clipped, priced or perturbed;
     /// [`crate::Problem::Budget`] before anything is spent.
     pub fn release<M: Message>(&mut self, slot: &MechanismSlot<M>, m: &mut M) -> Result<()> {
         self.declares(slot.name())?;
         self.release_now(slot, m)
     }
 
-    /// Takes note that the client releases something through `slot`, which its exchange must
-    /// declare.
+    /// Records that the client releases something through `slot`, which its exchange must declare.
     fn declares(&mut self, slot: &'static str) -> Result<Option<MinibatchSampling>> {
         let steps = self.declared.get(slot).copied();
         self.released_through.insert(slot);
         steps.with_context(|| format!("this exchange declares no release through parts.{slot}"))
     }
 
-    /// The answer was released through every mechanism that its exchange declares.
+    /// Checks that the answer was released through every mechanism that its exchange declares.
     pub(crate) fn check_releases(&self, exchange: &ExchangeSpec) -> Result<()> {
         let parts = self.store.parts();
         let due = |slot: &&&str| self.has(slot) && parts.releases(slot);
@@ -113,13 +114,14 @@ impl Client {
         message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
     }
 
-    /// Releases what the steps of a training see of the client's own examples through the mechanism in `slot` (DP-SGD): all of them
-    /// are priced and afforded before the first. Each draws a lot and asks `step` for what it sees of these positions, each example's part
-    /// bounded by the mechanism ([`crate::PrivacyMechanism::clip`]), and `then` gets that with noise. `like` is what a step releases in
-    /// shape.
+    /// Releases the results of a training's steps on the client's own examples through the
+    /// mechanism in `slot` (DP-SGD). All steps are priced and checked against the budget before the
+    /// first. Each step draws a lot and calls `step` with its positions. `step` bounds each
+    /// example's part by the mechanism ([`crate::PrivacyMechanism::clip`]). `then` gets the result
+    /// with noise. `like` has the shape of a step's result.
     ///
     /// # Errors
-    /// When the slot is empty, as [`Client::release`], and those of `step` and `then`.
+    /// If the slot is empty, as [`Client::release`], and those of `step` and `then`.
     pub fn release_steps<M: Message>(
         &mut self,
         slot: &MechanismSlot<M>,
@@ -141,17 +143,17 @@ impl Client {
             let cohort = lots.cohort();
             let PaidRelease { event, note } =
                 self.affordable(&mechanism, &mut like, &cohort, lots.steps)?;
-            // a step is whole or it is not
+            // a budget cannot pay for a part of a step
             if let Some(note) = note {
                 bail!(Problem::Budget(note));
             }
-            // it is spent with the first step, whatever becomes of the others
+            // the whole cost is spent with the first step, even if later ones fail
             self.spent.push(event.clone());
             for at in 0..lots.steps {
                 let noise = noise.child("step", at as u64);
                 let lot = lots.draw(self.data.len(), noise.child("lot", 0).stream());
                 let mut seen = step(self, &lot, &mechanism)?;
-                // the client draws the lot, and the mechanism its noise
+                // the draw of the lot does not count as the mechanism's noise
                 let hiding = noise.undrawn();
                 mechanism.perturb(&mut seen, &cohort, &hiding)?;
                 let paid = cost(slot.name(), event.clone(), &hiding);
@@ -188,8 +190,9 @@ impl Client {
         ensure_budget(part, m, drawn, times, accountant, budget, released)
     }
 
-    /// What the server needs to know of how many examples there are, and how many of each class: of those that the run may
-    /// use, or what the mechanism in [`COUNTS`] releases of them, once.
+    /// Returns the numbers of examples, in all and of each class, that the server needs. They count
+    /// the examples that the run may use; if [`COUNTS`] is filled, its mechanism releases them
+    /// once.
     pub(crate) fn told(
         &mut self,
         needs: RequiredInputs,
@@ -218,7 +221,8 @@ impl Client {
                 let counted = counted.as_ref().unwrap_or(&self.data);
                 let (mut row, mut moved) = (counted.class_counts(), 1);
                 if !matches!(self.task().kind, TaskKind::Classes(_)) {
-                    // an example may have all labels (an image all classes) or none; how many there are does not follow from them
+                    // an example may have all labels (an image all classes) or none, so they do not
+                    // give the number of examples
                     moved = row.len().div_ceil(2) as u32;
                     row.push(u32::try_from(counted.len())?);
                 }
@@ -233,7 +237,7 @@ impl Client {
                 counts
             }
         };
-        // whatever noise says, a client that answers has some examples
+        // a client that answers has at least one example, so noise must not give 0
         let whole = |n: &f64| n.round().clamp(0.0, f64::from(u32::MAX)) as u32;
         let mut classes: Vec<u32> = told.values.iter().map(whole).collect();
         let samples = match self.task().kind {
@@ -243,7 +247,7 @@ impl Client {
         Ok((samples.unwrap_or_default().max(1), classes))
     }
 
-    /// Lets the client's own accountant, if a budget needs one, know everything that was spent.
+    /// Charges the client's own accountant, if a budget needs one, with everything spent so far.
     fn account(&mut self) -> Result<()> {
         if self.budget.is_none() || !self.has("accountant") {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A client as its host holds it.
+//! [`ClientState`]: a client as a host holds it.
 
 use super::{Client, SavedClient};
 use crate::privacy::NoiseSource;
@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A client as its host holds it: made, restored, saved and measured here. The author of a method
-/// sees it as a [`Client`].
+/// A client that a host makes, restores, saves and measures. The author of a method sees it as a
+/// [`Client`].
 pub struct ClientState(pub(crate) Client);
 
 impl Deref for ClientState {
@@ -29,7 +29,7 @@ impl DerefMut for ClientState {
 }
 
 impl ClientState {
-    /// A client without models. `home` is its stream in the run.
+    /// Makes a client without models. `home` is its stream in the run.
     pub fn new(
         id: ClientId,
         data: Examples,
@@ -62,41 +62,43 @@ impl ClientState {
         })
     }
 
-    /// The same client, which may be asked a question again ([`crate::Fault::Retry`]): it then answers as if it had not been asked
-    /// before. What it has learnt or kept of the first answer, which nobody used, is undone; what it has released stays released.
+    /// Lets the server repeat a request to this client ([`crate::Fault::Retry`]). It then answers
+    /// as if for the first time: changes by the first, unused answer are undone, but its releases
+    /// still count.
     pub fn with_retries(mut self, asked_again: bool) -> Self {
         self.asked_again = asked_again;
         self
     }
 
-    /// The same client, which releases nothing beyond this budget.
+    /// Sets the budget that the client's releases must not exceed.
     pub fn with_budget(mut self, budget: Option<Budget>) -> Self {
         self.budget = budget;
         self
     }
 
-    /// The same client, whose releases get their noise from here.
+    /// Sets the source of the noise of its releases.
     pub fn with_noise(mut self, noise: NoiseSource) -> Self {
         self.noise = noise;
         self
     }
 
-    /// The same client, of whose data other runs have released this: its budget pays for it too. Used by hosts before the
-    /// client is asked anything or goes on from a saved state.
+    /// Sets the releases of its data by other runs, which count against its budget. Hosts call this
+    /// before the first request or the restore of a saved state.
     pub fn with_past(mut self, past: Vec<PrivacyEvent>) -> Self {
         self.past = past;
         self
     }
 
-    /// What it has released in this run, in order; what a failed answer released is among it.
+    /// Returns its releases in this run in order, with those of failed answers.
     pub fn released(&self) -> impl Iterator<Item = &PrivacyEvent> {
         self.ledger.iter().chain(&self.spent)
     }
 
-    /// How good a model is on these examples, and the digest of what it predicts. Measured by a host, never sent.
+    /// Returns a model's score on these examples and the digest of its predictions. A host measures
+    /// them; they are never sent.
     ///
     /// # Errors
-    /// When the model cannot predict them, or its slot does not last.
+    /// If the model cannot predict them, or its slot does not last.
     pub fn score(&mut self, slot: &str, test: &Examples) -> Result<Evaluation> {
         if !self.store.parts().lasts(slot) {
             let why = format!(
@@ -107,7 +109,7 @@ impl ClientState {
         Evaluation::of(self.model(slot)?, test)
     }
 
-    /// The same client made anew from its data and its saved state, as in another process.
+    /// Rebuilds the client from its data and its saved state, as in another process.
     ///
     /// # Errors
     /// As [`ClientState::save`] and [`ClientState::load`].
@@ -117,7 +119,7 @@ impl ClientState {
         Ok(rebuilt)
     }
 
-    /// The same client without anything that lasts.
+    /// Returns a copy without lasting state.
     pub fn fresh_copy(&self) -> Self {
         Self::new(
             self.id,
@@ -132,7 +134,7 @@ impl ClientState {
         .with_retries(self.asked_again)
     }
 
-    /// Is there nothing that lasts? Then there is no need to save it.
+    /// Returns whether it has no lasting state, so that it need not be saved.
     pub fn is_blank(&self) -> bool {
         self.store.is_empty()
             && self.stash.is_empty()
@@ -140,10 +142,10 @@ impl ClientState {
             && self.spent.is_empty()
     }
 
-    /// Everything that lasts, bit for bit; what a failed answer released is among it.
+    /// Returns its lasting state, bit for bit, with the releases of failed answers.
     ///
     /// # Errors
-    /// When a part cannot be written down.
+    /// If a part cannot be serialised.
     pub fn save(&self) -> Result<Vec<u8>> {
         let what = || format!("client {}", self.id);
         Ok(postcard::to_stdvec(&SavedClient {
@@ -154,10 +156,10 @@ impl ClientState {
         })?)
     }
 
-    /// Takes back what [`ClientState::save`] gave.
+    /// Restores a state from [`ClientState::save`].
     ///
     /// # Errors
-    /// When `state` is not a state of a client. A part's state is looked at when the part is used.
+    /// If `state` is not a state of a client. A part's own state is read on the part's first use.
     pub fn load(&mut self, state: &[u8]) -> Result<()> {
         let saved: SavedClient = postcard::from_bytes(state)
             .with_context(|| format!("the saved state of client {}", self.id))?;

@@ -1,16 +1,17 @@
-//! Settings of a protocol that do not go together.
+//! [`Conflict`]: settings of a protocol that do not go together.
 
-/// Why the settings of a protocol do not go together, and what would be right.
+/// Why settings of a protocol do not go together, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The setting at fault, such as `fuse` or `labels.scores.loss`; `None`: no one setting is.
+    /// The setting at fault, such as `fuse` or `labels.scores.loss`; `None` if no single setting
+    /// is.
     pub setting: Option<&'static str>,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and how to fix it.
     pub text: String,
 }
 
 impl Conflict {
-    /// `setting` is at fault, because of `why`, which continues a sentence that begins with it.
+    /// Blames `setting`. The text reads as `setting` followed by `why`.
     pub fn at(setting: &'static str, why: impl std::fmt::Display) -> Self {
         Self {
             setting: Some(setting),
@@ -18,7 +19,7 @@ impl Conflict {
         }
     }
 
-    /// No one setting is at fault.
+    /// Blames no single setting.
     pub fn between(text: impl Into<String>) -> Self {
         Self {
             setting: None,
@@ -26,7 +27,7 @@ impl Conflict {
         }
     }
 
-    /// `setting` has no effect while `slot` is empty.
+    /// Reports that `setting` has no effect while `slot` is empty.
     pub fn idle(setting: &'static str, slot: &str) -> Self {
         Self::at(
             setting,
@@ -36,7 +37,7 @@ impl Conflict {
         )
     }
 
-    /// Itself, if `wrong`.
+    /// Returns the conflict if `wrong`.
     pub fn when(self, wrong: bool) -> Option<Self> {
         wrong.then_some(self)
     }

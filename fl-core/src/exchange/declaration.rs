@@ -1,4 +1,4 @@
-//! What a protocol declares: its slots and its exchanges. The core executes what is declared.
+//! [`Declaration`]: the slots and exchanges that a protocol declares and the core executes.
 
 use crate::exchange::spec::{AggregatorUse, Exchange, ExchangeSpec};
 use crate::message::{Ids, Message, Params, Scalar, VoteSensitivity};
@@ -16,35 +16,35 @@ type AnswerFn<'p> =
 /// A client's own code for one exchange.
 type Handler<'p, D, U> = Box<dyn Fn(&mut Client, &D) -> Result<U> + Send + Sync + 'p>;
 
-/// One thing that happens to a client's answer before it leaves.
+/// One transformation of a client's answer before it leaves.
 type Stage<'p, D, U> = Box<dyn Fn(&mut Client, &D, U) -> Result<U> + Send + Sync + 'p>;
 
 /// Shows a client's answer to an attack on the run.
 type Watch<'p> = Box<dyn Fn(&mut Client, &Answer) -> Result<()> + Send + Sync + 'p>;
 
-/// The slots and exchanges of a protocol, set as it is.
+/// The slots and exchanges of a protocol with its current settings.
 #[derive(Default)]
 pub struct Declaration<'p> {
-    /// What a spec must fill.
+    /// The slots that a spec can or must fill.
     pub slots: Vec<SlotSpec>,
     exchanges: Vec<(ExchangeSpec, AnswerFn<'p>)>,
     watch: Option<Watch<'p>>,
     /// The setting that gives the number of rounds and nothing else, see [`Declaration::grows_by`].
     pub grows: Option<&'static str>,
-    /// What the run begins with that has no price, see [`Declaration::begins_with`].
+    /// An unpriced starting point of the run, see [`Declaration::begins_with`].
     pub begins_with: Option<String>,
     /// See [`Declaration::pools_data`].
     pub pooled: bool,
 }
 
 impl<'p> Declaration<'p> {
-    /// Nothing yet.
+    /// Returns an empty declaration.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a slot. The slots that exchanges name are added with them, so this is for models, for
-    /// parts that the server uses between exchanges, and for slots that differ from their default.
+    /// Adds a slot. [`Declaration::exchange`] adds the slots that an exchange names. Call this for
+    /// models, for parts that the server uses between exchanges, and to change a slot's defaults.
     pub fn slot(mut self, slot: impl Into<SlotSpec>) -> Self {
         let slot = slot.into();
         match self.slots.iter_mut().find(|known| known.name == slot.name) {
@@ -64,8 +64,9 @@ impl<'p> Declaration<'p> {
         }
     }
 
-    /// Adds an exchange, and the slots that it names. One that releases something brings the slot
-    /// of the accountant, and one with an aggregator that of the counts of a priced run.
+    /// Adds an exchange and the slots that it names. An exchange with a release also adds the
+    /// accountant's slot; in a run with releases, one with an aggregator adds the slot of the
+    /// counts.
     pub fn exchange<D: Message, U: Message>(mut self, exchange: Declared<'p, D, U>) -> Self {
         let Declared {
             spec,
@@ -91,7 +92,7 @@ impl<'p> Declaration<'p> {
         self
     }
 
-    /// Adds an exchange if `there` is one.
+    /// Adds an exchange if `there`.
     pub fn exchange_if<D: Message, U: Message>(
         self,
         there: bool,
@@ -103,27 +104,28 @@ impl<'p> Declaration<'p> {
         }
     }
 
-    /// The setting that gives the number of rounds and nothing else: a run of more of them begins
-    /// as one of fewer does, bit for bit, so a finished run can be given more.
+    /// Names the setting that gives the number of rounds and nothing else. A run with more rounds
+    /// begins bit for bit like one with fewer, so a finished run can be extended.
     pub fn grows_by(mut self, setting: &'static str) -> Self {
         self.grows = Some(setting);
         self
     }
 
-    /// The run begins with something that may have been learnt from clients' data and that nothing
-    /// in it prices.
+    /// Declares that the run begins with something that may have been learnt from clients' data and
+    /// that no release in the run prices.
     pub fn begins_with(mut self, what: Option<String>) -> Self {
         self.begins_with = what;
         self
     }
 
-    /// The run takes place on one client that has everybody's data (the centralised baseline).
+    /// Declares that the run takes place on one client that holds all clients' data (the
+    /// centralised baseline).
     pub fn pools_data(mut self) -> Self {
         self.pooled = true;
         self
     }
 
-    /// Shows every answer of a client to `watch` before it leaves, for attacks on a run.
+    /// Passes every answer of a client to `watch` before it leaves, for attacks on a run.
     pub fn watched(
         mut self,
         watch: impl Fn(&mut Client, &Answer) -> Result<()> + Send + Sync + 'p,
@@ -132,7 +134,8 @@ impl<'p> Declaration<'p> {
         self
     }
 
-    /// The slots, with those of the accountant and of the counts where there must be some.
+    /// Returns the slots, with those of the accountant and of the counts if the protocol releases
+    /// something.
     pub fn into_slots(mut self) -> Vec<SlotSpec> {
         let releases = |slot: &SlotSpec| slot.role == Role::Privacy;
         if self.slots.iter().any(releases) {
@@ -144,15 +147,15 @@ impl<'p> Declaration<'p> {
         self.slots
     }
 
-    /// The exchanges.
+    /// Returns the exchanges.
     pub fn into_exchanges(self) -> Vec<ExchangeSpec> {
         self.exchanges.into_iter().map(|(spec, _)| spec).collect()
     }
 
-    /// A client's answer to a request.
+    /// Returns a client's answer to a request.
     ///
     /// # Errors
-    /// When the exchange is not declared, or the client cannot answer.
+    /// If the exchange is not declared, or the client cannot answer.
     pub fn answer(&self, client: &mut Client, question: Request<'_>) -> Result<Answer> {
         let found = self.exchanges.iter().find(|e| e.0.label == question.label);
         let Some((spec, answers)) = found else {
@@ -169,7 +172,7 @@ impl<'p> Declaration<'p> {
     }
 }
 
-/// An exchange with all that is true of it, see [`Exchange::answered_by`].
+/// An exchange with all its declared properties, see [`Exchange::answered_by`].
 pub struct Declared<'p, D, U> {
     spec: ExchangeSpec,
     slots: Vec<SlotSpec>,
@@ -181,8 +184,8 @@ pub struct Declared<'p, D, U> {
 impl<D: Message, U: Message> Exchange<D, U> {
     /// Declares the exchange: a client answers it with `answer`.
     ///
-    /// A declaration says nothing of releases until it names a mechanism: all observers then see
-    /// an answer without a price, unless it is empty.
+    /// Until the declaration names a mechanism, all observers see the answer without a price,
+    /// unless the answer is empty.
     pub fn answered_by<'p>(
         &self,
         answer: impl Fn(&mut Client, &D) -> Result<U> + Send + Sync + 'p,
@@ -198,8 +201,9 @@ impl<D: Message, U: Message> Exchange<D, U> {
 }
 
 impl Exchange<Params, Scalar> {
-    /// Declares the mean loss of the model in `slot`, with the parameters that are sent, on a
-    /// client's own examples. A selector of clients may request it.
+    /// Declares that a client answers with the mean loss of the model in `slot` on its own
+    /// examples. The model gets the parameters that the server sent. A selector of clients may
+    /// request it.
     pub fn is_loss_of<'p>(&self, slot: &TrainerSlot) -> Declared<'p, Params, Scalar> {
         let slot = *slot;
         self.answered_by(move |client, params| {
@@ -209,77 +213,78 @@ impl Exchange<Params, Scalar> {
     }
 }
 
-// who takes part, how often, about what
+// who takes part, how often, with which samples
 impl<'p, D: Message, U: Message> Declared<'p, D, U> {
     fn names<K: SlotKind + ?Sized>(&mut self, slot: &Slot<K>) -> &'static str {
         self.slots.push(slot.spec());
         slot.name()
     }
 
-    /// The selector in `cohort` picks the clients.
+    /// Lets the selector in `cohort` pick the clients.
     pub fn to(mut self, cohort: &SelectorSlot<Roster>) -> Self {
         self.spec.cohort = Some(self.names(cohort));
         self
     }
-    /// The client trains a model on its own examples for the answer ([`Client::fit_own`],
-    /// [`Client::fit_examples`]). An aggregator of the answers may then request the mean loss of
-    /// that training ([`crate::RequiredInputs::training_loss`]).
+    /// Declares that the client trains a model on its own examples for the answer
+    /// ([`Client::fit_own`], [`Client::fit_examples`]). An aggregator of the answers may then
+    /// request the mean loss of that training ([`crate::RequiredInputs::training_loss`]).
     pub fn trains(mut self) -> Self {
         self.spec.trains = true;
         self
     }
-    /// It takes place `times` times.
+    /// Declares that the exchange takes place `times` times.
     pub fn times(mut self, times: usize) -> Self {
         self.spec.times = times;
         self
     }
-    /// It is about `rows` samples.
+    /// Declares that the exchange concerns `rows` samples.
     pub fn rows(mut self, rows: usize) -> Self {
         self.spec.rows = rows;
         self
     }
-    /// It is about all public samples.
+    /// Declares that the exchange concerns all public samples.
     pub fn all_public(self) -> Self {
         self.rows(usize::MAX)
     }
-    /// It is about `rows` samples that are made during the run, whatever the public data.
+    /// Declares that the exchange concerns `rows` samples that the run generates, independent of
+    /// the public data.
     pub fn made(mut self, rows: usize) -> Self {
         self.spec.made = true;
         self.rows(rows)
     }
-    /// `voices` models or voters speak in one answer.
+    /// Declares that one answer holds the results of `voices` models or voters.
     pub fn voices(mut self, voices: usize) -> Self {
         self.spec.voices = voices;
         self
     }
-    /// `copies` messages, such as models, travel to a client in one.
+    /// Declares that one message to a client holds `copies` messages, such as models.
     pub fn copies(mut self, copies: usize) -> Self {
         self.spec.copies = copies;
         self
     }
-    /// Parameters that travel are those of the model in `slot`.
+    /// Declares that the parameters in the messages are those of the model in `slot`.
     pub fn model<K: ?Sized>(mut self, slot: &Slot<K>) -> Self {
         self.spec.model = slot.name();
         self
     }
-    /// It takes place only if the part in `slot` requests it, such as a selector that picks
-    /// clients by their loss.
+    /// Limits the exchange to runs in which the part in `slot` requests it, such as a selector that
+    /// picks clients by their loss.
     pub fn if_requested_by<K: SlotKind + ?Sized>(mut self, slot: &Slot<K>) -> Self {
         self.spec.requested_by = Some(self.names(slot));
         self
     }
-    /// It takes place only if `slot` is filled.
+    /// Limits the exchange to runs in which `slot` is filled.
     pub fn if_filled<K: SlotKind + ?Sized>(mut self, slot: &Slot<K>) -> Self {
         self.spec.needs = Some(self.names(slot));
         self
     }
-    /// It takes place only if `slot` is empty.
+    /// Limits the exchange to runs in which `slot` is empty.
     pub fn unless_filled<K: SlotKind + ?Sized>(mut self, slot: &Slot<K>) -> Self {
         self.spec.unless = Some(self.names(slot));
         self
     }
-    /// The aggregator in `slot` combines the answers, maybe in another form (`V`). It may request
-    /// counts and training losses beside them.
+    /// Lets the aggregator in `slot` combine the answers, which the protocol may first convert to
+    /// `V`. The aggregator may request counts and training losses with them.
     pub fn into<V: Message, O: Message>(mut self, slot: &AggregatorSlot<V, O>) -> Self {
         self.spec.aggregator = Some(AggregatorUse {
             slot: self.names(slot),
@@ -287,7 +292,7 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         });
         self
     }
-    /// The protocol itself needs the number of examples of each class at the senders
+    /// Declares that the protocol itself needs each sender's number of examples per class
     /// ([`crate::ClientMessage::class_counts`]), if `wanted`.
     pub fn with_class_counts_if(mut self, wanted: bool) -> Self {
         self.spec.class_counts = wanted;
@@ -295,7 +300,7 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
     }
 }
 
-// how the answer depends on a client's own data, and what hides it
+// how the answer depends on a client's own data, and which mechanism protects it
 impl<'p, D: Message, U: Message> Declared<'p, D, U> {
     fn released<M: Message>(&mut self, slot: &MechanismSlot<M>) -> &'static str {
         let name = self.names(slot);
@@ -308,8 +313,8 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         self
     }
 
-    /// The answer leaves the client through the mechanism in `slot`, if there is one: clip, price,
-    /// check the budget, perturb.
+    /// Releases the answer through the mechanism in `slot`, if it is filled: clip, price, check the
+    /// budget, perturb.
     pub fn releases(mut self, slot: &MechanismSlot<U>) -> Self {
         self.released(slot);
         let slot = *slot;
@@ -319,8 +324,8 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         })
     }
 
-    /// As [`Declared::releases`], of what `take` takes from the answer, in place of which `put`
-    /// puts what is released.
+    /// Releases part of the answer as [`Declared::releases`] does: `take` extracts the part, and
+    /// `put` inserts the released part.
     pub fn releases_as<M: Message>(
         mut self,
         slot: &MechanismSlot<M>,
@@ -339,15 +344,16 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         })
     }
 
-    /// The client's own code releases through the mechanism in `slot` ([`Client::release`]), such
-    /// as counts that it learns from. An answer that did not is an error.
+    /// Declares that the client's own code releases something through the mechanism in `slot`
+    /// ([`Client::release`]), such as counts that it learns from. An answer without that release is
+    /// an error.
     pub fn releases_within<M: Message>(mut self, slot: &MechanismSlot<M>) -> Self {
         self.released(slot);
         self
     }
 
-    /// The answer is made of these training steps. What each step sees of the client's examples is
-    /// released through the mechanism in `slot` ([`Client::release_steps`]).
+    /// Declares that these training steps make the answer. The mechanism in `slot` releases the
+    /// result that each step computes from the client's examples ([`Client::release_steps`]).
     pub fn releases_steps<M: Message>(
         mut self,
         slot: &MechanismSlot<M>,
@@ -357,7 +363,7 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         self
     }
 
-    /// The mechanism in `slot` bounds the answer and never adds noise. `agreed` is the bound that
+    /// Lets the mechanism in `slot` bound the answer without noise. `agreed` returns the bound that
     /// all clients agreed on, if the message to them carries one.
     pub fn bounds(
         mut self,
@@ -373,70 +379,73 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         })
     }
 
-    /// The client's private sample is drawn through the mechanism in `slot` before it answers.
-    /// The answer depends on the client's data through that sample only.
+    /// Draws the client's private sample through the mechanism in `slot` before it answers. The
+    /// answer depends on the client's data through that sample only.
     pub fn draws(mut self, slot: &MechanismSlot<Ids>) -> Self {
         self.draws = Some(*slot);
         self.through(slot)
     }
 
-    /// The answer depends on the client's own data only through what the mechanism in `slot` let
-    /// through before.
+    /// Declares that the answer depends on the client's own data only through earlier results of
+    /// the mechanism in `slot`.
     pub fn through<M: Message>(mut self, slot: &MechanismSlot<M>) -> Self {
         let name = self.names(slot);
         self.spec.flow.through.push(name);
         self
     }
 
-    /// The answer is post-processing of a model that was trained through the mechanism in `slot`.
+    /// Declares that the answer is post-processing of a model that was trained through the
+    /// mechanism in `slot`.
     pub fn learnt_through<M: Message>(mut self, slot: &MechanismSlot<M>) -> Self {
         let name = self.names(slot);
         self.spec.flow.learnt_through.push(name);
         self
     }
 
-    /// If `slot` is filled, part of the answer bypasses the release mechanism.
+    /// Declares that part of the answer bypasses the release mechanism if `slot` is filled.
     pub fn beside<K: SlotKind + ?Sized>(mut self, slot: &Slot<K>) -> Self {
         let name = self.names(slot);
         self.spec.flow.beside.push(name);
         self
     }
 
-    /// Part of the answer bypasses the release mechanism, if `partly`.
+    /// Declares that part of the answer bypasses the release mechanism, if `partly`.
     pub fn partly_if(mut self, partly: bool) -> Self {
         self.spec.flow.partly = partly;
         self
     }
 
-    /// The server releases what it makes of the answers through the mechanism in `slot`, before
-    /// another observer sees it: [`crate::Server::run`] does, or [`crate::Server::release`].
+    /// Declares that the server releases its result from the answers through the mechanism in
+    /// `slot` before another observer sees it. [`crate::Server::run`] or [`crate::Server::release`]
+    /// does so.
     pub fn releases_at_server<M: Message>(mut self, slot: &MechanismSlot<M>) -> Self {
         let name = self.names(slot);
         self.spec.flow.at_server.push(name);
         self
     }
 
-    /// One unit of data changes this many votes of the counts that are released. For a unit that
-    /// `votes` leaves out there is no bound, and no price.
+    /// Declares how many of the released votes one unit of data changes. A unit that `votes` leaves
+    /// out has no bound, and therefore no price.
     pub fn changes_votes(mut self, votes: VoteSensitivity) -> Self {
         self.spec.votes = Some(votes);
         self
     }
 
-    /// The server sends derived values back to clients before the server-side release.
+    /// Declares that the server sends derived values back to clients before the server-side
+    /// release.
     pub fn sent_back_unreleased(mut self) -> Self {
         self.spec.flow.sent_back_unreleased = true;
         self
     }
 
-    /// The answer does not depend on the client's own data.
+    /// Declares that the answer does not depend on the client's own data.
     pub fn public(mut self) -> Self {
         self.spec.flow.public = true;
         self
     }
 
-    /// A client that has a part in `slot` is an attacker: it sends what `forge` makes of its honest
-    /// answer, which was released before.
+    /// Makes each client with a part in `slot` an attacker: it sends the result of `forge` in place
+    /// of its honest answer, which has already been released.
     pub fn forged_by<M: Message>(
         mut self,
         slot: &AttackSlot<M>,
@@ -450,15 +459,15 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         })
     }
 
-    /// `make` changes the form of an answer without a look at the client's data.
+    /// Converts the answer with `make`, which does not see the client's data.
     pub fn sent_as(self, make: impl Fn(U) -> U + Send + Sync + 'p) -> Self {
         self.stage(move |_, _, answer| Ok(make(answer)))
     }
 }
 
 impl<'p> Declared<'p, Params, Params> {
-    /// As [`Declared::releases`], of the difference between the answer and the parameters that were
-    /// sent.
+    /// Releases the difference between the answer and the parameters that were sent, as
+    /// [`Declared::releases`] does.
     pub fn releases_difference(self, slot: &MechanismSlot<Params>) -> Self {
         self.releases_as(
             slot,

@@ -1,4 +1,4 @@
-//! What happens to clients on purpose, and what is done about answers that cannot be used.
+//! [`Faults`]: faults injected into clients, and the policy for unusable answers.
 
 use crate::message::{Message, Tensor, TensorMap};
 use crate::settings::{Reader, Setting, Value, above};
@@ -8,86 +8,89 @@ use serde_json::json;
 use std::ops::RangeInclusive;
 
 crate::choices! {
-    /// What to do with an answer that cannot be used.
+    /// The policy for an unusable answer.
     pub enum Fault {
-        /// The run fails, naming client and reason.
+        /// The run fails with the client and the reason.
         Fail = "fail",
-        /// The answer is left out, and journal and report say so.
+        /// The answer is dropped; the journal and the report record it.
         Drop = "drop",
-        /// The client is asked again, up to so many times, and answers as if for the first time; then its answer is left out.
+        /// The server repeats the request up to this many times, then drops the answer. The client
+        /// answers each time as if for the first time.
         Retry(usize, in 1..=100) = "retry",
     }
 }
 
 crate::choices! {
-    /// What is done when too few answers can be used.
+    /// The policy for too few usable answers.
     pub enum QuorumPolicy {
         /// The run stops.
         Stop = "stop",
-        /// The round is done once more, with draws of its own, up to so many times; then the run stops. What clients have done
-        /// and released in it stays done and released.
+        /// The round is repeated with new random draws up to this many times, then the run stops.
+        /// Training and releases of the failed attempts stay in effect.
         Repeat(usize, in 1..=100) = "repeat",
     }
 }
 
 crate::choices! {
-    /// What happens to a client.
+    /// A fault injected into a client.
     pub enum FaultKind {
-        /// It is gone for this round: it does nothing, and answers no question.
+        /// The client is absent for this round: it does nothing and answers no request.
         Crash = "crash",
-        /// It does its work, but its answers come too late in this round.
+        /// The client does its work, but its answers arrive too late in this round.
         Straggle = "straggle",
-        /// It never answers anything, in the whole run.
+        /// The client answers no request in the whole run.
         NeverAnswers = "never-answers",
-        /// The first number that it sends is none.
+        /// The first number of each tensor of floats that it sends is NaN.
         Nan = "nan",
-        /// Every number that it sends is 1e30 times as large.
+        /// Every number that it sends is multiplied by 1e30.
         Huge = "huge",
-        /// What it sends has one column, or one number, too few.
+        /// Each tensor that it sends lacks one column, or one number.
         Shape = "shape",
-        /// It says that it has -1 examples.
+        /// It reports -1 examples.
         Weight = "weight",
     }
 }
 
 crate::settings! {
-    /// Something that happens to clients, drawn from the run's seed.
+    /// A fault injected into clients, drawn from the run's seed.
     pub struct InjectedFault {
-        /// What happens.
+        /// The kind of fault.
         what: FaultKind;
-        /// To these clients: `5`, `0-3`, `[0, 2-4]`. All, if not given.
+        /// The affected clients: `5`, `0-3`, `[0, 2-4]`. All clients if not given.
         clients: Option<IdRanges> = None;
-        /// To each of them with this probability, drawn anew in every round, but for `never-answers`.
+        /// Probability of the fault for each client, drawn anew in every round except for
+        /// `never-answers`.
         share: f64 = 1.0, in 0.0..=1.0;
-        /// In these rounds, written alike; in every step, if not given.
+        /// The affected rounds, in the same notation; every step if not given.
         rounds: Option<IdRanges> = None;
     }
 }
 
 crate::settings! {
-    /// What to do with answers that cannot be used, and what happens to clients on purpose.
+    /// The policy for unusable answers, and the faults injected into clients.
     pub struct Faults {
-        /// When a client could not answer, or its model cannot be evaluated.
+        /// Policy if a client cannot answer, or its model cannot be evaluated.
         on_error: Fault = Fault::Fail;
-        /// When numbers are not finite.
+        /// Policy if numbers are not finite.
         on_nan: Fault = Fault::Fail;
-        /// When a message does not have the shape of what was sent, of the server's model or of the task.
+        /// Policy if an answer does not have the shape of the message sent, of the server's model
+        /// or of the task.
         on_shape: Fault = Fault::Fail;
-        /// When a weight is negative, not finite, or above `max-weight`.
+        /// Policy if a weight is negative, not finite, or above `max-weight`.
         on_weight: Fault = Fault::Fail;
-        /// The largest weight to believe.
+        /// The largest accepted weight.
         max_weight: f64 = 1e9, in above(0.0);
-        /// How many answers to a question must be usable; where fewer are asked, all of theirs.
+        /// Minimum number of usable answers; capped at the number of clients asked.
         at_least: usize = 1, in 1..;
-        /// What is done when there are fewer.
+        /// Policy if there are fewer usable answers.
         below: QuorumPolicy = QuorumPolicy::Stop;
-        /// What happens to clients on purpose, to see what becomes of the run.
+        /// Faults to inject into clients, to test how the run handles them.
         happen: Vec<InjectedFault> = Vec::new();
     }
 }
 
 impl Faults {
-    /// May a client be asked the same question again?
+    /// Returns whether the server may repeat a request to a client.
     pub fn ask_again(&self) -> bool {
         let all = [
             &self.on_error,
@@ -103,16 +106,17 @@ impl Faults {
             Some(Problem::NotFinite { .. }) => &self.on_nan,
             Some(Problem::Shape(_)) => &self.on_shape,
             Some(Problem::Weight { .. }) => &self.on_weight,
-            // a privacy refusal is the run's business, not one client's bad luck
+            // a refusal for privacy concerns the whole run, not one client
             Some(Problem::Budget(_) | Problem::Unpriced(_)) => &Fault::Fail,
-            // nor can one client be blamed where nothing says which of two is right
+            // if nothing shows which of two answers is right, no client is to blame
             Some(Problem::Disagree(_)) => &Fault::Fail,
             _ => &self.on_error,
         }
     }
 
-    /// What happens to this client in a step that was `repeated` so often, when it has been asked so often before: what, and in
-    /// which line of the spec. `draws` is the stream of all that happens.
+    /// Returns the fault of this client, with its line in the spec. `repeated` counts the attempts
+    /// of the step before this one, `asked` the client's requests before this one. `draws` is the
+    /// stream of all faults.
     pub(crate) fn fate(
         &self,
         draws: &Stream,
@@ -139,7 +143,7 @@ impl Faults {
     }
 }
 
-/// What happens to a client.
+/// The fault that a client has in one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FaultOutcome<'a> {
     pub what: &'a FaultKind,
@@ -147,12 +151,12 @@ pub(crate) struct FaultOutcome<'a> {
 }
 
 impl FaultOutcome<'_> {
-    /// Does the client do nothing at all?
+    /// Returns whether the client does nothing at all.
     pub fn absent(&self) -> bool {
         matches!(self.what, FaultKind::Crash | FaultKind::NeverAnswers)
     }
 
-    /// Why there is no answer, if there is none.
+    /// Returns why there is no answer, if there is none.
     pub fn silence(&self) -> Option<Problem> {
         let what = match self.what {
             FaultKind::Crash => "it crashed",
@@ -166,7 +170,7 @@ impl FaultOutcome<'_> {
         )))
     }
 
-    /// What becomes of what it says.
+    /// Applies the fault to a message.
     pub fn spoil<M: Message>(&self, message: M) -> Result<M> {
         let change: fn(Tensor) -> Tensor = match self.what {
             FaultKind::Nan => |t| numbers(t, |all, nan| all.iter().take(1).map(|_| nan).collect()),
@@ -187,7 +191,7 @@ impl FaultOutcome<'_> {
     }
 }
 
-/// Other numbers at the beginning of a tensor of floats: `change` is shown all of them, and a NaN.
+/// Replaces the first numbers of a tensor of floats: `change` gets all of them and a NaN.
 fn numbers(tensor: Tensor, change: fn(&[f64], f64) -> Vec<f64>) -> Tensor {
     let mut tensor = tensor;
     match &mut tensor {
@@ -208,7 +212,7 @@ fn numbers(tensor: Tensor, change: fn(&[f64], f64) -> Vec<f64>) -> Tensor {
     tensor
 }
 
-/// One column less, or one number; what has none stays.
+/// Removes the last column of a tensor, or its last number; an empty tensor stays.
 fn narrower(tensor: Tensor) -> Tensor {
     fn cut<T: Clone>(a: ArrayD<T>) -> ArrayD<T> {
         match a.ndim().checked_sub(1) {
@@ -227,12 +231,12 @@ fn narrower(tensor: Tensor) -> Tensor {
     }
 }
 
-/// Some of the whole numbers: `5`, `0-3`, `[0, 2-4]`.
+/// A set of whole numbers: `5`, `0-3`, `[0, 2-4]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdRanges(pub Vec<RangeInclusive<u32>>);
 
 impl IdRanges {
-    /// Is `n` among them?
+    /// Returns whether `n` is in the set.
     pub fn has(&self, n: u32) -> bool {
         self.0.iter().any(|range| range.contains(&n))
     }
@@ -252,7 +256,7 @@ impl IdRanges {
         (!range.is_empty()).then_some(range)
     }
 
-    /// As a setting has them; `None`: they are none.
+    /// Reads a setting; `None` if it is no such set.
     pub fn parse(value: &Value) -> Option<Self> {
         let ranges: Option<Vec<_>> = match value {
             Value::Sequence(items) => items.iter().map(Self::one).collect(),

@@ -1,4 +1,4 @@
-//! Exchanges: what a protocol declares, one request and its answers, and what can go wrong.
+//! Exchanges: their declarations, requests, answers and faults.
 
 mod conflict;
 mod declaration;

@@ -1,4 +1,4 @@
-//! Requests and answers: the only way in which the two sides of a protocol speak.
+//! [`Request`] and [`Answer`]: the only path between the server and a client.
 
 use crate::exchange::spec::ExchangeSpec;
 use crate::message::{self, AnyMessage, Message, Nothing};
@@ -9,17 +9,17 @@ use crate::{
 use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
 
-/// A payload, here or from another process.
+/// A payload, in this process or from another one.
 #[derive(Clone, Copy)]
 pub enum Payload<'q> {
     /// In this process.
     Here(&'q dyn AnyMessage),
-    /// As it came over the wire.
+    /// In its wire form.
     Wire(&'q [u8]),
 }
 
 impl Payload<'_> {
-    /// Its wire form.
+    /// Returns the wire form.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Here(message) => message.encode(),
@@ -28,53 +28,53 @@ impl Payload<'_> {
     }
 }
 
-/// One request to one client, on its way to the function that answers it.
+/// One request to one client, which [`answer`] answers.
 pub struct Request<'q> {
-    /// The question's label.
+    /// The label of the exchange.
     pub label: &'q str,
-    /// What is sent with it.
+    /// The message sent with it.
     pub payload: Payload<'q>,
-    /// The client's randomness for this question: `root/step/client/label`.
+    /// The client's randomness for this request: `root/step/client/label`.
     pub stream: Stream,
-    /// What the envelope must say.
+    /// The numbers that the answer's envelope must hold.
     pub needs: RequiredInputs,
 }
 
-/// What an answer's envelope says besides the message.
+/// The numbers that travel with an answer's message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// Number of examples at the sender, if asked for.
+    /// Number of examples at the sender, if requested.
     pub samples: Option<u64>,
-    /// Examples per class at the sender, if asked for.
+    /// Examples per class at the sender, if requested.
     pub class_counts: Option<Vec<u32>>,
-    /// The mean loss of the training that made the answer, if asked for.
+    /// Mean loss of the training that made the answer, if requested.
     pub training_loss: Option<f32>,
-    /// What the client has spent on this answer.
+    /// The client's privacy cost of this answer.
     pub spent: Vec<PrivacyEvent>,
-    /// What the user should know, for people.
+    /// Notes for the user, as text.
     pub notes: Vec<String>,
-    /// What the client has measured, for the report; no part of the method sees it.
+    /// The client's measurements, for the report; no part of the method sees them.
     pub measures: Vec<(String, f64)>,
 }
 
 impl Envelope {
-    /// Bytes on the wire: 4 for each number that was asked for.
+    /// Returns the bytes on the wire: 4 for each requested number.
     pub fn bytes(&self) -> u64 {
         let counts = self.samples.iter().count() + self.class_counts.iter().flatten().count();
         4 * (counts + self.training_loss.iter().count()) as u64
     }
 }
 
-/// The message of an answer, here or from another process.
+/// The message of an answer, in this process or from another one.
 pub enum Body {
     /// In this process.
     Here(Box<dyn AnyMessage>),
-    /// As it came over the wire.
+    /// In its wire form.
     Wire(Vec<u8>),
 }
 
 impl Body {
-    /// Bytes in memory.
+    /// Returns the bytes in memory.
     pub fn size(&self) -> u64 {
         match self {
             Self::Here(message) => message.size(),
@@ -82,10 +82,10 @@ impl Body {
         }
     }
 
-    /// As an `M`.
+    /// Returns the message as an `M`.
     ///
     /// # Errors
-    /// When it is a message of another kind.
+    /// If it is a message of another kind.
     pub fn open<M: Message>(self) -> Result<M> {
         match self {
             Self::Wire(bytes) => message::decode(&bytes),
@@ -100,19 +100,20 @@ impl Body {
     }
 }
 
-/// An answer on its way back.
+/// A client's answer to a request.
 pub struct Answer {
     /// The message.
     pub body: Body,
-    /// What is said about the sender.
+    /// Numbers about the sender.
     pub envelope: Envelope,
 }
 
 impl Answer {
-    /// Everything that the server sees of it: the message in its wire form, and the envelope.
+    /// Returns everything that the server sees of the answer: the message in its wire form, and the
+    /// envelope.
     ///
     /// # Errors
-    /// When the envelope cannot be written down.
+    /// If the envelope cannot be serialised.
     pub fn seen(&self) -> Result<Vec<u8>> {
         let mut seen = match &self.body {
             Body::Here(message) => message.encode(),
@@ -122,10 +123,10 @@ impl Answer {
         Ok(seen)
     }
 
-    /// The same answer after message and envelope have been written down and read again.
+    /// Returns the answer after message and envelope were serialised and read again.
     ///
     /// # Errors
-    /// When the envelope cannot be written down.
+    /// If the envelope cannot be serialised.
     pub fn over_the_wire(self) -> Result<Self> {
         let body = match self.body {
             Body::Here(message) => Body::Wire(message.encode()),
@@ -136,20 +137,20 @@ impl Answer {
     }
 }
 
-/// Runs a protocol: its server's side. Used by hosts.
+/// Runs the server's side of a protocol. Used by hosts.
 ///
 /// # Errors
-/// When the run cannot go on, or the protocol left out a release that it declares.
+/// If the run fails, or the protocol left out a release that it declares.
 pub fn lead(protocol: &dyn Protocol, run: &mut RunState<'_>) -> Result<()> {
     protocol.lead(run)?;
     run.check_released()
 }
 
-/// A client's answer to a request of its protocol, or of the core itself. What does not last at
-/// the client ([`crate::SlotSpec::lasting`]) is gone afterwards. Used by hosts.
+/// Returns a client's answer to a request of its protocol, or of the core itself. The client then
+/// drops every part that does not last ([`crate::SlotSpec::lasting`]). Used by hosts.
 ///
 /// # Errors
-/// When the client cannot answer.
+/// If the client cannot answer.
 pub fn answer(
     protocol: &dyn Protocol,
     client: &mut ClientState,

@@ -1,27 +1,27 @@
-//! What shape an answer must have: that of what was sent, of the server's model, or of the task; never that of whoever answered
-//! first, who is only compared with.
+//! [`ExpectedShape`]: the shape that an answer must have. It comes from the message sent, from the
+//! server's model, or from the task. The first answer only serves for comparison.
 
 use crate::data::TaskKind;
 use crate::message::{self, Message, NamedTensors};
 use crate::{ClientId, ClientMessage, Problem, Result};
 use anyhow::Context;
 
-/// What the shape of an answer is held against.
+/// The sources of the expected shape of an answer.
 pub(crate) struct ExpectedShape<'a, U> {
-    /// What is to be predicted.
+    /// What the model predicts.
     pub task: TaskKind,
-    /// The server's model, made when somebody sends parameters and was sent none.
+    /// Returns the server's model. Called only if clients send parameters and were sent none.
     pub model: &'a mut dyn FnMut() -> Option<message::Params>,
-    /// Whose answer came first, where nothing says what shape is right.
+    /// The first answer, if no other source gives the shape.
     pub first: Option<(ClientId, U)>,
 }
 
 impl<U: Message> ExpectedShape<'_, U> {
-    /// Checks an answer to what was `sent`.
+    /// Checks an answer to the message `sent`.
     ///
     /// # Errors
-    /// [`Problem::Shape`] when it has not the shape that it must have, [`Problem::Disagree`] when nothing says what that is and
-    /// another client's answer has another.
+    /// [`Problem::Shape`] if the answer does not have the expected shape. [`Problem::Disagree`] if
+    /// no source gives a shape and another client's answer has a different one.
     pub fn check<D: Message>(&mut self, sent: &D, mail: &ClientMessage<U>) -> Result<()> {
         if let Some(counts) = &mail.class_counts {
             anyhow::ensure!(
@@ -45,10 +45,10 @@ impl<U: Message> ExpectedShape<'_, U> {
         })
     }
 
-    /// Has `answer`, to what was `sent`, the shape that it must have, as far as anything says so? `Ok(false)`: nothing does.
+    /// Compares the shape of `answer` with the known sources. `Ok(false)`: no source gives a shape.
     ///
     /// # Errors
-    /// [`Problem::Shape`] when it has not.
+    /// [`Problem::Shape`] if the shapes differ.
     fn fits<D: Message>(&mut self, sent: &D, answer: &U) -> Result<bool> {
         let any = sent as &dyn std::any::Any;
         if let Some(sent) = any.downcast_ref::<U>() {
@@ -56,7 +56,7 @@ impl<U: Message> ExpectedShape<'_, U> {
             return Ok(true);
         }
         if let Some(classes) = answer.class_count() {
-            // where pixels have classes, each class has several scores
+            // if pixels have classes, each class has several scores
             let outputs = self.task.outputs();
             anyhow::ensure!(
                 classes == outputs,
@@ -80,7 +80,7 @@ impl<U: Message> ExpectedShape<'_, U> {
     }
 }
 
-/// Are the parameters that a composite answer has under one field shaped as those that were sent?
+/// Returns whether a field of a composite answer holds parameters with the shapes of those sent.
 fn within(sent: &message::Params, tensors: &NamedTensors<'_>) -> Result<bool> {
     let fields = tensors
         .iter()

@@ -1,5 +1,5 @@
-//! Exchanges: one request of the server and the clients' answers, and what is known of it before
-//! a run.
+//! [`Exchange`] and [`ExchangeSpec`]: one request of the server with the clients' answers, and its
+//! properties before a run.
 
 use crate::message::{ExchangeShape, Message, Nothing, VoteSensitivity};
 use crate::privacy::{DataDependence, MinibatchSampling};
@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 /// An exchange: its label, the message to a client (`D`), and the client's answer (`U`).
 ///
-/// A protocol declares it once ([`crate::Declaration::exchange`]) with all that is true of it.
+/// A protocol declares it once, with all its properties ([`crate::Declaration::exchange`]).
 ///
 /// ```
 /// use fl_core::{Exchange, message::{Ids, Logits}};
@@ -21,7 +21,7 @@ pub struct Exchange<D, U> {
 }
 
 impl<D: Message, U: Message> Exchange<D, U> {
-    /// An exchange called `label`, which must be unique in its protocol.
+    /// Returns an exchange called `label`, which must be unique in its protocol.
     pub const fn new(label: &'static str) -> Self {
         Self {
             label,
@@ -29,7 +29,7 @@ impl<D: Message, U: Message> Exchange<D, U> {
         }
     }
 
-    /// Its name in the journal.
+    /// Returns its name in the journal.
     pub fn label(&self) -> &'static str {
         self.label
     }
@@ -48,7 +48,7 @@ impl<D: Message, U: Message> Exchange<D, U> {
             copies: 1,
             model: "model",
             flow: DataDependence {
-                // an empty message says nothing
+                // an empty message reveals nothing
                 public: U::KIND == Nothing::KIND,
                 ..DataDependence::default()
             },
@@ -64,49 +64,49 @@ impl<D: Message, U: Message> Exchange<D, U> {
     }
 }
 
-/// What is known of an exchange before a run. [`crate::Declared`] makes it.
+/// The properties of an exchange that are known before a run. Made by [`crate::Declared`].
 #[derive(Clone, Debug)]
 pub struct ExchangeSpec {
-    /// Its label.
+    /// The label.
     pub label: &'static str,
     /// Kind of the message to the clients.
     pub down: &'static str,
     /// Kind of the answer.
     pub up: &'static str,
-    /// Bytes of the message to one client, at most.
+    /// Returns the largest number of bytes of the message to one client.
     pub down_bytes: fn(&ExchangeShape) -> Option<u64>,
-    /// Bytes of one answer, at most.
+    /// Returns the largest number of bytes of one answer.
     pub up_bytes: fn(&ExchangeShape) -> Option<u64>,
-    /// How often it takes place.
+    /// How many times the exchange takes place.
     pub times: usize,
-    /// The number of samples that it is about, at most; `usize::MAX` for all public ones.
+    /// The largest number of samples that it concerns; `usize::MAX` for all public ones.
     pub rows: usize,
-    /// The samples are made during the run, not public ones.
+    /// Whether the run generates the samples; otherwise they are public ones.
     pub made: bool,
-    /// The number of models or voters that speak in one answer.
+    /// The number of models or voters whose results one answer holds.
     pub voices: usize,
-    /// The number of messages, such as models, that travel to a client in one.
+    /// The number of messages, such as models, in one message to a client.
     pub copies: usize,
-    /// The slot of the model whose parameters travel, if parameters do.
+    /// The slot of the model whose parameters are sent, if any.
     pub model: &'static str,
     /// How the answer depends on a client's own data.
     pub flow: DataDependence,
-    /// The slot of the selector that picks the clients; everyone if it is empty, or `None`.
+    /// The slot of the selector that picks the clients. All clients take part if it is empty or
+    /// `None`.
     pub cohort: Option<&'static str>,
     /// The aggregator that combines the answers.
     pub aggregator: Option<AggregatorUse>,
-    /// The protocol itself needs the number of examples of each class at the senders.
+    /// Whether the protocol itself needs each sender's number of examples per class.
     pub class_counts: bool,
-    /// The client trains a model on its own examples for the answer.
+    /// Whether the client trains a model on its own examples for the answer.
     pub trains: bool,
-    /// It takes place only if this slot is filled.
+    /// The exchange takes place only if this slot is filled.
     pub needs: Option<&'static str>,
-    /// It takes place only if this slot is empty.
+    /// The exchange takes place only if this slot is empty.
     pub unless: Option<&'static str>,
-    /// It takes place only if the part in this slot requests it.
+    /// The exchange takes place only if the part in this slot requests it.
     pub requested_by: Option<&'static str>,
-    /// The number of votes that one unit of data can change in the counts that are released, as far
-    /// as it is known before a run.
+    /// The number of released votes that one unit of data can change, if it is known before a run.
     pub votes: Option<VoteSensitivity>,
 }
 
@@ -115,7 +115,7 @@ pub struct ExchangeSpec {
 pub struct AggregatorUse {
     /// Its slot.
     pub slot: &'static str,
-    /// What it needs to know of the senders, by the part at the server.
+    /// Returns the inputs that the aggregator at the server requires from the senders.
     pub(crate) needs: fn(&mut crate::store::Store, &str) -> crate::Result<RequiredInputs>,
 }
 
@@ -126,14 +126,15 @@ impl std::fmt::Debug for AggregatorUse {
 }
 
 impl ExchangeSpec {
-    /// Whether the answers, or the counts beside them, are released through `slot`.
+    /// Returns whether the answers, or the counts that travel with them, are released through
+    /// `slot`.
     pub fn goes_through(&self, slot: &str) -> bool {
         let told = self.aggregator.is_some() || self.class_counts;
         let counts = slot == &*COUNTS && told;
         counts || self.flow.slots().any(|through| through == slot)
     }
 
-    /// Why no aggregator of the answers can have a training loss.
+    /// Returns the reason why an aggregator of the answers cannot have a training loss.
     pub fn no_training(&self) -> String {
         format!(
             "the aggregator needs the training loss of each client, and clients do not train for `{}`",
@@ -141,7 +142,7 @@ impl ExchangeSpec {
         )
     }
 
-    /// The steps of a training that are released through `slot`, if any.
+    /// Returns the training steps that are released through `slot`, if any.
     pub(crate) fn steps(&self, slot: &str) -> Option<MinibatchSampling> {
         let steps = self.flow.steps.filter(|(through, _)| *through == slot);
         steps.map(|(_, lots)| lots)

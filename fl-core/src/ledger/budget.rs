@@ -1,4 +1,4 @@
-//! What a budget allows to be released, the same at the server and at a client.
+//! Checks of a release against the budget, the same at the server and at a client.
 
 use crate::ledger::exposure::FOLLOWS_DATA;
 use crate::message::Message;
@@ -8,25 +8,25 @@ use crate::{
 };
 use anyhow::bail;
 
-/// What a cohort is made of.
+/// The units of a cohort.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CohortOrigin {
-    /// Clients of a round.
+    /// The clients of a round.
     Clients,
     /// A client's examples.
     Examples,
 }
 
-/// A release that is paid for.
+/// A release within the budget.
 pub(crate) struct PaidRelease {
-    /// What it costs.
+    /// Its cost.
     pub event: PrivacyEvent,
-    /// What there is to say about it.
+    /// A note for the user.
     pub note: Option<String>,
 }
 
-/// A price that counts on a random draw holds only if units were drawn like that. A lot of a
-/// client's examples is secret, and everybody sees how many clients a round has drawn.
+/// Checks that units were drawn as a price assumes. A lot of a client's examples is secret; the
+/// number of clients in a round is public.
 fn believe(event: PrivacyEvent, cohort: &Cohort, drawn: CohortOrigin) -> Result<PrivacyEvent> {
     let (n, of) = (cohort.len(), cohort.of);
     let claimed = match &event {
@@ -44,7 +44,7 @@ fn believe(event: PrivacyEvent, cohort: &Cohort, drawn: CohortOrigin) -> Result<
         _ => return Ok(event),
     };
     let drawn = match (cohort.draw, &event) {
-        // the rate is written down twice, so it may differ in its last bits
+        // the rate is stored twice, so it may differ in its last bits
         (SamplingScheme::Poisson { rate }, PrivacyEvent::SubsampledGaussian { rate: said, .. })
             if rate <= said * (1.0 + 1e-12) && drawn == CohortOrigin::Examples =>
         {
@@ -82,8 +82,8 @@ fn believe(event: PrivacyEvent, cohort: &Cohort, drawn: CohortOrigin) -> Result<
     )))
 }
 
-/// What a release through the mechanism in `slot` has cost: the price counts on noise, so what was
-/// released without any has none.
+/// Returns the cost of a release through the mechanism in `slot`. The price assumes noise, so a
+/// release without noise has no price.
 pub(crate) fn cost(slot: &str, price: PrivacyEvent, noise: &ReleaseNoise) -> PrivacyEvent {
     match price {
         PrivacyEvent::Unaccounted { .. } => price,
@@ -94,11 +94,11 @@ pub(crate) fn cost(slot: &str, price: PrivacyEvent, noise: &ReleaseNoise) -> Pri
     }
 }
 
-/// The price of releasing `message`, or so many `times` messages like it, after it has been cut to the queries that the budget pays for; and what there is
-/// to say about it.
+/// Returns the price of releasing `message`, or `times` messages like it. Truncates it first to the
+/// queries that the budget pays for, with a note.
 ///
 /// # Errors
-/// [`Problem::Budget`] when the budget does not pay for any of it.
+/// [`Problem::Budget`] if the budget does not pay for any of it.
 pub(crate) fn ensure_budget<M: Message>(
     mechanism: &dyn PrivacyMechanism<On = M>,
     message: &mut M,
@@ -189,7 +189,7 @@ mod tests {
     use crate::privacy::{Composition, Guarantee, Ledger, Noise, ReleaseNoise, Unit};
     use ndarray::Array2;
 
-    /// A row costs 1.
+    /// Costs 1 for each row.
     struct Rows;
 
     impl PrivacyMechanism for Rows {

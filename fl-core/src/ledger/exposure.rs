@@ -1,4 +1,4 @@
-//! What each observer of a run has seen without a price.
+//! [`ExposureTracker`]: the unpriced disclosures to each observer of a run.
 
 use crate::privacy::{Guarantee, Observer, Protection, Protections, Unit, UnpricedDisclosures};
 use crate::server::Server;
@@ -9,17 +9,17 @@ use crate::{
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
 
-/// Why a price that an accountant works out from the data is none.
+/// Why a data-dependent price of an accountant does not count.
 pub(crate) const FOLLOWS_DATA: &str =
     "its price follows the data, and so tells something about them";
 
-/// What the protocol declares of its exchanges, and what was seen so far.
+/// The declared exchanges of a protocol, and the disclosures so far.
 pub(crate) struct ExposureTracker {
     exchanges: Vec<ExchangeSpec>,
     pub exposed: UnpricedDisclosures,
-    /// Why an example is not one client's alone, if it is not.
+    /// Why a row may belong to two clients, if so.
     twice: Option<String>,
-    /// Mechanisms of the server through which answers that it has must still be released.
+    /// Mechanisms of the server that must still release collected answers.
     unreleased: BTreeSet<&'static str>,
 }
 
@@ -33,19 +33,19 @@ impl ExposureTracker {
         }
     }
 
-    /// What the protocol declares of an exchange.
+    /// Returns the declaration of an exchange.
     ///
     /// # Errors
-    /// When it declares none of this label.
+    /// If the protocol declares no exchange with this label.
     pub fn exchange(&self, label: &str) -> Result<&ExchangeSpec> {
         let found = self.exchanges.iter().find(|spec| spec.label == label);
         found.with_context(|| format!("the protocol declares no exchange `{label}`"))
     }
 
-    /// Takes note that the server releases something through `slot`.
+    /// Records that the server releases something through `slot`.
     ///
     /// # Errors
-    /// When no exchange declares it.
+    /// If no exchange declares it.
     pub fn released_at_server(&mut self, slot: &str) -> Result<()> {
         let mut exchanges = self.exchanges.iter();
         ensure!(
@@ -56,12 +56,12 @@ impl ExposureTracker {
         Ok(())
     }
 
-    /// The step in which they were collected is undone.
+    /// Drops the pending releases of a step that is undone.
     pub fn forget_unreleased(&mut self) {
         self.unreleased.clear();
     }
 
-    /// The slots of the selectors that pick clients.
+    /// Returns the slots of the selectors that pick clients.
     fn cohorts(&self) -> Vec<&'static str> {
         self.exchanges
             .iter()
@@ -70,8 +70,9 @@ impl ExposureTracker {
     }
 }
 
-/// What observers of a run of this protocol will see without a price, as far as it says so before anything runs. `parts` are
-/// in its slots ([`Parts::in_slots`]).
+/// Returns the unpriced disclosures of a run of this protocol to each observer, as far as its
+/// declaration shows them before the run. `parts` are in the protocol's slots
+/// ([`Parts::in_slots`]).
 pub fn exposed(
     protocol: &dyn Protocol,
     parts: &Parts,
@@ -99,7 +100,7 @@ pub fn exposed(
     all
 }
 
-/// What the envelopes of the answers to a question tell without a price.
+/// Returns the unpriced disclosures in the envelopes of the answers to a request.
 fn beside(label: &str, needs: RequiredInputs, releases: &dyn Fn(&str) -> bool) -> Vec<String> {
     let counts = match (needs.samples, needs.class_counts) {
         _ if releases(&COUNTS) => None,
@@ -107,7 +108,7 @@ fn beside(label: &str, needs: RequiredInputs, releases: &dyn Fn(&str) -> bool) -
         (true, false) => Some("how many examples it has"),
         (false, false) => None,
     };
-    // no mechanism hides it
+    // no mechanism protects it
     let loss = needs.training_loss.then_some("its training loss");
     let told = counts.into_iter().chain(loss);
     told.map(|what| format!("beside `{label}` a client tells {what}"))
@@ -123,8 +124,8 @@ fn shown(slot: &str) -> String {
 }
 
 impl Server<'_> {
-    /// Says that these observers see `what` of clients' own data, and that nothing has priced it: nothing is guaranteed
-    /// against them any more.
+    /// Records that these observers see `what` of clients' own data without a price. No guarantee
+    /// against them is left.
     ///
     /// # Errors
     /// [`Problem::Unpriced`] if there is a budget against one of them.
@@ -141,12 +142,13 @@ impl Server<'_> {
         }
     }
 
-    /// Says that a row is not one client's alone: no guarantee for one example can be given.
+    /// Records that a row may belong to two clients, so that no guarantee for one example is
+    /// possible.
     pub fn owned_twice(&mut self, why: &str) {
         self.observed.twice = Some(why.into());
     }
 
-    /// Requests of this exchange are about to be sent.
+    /// Records the disclosures of this exchange before its requests are sent.
     pub(crate) fn expose_answers(
         &mut self,
         spec: &ExchangeSpec,
@@ -165,10 +167,10 @@ impl Server<'_> {
             .try_for_each(|beside| self.expose(&envelope, beside))
     }
 
-    /// Every answer that was to be released at the server has been.
+    /// Checks that the server has released every answer that it was to release.
     ///
     /// # Errors
-    /// When the protocol left one out.
+    /// If the protocol left a release out.
     pub(crate) fn check_released(&self) -> Result<()> {
         match self.observed.unreleased.first() {
             None => Ok(()),
@@ -178,7 +180,7 @@ impl Server<'_> {
         }
     }
 
-    /// Results show the clients' models in `slot`.
+    /// Records that results disclose the clients' models in `slot`.
     pub(crate) fn expose_models(&mut self, slot: &str) -> Result<()> {
         let parts = self.store.parts();
         let own = parts.slots().iter().find(|s| s.name == slot);
@@ -188,10 +190,10 @@ impl Server<'_> {
         }
     }
 
-    /// What is guaranteed so far, by observer; `None` without an accountant.
+    /// Returns the guarantees so far, by observer; `None` without an accountant.
     ///
     /// # Errors
-    /// When the accountant cannot say.
+    /// If the accountant has no guarantee.
     pub(crate) fn protections(&self) -> Result<Option<Protections>> {
         let (Some(all), Some(of_clients)) = (&self.accountant, &self.of_clients) else {
             return Ok(None);
@@ -220,7 +222,7 @@ impl Server<'_> {
                 },
             })
         };
-        // clients and readers are shown what the server lets go, so one answer serves both
+        // clients and readers both see what the server releases, so they share one guarantee
         let mut shown = None;
         let mut against = |observer| {
             let nothing = self.observed.exposed.to(observer);

@@ -1,4 +1,4 @@
-//! What a run has released and disclosed: the budget, and each observer's unpriced disclosures.
+//! The ledger of a run: its budget, and the unpriced disclosures to each observer.
 
 pub(crate) mod budget;
 pub(crate) mod exposure;

@@ -1,4 +1,4 @@
-//! Who takes part in a round.
+//! Selection of the clients that take part in a round.
 
 use crate::message::{Message, Nothing, Scalar};
 use crate::server::Server;
@@ -9,18 +9,18 @@ use crate::{
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
 
-/// How many examples a client has; any protocol's clients answer it ([`crate::answer`]).
+/// Number of a client's examples. Clients of every protocol answer it ([`crate::answer`]).
 pub(crate) const SAMPLES: Exchange<Nothing, Nothing> = Exchange::new("number of examples");
 
-/// Asks these clients for their loss.
+/// Requests the loss from these clients.
 type Losses<'a, F> = &'a mut dyn FnMut(&mut F, &[ClientId]) -> Result<Inbox<Scalar>>;
 
 impl Server<'_> {
-    /// The clients that the selector in `slot` picks for this round; everyone if the slot is empty. A selector may ask how
-    /// many examples clients have.
+    /// Returns the clients that the selector in `slot` picks for this round; all clients if the
+    /// slot is empty. A selector may request the number of examples from clients.
     ///
     /// # Errors
-    /// When it picks nobody, or cannot pick.
+    /// If it picks no client, or cannot pick.
     pub fn cohort(&mut self, slot: &SelectorSlot<Roster>, round: &Round) -> Result<Cohort> {
         self.choose(slot, round, &mut |_, _| {
             bail!(Problem::Lacks(
@@ -30,8 +30,8 @@ impl Server<'_> {
         })
     }
 
-    /// As [`Server::cohort`]; a selector may also ask for the loss of a model on the clients' own examples, which
-    /// clients tell when they are asked `loss` with `model`.
+    /// As [`Server::cohort`], for selectors that may also request the loss of a model on the
+    /// clients' own examples. The server requests it by the exchange `loss` with `model`.
     ///
     /// # Errors
     /// As [`Server::cohort`].
@@ -53,7 +53,8 @@ impl Server<'_> {
             return Ok(everyone);
         }
         let mut of_slot = self.round_of(slot, round);
-        // a price counts on it that nobody can work out who is drawn: with noise of the system they follow its key
+        // a price assumes that no observer can predict the draw: with system noise the draw follows
+        // its key
         if self.accountant.is_some() {
             of_slot = of_slot.with_stream(self.noise.at(&of_slot.stream).stream().clone());
         }
@@ -66,7 +67,7 @@ impl Server<'_> {
         let ids: Option<Vec<ClientId>> =
             picked.iter().map(|at| everyone.get(*at).copied()).collect();
         let sound = |ids: &Vec<ClientId>| {
-            // a Poisson draw may well be of nobody
+            // a Poisson draw may be empty
             let some = !ids.is_empty() || matches!(draw, SamplingScheme::Poisson { .. });
             some && ids.is_sorted_by(|a, b| a < b)
         };
@@ -95,7 +96,7 @@ impl Server<'_> {
                 poll.of,
                 pool.len()
             );
-            // each is asked once: who did not answer then stays unknown
+            // each client gets one request; if its answer was dropped, the number stays unknown
             poll.of.retain(|at| asked.insert((poll.wanted, *at)));
             if poll.of.is_empty() {
                 break;

@@ -1,4 +1,4 @@
-//! Sends requests to clients, and validates, combines and releases their answers.
+//! Sends requests to clients; validates, combines and releases their answers.
 
 use crate::exchange::shape_check::ExpectedShape;
 use crate::message::{self, Message, Params};
@@ -12,7 +12,8 @@ use crate::{
 };
 use anyhow::{Context, anyhow, bail, ensure};
 
-/// The parameters that the server's model in `slot` begins with: what shape those of clients must have.
+/// Returns the initial parameters of the server's model in `slot`, whose shapes those of clients
+/// must have.
 fn server_params(store: &Store, slot: &str) -> Option<Params> {
     let made = |slot| -> Result<Params> {
         let mut model: Box<dyn Trainer> = store.make(slot, 0)?;
@@ -26,7 +27,7 @@ impl Server<'_> {
     /// policy. They come with the weights that the aggregator of the exchange needs.
     ///
     /// # Errors
-    /// When no answer can be used, or the policy says that the run fails.
+    /// If no answer is usable, or the policy is to fail.
     pub fn collect<'d, D: Message, U: Message>(
         &mut self,
         round: &Round,
@@ -37,8 +38,8 @@ impl Server<'_> {
         self.collect_each(round, exchange, to, down, |_, answer| Ok(answer))
     }
 
-    /// As [`Server::collect`]; `make` makes something else of each answer as it comes, so that the
-    /// answers themselves are not kept.
+    /// As [`Server::collect`]; `make` converts each answer as it arrives, so that the answers
+    /// themselves are not kept.
     ///
     /// # Errors
     /// Those of [`Server::collect`] and of `make`.
@@ -79,7 +80,7 @@ impl Server<'_> {
         Inbox::new(mail).with_context(|| exchange.label)
     }
 
-    /// Reads models that clients trained in `slot` and sent.
+    /// Returns a reader of models that clients trained in `slot` and sent.
     pub fn reader(
         &self,
         slot: &TrainerSlot,
@@ -96,9 +97,9 @@ impl Server<'_> {
         }
     }
 
-    /// Runs the exchange as it is declared: sends `down` to each client of the cohort, lets the
-    /// declared aggregator combine the answers, one at a time if it can, and releases the result
-    /// through the declared mechanism of the server.
+    /// Runs the exchange as declared. Sends `down` to each client of the cohort, and lets the
+    /// declared aggregator combine the answers, one at a time if it can. Then releases the result
+    /// through the server's declared mechanism.
     ///
     /// # Errors
     /// Those of [`Server::collect`], of the aggregator, and of [`Server::release`].
@@ -114,8 +115,8 @@ impl Server<'_> {
         })
     }
 
-    /// As [`Server::run`]; the aggregator combines what `form` makes of each answer. `form` sees
-    /// them in client order, with the weights that the aggregator needs.
+    /// As [`Server::run`]; `form` converts each answer before the aggregator gets it. `form` sees
+    /// the answers in client order, with the weights that the aggregator needs.
     ///
     /// # Errors
     /// Those of [`Server::run`] and of `form`.
@@ -131,7 +132,7 @@ impl Server<'_> {
         let slot = spec.aggregator.map(|used| used.slot);
         let slot =
             slot.with_context(|| format!("exchange `{}` declares no aggregator", spec.label))?;
-        // taken out for the time of the exchange, so that it can take in one answer after the other
+        // taken out during the exchange, so that it can take one answer after the other
         let mut aggregator = self.store.take::<BoxedAggregator<V, O>>(slot)?;
         let combined = self.combine(&mut aggregator, round, &spec, cohort, &down, form);
         self.store.put(slot, aggregator);
@@ -202,9 +203,9 @@ impl Server<'_> {
         self.check_output(slot, &round, out)
     }
 
-    /// As [`Server::aggregate`], with weights of the protocol's own: `weight` gives one for each
-    /// message, finite and not below 0. Any aggregator of these messages combines them by those
-    /// weights, unless it looks at no weights.
+    /// As [`Server::aggregate`], with the protocol's own weights: `weight` returns one for each
+    /// message, finite and at least 0. Any aggregator of these messages uses them, unless it
+    /// ignores weights.
     ///
     /// ```
     /// use fl_core::prelude::*;
@@ -217,8 +218,7 @@ impl Server<'_> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Server::aggregate`]; when a weight is negative or no number, or every weight is
-    /// 0.
+    /// Those of [`Server::aggregate`], or if a weight is negative or NaN, or every weight is 0.
     pub fn aggregate_with<I: Message, O: Message>(
         &mut self,
         slot: &AggregatorSlot<I, O>,
@@ -231,7 +231,7 @@ impl Server<'_> {
         self.aggregate(slot, round, &weighted)
     }
 
-    /// Checks the result of the aggregator in `slot`, and passes on what it logged.
+    /// Checks the result of the aggregator in `slot`, and forwards its log events.
     fn check_output<O: Message>(&mut self, slot: &str, round: &Round, out: O) -> Result<O> {
         self.forward_log(slot, round)?;
         message::check(&out)
@@ -239,8 +239,8 @@ impl Server<'_> {
         Ok(out)
     }
 
-    /// Asks these clients, and hands over each answer as it is believed: what is sent is counted and hashed, what comes back
-    /// is admitted or dropped, and everything is accounted and journalled.
+    /// Sends the requests and calls `each` with every accepted answer. Counts and hashes the
+    /// messages, accepts or drops the answers, charges the privacy costs, and writes the journal.
     fn exchange<'d, D: Message, U: Message>(
         &mut self,
         round: &Round,
@@ -264,7 +264,7 @@ impl Server<'_> {
         for id in to {
             collector.send(down(*id), &mut self.step.asked_about);
         }
-        // two questions of one label in one step must not share their randomness
+        // two requests with one label in one step must not share their randomness
         let times = self.step.again(format!("question {label}"));
         let question = |id: ClientId| {
             let stream = round.stream.child("client", u64::from(id));
@@ -286,7 +286,8 @@ impl Server<'_> {
             first: None,
         };
         let mut left = to.to_vec();
-        // whom a budget does not pay for refuses; the others have been asked as well, and what they release is released
+        // if a budget refuses one client, the others have still answered, and their releases still
+        // count
         let mut refused = None;
         for attempt in 0.. {
             let mut again = Vec::new();

@@ -1,5 +1,5 @@
-//! One question to some clients, as it goes on: what is sent is counted and hashed, what comes back is checked, dropped or
-//! believed.
+//! [`Collector`]: one request to a list of clients in progress. It counts and hashes the messages,
+//! and accepts or drops the answers.
 
 use crate::exchange::faults::{Fault, FaultKind, FaultOutcome, Faults};
 use crate::exchange::shape_check::ExpectedShape;
@@ -16,23 +16,23 @@ use sha2::{Digest as _, Sha256};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The journal tells answers apart for at most so many clients a question.
+/// The journal lists single answers up to this number of clients in a request.
 const TOLD_APART: usize = 256;
 
-/// One question to some clients, as it goes on.
+/// One request to a list of clients, in progress.
 pub(crate) struct Collector {
     entry: JournalEntry,
     chain: Sha256,
     needs: RequiredInputs,
     faults: Faults,
-    /// What was sent last, with its digest and bytes: one message to everybody is hashed once.
+    /// The last message, with its digest and bytes: a message that all clients get is hashed once.
     sent: Option<(*const (), [u8; 32], Bytes)>,
     spent: Vec<(ClientId, Vec<PrivacyEvent>)>,
     measures: BTreeMap<String, Vec<(ClientId, f64)>>,
     notes: BTreeMap<String, Vec<String>>,
 }
 
-/// The samples that a message asks about, if it is such a message.
+/// Returns the samples that a message requests, if it is a message of ids.
 pub(crate) fn asked<D: Message>(sent: &D) -> Option<&[u32]> {
     (sent as &dyn Any)
         .downcast_ref::<Ids>()
@@ -73,7 +73,7 @@ impl Collector {
         }
     }
 
-    /// Counts and hashes what one client is sent. `about` are the samples that clients were asked about last.
+    /// Counts and hashes the message to one client. `about` holds the samples of the last request.
     pub fn send<D: Message>(&mut self, message: &D, about: &mut Option<Vec<u32>>) {
         let this = std::ptr::from_ref(message).cast::<()>();
         let (_, digest, bytes) = match self.sent {
@@ -81,7 +81,7 @@ impl Collector {
             _ => *self.sent.insert((
                 this,
                 message::digest(message),
-                // samples among those that clients were asked about last can be told by a bit mask
+                // a bit mask can encode a subset of the samples of the last request
                 message::bytes(message, about.as_deref()),
             )),
         };
@@ -92,7 +92,8 @@ impl Collector {
         self.entry.bytes_down += bytes;
     }
 
-    /// Checks one answer, takes down what its envelope says, and counts and hashes it. `fate` is what happens to it on its way.
+    /// Checks one answer, stores the numbers of its envelope, and counts and hashes it. `fate` is
+    /// the injected fault, if any.
     pub fn admit<D: Message, U: Message>(
         &mut self,
         from: ClientId,
@@ -102,7 +103,7 @@ impl Collector {
         wanted: &mut ExpectedShape<'_, U>,
     ) -> Result<ClientMessage<U>> {
         let Answer { body, envelope } = answer;
-        // what a client has released is spent, whatever becomes of its answer
+        // the client has released it, so the cost counts even if the answer is dropped
         self.spent.push((from, envelope.spent.clone()));
         let mut body: U = body.open()?;
         let mut weight = match self.needs.samples {
@@ -166,8 +167,8 @@ impl Collector {
         Ok(mail)
     }
 
-    /// What the spec's policy makes of an answer that cannot be used. Is its client to be asked again, who has been asked
-    /// `attempt` times before?
+    /// Applies the spec's policy to an unusable answer. Returns whether to repeat the request to
+    /// its client, which was repeated `attempt` times before.
     pub fn drop_or_fail(
         &mut self,
         id: ClientId,
@@ -193,7 +194,8 @@ impl Collector {
         Ok(false)
     }
 
-    /// What came of a client after a budget had refused another: nobody uses it, and it is counted and charged like any other.
+    /// Records the answer of a client after a budget refused another one. The answer is not used,
+    /// but counted and charged like any other.
     pub fn unpaid<D: Message, U: Message>(
         &mut self,
         from: ClientId,
@@ -220,7 +222,7 @@ impl Collector {
         }
     }
 
-    /// Passes on what was said, charges what was spent, and writes the journal.
+    /// Forwards notes and measurements, charges the privacy costs, and writes the journal.
     pub fn end(mut self, fed: &mut Server<'_>, round: &Round) -> Result<()> {
         let (label, clients) = (self.entry.question.clone(), self.entry.clients);
         for (note, said_by) in std::mem::take(&mut self.notes) {
@@ -257,7 +259,7 @@ impl Collector {
         }
     }
 
-    /// Charges what was spent, and writes the journal.
+    /// Charges the privacy costs, and writes the journal.
     pub fn finish(mut self, fed: &mut Server<'_>) -> Result<()> {
         for (id, events) in self.spent {
             fed.charge_client(id, events)?;
@@ -279,7 +281,8 @@ impl Collector {
 }
 
 impl Server<'_> {
-    /// Says whose answers are not used, each client once for what it is about, and that whoever knows it knows something.
+    /// Warns of dropped answers, once for each client and kind of answer, and records that
+    /// observers learn from it.
     pub(crate) fn left_out(
         &mut self,
         round: &Round,
@@ -289,7 +292,7 @@ impl Server<'_> {
         self.unusable(round, (what, "left out"), dropped)
     }
 
-    /// `what` of these clients could not be used, and what became of it.
+    /// Records that `what` of these clients was unusable, and its `fate`.
     fn unusable(
         &mut self,
         round: &Round,

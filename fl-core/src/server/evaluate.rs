@@ -1,4 +1,4 @@
-//! What a run measures, keeps and says.
+//! Evaluation of models, and the measurements and results that a run records.
 
 use crate::host::Metric;
 use crate::message::Params;
@@ -16,10 +16,11 @@ impl Server<'_> {
         round.last || round.number.is_multiple_of(self.every)
     }
 
-    /// Records how good the server's model in `slot` is on the test examples, if this round is to be evaluated.
+    /// Records the score of the server's model in `slot` on the test examples, if this round is
+    /// evaluated.
     ///
     /// # Errors
-    /// When it cannot predict them.
+    /// If the model cannot predict them.
     pub fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
         if !self.due(round) {
             let model = PendingEvaluation::Server(slot.into());
@@ -42,7 +43,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Says once of a slot that scores are no numbers, so that nobody takes them for answers.
+    /// Warns once for each slot that a model's scores are NaN and count as no answer.
     fn unanswered<'s>(
         &mut self,
         round: &Round,
@@ -68,7 +69,8 @@ impl Server<'_> {
         }
     }
 
-    /// What plugins measure of each client's model; a client without a number is not in the mean.
+    /// Records the plugins' measures of each client's model. The mean leaves out clients without a
+    /// number.
     fn further(&mut self, round: &Round, scored: &[(ClientId, &Evaluation)]) -> Result<()> {
         let names = scored.iter().flat_map(|(_, s)| &s.further);
         for name in names.map(|(name, _)| name).collect::<BTreeSet<_>>() {
@@ -83,10 +85,11 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Records how good the clients' own models in `slot` are on the test examples, if this round is to be evaluated.
+    /// Records the scores of the clients' own models in `slot` on the test examples, if this round
+    /// is evaluated.
     ///
     /// # Errors
-    /// When one of them cannot predict them.
+    /// If one of them cannot predict them.
     pub fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
         if !self.due(round) {
             let models = PendingEvaluation::Clients(slot.into());
@@ -128,11 +131,13 @@ impl Server<'_> {
         self.further(round, &scored)
     }
 
-    /// Records how good models of the server's are for the clients, each on the test examples of those that `of` gives it
-    /// to, if this round is to be evaluated, and gives the scores in client order; none if it is not. They take the place of the model in `slot` one after the other.
+    /// Records the scores of models of the server for the clients, if this round is evaluated. `of`
+    /// gives each client's model, which is scored on that client's test examples. Returns the
+    /// scores in client order; none if the round is not evaluated. The models replace that in
+    /// `slot` in turn.
     ///
     /// # Errors
-    /// When one of them does not fit the slot's, or cannot predict.
+    /// If one of them does not fit the slot's model, or cannot predict.
     pub fn evaluate_for_clients(
         &mut self,
         round: &Round,
@@ -148,7 +153,7 @@ impl Server<'_> {
             }
             return Ok(Vec::new());
         }
-        // clients of one model and one test set have one score
+        // clients with one model and one test set have one score
         let mut groups: Vec<(usize, Examples, Vec<usize>)> = Vec::new();
         let clients = self.everyone();
         for (at, id) in clients.iter().enumerate() {
@@ -193,11 +198,11 @@ impl Server<'_> {
         Ok(each)
     }
 
-    /// Records a number that each client has, in client order ([`Server::everyone`]), if this
-    /// round is to be evaluated: its mean and its deviation.
+    /// Records the mean and deviation of a number that each client has, in client order
+    /// ([`Server::everyone`]), if this round is evaluated.
     ///
     /// # Errors
-    /// When there are more or fewer numbers than clients, or it cannot be written.
+    /// If `each` does not have one number per client, or it cannot be written.
     pub fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
         let clients = self.everyone();
         ensure!(
@@ -210,7 +215,7 @@ impl Server<'_> {
         self.record_of(round, name, each.collect())
     }
 
-    /// As [`Server::record_each`], of these clients.
+    /// As [`Server::record_each`], for these clients.
     pub(crate) fn record_of(
         &mut self,
         round: &Round,
@@ -225,10 +230,10 @@ impl Server<'_> {
         self.host.metric(&Metric::of_each(round, name, each))
     }
 
-    /// Records a number that the protocol has counted or measured, if this round is to be evaluated.
+    /// Records a number that the protocol counted or measured, if this round is evaluated.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
         if !self.due(round) {
             let number = PendingEvaluation::Number(name.into(), value);
@@ -243,12 +248,12 @@ impl Server<'_> {
     /// Keeps the server's model in `slot` as a result of the run.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn keep_model(&mut self, slot: &str) -> Result<()> {
         self.keep_model_as(slot, slot)
     }
 
-    /// As [`Server::keep_model`], under another name than the slot's.
+    /// As [`Server::keep_model`], under the name `name` in place of the slot's.
     ///
     /// # Errors
     /// As [`Server::keep_model`].
@@ -261,18 +266,19 @@ impl Server<'_> {
     /// Keeps the generator in `slot`, with its optimiser, as a result of the run.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn keep_generator(&mut self, slot: &str) -> Result<()> {
         let bytes = self.generator(slot)?.save()?;
         self.extend_digest(slot, &bytes);
         self.host.keep_model(slot, &bytes)
     }
 
-    /// Keeps images (`[channels, height, width]`, 1 or 3 channels) as a picture that people look at: one beside the other, the least
-    /// number of all black and the largest white. Inputs that are no images are left out. The digest does not know of it.
+    /// Keeps images (`[channels, height, width]`, 1 or 3 channels) in one picture, side by side.
+    /// The smallest number of all becomes black and the largest white. Inputs that are no images
+    /// are left out. The digest does not cover the picture.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
         match images.shape()[..] {
             [1 | 3, _, _] => self.host.keep_images(name, images),
@@ -283,7 +289,7 @@ impl Server<'_> {
     /// Keeps the clients' own models in `slot` as results of the run.
     ///
     /// # Errors
-    /// When one cannot be written.
+    /// If one cannot be written.
     pub fn keep_clients(&mut self, slot: &str) -> Result<()> {
         self.expose_models(slot)?;
         let (faults, mut lost) = (self.faults.clone(), Vec::new());
@@ -300,20 +306,20 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Says something that the user should know.
+    /// Warns the user.
     pub fn warn(&mut self, text: &str) {
         self.host.warn(text);
     }
 
-    /// Is the digest to say nothing of what is in a message? After noise that cannot be drawn again it would be another in
-    /// every run; and where somebody accounts, a digest of what was answered before the noise would let a reader of the
-    /// journal check a guess.
+    /// Returns whether the digest must leave out the content of messages. System noise cannot be
+    /// drawn again, so the digest would differ in every run. With an accountant, a digest of
+    /// answers before the noise would let a reader of the journal check a guess.
     pub(crate) fn unrepeatable(&self) -> bool {
         let released = !self.own.is_empty() || !self.clients.is_empty();
         self.noise.kind() == Noise::System && (released || self.accountant.is_some())
     }
 
-    /// Carries the digest on. Of what follows noise that cannot be repeated only the name goes in.
+    /// Extends the digest by `what` and `bytes`. After unrepeatable noise only the name goes in.
     pub(crate) fn extend_digest(&mut self, what: &str, bytes: &[u8]) {
         let bytes = if self.unrepeatable() { &[] } else { bytes };
         let mut hash = Sha256::new();
@@ -325,7 +331,7 @@ impl Server<'_> {
     }
 }
 
-/// `sum` and so many times what a model confuses.
+/// Adds `times` times the confusion matrix of an evaluation to `sum`.
 fn plus(mut sum: Vec<Vec<u32>>, scored: &Evaluation, times: u32) -> Vec<Vec<u32>> {
     sum.resize(scored.confusion.len(), vec![0; scored.confusion.len()]);
     for (sum, row) in sum.iter_mut().zip(&scored.confusion) {

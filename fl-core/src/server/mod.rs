@@ -1,4 +1,5 @@
-//! The server's door: a protocol asks, aggregates, releases and evaluates through a [`Server`].
+//! [`Server`]: the interface through which a protocol sends requests, aggregates, releases and
+//! evaluates.
 
 pub(crate) mod cohort;
 mod collect;
@@ -26,7 +27,7 @@ use anyhow::{Context, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A protocol's view of the world, from the server.
+/// A protocol's interface to a run, at the server.
 pub struct Server<'h> {
     pub(crate) host: &'h mut dyn Host,
     pub(crate) store: Store,
@@ -37,7 +38,7 @@ pub struct Server<'h> {
     pub(crate) every: usize,
     pub(crate) after_split: bool,
     pub(crate) accountant: Option<Box<dyn Accountant>>,
-    /// Of what clients released themselves only: that is what the server sees.
+    /// Accounts only for the clients' own releases: those that the server sees.
     pub(crate) of_clients: Option<Box<dyn Accountant>>,
     pub(crate) observed: ExposureTracker,
     pub(crate) own: Vec<PrivacyEvent>,
@@ -45,50 +46,50 @@ pub struct Server<'h> {
     pub(crate) chain: [u8; 32],
     pub(crate) totals: Totals,
     pub(crate) steps: usize,
-    /// May there be more rounds later?
+    /// Whether the run may get more rounds later.
     pub(crate) grows: bool,
     pub(crate) step: Step,
-    /// Has the budget ended the rounds?
+    /// Whether the budget has ended the rounds.
     pub(crate) ended: bool,
-    /// What the last round left without a measurement.
+    /// Measurements that the last round skipped.
     pub(crate) unevaluated: Vec<PendingEvaluation>,
     pub(crate) resumed: Option<ResumePoint>,
-    /// Whose answers the user knows to be left out, by what they are about.
+    /// The clients whose unusable answers the user was warned of, by kind of answer.
     pub(crate) told: BTreeMap<String, BTreeSet<ClientId>>,
 }
 
 impl<'h> Server<'h> {
-    /// What all that happens on purpose is drawn from.
+    /// Returns the stream that all injected faults are drawn from.
     pub(crate) fn faults_stream(&self) -> Stream {
         self.root.child("faults", 0)
     }
 
-    // ---- what there is
+    // ---- slots, clients and data
 
-    /// Is there anything in this slot?
+    /// Returns whether this slot is filled.
     pub fn has(&self, slot: &str) -> bool {
         self.store.has(slot)
     }
 
-    /// For whom there is something in this slot, such as `sign-flip for clients 0-1`.
+    /// Returns the clients that have a part in this slot, such as `sign-flip for clients 0-1`.
     pub fn who(&self, slot: &str) -> Vec<String> {
         self.store.parts().who(slot)
     }
 
-    /// What models are to learn.
+    /// Returns the task that models learn.
     pub fn task(&self) -> &Task {
         self.store.task()
     }
 
-    /// Every client that takes part, ascending: those that have examples, or all if an accountant
-    /// works.
+    /// Returns every client that takes part, ascending: those with examples, or all clients if the
+    /// run has an accountant.
     pub fn everyone(&self) -> Cohort {
         Cohort::everyone(self.host.roster().iter().map(|(id, _)| *id).collect())
     }
 
-    /// Every client that has `at_least` examples, ascending. No protocol learns how many
-    /// each has. If an accountant works these are all clients: who takes part is public, and must
-    /// not follow from how many examples a client has.
+    /// Returns every client with `at_least` examples, ascending. No protocol learns how many each
+    /// client has. With an accountant it returns all clients: the list of participants is public,
+    /// so it must not depend on the number of a client's examples.
     pub fn with_examples(&self, at_least: usize) -> Cohort {
         if self.accountant.is_some() {
             return self.everyone();
@@ -98,10 +99,11 @@ impl<'h> Server<'h> {
         self.everyone().retain(|id| !few.contains(&id))
     }
 
-    /// The positions in `pool` that the selector in `slot` picks, ascending; `None` if the slot is empty.
+    /// Returns the positions in `pool` that the selector in `slot` picks, ascending; `None` if the
+    /// slot is empty.
     ///
     /// # Errors
-    /// When it cannot judge the pool, or picks what is not there.
+    /// If the selector cannot judge the pool, or picks a position outside it.
     pub fn select<P: Pool + ?Sized>(
         &mut self,
         slot: &SelectorSlot<P>,
@@ -124,15 +126,15 @@ impl<'h> Server<'h> {
         Ok(Some(picked))
     }
 
-    /// The round as the selector in `slot` sees it: no two choices share their randomness.
+    /// Returns the round for the selector in `slot`, with a stream that no other selection shares.
     pub(crate) fn round_of(&mut self, slot: &str, round: &Round) -> Round {
         let times = self.step.again(format!("choice {slot}"));
         round.with_stream(round.stream.child(slot, times))
     }
 
-    /// Passes on what a part has said.
+    /// Forwards the log events of a part.
     pub(crate) fn forward_log(&mut self, slot: &str, round: &Round) -> Result<()> {
-        // what parts say at the server may be of what no one else is to see
+        // notes of parts at the server may depend on data that no other observer may see
         let withheld = self.accountant.is_some();
         for said in round.said().into_iter().filter(|_| !withheld) {
             match said {
@@ -145,10 +147,10 @@ impl<'h> Server<'h> {
         Ok(())
     }
 
-    /// The public data.
+    /// Returns the public data.
     ///
     /// # Errors
-    /// When the spec has none.
+    /// If the spec has none.
     pub fn public(&self) -> Result<Arc<Public>> {
         self.host
             .public()
@@ -156,34 +158,34 @@ impl<'h> Server<'h> {
             .context("this protocol needs public data; add `data.public` to the spec")
     }
 
-    /// All public samples, by position.
+    /// Returns all public samples, by position.
     ///
     /// # Errors
-    /// When the spec has none.
+    /// If the spec has none.
     pub fn public_ids(&self) -> Result<Ids> {
         Ok(Ids((0..self.public()?.samples().len() as u32).collect()))
     }
 
-    /// The server's lasting model for this slot, made on first use.
+    /// Returns the server's lasting model in this slot, made on first use.
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
         Ok(self.store.get::<Box<dyn Trainer>>(slot)?.as_mut())
     }
 
-    /// The server's generator in this slot, made on first use.
+    /// Returns the server's generator in this slot, made on first use.
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
         Ok(self.store.get::<Box<dyn Generator>>(slot)?.as_mut())
     }
 
-    /// The server's model as one with parameters.
+    /// Returns the server's model as one with parameters.
     ///
     /// # Errors
-    /// When it has none.
+    /// If it has none.
     pub fn parametric(&mut self, slot: &str) -> Result<&mut dyn Parametric> {
         parametric(self.model(slot)?, slot)
     }
@@ -191,7 +193,7 @@ impl<'h> Server<'h> {
     /// Trains the server's model in `slot` on these samples.
     ///
     /// # Errors
-    /// When training fails, see [`Trainer::fit`].
+    /// If training fails, see [`Trainer::fit`].
     pub fn fit(
         &mut self,
         slot: &str,

@@ -1,4 +1,4 @@
-//! What the server releases, and what it has cost.
+//! Releases at the server, and their privacy cost.
 
 use crate::ledger::budget::{CohortOrigin, PaidRelease, cost, ensure_budget};
 use crate::message::{self, Message};
@@ -8,12 +8,13 @@ use crate::{BoxedMechanism, ClientId, Cohort, MechanismSlot, PrivacyEvent, Resul
 use anyhow::Context;
 
 impl Server<'_> {
-    /// Releases something made from the data of `cohort` through the mechanism in `slot`, if it is filled: clip, price,
-    /// afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
+    /// Releases a message made from the data of `cohort` through the mechanism in `slot`, if it is
+    /// filled: clip, price, check the budget, perturb, charge. If the budget pays only for the
+    /// first queries of `m`, only those remain.
     ///
     /// # Errors
-    /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the accountant has no price for
-    /// it, or its price counts on a draw of clients that did not happen.
+    /// [`crate::Problem::Budget`] before anything is spent. [`crate::Problem::Unpriced`] if the
+    /// accountant has no price for it, or its price assumes another draw of clients.
     pub fn release<M: Message>(
         &mut self,
         slot: &MechanismSlot<M>,
@@ -24,11 +25,12 @@ impl Server<'_> {
         self.release_as(slot, round, m, cohort, true)
     }
 
-    /// A summand of [`Server::release_sum`]: `m`, within the bound of the mechanism in `slot`. Its client has clipped it as well
-    /// ([`crate::Client::clip`]), which then changes nothing, but who sends more than he should must not drown the noise that hides him.
+    /// Clips a summand of [`Server::release_sum`] to the bound of the mechanism in `slot`. An
+    /// honest client has clipped it already ([`crate::Client::clip`]), so nothing changes. A larger
+    /// summand must not exceed the noise that protects its client.
     ///
     /// # Errors
-    /// When it cannot be clipped.
+    /// If it cannot be clipped.
     pub fn clipped<M: Message>(&mut self, slot: &MechanismSlot<M>, mut m: M) -> Result<M> {
         if self.store.has(slot) {
             let mechanism = self.store.take::<BoxedMechanism<M>>(slot)?;
@@ -39,7 +41,8 @@ impl Server<'_> {
         Ok(m)
     }
 
-    /// As [`Server::release`], of a sum of what [`Server::clipped`] has let through: the sum itself has no bound.
+    /// As [`Server::release`], for a sum of messages from [`Server::clipped`]. The sum itself is
+    /// not clipped.
     ///
     /// # Errors
     /// As [`Server::release`].
@@ -53,8 +56,9 @@ impl Server<'_> {
         self.release_as(slot, round, sum, cohort, false)
     }
 
-    /// Would the budget pay for any of a release like `m`, of the data of `cohort`, through the mechanism in `slot`? To be asked before
-    /// the clients are, so that they send nothing that is then refused.
+    /// Returns whether the budget pays for any part of a release like `m`, of the data of `cohort`,
+    /// through the mechanism in `slot`. Call it before the requests, so that clients send nothing
+    /// that is then refused.
     ///
     /// # Errors
     /// As [`Server::release`].
@@ -125,10 +129,11 @@ impl Server<'_> {
         message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
     }
 
-    /// Does the mechanism in `slot` want all clients to agree on a range ([`crate::PrivacyMechanism::range`])?
+    /// Returns whether the mechanism in `slot` needs all clients to agree on a range
+    /// ([`crate::PrivacyMechanism::range`]).
     ///
     /// # Errors
-    /// When the slot's part cannot be made.
+    /// If the part cannot be made.
     pub fn wants_range<M: Message>(&self, slot: &MechanismSlot<M>) -> Result<bool> {
         self.store
             .parts()
@@ -144,8 +149,8 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// The events that an accountant is to price. What was released without noise has happened:
-    /// nothing is guaranteed against these observers, who see it, any more.
+    /// Returns the events for an accountant to price. A release without noise has already happened:
+    /// these observers saw it, so no guarantee against them is left.
     fn priced(&mut self, events: &[PrivacyEvent], seen: &[Observer]) -> Result<Vec<PrivacyEvent>> {
         let mut priced = Vec::new();
         for event in events {

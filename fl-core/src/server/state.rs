@@ -1,4 +1,4 @@
-//! The server's side of a run as its host holds it.
+//! [`RunState`]: the server's side of a run, as a host holds it.
 
 use super::Server;
 use super::steps::{ResumePoint, SavedServer, Step};
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// The server's side of a run as its host holds it: made, restored and read here. The author of a
-/// method sees it as a [`Server`].
+/// The server's side of a run, which a host makes, restores and reads. The author of a method sees
+/// it as a [`Server`].
 pub struct RunState<'h>(pub(crate) Server<'h>);
 
 impl<'h> Deref for RunState<'h> {
@@ -31,10 +31,11 @@ impl DerefMut for RunState<'_> {
 }
 
 impl<'h> RunState<'h> {
-    /// `state` is what a checkpoint of the same run kept, to go on from there.
+    /// Makes the state of a run. `state`, from a checkpoint of the same run, resumes it.
     ///
     /// # Errors
-    /// When the protocol does not work for such a task, the accountant cannot be made, or `state` is not a server's state.
+    /// If the protocol does not work for such a task, the accountant cannot be made, or `state` is
+    /// not a server's state.
     pub fn new(
         host: &'h mut dyn Host,
         parts: Arc<Parts>,
@@ -42,7 +43,7 @@ impl<'h> RunState<'h> {
         options: &RunOptions,
         state: Option<&[u8]>,
     ) -> Result<Self> {
-        // a spec may not have known what the data are
+        // the spec's checks may not have known the kind of the data
         let kind = options.task.kind;
         let has = |name: &str| name.starts_with("data.") || parts.has(name);
         let suits = protocol.suits(kind, &has);
@@ -85,7 +86,7 @@ impl<'h> RunState<'h> {
             told: BTreeMap::new(),
         };
         if fed.accountant.is_some() {
-            // what the protocol says of itself holds whether or not a coin lets somebody be asked
+            // the declared disclosures count whether or not a random draw selects a client
             let context = fed.store.context("accountant", 0);
             let planned = exposure::exposed(protocol, fed.store.parts(), &context);
             fed.observed.exposed = planned;
@@ -110,36 +111,36 @@ impl<'h> RunState<'h> {
         Ok(Self(fed))
     }
 
-    /// The digest of everything that was sent, answered, measured and kept so far; of what [`Noise::System`] keeps
-    /// from it, in which order it was.
+    /// Returns the digest of all messages, answers, measurements and results so far. With
+    /// [`Noise::System`] it covers only their order, not their content.
     pub fn digest(&self) -> String {
         hex(&self.chain)
     }
 
-    /// Bytes and steps so far.
+    /// Returns the bytes and steps so far.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// Whose presence is hidden by what was released so far; `None` if nobody accounts.
+    /// Returns the unit that the releases so far protect; `None` without an accountant.
     ///
     /// # Errors
-    /// When the accountant cannot say.
+    /// If the accountant has no guarantee.
     pub fn privacy_unit(&self) -> Result<Option<Unit>> {
         let accountant = self.accountant.as_ref();
         let guarantee = accountant.map(|a| a.guarantee(None)).transpose()?;
         Ok(guarantee.map(|g| g.unit))
     }
 
-    /// Returns what is guaranteed so far, by observer; `None` without an accountant.
+    /// Returns the guarantees so far, by observer; `None` without an accountant.
     ///
     /// # Errors
-    /// When the accountant cannot say.
+    /// If the accountant has no guarantee.
     pub fn protections(&self) -> Result<Option<Protections>> {
         self.0.protections()
     }
 
-    /// Everything released so far, at the server and by clients, that nobody accounts for.
+    /// Returns all releases so far, at the server and at clients, that no accountant covers.
     pub fn unaccounted(&self) -> Vec<PrivacyEvent> {
         let all = self.own.iter().chain(self.clients.values().flatten());
         let open = |e: &&PrivacyEvent| {

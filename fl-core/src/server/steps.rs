@@ -1,4 +1,4 @@
-//! Steps: what is done once or in rounds, and what a stopped run needs to go on after the last one.
+//! Steps of a run: single ones, rounds, and the state that a stopped run resumes from.
 
 use crate::exchange::faults::QuorumPolicy;
 use crate::host::{StepCost, StepPosition, Totals};
@@ -11,21 +11,22 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is remembered within one step only.
+/// State that lives for one step.
 #[derive(Default)]
 pub(crate) struct Step {
-    /// How often the step was done before, and had too few answers.
+    /// How many earlier attempts of the step had too few answers.
     pub repeated: usize,
-    /// The samples that clients were asked about last.
+    /// The samples of the last request to clients.
     pub asked_about: Option<Vec<u32>>,
-    /// Models whose turn to be evaluated it was not.
+    /// Models that this round did not evaluate.
     pub unevaluated: Vec<PendingEvaluation>,
-    /// How often something was done: no two questions, choices or releases share their randomness.
+    /// How often each action was done: no two requests, selections or releases share their
+    /// randomness.
     times: BTreeMap<String, u64>,
 }
 
 impl Step {
-    /// How often `what` was done before in this step.
+    /// Returns how many times `what` was done before in this step, and counts this time.
     pub fn again(&mut self, what: String) -> u64 {
         let times = self.times.entry(what).or_default();
         *times += 1;
@@ -33,24 +34,25 @@ impl Step {
     }
 }
 
-/// What a round left without a measurement, because later ones were to come: models by their slot, and numbers.
+/// A measurement that a round skipped because later rounds were due: models by their slot, and
+/// numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum PendingEvaluation {
     Server(String),
     Clients(String),
-    /// These models of the server's, in turn in this slot, and which of them is each client's.
+    /// Models of the server, evaluated in turn in this slot, and each client's index among them.
     ForClients(String, Vec<Params>, Vec<usize>),
     Number(String, f64),
     Each(String, Vec<(ClientId, f64)>),
 }
 
-/// Where a resumed run goes on.
+/// Where a resumed run continues.
 pub(crate) struct ResumePoint {
     pub done: usize,
     pub protocol: Vec<u8>,
 }
 
-/// Everything at the server that a stopped run needs to go on.
+/// All state of the server that a stopped run resumes from.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SavedServer {
     pub done: usize,
@@ -67,7 +69,8 @@ pub(crate) struct SavedServer {
 }
 
 impl Server<'_> {
-    /// Does something once. A resumed run that has done it before skips it and takes `state` from the checkpoint.
+    /// Runs `body` once. A resumed run that has done it before skips it and takes `state` from the
+    /// checkpoint.
     ///
     /// # Errors
     /// Those of `body`, and of the checkpoint.
@@ -80,11 +83,14 @@ impl Server<'_> {
         self.step(name.into(), 0, 0, self.root.child(name, 0), state, body)
     }
 
-    /// Does something `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has done before. A round that the budget does not pay for
-    /// is not done, nor is any after it: state and server's parts are those of the last round that was paid for, and if that was not evaluated, it is now.
+    /// Runs `body` `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has done
+    /// before. The first round that exceeds the budget ends the rounds: the protocol's state and
+    /// the server's parts stay as after the last paid round, which is evaluated now if it was not
+    /// before.
     ///
     /// # Errors
-    /// Those of `body`, and of the checkpoints; [`Problem::Budget`] when not even the first round is paid for.
+    /// Those of `body`, and of the checkpoints; [`Problem::Budget`] if even the first round exceeds
+    /// the budget.
     pub fn rounds<S: Serialize + DeserializeOwned>(
         &mut self,
         n: usize,
@@ -171,7 +177,7 @@ impl Server<'_> {
             }
         }
         self.totals.steps = self.steps;
-        // what the server has released at the end of a step is in no question's line of the journal
+        // releases of the server at the end of a step belong to no line of the journal
         let cost = StepCost {
             step: name.clone(),
             round: number,
@@ -194,7 +200,7 @@ impl Server<'_> {
             unevaluated,
             ..
         } = self;
-        // written down only if the host wants it
+        // serialised only if the host stores it
         let saved = || {
             let saved = SavedServer {
                 done: totals.steps,
@@ -221,7 +227,7 @@ impl Server<'_> {
         host.checkpoint(totals.steps, &name, place, &saved)
     }
 
-    /// Evaluates what the last round that was paid for left unevaluated, because later ones were to come.
+    /// Evaluates what the last paid round skipped because later rounds were due.
     fn evaluate_paid(&mut self, number: usize) -> Result<()> {
         let name = format!("round {number}");
         let stream = self.root.child("round", number as u64);
@@ -242,12 +248,12 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// May a budget end the rounds, the run's or that of a client's own node?
+    /// Returns whether a budget may end the rounds: the run's, or that of a client's own node.
     pub(crate) fn may_end(&self) -> bool {
         self.accountant.is_some()
     }
 
-    /// The protocol's state and that of the server's parts, as they are.
+    /// Returns the serialised states of the protocol and of the server's parts.
     fn before<S: Serialize>(&self, state: &S) -> Result<(Vec<u8>, States)> {
         Ok((postcard::to_stdvec(state)?, self.store.save()?))
     }
