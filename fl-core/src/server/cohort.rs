@@ -55,7 +55,7 @@ impl Server<'_> {
         let mut of_slot = self.round_of(slot, round);
         // a price assumes that no observer can predict the draw: with system noise the draw follows
         // its key
-        if self.accountant.is_some() {
+        if self.ledger.accounts() {
             of_slot = of_slot.with_stream(self.noise.at(&of_slot.stream).stream().clone());
         }
         let mut selector = self.store.take::<BoxedSelector<Roster>>(slot)?;

@@ -51,7 +51,7 @@ impl Server<'_> {
         down: impl Fn(ClientId) -> &'d D + Sync,
         mut make: impl FnMut(ClientId, U) -> Result<V>,
     ) -> Result<Inbox<V>> {
-        let spec = self.observed.exchange(exchange.label())?.clone();
+        let spec = self.ledger.exposure.exchange(exchange.label())?.clone();
         let needs = spec
             .aggregator
             .map(|used| (used.needs)(&mut self.store, used.slot));
@@ -128,7 +128,7 @@ impl Server<'_> {
         down: impl Fn(ClientId) -> &'d D + Sync,
         form: impl FnMut(ClientMessage<U>) -> Result<ClientMessage<V>>,
     ) -> Result<O> {
-        let spec = self.observed.exchange(exchange.label())?.clone();
+        let spec = self.ledger.exposure.exchange(exchange.label())?.clone();
         let slot = spec.aggregator.map(|used| used.slot);
         let slot =
             slot.with_context(|| format!("exchange `{}` declares no aggregator", spec.label))?;
@@ -258,7 +258,8 @@ impl Server<'_> {
         if needs.training_loss && !exchange.trains {
             bail!(Problem::Lacks(exchange.no_training()));
         }
-        self.expose_answers(exchange, needs)?;
+        let releases = |slot: &str| self.store.parts().releases(slot);
+        self.ledger.expose_answers(exchange, needs, &releases)?;
         let faults = self.faults.clone();
         let mut collector = Collector::new(round, exchange, to.len(), needs, faults.clone());
         for id in to {

@@ -262,13 +262,13 @@ impl Collector {
     /// Charges the privacy costs, and writes the journal.
     pub fn finish(mut self, fed: &mut Server<'_>) -> Result<()> {
         for (id, events) in self.spent {
-            fed.charge_client(id, events)?;
+            fed.ledger.charge_client(id, events)?;
         }
         let digest: [u8; 32] = self.chain.finalize().into();
         if !fed.unrepeatable() {
             self.entry.digest = hex(&digest);
         }
-        if fed.unrepeatable() || fed.accountant.is_some() {
+        if fed.unrepeatable() || fed.ledger.accounts() {
             self.entry.answers.clear();
         }
         self.entry.dropped.sort();

@@ -12,16 +12,16 @@ mod steps;
 pub use state::RunState;
 
 use crate::exchange::faults::Faults;
-use crate::host::{Budget, Host, Totals};
-use crate::ledger::exposure::ExposureTracker;
+use crate::host::{Host, Totals};
+use crate::ledger::RunLedger;
 use crate::message::Ids;
 use crate::privacy::NoiseSource;
 use crate::server::steps::{PendingEvaluation, ResumePoint, Step};
 use crate::store::Store;
 use crate::{
-    Accountant, BoxedSelector, ClientId, Cohort, Examples, FitOptions, Generator, LogEvent,
-    Parametric, Pool, PrivacyEvent, Public, Result, Round, Samples, SelectorSlot, Stream, Target,
-    Task, Trainer, fit_examples, parametric,
+    BoxedSelector, ClientId, Cohort, Examples, FitOptions, Generator, LogEvent, Parametric, Pool,
+    Public, Result, Round, Samples, SelectorSlot, Stream, Target, Task, Trainer, fit_examples,
+    parametric,
 };
 use anyhow::{Context, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,16 +33,9 @@ pub struct Server<'h> {
     pub(crate) store: Store,
     pub(crate) root: Stream,
     pub(crate) faults: Faults,
-    pub(crate) budget: Option<Budget>,
     pub(crate) noise: NoiseSource,
+    pub(crate) ledger: RunLedger,
     pub(crate) every: usize,
-    pub(crate) after_split: bool,
-    pub(crate) accountant: Option<Box<dyn Accountant>>,
-    /// Accounts only for the clients' own releases: those that the server sees.
-    pub(crate) of_clients: Option<Box<dyn Accountant>>,
-    pub(crate) observed: ExposureTracker,
-    pub(crate) own: Vec<PrivacyEvent>,
-    pub(crate) clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
     pub(crate) chain: [u8; 32],
     pub(crate) totals: Totals,
     pub(crate) steps: usize,
@@ -91,7 +84,7 @@ impl<'h> Server<'h> {
     /// client has. With an accountant it returns all clients: the list of participants is public,
     /// so it must not depend on the number of a client's examples.
     pub fn with_examples(&self, at_least: usize) -> Cohort {
-        if self.accountant.is_some() {
+        if self.ledger.accounts() {
             return self.everyone();
         }
         let few = self.host.roster().iter().filter(|(_, n)| *n < at_least);
@@ -135,7 +128,7 @@ impl<'h> Server<'h> {
     /// Forwards the log events of a part.
     pub(crate) fn forward_log(&mut self, slot: &str, round: &Round) -> Result<()> {
         // notes of parts at the server may depend on data that no other observer may see
-        let withheld = self.accountant.is_some();
+        let withheld = self.ledger.accounts();
         for said in round.said().into_iter().filter(|_| !withheld) {
             match said {
                 LogEvent::Note(text) => self.warn(&format!("{}: parts.{slot}: {text}", round.name)),

@@ -3,12 +3,12 @@
 use super::Server;
 use super::steps::{ResumePoint, SavedServer, Step};
 use crate::host::{Host, RunOptions, Totals};
-use crate::ledger::exposure::{self, ExposureTracker};
+use crate::ledger::RunLedger;
 use crate::message::hex;
 use crate::privacy::{Protections, Unit};
 use crate::store::Store;
-use crate::{Accountant, Parts, PrivacyEvent, Problem, Protocol, Result, Stream};
-use anyhow::{Context, bail};
+use crate::{Parts, PrivacyEvent, Problem, Protocol, Result, Stream};
+use anyhow::Context;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -52,29 +52,15 @@ impl<'h> RunState<'h> {
         })?;
         let root = Stream::root(options.seed);
         let store = Store::new(parts, None, options.task.clone(), root.child("server", 0));
-        let accounts = store.has("accountant");
-        let accountant = || {
-            let accountant = || store.make::<Box<dyn Accountant>>("accountant", 0);
-            accounts.then(accountant).transpose()
-        };
-        let (accountant, of_clients) = (accountant()?, accountant()?);
-        if options.budget.is_some() && accountant.is_none() {
-            bail!("a privacy budget needs an accountant: fill parts.accountant");
-        }
+        let ledger = RunLedger::new(&store, protocol, options)?;
         let mut fed = Server {
             host,
             store,
             root,
             faults: options.faults.clone(),
-            budget: options.budget.clone(),
             noise: options.noise.clone(),
             every: options.evaluate_every.max(1),
-            after_split: options.after_split,
-            accountant,
-            of_clients,
-            observed: ExposureTracker::new(protocol),
-            own: Vec::new(),
-            clients: BTreeMap::new(),
+            ledger,
             chain: [0; 32],
             totals: Totals::default(),
             steps: 0,
@@ -85,21 +71,15 @@ impl<'h> RunState<'h> {
             resumed: None,
             told: BTreeMap::new(),
         };
-        if fed.accountant.is_some() {
-            // the declared disclosures count whether or not a random draw selects a client
-            let context = fed.store.context("accountant", 0);
-            let planned = exposure::exposed(protocol, fed.store.parts(), &context);
-            fed.observed.exposed = planned;
-        }
         if let Some(state) = state {
             let saved: SavedServer =
                 postcard::from_bytes(state).context("the saved state of the server")?;
             (fed.chain, fed.totals) = (saved.chain, saved.totals);
-            fed.charge(saved.own)?;
+            fed.ledger.charge(saved.own)?;
             for (id, events) in saved.clients {
-                fed.charge_client(id, events)?;
+                fed.ledger.charge_client(id, events)?;
             }
-            fed.observed.exposed = saved.exposed;
+            fed.ledger.exposure.exposed = saved.exposed;
             fed.told = saved.told;
             (fed.ended, fed.unevaluated) = (saved.ended, saved.unevaluated);
             fed.store.load(saved.parts);
@@ -127,9 +107,7 @@ impl<'h> RunState<'h> {
     /// # Errors
     /// If the accountant has no guarantee.
     pub fn privacy_unit(&self) -> Result<Option<Unit>> {
-        let accountant = self.accountant.as_ref();
-        let guarantee = accountant.map(|a| a.guarantee(None)).transpose()?;
-        Ok(guarantee.map(|g| g.unit))
+        self.ledger.unit()
     }
 
     /// Returns the guarantees so far, by observer; `None` without an accountant.
@@ -142,14 +120,11 @@ impl<'h> RunState<'h> {
 
     /// Returns all releases so far, at the server and at clients, that no accountant covers.
     pub fn unaccounted(&self) -> Vec<PrivacyEvent> {
-        let all = self.own.iter().chain(self.clients.values().flatten());
-        let open = |e: &&PrivacyEvent| {
-            let priced = !matches!(
-                e,
-                PrivacyEvent::Unaccounted { .. } | PrivacyEvent::Undrawn { .. }
-            );
-            self.accountant.is_none() || !priced
-        };
-        all.filter(open).cloned().collect()
+        self.ledger.unaccounted()
+    }
+
+    /// Records that a row may belong to two clients: a guarantee for one example is impossible.
+    pub fn owned_twice(&mut self, why: &str) {
+        self.ledger.exposure.twice = Some(why.into());
     }
 }

@@ -159,7 +159,7 @@ impl Server<'_> {
                         self.warn(&format!("{name}: {few}; it is done once more"));
                         *state = postcard::from_bytes(&protocol)?;
                         self.store.load(parts);
-                        self.observed.forget_unreleased();
+                        self.ledger.exposure.forget_unreleased();
                     }
                     (Some(Problem::Budget(_)), Some((protocol, parts))) if may_end => {
                         self.warn(&format!(
@@ -167,7 +167,7 @@ impl Server<'_> {
                         ));
                         *state = postcard::from_bytes(&protocol)?;
                         self.store.load(parts);
-                        self.observed.forget_unreleased();
+                        self.ledger.exposure.forget_unreleased();
                         self.ended = true;
                         self.evaluate_paid(number - 1)?;
                         break;
@@ -189,9 +189,7 @@ impl Server<'_> {
         let Self {
             host,
             store,
-            own,
-            clients,
-            observed,
+            ledger,
             chain,
             totals,
             grows,
@@ -206,10 +204,10 @@ impl Server<'_> {
                 done: totals.steps,
                 protocol: postcard::to_stdvec(&*state)?,
                 parts: store.save()?,
-                own: own.clone(),
-                clients: clients.clone(),
+                own: ledger.server.clone(),
+                clients: ledger.clients.clone(),
                 told: told.clone(),
-                exposed: observed.exposed.clone(),
+                exposed: ledger.exposure.exposed.clone(),
                 chain: *chain,
                 totals: totals.clone(),
                 ended: *ended,
@@ -250,7 +248,7 @@ impl Server<'_> {
 
     /// Returns whether a budget may end the rounds: the run's, or that of a client's own node.
     pub(crate) fn may_end(&self) -> bool {
-        self.accountant.is_some()
+        self.ledger.accounts()
     }
 
     /// Returns the serialised states of the protocol and of the server's parts.
