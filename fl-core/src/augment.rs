@@ -1,4 +1,4 @@
-//! Random changes to training images: pad and crop, flip, cut out.
+//! [`Augment`]: random changes to training images: pad and crop, flip, cut out.
 
 use crate::{Draws, Inputs, Problem, Result, choices};
 use anyhow::ensure;
@@ -6,17 +6,18 @@ use anyhow::ensure;
 choices! {
     /// A random change to a training image. FedKD: `[{crop: 4}, flip, {cutout: 16}]`.
     pub enum Augment {
-        /// Adds so many black rows and columns on every side and cuts an image of the old size out at random.
+        /// Adds this many black rows and columns on every side and cuts an image of the old size
+        /// out at random.
         Crop(usize) = "crop",
         /// Mirrors left and right with probability 1/2.
         Flip = "flip",
-        /// Sets a square of so many rows and columns to the mean, centred anywhere, so that some may lie outside (DeVries and
-        /// Taylor 2017).
+        /// Sets a square of this many rows and columns to the mean, centred anywhere, so that part
+        /// of it may lie outside (DeVries and Taylor 2017).
         Cutout(usize) = "cutout",
     }
 }
 
-/// Changes for images of one shape.
+/// The changes for images of one shape.
 #[derive(Clone, Debug)]
 pub struct Augmenter {
     changes: Vec<Augment>,
@@ -24,8 +25,10 @@ pub struct Augmenter {
 }
 
 impl Augmenter {
+    /// Makes the changes for images of this shape.
+    ///
     /// # Errors
-    /// When there are changes, but the inputs are no images.
+    /// If there are changes, but the inputs are no images.
     pub fn new(changes: Vec<Augment>, shape: &[usize]) -> Result<Self> {
         let image = <[usize; 3]>::try_from(shape).ok();
         let text = || {
@@ -43,13 +46,13 @@ impl Augmenter {
         })
     }
 
-    /// Does it change nothing?
+    /// Returns whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// What black is in each channel of normalised inputs: images are cropped before they are normalised in the published
-    /// code, and cut out after.
+    /// Returns the value of black in each channel of normalised inputs. The published code crops
+    /// images before it normalises them, and cuts out after.
     pub fn black(inputs: &Inputs) -> Vec<f32> {
         match inputs {
             Inputs::Bytes { mean, std, .. } => mean.iter().zip(std).map(|(m, s)| -m / s).collect(),
@@ -57,7 +60,8 @@ impl Augmenter {
         }
     }
 
-    /// Changes every image of a batch. `black` is what [`Augmenter::black`] gave; 0 for channels it does not name.
+    /// Changes every image of a batch. `black` is the result of [`Augmenter::black`]; 0 for
+    /// channels it does not name.
     pub fn apply(&self, batch: &mut [f32], black: &[f32], draws: &mut Draws) {
         let [channels, height, width] = self.shape;
         for image in batch.chunks_exact_mut((channels * height * width).max(1)) {
@@ -104,7 +108,7 @@ impl Augmenter {
     }
 }
 
-/// `plane[y][x] = plane[y + by[0]][x + by[1]]`, `fill` where that lies outside.
+/// Sets `plane[y][x] = plane[y + by[0]][x + by[1]]`, or `fill` if that lies outside.
 fn shift(plane: &mut [f32], [height, width]: [usize; 2], by: [isize; 2], fill: f32) {
     let old = plane.to_vec();
     for (i, v) in plane.iter_mut().enumerate() {

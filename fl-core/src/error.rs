@@ -1,11 +1,11 @@
-//! What can go wrong, where somebody has to tell the cases apart.
+//! [`Problem`]: the errors that callers tell apart.
 
 use serde::{Deserialize, Serialize};
 
-/// An error with context; [`Problem`] is inside where a caller must match on it.
+/// An error with context; it holds a [`Problem`] if callers must match on it.
 pub type Result<T, E = anyhow::Error> = std::result::Result<T, E>;
 
-/// The problems that hosts, policies and tests tell apart.
+/// The errors that hosts, policies and tests tell apart.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Problem {
@@ -22,46 +22,46 @@ pub enum Problem {
     /// Shapes, names or lengths that do not fit together.
     #[error("{0}")]
     Shape(String),
-    /// Answers that do not fit together, and nothing that says which of them is right.
+    /// Answers that do not fit together, without a source that shows which is right.
     #[error("{0}")]
     Disagree(String),
     /// A weight that cannot be used.
     #[error("weight {weight}; a weight must be finite{}", .most.map_or(" and at least 0".into(), |most| format!(", at least 0 and at most {most} (faults.max-weight)")))]
     Weight {
-        /// What was given.
+        /// The weight.
         weight: f64,
-        /// The largest weight that is believed.
+        /// The largest accepted weight.
         most: Option<f64>,
     },
-    /// A client did not answer, or too late.
+    /// A client did not answer, or answered too late.
     #[error("{0}")]
     Absent(String),
-    /// Fewer answers than the run must have.
+    /// Fewer answers than the run requires.
     #[error("{answers} usable answers{text}, and faults.at-least is {least}")]
     TooFew {
-        /// How many there are.
+        /// Number of usable answers.
         answers: usize,
-        /// How many there must be.
+        /// Number of required answers.
         least: usize,
-        /// To what, and what is wrong with the others.
+        /// The exchange, and the fault of the other answers.
         text: String,
     },
-    /// Nobody answered, or everybody's answer was dropped.
+    /// No client answered, or every answer was dropped.
     #[error("no usable answer{0}")]
     NoAnswer(String),
-    /// The privacy budget does not allow what was about to be released.
+    /// The privacy budget does not cover a release.
     #[error("{0}")]
     Budget(String),
-    /// An event that an accountant has no price for, or something that nobody priced, where there is a budget.
+    /// An event without a price at the accountant, or an unpriced disclosure despite a budget.
     #[error("{0}")]
     Unpriced(String),
-    /// The host was asked to stop; the run can go on later.
+    /// The host requested a stop; the run can resume later.
     #[error("stopped after step {after}")]
     Stopped {
-        /// The last step that is complete, such as `round 3`.
+        /// The last complete step, such as `round 3`.
         after: String,
     },
-    /// A part does not have an ability that a protocol needs.
+    /// A part lacks an ability that a protocol needs.
     #[error("{0}")]
     Lacks(String),
 }

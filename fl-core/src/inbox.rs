@@ -1,4 +1,4 @@
-//! The answers to one question, as parts see them.
+//! [`Inbox`]: the answers to one request, as parts see them.
 
 use crate::message::{self, AnyMessage, Message, MessageType, Params};
 use crate::{Problem, Result, kernels, order_statistics};
@@ -12,16 +12,17 @@ use std::sync::Arc;
 /// A client's number.
 pub type ClientId = u32;
 
-/// One message and what is known about its sender.
+/// One message, with data about its sender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientMessage<M> {
-    /// Who sent it.
+    /// The sender.
     pub from: ClientId,
-    /// How much it counts, usually the sender's number of examples. Finite, at least 0.
+    /// Its weight, usually the sender's number of examples. Finite, at least 0.
     pub weight: f64,
-    /// Examples per class at the sender; there if the aggregator asked for it ([`crate::RequiredInputs`]).
+    /// Examples per class at the sender, if the aggregator requested them
+    /// ([`crate::RequiredInputs`]).
     pub class_counts: Option<Vec<u32>>,
-    /// The mean loss of the training that made the message; there if the aggregator asked for it
+    /// Mean loss of the training that made the message, if the aggregator requested it
     /// ([`crate::RequiredInputs`]). Finite.
     pub training_loss: Option<f64>,
     /// The message.
@@ -29,7 +30,7 @@ pub struct ClientMessage<M> {
 }
 
 impl<M> ClientMessage<M> {
-    /// Mail without class counts and training loss.
+    /// Wraps a message without class counts and training loss.
     pub fn new(from: ClientId, weight: f64, body: M) -> Self {
         Self {
             from,
@@ -40,7 +41,7 @@ impl<M> ClientMessage<M> {
         }
     }
 
-    /// The same mail with another body.
+    /// Replaces the body by `f` of it.
     ///
     /// # Errors
     /// Those of `f`.
@@ -55,7 +56,8 @@ impl<M> ClientMessage<M> {
     }
 }
 
-/// Is one answer usable by itself: a finite message with a usable weight and training loss?
+/// Checks that one answer is usable by itself: a finite message with a usable weight and training
+/// loss.
 pub(crate) fn check_message<M: AnyMessage>(mail: &ClientMessage<M>) -> Result<()> {
     ensure!(
         mail.weight.is_finite() && mail.weight >= 0.0,
@@ -77,7 +79,7 @@ pub(crate) fn check_message<M: AnyMessage>(mail: &ClientMessage<M>) -> Result<()
     message::check(&mail.body)
 }
 
-/// The training loss of an answer, which must have one.
+/// Returns the training loss of an answer, which must have one.
 pub(crate) fn loss_of(from: ClientId, loss: Option<f64>) -> Result<f64> {
     loss.ok_or_else(|| {
         let text = format!("client {from}: its answer came without a training loss");
@@ -85,8 +87,9 @@ pub(crate) fn loss_of(from: ClientId, loss: Option<f64>) -> Result<f64> {
     })
 }
 
-/// Are all class counts about as many classes, each of which has as many of a message's scores? (Several, where every pixel has a
-/// class; how many the task says, which the door compares.)
+/// Checks that all class counts have the same number of classes, and that each class has the same
+/// number of a message's scores. (Several scores if every pixel has a class; the check of expected
+/// shapes compares their number with the task.)
 fn same_classes<M: AnyMessage>(mail: &[ClientMessage<M>]) -> Result<()> {
     let scores = mail.iter().find_map(|m| m.body.classes());
     let mut first = None;
@@ -112,17 +115,18 @@ fn same_classes<M: AnyMessage>(mail: &[ClientMessage<M>]) -> Result<()> {
     Ok(())
 }
 
-/// The answers to one question: at least one, all finite, all of one shape, sorted by client, some weight above 0.
+/// The answers to one request: at least one, all finite, all of one shape, sorted by client, with a
+/// weight above 0.
 ///
-/// An `Inbox` cannot be made otherwise, so aggregators need no checks of their own.
+/// These checks hold for every `Inbox`, so aggregators need none of their own.
 #[derive(Clone, Debug)]
 pub struct Inbox<M>(Vec<ClientMessage<M>>);
 
 impl<M: AnyMessage> Inbox<M> {
-    /// Checks and sorts.
+    /// Checks and sorts messages.
     ///
     /// # Errors
-    /// Names the client and what is wrong with its answer.
+    /// Names the client and the fault of its answer.
     pub fn new(mut mail: Vec<ClientMessage<M>>) -> Result<Self> {
         mail.sort_by_key(|m| m.from);
         for (i, m) in mail.iter().enumerate() {
@@ -151,7 +155,7 @@ impl<M: AnyMessage> Inbox<M> {
         Ok(Self(mail))
     }
 
-    /// An answer of another kind for each: all else of the mail stays.
+    /// Converts each message with `f`, and keeps weights, class counts and losses.
     ///
     /// ```
     /// use fl_core::prelude::*;
@@ -163,7 +167,8 @@ impl<M: AnyMessage> Inbox<M> {
     /// ```
     ///
     /// # Errors
-    /// When `f` fails, or what it gives is no inbox, as [`Inbox::new`] says; with the client's number.
+    /// If `f` fails, or its results are no valid inbox (see [`Inbox::new`]); with the client's
+    /// number.
     pub fn map<N: Message>(&self, f: impl Fn(&ClientMessage<M>) -> Result<N>) -> Result<Inbox<N>> {
         let one = |mail: &ClientMessage<M>| -> Result<ClientMessage<N>> {
             Ok(ClientMessage {
@@ -177,36 +182,37 @@ impl<M: AnyMessage> Inbox<M> {
         Inbox::new(self.0.iter().map(one).collect::<Result<_>>()?)
     }
 
-    /// For what the other side of the C interface has checked already; nobody may see it before it is filled.
+    /// Wraps messages that the other side of the C interface has checked. It must be filled before
+    /// use.
     pub(crate) fn trusted(mail: Vec<ClientMessage<M>>) -> Self {
         Self(mail)
     }
 
-    /// What [`Inbox::trusted`] is filled through.
+    /// Returns the messages of an [`Inbox::trusted`], to fill it.
     pub(crate) fn mail_mut(&mut self) -> &mut Vec<ClientMessage<M>> {
         &mut self.0
     }
 
-    /// How many answers; at least 1.
+    /// Returns the number of answers; at least 1.
     #[expect(clippy::len_without_is_empty, reason = "an inbox is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// In client order.
+    /// Iterates in client order.
     pub fn iter(&self) -> std::slice::Iter<'_, ClientMessage<M>> {
         self.0.iter()
     }
 
-    /// Sum of the weights, always above 0.
+    /// Returns the sum of the weights, always above 0.
     pub fn total_weight(&self) -> f64 {
         self.0.iter().map(|m| m.weight).sum()
     }
 
-    /// The mean loss of each client's training, in client order.
+    /// Returns the mean loss of each client's training, in client order.
     ///
     /// # Errors
-    /// When an answer came without one: the aggregator must ask for them in
+    /// If an answer has none: the aggregator must request them in
     /// [`Aggregator::needs`](crate::Aggregator::needs), and clients must have trained.
     pub fn training_losses(&self) -> Result<Vec<f64>> {
         let losses = self.0.iter();
@@ -215,38 +221,38 @@ impl<M: AnyMessage> Inbox<M> {
     }
 }
 
-/// One answer of an inbox, whatever its Rust type is.
+/// One answer of an inbox, without its Rust type.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyClientMessage<'a> {
-    /// Who sent it.
+    /// The sender.
     pub from: ClientId,
-    /// How much it counts.
+    /// Its weight.
     pub weight: f64,
-    /// Examples per class at the sender, if the aggregator asked for it.
+    /// Examples per class at the sender, if the aggregator requested them.
     pub class_counts: Option<&'a [u32]>,
-    /// The mean loss of the training that made the message, if the aggregator asked for it.
+    /// Mean loss of the training that made the message, if the aggregator requested it.
     pub training_loss: Option<f64>,
     /// The message.
     pub body: &'a dyn AnyMessage,
 }
 
-/// An [`Inbox`], whatever the Rust type of its messages is. An inbox of parameters is one without a
-/// copy.
+/// An [`Inbox`] without the Rust type of its messages. Conversions of an inbox of parameters copy
+/// no numbers.
 #[expect(clippy::len_without_is_empty, reason = "an inbox is never empty")]
 pub trait AnyInbox: Any + Debug + Send + Sync {
-    /// How many answers; at least 1.
+    /// Returns the number of answers; at least 1.
     fn len(&self) -> usize;
 
-    /// The answer at this position, in client order.
+    /// Returns the answer at this position, in client order.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// If `position` is not below the number of answers.
     fn at(&self, position: usize) -> AnyClientMessage<'_>;
 }
 
 impl<M: Message> Inbox<M> {
-    /// The same answers with weights of the protocol's own: `weight` gives one for each, finite and
-    /// not below 0. [`crate::Server::aggregate_with`] combines them so.
+    /// Returns the same answers with the protocol's own weights: `weight` returns one for each,
+    /// finite and at least 0. [`crate::Server::aggregate_with`] uses it.
     ///
     /// ```
     /// use fl_core::prelude::*;
@@ -258,7 +264,7 @@ impl<M: Message> Inbox<M> {
     /// ```
     ///
     /// # Errors
-    /// When a weight is negative or no number, or every weight is 0.
+    /// If a weight is negative or NaN, or every weight is 0.
     pub fn weighted_by(&self, weight: impl Fn(&ClientMessage<M>) -> f64) -> Result<Self> {
         let weigh = |mail: &ClientMessage<M>| ClientMessage {
             weight: weight(mail),
@@ -285,24 +291,24 @@ impl<M: AnyMessage> AnyInbox for Inbox<M> {
 }
 
 impl dyn AnyInbox {
-    /// In client order.
+    /// Iterates in client order.
     pub fn iter(&self) -> impl Iterator<Item = AnyClientMessage<'_>> {
         (0..self.len()).map(|position| self.at(position))
     }
 
-    /// The type of its messages.
+    /// Returns the type of its messages.
     pub fn message_type(&self) -> &'static MessageType {
         self.at(0).body.message_type()
     }
 
-    /// As an inbox of `M`; `None` if its messages are of another Rust type.
+    /// Returns it as an inbox of `M`; `None` if its messages have another Rust type.
     pub fn get<M: AnyMessage>(&self) -> Option<&Inbox<M>> {
         (self as &dyn Any).downcast_ref()
     }
 }
 
 impl Inbox<Params> {
-    /// Calls `f` with what each client sent for the tensor of this name, in client order.
+    /// Calls `f` with the clients' tensors of this name, in client order.
     fn tensor<T>(&self, name: &str, f: impl FnOnce(&[&[f32]]) -> T) -> T {
         let sent: Vec<_> = self
             .0
@@ -316,7 +322,8 @@ impl Inbox<Params> {
         f(&sent)
     }
 
-    /// Builds parameters tensor by tensor: `f` gets what each client sent for one tensor, in client order.
+    /// Builds parameters tensor by tensor: `f` gets the clients' values of one tensor, in client
+    /// order.
     fn per_tensor(&self, mut f: impl FnMut(&[&[f32]]) -> Vec<f32>) -> Params {
         let tensors = self.0[0].body.0.iter().map(|(name, first)| {
             let out = self.tensor(name, &mut f);
@@ -328,7 +335,8 @@ impl Inbox<Params> {
         Params(tensors.collect())
     }
 
-    /// The squared Euclidean distances of what any two clients sent, `[i][j]`, to a millionth.
+    /// Returns the squared Euclidean distances between any two clients' parameters, `[i][j]`, to a
+    /// millionth.
     pub fn squared_distances(&self, exec: &dyn Executor) -> Vec<Vec<f64>> {
         let mut all = vec![vec![0.0; self.len()]; self.len()];
         for name in self.0[0].body.0.keys() {
@@ -340,7 +348,8 @@ impl Inbox<Params> {
         all
     }
 
-    /// Builds parameters number by number: `f` gets what each client sent for one place, in client order.
+    /// Builds parameters number by number: `f` gets the clients' values of one coordinate, in
+    /// client order.
     pub fn per_coordinate(&self, f: impl Fn(&mut [f32]) -> f32) -> Params {
         let mut column = vec![0.0; self.len()];
         self.per_tensor(|sent| {
@@ -355,8 +364,9 @@ impl Inbox<Params> {
         })
     }
 
-    /// Builds parameters number by number: `f` gets, of what the clients sent for one place, those of these ranks, ascending. `0..len` is
-    /// all of them; the fewer ranks, the quicker. `-0` counts as `0`, so that the order of the clients does not matter.
+    /// Builds parameters number by number: `f` gets the clients' values of one coordinate with
+    /// these ranks, ascending. `0..len` gives all of them; fewer ranks are faster. `-0` counts as
+    /// `0`, so that the order of the clients does not matter.
     pub fn per_rank(
         &self,
         ranks: Range<usize>,
@@ -366,7 +376,8 @@ impl Inbox<Params> {
         self.per_tensor(|sent| order_statistics::by_rank(sent, ranks.clone(), exec, &f))
     }
 
-    /// The median of each number, the mean of the two in the middle of an even number.
+    /// Returns the median of each number; for an even number of clients, the mean of the two in the
+    /// middle.
     pub fn median(&self, exec: &dyn Executor) -> Params {
         let n = self.len();
         self.per_rank((n - 1) / 2..n / 2 + 1, exec, |values| match values {
@@ -375,19 +386,21 @@ impl Inbox<Params> {
         })
     }
 
-    /// The mean weighted by `weights` (one per message, in order): sums in f64 and in client order, then one division.
+    /// Returns the mean weighted by `weights` (one per message, in order): sums in f64 and in
+    /// client order, then one division.
     pub fn weighted_mean(&self, weights: &[f64], exec: &dyn Executor) -> Params {
         self.per_tensor(|sent| kernels::weighted_mean(sent, weights, exec))
     }
 }
 
-/// Runs work that gives the same bits however it is cut. Hosts bring threads; parts never start any.
+/// Runs work with the same bits for any division of it. Hosts bring threads; parts never start any.
 pub trait Executor: Send + Sync {
-    /// Calls `work(i, chunk)` for every chunk of `size` numbers of `data` (the last may be shorter), in any order.
+    /// Calls `work(i, chunk)` for every chunk of `size` numbers of `data` (the last may be
+    /// shorter), in any order.
     fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync));
 }
 
-/// One chunk after the other.
+/// Runs one chunk after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Serial;
 
@@ -399,7 +412,7 @@ impl Executor for Serial {
     }
 }
 
-/// An executor that can be handed around.
+/// An executor that can be shared.
 pub type SharedExecutor = Arc<dyn Executor>;
 
 #[cfg(test)]
@@ -457,7 +470,7 @@ mod tests {
             error(vec![scores(0, &[1, 2]), scores(1, &[0])]),
             "client 1: examples of 1 classes are counted, there are 2"
         );
-        // one class with two scores is a class of two pixels
+        // one class with two scores means two pixels
         assert!(Inbox::new(vec![scores(0, &[1]), scores(1, &[0])]).is_ok());
         assert_eq!(
             error(vec![scores(0, &[1, 2, 3])]),

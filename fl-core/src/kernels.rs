@@ -1,4 +1,5 @@
-//! Sums over clients: in f64, in client order, with `+ - * /` only, so that their bits are the same everywhere.
+//! Sums over clients: in f64, in client order, with `+ - * /` only, so that every machine gives the
+//! same bits.
 
 use crate::message::Params;
 use crate::{ClientMessage, Executor, Fold, Problem, Result};
@@ -6,20 +7,22 @@ use anyhow::ensure;
 use ndarray::{ArrayD, IxDyn};
 use std::collections::BTreeMap;
 
-/// Numbers of one block. Its f64 sums (512 KiB) stay in the second-level cache while the clients' blocks stream by; with
-/// shorter blocks the hardware stops fetching ahead too often (4,096: 77 % of the memory's speed, 65,536: over 90 %).
+/// Numbers of one block. Its f64 sums (512 KiB) stay in the second-level cache while the clients'
+/// blocks stream past. With shorter blocks the hardware stops prefetching too often (4,096: 77 % of
+/// the memory's speed, 65,536: over 90 %).
 const BLOCK: usize = 65_536;
 
-/// Numbers that one call of the executor gets.
+/// Numbers of one call of the executor.
 const CHUNK: usize = 4 * BLOCK;
 
-/// `out[i] = sum_k weights[k] * sent[k][i] / sum_k weights[k]`, summed in f64 in this order: the mean of [`Inbox`](crate::Inbox),
-/// for hosts in other languages. All of `sent` are equally long.
+/// Returns `out[i] = sum_k weights[k] * sent[k][i] / sum_k weights[k]`, summed in f64 in this
+/// order: the mean of [`Inbox`](crate::Inbox), for hosts in other languages. All of `sent` have one
+/// length.
 pub fn weighted_mean(sent: &[&[f32]], weights: &[f64], exec: &dyn Executor) -> Vec<f32> {
     let total: f64 = weights.iter().sum();
     let mut out = room(sent.first().map_or(0, |s| s.len()));
     exec.chunks(&mut out, CHUNK, &|chunk, out| {
-        // from a multiple of 32 bytes on: whether the allocator gave one by chance was a third of a mean of 10 x 1,000
+        // start at a multiple of 32 bytes: an unaligned start cost a third of a mean of 10 x 1,000
         let n = BLOCK.min(out.len());
         let mut sums = vec![0.0f64; n + 3];
         let skip = sums.as_ptr().align_offset(32).min(3);
@@ -28,7 +31,7 @@ pub fn weighted_mean(sent: &[&[f32]], weights: &[f64], exec: &dyn Executor) -> V
             let from = chunk * CHUNK + i * BLOCK;
             let sums = &mut sums[..out.len()];
             sums.fill(0.0);
-            // several clients in one go: the sums are loaded and stored once for all of them
+            // several clients at once: the sums are loaded and stored once for all of them
             let rest = abreast::<8>(sums, sent, weights, from);
             let rest = rest + abreast::<2>(sums, &sent[rest..], &weights[rest..], from);
             abreast::<1>(sums, &sent[rest..], &weights[rest..], from);
@@ -38,7 +41,7 @@ pub fn weighted_mean(sent: &[&[f32]], weights: &[f64], exec: &dyn Executor) -> V
     out
 }
 
-/// Adds as many whole groups of `K` clients as there are; says how many clients that were.
+/// Adds as many whole groups of `K` clients as there are. Returns the number of clients added.
 fn abreast<const K: usize>(
     sums: &mut [f64],
     sent: &[&[f32]],
@@ -56,8 +59,9 @@ fn abreast<const K: usize>(
         * K
 }
 
-/// Zeros for a result. A large one asks for huge pages: otherwise the system spends longer on handing out 4 KiB pages than
-/// we on the sums (10 clients x 10 million numbers: 20 of 60 ms).
+/// Allocates zeros for a result. A large one requests huge pages: otherwise the system spends
+/// longer on allocating 4 KiB pages than the sums take (10 clients x 10 million numbers: 20 of 60
+/// ms).
 fn room<T: Copy + Default>(n: usize) -> Vec<T> {
     #[cfg_attr(
         not(target_os = "linux"),
@@ -85,8 +89,8 @@ fn room<T: Copy + Default>(n: usize) -> Vec<T> {
     out
 }
 
-/// `sum_k weights[k] * sent[k][i] / sum_k weights[k]` of numbers that are not rounded to `f32`: the loop behind every
-/// weighted mean of parameters, for checking it more closely than `f32` allows.
+/// Returns `sum_k weights[k] * sent[k][i] / sum_k weights[k]` without rounding to `f32`: the loop
+/// behind every weighted mean of parameters, for checks closer than `f32` allows.
 pub fn weighted_mean_f64(sent: &[&[f64]], weights: &[f64]) -> Vec<f64> {
     let mut sums = vec![0.0; sent.first().map_or(0, |s| s.len())];
     for (sent, weight) in sent.iter().zip(weights) {
@@ -96,12 +100,13 @@ pub fn weighted_mean_f64(sent: &[&[f64]], weights: &[f64]) -> Vec<f64> {
     sums.iter().map(|sum| sum / total).collect()
 }
 
-/// Answers that a fold keeps before it adds them up: its sums, too long for any cache, are then fetched and written once for all
-/// of them. More of them would save little time and cost a model's memory each.
+/// Answers that a fold buffers before it adds them. Its sums are too long for any cache, and this
+/// way they are loaded and stored once for all buffered answers. A larger buffer would save little
+/// time and cost a model's memory per answer.
 const WAITING: usize = 4;
 
-/// A fold that collects parameters into a weighted mean, used by aggregators that are means: the bits of [`weighted_mean`], in the
-/// memory of six models however many are sent.
+/// A fold that adds parameters to a weighted mean, used by aggregators that are means. It has the
+/// bits of [`weighted_mean`], and uses the memory of six models for any number of answers.
 #[derive(Default)]
 pub struct MeanOfParams {
     waiting: Vec<ClientMessage<Params>>,
@@ -110,7 +115,7 @@ pub struct MeanOfParams {
 }
 
 impl MeanOfParams {
-    /// Adds what waits to the sums.
+    /// Adds the buffered answers to the sums.
     fn flush(&mut self) {
         let weights: Vec<f64> = self.waiting.iter().map(|m| m.weight).collect();
         self.total = weights.iter().fold(self.total, |total, w| total + w);
@@ -171,8 +176,9 @@ impl Fold<Params, Params> for MeanOfParams {
     }
 }
 
-/// Declares a loop that is compiled twice, plainly and for AVX2, and chosen at run time. The compiler never fuses a
-/// multiplication with an addition by itself, so both give the same bits.
+/// Declares a loop that is compiled twice, for the baseline and for AVX2, and chosen at run time.
+/// The compiler never fuses a multiplication with an addition by itself, so both give the same
+/// bits.
 macro_rules! twice {
     ($(#[$doc:meta])* fn $name:ident[$($generic:tt)*]($($arg:ident: $ty:ty),*) $body:block) => {
         $(#[$doc])*
@@ -184,7 +190,7 @@ macro_rules! twice {
                 #[target_feature(enable = "avx2")]
                 fn avx2<$($generic)*>($($arg: $ty),*) { plain($($arg),*) }
                 if std::arch::is_x86_feature_detected!("avx2") {
-                    // SAFETY: the processor has just said that it has AVX2, the only demand of `avx2`.
+                    // SAFETY: the runtime check above found AVX2, the only requirement of `avx2`.
                     #[allow(unsafe_code, reason = "measured: 85 % of memory bandwidth with AVX2, 65 % with SSE2")]
                     return unsafe { avx2($($arg),*) };
                 }
@@ -205,7 +211,8 @@ twice! {
 }
 
 twice! {
-    /// `sums += w[0] * sent[0]`, then `+= w[1] * sent[1]` and so on: the bits of one after the other
+    /// `sums += w[0] * sent[0]`, then `+= w[1] * sent[1]` and so on, with the bits of sequential
+    /// addition
     fn add_group[const K: usize](sums: &mut [f64], sent: [&[f32]; K], w: [f64; K]) {
         let n = sums.len();
         let sent = sent.map(|s| &s[..n]); // so that the compiler needs no further checks

@@ -56,7 +56,7 @@ pub mod __private {
     pub use serde_yaml::Mapping;
 }
 
-/// Everything that a part's author needs.
+/// Everything that the author of a part needs.
 pub mod prelude {
     pub use crate::message::{Ids, Logits, Message, Nothing, Params, Scalar};
     pub use crate::privacy::ReleaseNoise;

@@ -8,12 +8,12 @@ use crate::{Loss, Problem, Result, Target, TaskKind};
 use anyhow::{bail, ensure};
 use ndarray::{Array2, ArrayView2};
 
-/// What one sample's scores are compared with.
+/// The target of one sample's scores.
 #[derive(Clone, Copy, Debug)]
 pub enum Aim<'a> {
     /// A class.
     Class(usize),
-    /// MultiLabel: 1, 0, or -1 for unknown.
+    /// Several labels: 1, 0, or -1 for unknown.
     MultiLabel(&'a [i8]),
     /// Class probabilities.
     Soft(&'a [f64]),
@@ -27,7 +27,7 @@ fn ln_softmax(scores: &[f64], tau: f64) -> Vec<f64> {
     scores.iter().map(|s| (s - top) / tau - sum.ln()).collect()
 }
 
-/// Scores become their softmax at temperature `tau`.
+/// Replaces scores by their softmax at temperature `tau`.
 pub fn softmax(scores: &mut [f64], tau: f64) {
     let ln_p = ln_softmax(scores, tau);
     for (s, l) in scores.iter_mut().zip(ln_p) {
@@ -35,15 +35,16 @@ pub fn softmax(scores: &mut [f64], tau: f64) {
     }
 }
 
-/// The probability of a label with this score.
+/// Returns the probability of a label with this score.
 pub fn sigmoid(score: f64) -> f64 {
     1.0 / (1.0 + (-score).exp())
 }
 
-/// The loss of one sample before averaging: its sum, and how many terms the sum has. `slope` becomes the slope of the sum.
+/// Returns the loss of one sample before averaging: its sum, and the number of terms. Writes the
+/// slope of the sum to `slope`.
 ///
 /// # Errors
-/// When loss and aim do not go together.
+/// If loss and aim do not go together.
 pub fn of_sample(
     loss: Loss,
     aim: Aim<'_>,
@@ -145,10 +146,11 @@ pub fn of_sample(
     })
 }
 
-/// The mean loss of a batch, and its slope by each score (`samples x outputs`).
+/// Returns the mean loss of a batch, and its slope by each score (`samples x outputs`).
 ///
 /// # Errors
-/// When loss and target do not go together, their shapes differ, or a class is not below the number of outputs.
+/// If loss and target do not go together, their shapes differ, or a class is not below the number
+/// of outputs.
 pub fn of_batch(
     loss: Loss,
     target: Target<'_>,
@@ -206,11 +208,12 @@ pub fn of_batch(
     Ok((total / n, slopes.mapv(|g| (g / n) as f32)))
 }
 
-/// As [`of_batch`] for a model of `task`. Where pixels have classes, probabilities and temperatures are those of each pixel, means
-/// are over the pixels of the batch, and cross-entropy gets `dice` times the soft Dice loss added: 1 less
-/// `(2 sum p g + 1) / (sum p + sum g + 1)`, with the sums over the pixels of the batch, the probabilities `p` and the truth `g`, either
-/// 0 or 1, of a class, and of this the mean over the classes but that of the background (Milletari et al. 2016, with plain sums in
-/// the denominator, as in nnU-Net: Isensee et al. 2021).
+/// As [`of_batch`] for a model of `task`. If pixels have classes, probabilities and temperatures
+/// are those of each pixel, and means are over the pixels of the batch. Cross-entropy then adds
+/// `dice` times the soft Dice loss: 1 minus the mean over the classes except the background of
+/// `(2 sum p g + 1) / (sum p + sum g + 1)`. The sums are over the pixels of the batch, with the
+/// probabilities `p` and the truth `g`, either 0 or 1, of a class (Milletari et al. 2016, with
+/// plain sums in the denominator, as in nnU-Net: Isensee et al. 2021).
 ///
 /// # Errors
 /// As [`of_batch`].

@@ -1,11 +1,13 @@
-//! How good predictions are. The area under the curve is Mann-Whitney's, ties counting half; unknown labels are left out label by
-//! label, and labels without positives or negatives out of the mean.
+//! Metrics of predictions. The area under the curve is Mann-Whitney's, ties counting half. It
+//! leaves out unknown labels one by one, and its mean leaves out labels without positives or
+//! negatives.
 
 use crate::{Examples, Result, TaskKind};
 use anyhow::ensure;
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
-/// Position of the largest value; the first on a tie, as everywhere in fl, and 0 if there is none. NaN is below every number.
+/// Returns the position of the largest value; the first on a tie, as everywhere in fl, and 0 if
+/// there is none. NaN is below every number.
 pub fn argmax<T: PartialOrd>(values: impl IntoIterator<Item = T>) -> usize {
     let mut values = values.into_iter().enumerate();
     let first = values.next();
@@ -17,7 +19,7 @@ pub fn argmax<T: PartialOrd>(values: impl IntoIterator<Item = T>) -> usize {
     best.map_or(0, |(at, _)| at)
 }
 
-/// The class with the highest score of each row, the lowest such class on ties.
+/// Returns the class with the highest score of each row, the lowest such class on ties.
 pub fn classes<T: PartialOrd>(scores: ArrayView2<'_, T>) -> Vec<u32> {
     let rows = scores.rows().into_iter();
     rows.map(|row| argmax(row) as u32).collect()
@@ -27,8 +29,8 @@ fn unanswered(scores: ArrayView1<'_, f32>) -> bool {
     scores.iter().any(|score| score.is_nan())
 }
 
-/// Share of rows whose label is among the `k` highest scores (equal scores: the lower class first). A row with NaN has no answer,
-/// and none is wrong. NaN without rows.
+/// Returns the share of rows whose label is among the `k` highest scores (equal scores: the lower
+/// class first). A row with NaN has no answer and counts as wrong. NaN without rows.
 pub fn top_k(scores: ArrayView2<'_, f32>, labels: &[u32], k: usize) -> f64 {
     let hit = scores
         .rows()
@@ -45,13 +47,15 @@ pub fn top_k(scores: ArrayView2<'_, f32>, labels: &[u32], k: usize) -> f64 {
     hit.count() as f64 / labels.len() as f64
 }
 
-/// Share of rows whose highest score (the first on a tie) is that of their label. NaN without rows.
+/// Returns the share of rows whose highest score (the first on a tie) is that of their label. NaN
+/// without rows.
 pub fn accuracy(scores: ArrayView2<'_, f32>, labels: &[u32]) -> f64 {
     top_k(scores, labels, 1)
 }
 
-/// Area under the ROC curve: the chance that a positive scores above a negative, ties counting half (Mann-Whitney).
-/// Labels are 1, 0, or -1 for unknown (left out). `None` without positives or without negatives, and where a score is NaN.
+/// Returns the area under the ROC curve: the probability that a positive scores above a negative,
+/// ties counting half (Mann-Whitney). Labels are 1, 0, or -1 for unknown (left out). `None` without
+/// positives or without negatives, or if a score is NaN.
 pub fn auc(
     scores: impl IntoIterator<Item = f32>,
     labels: impl IntoIterator<Item = i8>,
@@ -78,7 +82,8 @@ pub fn auc(
     Some(wins / (positives as f64 * negatives as f64))
 }
 
-/// AUC of each label, and their mean over the labels that have one (`None` if none has).
+/// Returns the AUC of each label, and their mean over the labels that have one (`None` if none
+/// has).
 pub fn mauc(
     scores: ArrayView2<'_, f32>,
     labels: ArrayView2<'_, i8>,
@@ -94,7 +99,8 @@ pub fn mauc(
     (each, mean)
 }
 
-/// Mean and population standard deviation (divided by their number; papers do not say which they print). NaN of nothing.
+/// Returns the mean and population standard deviation (divided by their number; papers do not state
+/// which they print). NaN for no values.
 pub fn mean_std(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -102,16 +108,18 @@ pub fn mean_std(values: &[f64]) -> (f64, f64) {
     (mean, variance.sqrt())
 }
 
-/// Standard deviation of a sample of clients: divides by one less than their number. NaN of fewer than two.
+/// Returns the standard deviation of a sample of clients: divides by one less than their number.
+/// NaN for fewer than two.
 pub fn sample_std(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     mean_std(values).1 * (n / (n - 1.0)).sqrt()
 }
 
-/// The class with the highest score of each pixel, the lowest on ties: `samples x pixels` of scores that stand class by class.
+/// Returns the class with the highest score of each pixel, the lowest on ties: `samples x pixels`,
+/// from scores laid out class by class.
 ///
 /// # Errors
-/// When the scores of a sample are not `classes` for each of some pixels.
+/// If the scores of a sample are not `classes` for each of its pixels.
 pub fn masks(scores: ArrayView2<'_, f32>, classes: usize) -> Result<Array2<u8>> {
     let (samples, outputs) = scores.dim();
     ensure!(
@@ -124,8 +132,8 @@ pub fn masks(scores: ArrayView2<'_, f32>, classes: usize) -> Result<Array2<u8>> 
     }))
 }
 
-/// The Dice coefficient of two masks, `2 both / (one + other)`, the mean over the classes but that of the background. Two masks
-/// without a pixel of a class have 1 there.
+/// Returns the Dice coefficient of two masks, `2 both / (one + other)`, averaged over the classes
+/// except the background. Two masks without a pixel of a class have 1 there.
 pub fn dice<'a>(
     truth: impl IntoIterator<Item = &'a u8>,
     predicted: impl IntoIterator<Item = &'a u8>,
@@ -145,11 +153,12 @@ pub fn dice<'a>(
     each.sum::<f64>() / (classes.max(2) - 1) as f64
 }
 
-/// Peak signal-to-noise ratio in dB, `10 log10(1 / mse)`, the mean over images; values are those of 0 to 1, and predictions beyond
-/// them count as the nearest of them, as they would in a file. At most 100, which identical images have.
+/// Returns the peak signal-to-noise ratio in dB, `10 log10(1 / mse)`, averaged over images. Values
+/// are from 0 to 1; predictions outside count as the nearest of them, as they would in a file. At
+/// most 100, the value of identical images.
 ///
 /// # Errors
-/// When there are not as many predicted values as true ones.
+/// If the numbers of predicted and true values differ.
 pub fn psnr(truth: ArrayView2<'_, f32>, predicted: ArrayView2<'_, f32>) -> Result<f64> {
     ensure!(
         predicted.dim() == truth.dim(),
@@ -161,7 +170,7 @@ pub fn psnr(truth: ArrayView2<'_, f32>, predicted: ArrayView2<'_, f32>) -> Resul
     let each = images.map(|(truth, predicted)| {
         let off = |(t, p): (&f32, &f32)| (f64::from(*t) - f64::from(p.clamp(0.0, 1.0))).powi(2);
         let mse = truth.iter().zip(predicted).map(off).sum::<f64>() / truth.len() as f64;
-        // what is not a number is none here either: `max` would make it the best
+        // NaN must stay NaN: `max` would make it the best value
         -10.0 * if mse < 1e-10 { 1e-10 } else { mse }.log10()
     });
     Ok(each.sum::<f64>() / truth.nrows() as f64)
@@ -170,8 +179,9 @@ pub fn psnr(truth: ArrayView2<'_, f32>, predicted: ArrayView2<'_, f32>) -> Resul
 /// Measurements by name.
 pub type NamedMeasures = Vec<(String, f64)>;
 
-/// Measures of a task beside its [`score`], which a plugin brings: `measures!(FUNCTION)`. A function gives names and numbers, in
-/// an order of its own, without what is not defined for these examples; of tasks that it is not for it gives nothing.
+/// Measures of a task besides its [`score`], which a plugin registers: `measures!(FUNCTION)`. The
+/// function returns names and numbers in its own order. It leaves out those that are undefined for
+/// these examples, and returns none for other tasks.
 pub struct Measures(pub fn(ArrayView2<'_, f32>, &Examples) -> Result<NamedMeasures>);
 inventory::collect!(Measures);
 
@@ -183,10 +193,10 @@ macro_rules! measures {
     };
 }
 
-/// What the plugins of this program measure besides [`score`], by name.
+/// Returns the measures of this program's plugins besides [`score`], by name.
 ///
 /// # Errors
-/// When one of them cannot.
+/// If one of them fails.
 pub fn further(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<NamedMeasures> {
     let mut all = Vec::new();
     for Measures(of) in inventory::iter::<Measures> {
@@ -196,7 +206,7 @@ pub fn further(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Named
     Ok(all)
 }
 
-/// `auc` where there are two classes: that of the second's score less the first's, so that of its logit.
+/// Returns `auc` for two classes: that of the second score minus the first, and so of its logit.
 fn of_two_classes(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<NamedMeasures> {
     let labels = examples.classes().filter(|_| scores.ncols() == 2);
     let rows = scores.rows().into_iter();
@@ -210,11 +220,11 @@ fn of_two_classes(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Na
 }
 crate::measures!(of_two_classes);
 
-/// The number that a task's models are compared by: accuracy for classes, mean AUC for labels, for the classes of pixels the
-/// mean [`dice`] over images, and where images are made their mean [`psnr`].
+/// Returns the number that compares models of a task: accuracy for classes, mean AUC for labels,
+/// mean [`dice`] over images for classes of pixels, and mean [`psnr`] for made images.
 ///
 /// # Errors
-/// When scores and examples differ in number, or no label has both positives and negatives.
+/// If scores and examples differ in number, or no label has both positives and negatives.
 pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
     ensure!(
         scores.nrows() == examples.len() && !examples.is_empty(),
@@ -251,8 +261,9 @@ pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
 /// The most classes that [`confusion`] counts: its size is their square.
 const CONFUSED: usize = 32;
 
-/// How many examples of each true class (rows) are taken for each class (columns); those whose scores hold NaN are taken for
-/// none. Empty for other tasks, and for more than 32 classes.
+/// Returns how many examples of each true class (rows) are predicted as each class (columns).
+/// Examples whose scores hold NaN count for no class. Empty for other tasks, and for more than 32
+/// classes.
 pub fn confusion(scores: ArrayView2<'_, f32>, examples: &Examples) -> Vec<Vec<u32>> {
     let Some(truth) = examples.classes().filter(|_| scores.ncols() <= CONFUSED) else {
         return Vec::new();
@@ -268,7 +279,7 @@ pub fn confusion(scores: ArrayView2<'_, f32>, examples: &Examples) -> Vec<Vec<u3
     counts
 }
 
-/// Name of [`score`] for a task.
+/// Returns the name of [`score`] for a task.
 pub fn score_name(kind: TaskKind) -> &'static str {
     match kind {
         TaskKind::Classes(_) => "accuracy",
@@ -278,7 +289,7 @@ pub fn score_name(kind: TaskKind) -> &'static str {
     }
 }
 
-/// Is a measurement of this name (`accuracy`, `clients.dice`) a [`score`]?
+/// Returns whether a measurement with this name (`accuracy`, `clients.dice`) is a [`score`].
 pub fn is_score(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     ["accuracy", "mauc", "dice", "psnr"].contains(&last)
@@ -326,7 +337,7 @@ mod tests {
 
     #[test]
     fn dice_is_twice_what_is_shared() {
-        // class 1: 1 shared of 2 and 1; class 2: nowhere
+        // class 1: 1 shared of 2 and 1; class 2: absent
         assert_eq!(dice(&[1, 1, 0], &[1, 0, 0], 3), (2.0 / 3.0 + 1.0) / 2.0);
         assert_eq!(dice(&[0, 0], &[0, 0], 2), 1.0);
         let scores = array![[0.0, 2.0, 1.0, 1.0]];
@@ -339,7 +350,7 @@ mod tests {
     fn close_psnr_is_of_what_an_image_can_hold() {
         let truth = array![[0.0, 1.0], [0.5, 0.5]];
         let of = |predicted: Array2<f32>| psnr(truth.view(), predicted.view()).unwrap();
-        // a tenth off everywhere: mse 0.01; and beyond what an image holds there is nothing
+        // a tenth off everywhere: mse 0.01; values outside the range count as its ends
         assert!((of(array![[0.1, 0.9], [0.4, 0.6]]) - 20.0).abs() < 1e-5);
         assert_eq!(of(array![[-3.0, 7.0], [0.5, 0.5]]), 100.0);
         assert!(of(array![[f32::NAN, 1.0], [0.5, 0.5]]).is_nan());

@@ -1,21 +1,23 @@
-//! Order statistics and distances over clients, with the same bits for any number of threads and any order of the clients.
+//! Order statistics and distances over clients, with the same bits for any number of threads and
+//! any order of the clients.
 
 use crate::Executor;
 use crate::kernels::twice;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Places that are sorted side by side: one line of the cache.
+/// Coordinates that are sorted side by side: one cache line.
 const LANES: usize = 16;
 
-/// Places that one call of the executor gets.
+/// Coordinates of one call of the executor.
 const CHUNK: usize = 1024 * LANES;
 
-/// With more clients than this a network makes more comparisons than a sort saves by making sixteen at once.
+/// With more clients a sort is faster: the network's extra comparisons outweigh sixteen at once.
 const MOST: usize = 1024;
 
-/// The comparisons, each of two rows, after which these ranks of `n` rows stand where they belong (Batcher's odd-even merge sort; Knuth,
-/// The Art of Computer Programming 3, 5.3.4), without those on which they do not depend.
+/// Returns the comparisons, each of two rows, that put these ranks of `n` rows into place
+/// (Batcher's odd-even merge sort; Knuth, The Art of Computer Programming 3, 5.3.4). Leaves out
+/// comparisons that do not affect these ranks.
 fn network(n: usize, ranks: &Range<usize>) -> Vec<(usize, usize)> {
     let mut all = Vec::new();
     let mut p = 1;
@@ -45,11 +47,12 @@ fn network(n: usize, ranks: &Range<usize>) -> Vec<(usize, usize)> {
 }
 
 twice! {
-    /// Puts the smaller numbers of each pair of rows into the first.
+    /// Moves the smaller numbers of each pair of rows to the first.
     fn exchange[](rows: &mut [[f32; LANES]], network: &[(usize, usize)]) {
         for (a, b) in network {
             let (x, y) = (rows[*a], rows[*b]);
-            // not by `if`: what stays as it is would be left out by a masked store, which takes ten times as long
+            // without `if`: the compiler would skip unchanged numbers by a masked store, which
+            // takes ten times as long
             for lane in 0..LANES {
                 rows[*a][lane] = x[lane].min(y[lane]);
                 rows[*b][lane] = x[lane].max(y[lane]);
@@ -58,7 +61,8 @@ twice! {
     }
 }
 
-/// `out[i] = f(those of these ranks, ascending, of sent[..][i])`. All of `sent` are equally long and hold numbers; `-0` counts as `0`.
+/// Computes `out[i] = f(values of these ranks, ascending, of sent[..][i])`. All of `sent` have one
+/// length and hold numbers, not NaN; `-0` counts as `0`.
 pub(crate) fn by_rank(
     sent: &[&[f32]],
     ranks: Range<usize>,
@@ -97,17 +101,18 @@ pub(crate) fn by_rank(
     out
 }
 
-/// Numbers whose differences are added up for all pairs while they are in the second-level cache.
+/// Numbers whose differences are summed for all pairs while they are in the second-level cache.
 const TILE: usize = 1024;
 
-/// Numbers of one share of the work; as many sums of pairs are kept as there are shares.
+/// Numbers of one share of the work; each share has its own sums of all pairs.
 const SHARE: usize = 32 * TILE;
 
-/// Sums in flight: more than there are registers, or else the compiler takes them apart.
+/// Sums computed side by side. With no more sums than registers, the compiler splits the array.
 const SUMS: usize = 64;
 
 twice! {
-    /// `sum += |a - b|^2`, within a tile in 32 bits: each of 64 sums has few terms, and they are added up as a tree
+    /// `sum += |a - b|^2`, within a tile in 32 bits: each of 64 sums has few terms, and a tree adds
+    /// them
     fn add_squares[](sum: &mut f64, a: &[f32], b: &[f32]) {
         let mut sums = [0.0f32; SUMS];
         let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<SUMS>(), b.as_chunks::<SUMS>());
@@ -131,10 +136,11 @@ twice! {
     }
 }
 
-/// Below this a mean square may have lost terms that 32 bits cannot hold.
+/// A smaller mean square may have lost terms that 32 bits cannot hold.
 const LEAST: f64 = 1e-30;
 
-/// The squared Euclidean distance of two lists of numbers: eight sums at a time in 64 bits, so that it is the same whoever comes first.
+/// Returns the squared Euclidean distance of two lists of numbers. Sums eight at a time in 64 bits,
+/// so that both orders of the arguments give the same result.
 pub fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
     let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     let mut sums = [0.0f64; 8];
@@ -151,12 +157,12 @@ pub fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
     sums.iter().sum()
 }
 
-/// The squared Euclidean distances of all pairs, `[i][j]`, to a millionth: the same for any order of the two. All of `sent` are equally
-/// long.
+/// Returns the squared Euclidean distances of all pairs, `[i][j]`, to a millionth: the same for
+/// both orders of a pair. All of `sent` have one length.
 pub(crate) fn squared_distances(sent: &[&[f32]], exec: &dyn Executor) -> Vec<Vec<f64>> {
     let (n, numbers) = (sent.len(), sent.first().map_or(0, |s| s.len()));
     let shares: Vec<OnceLock<Vec<f64>>> = vec![OnceLock::new(); numbers.div_ceil(SHARE)];
-    // the executor hands out places of a list: here one for each share
+    // the executor distributes positions of a list: here one for each share
     exec.chunks(&mut vec![0.0; shares.len()], 1, &|share, _| {
         let mut sums = vec![0.0; n * n.saturating_sub(1) / 2];
         let end = numbers.min((share + 1) * SHARE);

@@ -1,8 +1,10 @@
-//! Randomness by address: what a draw is depends on *who* asks and *why*, never on who drew before.
+//! [`Stream`]: randomness by address. A draw depends on its *user* and its *purpose*, never on
+//! earlier draws.
 //!
-//! A [`Stream`] is a path such as `root/round 3/client 7/batch-order`. Its key is the SHA-256 of that path and
-//! its numbers come from ChaCha with eight rounds, whose output is published and stable. A stream is passed by
-//! reference and never stored, so a run that was stopped goes on with the same numbers.
+//! A [`Stream`] is a path such as `root/round 3/client 7/batch-order`. Its key is the SHA-256 of
+//! that path and its numbers come from ChaCha with eight rounds, whose output is published and
+//! stable. A stream is passed by reference and never stored, so a run that was stopped resumes with
+//! the same numbers.
 
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -24,7 +26,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The root of a run.
+    /// Returns the root of a run.
     pub fn root(seed: u64) -> Self {
         Self::named(b"fl stream v1", "seed", seed)
     }
@@ -40,28 +42,28 @@ impl Stream {
         }
     }
 
-    /// The stream for one purpose (`label`) and one of its instances (`index`).
+    /// Returns the stream for one purpose (`label`) and one of its instances (`index`).
     pub fn child(&self, label: &str, index: u64) -> Self {
         Self::named(&self.key, label, index)
     }
 
-    /// The 32 bytes that identify the stream; they may cross a process or a C interface.
+    /// Returns the 32 bytes that identify the stream; they may cross a process or a C interface.
     pub fn key(&self) -> [u8; 32] {
         self.key
     }
 
-    /// The stream that [`Stream::key`] came from.
+    /// Returns the stream with this [`Stream::key`].
     pub fn from_key(key: [u8; 32]) -> Self {
         Self { key }
     }
 
-    /// The numbers, from the first.
+    /// Returns the numbers, from the first.
     pub fn draws(&self) -> Draws {
         Draws(ChaCha8Rng::from_seed(self.key))
     }
 }
 
-/// The numbers of one stream. It is a [`RngCore`], so `rand_distr`'s distributions take it too.
+/// The numbers of one stream. It is a [`RngCore`], so `rand_distr`'s distributions accept it.
 pub struct Draws(ChaCha8Rng);
 
 impl RngCore for Draws {
@@ -77,30 +79,31 @@ impl RngCore for Draws {
 }
 
 impl Draws {
-    /// Uniform in `[0, 1)`, 53 bits.
+    /// Draws uniformly from `[0, 1)`, 53 bits.
     pub fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform in `0..n`; 0 when `n` is 0.
+    /// Draws uniformly from `0..n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next_u64()) * n as u128) >> 64) as usize
     }
 
-    /// Standard normal.
+    /// Draws from the standard normal distribution.
     pub fn normal(&mut self) -> f64 {
         StandardNormal.sample(self)
     }
 
-    /// Laplace with mean 0 and the given scale, by the inverse of its distribution function.
+    /// Draws from the Laplace distribution with mean 0 and the given scale, by the inverse of its
+    /// distribution function.
     pub fn laplace(&mut self, scale: f64) -> f64 {
         // the middle of each of 2^53 cells: never 0 or 1, where the inverse is infinite
         let u = ((self.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         laplace_quantile(u, scale)
     }
 
-    /// Natural logarithm of a Gamma(`shape`, 1) draw. Shapes down to 1e-4 (a Dirichlet that gives everything to one
-    /// client) underflow in the draw itself, so the logarithm is what is returned.
+    /// Draws the natural logarithm of a Gamma(`shape`, 1) value. Shapes down to 1e-4 (a Dirichlet
+    /// that gives everything to one client) underflow in the value itself.
     pub fn ln_gamma_draw(&mut self, shape: f64) -> f64 {
         // G(a) = G(a + 1) * U^(1/a); Marsaglia and Tsang 2000, section 6
         let above: f64 = Gamma::new(shape + 1.0, 1.0)
@@ -110,7 +113,7 @@ impl Draws {
         above.ln() + u.ln() / shape
     }
 
-    /// A random order of `0..n` (Fisher-Yates).
+    /// Returns a random order of `0..n` (Fisher-Yates).
     pub fn permutation(&mut self, n: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..n).collect();
         self.shuffle(&mut order);
@@ -124,7 +127,7 @@ impl Draws {
         }
     }
 
-    /// `k` different numbers of `0..n`, ascending; all of them when `k >= n`.
+    /// Draws `k` different numbers from `0..n`, ascending; all of them if `k >= n`.
     pub fn choose(&mut self, n: usize, k: usize) -> Vec<usize> {
         let mut order = self.permutation(n);
         order.truncate(k);
@@ -133,7 +136,8 @@ impl Draws {
     }
 }
 
-/// The `u`-quantile, `u` in `(0, 1)`, of the Laplace distribution with mean 0 and the given scale.
+/// Returns the `u`-quantile, `u` in `(0, 1)`, of the Laplace distribution with mean 0 and the given
+/// scale.
 pub fn laplace_quantile(u: f64, scale: f64) -> f64 {
     let centred = u - 0.5;
     // `signum` of 0.0 is 1, but the logarithm is 0 there

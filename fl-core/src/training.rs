@@ -1,4 +1,4 @@
-//! Training as settings and protocols speak of it.
+//! [`Training`] and [`Evaluation`]: a training pass as settings describe it, and a model's scores.
 
 use crate::message::{self, Logits};
 use crate::{
@@ -8,12 +8,12 @@ use crate::{
 use anyhow::Context;
 
 crate::settings! {
-    /// One stretch of training: so many epochs or so many steps.
+    /// One training pass: a number of epochs or of steps.
     #[check(Training::one_length)]
     pub struct Training {
-        /// Times that every example is seen. Give this or `steps`.
+        /// Number of epochs. Give this or `steps`.
         epochs: Option<usize> = None, in 1..=100_000;
-        /// Mini-batches. Give this or `epochs`.
+        /// Number of mini-batches. Give this or `epochs`.
         steps: Option<usize> = None, in 1..=100_000_000;
         /// Examples per mini-batch.
         batch: usize = 32, in 1..=1_000_000;
@@ -23,7 +23,7 @@ crate::settings! {
 }
 
 impl Training {
-    /// So many epochs.
+    /// Returns a pass of `epochs` epochs.
     pub fn epochs(epochs: usize, batch: usize) -> Self {
         Self {
             epochs: Some(epochs),
@@ -33,7 +33,7 @@ impl Training {
         }
     }
 
-    /// So many mini-batches.
+    /// Returns a pass of `steps` mini-batches.
     pub fn steps(steps: usize, batch: usize) -> Self {
         Self {
             steps: Some(steps),
@@ -50,7 +50,7 @@ impl Training {
         }
     }
 
-    /// As a pass with this loss.
+    /// Returns the options of a pass with this loss.
     pub fn pass(&self, loss: Loss) -> FitOptions<'static> {
         let length = match (self.steps, self.epochs) {
             (Some(steps), _) => Length::Steps(steps),
@@ -63,16 +63,16 @@ impl Training {
     }
 }
 
-/// What an evaluation found.
+/// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     /// [`metrics::score`]
     pub score: f64,
-    /// Digest of all predictions: two models may have the same score, hardly the same predictions.
+    /// Digest of all predictions. Two models may share a score, but hardly the predictions.
     pub digest: [u8; 32],
     /// [`metrics::confusion`]
     pub confusion: Vec<Vec<u32>>,
-    /// What [`metrics::further`] measures, by name; without what is not defined here.
+    /// The measures of [`metrics::further`], by name; without those that are undefined here.
     pub further: Vec<(String, f64)>,
 }
 
@@ -80,7 +80,7 @@ impl Evaluation {
     /// Evaluates a model.
     ///
     /// # Errors
-    /// When the model cannot predict these examples.
+    /// If the model cannot predict these examples.
     pub fn of(model: &mut dyn Trainer, test: &Examples) -> Result<Self> {
         let predicted = Logits::new(test.samples.ids().to_vec(), model.predict(&test.samples)?);
         Ok(Self {
@@ -92,10 +92,10 @@ impl Evaluation {
     }
 }
 
-/// `model` as one with parameters.
+/// Returns `model` as one with parameters.
 ///
 /// # Errors
-/// When it has none; says what would do.
+/// If it has none; the error names models that have.
 pub fn parametric<'m>(model: &'m mut dyn Trainer, slot: &str) -> Result<&'m mut dyn Parametric> {
     model.parametric().with_context(|| {
         Problem::Lacks(format!("parts.{slot}: this trainer has no parameters to average; use a neural trainer, or a protocol that sends votes or models"))

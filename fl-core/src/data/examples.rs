@@ -1,4 +1,4 @@
-//! Views of a data set by position.
+//! [`Samples`] and [`Examples`]: views of a data set by position.
 
 use super::{Images, Inputs, Labels, Masks, OwnedTarget, Task};
 use crate::{Problem, Result};
@@ -6,7 +6,8 @@ use anyhow::ensure;
 use ndarray::{Array2, Axis};
 use std::sync::Arc;
 
-/// Some rows of some inputs: shared storage and the ids of the rows. Cloning copies neither values nor bytes.
+/// Rows of an [`Inputs`]: shared storage and the ids of the rows. Cloning copies neither values nor
+/// bytes.
 #[derive(Clone, Debug)]
 pub struct Samples {
     inputs: Arc<Inputs>,
@@ -14,13 +15,13 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// All rows.
+    /// Returns a view of all rows.
     pub fn all(inputs: Arc<Inputs>) -> Self {
         let ids = (0..inputs.len() as u32).collect();
         Self { inputs, ids }
     }
 
-    /// The rows with these ids, in this order.
+    /// Returns a view of the rows with these ids, in this order.
     ///
     /// # Errors
     /// If an id is not below the number of rows.
@@ -35,7 +36,7 @@ impl Samples {
         })
     }
 
-    /// Fresh inputs, such as a generator's: `values` is `rows x product(shape)`.
+    /// Wraps new inputs, such as a generator's: `values` is `rows x product(shape)`.
     ///
     /// # Errors
     /// If the width of `values` is not the product of `shape`.
@@ -52,37 +53,37 @@ impl Samples {
         Ok(Self::all(Arc::new(Inputs::Dense { shape, data })))
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Are there no rows?
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// The id of each row in its set.
+    /// Returns the id of each row in its set.
     pub fn ids(&self) -> &[u32] {
         &self.ids
     }
 
-    /// The shared storage.
+    /// Returns the shared storage.
     pub fn inputs(&self) -> &Arc<Inputs> {
         &self.inputs
     }
 
-    /// Shape of one row.
+    /// Returns the shape of one row.
     pub fn shape(&self) -> Vec<usize> {
         self.inputs.shape()
     }
 
-    /// Values in one row.
+    /// Returns the number of values in one row.
     pub fn width(&self) -> usize {
         self.inputs.width()
     }
 
-    /// Only the rows at these positions of this view.
+    /// Returns only the rows at these positions of this view.
     pub fn pick(&self, positions: &[usize]) -> Self {
         Self {
             inputs: self.inputs.clone(),
@@ -90,14 +91,15 @@ impl Samples {
         }
     }
 
-    /// Writes the rows at `positions`, one after the other, into `out` (`positions.len() * width` long).
+    /// Writes the rows at `positions`, one after the other, into `out` (`positions.len() * width`
+    /// long).
     pub fn write(&self, positions: &[usize], out: &mut [f32]) {
         for (p, row) in positions.iter().zip(out.chunks_mut(self.width().max(1))) {
             self.inputs.write_row(self.ids[*p] as usize, row);
         }
     }
 
-    /// All rows as numbers, `rows x width`.
+    /// Returns all rows as numbers, `rows x width`.
     pub fn values(&self) -> Array2<f32> {
         let mut values = Array2::zeros((self.len(), self.width()));
         for (id, mut row) in self.ids.iter().zip(values.rows_mut()) {
@@ -110,7 +112,7 @@ impl Samples {
     }
 }
 
-/// Samples and what is known about them.
+/// Samples with their labels.
 #[derive(Clone, Debug)]
 pub struct Examples {
     /// The inputs.
@@ -119,7 +121,7 @@ pub struct Examples {
 }
 
 impl Examples {
-    /// All rows of a set.
+    /// Returns a view of all rows of a set.
     ///
     /// # Errors
     /// If there is not one label per row.
@@ -134,17 +136,17 @@ impl Examples {
         })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.samples.len()
     }
 
-    /// Are there no rows?
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
 
-    /// Only the rows at these positions of this view.
+    /// Returns only the rows at these positions of this view.
     pub fn pick(&self, positions: &[usize]) -> Self {
         Self {
             samples: self.samples.pick(positions),
@@ -152,10 +154,10 @@ impl Examples {
         }
     }
 
-    /// These rows and then those of `other`.
+    /// Returns these rows followed by those of `other`.
     ///
     /// # Errors
-    /// When the two are not views of one set.
+    /// If the two are not views of one set.
     pub fn join(&self, other: &Self) -> Result<Self> {
         let same = Arc::ptr_eq(&self.samples.inputs, &other.samples.inputs)
             && Arc::ptr_eq(&self.labels, &other.labels);
@@ -176,7 +178,7 @@ impl Examples {
         })
     }
 
-    /// The labels of the whole set; a row's label stands at its id.
+    /// Returns the labels of the whole set; a row's label is at its id.
     pub fn labels(&self) -> &Arc<Labels> {
         &self.labels
     }
@@ -185,7 +187,7 @@ impl Examples {
         self.samples.ids().iter().map(|id| *id as usize).collect()
     }
 
-    /// What a model learns of the rows of this view.
+    /// Returns the target of the rows of this view.
     pub fn target(&self) -> OwnedTarget {
         match self.labels.select(&self.rows()) {
             Labels::Classes { of, .. } => OwnedTarget::Classes(of),
@@ -195,7 +197,7 @@ impl Examples {
         }
     }
 
-    /// The class of each row of this view; `None` for a set that has not one class a row.
+    /// Returns the class of each row of this view; `None` for a set without one class per row.
     pub fn classes(&self) -> Option<Vec<u32>> {
         match &*self.labels {
             Labels::Classes { of, .. } => Some(
@@ -209,7 +211,7 @@ impl Examples {
         }
     }
 
-    /// The labels of each row of this view; `None` for a set that is not multi-label.
+    /// Returns the labels of each row of this view; `None` for a set that is not multi-label.
     pub fn multi_label(&self) -> Option<Array2<i8>> {
         match &*self.labels {
             Labels::Multi(of) => Some(of.select(Axis(0), &self.rows())),
@@ -217,7 +219,7 @@ impl Examples {
         }
     }
 
-    /// The masks of the rows of this view; `None` if pixels have no classes.
+    /// Returns the masks of the rows of this view; `None` if pixels have no classes.
     pub fn masks(&self) -> Option<Masks> {
         match &*self.labels {
             Labels::Pixels(of) => Some(of.select(&self.rows())),
@@ -225,7 +227,7 @@ impl Examples {
         }
     }
 
-    /// The images to be made of the rows of this view; `None` for another task.
+    /// Returns the target images of the rows of this view; `None` for another task.
     pub fn images(&self) -> Option<Images> {
         match &*self.labels {
             Labels::Images(of) => Some(of.select(&self.rows())),
@@ -233,8 +235,8 @@ impl Examples {
         }
     }
 
-    /// Samples per class; for labels, samples in which the label is present (FedKD: -1 and 0 do not count);
-    /// for masks, images with a pixel of the class; where images are made, all of them.
+    /// Returns the samples per class. For labels: samples in which the label is present (FedKD: -1
+    /// and 0 do not count). For masks: images with a pixel of the class. For images: all of them.
     pub fn class_counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.labels.classes()];
         for id in self.samples.ids() {
@@ -260,7 +262,7 @@ impl Examples {
         counts
     }
 
-    /// What a model for these examples is to learn.
+    /// Returns the task of a model for these examples.
     pub fn task(&self) -> Task {
         Task {
             input: self.samples.shape(),

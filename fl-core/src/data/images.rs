@@ -1,11 +1,11 @@
-//! Images that a model is to make of its inputs.
+//! [`Images`]: target images for models that make images.
 
 use super::TaskKind;
 use crate::{Problem, Result};
 use anyhow::ensure;
 use ndarray::{Array2, ArrayView2, Axis};
 
-/// Images to be made: a value is `byte / 255`.
+/// Target images: a value is `byte / 255`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Images {
     shape: [usize; 3],
@@ -13,7 +13,8 @@ pub struct Images {
 }
 
 impl Images {
-    /// Images of this shape (channels, height, width): `of` has one in each row, channel by channel, row by row.
+    /// Wraps images of this shape (channels, height, width): `of` has one in each row, channel by
+    /// channel, row by row.
     ///
     /// # Errors
     /// If a row does not have `channels * height * width` bytes, or these are none.
@@ -30,22 +31,22 @@ impl Images {
         Ok(Self { shape, of })
     }
 
-    /// Channels, height, width.
+    /// Returns channels, height, width.
     pub fn shape(&self) -> [usize; 3] {
         self.shape
     }
 
-    /// Their bytes: `images x (channels * height * width)`.
+    /// Returns their bytes: `images x (channels * height * width)`.
     pub fn of(&self) -> ArrayView2<'_, u8> {
         self.of.view()
     }
 
-    /// Their values, of 0 to 1.
+    /// Returns their values, from 0 to 1.
     pub fn values(&self) -> Array2<f32> {
         self.of.mapv(|byte| f32::from(byte) / 255.0)
     }
 
-    /// What a model that makes them is to learn.
+    /// Returns the task of a model that makes them.
     pub fn task(&self) -> TaskKind {
         let [channels, height, width] = self.shape;
         TaskKind::Image {
@@ -55,7 +56,7 @@ impl Images {
         }
     }
 
-    /// Those at these positions.
+    /// Returns the images at these positions.
     pub fn select(&self, rows: &[usize]) -> Self {
         Self {
             of: self.of.select(Axis(0), rows),

@@ -1,12 +1,13 @@
-//! What a data set holds: inputs in their compact form, and labels.
+//! [`Inputs`] and [`Labels`]: the content of a data set in compact form.
 
 use super::{Images, Masks, TaskKind};
 use ndarray::{Array2, Axis};
 
-/// The inputs of a data set in their compact form; a batch becomes `f32` when it is drawn.
+/// The inputs of a data set in their compact form; a batch is converted to `f32` when it is drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inputs {
-    /// Images: `rows x channels x height x width` bytes. A value is `(byte / 255 - mean[c]) / std[c]`.
+    /// Images: `rows x channels x height x width` bytes. A value is
+    /// `(byte / 255 - mean[c]) / std[c]`.
     Bytes {
         /// Channels, height, width.
         shape: [usize; 3],
@@ -24,21 +25,21 @@ pub enum Inputs {
         /// All rows, one after the other.
         data: Vec<f32>,
     },
-    /// Rows of which most values are 0 (compressed sparse rows).
+    /// Rows whose values are mostly 0 (compressed sparse rows).
     Sparse {
         /// Values in a row.
         width: usize,
-        /// Row `i` is `columns[starts[i]..starts[i + 1]]`; one longer than there are rows.
+        /// Row `i` is `columns[starts[i]..starts[i + 1]]`; its length is the number of rows plus 1.
         starts: Vec<usize>,
         /// Ascending within a row.
         columns: Vec<u32>,
-        /// One for each column named.
+        /// The value of each entry in `columns`.
         values: Vec<f32>,
     },
 }
 
 impl Inputs {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         match self {
             Self::Bytes { data, .. } => data.len() / self.width().max(1),
@@ -47,12 +48,12 @@ impl Inputs {
         }
     }
 
-    /// Are there no rows?
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Shape of one row: `[channels, height, width]` for images.
+    /// Returns the shape of one row: `[channels, height, width]` for images.
     pub fn shape(&self) -> Vec<usize> {
         match self {
             Self::Bytes { shape, .. } => shape.to_vec(),
@@ -61,7 +62,7 @@ impl Inputs {
         }
     }
 
-    /// Values in one row.
+    /// Returns the number of values in one row.
     pub fn width(&self) -> usize {
         match self {
             Self::Bytes { shape, .. } => shape.iter().product(),
@@ -107,26 +108,26 @@ impl Inputs {
     }
 }
 
-/// What is known about each row of a data set.
+/// The labels of the rows of a data set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Labels {
     /// One class per row.
     Classes {
         /// The class of each row, below `classes`.
         of: Vec<u32>,
-        /// How many classes there are.
+        /// Number of classes.
         classes: usize,
     },
     /// Several yes/no labels per row: 1 yes, 0 no, -1 unknown; `rows x labels`.
     Multi(Array2<i8>),
     /// A class for every pixel of an image.
     Pixels(Masks),
-    /// An image to be made of each row.
+    /// A target image for each row.
     Images(Images),
 }
 
 impl Labels {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         match self {
             Self::Classes { of, .. } => of.len(),
@@ -136,12 +137,12 @@ impl Labels {
         }
     }
 
-    /// Are there no rows?
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many classes or labels there are.
+    /// Returns the number of classes or labels.
     pub fn classes(&self) -> usize {
         match self {
             Self::Classes { classes, .. } => *classes,
@@ -151,7 +152,7 @@ impl Labels {
         }
     }
 
-    /// Those of these rows.
+    /// Returns the labels of these rows.
     pub fn select(&self, rows: &[usize]) -> Self {
         match self {
             Self::Classes { of, classes } => Self::Classes {
@@ -164,7 +165,7 @@ impl Labels {
         }
     }
 
-    /// What a model is to learn to tell them.
+    /// Returns the task of a model that predicts them.
     pub fn task(&self) -> TaskKind {
         match self {
             Self::Classes { classes, .. } => TaskKind::Classes(*classes),

@@ -1,11 +1,11 @@
-//! Pictures whose pixels have classes.
+//! [`Masks`]: the class of every pixel of an image.
 
 use super::TaskKind;
 use crate::{Problem, Result};
 use anyhow::ensure;
 use ndarray::{Array2, ArrayView2, Axis};
 
-/// The class of every pixel of some images, and which object it belongs to if that is known.
+/// The class of every pixel of images, and the object that it belongs to if that is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Masks {
     classes: usize,
@@ -16,12 +16,13 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// Masks of `height x width` pixels: `of` has an image in each row, pixel by pixel, row by row, and so has `objects`, the
-    /// number of each pixel's object (0: none). Class 0 is the background.
+    /// Wraps masks of `height x width` pixels: `of` has an image in each row, pixel by pixel, row
+    /// by row. So has `objects`, the number of each pixel's object (0: none). Class 0 is the
+    /// background.
     ///
     /// # Errors
-    /// If a class is not below `classes`, there are fewer than 2 or more than 256 of these, or a row does not have
-    /// `height * width` pixels.
+    /// If a class is not below `classes`, there are fewer than 2 or more than 256 of these, or a
+    /// row does not have `height * width` pixels.
     pub fn new(
         classes: usize,
         (height, width): (usize, usize),
@@ -59,27 +60,28 @@ impl Masks {
         })
     }
 
-    /// Classes, that of the background among them.
+    /// Returns the number of classes, including the background.
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// Rows and columns of a mask.
+    /// Returns the rows and columns of a mask.
     pub fn size(&self) -> (usize, usize) {
         (self.height, self.width)
     }
 
-    /// The class of every pixel: `images x (height * width)`.
+    /// Returns the class of every pixel: `images x (height * width)`.
     pub fn of(&self) -> ArrayView2<'_, u8> {
         self.of.view()
     }
 
-    /// The object of every pixel, as [`Masks::of`], 0 for none; `None` if nobody told objects apart.
+    /// Returns the object of every pixel, as [`Masks::of`], 0 for none; `None` if objects are
+    /// unknown.
     pub fn objects(&self) -> Option<ArrayView2<'_, u16>> {
         self.objects.as_ref().map(|objects| objects.view())
     }
 
-    /// What a model for them is to learn.
+    /// Returns the task of a model for them.
     pub fn task(&self) -> TaskKind {
         TaskKind::Pixels {
             classes: self.classes,
@@ -88,7 +90,7 @@ impl Masks {
         }
     }
 
-    /// Those at these positions.
+    /// Returns the masks at these positions.
     pub fn select(&self, rows: &[usize]) -> Self {
         Self {
             of: self.of.select(Axis(0), rows),

@@ -1,4 +1,4 @@
-//! Data as it is shared: one read-only set, and views of it by position.
+//! Data sets: shared, read-only storage, and views of it by position.
 
 mod examples;
 mod images;

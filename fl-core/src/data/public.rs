@@ -1,10 +1,10 @@
-//! What everybody has.
+//! [`Public`]: the data that the server and all clients share.
 
 use crate::message::Ids;
 use crate::{Examples, Problem, Result, Samples};
 use anyhow::{Context, ensure};
 
-/// The public data of a run: everybody has it.
+/// The public data of a run, which the server and all clients have.
 #[derive(Clone, Debug)]
 pub struct Public {
     samples: Samples,
@@ -13,7 +13,7 @@ pub struct Public {
 }
 
 impl Public {
-    /// Only inputs, as most methods want it.
+    /// Wraps inputs without labels, as most methods need.
     pub fn unlabelled(samples: Samples) -> Self {
         Self {
             samples,
@@ -22,7 +22,7 @@ impl Public {
         }
     }
 
-    /// Inputs with labels.
+    /// Wraps inputs with labels.
     pub fn labelled(examples: Examples) -> Self {
         Self {
             samples: examples.samples.clone(),
@@ -31,36 +31,37 @@ impl Public {
         }
     }
 
-    /// The same, with labels that measurements may see and methods may not.
+    /// Adds labels that measurements may use and methods may not.
     pub fn with_truth(mut self, truth: Option<Examples>) -> Self {
         self.truth = truth.or(self.truth);
         self
     }
 
-    /// The inputs.
+    /// Returns the inputs.
     pub fn samples(&self) -> &Samples {
         &self.samples
     }
 
-    /// The class of each sample if it is known, to measure how good a part is. A method that learns from it cheats.
+    /// Returns the class of each sample if known, to measure a part's quality. A method must not
+    /// learn from it.
     pub fn truth(&self) -> Option<Vec<u32>> {
         self.truth.as_ref().and_then(Examples::classes)
     }
 
-    /// The labelled examples.
+    /// Returns the labelled examples.
     ///
     /// # Errors
-    /// When the spec keeps public labels from the protocol.
+    /// If the spec hides public labels from the protocol.
     pub fn examples(&self) -> Result<&Examples> {
         self.labelled
             .as_ref()
             .context("this needs labels of the public data; set `data.public.labelled: true`")
     }
 
-    /// The samples at these positions.
+    /// Returns the samples at these positions.
     ///
     /// # Errors
-    /// When a position is not below the number of public samples.
+    /// If a position is not below the number of public samples.
     pub fn pick(&self, ids: &Ids) -> Result<Samples> {
         let n = self.samples().len();
         ensure!(

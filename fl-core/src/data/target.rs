@@ -1,13 +1,13 @@
-//! What a model is to predict.
+//! [`Target`]: the values that a model is fitted to.
 
 use ndarray::{Array2, ArrayView2, Axis};
 
-/// What a model is fitted to, one entry per sample.
+/// The values that a model is fitted to, one entry per sample.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
     /// The class of each sample.
     Classes(&'a [u32]),
-    /// MultiLabel: 1, 0, or -1 for unknown (no loss there).
+    /// Several labels: 1, 0, or -1 for unknown (no loss there).
     MultiLabel(ArrayView2<'a, i8>),
     /// The class of every pixel, row by row: `samples x (height * width)`.
     Pixels(ArrayView2<'a, u8>),
@@ -18,7 +18,7 @@ pub enum Target<'a> {
 }
 
 impl Target<'_> {
-    /// Number of samples.
+    /// Returns the number of samples.
     pub fn len(&self) -> usize {
         match self {
             Self::Classes(of) => of.len(),
@@ -28,12 +28,12 @@ impl Target<'_> {
         }
     }
 
-    /// Are there none?
+    /// Returns whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The entries at these positions.
+    /// Returns the entries at these positions.
     pub fn pick(&self, at: &[usize]) -> OwnedTarget {
         match self {
             Self::Classes(of) => OwnedTarget::Classes(at.iter().map(|i| of[*i]).collect()),
@@ -45,7 +45,7 @@ impl Target<'_> {
     }
 }
 
-/// A [`Target`] of its own: that of a mini-batch.
+/// An owned [`Target`], such as that of a mini-batch.
 #[derive(Clone, Debug)]
 pub enum OwnedTarget {
     /// See [`Target::Classes`].
@@ -61,7 +61,7 @@ pub enum OwnedTarget {
 }
 
 impl OwnedTarget {
-    /// Borrowed.
+    /// Returns it borrowed.
     pub fn view(&self) -> Target<'_> {
         match self {
             Self::Classes(of) => Target::Classes(of),

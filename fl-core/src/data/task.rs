@@ -1,26 +1,27 @@
-//! What is to be learnt.
+//! [`Task`]: the shape of an input and the meaning of a model's outputs.
 
 use crate::Loss;
 
-/// What a model is to learn: how many outputs, and what they mean.
+/// The kind of a model's outputs, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum TaskKind {
     /// Exactly one of several classes.
     Classes(usize),
     /// Any number of several labels (multi-label).
     MultiLabel(usize),
-    /// The class of every pixel of an image ([`Masks`](super::Masks)). A model's outputs are scores, class by class and within a
-    /// class row by row: `classes x height x width`.
+    /// The class of every pixel of an image ([`Masks`](super::Masks)). A model's outputs are
+    /// scores, class by class and within a class row by row: `classes x height x width`.
     Pixels {
-        /// Classes, that of the background among them; at least 2.
+        /// Number of classes, including the background; at least 2.
         classes: usize,
         /// Rows of a mask.
         height: usize,
         /// Columns of a mask.
         width: usize,
     },
-    /// An image ([`Images`](super::Images)) made of the input: reconstruction. A model's outputs are its values, of 0 to 1, channel by
-    /// channel and within a channel row by row: `channels x height x width`.
+    /// An image ([`Images`](super::Images)) made from the input: reconstruction. A model's outputs
+    /// are its values, from 0 to 1, channel by channel and within a channel row by row:
+    /// `channels x height x width`.
     Image {
         /// Channels: 1 for grey, 3 for colour.
         channels: usize,
@@ -51,7 +52,7 @@ impl std::fmt::Display for TaskKind {
 }
 
 impl TaskKind {
-    /// Number of model outputs.
+    /// Returns the number of model outputs.
     pub fn outputs(self) -> usize {
         match self {
             Self::Classes(n) | Self::MultiLabel(n) => n,
@@ -68,12 +69,12 @@ impl TaskKind {
         }
     }
 
-    /// Is something to be said of every pixel: its class, or its value?
+    /// Returns whether every pixel has an output: its class, or its value.
     pub fn is_dense(self) -> bool {
         matches!(self, Self::Pixels { .. } | Self::Image { .. })
     }
 
-    /// Number of classes, or of labels; 1 where images are made, which are all of one kind.
+    /// Returns the number of classes or labels; 1 for images, which all have one kind.
     pub fn classes(self) -> usize {
         match self {
             Self::Classes(n) | Self::MultiLabel(n) | Self::Pixels { classes: n, .. } => n,
@@ -81,8 +82,8 @@ impl TaskKind {
         }
     }
 
-    /// Do scores of this task have such a loss? Kullback-Leibler divergence is for those of one class out of several, and the values of
-    /// an image are no scores of classes at all.
+    /// Returns whether scores of this task have such a loss. Kullback-Leibler divergence needs one
+    /// class out of several, and the values of an image are no scores of classes.
     pub fn has(self, loss: Loss) -> bool {
         match self {
             Self::Classes(_) | Self::Pixels { .. } => true,
@@ -91,8 +92,8 @@ impl TaskKind {
         }
     }
 
-    /// What a model minimises on its own examples: the cross-entropy, and where images are made the mean absolute error (as FL-MRCM
-    /// does: Guo et al. 2021).
+    /// Returns the loss on a client's own examples: cross-entropy, or the mean absolute error for
+    /// images (as FL-MRCM does: Guo et al. 2021).
     pub fn loss(self) -> Loss {
         match self {
             Self::Image { .. } => Loss::Mae,
@@ -106,12 +107,12 @@ impl TaskKind {
 pub struct Task {
     /// Shape of one input: `[channels, height, width]` for images, `[width]` for rows of numbers.
     pub input: Vec<usize>,
-    /// What is to be predicted.
+    /// The kind of outputs.
     pub kind: TaskKind,
 }
 
 impl Task {
-    /// Values in one input.
+    /// Returns the number of values in one input.
     pub fn width(&self) -> usize {
         self.input.iter().product()
     }

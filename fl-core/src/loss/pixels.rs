@@ -1,14 +1,16 @@
-//! Losses where every pixel has a class: scores stand class by class, `samples x (classes * pixels)`.
+//! Losses with a class for every pixel: scores are laid out class by class,
+//! `samples x (classes * pixels)`.
 
 use super::{ln_softmax, softmax};
 use crate::{Loss, Problem, Result};
 use anyhow::ensure;
 use ndarray::{Array2, ArrayView2};
 
-/// So many numbers keep an empty class from dividing 0 by 0.
+/// Addend to both sums of the Dice fraction, so that an empty class does not give 0 / 0.
 const SMOOTH: f64 = 1.0;
 
-/// Cross-entropy, the mean over all pixels, and `dice` times the soft Dice loss, see [`super::of_task`].
+/// Returns the cross-entropy, averaged over all pixels, plus `dice` times the soft Dice loss, see
+/// [`super::of_task`].
 pub fn of_batch(
     loss: Loss,
     dice: f64,
@@ -54,7 +56,7 @@ pub fn of_batch(
     if dice == 0.0 {
         return Ok((total / n, slopes));
     }
-    // of each class: 2 sum p g + 1, and sum p + sum g + 1
+    // for each class: 2 sum p g + 1, and sum p + sum g + 1
     let mut parts = vec![(SMOOTH, SMOOTH); classes];
     for ((i, at), class) in truth.indexed_iter() {
         for (c, (over, under)) in parts.iter_mut().enumerate() {
@@ -73,7 +75,7 @@ pub fn of_batch(
         .sum::<f64>()
         / objects;
     for ((i, at), class) in truth.indexed_iter() {
-        // the loss by each probability, then by each score
+        // the slope by each probability, then by each score
         for (c, by) in one.iter_mut().enumerate() {
             let (over, under) = parts[c];
             let g = f64::from(u8::from(c == usize::from(*class)));
@@ -92,7 +94,8 @@ pub fn of_batch(
     Ok((total / n + dice * (1.0 - mean), slopes))
 }
 
-/// `f` of targets and scores with a row for each pixel; the slope as the scores are.
+/// Applies `f` to targets and scores with a row for each pixel; the slope has the layout of the
+/// scores.
 pub fn apart(
     classes: usize,
     target: ArrayView2<'_, f32>,
@@ -113,8 +116,9 @@ pub fn apart(
     Ok((value, by_class(samples, slopes.view())))
 }
 
-/// Numbers that stand class by class, `samples x (classes * pixels)`, with a row for each pixel: `(samples * pixels) x classes`. Where
-/// whole samples have classes there is one pixel, and nothing changes.
+/// Converts numbers that are laid out class by class, `samples x (classes * pixels)`, to a row for
+/// each pixel: `(samples * pixels) x classes`. If whole samples have classes there is one pixel,
+/// and nothing changes.
 pub fn by_pixel<T: Copy>(classes: usize, of: ArrayView2<'_, T>) -> Array2<T> {
     let pixels = of.ncols() / classes;
     Array2::from_shape_fn((of.nrows() * pixels, classes), |(at, c)| {
@@ -122,7 +126,7 @@ pub fn by_pixel<T: Copy>(classes: usize, of: ArrayView2<'_, T>) -> Array2<T> {
     })
 }
 
-/// Undoes [`by_pixel`] for so many samples.
+/// Inverts [`by_pixel`] for `samples` samples.
 pub fn by_class<T: Copy>(samples: usize, of: ArrayView2<'_, T>) -> Array2<T> {
     let pixels = of.nrows() / samples;
     Array2::from_shape_fn((samples, of.ncols() * pixels), |(i, at)| {
@@ -182,7 +186,7 @@ mod tests {
                 "{at:?}: {g}, {numeric}"
             );
         }
-        // perfect masks cost nothing, and a mask that has all wrong costs one
+        // a perfect mask has loss 0, and an entirely wrong one has loss 1
         let sure = |pixels: [usize; 4]| {
             let at = |(i, j): (usize, usize)| (j / 2 == pixels[i * 2 + j % 2]) as u8;
             Array2::from_shape_fn((2, 6), |at_| 50.0 * f32::from(at(at_)))

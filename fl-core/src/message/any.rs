@@ -1,4 +1,4 @@
-//! Messages whose Rust type is not known where they are used.
+//! [`AnyMessage`]: a message without its Rust type.
 
 use super::{Message, MessageType, NamedTensors, encode};
 use crate::Result;
@@ -6,39 +6,39 @@ use anyhow::anyhow;
 use std::any::Any;
 use std::fmt::Debug;
 
-/// A message by its kind and tensors: what a [`Message`] of any Rust type is, and what a message is
-/// whose kind was declared at run time ([`MessageType::declare`]).
+/// A message by its kind and tensors: a [`Message`] of any Rust type, or a message whose kind was
+/// declared at run time ([`MessageType::declare`]).
 pub trait AnyMessage: Any + Debug + Send + Sync {
-    /// The type of its kind.
+    /// Returns the type of its kind.
     fn message_type(&self) -> &'static MessageType;
 
-    /// What it holds, see [`Message::tensors`].
+    /// Returns its content, see [`Message::tensors`].
     fn content(&self) -> NamedTensors<'_>;
 
-    /// What is sent of it, see [`Message::wire`].
+    /// Returns its wire form, see [`Message::wire`].
     fn sent(&self) -> NamedTensors<'_>;
 
-    /// Its own check, see [`Message::check`]. [`check`](super::check) looks for finite numbers too.
+    /// Runs its own check, see [`Message::check`]. [`check`](super::check) also requires finite
+    /// numbers.
     ///
     /// # Errors
-    /// When the message makes no sense.
+    /// If the message is not valid.
     fn check_content(&self) -> Result<()>;
 
-    /// How many classes it speaks about; `None` if that makes no sense.
+    /// Returns its number of classes; `None` if it has none.
     fn classes(&self) -> Option<usize>;
 
-    /// A copy.
+    /// Returns a copy.
     fn copy(&self) -> Erased;
 
-    /// Becomes `other`.
+    /// Replaces its content by `other`.
     ///
     /// # Errors
-    /// When that is a message of another type; nothing has changed then.
+    /// If that is a message of another type; nothing has changed then.
     fn become_other(&mut self, other: Erased) -> Result<()>;
 }
 
-/// A message that owns its numbers, whatever its Rust type is. Its numbers are those of the message
-/// that it was made of: nothing is copied on the way in or out.
+/// A message that owns its numbers, of any Rust type. Conversions in and out copy no numbers.
 pub type Erased = Box<dyn AnyMessage>;
 
 impl<M: Message> AnyMessage for M {
@@ -73,44 +73,44 @@ impl Clone for Erased {
 }
 
 impl dyn AnyMessage {
-    /// Its kind.
+    /// Returns its kind.
     pub fn kind(&self) -> &'static str {
         self.message_type().kind
     }
 
-    /// For a downcast.
+    /// Returns it for a downcast.
     pub fn as_any(&self) -> &dyn Any {
         self
     }
 
-    /// For a downcast by value.
+    /// Returns it for a downcast by value.
     pub fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
     }
 
-    /// As an `M`.
+    /// Returns it as an `M`.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is no `M`.
     pub fn get<M: AnyMessage>(&self) -> Result<&M> {
         let found = self.as_any().downcast_ref();
         found.ok_or_else(|| other(self.kind(), std::any::type_name::<M>()))
     }
 
-    /// As an `M` that can be changed.
+    /// Returns it as a mutable `M`.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is no `M`.
     pub fn get_mut<M: AnyMessage>(&mut self) -> Result<&mut M> {
         let kind = self.kind();
         let found = (self as &mut dyn Any).downcast_mut();
         found.ok_or_else(|| other(kind, std::any::type_name::<M>()))
     }
 
-    /// The `M` that it is.
+    /// Converts it into an `M`.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is no `M`.
     pub fn take<M: AnyMessage>(self: Box<Self>) -> Result<M> {
         let kind = self.kind();
         let found = self.into_any().downcast::<M>();
@@ -119,12 +119,12 @@ impl dyn AnyMessage {
             .map_err(|_| other(kind, std::any::type_name::<M>()))
     }
 
-    /// Wire form.
+    /// Returns its wire form.
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// Bytes of its tensors in memory.
+    /// Returns the bytes of its tensors in memory.
     pub fn size(&self) -> u64 {
         let tensors = self.content();
         tensors.iter().map(|(_, view)| view.bytes() as u64).sum()

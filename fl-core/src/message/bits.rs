@@ -1,17 +1,17 @@
-//! Whole numbers in as few bits as they need.
+//! Packing of whole numbers into as few bits as they need.
 
 use crate::Result;
 use anyhow::Context;
 use ndarray::Array2;
 
-/// Bits that tell `choices` apart: `ceil(log2(choices))`, at least 1.
+/// Returns the bits for `choices` different values: `ceil(log2(choices))`, at least 1.
 pub(super) fn bits_for(choices: u32) -> u32 {
     u64::from(choices.max(2))
         .next_power_of_two()
         .trailing_zeros()
 }
 
-/// Numbers below `2^bits`, `bits` each, the first in the lowest bits.
+/// Packs numbers below `2^bits`, `bits` each, the first in the lowest bits.
 pub(super) fn pack_bits(numbers: impl Iterator<Item = u32>, bits: u32) -> Vec<u8> {
     let (mut out, mut held, mut used) = (Vec::new(), 0u64, 0u32);
     for n in numbers {
@@ -29,7 +29,7 @@ pub(super) fn pack_bits(numbers: impl Iterator<Item = u32>, bits: u32) -> Vec<u8
     out
 }
 
-/// Reads what [`pack_bits`] wrote.
+/// Unpacks numbers from [`pack_bits`].
 pub(super) fn unpack_bits(packed: &[u8], shape: (usize, usize), bits: u32) -> Result<Array2<u32>> {
     let (rows, columns) = shape;
     let (mut held, mut used, mut next) = (0u64, 0u32, packed.iter());

@@ -1,4 +1,4 @@
-//! What follows from a message's tensors: is it sane, is it like another, its digest, its size.
+//! Functions of a message's tensors: validity, compatibility, digest and size.
 
 use super::{AnyMessage, NamedTensors, View};
 use crate::{Problem, Result};
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 
-/// Are all numbers finite, and does the message's own check hold?
+/// Checks that all numbers are finite, and runs the message's own check.
 ///
 /// # Errors
-/// Says which tensor and where.
+/// Names the tensor and the position.
 pub fn check(message: &dyn AnyMessage) -> Result<()> {
     for (name, view) in &message.content() {
         let bad = match view {
@@ -37,7 +37,8 @@ pub fn check(message: &dyn AnyMessage) -> Result<()> {
     message.check_content()
 }
 
-/// Does a row-keyed answer speak only about samples that were asked about, and about each once? Others pass.
+/// Checks that a row-keyed answer holds only requested samples, each at most once. Other messages
+/// pass.
 ///
 /// # Errors
 /// Names the first row that does not belong.
@@ -58,15 +59,16 @@ pub fn check_rows(answer: &dyn AnyMessage, asked: &[u32]) -> Result<()> {
     Ok(())
 }
 
-/// Can two messages be combined: the same tensors of the same shapes, or, for row-keyed ones, the same trailing shapes?
+/// Checks that two messages can be combined: the same tensors of the same shapes, or for row-keyed
+/// ones the same trailing shapes.
 ///
 /// # Errors
-/// Says what differs, and how.
+/// Names the difference.
 pub fn alike(one: &dyn AnyMessage, other: &dyn AnyMessage) -> Result<()> {
     alike_to(one, other, "the first answer")
 }
 
-/// As [`alike`]; `what` the first message is, for people.
+/// As [`alike`]; `what` describes the first message in the error.
 ///
 /// # Errors
 /// As [`alike`].
@@ -102,7 +104,7 @@ pub fn alike_to(one: &dyn AnyMessage, other: &dyn AnyMessage, what: &str) -> Res
     Ok(())
 }
 
-/// SHA-256 of names, shapes and numbers.
+/// Returns the SHA-256 of names, shapes and numbers.
 pub fn digest(message: &dyn AnyMessage) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(message.kind().as_bytes());
@@ -118,7 +120,7 @@ pub fn digest(message: &dyn AnyMessage) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Lower-case hexadecimal.
+/// Returns lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes
@@ -134,13 +136,13 @@ pub fn hex(bytes: &[u8]) -> String {
 pub struct Bytes {
     /// The numbers themselves.
     pub values: u64,
-    /// Row ids: nothing when they are the ids asked about or simply `0, 1, 2, ...`, a bit mask for a part of the ids asked
-    /// about, else 4 bytes each.
+    /// Row ids: 0 if they are the requested ids or simply `0, 1, 2, ...`, a bit mask for a subset
+    /// of the requested ids, else 4 bytes each.
     pub keys: u64,
 }
 
 impl Bytes {
-    /// Both together.
+    /// Returns the sum of both.
     pub fn total(self) -> u64 {
         self.values + self.keys
     }
@@ -153,7 +155,7 @@ impl std::ops::AddAssign for Bytes {
     }
 }
 
-/// Counts the bytes of a message that answers a question about the samples `asked` (if it was about samples).
+/// Counts the bytes of an answer to a request for the samples `asked` (`None`: not about samples).
 pub fn bytes(message: &dyn AnyMessage, asked: Option<&[u32]>) -> Bytes {
     let mut count = Bytes::default();
     for (name, view) in message.sent() {
@@ -173,7 +175,7 @@ pub fn bytes(message: &dyn AnyMessage, asked: Option<&[u32]>) -> Bytes {
     count
 }
 
-/// Is there one id for each row?
+/// Checks that there is one id for each row.
 pub(super) fn same_rows(ids: usize, rows: usize) -> Result<()> {
     ensure!(
         ids == rows,

@@ -1,4 +1,4 @@
-//! The mean output of a model over the examples of each class.
+//! [`ClassMeans`]: the mean output of a model over the examples of each class.
 
 use super::{
     Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, TensorMap, View,
@@ -9,10 +9,11 @@ use anyhow::ensure;
 use ndarray::{Array2, ArrayView1, ArrayView2};
 use serde::{Deserialize, Serialize};
 
-/// The classes among `labels`, ascending, and the mean of the rows of each. Sums in `f64`, in row order.
+/// Returns the classes among `labels`, ascending, and the mean of the rows of each. Sums in `f64`,
+/// in row order.
 ///
 /// # Errors
-/// When there is not one label per row.
+/// If there is not one label per row.
 pub fn class_means<T: Into<f64> + Copy>(
     outputs: ArrayView2<'_, T>,
     labels: &[u32],
@@ -37,8 +38,8 @@ pub fn class_means<T: Into<f64> + Copy>(
     Ok((rows, means))
 }
 
-/// The mean output of a model over the examples of each class (federated knowledge distillation, Jeong et al. 2018): one
-/// row per class that the sender has.
+/// The mean output of a model over the examples of each class (federated knowledge distillation,
+/// Jeong et al. 2018): one row per class that the sender has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassMeans {
     /// The classes, ascending.
@@ -48,21 +49,21 @@ pub struct ClassMeans {
 }
 
 impl ClassMeans {
-    /// One row of `values` per class in `rows`.
+    /// Makes a message with one row of `values` per class in `rows`.
     pub fn new(rows: Vec<u32>, values: Array2<f32>) -> Self {
         Self { rows, values }
     }
 
-    /// The mean of `outputs` over the rows of each class, of those classes that there are.
+    /// Computes the mean of `outputs` over the rows of each class that occurs.
     ///
     /// # Errors
-    /// When there is not one label per row.
+    /// If there is not one label per row.
     pub fn of(outputs: ArrayView2<'_, f32>, labels: &[u32]) -> Result<Self> {
         let (rows, means) = class_means(outputs, labels)?;
         Ok(Self::new(rows, means.mapv(|m| m as f32)))
     }
 
-    /// The mean of one class; `None` if nobody has it.
+    /// Returns the mean of one class; `None` if the message lacks it.
     pub fn class(&self, class: u32) -> Option<ArrayView1<'_, f32>> {
         let at = self.rows.binary_search(&class).ok()?;
         Some(self.values.row(at))
@@ -83,7 +84,7 @@ impl Message for ClassMeans {
         ),
     ];
     fn expected(facts: &ExchangeShape) -> Option<u64> {
-        // a bit mask or 4 bytes for each class that is there, and its row
+        // a bit mask or 4 bytes for each class that occurs, and its row
         Some((4 + 4 + 4 * facts.outputs as u64) * facts.outputs as u64)
     }
     fn tensors(&self) -> NamedTensors<'_> {

@@ -1,4 +1,4 @@
-//! Messages made of messages.
+//! [`message!`](crate::message!): messages made of messages.
 
 use super::{NamedTensors, TensorMap};
 use crate::Result;
@@ -19,9 +19,10 @@ use std::borrow::Cow;
 /// assert_eq!(bytes(&sent, None).total(), 16);
 /// assert_eq!(decode::<Controlled>(&encode(&sent)).unwrap(), sent);
 /// ```
-/// Tensors are called by field and name. Wire form, bytes, digest, checks and what is expected before are those of the
-/// fields together; each is packed as it would be alone. But row ids inside are numbers like any other: what is made of
-/// row-keyed messages is not row-keyed itself, so all its senders must speak about as many samples, and ids are counted.
+/// Tensors are named by field and name. Wire form, bytes, digest, checks and expected size are
+/// those of all fields together, and each field is packed as it would be alone. Row ids inside are
+/// ordinary numbers: a composite of row-keyed messages is not row-keyed. All its senders must
+/// therefore send the same number of samples, and ids are counted.
 #[macro_export]
 macro_rules! message {
     ($(#[doc = $doc:literal])* $vis:vis struct $name:ident: $kind:literal {
@@ -71,7 +72,8 @@ macro_rules! message {
     };
 }
 
-/// Used by [`message!`](crate::message!): a dot in front, for what is not counted, stays in front.
+/// Used by [`message!`](crate::message!). A leading dot, for a tensor that is not counted, stays in
+/// front.
 #[doc(hidden)]
 pub fn put_under<'a>(all: &mut NamedTensors<'a>, field: &str, inner: NamedTensors<'a>) {
     let named = |name: &str| match name.strip_prefix('.') {
@@ -120,9 +122,9 @@ mod tests {
         struct Controlled: "controlled-params" { model: Params, control: Params }
     }
     crate::message! {
-        /// Packed things together.
+        /// Two packed messages.
         struct Both: "both" {
-            /// What was said.
+            /// The scores.
             scores: Logits,
             votes: Votes,
         }
@@ -181,7 +183,7 @@ mod tests {
         let votes = Votes::new(vec![3, 4], array![[0], [2]], 3);
         let sent = Both { scores, votes };
         assert_eq!(decode::<Both>(&encode(&sent)).unwrap(), sent);
-        // 15 scores of 3 bits, the step, 2 votes of 2 bits; five ids, which are no keys here
+        // 15 scores of 3 bits, the step, 2 votes of 2 bits; five ids, which are not keys here
         let due = Bytes {
             values: 6 + 4 + 1 + 20,
             keys: 0,

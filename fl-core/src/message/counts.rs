@@ -1,4 +1,4 @@
-//! How many votes each class got, and how many of them one unit of data can change.
+//! [`Counts`]: votes per class, and how many of them one unit of data can change.
 
 use super::{
     Column, Dtype, ExchangeShape, Message, NamedTensors, ROWS, SampleShape, SensitivityNorm,
@@ -8,30 +8,33 @@ use crate::{Problem, Result};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 
-/// How many votes about one sample can change when one unit of data does: what noise on [`Counts`] has to hide.
+/// How many votes about one sample one unit of data can change; noise on [`Counts`] must hide as
+/// many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoteSensitivity {
-    /// When one example of one party changes; `None`: nobody has said.
+    /// By one example of one party; `None`: unknown.
     pub example: Option<u32>,
-    /// When all data of one party change; `None`: nobody has said.
+    /// By all data of one party; `None`: unknown.
     pub party: Option<u32>,
-    /// Was `example` worked out from the data, so that what it guarantees depends on them?
+    /// Whether `example` was computed from the data, so that its guarantee depends on them.
     pub from_data: bool,
 }
 
-/// How many votes each class got, for each sample; after [`crate::PrivacyMechanism::perturb`] with noise.
+/// Votes for each class, for each sample; after [`crate::PrivacyMechanism::perturb`] with noise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Ids of the samples.
     pub rows: Vec<u32>,
     /// `rows x classes`.
     pub values: Array2<f64>,
-    /// Block; the reach of an example and of a party, plus 1, 0 where nobody has said; whether the reach is from the data.
+    /// Block; the reach of an example and of a party plus 1, or 0 if unknown; whether the reach is
+    /// from the data.
     about: [u32; 4],
 }
 
 impl Counts {
-    /// One row of `values` per id in `rows`. Every vote changes alone, and nobody has said how many can.
+    /// Makes a message with one row of `values` per id in `rows`. Every vote changes alone, and the
+    /// sensitivity is unknown.
     pub fn new(rows: Vec<u32>, values: Array2<f64>) -> Self {
         Self {
             rows,
@@ -40,25 +43,25 @@ impl Counts {
         }
     }
 
-    /// The same counts, in which the votes of one sender count together or not at all, `block` at a time.
+    /// Returns the same counts, where one sender's votes count `block` at a time, all or none.
     pub fn in_blocks(mut self, block: usize) -> Self {
         self.about[0] = block as u32;
         self
     }
 
-    /// How many votes of a sender count only together; 1 if each counts alone.
+    /// Returns how many votes of a sender count only together; 1 if each counts alone.
     pub fn block(&self) -> usize {
         self.about[0] as usize
     }
 
-    /// Says how many votes of a row can change with one unit of data.
+    /// Sets how many votes of a row one unit of data can change.
     pub fn set_sensitivity(&mut self, sensitivity: VoteSensitivity) {
         let [example, party] =
             [sensitivity.example, sensitivity.party].map(|m| m.map_or(0, |m| m + 1));
         self.about[1..].copy_from_slice(&[example, party, u32::from(sensitivity.from_data)]);
     }
 
-    /// How many votes of a row can change with one unit of data.
+    /// Returns how many votes of a row one unit of data can change.
     pub fn sensitivity(&self) -> VoteSensitivity {
         let [_, example, party, from_data] = self.about;
         VoteSensitivity {
@@ -68,18 +71,20 @@ impl Counts {
         }
     }
 
-    /// Only the rows at these positions.
+    /// Keeps only the rows at these positions.
     pub fn retain_rows(&mut self, positions: &[usize]) {
         self.rows = positions.iter().map(|p| self.rows[*p]).collect();
         self.values = self.values.select(ndarray::Axis(0), positions);
     }
 
-    /// The class with the highest count in each row, the lowest such class on ties, as everywhere.
+    /// Returns the class with the highest count in each row, the lowest such class on ties, as
+    /// everywhere in fl.
     pub fn winners(&self) -> Vec<u32> {
         crate::metrics::classes(self.values.view())
     }
 
-    /// How far the highest count of each row is above the second; the count itself if there is one class.
+    /// Returns the gap from the highest to the second count of each row; the count itself if there
+    /// is one class.
     pub fn gaps(&self) -> Vec<f64> {
         let gap = |row: ndarray::ArrayView1<'_, f64>| {
             let (first, second) = row.iter().fold((0.0f64, 0.0f64), |(first, second), x| {

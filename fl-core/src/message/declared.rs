@@ -1,4 +1,5 @@
-//! Messages whose kind was declared at run time, by tensors alone.
+//! [`MessageDecl`] and [`Declared`]: messages whose kind was declared at run time, by tensors
+//! alone.
 
 use super::bits::pack_bits;
 use super::{
@@ -11,13 +12,13 @@ use ndarray::{ArrayD, IxDyn};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A kind of message as a library declares it.
+/// A library's declaration of a message kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MessageDecl {
     /// Its name: 1 to 64 of `a-z`, `0-9` and `-`.
     pub kind: String,
-    /// What it is, in one line.
+    /// A description in one line.
     pub doc: String,
     /// Its tensors, at least one.
     pub tensors: Vec<ColumnDecl>,
@@ -31,16 +32,16 @@ pub struct MessageDecl {
 #[serde(deny_unknown_fields)]
 pub struct ColumnDecl {
     /// Its name; `*` stands for any name, and for any number of tensors. `rows` holds ids of
-    /// samples and makes the message row-keyed; one that begins with a dot is known to the receiver
-    /// and not counted.
+    /// samples and makes the message row-keyed. A name that begins with a dot marks a tensor that
+    /// the receiver knows and that is not counted.
     pub name: String,
-    /// What its numbers are.
+    /// The type of its numbers.
     #[serde(rename = "type")]
     pub dtype: Dtype,
     /// Sizes from the outside in, `rows x classes`: a number, or a name that stands for one size
-    /// throughout a message. `any` is any shape, and an empty text a single number.
+    /// throughout a message. `any` is any shape, and an empty text is a single number.
     pub shape: String,
-    /// What it holds.
+    /// Its content.
     #[serde(default)]
     pub doc: String,
 }
@@ -69,7 +70,7 @@ const DIMENSIONS: usize = 16;
 const TEXT: usize = 1000;
 
 impl MessageDecl {
-    /// Reads the shapes of its tensors.
+    /// Parses the shapes of its tensors.
     pub(super) fn shapes(&self) -> Result<Vec<Shape>> {
         let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         ensure!(
@@ -123,14 +124,14 @@ impl MessageDecl {
         all.map(named).collect()
     }
 
-    /// Does it declare what is known already? Docs may differ.
+    /// Returns whether it declares the same type as `known`. Docs may differ.
     pub(super) fn says_what(&self, known: &MessageType) -> bool {
         let own = self.tensors.iter().map(|c| (&*c.name, c.dtype, &*c.shape));
         let columns = known.columns.iter().map(|c| (c.name, c.dtype, c.shape));
         own.eq(columns) && self.reach == known.reach
     }
 
-    /// Its tensors on one line.
+    /// Returns its tensors in one line.
     pub(super) fn outline(&self) -> String {
         let one = |c: &ColumnDecl| format!("`{}` of {} [{}]", c.name, c.dtype, c.shape);
         let all: Vec<_> = self.tensors.iter().map(one).collect();
@@ -179,7 +180,7 @@ impl Shape {
         Ok(Self(Some(sizes)))
     }
 
-    /// Holds a tensor to this shape; names keep the size that they have first.
+    /// Checks a tensor against this shape; names keep the size of their first occurrence.
     fn hold<'s>(&'s self, found: &[usize], named: &mut BTreeMap<&'s str, usize>) -> bool {
         let Some(due) = &self.0 else { return true };
         due.len() == found.len()
@@ -189,7 +190,7 @@ impl Shape {
             })
     }
 
-    /// The shape when names have these sizes; `None` where one has none.
+    /// Returns the shape when names have these sizes; `None` if one has none.
     fn sizes(&self, of: impl Fn(&str) -> Option<usize>) -> Option<Vec<usize>> {
         let sizes = self.0.as_ref()?.iter();
         sizes
@@ -201,7 +202,7 @@ impl Shape {
     }
 }
 
-/// A message of a kind that has no Rust type here: its tensors, in the order of the declaration.
+/// A message of a kind without a Rust type here: its tensors, in the order of the declaration.
 #[derive(Clone, Debug)]
 pub struct Declared {
     of: &'static MessageType,
@@ -210,13 +211,13 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Puts tensors in order, and holds them to the declaration.
+    /// Sorts tensors and checks them against the declaration.
     pub(super) fn new(
         of: &'static MessageType,
         shapes: &[Shape],
         mut tensors: Vec<(String, Tensor)>,
     ) -> Result<Self> {
-        // those of any name come last, by name
+        // tensors with free names come last, by name
         let place = |name: &str| of.columns.iter().position(|c| c.name == name);
         tensors.sort_by(|(a, _), (b, _)| {
             let key = |name| place(name).unwrap_or(usize::MAX);
@@ -362,7 +363,7 @@ impl AnyMessage for Declared {
     fn sent(&self) -> NamedTensors<'_> {
         self.content()
     }
-    /// Nothing but a [`MessageType`] makes one, and nothing changes one.
+    /// Only a [`MessageType`] makes such a message, already checked, and nothing changes it.
     fn check_content(&self) -> Result<()> {
         Ok(())
     }
@@ -456,7 +457,7 @@ mod tests {
             (message.classes(), message.kind()),
             (Some(3), "test-spreads")
         );
-        // six numbers of 8 bytes and three bytes; the ids are not those asked about; `.classes` is
+        // six numbers of 8 bytes and three bytes; the ids are not the requested ones; `.classes` is
         // known
         assert_eq!(
             bytes(&*message, None),
@@ -612,7 +613,7 @@ mod tests {
             error.contains("one.so says `rows` of u32 [rows]") && error.contains("two.so says"),
             "{error}"
         );
-        // a kind of which a Rust type is linked is that type
+        // a kind with a linked Rust type becomes that type
         let counts = MessageDecl::from(message_type("counts").unwrap());
         let counts = MessageType::declare(&counts, "two.so").unwrap();
         assert!(counts.origin().ends_with("Counts"), "{}", counts.origin());

@@ -1,4 +1,4 @@
-//! What a step of DP-SGD sees of a client's examples.
+//! [`GradientSum`]: the gradient that a step of DP-SGD computes from a client's examples.
 
 use super::{
     Column, Dtype, ExchangeShape, Message, NamedTensors, Params, SampleShape, SensitivityNorm,
@@ -6,7 +6,8 @@ use super::{
 };
 use crate::Result;
 
-/// The gradient of one example, or the sum of several such, by every parameter (DP-SGD, Abadi et al. 2016).
+/// The gradient of one example by every parameter, or the sum of several (DP-SGD, Abadi et al.
+/// 2016).
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradientSum {
     /// Named and shaped as the model's parameters.

@@ -1,4 +1,4 @@
-//! Which samples a question is about.
+//! [`Ids`]: the samples of a request.
 
 use super::{
     Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, TensorMap, tensors::list,
@@ -6,7 +6,7 @@ use super::{
 use crate::Result;
 use serde::{Deserialize, Serialize};
 
-/// Which public samples a question is about.
+/// The public samples that a request concerns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ids(pub Vec<u32>);
 

@@ -7,8 +7,9 @@ use anyhow::{Context, bail, ensure};
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
 use serde_json::{Map, Value as Json, json};
 
-/// Reads a message; the types of its tensors are those of [`Message::COLUMNS`], or of its wire form: `levels` and
-/// `packed` are bytes. Floats that JSON cannot write are the texts `nan`, `inf` and `-inf`, which no check lets pass.
+/// Reads a message. Its tensors have the types of [`Message::COLUMNS`], or of its wire form:
+/// `levels` and `packed` are bytes. Floats that JSON cannot write are the texts `nan`, `inf` and
+/// `-inf`, which no check accepts.
 ///
 /// ```
 /// use fl_core::message::{from_json, to_json, Counts};
@@ -19,8 +20,8 @@ use serde_json::{Map, Value as Json, json};
 /// ```
 ///
 /// # Errors
-/// Says which tensor is wrong, and how: another shape, a number that its type does not hold, a name that the message
-/// does not have; or what [`check`] finds.
+/// Names the tensor that is wrong, and how: another shape, a number that its type does not hold, or
+/// a name that the message does not have. Also those of [`check`].
 pub fn from_json<M: Message>(tensors: &Map<String, Json>) -> Result<M> {
     let made = parcel(M::COLUMNS, tensors).and_then(M::from_tensors);
     let message = made.with_context(|| format!("a {} message", M::KIND))?;
@@ -28,7 +29,7 @@ pub fn from_json<M: Message>(tensors: &Map<String, Json>) -> Result<M> {
     Ok(message)
 }
 
-/// The tensors of a message with these columns.
+/// Reads the tensors of a message with these columns.
 pub(super) fn parcel(columns: &[Column], tensors: &Map<String, Json>) -> Result<TensorMap> {
     let one = |(name, value): (&String, &Json)| {
         let tensor = dtype(columns, name).and_then(|dtype| tensor(value, dtype));
@@ -39,11 +40,11 @@ pub(super) fn parcel(columns: &[Column], tensors: &Map<String, Json>) -> Result<
     Ok(TensorMap::new(tensors))
 }
 
-/// The tensors of a message; what is packed for the wire is unpacked here.
+/// Returns the tensors of a message; values packed for the wire are unpacked here.
 pub fn to_json(message: &dyn AnyMessage) -> Json {
     let one = |(name, view): (std::borrow::Cow<'_, str>, View<'_>)| {
         let value = match view {
-            // by its shortest text: 0.1, not 0.10000000149011612
+            // in its shortest form: 0.1, not 0.10000000149011612
             View::F32(a) => nested(a, &|x| match x.is_finite() {
                 true => x.to_string().parse().map_or(Json::Null, Json::Number),
                 false => word(f64::from(x)),
@@ -66,7 +67,7 @@ pub fn to_json(message: &dyn AnyMessage) -> Json {
     Json::Object(message.content().into_iter().map(one).collect())
 }
 
-/// What JSON has no number for.
+/// Returns the text for a number that JSON does not have.
 fn word(x: f64) -> Json {
     match x {
         x if x.is_nan() => json!("nan"),
@@ -75,7 +76,7 @@ fn word(x: f64) -> Json {
     }
 }
 
-/// Lists of nothing are written out up to so many: a shape of a few bytes may stand for billions of them.
+/// The largest number of empty lists to write: a shape of a few bytes may stand for billions.
 const EMPTY_LISTS: usize = 10_000;
 
 fn nested<T: Copy>(a: ArrayViewD<'_, T>, number: &impl Fn(T) -> Json) -> Json {
@@ -90,7 +91,7 @@ fn nested<T: Copy>(a: ArrayViewD<'_, T>, number: &impl Fn(T) -> Json) -> Json {
     }
 }
 
-/// The type of the tensor of this name.
+/// Returns the type of the tensor called `name`.
 fn dtype(columns: &[Column], name: &str) -> Result<Dtype> {
     // the wire forms of scores and votes
     const WIRE: [(&str, Dtype); 5] = [

@@ -1,4 +1,4 @@
-//! Raw class scores, as floats or as levels of a grid.
+//! [`Logits`]: raw class scores, as floats or as levels of a grid.
 
 use super::bits::{bits_for, pack_bits, unpack_bits};
 use super::{
@@ -10,32 +10,33 @@ use anyhow::bail;
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 
-/// An even grid that the values of a [`Logits`] message lie on, so that levels can be sent instead of floats.
+/// An even grid for the values of a [`Logits`] message, so that levels can be sent in place of
+/// floats.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Grid {
     /// Number of levels, at least 1.
     pub levels: u32,
     /// The value of level 0.
     pub lowest: f32,
-    /// From one level to the next.
+    /// The distance between two levels.
     pub step: f32,
 }
 
 impl Grid {
-    /// Bits of one packed value: `ceil(log2(levels))`, at least 1.
+    /// Returns the bits of one packed value: `ceil(log2(levels))`, at least 1.
     pub fn bits(&self) -> u32 {
         bits_for(self.levels)
     }
 
-    /// The value of a level.
+    /// Returns the value of a level.
     pub fn value(&self, level: u32) -> f32 {
         (f64::from(self.lowest) + f64::from(level) * f64::from(self.step)) as f32
     }
 
-    /// The level nearest to a value.
+    /// Returns the level nearest to a value.
     pub fn level(&self, value: f32) -> u32 {
         let position = (f64::from(value) - f64::from(self.lowest)) / f64::from(self.step);
-        // a step of 0 gives NaN, which the cast turns into level 0
+        // a step of 0 gives NaN, and the cast turns NaN into level 0
         (position.round() as u32).min(self.levels.saturating_sub(1))
     }
 
@@ -67,7 +68,7 @@ pub struct Logits {
 }
 
 impl Logits {
-    /// One row of `values` per id in `rows`.
+    /// Makes a message with one row of `values` per id in `rows`.
     pub fn new(rows: Vec<u32>, values: Array2<f32>) -> Self {
         Self {
             rows,
@@ -76,8 +77,8 @@ impl Logits {
         }
     }
 
-    /// Sends levels instead of floats from now on: [`Grid::bits`] a value and one float for the step. Values move to
-    /// their nearest level.
+    /// Sends levels in place of floats from now on: [`Grid::bits`] a value and one float for the
+    /// step. Values move to their nearest level.
     pub fn pack(&mut self, grid: Grid) {
         self.values.mapv_inplace(|v| grid.value(grid.level(v)));
         self.packed = Some([
@@ -93,7 +94,7 @@ impl Logits {
         self.packed = None;
     }
 
-    /// The grid that the values are packed on, if they are.
+    /// Returns the grid that the values are packed on, if they are.
     pub fn grid(&self) -> Option<Grid> {
         self.packed.map(|[step, levels, lowest, _]| Grid {
             levels,
@@ -102,7 +103,7 @@ impl Logits {
         })
     }
 
-    /// The largest absolute score.
+    /// Returns the largest absolute score.
     pub fn peak(&self) -> f32 {
         self.values.fold(0.0, |m, v| m.max(v.abs()))
     }

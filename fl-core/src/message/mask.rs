@@ -1,4 +1,4 @@
-//! Some of the public samples, a bit for each.
+//! [`Mask`]: a subset of the public samples, one bit for each.
 
 use super::bits::{pack_bits, unpack_bits};
 use super::{
@@ -8,7 +8,7 @@ use super::{
 use crate::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
-/// Some of the public samples, a bit for each: those that a client knows something about.
+/// A subset of the public samples, one bit for each: those that a client can answer for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mask {
     bits: Vec<u8>,
@@ -16,7 +16,7 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// The samples at these positions of `length`.
+    /// Makes a mask of the samples at these positions of `length`.
     pub fn new(positions: &[usize], length: usize) -> Self {
         let mut chosen = vec![0; length];
         positions.iter().for_each(|p| chosen[*p] = 1);
@@ -26,18 +26,18 @@ impl Mask {
         }
     }
 
-    /// Is this sample among them?
+    /// Returns whether this sample is in the subset.
     pub fn has(&self, position: usize) -> bool {
         position < self.len() && self.bits[position / 8] >> (position % 8) & 1 == 1
     }
 
-    /// How many samples it speaks about.
+    /// Returns the number of public samples that it covers.
     #[expect(clippy::len_without_is_empty, reason = "it is no collection")]
     pub fn len(&self) -> usize {
         self.length[0] as usize
     }
 
-    /// The positions, ascending.
+    /// Returns the positions in the subset, ascending.
     pub fn positions(&self) -> Vec<usize> {
         (0..self.len()).filter(|p| self.has(*p)).collect()
     }

@@ -1,11 +1,11 @@
-//! What may cross between a client and the server.
+//! Messages: the data that may cross between a client and the server.
 //!
-//! A message *is* a short list of named tensors ([`Message::tensors`]). From that one description follow its wire
-//! form, its byte count, its digest and its checks; a part never writes any of them.
+//! A message *is* a short list of named tensors ([`Message::tensors`]). Its wire form, byte count,
+//! digest and checks follow from that list; a part never writes any of them.
 //!
-//! Each message has a file of its own. A crate registers its messages
-//! ([`messages!`](crate::messages!)), so that [`message_type`] finds the [`MessageType`] of a name. A
-//! library may declare a kind that has no Rust type ([`MessageType::declare`]).
+//! Each message has its own file. A crate registers its messages ([`messages!`](crate::messages!)),
+//! so that [`message_type`] finds the [`MessageType`] of a name. A library may declare a kind
+//! without a Rust type ([`MessageType::declare`]).
 #![doc = include_str!("../../MESSAGES.md")]
 
 use crate::Result;
@@ -65,38 +65,38 @@ pub use types::{
 pub use votes::Votes;
 pub use wire::{decode, encode};
 
-/// What is known of an exchange before it happens.
+/// The sizes of an exchange that are known before it happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExchangeShape {
-    /// Parameters of the model whose parameters travel.
+    /// Number of parameters of the model whose parameters are sent.
     pub params: usize,
-    /// Samples that the question is about.
+    /// Number of samples of the request.
     pub rows: usize,
-    /// Numbers of one input.
+    /// Number of values in one input.
     pub inputs: usize,
-    /// Model outputs.
+    /// Number of model outputs.
     pub outputs: usize,
-    /// Classes, or labels: as many as outputs, but where every pixel has a class.
+    /// Number of classes or labels. Equal to `outputs`, unless every pixel has a class.
     pub classes: usize,
-    /// Bytes of that model in its own format, if training does not change them.
+    /// Bytes of that model in its own format, if training does not change the size.
     pub model: Option<u64>,
 }
 
-/// What users read about one tensor of a message.
+/// Documentation of one tensor of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// Its name; `*` stands for any name, and for any number of tensors.
     pub name: &'static str,
-    /// What its numbers are.
+    /// The type of its numbers.
     pub dtype: Dtype,
     /// Its shape: `rows x classes`, `4`, or `any`.
     pub shape: &'static str,
-    /// What it holds.
+    /// Its content.
     pub doc: &'static str,
 }
 
 impl Column {
-    /// One of [`Message::COLUMNS`].
+    /// Returns one entry of [`Message::COLUMNS`].
     pub const fn new(
         name: &'static str,
         dtype: Dtype,
@@ -115,55 +115,56 @@ impl Column {
 /// Ids of samples, as most messages have them.
 const ROWS: Column = Column::new("rows", Dtype::U32, "rows", "ids of the samples");
 
-/// Anything a client and the server exchange.
+/// A value that a client and the server exchange.
 pub trait Message: Clone + Debug + Send + Sync + 'static {
-    /// The name users see in specs, errors and the journal.
+    /// The name in specs, errors and the journal.
     const KIND: &'static str;
 
-    /// What it is, in one line for the table of messages.
+    /// A description in one line, for the table of messages.
     const DOC: &'static str = "";
 
-    /// What [`Message::tensors`] lists, for readers and for tools that make messages from text. May be empty for a
-    /// message that only its own protocol makes.
+    /// The tensors of [`Message::tensors`], for readers and for tools that make messages from text.
+    /// May be empty for a message that only its own protocol makes.
     const COLUMNS: &'static [Column] = &[];
 
     /// What one unit of data can change in it.
     const REACH: SensitivityNorm = SensitivityNorm::Any;
 
-    /// Its content. A tensor called `rows` holds sample ids and makes the message row-keyed: senders may speak about
-    /// different samples, and only the other tensors' trailing dimensions must agree.
+    /// Returns its content. A tensor called `rows` holds sample ids and makes the message
+    /// row-keyed: senders may send different samples, and only the other tensors' trailing
+    /// dimensions must agree.
     fn tensors(&self) -> NamedTensors<'_>;
 
-    /// What is sent: the content, unless it can be packed. A tensor whose name begins with a dot is known to the
-    /// receiver from the spec; it travels for convenience and is not counted.
+    /// Returns the form to send: the content, unless it can be packed. The receiver knows a tensor
+    /// whose name begins with a dot from the spec; it travels for convenience and is not counted.
     fn wire(&self) -> NamedTensors<'_> {
         self.tensors()
     }
 
-    /// The inverse of [`Message::tensors`], and of [`Message::wire`].
+    /// Inverts [`Message::tensors`] and [`Message::wire`].
     ///
     /// # Errors
-    /// When the tensors are not those of such a message.
+    /// If the tensors are not those of such a message.
     fn from_tensors(parcel: TensorMap) -> Result<Self>;
 
-    /// How many bytes one such message takes at most; `None` if that cannot be known before.
+    /// Returns the largest bytes of one such message; `None` if that is unknown before.
     fn expected(_: &ExchangeShape) -> Option<u64> {
         None
     }
 
-    /// Checks beyond finite numbers, such as labels below the number of classes.
+    /// Checks more than finite numbers, such as labels below the number of classes.
     ///
     /// # Errors
-    /// When the message makes no sense.
+    /// If the message is not valid.
     fn check(&self) -> Result<()> {
         Ok(())
     }
-    /// How many classes it speaks about; `None` if that makes no sense.
+    /// Returns its number of classes; `None` if it has none.
     fn class_count(&self) -> Option<usize> {
         None
     }
 
-    /// A legal message that somebody could send, for tests of parts; `None` if nobody has said how to make one up.
+    /// Returns a valid sample message, for tests of parts; `None` if the type has no sample.
     fn sample(_: &mut SampleShape<'_>) -> Option<Self> {
         None
     }

@@ -1,4 +1,4 @@
-//! Whole models.
+//! [`Models`]: whole models.
 
 use super::{
     Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, Tensor, TensorMap, View,
@@ -20,12 +20,12 @@ impl Message for Models {
         "any",
         "one model; names are `000000`, `000001`, ..",
     )];
-    /// Of one model.
+    /// Returns the size of one model.
     fn expected(facts: &ExchangeShape) -> Option<u64> {
         facts.model
     }
     fn tensors(&self) -> NamedTensors<'_> {
-        // six digits, so that the order of the names is that of the models
+        // six digits, so that names sort like the models
         let named = self.0.iter().enumerate();
         named
             .map(|(i, model)| (format!("{i:06}").into(), View::U8(model.as_slice().into())))

@@ -1,10 +1,10 @@
-//! Nothing to say.
+//! [`Nothing`]: the empty message.
 
 use super::{ExchangeShape, Message, NamedTensors, SampleShape, TensorMap};
 use crate::Result;
 use serde::{Deserialize, Serialize};
 
-/// Nothing to say.
+/// The empty message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nothing;
 

@@ -1,4 +1,4 @@
-//! Model parameters.
+//! [`Params`]: model parameters.
 
 use super::{
     Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, Tensor, TensorMap, View,
@@ -61,17 +61,17 @@ impl Message for Params {
 }
 
 impl Params {
-    /// Number of parameters.
+    /// Returns the number of parameters.
     pub fn count(&self) -> usize {
         self.0.values().map(ArrayD::len).sum()
     }
 
-    /// Every number, tensor by tensor in name order.
+    /// Iterates over every number, tensor by tensor in name order.
     pub fn iter(&self) -> impl Iterator<Item = &f32> {
         self.0.values().flatten()
     }
 
-    /// The same names and shapes, every number 0.
+    /// Returns zeros with the same names and shapes.
     pub fn zeros_like(&self) -> Self {
         let zeros = |(name, a): (&String, &ArrayD<f32>)| (name.clone(), ArrayD::zeros(a.raw_dim()));
         Self(self.0.iter().map(zeros).collect())
@@ -95,7 +95,7 @@ impl Params {
     /// ```
     ///
     /// # Errors
-    /// When names or shapes differ; nothing is added then.
+    /// If names or shapes differ; nothing is added then.
     pub fn add_scaled(&mut self, factor: f64, other: &Self) -> Result<()> {
         alike(other, self).context("parameters that are to be added")?;
         for (a, b) in self.0.values_mut().zip(other.0.values()) {
@@ -106,11 +106,12 @@ impl Params {
         Ok(())
     }
 
-    /// The sum of the products of all numbers. Products and sum in `f64`, tensor by tensor in name order and number by
-    /// number in row order, so that the same parameters give the same bits everywhere.
+    /// Returns the sum of the products of all numbers. Products and sum are in `f64`, tensor by
+    /// tensor in name order and number by number in row order. The same parameters therefore give
+    /// the same bits everywhere.
     ///
     /// # Errors
-    /// When names or shapes differ.
+    /// If names or shapes differ.
     pub fn dot(&self, other: &Self) -> Result<f64> {
         alike(other, self).context("parameters that are to be multiplied")?;
         let products = self.iter().zip(other.iter());
@@ -119,13 +120,14 @@ impl Params {
             .fold(0.0, |sum, xy| sum + xy))
     }
 
-    /// The Euclidean norm of all numbers together, summed as [`Params::dot`] does. No `f32` overflows it.
+    /// Returns the Euclidean norm of all numbers together, summed as in [`Params::dot`]. No `f32`
+    /// overflows it.
     pub fn norm(&self) -> f64 {
         let squares = self.iter().map(|x| f64::from(*x) * f64::from(*x));
         squares.fold(0.0, |sum, xx| sum + xx).sqrt()
     }
 
-    /// Every number in one list: tensor by tensor in name order, each in row order.
+    /// Returns every number in one list: tensor by tensor in name order, each in row order.
     pub fn flat(&self) -> Vec<f32> {
         let mut flat = Vec::with_capacity(self.count());
         for a in self.0.values() {
@@ -137,10 +139,10 @@ impl Params {
         flat
     }
 
-    /// The inverse of [`Params::flat`]: names and shapes of `like`, numbers of `flat`.
+    /// Inverts [`Params::flat`]: names and shapes of `like`, numbers of `flat`.
     ///
     /// # Errors
-    /// When `flat` has not as many numbers as `like`.
+    /// If `flat` and `like` differ in length.
     pub fn from_flat(like: &Self, flat: &[f32]) -> Result<Self> {
         ensure!(
             flat.len() == like.count(),
@@ -164,7 +166,7 @@ impl Params {
     /// Combines two sets number by number.
     ///
     /// # Errors
-    /// When names or shapes differ.
+    /// If names or shapes differ.
     pub fn zip(&self, other: &Self, f: impl Fn(f32, f32) -> f32) -> Result<Self> {
         alike(self, other)?;
         let both = self.0.iter().zip(other.0.values());

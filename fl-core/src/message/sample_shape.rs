@@ -1,14 +1,16 @@
-//! What made-up messages have in common.
+//! [`SampleShape`]: the common properties of sample messages.
 
 use crate::Draws;
 
-/// A multiple of however many forms a message may have, so that each form comes equally often.
+/// A multiple of every number of forms that a message may have, so that each form is equally
+/// likely.
 const FORMS: usize = 60;
 
-/// What the answers to one question have in common, for [`Message::sample`](super::Message::sample): which samples they
-/// are about, how many classes and voters there are. What a message does not ask for is not drawn.
+/// The common properties of the answers to one request, for
+/// [`Message::sample`](super::Message::sample): the samples, classes and voters. Properties that a
+/// message does not use are not drawn.
 pub struct SampleShape<'a> {
-    /// Where everything is drawn from.
+    /// The source of all draws.
     pub draws: &'a mut Draws,
     number: &'a dyn Fn(&mut Draws) -> f32,
     clients: usize,
@@ -20,7 +22,8 @@ pub struct SampleShape<'a> {
 }
 
 impl<'a> SampleShape<'a> {
-    /// For the answers of so many clients, with scores and parameters from `number`.
+    /// Makes the properties of the answers of `clients` clients, with scores and parameters from
+    /// `number`.
     pub fn new(
         clients: usize,
         number: &'a dyn Fn(&mut Draws) -> f32,
@@ -38,14 +41,15 @@ impl<'a> SampleShape<'a> {
         }
     }
 
-    /// With these samples for everybody, and so many classes and voters.
+    /// Fixes the samples of all clients, the classes and the voters.
     pub fn fixed(mut self, rows: &[u32], classes: usize, voters: usize) -> Self {
         self.spoken = Some(vec![rows.to_vec(); self.clients]);
         (self.classes, self.voters, self.variant) = (Some(classes), Some(voters), Some(0));
         self
     }
 
-    /// With classes, voters and form from `draws`, so that the messages of several rounds are alike in them.
+    /// Draws classes, voters and form from `draws`, so that the messages of several rounds share
+    /// them.
     pub fn shaped(mut self, draws: &mut Draws) -> Self {
         self.classes = Some(1 + draws.below(5));
         self.voters = Some(1 + draws.below(3));
@@ -53,37 +57,37 @@ impl<'a> SampleShape<'a> {
         self
     }
 
-    /// Goes on with client `k`, who comes as number `k` and not by id.
+    /// Continues with client `k`, by its position and not its id.
     pub fn client(&mut self, k: usize) {
         self.client = k.min(self.clients.saturating_sub(1));
     }
 
-    /// A parameter or a score.
+    /// Returns a parameter or a score.
     pub fn number(&mut self) -> f32 {
         (self.number)(self.draws)
     }
 
-    /// The samples that this client speaks about: ascending ids below 40, for most questions not all that were asked
-    /// about, for some none.
+    /// Returns this client's samples: ascending ids below 40. For most requests they are a part of
+    /// the requested samples, possibly empty.
     pub fn rows(&mut self) -> Vec<u32> {
         let (clients, draws) = (self.clients, &mut *self.draws);
         let spoken = self.spoken.get_or_insert_with(|| spoken(clients, draws));
         spoken.get(self.client).cloned().unwrap_or_default()
     }
 
-    /// How many classes there are: 1 to 5.
+    /// Returns the number of classes: 1 to 5.
     pub fn classes(&mut self) -> usize {
         let draws = &mut *self.draws;
         *self.classes.get_or_insert_with(|| 1 + draws.below(5))
     }
 
-    /// How many voters each client has: 1 to 3.
+    /// Returns the number of voters of each client: 1 to 3.
     pub fn voters(&mut self) -> usize {
         let draws = &mut *self.draws;
         *self.voters.get_or_insert_with(|| 1 + draws.below(3))
     }
 
-    /// Which of `n` forms the messages of this question have.
+    /// Returns which of `n` forms the messages of this request have.
     pub fn variant(&mut self, n: usize) -> usize {
         let draws = &mut *self.draws;
         self.variant
@@ -93,7 +97,8 @@ impl<'a> SampleShape<'a> {
     }
 }
 
-/// The samples that a question is about, and which of them each client speaks about: all, or, in most cases, some.
+/// Draws the samples of a request, and those that each client answers for: all or, in most cases,
+/// some.
 fn spoken(clients: usize, draws: &mut Draws) -> Vec<Vec<u32>> {
     let (n, ragged) = (1 + draws.below(12), draws.below(3) > 0);
     let asked: Vec<u32> = draws

@@ -1,4 +1,4 @@
-//! One number.
+//! [`Scalar`]: one number.
 
 use super::{Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, TensorMap, View};
 use crate::{Problem, Result};
@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 pub struct Scalar(Array1<f32>);
 
 impl Scalar {
-    /// Wraps it.
+    /// Wraps a number.
     pub fn new(value: f32) -> Self {
         Self(Array1::from_elem(1, value))
     }
-    /// The number.
+    /// Returns the number.
     pub fn value(&self) -> f32 {
         self.0[0]
     }

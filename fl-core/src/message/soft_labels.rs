@@ -1,4 +1,4 @@
-//! Class probabilities.
+//! [`SoftLabels`]: class probabilities.
 
 use super::{
     Column, Dtype, ExchangeShape, Message, NamedTensors, ROWS, SampleShape, TensorMap, View,
@@ -8,7 +8,7 @@ use crate::Result;
 use ndarray::{Array2, ArrayView2, Axis};
 use serde::{Deserialize, Serialize};
 
-/// The softmax of every row at temperature `tau`, in `f64` and rounded once.
+/// Returns the softmax of every row at temperature `tau`, in `f64` and rounded once.
 pub fn softmax(scores: ArrayView2<'_, f32>, tau: f64) -> Array2<f32> {
     let mut out = scores.to_owned();
     for mut row in out.rows_mut() {
@@ -19,7 +19,7 @@ pub fn softmax(scores: ArrayView2<'_, f32>, tau: f64) -> Array2<f32> {
     out
 }
 
-/// Class probabilities, one row per sample: a model's, or those of an ensemble. After noise they need not be
+/// Class probabilities, one row per sample, of a model or an ensemble. After noise they need not be
 /// probabilities any more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SoftLabels {
@@ -30,29 +30,29 @@ pub struct SoftLabels {
 }
 
 impl SoftLabels {
-    /// One row of `values` per id in `rows`.
+    /// Makes a message with one row of `values` per id in `rows`.
     pub fn new(rows: Vec<u32>, values: Array2<f32>) -> Self {
         Self { rows, values }
     }
 
-    /// The softmax of a model's scores.
+    /// Makes a message from the softmax of a model's scores.
     pub fn of_scores(rows: Vec<u32>, scores: ArrayView2<'_, f32>) -> Self {
         Self::new(rows, softmax(scores, 1.0))
     }
 
-    /// Only the rows at these positions.
+    /// Keeps only the rows at these positions.
     pub fn retain_rows(&mut self, positions: &[usize]) {
         self.rows = positions.iter().map(|p| self.rows[*p]).collect();
         self.values = self.values.select(Axis(0), positions);
     }
 
-    /// The most probable class of each row, the lowest on ties.
+    /// Returns the most probable class of each row, the lowest on ties.
     pub fn labels(&self) -> Vec<u32> {
         crate::metrics::classes(self.values.view())
     }
 
-    /// Makes probabilities of what noise has left: negative numbers become 0, rows are divided by their sum, and a row
-    /// without any positive number becomes uniform.
+    /// Restores probabilities after noise: negative numbers become 0, rows are divided by their
+    /// sum, and a row without a positive number becomes uniform.
     pub fn project(&mut self) {
         for mut row in self.values.rows_mut() {
             row.mapv_inplace(|v| v.max(0.0));
@@ -100,7 +100,7 @@ impl Message for SoftLabels {
         Some(self.values.ncols())
     }
     fn sample(outline: &mut SampleShape<'_>) -> Option<Self> {
-        // not always probabilities: noise may have been there before
+        // not always probabilities: noise may have been added before
         let rows = outline.rows();
         let shape = (rows.len(), outline.classes());
         let values = Array2::from_shape_simple_fn(shape, || outline.number());

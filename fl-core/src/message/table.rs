@@ -5,10 +5,10 @@ use super::{Erased, MessageType, SampleShape, bytes};
 use crate::Stream;
 use std::fmt::Write;
 
-/// What the example column is about: samples, classes, voters.
+/// The samples, classes and voters of the example column.
 pub(super) const EXAMPLE: (usize, usize, usize) = (8, 3, 2);
 
-/// A made-up message about the [`EXAMPLE`]'s samples.
+/// Returns a sample message about the [`EXAMPLE`]'s samples.
 pub(super) fn example(of: &'static MessageType) -> Option<Erased> {
     let rows: Vec<u32> = (0..EXAMPLE.0 as u32).collect();
     let mut draws = Stream::root(0).child("example", 0).draws();
@@ -16,7 +16,8 @@ pub(super) fn example(of: &'static MessageType) -> Option<Erased> {
     of.sample(&mut outline.fixed(&rows, EXAMPLE.1, EXAMPLE.2))
 }
 
-/// Every message of the core in Markdown: what it is, its tensors, and what an example costs.
+/// Returns every message of the core in Markdown: its description, its tensors, and the cost of an
+/// example.
 pub fn table() -> String {
     let (rows, classes, voters) = EXAMPLE;
     let head = format!(

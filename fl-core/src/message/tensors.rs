@@ -1,11 +1,12 @@
-//! Named tensors: borrowed on their way out of a message, owned on their way back into one.
+//! Named tensors: borrowed for serialisation, and owned for reading ([`TensorMap`]).
 
 use crate::{Problem, Result};
 use anyhow::{Context, bail, ensure};
 use ndarray::{Array2, ArrayD, ArrayViewD};
 use std::borrow::Cow;
 
-/// What the numbers of a tensor are; the number is that of the wire form and of the C interface.
+/// The type of a tensor's numbers; the discriminant is that of the wire form and of the C
+/// interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
@@ -24,7 +25,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// Bytes of so many numbers.
+    /// Returns the bytes of `n` numbers.
     pub fn bytes(self, n: usize) -> usize {
         match self {
             Self::F32 | Self::U32 => 4 * n,
@@ -56,10 +57,11 @@ pub struct Bits<'a> {
 }
 
 impl<'a> Bits<'a> {
-    /// Of as many bytes as bits of this shape need; what is left of the last byte is 0.
+    /// Makes bits of this shape from exactly the bytes that they need; unused bits of the last byte
+    /// are 0.
     ///
     /// # Errors
-    /// When there are more or fewer bytes, or a bit behind the last is 1.
+    /// If there are more or fewer bytes, or an unused bit is 1.
     pub fn new(shape: Vec<usize>, packed: impl Into<Cow<'a, [u8]>>) -> Result<Self> {
         let packed = packed.into();
         let n = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
@@ -77,23 +79,23 @@ impl<'a> Bits<'a> {
         Ok(Self { shape, packed })
     }
 
-    /// Shape.
+    /// Returns the shape.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn packed(&self) -> &[u8] {
         &self.packed
     }
 
-    /// Each bit.
+    /// Iterates over the bits.
     pub fn iter(&self) -> impl Iterator<Item = bool> {
         let n = self.shape.iter().product();
         (0..n).map(|at: usize| self.packed[at / 8] >> (at % 8) & 1 == 1)
     }
 
-    /// The same bits, borrowed.
+    /// Returns the same bits, borrowed.
     pub fn view(&self) -> Bits<'_> {
         Bits {
             shape: self.shape.clone(),
@@ -101,7 +103,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// A copy.
+    /// Returns an owned copy.
     pub fn into_owned(self) -> Bits<'static> {
         Bits {
             shape: self.shape,
@@ -128,7 +130,7 @@ pub enum View<'a> {
 }
 
 impl View<'_> {
-    /// Shape.
+    /// Returns the shape.
     pub fn shape(&self) -> Vec<usize> {
         match self {
             Self::F32(a) => a.shape().to_vec(),
@@ -140,7 +142,8 @@ impl View<'_> {
         }
     }
 
-    /// Shape; `None` for bytes, for the length of a model or of a packed table is its own business.
+    /// Returns the shape; `None` for bytes, because the length of a model or of a packed table may
+    /// vary.
     pub(crate) fn table(&self) -> Option<&[usize]> {
         match self {
             Self::F32(a) => Some(a.shape()),
@@ -152,7 +155,7 @@ impl View<'_> {
         }
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::F32(a) => 4 * a.len(),
@@ -194,7 +197,7 @@ impl View<'_> {
         }
     }
 
-    /// A copy of the numbers, in row order.
+    /// Returns a copy of the numbers, in row order.
     pub fn to_tensor(&self) -> Tensor {
         match self {
             Self::F32(a) => Tensor::F32(a.as_standard_layout().into_owned()),
@@ -206,7 +209,7 @@ impl View<'_> {
         }
     }
 
-    /// What its numbers are.
+    /// Returns the type of its numbers.
     pub fn dtype(&self) -> Dtype {
         match self {
             Self::F32(_) => Dtype::F32,
@@ -237,7 +240,7 @@ pub enum Tensor {
 }
 
 impl Tensor {
-    /// A look at the numbers.
+    /// Returns a view of the numbers.
     pub fn view(&self) -> View<'_> {
         match self {
             Self::F32(a) => View::F32(a.view()),
@@ -253,17 +256,17 @@ impl Tensor {
 /// Named tensors, in the order a message lists them.
 pub type NamedTensors<'a> = Vec<(Cow<'a, str>, View<'a>)>;
 
-/// Tensors on their way back into a message.
+/// Owned tensors to make a message from.
 #[derive(Debug, Default)]
 pub struct TensorMap(Vec<(String, Tensor)>);
 
 impl TensorMap {
-    /// From tensors in the order of [`crate::message::Message::tensors`].
+    /// Collects tensors in the order of [`crate::message::Message::tensors`].
     pub fn new(tensors: Vec<(String, Tensor)>) -> Self {
         Self(tensors)
     }
 
-    /// Is this tensor there?
+    /// Returns whether this tensor is there.
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(n, _)| n == name)
     }
@@ -280,7 +283,7 @@ impl TensorMap {
     /// Takes the 32-bit floats called `name`.
     ///
     /// # Errors
-    /// When there is no such tensor of that type.
+    /// If there is no such tensor of that type.
     pub fn f32(&mut self, name: &str) -> Result<ArrayD<f32>> {
         match self.take(name)? {
             Tensor::F32(a) => Ok(a),
@@ -291,7 +294,7 @@ impl TensorMap {
     /// As [`TensorMap::f32`], `rows x columns`.
     ///
     /// # Errors
-    /// When there is no such table.
+    /// If there is no such table.
     pub fn table(&mut self, name: &str) -> Result<Array2<f32>> {
         Ok(self.f32(name)?.into_dimensionality()?)
     }
@@ -299,7 +302,7 @@ impl TensorMap {
     /// Takes the 64-bit floats called `name`; 32-bit ones are widened.
     ///
     /// # Errors
-    /// When there is no such tensor of floats.
+    /// If there is no such tensor of floats.
     pub fn f64(&mut self, name: &str) -> Result<ArrayD<f64>> {
         match self.take(name)? {
             Tensor::F64(a) => Ok(a),
@@ -311,7 +314,7 @@ impl TensorMap {
     /// Takes the whole numbers called `name`.
     ///
     /// # Errors
-    /// When there is no such tensor of that type.
+    /// If there is no such tensor of that type.
     pub fn u32(&mut self, name: &str) -> Result<ArrayD<u32>> {
         match self.take(name)? {
             Tensor::U32(a) => Ok(a),
@@ -322,7 +325,7 @@ impl TensorMap {
     /// As [`TensorMap::u32`], one-dimensional.
     ///
     /// # Errors
-    /// When there is no such list.
+    /// If there is no such list.
     pub fn list(&mut self, name: &str) -> Result<Vec<u32>> {
         Ok(self
             .u32(name)?
@@ -333,7 +336,7 @@ impl TensorMap {
     /// Takes the bytes called `name`.
     ///
     /// # Errors
-    /// When there is no such tensor of that type.
+    /// If there is no such tensor of that type.
     pub fn bytes(&mut self, name: &str) -> Result<Vec<u8>> {
         match self.take(name)? {
             Tensor::U8(b) => Ok(b),
@@ -341,13 +344,13 @@ impl TensorMap {
         }
     }
 
-    /// Everything that is left.
+    /// Returns all remaining tensors.
     pub fn rest(self) -> Vec<(String, Tensor)> {
         self.0
     }
 }
 
-/// A list of whole numbers as a view.
+/// Returns a view of a list of whole numbers.
 pub(super) fn list(values: &[u32]) -> View<'_> {
     View::U32(ndarray::ArrayView1::from(values).into_dyn())
 }

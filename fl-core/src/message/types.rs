@@ -1,4 +1,4 @@
-//! What is known of a kind of message without its Rust type, and where it is looked up.
+//! [`MessageType`]: a kind of message without its Rust type, and the registry of kinds.
 
 use super::declared::{Declared, Shape};
 use super::{
@@ -14,35 +14,35 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-/// How far two messages can be apart when one unit of data changes: what a mechanism's price is
-/// held against.
+/// How far two messages can differ when one unit of data changes; a mechanism's price is checked
+/// against it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SensitivityNorm {
     /// One unit of data turns any message into any other.
     #[default]
     Any,
-    /// It is a sum over units of data: a unit adds its own message, or takes it away.
+    /// It is a sum over units of data: a unit adds its own message or removes it.
     Sum,
-    /// Each message says itself how far a unit of data reaches, as vote counts do.
+    /// Each message states its own sensitivity to a unit of data, as vote counts do.
     Stated,
 }
 
-/// A kind of message: its name, its tensors, and how a message is made of them.
+/// A kind of message: its name, its tensors, and its constructor.
 ///
-/// A Rust type that implements [`Message`] has one ([`MessageType::of`]). A library, or Python,
-/// declares others when it is loaded ([`MessageType::declare`]); they last as long as the program.
+/// A Rust type that implements [`Message`] has one ([`MessageType::of`]). A library or Python
+/// declares others on load ([`MessageType::declare`]); they last as long as the program.
 #[derive(Debug)]
 pub struct MessageType {
     /// Its name in specs, errors and the journal.
     pub kind: &'static str,
-    /// What it is, in one line.
+    /// A description in one line.
     pub doc: &'static str,
     /// Its tensors, see [`Message::COLUMNS`].
     pub columns: &'static [Column],
-    /// What one unit of data can change.
+    /// The sensitivity to one unit of data.
     pub reach: SensitivityNorm,
-    /// How a message is made.
+    /// The constructor of its messages.
     source: Source,
 }
 
@@ -58,7 +58,7 @@ enum Source {
 /// Makes an inbox of messages of one type.
 type MakeInbox = fn(Vec<ClientMessage<Erased>>, bool) -> Result<Box<dyn AnyInbox>>;
 
-/// What is compiled for each Rust type.
+/// The functions that are compiled for each Rust type.
 #[derive(Debug)]
 struct Functions {
     name: fn() -> &'static str,
@@ -86,7 +86,7 @@ impl<M: Message> TypeOf<M> {
     };
 }
 
-/// An inbox of messages that are all `M`; without a check where the other side has checked.
+/// Makes an inbox of messages that are all `M`. Skips the check if the other side has checked them.
 fn inbox<M: AnyMessage>(
     mail: Vec<ClientMessage<Erased>>,
     checked: bool,
@@ -100,17 +100,17 @@ fn inbox<M: AnyMessage>(
 }
 
 impl MessageType {
-    /// That of a Rust type.
+    /// Returns the message type of a Rust type.
     pub const fn of<M: Message>() -> &'static Self {
         TypeOf::<M>::TYPE
     }
 
-    /// Does every program know it?
+    /// Returns whether it belongs to the core, so that every program knows it.
     pub(crate) fn is_of_core(&self) -> bool {
         CORE.iter().any(|of| of.kind == self.kind)
     }
 
-    /// Who says what this kind is: a Rust type, or a library.
+    /// Returns what defines this kind: a Rust type or a library.
     pub fn origin(&self) -> &'static str {
         match &self.source {
             Source::Rust(rust) => (rust.name)(),
@@ -118,10 +118,10 @@ impl MessageType {
         }
     }
 
-    /// A message of these tensors.
+    /// Makes a message of these tensors.
     ///
     /// # Errors
-    /// When the tensors are not those of such a message.
+    /// If the tensors are not those of such a message.
     pub fn from_tensors(&'static self, parcel: TensorMap) -> Result<Erased> {
         match &self.source {
             Source::Rust(rust) => (rust.from_tensors)(parcel),
@@ -131,7 +131,7 @@ impl MessageType {
         }
     }
 
-    /// How many bytes one such message takes at most; `None` if that cannot be known before.
+    /// Returns the largest bytes of one such message; `None` if that is unknown before.
     pub fn expected(&self, facts: &ExchangeShape) -> Option<u64> {
         match &self.source {
             Source::Rust(rust) => (rust.expected)(facts),
@@ -139,8 +139,7 @@ impl MessageType {
         }
     }
 
-    /// A legal message that a client could send, for tests of parts; `None` if its Rust type does
-    /// not say how to make one up.
+    /// Returns a valid sample message, for tests of parts; `None` if its Rust type has no sample.
     pub fn sample(&'static self, outline: &mut SampleShape<'_>) -> Option<Erased> {
         match &self.source {
             Source::Rust(rust) => (rust.sample)(outline),
@@ -150,7 +149,7 @@ impl MessageType {
         }
     }
 
-    /// Reads what [`encode`](super::encode) wrote.
+    /// Reads the output of [`encode`](super::encode).
     ///
     /// # Errors
     /// As [`decode`](super::decode).
@@ -171,15 +170,16 @@ impl MessageType {
         Ok(message)
     }
 
-    /// Checks and sorts, as [`Inbox::new`].
+    /// Checks and sorts messages, as [`Inbox::new`] does.
     ///
     /// # Errors
-    /// As [`Inbox::new`], or when a message is of another kind.
+    /// As [`Inbox::new`], or if a message is of another kind.
     pub fn inbox(&self, mail: Vec<ClientMessage<Erased>>) -> Result<Box<dyn AnyInbox>> {
         self.inbox_of(mail, false)
     }
 
-    /// The same of what the other side of the C interface has checked.
+    /// As [`MessageType::inbox`], without the checks that the other side of the C interface has
+    /// done.
     pub(crate) fn trusted_inbox(
         &self,
         mail: Vec<ClientMessage<Erased>>,
@@ -204,9 +204,8 @@ impl MessageType {
         }
     }
 
-    /// Declares a kind of message without a Rust type. A kind that is known already must be
-    /// declared as it was, and is given back; if a Rust type of it is linked, messages are of that
-    /// type.
+    /// Declares a kind of message without a Rust type. A second declaration of a kind must match
+    /// the first, which is returned. If a Rust type of the kind is linked, messages have that type.
     ///
     /// ```
     /// use fl_core::message::{MessageDecl, MessageType, message_type};
@@ -220,8 +219,8 @@ impl MessageType {
     /// ```
     ///
     /// # Errors
-    /// When the kind or a tensor cannot be called so, a shape cannot be read, or the kind is known
-    /// and declared otherwise.
+    /// If the name of the kind or a tensor is invalid, a shape cannot be parsed, or the kind has
+    /// another declaration.
     pub fn declare(decl: &MessageDecl, origin: &str) -> Result<&'static Self> {
         let shapes = decl.shapes()?;
         let mut known = registry().write().unwrap_or_else(PoisonError::into_inner);
@@ -259,7 +258,7 @@ impl MessageType {
 
 type Types = BTreeMap<&'static str, &'static MessageType>;
 
-/// Every kind that is known: those of linked Rust types, and what has been declared since.
+/// Returns all known kinds: those of linked Rust types, and those declared since.
 fn registry() -> &'static RwLock<Types> {
     static KNOWN: OnceLock<RwLock<Types>> = OnceLock::new();
     KNOWN.get_or_init(|| RwLock::new(linked().0))
@@ -271,7 +270,7 @@ pub struct RegisteredMessages(pub &'static [&'static MessageType]);
 
 inventory::collect!(RegisteredMessages);
 
-/// The types of all Rust types that are linked, and two Rust types for each kind that has more than
+/// Returns the types of all linked Rust types, and two Rust types for each kind that has more than
 /// one.
 fn linked() -> (Types, Vec<[&'static MessageType; 2]>) {
     let mut all: Vec<_> = inventory::iter::<RegisteredMessages>
@@ -290,10 +289,10 @@ fn linked() -> (Types, Vec<[&'static MessageType; 2]>) {
     (types, twins)
 }
 
-/// Has each kind of message that is linked into this program one Rust type?
+/// Checks that each linked kind of message has one Rust type.
 ///
 /// # Errors
-/// Names a kind that has two, and both Rust types.
+/// Names a kind with two Rust types, and both types.
 pub fn check_linked() -> Result<()> {
     match linked().1.first() {
         None => Ok(()),
@@ -306,7 +305,7 @@ pub fn check_linked() -> Result<()> {
     }
 }
 
-/// The message type of this kind; `None` if no linked Rust type and no library has declared it.
+/// Returns the message type of this kind; `None` if no linked Rust type and no library declares it.
 ///
 /// ```
 /// use fl_core::message::message_type;
@@ -318,30 +317,30 @@ pub fn message_type(kind: &str) -> Option<&'static MessageType> {
     known.get(kind).copied()
 }
 
-/// Every message type that is known: those of the core in the order in which users see them, then
-/// the others by kind.
+/// Returns all known message types: those of the core in the order of the documentation, then the
+/// others by kind.
 pub fn message_types() -> Vec<&'static MessageType> {
     let known = registry().read().unwrap_or_else(PoisonError::into_inner);
     let others = known.values().filter(|of| !of.is_of_core());
     CORE.iter().chain(others).copied().collect()
 }
 
-/// `params, logits, ..`: every kind that is known, for errors.
+/// Returns `params, logits, ..`, all known kinds, for errors.
 pub fn known_kinds() -> String {
     let kinds: Vec<_> = message_types().iter().map(|t| t.kind).collect();
     kinds.join(", ")
 }
 
-/// The two kinds of a signature such as `params -> params`; `None` if it does not look so or one of
-/// them is not known.
+/// Returns the two kinds of a signature such as `params -> params`; `None` if it has another form
+/// or one of them is unknown.
 pub fn pair(signature: &str) -> Option<(&'static MessageType, &'static MessageType)> {
     let (input, output) = signature.split_once(" -> ")?;
     Some((message_type(input)?, message_type(output)?))
 }
 
-/// Registers the messages of a crate, so that parts from libraries, `fl try` and `fl test` know
-/// them by their kinds: `fl_core::messages! { Answers, Slopes }`. What
-/// [`message!`](crate::message!) declares is registered already.
+/// Registers the messages of a crate, so that parts from libraries, `fl try` and `fl test` find
+/// them by their kinds: `fl_core::messages! { Answers, Slopes }`. [`message!`](crate::message!)
+/// registers its messages itself.
 #[macro_export]
 macro_rules! messages {
     ($($message:ty),+ $(,)?) => {
@@ -352,7 +351,7 @@ macro_rules! messages {
     };
 }
 
-/// The messages of the core, in the order in which users see them.
+/// The messages of the core, in the order of the documentation.
 pub(super) const CORE: &[&MessageType] = &[
     MessageType::of::<Params>(),
     MessageType::of::<GradientSum>(),

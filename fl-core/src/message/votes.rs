@@ -1,4 +1,4 @@
-//! One class for each sample, by one or several voters.
+//! [`Votes`]: one class for each sample, by one or several voters.
 
 use super::bits::{bits_for, pack_bits, unpack_bits};
 use super::{
@@ -10,7 +10,8 @@ use anyhow::ensure;
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 
-/// The most counts that votes may ask for: a message of a few bytes must not take a gigabyte on the other side.
+/// The most counts that votes may claim: a message of a few bytes must not take a gigabyte at the
+/// receiver.
 const MOST: usize = 1 << 26;
 
 /// One class for each sample, by one or several voters: a party's students, or a single teacher.
@@ -23,12 +24,12 @@ pub struct Votes {
     /// `rows x voters`.
     pub labels: Array2<u32>,
     classes: [u32; 1],
-    /// Voters and classes: what it takes to unpack the wire form.
+    /// Voters and classes, which are needed to unpack the wire form.
     shape: [u32; 2],
 }
 
 impl Votes {
-    /// One row of `labels` per id in `rows`, one column per voter.
+    /// Makes a message with one row of `labels` per id in `rows`, one column per voter.
     pub fn new(rows: Vec<u32>, labels: Array2<u32>, classes: usize) -> Self {
         let (voters, classes) = (labels.ncols() as u32, classes as u32);
         Self {
@@ -39,18 +40,18 @@ impl Votes {
         }
     }
 
-    /// How many voters speak about each sample.
+    /// Returns the number of voters per sample.
     pub fn voters(&self) -> usize {
         self.labels.ncols()
     }
 
-    /// Only the rows at these positions.
+    /// Keeps only the rows at these positions.
     pub fn retain_rows(&mut self, positions: &[usize]) {
         self.rows = positions.iter().map(|p| self.rows[*p]).collect();
         self.labels = self.labels.select(ndarray::Axis(0), positions);
     }
 
-    /// How many classes there are to vote for.
+    /// Returns the number of classes.
     pub fn classes(&self) -> usize {
         self.classes[0] as usize
     }
@@ -74,7 +75,7 @@ impl Message for Votes {
             "how many classes there are to vote for",
         ),
     ];
-    /// Of one voter.
+    /// Returns the size for one voter.
     fn expected(facts: &ExchangeShape) -> Option<u64> {
         let bits = bits_for(facts.outputs as u32) as usize;
         Some((facts.rows * bits).div_ceil(8) as u64)
@@ -88,7 +89,7 @@ impl Message for Votes {
     }
     fn wire(&self) -> NamedTensors<'_> {
         let bits = bits_for(self.classes[0]);
-        // a label beyond the classes, which `check` refuses, must not spill into its neighbour
+        // a label beyond the classes, which `check` refuses, must not change the next label's bits
         let labels = self
             .labels
             .iter()
@@ -124,7 +125,7 @@ impl Message for Votes {
             self.voters() > 0,
             Problem::Shape("votes of nobody: there is no voter".into())
         );
-        // whoever counts these votes makes a table of so many numbers
+        // the receiver makes a table of this many numbers to count these votes
         let counts = self.rows.len().checked_mul(self.classes());
         ensure!(
             counts.is_some_and(|n| n <= MOST),
@@ -215,7 +216,7 @@ mod tests {
                 .to_string()
                 .contains("`labels` is [1, 2] here")
         );
-        // a label that was cut to its bits on the wire is refused where it was made
+        // `check` at the sender refuses a label that the wire form would truncate
         assert!(check(&Votes::new(vec![0], array![[9]], 3)).is_err());
     }
 }

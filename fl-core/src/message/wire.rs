@@ -1,11 +1,11 @@
-//! The wire form: a length, a head of names, types and shapes, then the numbers, little-endian.
+//! The wire form: a length, a header of names, types and shapes, then the numbers, little-endian.
 
 use super::{AnyMessage, Bits, Dtype, Message, Tensor, TensorMap};
 use crate::Result;
 use anyhow::{Context, ensure};
 use ndarray::{ArrayD, Dimension, IxDyn};
 
-/// The wire form. The inverse is [`decode`].
+/// Returns the wire form. The inverse is [`decode`].
 pub fn encode(message: &dyn AnyMessage) -> Vec<u8> {
     let tensors = message.sent();
     let head: Vec<(&str, u8, Vec<u64>)> = tensors
@@ -30,16 +30,16 @@ pub fn encode(message: &dyn AnyMessage) -> Vec<u8> {
     out
 }
 
-/// Reads what [`encode`] wrote.
+/// Reads the output of [`encode`].
 ///
 /// # Errors
-/// When `wire` is cut short, is of another kind, or its tensors are not those of an `M`. Nothing larger than `wire`
-/// is ever reserved.
+/// If `wire` is truncated, is of another kind, or its tensors are not those of an `M`. No
+/// allocation is larger than `wire`.
 pub fn decode<M: Message>(wire: &[u8]) -> Result<M> {
     M::from_tensors(parcel(wire, M::KIND)?).with_context(|| format!("a {} message", M::KIND))
 }
 
-/// The tensors of a message of this kind.
+/// Reads the tensors of a message of this kind.
 pub(super) fn parcel(wire: &[u8], due: &str) -> Result<TensorMap> {
     let cut = || format!("a {due} message that is cut short ({} bytes)", wire.len());
     let (length, rest) = wire.split_first_chunk::<4>().with_context(cut)?;
@@ -52,7 +52,7 @@ pub(super) fn parcel(wire: &[u8], due: &str) -> Result<TensorMap> {
     let mut tensors = Vec::with_capacity(head.len());
     for (name, dtype, shape) in head {
         const BITS: u8 = Dtype::Bits as u8;
-        // of bits the size of eight
+        // for bits, the size of eight of them
         let size = [4usize, 8, 4, 1, 8, 1]
             .get(dtype as usize)
             .copied()

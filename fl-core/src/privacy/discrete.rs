@@ -1,10 +1,11 @@
-//! Exact samplers of noise on the whole numbers: Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential
-//! Privacy" (2020), algorithms 1 to 3. Whole numbers only: nothing is ever rounded.
+//! Exact samplers of noise on the whole numbers: Canonne, Kamath and Steinke, "The Discrete
+//! Gaussian for Differential Privacy" (2020), algorithms 1 to 3. They use whole numbers only, so
+//! they never round.
 
 use crate::Draws;
 use rand::RngCore;
 
-/// Uniform in `0..n`, `n` above 0, without the least bias.
+/// Draws uniformly from `0..n`, `n` above 0, exactly unbiased.
 fn below(draws: &mut Draws, n: u128) -> u128 {
     let bits = 128 - (n - 1).leading_zeros();
     let mask = u128::MAX.checked_shr(128 - bits).unwrap_or(0);
@@ -17,9 +18,9 @@ fn below(draws: &mut Draws, n: u128) -> u128 {
     }
 }
 
-/// True with probability `e^-(a / b)`, for `b` above 0 (algorithm 1).
+/// Returns true with probability `e^-(a / b)`, for `b` above 0 (algorithm 1).
 fn bernoulli_exp(draws: &mut Draws, a: u128, b: u128) -> bool {
-    // e^-(whole + rest / b) = e^-1 for each of the whole ones, times e^-(rest / b)
+    // e^-(whole + rest / b) = (e^-1)^whole * e^-(rest / b)
     let (mut whole, rest) = (a / b, a % b);
     while whole > 0 {
         if !below_one(draws, 1, 1) {
@@ -30,8 +31,8 @@ fn bernoulli_exp(draws: &mut Draws, a: u128, b: u128) -> bool {
     below_one(draws, rest, b)
 }
 
-/// True with probability `e^-(a / b)` for `a <= b`: how often in a row a chance of `a / b`, a half, a third of it comes true
-/// is even.
+/// Returns true with probability `e^-(a / b)` for `a <= b`: the number of successes in a row, with
+/// chances `a / b`, a half of it, a third of it, .., is even.
 fn below_one(draws: &mut Draws, a: u128, b: u128) -> bool {
     let mut k = 1;
     while below(draws, b * k) < a {
@@ -40,7 +41,7 @@ fn below_one(draws: &mut Draws, a: u128, b: u128) -> bool {
     k % 2 == 1
 }
 
-/// `P(n) ~ e^(-|n| / t)`, `t` above 0 (algorithm 2).
+/// Draws from `P(n) ~ e^(-|n| / t)`, `t` above 0 (algorithm 2).
 pub fn laplace(draws: &mut Draws, t: u64) -> i64 {
     loop {
         let u = below(draws, u128::from(t));
@@ -51,7 +52,7 @@ pub fn laplace(draws: &mut Draws, t: u64) -> i64 {
         while below_one(draws, 1, 1) {
             v += 1;
         }
-        // `t` is below 2^22 and a `v` of a hundred is never seen
+        // `t` is below 2^22, and a `v` of a hundred never occurs in practice
         let size = (u as i64).saturating_add((t as i64).saturating_mul(v));
         let negative = below(draws, 2) == 1;
         if !(negative && size == 0) {
@@ -60,12 +61,13 @@ pub fn laplace(draws: &mut Draws, t: u64) -> i64 {
     }
 }
 
-/// `P(n) ~ e^(-n^2 / (2 sigma^2))`, `sigma` above 0 and below 2^31 (algorithm 3).
+/// Draws from `P(n) ~ e^(-n^2 / (2 sigma^2))`, `sigma` above 0 and below 2^31 (algorithm 3).
 pub fn gaussian(draws: &mut Draws, sigma: u64) -> i64 {
     let (t, square) = (u128::from(sigma) + 1, u128::from(sigma).pow(2));
     loop {
         let y = laplace(draws, t as u64);
-        // (|y| - sigma^2 / t)^2 / (2 sigma^2), over t^2; what is too far out for 128 bits is as good as impossible
+        // (|y| - sigma^2 / t)^2 / (2 sigma^2), over t^2; a value too large for 128 bits is
+        // practically impossible
         let apart = (u128::from(y.unsigned_abs()) * t).abs_diff(square);
         let Some(a) = apart.checked_mul(apart) else {
             continue;
@@ -76,11 +78,11 @@ pub fn gaussian(draws: &mut Draws, sigma: u64) -> i64 {
     }
 }
 
-/// `label`, or another of `classes` with a probability that is `e^epsilon` times less; `epsilon` is rounded down to a
-/// multiple of 2^-20.
+/// Returns `label`, or another of `classes` with a probability that is `e^epsilon` times smaller;
+/// `epsilon` is rounded down to a multiple of 2^-20.
 pub fn randomised_response(draws: &mut Draws, label: u32, classes: usize, epsilon: f64) -> u32 {
     const PARTS: u128 = 1 << 20;
-    // so large that nobody would ever see another label
+    // so large that another label never occurs in practice
     let parts = (epsilon.min(1e9) * PARTS as f64) as u128;
     loop {
         let drawn = below(draws, classes as u128) as u32;
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
     use crate::Stream;
 
-    /// How often each of `-5..=5` comes up, beside what `weight` says.
+    /// Compares the frequencies of `-5..=5` with those by `weight`.
     fn compare(name: &str, weight: &dyn Fn(f64) -> f64, mut draw: impl FnMut(&mut Draws) -> i64) {
         const N: usize = 200_000;
         let mut draws = Stream::root(11).child(name, 0).draws();
@@ -105,7 +107,7 @@ mod tests {
         for n in -5..=5 {
             let p = weight(n as f64) / total;
             let found = counts.get(&n).copied().unwrap_or(0.0) / N as f64;
-            // five standard deviations: the stream is fixed, so this either holds or does not
+            // five standard deviations; the stream is fixed, so the test is deterministic
             let most = 5.0 * (p * (1.0 - p) / N as f64).sqrt();
             assert!((found - p).abs() <= most, "{name} at {n}: {found}, not {p}");
         }

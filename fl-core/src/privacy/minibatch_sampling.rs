@@ -1,25 +1,25 @@
-//! The examples of a step.
+//! [`MinibatchSampling`]: the random lots of a training's steps.
 
 use crate::{Cohort, SamplingScheme, Stream};
 
-/// The steps of a training of which each sees a random lot of a client's examples, and how lots are drawn. Nothing of it depends on
-/// how many examples there are, so that a price that builds on it tells nothing of them.
+/// The number of training steps, and how each draws its lot of a client's examples. It does not
+/// depend on the number of examples, so a price based on it reveals nothing about that number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MinibatchSampling {
-    /// How many steps.
+    /// Number of steps.
     pub steps: usize,
     /// The share of the examples in a lot, above 0 and at most 1.
     pub rate: f64,
-    /// Has a lot exactly that share of the examples (rounded down), every such set alike? Or else each example is in it with probability
-    /// `rate`, by itself.
+    /// Whether a lot has exactly that share of the examples (rounded down), every such set equally
+    /// likely. Otherwise each example is in it with probability `rate`, independently.
     pub fixed: bool,
 }
 
-/// Of so many examples a fixed share is written down; it is rounded up.
+/// The number of examples for which a fixed share is written as a whole number, rounded up.
 const OF: usize = 100_000;
 
 impl MinibatchSampling {
-    /// A lot as a mechanism's price sees it, a cohort of examples.
+    /// Returns a lot as a cohort of examples, for a mechanism's price.
     pub fn cohort(&self) -> Cohort {
         match self.fixed {
             true if self.rate < 1.0 => {
@@ -38,7 +38,7 @@ impl MinibatchSampling {
         }
     }
 
-    /// The positions of one lot among `n` examples, ascending.
+    /// Returns the positions of one lot among `n` examples, ascending.
     pub fn draw(&self, n: usize, stream: &Stream) -> Vec<usize> {
         let mut draws = stream.draws();
         match self.fixed {

@@ -1,4 +1,4 @@
-//! What a release costs, and what is guaranteed after all of them.
+//! [`PrivacyEvent`]: the cost of a release. [`Guarantee`]: the guarantee after all of them.
 
 mod discrete;
 mod minibatch_sampling;
@@ -17,7 +17,7 @@ use crate::message::VoteSensitivity;
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
 
-/// Whose presence is hidden.
+/// The unit whose presence is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -36,40 +36,44 @@ impl Display for Unit {
     }
 }
 
-/// Which two data sets a guarantee says are hard to tell apart.
+/// The pairs of data sets that a guarantee covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Neighbours {
-    /// One unit is added or removed; a party's data are, who itself takes part as before (zero-out, Kairouz et al. 2021).
+    /// One unit is added or removed. For a party only its data are; the party itself still takes
+    /// part (zero-out, Kairouz et al. 2021).
     Removed,
     /// One unit is replaced by another.
     Replaced,
 }
 
-/// What one release of data costs.
+/// The cost of one release of data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PrivacyEvent {
-    /// Laplace noise of `scale` on numbers that one unit moves by at most `sensitivity` in all (L1 norm).
+    /// Laplace noise of `scale` on numbers that one unit changes by at most `sensitivity` in total
+    /// (L1 norm).
     Laplace {
         /// L1 sensitivity.
         sensitivity: f64,
         /// Scale of the noise.
         scale: f64,
-        /// Whose presence moves the numbers.
+        /// The unit that changes the numbers.
         unit: Unit,
     },
-    /// Gaussian noise of standard deviation `sigma` on numbers that one unit moves by at most `sensitivity` (L2 norm).
+    /// Gaussian noise of standard deviation `sigma` on numbers that one unit changes by at most
+    /// `sensitivity` (L2 norm).
     Gaussian {
         /// L2 sensitivity.
         sensitivity: f64,
         /// Standard deviation of the noise.
         sigma: f64,
-        /// Whose presence moves the numbers.
+        /// The unit that changes the numbers.
         unit: Unit,
     },
-    /// As [`PrivacyEvent::Gaussian`], on a random part of the data: every unit takes part with probability `rate`, by
-    /// itself (Poisson subsampling). Who takes part is secret, and so is how many do.
+    /// As [`PrivacyEvent::Gaussian`], on a random part of the data: every unit takes part with
+    /// probability `rate`, independently (Poisson subsampling). The units that take part are
+    /// secret, and so is their number.
     SubsampledGaussian {
         /// Probability that a unit takes part, in `[0, 1]`.
         rate: f64,
@@ -77,76 +81,77 @@ pub enum PrivacyEvent {
         sensitivity: f64,
         /// Standard deviation of the noise.
         sigma: f64,
-        /// Whose presence moves the numbers.
+        /// The unit that changes the numbers.
         unit: Unit,
     },
-    /// As [`PrivacyEvent::SubsampledGaussian`], of `of` units, and everybody sees how many take
-    /// part, as of the clients of a round. A unit without data is drawn like any other.
+    /// As [`PrivacyEvent::SubsampledGaussian`], of `of` units, where the number that takes part is
+    /// public, as that of the clients of a round. A unit without data is drawn like any other.
     PublicSizeGaussian {
         /// Probability that a unit takes part, in `[0, 1]`.
         rate: f64,
-        /// How many units there are.
+        /// Number of units.
         of: usize,
         /// L2 sensitivity.
         sensitivity: f64,
         /// Standard deviation of the noise.
         sigma: f64,
-        /// Whose data move the numbers.
+        /// The unit whose data change the numbers.
         unit: Unit,
     },
     /// As [`PrivacyEvent::Gaussian`], on `k` of the `of` units, drawn without replacement.
     FixedSizeGaussian {
-        /// How many units take part.
+        /// Number of units that take part.
         k: usize,
-        /// How many there are.
+        /// Number of units.
         of: usize,
         /// L2 sensitivity.
         sensitivity: f64,
         /// Standard deviation of the noise.
         sigma: f64,
-        /// Whose presence moves the numbers.
+        /// The unit that changes the numbers.
         unit: Unit,
     },
-    /// Answers that are private without any delta, such as randomised response: `times` of them on the same data.
+    /// Answers that are private with delta 0, such as randomised response: `times` of them on the
+    /// same data.
     Pure {
         /// Epsilon of one answer.
         epsilon: f64,
-        /// How many answers.
+        /// Number of answers.
         times: usize,
-        /// Whose presence is hidden.
+        /// The unit that is protected.
         unit: Unit,
     },
-    /// Of `n` examples `k` were drawn, and only those are used (privacy by sampling alone; Sun and Lyu 2020, NFDP).
+    /// Only `k` drawn of `n` examples are used (privacy by sampling alone; Sun and Lyu 2020, NFDP).
     Sampled {
-        /// How many draws.
+        /// Number of draws.
         k: usize,
-        /// How many examples there are, or, if it is `public`, at least are.
+        /// Number of examples; if `public`, a lower bound.
         n: usize,
-        /// Is `n` public, and less than any client has? Otherwise it is the client's own, and the
-        /// price reveals it.
+        /// Whether `n` is public, and below any client's number. Otherwise it is the client's own
+        /// number, and the price reveals it.
         #[serde(default)]
         public: bool,
-        /// Can an example be drawn twice?
+        /// Whether an example can be drawn twice.
         replacement: bool,
     },
-    /// The winners of votes that were counted and noised.
+    /// The winners of votes with noise on the counts.
     Votes(VoteRelease),
-    /// Something was released for which nothing can be guaranteed, and why.
+    /// A release without any guarantee, and why.
     Unaccounted {
         /// The reason, for people.
         why: String,
     },
-    /// A mechanism claimed a price and drew no noise, so nothing is guaranteed. It is known only
+    /// A mechanism claimed a price and drew no noise, so nothing is guaranteed. This is known only
     /// after the release.
     Undrawn {
         /// The mechanism and its claim, for people.
         why: String,
     },
-    /// The same release of the same data so many times, such as the steps of DP-SGD.
+    /// The same release of the same data, several times, such as the steps of DP-SGD.
     Repeated {
-        /// How many times.
+        /// Number of times.
         times: usize,
-        /// One of them; not a repetition itself, which is refused where it is read.
+        /// One of them. It must not be a repetition itself; reading one fails.
         #[serde(deserialize_with = "nesting::once")]
         event: Box<PrivacyEvent>,
     },
@@ -166,8 +171,8 @@ pub enum VoteNoise {
         /// Standard deviation.
         sigma: f64,
     },
-    /// A query is answered only if its highest count, with noise of `check`, reaches `threshold`; its counts then get
-    /// noise of `sigma` (Confident-GNMax).
+    /// A query is answered only if its highest count, with noise of `check`, reaches `threshold`;
+    /// its counts then get noise of `sigma` (Confident-GNMax).
     Confident {
         /// The highest count must reach this.
         threshold: f64,
@@ -195,27 +200,27 @@ impl Display for VoteNoise {
     }
 }
 
-/// What the release of the winners of some votes depends on. The counts are those without noise: a ledger that holds
-/// them is as secret as the votes, and so is every epsilon that was computed from them.
+/// The release of the winners of votes. The counts are those without noise. A ledger that holds
+/// them is as secret as the votes, and so is every epsilon computed from them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VoteRelease {
     /// The noise.
     pub noise: VoteNoise,
-    /// How many queries were put to the vote.
+    /// Number of queries put to the vote.
     pub queries: usize,
-    /// How many classes there are.
+    /// Number of classes.
     pub classes: usize,
-    /// The counts without noise, one list of `classes` numbers for each query; `None` if they are kept back, and then
-    /// only what does not depend on the data can be guaranteed.
+    /// The counts without noise, one list of `classes` numbers for each query. `None` if they are
+    /// withheld; then only a data-independent guarantee is possible.
     pub counts: Option<Vec<Vec<u32>>>,
-    /// Which queries were answered; `None`: all of them.
+    /// Whether each query was answered; `None` if all were.
     pub answered: Option<Vec<bool>>,
-    /// How many votes of a query can change with one unit of data.
+    /// How many votes of a query one unit of data can change.
     pub sensitivity: VoteSensitivity,
 }
 
 impl VoteRelease {
-    /// How many votes can change with one `unit`, and whether that was worked out from the data.
+    /// Returns how many votes one `unit` can change, and whether that was computed from the data.
     pub fn votes_of(&self, unit: Unit) -> (Option<u32>, bool) {
         match unit {
             Unit::Example => (self.sensitivity.example, self.sensitivity.from_data),
@@ -225,8 +230,9 @@ impl VoteRelease {
 }
 
 impl PrivacyEvent {
-    /// Which data sets its price is about; `None` if it has none. Amplification by Poisson subsampling (Mironov et al. 2019)
-    /// and by sampling alone (Sun and Lyu 2020) are about units that come or go, all else about units that become others.
+    /// Returns the pairs of data sets that its price covers; `None` if it has no price.
+    /// Amplification by Poisson subsampling (Mironov et al. 2019) and by sampling alone (Sun and
+    /// Lyu 2020) cover units that are added or removed, all others units that are replaced.
     pub fn neighbours(&self) -> Option<Neighbours> {
         match self {
             Self::SubsampledGaussian { .. }
@@ -313,32 +319,33 @@ impl Display for PrivacyEvent {
     }
 }
 
-/// A differential-privacy guarantee, with everything that it depends on.
+/// A differential-privacy guarantee, with all its conditions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Guarantee {
     /// Epsilon, at least 0.
     pub epsilon: f64,
     /// Delta, in `[0, 1)`.
     pub delta: f64,
-    /// Whose presence is hidden.
+    /// The unit that is protected.
     pub unit: Unit,
-    /// Which two data sets cannot be told apart.
+    /// The pairs of data sets that it covers.
     pub neighbours: Neighbours,
-    /// Are these data what a spec has dealt to the clients? The two then differ after the split:
-    /// with other rows, the split and public samples would be others.
+    /// Whether a spec split these data among the clients. The pairs then differ after the split;
+    /// with other rows, the split and the public samples would differ too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub after_split: bool,
-    /// Does epsilon itself depend on the data, so that publishing it tells something?
+    /// Whether epsilon depends on the data, so that publishing it reveals something.
     pub data_dependent: bool,
-    /// Where the noise came from.
+    /// The source of the noise.
     pub noise: Noise,
-    /// The libraries whose parts the guarantee rests on: what they say of noise, sensitivity and
+    /// The libraries whose parts the guarantee relies on. Their claims about noise, sensitivity and
     /// price cannot be checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claimed_by: Vec<String>,
 }
 
-/// A larger delta is spelt out: it ought to be well below one over the number of those who are protected.
+/// A larger delta is printed in full: delta should be well below one over the number of protected
+/// units.
 const LARGE_DELTA: f64 = 1e-3;
 
 impl Display for Guarantee {
@@ -360,14 +367,14 @@ impl Display for Guarantee {
         f.write_str(match (self.neighbours, self.unit) {
             (Neighbours::Replaced, _) => " (replaced by another), ",
             (Neighbours::Removed, Unit::Example) => " (added or removed), ",
-            // who takes part is public: a party without data still does
+            // the list of participants is public: a party without data still takes part
             (Neighbours::Removed, Unit::Party) => " (with its data or with none), ",
         })?;
         f.write_str(match self.data_dependent {
             true => "data-dependent; ",
             false => "data-independent; ",
         })?;
-        // that noise is of the system is not known of a part that adds it somewhere else
+        // a library's part may draw its noise elsewhere, so its source is unknown
         let claimed = !self.claimed_by.is_empty();
         match (claimed, self.noise) {
             (true, Noise::System) => {}
@@ -381,7 +388,7 @@ impl Display for Guarantee {
     }
 }
 
-/// A delta as people write it: as it was given, and no more than four digits of one that was worked out.
+/// Formats a delta as given, or with at most four digits if it was computed.
 pub fn short(delta: f64) -> String {
     let whole = format!("{delta:e}");
     match delta {
@@ -391,28 +398,28 @@ pub fn short(delta: f64) -> String {
     }
 }
 
-/// How the costs of several clients add up.
+/// How the costs of several clients compose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Composition {
-    /// The same data were used: costs add.
+    /// All used the same data: costs add.
     Sequential,
     /// Every client used its own data: the largest cost counts.
     Parallel,
 }
 
-/// What one client has released.
+/// The releases of one client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Whose it is; `None` for the server.
+    /// The client; `None` for the server.
     pub client: Option<ClientId>,
     /// In the order of release.
     pub events: Vec<PrivacyEvent>,
 }
 
-/// What drawing `k` of `n` examples guarantees for one example, as (epsilon, delta) (Sun and Lyu 2020, FedMD-NFDP, theorems 1
-/// and 2): `(ln((n+1)/(n+1-k)), k/n)` without replacement, `(k ln((n+1)/n), 1 - ((n-1)/n)^k)` with. A delta of 1 is no
-/// guarantee. The paper's epsilon is about neighbours of `n` and `n + 1` examples, its delta about `n`: slightly more than
-/// it need be.
+/// Returns the guarantee for one example when `k` of `n` are drawn, as (epsilon, delta) (Sun and
+/// Lyu 2020, FedMD-NFDP, theorems 1 and 2): `(ln((n+1)/(n+1-k)), k/n)` without replacement,
+/// `(k ln((n+1)/n), 1 - ((n-1)/n)^k)` with. A delta of 1 is no guarantee. The paper's epsilon is
+/// for neighbours of `n` and `n + 1` examples, its delta for `n`: slightly more than necessary.
 pub fn sampled(k: usize, n: usize, replacement: bool) -> (f64, f64) {
     let (k, n) = (k as f64, n as f64);
     if k == 0.0 {
@@ -429,7 +436,8 @@ pub fn sampled(k: usize, n: usize, replacement: bool) -> (f64, f64) {
     }
 }
 
-/// The most draws of `n` examples that keep [`sampled`]'s epsilon at most `epsilon`; without replacement at most `n`.
+/// Returns the most draws of `n` examples with [`sampled`]'s epsilon at most `epsilon`; at most `n`
+/// without replacement.
 pub fn draws_for(epsilon: f64, n: usize, replacement: bool) -> usize {
     let n = n as f64;
     // a round trip through `sampled` must not lose a draw to rounding

@@ -1,4 +1,5 @@
-//! What is repeated is read by a function that calls itself: what others send could nest it until the stack ends.
+//! Reading of [`PrivacyEvent::Repeated`] without recursion: a sender could otherwise nest it until
+//! the stack overflows.
 
 use super::PrivacyEvent;
 use serde::de::Error;
@@ -9,7 +10,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Inside, until it is dropped.
+/// Marks that a repetition is being read, until it is dropped.
 struct Inside;
 
 impl Drop for Inside {
@@ -18,7 +19,7 @@ impl Drop for Inside {
     }
 }
 
-/// An event that is not a repetition.
+/// Reads an event that is not a repetition.
 pub(super) fn once<'de, D: Deserializer<'de>>(from: D) -> Result<Box<PrivacyEvent>, D::Error> {
     if INSIDE.replace(true) {
         return Err(D::Error::custom("a repetition of repetitions"));
@@ -48,7 +49,7 @@ mod tests {
         for _ in 0..1000 {
             deep = again(deep);
         }
-        // twice: what was refused leaves nothing behind
+        // twice: a refusal must leave no state behind
         for _ in 0..2 {
             let bytes = postcard::to_stdvec(&deep).unwrap();
             assert!(postcard::from_bytes::<PrivacyEvent>(&bytes).is_err());

@@ -1,8 +1,8 @@
-//! The noise of a release, and where it comes from.
+//! [`NoiseSource`] and [`ReleaseNoise`]: the noise of a release, and its source.
 //!
-//! Noise that follows the seed is for experiments: whoever knows the seed takes it off again. Noise of the system follows a
-//! key that only this run knows, and is drawn on a grid: the last bits of noise that was drawn from the real numbers tell
-//! what it was added to (Mironov 2012).
+//! Seeded noise is for experiments: anyone with the seed can remove it. System noise follows a key
+//! that only this run knows, and is drawn on a grid. The last bits of noise drawn from the real
+//! numbers would reveal the value that it was added to (Mironov 2012).
 
 use super::discrete;
 use crate::{Draws, Result, Stream};
@@ -12,14 +12,15 @@ use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where noise comes from, as it is told.
+/// The kind of a noise source, as guarantees report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Noise {
-    /// The run's seed, so that a run can be repeated. Whoever knows the seed can take the noise off.
+    /// The run's seed, so that a run can be repeated. Anyone with the seed can remove the noise.
     #[default]
     Seeded,
-    /// A key that the operating system drew for this run and that is forgotten with it; exact samplers on a grid.
+    /// A key that the operating system drew for this run and that is forgotten with it; exact
+    /// samplers on a grid.
     System,
 }
 
@@ -32,21 +33,21 @@ impl Display for Noise {
     }
 }
 
-/// Where all noise of a run comes from.
+/// The source of all noise of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NoiseSource {
     /// See [`Noise::Seeded`].
     #[default]
     Seeded,
-    /// See [`Noise::System`]; the key of the run.
+    /// See [`Noise::System`]; holds the key of the run.
     System(Stream),
 }
 
 impl NoiseSource {
-    /// A new key from the operating system.
+    /// Draws a new key from the operating system.
     ///
     /// # Errors
-    /// When it has none to give.
+    /// If the system has none to give.
     pub fn system() -> Result<Self> {
         let mut key = [0; 32];
         let drawn = getrandom::fill(&mut key);
@@ -54,7 +55,7 @@ impl NoiseSource {
         Ok(Self::System(Stream::from_key(key)))
     }
 
-    /// What is told of it.
+    /// Returns the kind of this source.
     pub fn kind(&self) -> Noise {
         match self {
             Self::Seeded => Noise::Seeded,
@@ -62,7 +63,8 @@ impl NoiseSource {
         }
     }
 
-    /// The noise of the release that has this address in the run. What is released again after a stop gets the same.
+    /// Returns the noise of the release with this address in the run. A release that is repeated
+    /// after a stop gets the same noise.
     pub fn at(&self, address: &Stream) -> ReleaseNoise {
         let stream = match self {
             Self::Seeded => address.clone(),
@@ -82,17 +84,17 @@ impl NoiseSource {
 pub struct ReleaseNoise {
     stream: Stream,
     kind: Noise,
-    /// Did the mechanism draw anything? Children of it count too.
+    /// Whether the mechanism drew any noise, also from a child.
     drawn: Arc<AtomicBool>,
 }
 
 impl ReleaseNoise {
-    /// That follows the seed of `stream`.
+    /// Returns noise that follows the seed of `stream`.
     pub fn seeded(stream: &Stream) -> Self {
         Self::of(stream.clone(), Noise::Seeded)
     }
 
-    /// That of this stream, drawn as this kind of noise is.
+    /// Returns noise of this kind from this stream.
     pub fn of(stream: Stream, kind: Noise) -> Self {
         Self {
             stream,
@@ -101,32 +103,32 @@ impl ReleaseNoise {
         }
     }
 
-    /// Did the mechanism that was given this noise draw any of it?
+    /// Returns whether a mechanism has drawn any of this noise.
     pub fn is_drawn(&self) -> bool {
         self.drawn.load(Ordering::Relaxed)
     }
 
-    /// The same noise, of which nothing is drawn yet.
+    /// Returns the same noise, marked as not drawn yet.
     pub(crate) fn undrawn(&self) -> Self {
         Self::of(self.stream.clone(), self.kind)
     }
 
-    /// The mechanism drew some of it, elsewhere.
+    /// Marks the noise as drawn elsewhere.
     pub(crate) fn mark_drawn(&self) {
         self.drawn.store(true, Ordering::Relaxed);
     }
 
-    /// What it is drawn from, for a library that says itself whether it drew.
+    /// Returns the stream, for a library that reports itself whether it drew.
     pub(crate) fn source(&self) -> &Stream {
         &self.stream
     }
 
-    /// Where it comes from.
+    /// Returns the kind of its source.
     pub fn kind(&self) -> Noise {
         self.kind
     }
 
-    /// The noise for one purpose of several in a release.
+    /// Returns the noise for one of several purposes in a release.
     pub fn child(&self, label: &str, index: u64) -> Self {
         Self {
             stream: self.stream.child(label, index),
@@ -135,13 +137,14 @@ impl ReleaseNoise {
         }
     }
 
-    /// The bare numbers, for mechanisms that are private by a choice and not by noise, such as a random sample.
+    /// Returns the bare numbers, for mechanisms that are private by a choice and not by noise, such
+    /// as a random sample.
     pub fn stream(&self) -> &Stream {
         self.mark_drawn();
         &self.stream
     }
 
-    /// The noise, from its beginning.
+    /// Returns the noise from its beginning.
     pub fn draws(&self) -> NoiseDraws {
         self.mark_drawn();
         NoiseDraws {
@@ -151,15 +154,15 @@ impl ReleaseNoise {
     }
 }
 
-/// Hides numbers and labels one after the other.
+/// Perturbs numbers and labels one after the other.
 pub struct NoiseDraws {
     draws: Draws,
     exact: bool,
 }
 
 impl NoiseDraws {
-    /// `x` with Laplace noise of this scale, which is above 0 and finite. Noise of the system first moves `x` to [`grid`],
-    /// towards 0: what was within a bound stays within it.
+    /// Returns `x` with Laplace noise of this scale, which is above 0 and finite. System noise
+    /// first moves `x` to [`grid`], towards 0, so that a bound on `x` still holds.
     pub fn laplace(&mut self, x: f64, scale: f64) -> f64 {
         match self.exact {
             false => x + self.draws.laplace(scale),
@@ -167,7 +170,8 @@ impl NoiseDraws {
         }
     }
 
-    /// `x` with normal noise of this standard deviation, which is above 0 and finite; as [`NoiseDraws::laplace`].
+    /// Returns `x` with normal noise of this standard deviation, which is above 0 and finite; as
+    /// [`NoiseDraws::laplace`].
     pub fn gaussian(&mut self, x: f64, sigma: f64) -> f64 {
         match self.exact {
             false => x + sigma * self.draws.normal(),
@@ -175,7 +179,8 @@ impl NoiseDraws {
         }
     }
 
-    /// `label` with probability `e^epsilon / (e^epsilon + classes - 1)`, and else one of the other classes, all alike.
+    /// Returns `label` with probability `e^epsilon / (e^epsilon + classes - 1)`, and otherwise one
+    /// of the other classes, all equally likely.
     pub fn randomised_response(&mut self, label: u32, classes: usize, epsilon: f64) -> u32 {
         if classes < 2 {
             return label;
@@ -183,7 +188,7 @@ impl NoiseDraws {
         if self.exact {
             return discrete::randomised_response(&mut self.draws, label, classes, epsilon);
         }
-        // divided by e^epsilon, which may be too large to hold
+        // divided by e^epsilon, which may overflow
         let keep = 1.0 / (1.0 + (classes - 1) as f64 * (-epsilon).exp());
         if self.draws.uniform() < keep {
             return label;
@@ -193,35 +198,36 @@ impl NoiseDraws {
     }
 }
 
-/// How fine the grid is: a scale has 2^20 to 2^21 of its steps.
+/// The resolution of the grid: a scale has 2^20 to 2^21 steps.
 const STEPS: i32 = 20;
 
-/// The grid of noise of this scale: a power of two.
+/// Returns the grid for noise of this scale: a power of two.
 pub fn grid(scale: f64) -> f64 {
-    // not through `exp2`, of which nobody promises the last bit
+    // not by `exp2`, whose last bit is not guaranteed
     let exponent = ((scale.to_bits() >> 52) & 0x7ff) as i32 - 1023;
     let exponent = (exponent - STEPS).clamp(-1022, 1023);
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
-/// `x`, moved to the grid towards 0, and as many steps beside it as `noise` says for a scale of `t` steps. `t` is rounded up:
-/// never less noise than was asked for.
+/// Moves `x` to the grid towards 0, and adds the number of steps that `noise` returns for a scale
+/// of `t` steps. `t` is rounded up: never less noise than requested.
 fn on_grid(x: f64, scale: f64, noise: impl FnOnce(u64) -> i64) -> f64 {
     if !x.is_finite() {
         return x; // it is refused after the noise
     }
     let grid = grid(scale);
     let t = ((scale / grid).ceil() as u64).max(1);
-    // a whole number, exact as long as a double holds it, and rounded as a whole after that
+    // a whole number, exact as long as a double holds it, and rounded as a whole above that
     let steps = (x / grid).trunc() as i128;
     steps.saturating_add(i128::from(noise(t))) as f64 * grid
 }
 
-/// The least bound of a norm that single precision keeps. What is scaled to a smaller one may be
-/// rounded up, number by number, to a norm above it: below 1.2e-38 numbers lie 1.4e-45 apart.
+/// The least bound of a norm that single precision can keep. Scaling to a smaller bound may round
+/// number by number to a norm above it: below 1.2e-38, numbers are 1.4e-45 apart.
 pub const LEAST_CLIP: f64 = 1e-30;
 
-/// The largest number of single precision that is not above `bound`, for mechanisms that clip to it.
+/// Returns the largest number of single precision that is at most `bound`, for mechanisms that clip
+/// to it.
 pub fn at_most(bound: f64) -> f32 {
     let near = bound as f32;
     match f64::from(near) > bound {

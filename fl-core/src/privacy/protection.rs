@@ -1,27 +1,27 @@
-//! Who sees what of a run, and what of it nobody has priced.
+//! [`Observer`]s of a run, their [`UnpricedDisclosures`], and the [`Protection`] against each.
 
 use super::{Guarantee, MinibatchSampling, short};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Formatter};
 
-/// Somebody who sees something of a run. Every guarantee is one against somebody.
+/// An observer of a run. Every guarantee holds against one observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Observer {
-    /// Whoever runs the server: every answer and its envelope.
+    /// The operator of the server: every answer and its envelope.
     Server,
     /// Any client: everything that the server sends.
     Clients,
-    /// Whoever reads the results: kept models, measurements, the journal, the report.
+    /// Readers of the results: kept models, measurements, the journal, the report.
     Readers,
 }
 
 impl Observer {
-    /// All of them.
+    /// All observers.
     pub const ALL: [Self; 3] = [Self::Server, Self::Clients, Self::Readers];
 
-    /// What files and tables call it.
+    /// Returns its name in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -41,35 +41,38 @@ impl Display for Observer {
     }
 }
 
-/// How a client's answer depends on its own data, as the protocol says. One of whom nothing is said tells everybody
-/// everything: what the server sends and keeps is made of the answers.
+/// How a client's answer depends on its own data, as the protocol declares. By default every
+/// observer sees the answer without a price, because the server sends and keeps values made from
+/// it.
 #[derive(Clone, Debug, Default)]
 pub struct DataDependence {
     /// It does not depend on the client's own data.
     pub public: bool,
-    /// It depends on them only through what the mechanism in one of these slots has let through before, such as a private
-    /// sample.
+    /// The answer depends on them only through earlier results of the mechanism in one of these
+    /// slots, such as a private sample.
     pub through: Vec<&'static str>,
-    /// It says of the client's own data what a model says that has learnt them through the mechanism in one of these slots
-    /// before (post-processing); counts that travel with it do not.
+    /// The answer is post-processing of a model that was trained through the mechanism in one of
+    /// these slots; counts that travel with it are not.
     pub learnt_through: Vec<&'static str>,
-    /// It is released through the mechanisms in these slots, at the client.
+    /// The client releases the answer through the mechanisms in these slots.
     pub releases: Vec<&'static str>,
     /// The mechanism in this slot releases the steps of a training.
     pub steps: Option<(&'static str, MinibatchSampling)>,
-    /// If one of these slots is filled, something of the answer goes beside those mechanisms.
+    /// If one of these slots is filled, part of the answer bypasses those mechanisms.
     pub beside: Vec<&'static str>,
-    /// Only a part of the answer is released through them.
+    /// Whether those mechanisms release only a part of the answer.
     pub partly: bool,
-    /// What the server makes of it is released through the mechanism in one of these slots, before anybody else sees it.
+    /// The server releases its result from the answers through the mechanism in one of these slots,
+    /// before another observer sees it.
     pub at_server: Vec<&'static str>,
-    /// Clients are sent something of it before that.
+    /// The server sends derived values back to clients before that release.
     pub sent_back_unreleased: bool,
 }
 
 impl DataDependence {
-    /// Who sees something of the answer that has no price, where `filled` says which slots have a mechanism that is asked
-    /// for one. `envelope`: of the counts that travel with it.
+    /// Returns the observers that see part of the answer without a price; `filled` tells which
+    /// slots have a mechanism with a price. With `envelope`, returns those of the counts that
+    /// travel with it.
     pub fn open(&self, filled: &dyn Fn(&str) -> bool, envelope: bool) -> Vec<Observer> {
         let any = |slots: &[&'static str]| slots.iter().any(|slot| filled(slot));
         let released = any(&self.releases) && !any(&self.beside) && !self.partly;
@@ -84,51 +87,51 @@ impl DataDependence {
         open
     }
 
-    /// All slots that it is released through, at the client or at the server.
+    /// Returns all slots that the answer is released through, at the client or at the server.
     pub fn slots(&self) -> impl Iterator<Item = &'static str> {
         let all = self.through.iter().chain(&self.releases);
         all.chain(&self.at_server).copied()
     }
 }
 
-/// What each observer has seen, or will see, that has no price.
+/// The unpriced data that each observer has seen or will see.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnpricedDisclosures(BTreeMap<Observer, BTreeSet<String>>);
 
 impl UnpricedDisclosures {
-    /// These see `what`.
+    /// Records that these observers see `what`.
     pub fn add(&mut self, to: &[Observer], what: &str) {
         for observer in to {
             self.0.entry(*observer).or_default().insert(what.into());
         }
     }
 
-    /// What this one sees.
+    /// Returns the data that this observer sees.
     pub fn to(&self, observer: Observer) -> Vec<String> {
         let seen = self.0.get(&observer);
         seen.into_iter().flatten().cloned().collect()
     }
 }
 
-/// What is guaranteed against one observer.
+/// The guarantee against one observer, or its absence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Protection {
-    /// Something is, for all that it has seen.
+    /// The guarantee covers everything that the observer has seen.
     Holds(Guarantee),
-    /// Nothing is.
+    /// No guarantee holds.
     Nothing {
-        /// What it has seen without a price.
+        /// The unpriced data that it has seen.
         nothing: Vec<String>,
-        /// What an accountant says that looked at the data, for research. It holds for these data
-        /// only, and tells something about them.
+        /// The guarantee of an accountant that used the data, for research. It holds for these data
+        /// only, and reveals something about them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of_these_data: Option<Box<Guarantee>>,
     },
 }
 
 impl Protection {
-    /// Nothing is guaranteed, for these reasons.
+    /// Returns the absence of a guarantee, for these reasons.
     pub fn nothing(nothing: Vec<String>) -> Self {
         Self::Nothing {
             nothing,
@@ -136,7 +139,7 @@ impl Protection {
         }
     }
 
-    /// The guarantee, if there is one.
+    /// Returns the guarantee, if there is one.
     pub fn guarantee(&self) -> Option<&Guarantee> {
         match self {
             Self::Holds(guarantee) => Some(guarantee),
@@ -168,13 +171,13 @@ impl Display for Protection {
     }
 }
 
-/// What is guaranteed, by observer.
+/// The guarantees, by observer.
 pub type Protections = BTreeMap<Observer, Protection>;
 
-/// Epsilon against each observer; `None` where nothing is guaranteed.
+/// Epsilon against each observer; `None` without a guarantee.
 pub type Epsilons = BTreeMap<Observer, Option<f64>>;
 
-/// The epsilons of `all`.
+/// Returns the epsilons of `all`.
 pub fn epsilons(all: &Protections) -> Epsilons {
     let epsilon = |p: &Protection| p.guarantee().map(|g| g.epsilon);
     all.iter().map(|(o, p)| (*o, epsilon(p))).collect()

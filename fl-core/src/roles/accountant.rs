@@ -1,25 +1,26 @@
-//! Keeps the privacy ledger.
+//! [`Accountant`]: the role that keeps the privacy ledger.
 
 use crate::privacy::{Composition, Guarantee, Ledger};
 use crate::{PrivacyEvent, Result};
 
-/// Keeps the privacy ledger and turns it into a guarantee.
+/// Keeps the privacy ledger and computes a guarantee from it.
 pub trait Accountant: Send {
-    /// Takes one event in. An event without a price is an error ([`crate::Problem::Unpriced`]), never free.
+    /// Charges one event. An event without a price is an error ([`crate::Problem::Unpriced`]),
+    /// never free.
     ///
     /// # Errors
-    /// When this accountant cannot price `event`.
+    /// If this accountant cannot price `event`.
     fn charge(&mut self, event: &PrivacyEvent) -> Result<()>;
 
-    /// The guarantee for everything charged so far, and for `next` if there is one.
+    /// Returns the guarantee for all charged events, plus `next` if it is given.
     ///
     /// # Errors
-    /// When `next` has no price here.
+    /// If `next` has no price here.
     fn guarantee(&self, next: Option<&PrivacyEvent>) -> Result<Guarantee>;
 
-    /// Takes in the ledgers of several clients; `how` says whether their data are disjoint.
+    /// Adds the ledgers of several clients; `how` tells whether their data are disjoint.
     ///
     /// # Errors
-    /// When one of their events has no price here.
+    /// If one of their events has no price here.
     fn merge(&mut self, ledgers: &[Ledger], how: Composition) -> Result<()>;
 }

@@ -1,48 +1,50 @@
-//! Many answers in, one result out.
+//! [`Aggregator`]: the role that combines many answers into one result.
 
 use crate::message::Message;
 use crate::{Inbox, Result, Round};
 use serde::{Deserialize, Serialize};
 
-/// What an aggregator promises; the conformance kit holds it to its word.
+/// Properties that an aggregator claims; the conformance kit checks them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
-    /// Who sent what does not matter, only what was sent (up to rounding).
+    /// The order of the senders does not affect the result (up to rounding).
     pub order_free: bool,
-    /// Multiplying all weights by one factor changes nothing (up to rounding).
+    /// A common factor of all weights does not affect the result (up to rounding).
     pub weight_scale_free: bool,
-    /// The weights are not looked at.
+    /// The weights do not affect the result.
     pub weight_free: bool,
-    /// Every number of the result lies between the smallest and the largest value sent for its place.
+    /// Every number of the result lies between the smallest and the largest value sent for its
+    /// coordinate.
     pub within_hull: bool,
 }
 
-/// What an aggregator wants to know besides the messages. What is about a sender is sent only if asked for, and counted.
+/// Inputs that an aggregator requires besides the messages. Data about a sender is sent only if
+/// requested, and counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequiredInputs {
-    /// Number of examples: it becomes the weight. Not asked for, every weight is 1.
+    /// Number of examples, which becomes the weight. If not requested, every weight is 1.
     pub samples: bool,
     /// Number of examples per class.
     pub class_counts: bool,
     /// The mean loss of the training that made the answer ([`crate::Declared::trains`]), as the
     /// trainer reports it ([`crate::FitReport::loss`]).
     pub training_loss: bool,
-    /// What the clients were sent, such as the global model ([`Round::sent`]). Costs nothing on the wire.
+    /// The message sent to clients, such as the global model ([`Round::sent`]). Costs no bytes.
     pub sent: bool,
 }
 
 crate::choices! {
-    /// How much a client counts in a mean.
+    /// The weight of a client in a mean.
     pub enum Weigh {
         /// By its number of examples (McMahan et al. 2017).
         Samples = "samples",
-        /// Every client alike.
+        /// All clients equally.
         Uniform = "uniform",
     }
 }
 
 impl Weigh {
-    /// What an aggregator that weighs like this must know.
+    /// Returns the inputs that an aggregator with these weights requires.
     pub fn needs(&self) -> RequiredInputs {
         RequiredInputs {
             samples: *self == Self::Samples,
@@ -51,55 +53,58 @@ impl Weigh {
     }
 }
 
-/// Many answers in, one result out: a mean, a vote, an EM step.
+/// Combines many answers into one result: a mean, a vote, an EM step.
 pub trait Aggregator: Send {
-    /// What clients send.
+    /// The clients' messages.
     type In: Message;
-    /// What comes out.
+    /// The result.
     type Out: Message;
 
-    /// Combines one inbox. What is kept from round to round lives in `self` (see [`Aggregator::save`]); `round` shows what
-    /// the clients were sent ([`Round::sent`]), if [`Aggregator::needs`] says so, and takes notes and numbers for the report.
+    /// Combines one inbox. State that lasts between rounds lives in `self` (see
+    /// [`Aggregator::save`]). `round` shows the message sent to clients ([`Round::sent`]), if
+    /// [`Aggregator::needs`] requests it. `round` also takes notes and numbers for the report.
     ///
     /// # Errors
-    /// When the inbox cannot be combined. The inbox itself is already finite, sorted and of one shape.
+    /// If the inbox cannot be combined. The inbox itself is already finite, sorted and of one
+    /// shape.
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Self::In>) -> Result<Self::Out>;
 
-    /// The same result from one message at a time, in memory that does not grow with the number of clients.
-    /// Messages come in client order; what the fold gives, after [`Aggregator::update`], must have the same bits as
-    /// [`Aggregator::aggregate`].
+    /// Returns a fold with the same result from one message at a time. Its memory does not grow
+    /// with the number of clients. Messages come in client order. The fold's result, after
+    /// [`Aggregator::update`], must have the same bits as that of [`Aggregator::aggregate`].
     fn fold(&self, _round: &Round) -> Option<Box<dyn Fold<Self::In, Self::Out>>> {
         None
     }
 
-    /// What becomes of a fold's result. A fold has no access to what the aggregator keeps from round to round; here is the
-    /// place to use and to change it (a server optimiser's step, a momentum).
+    /// Converts a fold's result. A fold cannot access the aggregator's lasting state; this function
+    /// may use and change it (a server optimiser's step, a momentum).
     ///
     /// # Errors
-    /// When the result does not fit what was kept.
+    /// If the result does not fit the state.
     fn update(&mut self, _round: &Round, folded: Self::Out) -> Result<Self::Out> {
         Ok(folded)
     }
 
-    /// What it wants to know about the senders.
+    /// Returns the inputs that it requires about the senders.
     fn needs(&self) -> RequiredInputs {
         RequiredInputs::default()
     }
 
-    /// Properties users may rely on.
+    /// Returns the properties that it claims.
     fn claims(&self) -> Properties {
         Properties::default()
     }
 
-    /// The state kept from round to round, for a run that stops and goes on. Empty: there is none.
+    /// Returns the state that lasts between rounds, for a run that stops and resumes. Empty if
+    /// there is none.
     fn save(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Takes back what [`Aggregator::save`] gave.
+    /// Restores a state from [`Aggregator::save`].
     ///
     /// # Errors
-    /// When `state` is not a state of this part.
+    /// If `state` is not a state of this part.
     fn load(&mut self, _state: &[u8]) -> Result<()> {
         Ok(())
     }
@@ -107,15 +112,15 @@ pub trait Aggregator: Send {
 
 /// An aggregation in progress, see [`Aggregator::fold`].
 pub trait Fold<In, Out>: Send {
-    /// Takes one message in.
+    /// Adds one message.
     ///
     /// # Errors
-    /// When the message does not fit those before it.
+    /// If the message does not fit the earlier ones.
     fn add(&mut self, mail: crate::ClientMessage<In>) -> Result<()>;
 
-    /// The result of all messages so far.
+    /// Returns the result of all messages so far.
     ///
     /// # Errors
-    /// When nothing usable was added.
+    /// If no usable message was added.
     fn finish(self: Box<Self>) -> Result<Out>;
 }

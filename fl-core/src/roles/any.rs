@@ -1,6 +1,5 @@
-//! Aggregators, mechanisms and selectors as their declarations make them: by the kinds of their
-//! messages, without their Rust types. Authors write the typed traits; these are made of them, and
-//! back, without a cost for each message.
+//! Aggregators, mechanisms and selectors by the kinds of their messages, without their Rust types.
+//! Authors write the typed traits. A part converts between both forms without a cost per message.
 
 use crate::message::{AnyMessage, Erased, Message, MessageType};
 use crate::privacy::ReleaseNoise;
@@ -16,16 +15,16 @@ use std::marker::PhantomData;
 
 /// An [`Aggregator`] by the kinds of its messages.
 pub trait AnyAggregator: Send {
-    /// What clients send.
+    /// Returns the type of the clients' messages.
     fn input(&self) -> &'static MessageType;
 
-    /// What comes out.
+    /// Returns the type of the result.
     fn output(&self) -> &'static MessageType;
 
     /// See [`Aggregator::aggregate`].
     ///
     /// # Errors
-    /// When the inbox cannot be combined, or holds messages of another type.
+    /// If the inbox cannot be combined, or holds messages of another type.
     fn aggregate(&mut self, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased>;
 
     /// See [`Aggregator::fold`].
@@ -34,7 +33,7 @@ pub trait AnyAggregator: Send {
     /// See [`Aggregator::update`].
     ///
     /// # Errors
-    /// When the result does not fit what was kept.
+    /// If the result does not fit the state.
     fn update(&mut self, round: &Round, folded: Erased) -> Result<Erased>;
 
     /// See [`Aggregator::needs`].
@@ -49,13 +48,13 @@ pub trait AnyAggregator: Send {
     /// See [`Aggregator::load`].
     ///
     /// # Errors
-    /// When `state` is not a state of this part.
+    /// If `state` is not a state of this part.
     fn load(&mut self, state: &[u8]) -> Result<()>;
 
-    /// The boxed [`Aggregator`] that this was made of; itself if it knows no Rust types.
+    /// Returns the boxed [`Aggregator`] inside.
     ///
     /// # Errors
-    /// Itself.
+    /// Itself, if it has no Rust types.
     fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyAggregator>>;
 }
 
@@ -64,26 +63,26 @@ pub trait AnyFold: Send {
     /// See [`Fold::add`].
     ///
     /// # Errors
-    /// When the message does not fit those before it.
+    /// If the message does not fit the earlier ones.
     fn add(&mut self, mail: ClientMessage<Erased>) -> Result<()>;
 
     /// See [`Fold::finish`].
     ///
     /// # Errors
-    /// When nothing usable was added.
+    /// If no usable message was added.
     fn finish(self: Box<Self>) -> Result<Erased>;
 }
 
-/// A [`PrivacyMechanism`] by the kind of its message. A message of another type is an error, and
-/// where there is none, nothing is known of it.
+/// A [`PrivacyMechanism`] by the kind of its message. A message of another type is an error. A
+/// function that cannot fail returns a default for it.
 pub trait AnyMechanism: Send {
-    /// What it protects.
+    /// Returns the type of the messages that it protects.
     fn on(&self) -> &'static MessageType;
 
     /// See [`PrivacyMechanism::clip`].
     ///
     /// # Errors
-    /// When the message cannot be bounded.
+    /// If the message cannot be bounded.
     fn clip(&self, message: &mut dyn AnyMessage) -> Result<()>;
 
     /// See [`PrivacyMechanism::range`].
@@ -95,13 +94,13 @@ pub trait AnyMechanism: Send {
     /// See [`PrivacyMechanism::price`].
     ///
     /// # Errors
-    /// When there is no honest answer for this message.
+    /// If there is no sound price for this message.
     fn price(&self, message: &dyn AnyMessage, cohort: &Cohort) -> Result<PrivacyEvent>;
 
     /// See [`PrivacyMechanism::perturb`].
     ///
     /// # Errors
-    /// When the message cannot be perturbed.
+    /// If the message cannot be perturbed.
     fn perturb(
         &mut self,
         message: &mut dyn AnyMessage,
@@ -124,25 +123,25 @@ pub trait AnyMechanism: Send {
     /// See [`PrivacyMechanism::load`].
     ///
     /// # Errors
-    /// When `state` is not a state of this part.
+    /// If `state` is not a state of this part.
     fn load(&mut self, state: &[u8]) -> Result<()>;
 
-    /// The boxed [`PrivacyMechanism`] that this was made of; itself if it knows no Rust type.
+    /// Returns the boxed [`PrivacyMechanism`] inside.
     ///
     /// # Errors
-    /// Itself.
+    /// Itself, if it has no Rust type.
     fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyMechanism>>;
 }
 
-/// A [`Selector`] by the name of its pool. A pool of another name is an error.
+/// A [`Selector`] by the name of its pool. A pool with another name is an error.
 pub trait AnySelector: Send {
-    /// The name of what is chosen from.
+    /// Returns the name of its pool.
     fn pool(&self) -> &'static str;
 
     /// See [`Selector::fit`].
     ///
     /// # Errors
-    /// When nothing can be learnt from these samples.
+    /// If it cannot learn from these samples.
     fn fit(&mut self, own: &Examples, stream: &Stream) -> Result<()>;
 
     /// See [`Selector::needs_scores`].
@@ -157,7 +156,7 @@ pub trait AnySelector: Send {
     /// See [`Selector::select`].
     ///
     /// # Errors
-    /// When the pool cannot be judged.
+    /// If the pool cannot be judged.
     fn select(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Vec<usize>>;
 
     /// See [`Selector::draw`].
@@ -175,35 +174,35 @@ pub trait AnySelector: Send {
     /// See [`Selector::load`].
     ///
     /// # Errors
-    /// When `state` is not a state of this part.
+    /// If `state` is not a state of this part.
     fn load(&mut self, state: &[u8]) -> Result<()>;
 
-    /// The boxed [`Selector`] that this was made of; itself if it knows no Rust type.
+    /// Returns the boxed [`Selector`] inside.
     ///
     /// # Errors
-    /// Itself.
+    /// Itself, if it has no Rust type.
     fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnySelector>>;
 }
 
-/// A part of known Rust types.
+/// A part with known Rust types.
 struct Typed<T: ?Sized>(Box<T>);
 
-/// A part of kinds that have these Rust types, by its erased form.
+/// A typed part made from an erased one, for kinds that have these Rust types.
 struct Through<T: ?Sized, Types>(Box<T>, PhantomData<fn() -> Types>);
 
 impl dyn AnyAggregator {
-    /// Of a typed one.
+    /// Erases a typed aggregator.
     pub fn of<A: Aggregator + 'static>(part: A) -> Box<Self> {
         Self::of_boxed::<A::In, A::Out>(Box::new(part))
     }
 
-    /// Of a typed one.
+    /// Erases a boxed typed aggregator.
     pub fn of_boxed<I: Message, O: Message>(part: BoxedAggregator<I, O>) -> Box<Self> {
         Box::new(Typed(part))
     }
 
-    /// The typed one of these messages; `None` if it is of others. One of linked Rust types is what
-    /// its author wrote.
+    /// Returns the typed aggregator of these messages; `None` if it has others. A linked aggregator
+    /// comes back as the type that its author wrote.
     pub fn cast<I: Message, O: Message>(self: Box<Self>) -> Option<BoxedAggregator<I, O>> {
         if (self.input().kind, self.output().kind) != (I::KIND, O::KIND) {
             return None;
@@ -300,17 +299,17 @@ impl<I: Message, O: Message> Fold<I, O> for Through<dyn AnyFold, (I, O)> {
 }
 
 impl dyn AnyMechanism {
-    /// Of a typed one.
+    /// Erases a typed mechanism.
     pub fn of<P: PrivacyMechanism + 'static>(part: P) -> Box<Self> {
         Self::of_boxed::<P::On>(Box::new(part))
     }
 
-    /// Of a typed one.
+    /// Erases a boxed typed mechanism.
     pub fn of_boxed<M: Message>(part: BoxedMechanism<M>) -> Box<Self> {
         Box::new(Typed(part))
     }
 
-    /// The typed one on this message; `None` if it is on another.
+    /// Returns the typed mechanism on this message; `None` if it is on another.
     pub fn cast<M: Message>(self: Box<Self>) -> Option<BoxedMechanism<M>> {
         if self.on().kind != M::KIND {
             return None;
@@ -403,17 +402,17 @@ impl<M: Message> PrivacyMechanism for Through<dyn AnyMechanism, M> {
 }
 
 impl dyn AnySelector {
-    /// Of a typed one.
+    /// Erases a typed selector.
     pub fn of<S: Selector<Pool: Pool> + 'static>(part: S) -> Box<Self> {
         Self::of_boxed::<S::Pool>(Box::new(part))
     }
 
-    /// Of a typed one.
+    /// Erases a boxed typed selector.
     pub fn of_boxed<P: Pool + ?Sized>(part: BoxedSelector<P>) -> Box<Self> {
         Box::new(Typed(part))
     }
 
-    /// The typed one of this pool; `None` if it is of another.
+    /// Returns the typed selector of this pool; `None` if it has another.
     pub fn cast<P: Pool + ?Sized>(self: Box<Self>) -> Option<BoxedSelector<P>> {
         if self.pool() != P::NAME {
             return None;
@@ -491,9 +490,9 @@ impl<P: Pool + ?Sized> Selector for Through<dyn AnySelector, PhantomData<P>> {
 }
 
 /// A part that a declaration makes ([`crate::PartDecl::make`]): a boxed trait object of its role,
-/// by its Rust types ([`BoxedAggregator`]) or without them (`Box<dyn AnyAggregator>`).
+/// with Rust types ([`BoxedAggregator`]) or without (`Box<dyn AnyAggregator>`).
 pub trait BoxedPart: Sized + 'static {
-    /// Of what was made; `None` if that is of another role, or of other messages.
+    /// Converts the part that a declaration made; `None` if it has another role or other messages.
     fn cast(made: Box<dyn Any + Send>) -> Option<Self>;
 }
 

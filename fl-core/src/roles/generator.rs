@@ -1,31 +1,32 @@
-//! Makes inputs.
+//! [`Generator`]: the role that makes inputs.
 
 use crate::{Result, Samples, Stream};
 use ndarray::ArrayView2;
 
-/// Makes inputs, and learns which inputs are wanted.
+/// Makes inputs, and learns which inputs to make.
 pub trait Generator: Send {
-    /// `n` inputs.
+    /// Returns `n` inputs.
     ///
     /// # Errors
-    /// When the generator cannot run.
+    /// If the generator cannot run.
     fn sample(&mut self, n: usize, stream: &Stream) -> Result<Samples>;
 
-    /// Moves against `slope`, the derivative of a loss by each number of `made`, which [`Generator::sample`] gave last.
+    /// Takes a step against `slope`, the derivative of a loss by each number of `made`. `made` is
+    /// the last result of [`Generator::sample`].
     ///
     /// # Errors
-    /// When `made` is not what was sampled last.
+    /// If `made` is not the last sample.
     fn learn(&mut self, made: &Samples, slope: ArrayView2<'_, f32>) -> Result<()>;
 
-    /// Everything it has learnt, optimiser included.
+    /// Returns its state, with the optimiser.
     ///
     /// # Errors
-    /// When it cannot be written down.
+    /// If it cannot be serialised.
     fn save(&self) -> Result<Vec<u8>>;
 
-    /// Takes back what [`Generator::save`] gave.
+    /// Restores a state from [`Generator::save`].
     ///
     /// # Errors
-    /// When `state` is not a state of this generator.
+    /// If `state` is not a state of this generator.
     fn load(&mut self, state: &[u8]) -> Result<()>;
 }

@@ -1,11 +1,12 @@
-//! A model's last layer by itself, and losses that are added to that of a mini-batch.
+//! [`Head`]: a model's last layer by itself. [`AuxiliaryLoss`]: a loss added to that of a
+//! mini-batch.
 
 use crate::{Result, Stream, Target};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 use std::fmt::Debug;
 
-/// A model's last layer, where it is linear: `scores = features . weight^T + bias`. Its features are those of
-/// [`Trainer::features`](crate::Trainer::features).
+/// A model's last layer, if it is linear: `scores = features . weight^T + bias`. Its features are
+/// those of [`Trainer::features`](crate::Trainer::features).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
     /// `outputs x features`.
@@ -15,27 +16,27 @@ pub struct Head {
 }
 
 impl Head {
-    /// How many numbers it takes of one sample.
+    /// Returns the number of features per sample.
     pub fn features(&self) -> usize {
         self.weight.ncols()
     }
 
-    /// How many scores it gives.
+    /// Returns the number of scores per sample.
     pub fn outputs(&self) -> usize {
         self.weight.nrows()
     }
 
-    /// Scores of these features (`samples x features`), `samples x outputs`.
+    /// Returns the scores (`samples x outputs`) of these features (`samples x features`).
     pub fn scores(&self, features: ArrayView2<'_, f64>) -> Array2<f64> {
         features.dot(&self.weight.t()) + &self.bias
     }
 
-    /// From a loss's slope by each score to that by each feature.
+    /// Converts a loss's slope by each score to that by each feature.
     pub fn by_features(&self, slope: ArrayView2<'_, f64>) -> Array2<f64> {
         slope.dot(&self.weight)
     }
 
-    /// From a loss's slope by each score of these features to that by weight and bias.
+    /// Converts a loss's slope by each score of these features to that by weight and bias.
     pub fn by_weights(features: ArrayView2<'_, f64>, slope: ArrayView2<'_, f64>) -> Self {
         Self {
             weight: slope.t().dot(&features),
@@ -45,14 +46,15 @@ impl Head {
 }
 
 /// A loss that a method adds to that of each mini-batch
-/// ([`FitOptions::auxiliary`](crate::Pass::auxiliary)).
-/// It may teach the whole model through the scores of the batch, and the last layer by itself.
+/// ([`FitOptions::auxiliary`](crate::FitOptions::auxiliary)). It may train the whole model through
+/// the scores of the batch, and the last layer directly.
 pub trait AuxiliaryLoss: Debug {
-    /// The term of a mini-batch with this `target`, of which the model gives these `scores`. `head`
-    /// is the model's last layer as it is before the step. Randomness comes from `stream` only.
+    /// Returns the term for a mini-batch with this `target`, for which the model gives these
+    /// `scores`. `head` is the model's last layer before the step. Randomness comes from `stream`
+    /// only.
     ///
     /// # Errors
-    /// When there is no such loss of this target.
+    /// If there is no such loss for this target.
     fn of_batch(
         &self,
         head: &Head,
@@ -62,19 +64,19 @@ pub trait AuxiliaryLoss: Debug {
     ) -> Result<AuxiliaryTerm>;
 }
 
-/// What an [`AuxiliaryLoss`] adds for one mini-batch.
+/// The addends of an [`AuxiliaryLoss`] for one mini-batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuxiliaryTerm {
-    /// To its loss.
+    /// Addend to its loss.
     pub loss: f64,
-    /// To the slope by each score, `samples x outputs`.
+    /// Addend to the slope by each score, `samples x outputs`.
     pub by_scores: Array2<f32>,
-    /// To the slope by weight and bias of the last layer.
+    /// Addend to the slope by weight and bias of the last layer.
     pub by_head: Head,
 }
 
 impl AuxiliaryTerm {
-    /// One that adds nothing to a batch with these scores.
+    /// Returns a term of zeros for a batch with these scores.
     pub fn nothing(head: &Head, scores: ArrayView2<'_, f32>) -> Self {
         Self {
             loss: 0.0,

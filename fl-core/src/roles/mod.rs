@@ -1,4 +1,4 @@
-//! What a part can be: the six roles of the field and the protocol that ties them into a method.
+//! Roles of parts: the six roles of the field, and the protocol that combines them into a method.
 
 mod accountant;
 mod aggregator;

@@ -1,37 +1,36 @@
-//! What ties the other roles into a method.
+//! [`Protocol`]: the role that combines the other roles into a method.
 
 use crate::{Conflict, Declaration, ExchangeSpec, Result, Server, SlotSpec, TaskKind};
 
-/// A paper's algorithm box: what is exchanged, and what the server does with it.
+/// A paper's algorithm box: the exchanges, and the server's steps between them.
 ///
 /// The server and a client share nothing but the exchanges, whose payloads are messages: a client
 /// can live in another process.
 pub trait Protocol: Send + Sync {
-    /// The slots and exchanges of a run with these settings, and how clients answer. The core
-    /// executes what stands here: it draws the cohort, sends the request, lets the client answer,
-    /// clips and releases, checks, combines, charges and journals. Plans, checks and guarantees
-    /// read the same value.
+    /// Returns the slots and exchanges of a run with these settings, and the clients' handlers. The
+    /// core executes this declaration: it draws the cohort, sends the request, lets the client
+    /// answer, clips and releases, checks, combines, charges and journals. Plans, checks and
+    /// guarantees read the same value.
     fn declare(&self) -> Declaration<'_>;
 
-    /// The server's side.
+    /// Runs the server's side.
     ///
     /// # Errors
-    /// When the run cannot go on.
+    /// If the run fails.
     fn lead(&self, server: &mut Server<'_>) -> Result<()>;
 
-    /// Settings that do not go together, in a run where `has` says which slots are filled, and of
-    /// `data.public` and `data.public.labelled` whether the data have it. They are mistakes in the
-    /// spec.
+    /// Returns settings that do not go together, which become mistakes in the spec. `has` tells
+    /// which slots are filled, and whether the data have `data.public` and `data.public.labelled`.
     fn conflicts(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         Vec::new()
     }
 
-    /// Whether it works for tasks of this kind, in a run where `has` says which slots are filled.
-    /// Where every pixel has a class it must not take a number of a model's output for the score
-    /// of a class of the whole input; one that does not say so is taken to.
+    /// Checks that the protocol works for tasks of this kind; `has` tells which slots are filled.
+    /// The default refuses tasks with an output for every pixel, because there one output of a
+    /// model is not the score of a class of the whole input.
     ///
     /// # Errors
-    /// What stands in the way, and what would be right. They are mistakes in the spec.
+    /// The obstacle and how to fix it, which become mistakes in the spec.
     fn suits(
         &self,
         kind: TaskKind,
@@ -45,23 +44,23 @@ pub trait Protocol: Send + Sync {
 }
 
 impl dyn Protocol + '_ {
-    /// What a spec must fill.
+    /// Returns its slots.
     pub fn slots(&self) -> Vec<SlotSpec> {
         self.declare().into_slots()
     }
 
-    /// Every exchange, known before a run.
+    /// Returns its exchanges, all known before a run.
     pub fn exchanges(&self) -> Vec<ExchangeSpec> {
         self.declare().into_exchanges()
     }
 
-    /// The setting that gives the number of rounds and nothing else, see
+    /// Returns the setting that gives the number of rounds and nothing else, see
     /// [`Declaration::grows_by`].
     pub fn grows(&self) -> Option<&'static str> {
         self.declare().grows
     }
 
-    /// Whether the run takes place on one client that has everybody's data.
+    /// Returns whether the run takes place on one client that holds all clients' data.
     pub fn pools_data(&self) -> bool {
         self.declare().pooled
     }

@@ -1,21 +1,21 @@
-//! Picks some of many.
+//! [`Selector`]: the role that picks clients, samples or labels.
 
 use crate::{ClientId, Result, Round, Stream};
 use serde::{Deserialize, Serialize};
 
-/// A client that can be chosen, and what is known of it because a [`Selector`] asked.
+/// A client that can be chosen, with the statistics that a [`Selector`] requested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Who it is.
+    /// Its number.
     pub id: ClientId,
-    /// How many examples it has.
+    /// Its number of examples.
     pub samples: Option<u64>,
     /// The mean loss of the current global model on its examples.
     pub loss: Option<f64>,
 }
 
 impl Candidate {
-    /// A client of whom nothing else is known.
+    /// Returns a client without statistics.
     pub fn new(id: ClientId) -> Self {
         Self {
             id,
@@ -25,17 +25,17 @@ impl Candidate {
     }
 }
 
-/// A question of a selector: of whom it wants to know what.
+/// A selector's request for one statistic of some clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientStatQuery {
-    /// What it wants to know.
+    /// The statistic.
     pub wanted: ClientStat,
     /// Positions in the pool, ascending.
     pub of: Vec<usize>,
 }
 
 impl ClientStatQuery {
-    /// Asks all of whom it is not known yet; `None` if it is known of everybody.
+    /// Returns a query for all clients whose statistic is unknown; `None` if all are known.
     pub fn unknown(wanted: ClientStat, pool: &[Candidate]) -> Option<Self> {
         let of: Vec<usize> = (0..pool.len())
             .filter(|at| wanted.known(&pool[*at]).is_none())
@@ -45,7 +45,7 @@ impl ClientStatQuery {
 }
 
 impl ClientStat {
-    /// What is known of a candidate.
+    /// Returns this statistic of a candidate, if known.
     pub fn known(self, of: &Candidate) -> Option<f64> {
         match self {
             Self::Samples => of.samples.map(|n| n as f64),
@@ -54,13 +54,13 @@ impl ClientStat {
     }
 }
 
-/// What a selector can ask of clients.
+/// A statistic that a selector can request from clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientStat {
     /// [`Candidate::samples`]
     Samples,
-    /// [`Candidate::loss`]; where the protocol has a global model to ask about.
+    /// [`Candidate::loss`], if the protocol has a global model.
     Loss,
 }
 
@@ -68,32 +68,32 @@ pub enum ClientStat {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SamplingScheme {
-    /// Everybody takes part.
+    /// All clients take part.
     Everyone,
     /// Each client with this probability, independently of the others.
     Poisson {
         /// The probability, in `[0, 1]`.
         rate: f64,
     },
-    /// So many clients that was fixed before, every set of that size equally likely.
+    /// A fixed number of clients, every set of that size equally likely.
     FixedSize,
     /// In another way, which may depend on data or on earlier rounds.
     Unknown,
 }
 
-/// The clients that take part in a round, and how they came to.
+/// The clients that take part in a round, and how they were drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cohort {
-    /// Who they are, ascending.
+    /// Their numbers, ascending.
     pub ids: Vec<ClientId>,
-    /// Of how many clients they were chosen.
+    /// The number of clients that they were chosen from.
     pub of: usize,
     /// How they were drawn.
     pub draw: SamplingScheme,
 }
 
 impl Cohort {
-    /// All of these clients, ascending.
+    /// Returns a cohort of all these clients, ascending.
     pub fn everyone(ids: Vec<ClientId>) -> Self {
         Self {
             of: ids.len(),
@@ -102,12 +102,12 @@ impl Cohort {
         }
     }
 
-    /// So many clients, numbered from 0, and all that there are.
+    /// Returns a cohort of all `clients` clients, numbered from 0.
     pub fn all(clients: usize) -> Self {
         Self::everyone((0..clients as ClientId).collect())
     }
 
-    /// Some of these, chosen in a way that no privacy analysis may build on.
+    /// Keeps some of these clients, chosen in a way that no privacy analysis may assume.
     pub fn retain(mut self, keep: impl Fn(ClientId) -> bool) -> Self {
         self.ids.retain(|id| keep(*id));
         if self.ids.len() < self.of {
@@ -124,28 +124,30 @@ impl std::ops::Deref for Cohort {
     }
 }
 
-/// Picks some of many: clients for a cohort, samples worth speaking about, labels worth learning.
+/// Picks clients for a cohort, samples worth exchanging, or labels worth learning.
 pub trait Selector: Send {
-    /// What is chosen from: [`crate::Roster`] (clients), [`crate::Samples`] or [`crate::message::SoftLabels`].
+    /// The pool: [`crate::Roster`] (clients), [`crate::Samples`] or [`crate::message::SoftLabels`].
     type Pool: ?Sized;
 
-    /// Sees a client's own samples once, before its first choice.
+    /// Learns from a client's own samples once, before the first selection.
     ///
     /// # Errors
-    /// When nothing can be learnt from these samples.
+    /// If it cannot learn from these samples.
     fn fit(&mut self, _own: &crate::Examples, _stream: &Stream) -> Result<()> {
         Ok(())
     }
 
-    /// Does it choose from samples by a model's scores for them? Then a protocol that hands it anything else, see
-    /// [`SlotSpec::selects_from_scores`](crate::SlotSpec::hands_scores), cannot use it.
+    /// Returns whether it chooses samples by a model's scores for them. A protocol with another
+    /// pool cannot use it then, see
+    /// [`SlotSpec::selects_from_scores`](crate::SlotSpec::selects_from_scores).
     fn needs_scores(&self) -> bool {
         false
     }
 
-    /// What it still wants to know of whom before it chooses: asked again, with the answers in `pool`, until it wants no
-    /// more. Only clients can be asked, each once in a round about the same; every question is counted. One whose answer
-    /// was dropped stays unknown. What it has learnt it may remember.
+    /// Returns the next statistic that it requests before it selects. The core calls it again, with
+    /// the answers in `pool`, until it returns `None`. Only clients get such requests, each once a
+    /// round for one statistic, and every request is counted. A client whose answer was dropped
+    /// stays unknown. The selector may remember the statistics.
     ///
     /// # Errors
     /// As [`Selector::select`].
@@ -153,20 +155,21 @@ pub trait Selector: Send {
         Ok(None)
     }
 
-    /// Positions in `pool`: ascending, no repeats. Random draws come from `round.stream` only.
+    /// Returns positions in `pool`: ascending, no repeats. Random draws come from `round.stream`
+    /// only.
     ///
     /// # Errors
-    /// When the pool cannot be judged.
+    /// If it cannot judge the pool.
     fn select(&mut self, round: &Round, pool: &Self::Pool) -> Result<Vec<usize>>;
 
-    /// How it draws clients. Privacy amplification rests on it, so it is a promise: anything that is not exactly one of
-    /// the random draws is [`SamplingScheme::Unknown`].
+    /// Returns how it draws clients. Privacy amplification relies on it: any draw that is not
+    /// exactly one of the random ones is [`SamplingScheme::Unknown`].
     fn draw(&self) -> SamplingScheme {
         SamplingScheme::Unknown
     }
 
-    /// How much each of `pool` is wanted, the higher the more: only for reports on how well a selector ranks. `None`: it
-    /// has no such number.
+    /// Returns a score for each entry of `pool`, higher for a preferred one, only for reports on
+    /// how well a selector ranks. `None`: it has no such scores.
     ///
     /// # Errors
     /// As [`Selector::select`].
@@ -174,16 +177,16 @@ pub trait Selector: Send {
         Ok(None)
     }
 
-    /// What it keeps from one choice to the next, [`Selector::fit`] included, for a run that stops and goes on. Empty: there
-    /// is none.
+    /// Returns the state that lasts between selections, with that of [`Selector::fit`], for a run
+    /// that stops and resumes. Empty if there is none.
     fn save(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Takes back what [`Selector::save`] gave.
+    /// Restores a state from [`Selector::save`].
     ///
     /// # Errors
-    /// When `state` is not a state of this part.
+    /// If `state` is not a state of this part.
     fn load(&mut self, _state: &[u8]) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A model that learns, and how long and by what.
+//! [`Trainer`]: the role of a model that learns, with [`FitOptions`] and [`Loss`].
 
 use crate::message::Params;
 use crate::{AuxiliaryLoss, Head, Problem, Result, Samples, Stream, Target};
@@ -7,20 +7,21 @@ use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
 use std::ops::{Add, Mul, Sub};
 
-/// How long a pass over data is.
+/// The length of a pass over data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Length {
-    /// So many mini-batches, drawn from endlessly reshuffled data.
+    /// This number of mini-batches, drawn from endlessly reshuffled data.
     Steps(usize),
-    /// So many times every sample once.
+    /// This number of passes over every sample.
     Epochs(usize),
 }
 
-/// What is minimised. Means are over the batch. [`Loss::Mae`], [`Loss::Norm`] and [`Loss::Mse`] are readings of FedKD's Eq. 7
-/// (Gong et al. 2022), which does not name its norm.
+/// The loss that training minimises. Means are over the batch. [`Loss::Mae`], [`Loss::Norm`] and
+/// [`Loss::Mse`] are readings of FedKD's Eq. 7 (Gong et al. 2022), which does not name its norm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Loss {
-    /// Softmax cross-entropy for classes and soft labels; sigmoid cross-entropy, unknowns left out, for labels.
+    /// Softmax cross-entropy for classes and soft labels; sigmoid cross-entropy, unknowns left out,
+    /// for labels.
     CrossEntropy,
     /// Mean absolute error between scores, over batch and outputs.
     Mae,
@@ -28,7 +29,8 @@ pub enum Loss {
     Mse,
     /// Mean over the batch of the Euclidean norm of the difference of scores.
     Norm,
-    /// Kullback-Leibler divergence of softmax(target / tau) to softmax(output / tau), times tau squared.
+    /// Kullback-Leibler divergence of softmax(target / tau) to softmax(output / tau), times tau
+    /// squared.
     Kl {
         /// The temperature.
         tau: f64,
@@ -58,7 +60,8 @@ impl Display for Loss {
     }
 }
 
-/// What a protocol may need of a model besides learning classes and predicting; see [`SlotSpec::needs`](crate::SlotSpec::needs).
+/// An ability that a protocol may require of a model besides learning classes and predicting; see
+/// [`SlotSpec::needs`](crate::SlotSpec::needs).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ability {
     /// [`Trainer::parametric`]
@@ -75,16 +78,16 @@ pub enum Ability {
     EqualSteps,
 }
 
-/// One stretch of training.
+/// The options of one training pass.
 #[derive(Clone, Debug)]
 pub struct FitOptions<'a> {
-    /// How long.
+    /// The length.
     pub length: Length,
     /// Samples per mini-batch; the last of an epoch may be smaller.
     pub batch: usize,
-    /// What is minimised.
+    /// The loss to minimise.
     pub loss: Loss,
-    /// Forget the optimiser's moments and schedule first.
+    /// Whether to reset the optimiser's moments and schedule first.
     pub fresh: bool,
     /// FedProx: adds `mu * (w - anchor)` to the gradient.
     pub proximal: Option<(f32, &'a Params)>,
@@ -92,13 +95,13 @@ pub struct FitOptions<'a> {
     pub gradient_offset: Option<&'a Params>,
     /// Clips the gradient of a batch to this Euclidean norm.
     pub clip: Option<f32>,
-    /// A loss that is added to that of each mini-batch. For a model with a [`Trainer::head`] only.
+    /// A loss to add to that of each mini-batch, only for a model with a [`Trainer::head`].
     pub auxiliary: Option<&'a dyn AuxiliaryLoss>,
 }
 
 impl FitOptions<'_> {
-    /// Plain training: no proximal term, gradient offset, clipping or auxiliary loss; the optimiser goes on where it
-    /// was.
+    /// Returns options for plain training: no proximal term, gradient offset, clipping or auxiliary
+    /// loss. The optimiser continues from its state.
     pub fn new(length: Length, batch: usize, loss: Loss) -> Self {
         Self {
             length,
@@ -112,8 +115,8 @@ impl FitOptions<'_> {
         }
     }
 
-    /// The mini-batches of this pass over `n` samples, as positions: every epoch in an order of its own, drawn from
-    /// `stream`; the last batch of an epoch may be smaller.
+    /// Returns the mini-batches of this pass over `n` samples, as positions. Every epoch has its
+    /// own order, drawn from `stream`. The last batch of an epoch may be smaller.
     pub fn batches(&self, n: usize, stream: &Stream) -> impl Iterator<Item = Vec<usize>> + use<> {
         let (stream, batch) = (stream.child("order", 0), self.batch.max(1));
         let (epochs, steps) = match self.length {
@@ -131,7 +134,7 @@ impl FitOptions<'_> {
         (0..epochs).flat_map(of_epoch).take(steps)
     }
 
-    /// How many mini-batches [`FitOptions::batches`] gives.
+    /// Returns the number of mini-batches of [`FitOptions::batches`].
     pub fn steps(&self, n: usize) -> usize {
         match self.length {
             Length::Steps(steps) if n > 0 => steps,
@@ -141,7 +144,8 @@ impl FitOptions<'_> {
     }
 }
 
-/// FedProx's gradient of one number, `g + mu (w - anchor)`: what [`FitOptions::proximal`] makes of the loss's own `g`.
+/// Returns FedProx's gradient of one number, `g + mu (w - anchor)`: [`FitOptions::proximal`]
+/// applied to the loss's own gradient `g`.
 #[inline(always)]
 pub fn pulled<T>(g: T, w: T, anchor: T, mu: T) -> T
 where
@@ -150,7 +154,7 @@ where
     g + mu * (w - anchor)
 }
 
-/// What a pass did.
+/// The result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FitReport {
     /// Mini-batches.
@@ -161,13 +165,14 @@ pub struct FitReport {
 
 /// A model that learns.
 ///
-/// A trainer is deterministic: the same calls with the same streams give the same bits. It runs on one thread.
+/// A trainer is deterministic: the same calls with the same streams give the same bits. It runs on
+/// one thread.
 pub trait Trainer: Send {
-    /// Fits to `target`, one entry per sample.
+    /// Fits the model to `target`, one entry per sample.
     ///
     /// # Errors
-    /// When shapes do not fit, when target and loss do not go together, when the loss is no longer finite, or when
-    /// `pass` asks for something this trainer does not do (such as `proximal` for trees).
+    /// If shapes do not fit, target and loss do not go together, the loss is no longer finite, or
+    /// `pass` requests an option that this trainer lacks (such as `proximal` for trees).
     fn fit(
         &mut self,
         x: &Samples,
@@ -176,13 +181,14 @@ pub trait Trainer: Send {
         stream: &Stream,
     ) -> Result<FitReport>;
 
-    /// Scores (logits), `samples x outputs`. Never random.
+    /// Returns scores (logits), `samples x outputs`. Never random.
     ///
     /// # Errors
-    /// When the samples do not have the shape of the task.
+    /// If the samples do not have the shape of the task.
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>>;
 
-    /// The layer before the last, `samples x features`; `None` if there is no such thing.
+    /// Returns the output of the layer before the last, `samples x features`; `None` if there is
+    /// none.
     ///
     /// # Errors
     /// As [`Trainer::predict`].
@@ -190,25 +196,27 @@ pub trait Trainer: Send {
         Ok(None)
     }
 
-    /// The last layer by itself, of features as [`Trainer::features`] gives them; `None` if it is not linear, or is not shown. A
-    /// trainer that shows it takes an auxiliary loss too ([`FitOptions::auxiliary`]).
+    /// Returns the last layer, on features of [`Trainer::features`]; `None` if it is not linear or
+    /// not accessible. A trainer that returns it must support an auxiliary loss too
+    /// ([`FitOptions::auxiliary`]).
     fn head(&self) -> Option<Head> {
         None
     }
 
-    /// The model in its own format: what predictions need, nothing about how it was trained.
+    /// Returns the model in its own format: only what predictions need, without training state.
     ///
     /// # Errors
-    /// When it cannot be written down.
+    /// If it cannot be serialised.
     fn save(&self) -> Result<Vec<u8>>;
 
-    /// Takes back what [`Trainer::save`] gave.
+    /// Restores a model from [`Trainer::save`].
     ///
     /// # Errors
-    /// When `model` is not a model of this trainer and task.
+    /// If `model` is not a model of this trainer and task.
     fn load(&mut self, model: &[u8]) -> Result<()>;
 
-    /// Model *and* optimiser, so that training goes on with the same bits. Default: the model is all there is.
+    /// Returns model *and* optimiser, so that training continues with the same bits. Default: the
+    /// model is all.
     ///
     /// # Errors
     /// As [`Trainer::save`].
@@ -216,7 +224,7 @@ pub trait Trainer: Send {
         self.save()
     }
 
-    /// Takes back what [`Trainer::save_state`] gave.
+    /// Restores a state from [`Trainer::save_state`].
     ///
     /// # Errors
     /// As [`Trainer::load`].
@@ -224,38 +232,40 @@ pub trait Trainer: Send {
         self.load(state)
     }
 
-    /// What the client remembers beside model and optimiser, such as its model of the last round.
+    /// Returns the client's memory besides model and optimiser, such as its model of the last
+    /// round.
     ///
-    /// A slot that is not lasting ([`SlotSpec::lasting`](crate::SlotSpec::lasting)) makes its model anew
-    /// for each question. The memory goes from the old model to the new one, in every engine.
-    /// [`Trainer::save_state`] holds it too. Default: empty, the client remembers nothing.
+    /// A slot that does not last ([`SlotSpec::lasting`](crate::SlotSpec::lasting)) makes a new
+    /// model for each request. The memory goes from the old model to the new one, in every engine.
+    /// [`Trainer::save_state`] holds it too. Default: empty, no memory.
     ///
     /// # Errors
-    /// When it cannot be written down.
+    /// If it cannot be serialised.
     fn save_memory(&self) -> Result<Vec<u8>> {
         Ok(Vec::new())
     }
 
-    /// Takes back what [`Trainer::save_memory`] gave. Model and optimiser stay as they are. The
+    /// Restores a memory from [`Trainer::save_memory`]. Model and optimiser stay as they are. The
     /// memory is never empty.
     ///
     /// # Errors
-    /// When `memory` is not a memory of this trainer.
+    /// If `memory` is not a memory of this trainer.
     fn load_memory(&mut self, _memory: &[u8]) -> Result<()> {
         Err(Problem::Lacks("this trainer has no memory to take back".into()).into())
     }
 
-    /// Can it minimise this loss? Asked before a run; one that says no is not put where a protocol needs it.
+    /// Returns whether it can minimise this loss. Called before a run: a protocol that needs the
+    /// loss refuses a trainer without it.
     fn learns(&self, _loss: Loss) -> bool {
         true
     }
 
-    /// This model as one with parameters that can be averaged.
+    /// Returns this model as one with parameters that can be averaged.
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {
         None
     }
 
-    /// This model as one that can be differentiated by its input.
+    /// Returns this model as one that is differentiable by its input.
     fn differentiable(&mut self) -> Option<&mut dyn Differentiable> {
         None
     }
@@ -263,45 +273,47 @@ pub trait Trainer: Send {
 
 /// A model with parameters that can be averaged.
 pub trait Parametric {
-    /// All parameters, and buffers such as batch-norm statistics, by name.
+    /// Returns all parameters, and buffers such as batch-norm statistics, by name.
     fn params(&self) -> Params;
 
     /// Replaces them.
     ///
     /// # Errors
-    /// When names or shapes differ from [`Parametric::params`].
+    /// If names or shapes differ from [`Parametric::params`].
     fn set_params(&mut self, params: &Params) -> Result<()>;
 
-    /// The gradient of the mean loss over these samples by every parameter, named and shaped as [`Parametric::params`]; 0
-    /// for buffers. Changes nothing: no step is taken, no statistics move. Where the loss is no number, neither is the gradient.
+    /// Returns the gradient of the mean loss over these samples by every parameter, named and
+    /// shaped as [`Parametric::params`]; 0 for buffers. Changes nothing: takes no step and moves no
+    /// statistics. If the loss is NaN, so is the gradient.
     ///
     /// # Errors
-    /// As [`Trainer::fit`]; when this trainer gives no gradients.
+    /// As [`Trainer::fit`], or if this trainer gives no gradients.
     fn gradient(&mut self, _x: &Samples, _target: Target<'_>, _loss: Loss) -> Result<Params> {
         Err(Problem::Lacks("this trainer gives no gradients".into()).into())
     }
 
-    /// One step of its optimiser along this gradient, which is named and shaped as [`Parametric::params`], as after batch `at` of `of`
-    /// of a pass. Buffers stay as they are.
+    /// Takes one step of its optimiser along this gradient, named and shaped as
+    /// [`Parametric::params`], as after batch `at` of `of` of a pass. Buffers stay as they are.
     ///
     /// # Errors
-    /// When names or shapes differ; when this trainer takes no gradients.
+    /// If names or shapes differ, or this trainer takes no gradients.
     fn descend(&mut self, _gradient: &Params, _at: usize, _of: usize) -> Result<()> {
         Err(Problem::Lacks("this trainer takes no gradients".into()).into())
     }
 
-    /// How far the next step goes: the step size (learning rate) of its optimiser, if each step of a pass is that times the gradient
-    /// and nothing else. `None`: it has none, as with momentum, Adam or a rate that changes.
+    /// Returns the step size (learning rate) of its optimiser, if each step of a pass is exactly
+    /// that times the gradient. `None` otherwise, as with momentum, Adam or a rate that changes.
     fn step_size(&self) -> Option<f64> {
         None
     }
 }
 
-/// A model that can be differentiated by its input.
+/// A model that is differentiable by its input.
 pub trait Differentiable {
-    /// Vector-Jacobian product: the derivative of `sum(slope * scores)` by each input number, `samples x width`.
+    /// Vector-Jacobian product: returns the derivative of `sum(slope * scores)` by each input
+    /// number, `samples x width`.
     ///
     /// # Errors
-    /// When `slope` is not `samples x outputs`.
+    /// If `slope` is not `samples x outputs`.
     fn vjp(&mut self, x: &Samples, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>>;
 }

@@ -1,9 +1,10 @@
-//! One of several.
+//! [`choices!`](crate::choices!): a setting that is one of several.
 
 use super::{Reader, Value, doc_text, nearest, show};
 use serde_json::json;
 
-/// Declares a setting that is one of several: a word (`relu`), or a word with settings of its own (`{pool: 2}`).
+/// Declares a setting that is one of several: a word (`relu`), or a word with its own settings
+/// (`{pool: 2}`).
 ///
 /// ```
 /// use fl_core::settings::read_yaml;
@@ -77,7 +78,7 @@ macro_rules! choices {
     }};
 }
 
-/// Used by [`choices!`](crate::choices!): the word of a choice, and what stands under it.
+/// Used by [`choices!`](crate::choices!): returns the word of a choice, and the value under it.
 #[doc(hidden)]
 pub fn choice(value: &Value) -> (Option<&str>, Option<&Value>) {
     match value {
@@ -134,7 +135,7 @@ pub fn choice_schema(
 ) -> serde_json::Value {
     let mut one = Vec::new();
     for (word, doc, inner) in all {
-        // a word alone stands for itself with defaults
+        // a word alone means its defaults
         if inner
             .as_ref()
             .is_none_or(|i| i["type"] == "object" && i.get("required").is_none())
@@ -151,7 +152,7 @@ pub fn choice_schema(
     json!({ "description": doc_text(about), "oneOf": one })
 }
 
-/// Used by [`choices!`](crate::choices!): `{word: value}`.
+/// Used by [`choices!`](crate::choices!): returns `{word: value}`.
 #[doc(hidden)]
 pub fn keyed(word: &str, value: Value) -> Value {
     let mut map = serde_yaml::Mapping::new();

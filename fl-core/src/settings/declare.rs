@@ -1,9 +1,9 @@
-//! A group of settings.
+//! [`settings!`](crate::settings!): a group of settings.
 
 use super::{Field, Value, to_json};
 use serde_json::json;
 
-/// Tidies the text of a doc comment.
+/// Joins the lines of a doc comment.
 #[doc(hidden)]
 pub fn doc_text(lines: &[&str]) -> String {
     lines
@@ -17,8 +17,9 @@ pub fn doc_text(lines: &[&str]) -> String {
 
 /// Declares a group of settings, see the [module](mod@crate::settings).
 ///
-/// `name: type = default, in range;` with a doc comment. Without a default the setting must be given. An attribute
-/// `#[check(path)]` names a `fn(&Self) -> Result<(), String>` for what several settings must fulfil together.
+/// Each setting is `name: type = default, in range;` with a doc comment. A setting without a
+/// default must be given. An attribute `#[check(path)]` names a `fn(&Self) -> Result<(), String>`
+/// that checks several settings together.
 #[macro_export]
 macro_rules! settings {
     ($(#[doc = $about:literal])* $(#[check($check:path)])? $vis:vis struct $name:ident {

@@ -1,9 +1,9 @@
-//! Two groups of settings side by side.
+//! [`Joined`]: two groups of settings in one mapping.
 
 use super::{Field, Reader, Setting, Settings, Value, object_schema};
 
-/// The settings of two groups in one mapping, such as those of a family of methods and those of
-/// one method. No name may stand in both.
+/// The settings of two groups in one mapping, such as those of a family of methods and those of one
+/// method. Their names must differ.
 ///
 /// ```
 /// use fl_core::settings::{Joined, read_yaml};
@@ -28,9 +28,9 @@ use super::{Field, Reader, Setting, Settings, Value, object_schema};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Joined<A, B> {
-    /// What all share.
+    /// The shared settings.
     pub shared: A,
-    /// What is one's own.
+    /// The method's own settings.
     pub own: B,
 }
 

@@ -1,4 +1,5 @@
-//! Settings: one declaration gives a struct, its reading from YAML, its checks, its JSON Schema and its table.
+//! Settings: one declaration generates a struct, its YAML reader, its checks, its JSON Schema and
+//! its table.
 //!
 //! ```
 //! use fl_core::settings::{above, read_yaml, Settings};
@@ -45,36 +46,36 @@ pub use reader::{Mistake, Reader, Step, nearest, show, show_path};
 /// A value as YAML has it.
 pub type Value = serde_yaml::Value;
 
-/// What can stand in a settings declaration.
+/// A type of setting.
 pub trait Setting: Sized {
-    /// Reads it; every mistake goes to `reader`, and then the answer is `None`.
+    /// Reads it. Reports every mistake to `reader`, and then returns `None`.
     fn read(value: &Value, reader: &mut Reader) -> Option<Self>;
-    /// The value as YAML.
+    /// Returns the value as YAML.
     fn write(&self) -> Value;
-    /// JSON Schema (draft 2020-12).
+    /// Returns its JSON Schema (draft 2020-12).
     fn schema() -> serde_json::Value;
-    /// A short word for tables and errors: `number`, `list of layer`.
+    /// Returns a short description for tables and errors: `number`, `list of layer`.
     fn kind() -> String;
 }
 
 /// A declared group of settings.
 pub trait Settings: Setting {
-    /// The doc comment.
+    /// Returns the doc comment.
     fn doc() -> String;
-    /// One row per setting.
+    /// Returns one row per setting.
     fn fields() -> Vec<Field>;
 }
 
 /// One row of `fl inspect`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// As it stands in a spec.
+    /// Its name in a spec.
     pub name: String,
     /// The doc comment.
     pub doc: String,
     /// Kind of value.
     pub kind: String,
-    /// `None`: must be given.
+    /// The default; `None` if it must be given.
     pub default: Option<Value>,
     /// `in 0.0..0.5`, `above 0.0`, ...
     pub range: Option<String>,
@@ -82,18 +83,18 @@ pub struct Field {
     pub schema: serde_json::Value,
 }
 
-/// Settings of which every one has its default.
+/// Returns settings with every default.
 ///
 /// # Panics
-/// When a setting has no default: a mistake of the program, which any test shows.
+/// If a setting has no default: a bug of the program, which any test shows.
 pub fn defaults<T: Setting>() -> T {
     T::read(&Value::Null, &mut Reader::default()).expect("every setting has a default")
 }
 
-/// Reads settings from a value; all mistakes together, one a line.
+/// Reads settings from a value. Reports all mistakes together, one per line.
 ///
 /// # Errors
-/// When anything is wrong with `value`.
+/// If `value` has any mistake.
 pub fn read_value<T: Setting>(value: &Value) -> crate::Result<T> {
     let mut reader = Reader::default();
     let read = T::read(value, &mut reader);
@@ -113,12 +114,12 @@ pub fn read_value<T: Setting>(value: &Value) -> crate::Result<T> {
 /// As [`read_value`], from YAML (or JSON) text.
 ///
 /// # Errors
-/// When `text` is not YAML, or anything is wrong with it.
+/// If `text` is not YAML, or has any mistake.
 pub fn read_yaml<T: Setting>(text: &str) -> crate::Result<T> {
     read_value(&serde_yaml::from_str(text)?)
 }
 
-/// A YAML value as JSON; NaN and infinities become `null`.
+/// Returns a YAML value as JSON; NaN and infinities become `null`.
 pub fn to_json(value: &Value) -> serde_json::Value {
     serde_json::to_value(value).unwrap_or_default()
 }

@@ -1,32 +1,32 @@
-//! Ranges of numbers: said, checked, and in a schema.
+//! Ranges of numbers: shown, checked, and in a schema.
 
 use std::fmt::Debug;
 use std::ops::{Bound, RangeBounds};
 
-/// Every number above `low`: the open end that Rust's ranges cannot say.
+/// Returns the range of every number above `low`: Rust has no syntax for an open lower end.
 pub fn above<T>(low: T) -> (Bound<T>, Bound<T>) {
     (Bound::Excluded(low), Bound::Unbounded)
 }
 
-/// Every number above `low` and below `high`.
+/// Returns the range of every number above `low` and below `high`.
 pub fn between<T>(low: T, high: T) -> (Bound<T>, Bound<T>) {
     (Bound::Excluded(low), Bound::Excluded(high))
 }
 
-/// Every number above `low`, `high` included.
+/// Returns the range of every number above `low`, with `high`.
 pub fn above_to<T>(low: T, high: T) -> (Bound<T>, Bound<T>) {
     (Bound::Excluded(low), Bound::Included(high))
 }
 
-/// What a range can be asked of: numbers, and optional or listed ones.
+/// A type whose values a range can check: numbers, and optional or listed ones.
 pub trait Ranged {
     /// The number type.
     type Number: PartialOrd + Debug;
-    /// Every number inside.
+    /// Returns every number inside.
     fn numbers(&self) -> Vec<&Self::Number>;
 }
 
-/// `in 0.0..0.5`, `at least 2`, `above 0.0`.
+/// Returns a description: `in 0.0..0.5`, `at least 2`, `above 0.0`.
 pub fn show_range<T: Debug>(range: &impl RangeBounds<T>) -> String {
     match (range.start_bound(), range.end_bound()) {
         (Bound::Included(a), Bound::Excluded(b)) => format!("in {a:?}..{b:?}"),
@@ -56,7 +56,7 @@ pub fn check_range<V: Ranged>(
 /// Used by [`settings!`](crate::settings!).
 #[doc(hidden)]
 pub fn range_schema<T: Debug>(range: &impl RangeBounds<T>, schema: &mut serde_json::Value) {
-    // the range of a list is its items'
+    // the range of a list applies to its items
     let schema = match schema.get("items").is_some() {
         true => &mut schema["items"],
         false => schema,

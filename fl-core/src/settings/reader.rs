@@ -1,4 +1,4 @@
-//! Reading values, with every mistake on the way.
+//! [`Reader`]: reads settings and collects every mistake.
 
 use super::{Setting, Value};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub enum Step {
     Item(usize),
 }
 
-/// A path as `parts.model[0].net`.
+/// Formats a path as `parts.model[0].net`.
 pub fn show_path(path: &[Step]) -> String {
     path.iter().fold(String::new(), |mut out, step| {
         match step {
@@ -29,14 +29,14 @@ pub fn show_path(path: &[Step]) -> String {
     })
 }
 
-/// Something wrong at one place.
+/// A mistake at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where.
+    /// The place.
     pub path: Vec<Step>,
-    /// What was found and what would be right.
+    /// The value found, and the expected one.
     pub text: String,
-    /// Is it the last key of the path that is wrong, and not what stands under it?
+    /// Whether the last key of the path is wrong, and not the value under it.
     pub on_key: bool,
 }
 
@@ -49,16 +49,16 @@ impl Display for Mistake {
     }
 }
 
-/// Reads settings and collects every mistake on the way.
+/// Reads settings and collects every mistake.
 #[derive(Debug, Default)]
 pub struct Reader {
     path: Vec<Step>,
-    /// What was wrong, in the order of the declaration.
+    /// The mistakes, in the order of the declaration.
     pub mistakes: Vec<Mistake>,
 }
 
 impl Reader {
-    /// A reader for the value at `path`.
+    /// Returns a reader for the value at `path`.
     pub fn at(path: Vec<Step>) -> Self {
         Self {
             path,
@@ -66,7 +66,7 @@ impl Reader {
         }
     }
 
-    /// Notes a mistake here.
+    /// Records a mistake here.
     pub fn wrong<T>(&mut self, text: impl Into<String>) -> Option<T> {
         self.mistakes.push(Mistake {
             path: self.path.clone(),
@@ -76,12 +76,12 @@ impl Reader {
         None
     }
 
-    /// `must be <wanted>, got <value>`.
+    /// Records `must be <wanted>, got <value>`.
     pub fn unlike<T>(&mut self, wanted: &str, value: &Value) -> Option<T> {
         self.wrong(format!("must be {wanted}, got {}", show(value)))
     }
 
-    /// Does something one step further down.
+    /// Runs `f` one step further down.
     pub fn below<T>(&mut self, step: Step, f: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(step);
         let out = f(self);
@@ -89,7 +89,7 @@ impl Reader {
         out
     }
 
-    /// Reads the keys of a mapping; `null` counts as an empty one.
+    /// Returns the entries of a mapping; `null` counts as an empty one.
     pub fn keys<'v>(
         &mut self,
         value: &'v Value,
@@ -118,7 +118,7 @@ impl Reader {
         Some(found)
     }
 
-    /// Notes every key that nothing has read.
+    /// Records every key that was not read.
     pub fn unknown(&mut self, left: &BTreeMap<String, &Value>, known: &[&str]) {
         for key in left.keys() {
             let hint = match nearest(key, known.iter().copied()) {
@@ -159,7 +159,7 @@ impl Reader {
         }
     }
 
-    /// Reads a value that is to be in `range`, which `check` finds out.
+    /// Reads a value that `check` compares with `range`.
     pub fn checked<T: Setting>(
         &mut self,
         value: &Value,
@@ -177,7 +177,7 @@ impl Reader {
         }
     }
 
-    // the same for settings of every type
+    // not generic, so it is compiled once for settings of every type
 
     fn missing(&mut self, name: &str, kind: &str, range: Option<String>) {
         let range = range.map(|r| format!(", {r}")).unwrap_or_default();
@@ -186,7 +186,7 @@ impl Reader {
         });
     }
 
-    /// A number that the type cannot hold, such as -1 or 1.5, is told the range all the same.
+    /// Adds the range to a mistake about a number that the type cannot hold, such as -1 or 1.5.
     fn tell_range(&mut self, before: usize, value: &Value, kind: &str, range: Option<String>) {
         if let (Some(range), Some(wrong)) = (range, self.mistakes.get_mut(before))
             && value.as_f64().is_some_and(f64::is_finite)
@@ -202,7 +202,7 @@ impl Reader {
     }
 }
 
-/// A value in one line, shortened.
+/// Formats a value in one line, shortened.
 pub fn show(value: &Value) -> String {
     let text = match value {
         Value::Null => "nothing".to_string(),
@@ -233,7 +233,7 @@ pub fn show(value: &Value) -> String {
     }
 }
 
-/// The known name nearest to `name`, if one is near enough to be meant.
+/// Returns the known name nearest to `name`, if it is near enough.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     if length > 64 {

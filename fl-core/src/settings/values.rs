@@ -1,10 +1,11 @@
-//! What can stand in a declaration: numbers, words, lists, and what may be left out.
+//! The types of settings: numbers, words, lists, and optional ones.
 
 use super::{Ranged, Reader, Setting, Step, Value};
 use serde_json::json;
 use std::fmt::Display;
 
-/// What would be right where `value` is no number of this kind: its ends, if it is a whole number beyond them.
+/// Returns the expected value if `value` is no number of this kind; for a whole number outside the
+/// range, the range.
 fn unfit(value: &Value, low: impl Display, high: impl Display, kind: &str) -> String {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let huge = |text: &str| digits(text) && text.parse::<u64>().is_err();
@@ -53,7 +54,7 @@ macro_rules! floats {
                 }
             }
             fn write(&self) -> Value {
-                // by its shortest text, so that an f32 does not grow digits
+                // in its shortest form, so that an f32 does not gain digits
                 Value::from(self.to_string().parse::<f64>().unwrap_or(f64::NAN))
             }
             fn schema() -> serde_json::Value {

@@ -7,7 +7,7 @@ use fl_core::privacy::Unit;
 use fl_core::settings::between;
 
 choices! {
-    /// Whose presence is to be hidden, where a release can be priced for either.
+    /// The unit to protect, if a release has a price for either.
     pub enum Whose {
         /// One example of one client.
         Example = "example",
@@ -26,13 +26,13 @@ impl Whose {
 }
 
 settings! {
-    /// Advanced composition of pure guarantees (Dwork and Roth 2014, theorem 3.20; unequal epsilons as in Dwork, Rothblum
-    /// and Vadhan 2010), or basic composition where that is less. Prices Laplace noise and randomised
-    /// response only.
+    /// Advanced composition of pure guarantees (Dwork and Roth 2014, theorem 3.20; unequal epsilons
+    /// as in Dwork, Rothblum and Vadhan 2010), or basic composition where that is less. Prices
+    /// Laplace noise and randomised response only.
     pub struct AdvancedComposition {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
-        /// Whose presence is to be hidden, where a release can be priced for either.
+        /// The unit to protect, if a release has a price for either.
         unit: Whose = Whose::Example;
     }
 }

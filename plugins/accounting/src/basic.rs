@@ -4,14 +4,15 @@ use fl_core::prelude::*;
 use fl_core::privacy::{Unit, VoteNoise};
 
 settings! {
-    /// Basic composition of pure guarantees: epsilons of the same data add, of disjoint data the largest counts
-    /// (Dwork and Roth 2014, theorem 3.16). Delta is 0, so only Laplace noise and randomised response have a price here.
+    /// Basic composition of pure guarantees: epsilons of the same data add, of disjoint data the
+    /// largest counts (Dwork and Roth 2014, theorem 3.16). Delta is 0, so only Laplace noise and
+    /// randomised response have a price here.
     pub struct Basic {}
 }
 
 const PRICES: &str = "Laplace noise and randomised response only";
 
-/// How an event is private without any delta: how many answers, at which epsilon each.
+/// Returns an event as answers with delta 0: their number, and the epsilon of each.
 pub(crate) fn pure(
     accountant: &str,
     event: &PrivacyEvent,

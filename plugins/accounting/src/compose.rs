@@ -1,21 +1,22 @@
-//! Sums of privacy losses by Fourier transforms.
+//! Composition of privacy losses by Fourier transforms.
 
 use crate::losses::{Losses, Release, Way};
 use realfft::num_complex::Complex;
 
-/// A release, and how often.
+/// A release, and its number of repetitions.
 pub type Times = (Release, f64);
 
-/// No sum has more points than this: what needs more keeps a coarser bound.
+/// The most points of a sum. A sum that needs more keeps a coarser bound.
 const MOST_POINTS: f64 = (1u64 << 22) as f64;
-/// Losses beyond this are as good as infinite.
+/// A wider range of losses counts as infinite.
 const MOST_SPAN: f64 = 1e15;
-/// The grid is made finer until that changes epsilon by no more than this share.
+/// The grid is refined until epsilon changes by no more than this share.
 const CLOSE: f64 = 5e-4;
-/// What is cut off of the tails counts as lost; this share of delta, and less than that of epsilon.
+/// The part of the tails that is cut off counts as lost: this share of delta, and less than that of
+/// epsilon.
 const CUT_OFF: f64 = 1e-5;
 
-/// No less than the epsilon of all these releases at `delta`.
+/// Returns an upper bound of the epsilon of all these releases at `delta`.
 pub fn epsilon(all: &[Times], delta: f64) -> f64 {
     let variation: f64 = all.iter().map(|(release, n)| n * release.variation()).sum();
     if variation <= delta {
@@ -77,13 +78,14 @@ impl Sum<'_> {
     }
 }
 
-/// Orders of the moments `E exp(order * loss)` that bound tails well.
+/// Orders of the moments `E exp(order * loss)` that give good bounds of the tails.
 struct Orders {
-    /// Of the loss whose tail has the wanted delta.
+    /// For the loss whose tail has probability delta.
     middle: f64,
-    /// Of losses above which nearly nothing is.
+    /// For losses that nearly no mass exceeds.
     above: f64,
-    /// Of losses above and below which nearly nothing of the tilted sum is: it would come back at the other end of the window.
+    /// For losses below and above which nearly no mass of the tilted sum lies: it would wrap around
+    /// to the other end of the window.
     beyond: [f64; 2],
 }
 
@@ -91,7 +93,7 @@ struct Orders {
 const LN_BEYOND: f64 = -14.0;
 
 impl Orders {
-    /// Around `middle`, or around the order of Chernoff's bound.
+    /// Finds the orders around `middle`, or around the order of Chernoff's bound.
     fn of(grids: &Grids, delta: f64, middle: Option<f64>) -> Self {
         let ln = delta.ln();
         // the least loss that has this tail, by Chernoff's bound
@@ -118,11 +120,13 @@ impl Orders {
     }
 }
 
-/// `ln` of how much rounding may grow, beside delta, and how often a smaller order is tried for that.
+/// `ln` of the largest growth of rounding errors relative to delta. The number of smaller orders to
+/// try.
 const LN_GROWN: f64 = 22.0;
 const MOST_TRIES: usize = 12;
 
-/// Where `f` is least for a number above 0, to a few percent; `f` falls and then rises. It lies in `from..from * times`.
+/// Returns where `f` is least for a number above 0, to a few percent; `f` falls and then rises. The
+/// minimum lies in `from..from * times`.
 fn least(f: impl Fn(f64) -> f64, from: f64, times: f64) -> f64 {
     let (mut a, mut b) = (from.ln(), from.ln() + times.ln());
     while b - a > 0.05 {
@@ -148,8 +152,9 @@ impl Grids {
         self.all.iter().map(each).sum()
     }
 
-    /// Orders of which rounding leaves enough: where losses have a bound, Chernoff's order may be so large that the tilted sum is far
-    /// above epsilon, and what is rounded there would be `exp(order * distance)` times as much here.
+    /// Returns orders that keep enough digits. If losses have a bound, Chernoff's order may be so
+    /// large that the tilted sum lies far above epsilon. Its rounding errors would then grow by
+    /// `exp(order * distance)`.
     fn orders(&self, delta: f64) -> Orders {
         let mut orders = Orders::of(self, delta, None);
         for _ in 0..MOST_TRIES {
@@ -166,7 +171,8 @@ impl Grids {
         orders
     }
 
-    /// The least epsilon of which the sum shows that delta is kept; `None` if that needs too many points.
+    /// Returns the least epsilon for which the sum satisfies delta; `None` if that needs too many
+    /// points.
     fn epsilon(&self, orders: &Orders, delta: f64) -> Option<f64> {
         let step = self.step;
         let lost: f64 = self.all.iter().map(|(losses, n)| n * losses.infinite).sum();
@@ -187,14 +193,15 @@ impl Grids {
             if let Some(epsilon) = self.within(window, (orders.middle, ln_tilted), (lost, delta)) {
                 return Some(epsilon);
             }
-            // epsilon lies where hardly anything of the tilted sum is
+            // epsilon lies where the tilted sum has hardly any mass
             points = 2.0 * size as f64;
             first = last - points;
         }
         None
     }
 
-    /// [`Grids::epsilon`] where the sum is within these points of the grid: the first, and how many. `None`: it is below them.
+    /// [`Grids::epsilon`] if the sum lies within these points of the grid: the first, and their
+    /// number. `None`: it lies below them.
     fn within(
         &self,
         (first, points): (i64, usize),
@@ -203,7 +210,8 @@ impl Grids {
     ) -> Option<f64> {
         let step = self.step;
         let sum = self.tilted(order, points)?;
-        // from the highest loss down: `tail` is what is not below, weighed by exp(this loss - loss), `spent` is delta here
+        // from the highest loss down: `tail` sums the masses so far, weighted by exp(this loss -
+        // loss), and `spent` is the delta here
         let (mut tail, mut spent) = (0.0, lost);
         let (shrink, rest) = ((-step).exp(), -(-step).exp_m1());
         for index in (first..first + points as i64).rev() {
@@ -225,8 +233,8 @@ impl Grids {
         None
     }
 
-    /// The distribution of the sum, times `exp(order * loss)` and scaled to 1, so that what matters of it is not lost beside
-    /// what does not; around a circle of so many points.
+    /// Returns the distribution of the sum, times `exp(order * loss)` and scaled to 1, so that
+    /// rounding does not hide the relevant part. It wraps around a circle of `points` points.
     fn tilted(&self, order: f64, points: usize) -> Option<Vec<f64>> {
         let mut planner = realfft::RealFftPlanner::<f64>::new();
         let (forward, backward) = (
@@ -248,7 +256,7 @@ impl Grids {
                 *product *= Complex::from_polar(one.norm().powf(*n), one.arg() * n);
             }
         }
-        // rounding leaves something where nothing can be
+        // rounding leaves small values where the exact result is 0
         product[0].im = 0.0;
         if let Some(last) = product.last_mut() {
             last.im = 0.0;
@@ -261,7 +269,7 @@ impl Grids {
 impl Losses {
     /// `ln sum mass exp(t * point)`.
     fn ln_moment(&self, t: f64) -> f64 {
-        // every end has some mass, so the largest term is not far below the larger end's
+        // each end has some mass, so the largest term is not far below that of the larger end
         let last = self.first + self.mass.len() as i64 - 1;
         let most = (t * self.first as f64).max(t * last as f64);
         let terms = (self.first..).zip(&self.mass);

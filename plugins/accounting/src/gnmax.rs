@@ -1,5 +1,6 @@
-//! The noisy maximum with Gaussian noise (GNMax) and its confident form: Papernot et al. 2018, "Scalable private
-//! learning with PATE". A change of `m` votes is the same as one vote with noise of `sigma / m`.
+//! The noisy maximum with Gaussian noise (GNMax) and its confident form: Papernot et al. 2018,
+//! "Scalable private learning with PATE". A change of `m` votes is the same as one vote with noise
+//! of `sigma / m`.
 
 use crate::pate::winner;
 
@@ -23,27 +24,27 @@ pub(crate) fn ln_add(a: f64, b: f64) -> f64 {
     high + (low - high).exp().ln_1p()
 }
 
-/// Proposition 7: the logarithm of a bound on the probability that another class wins, `sum 0.5 erfc(gap / (2 sigma))`,
-/// not capped.
+/// Proposition 7: the logarithm of a bound on the probability that another class wins,
+/// `sum 0.5 erfc(gap / (2 sigma))`, not capped.
 pub fn ln_q(counts: &[f64], sigma: f64) -> f64 {
     let (winner, highest) = winner(counts);
     let losers = counts.iter().enumerate().filter(|(c, _)| *c != winner);
     losers
-        // what is too small for a number is not 0: noise that does nothing guarantees nothing
+        // a probability that underflows is not 0: noise without effect guarantees nothing
         .map(|(_, n)| {
             (ln_erfc((highest - n) / (2.0 * sigma)) - std::f64::consts::LN_2).max(f64::MIN)
         })
         .fold(f64::NEG_INFINITY, ln_add)
 }
 
-/// No class is less likely to win than by pure chance: `q <= 1 - 1 / classes`.
+/// Caps `q` at its value for pure chance: `q <= 1 - 1 / classes`.
 pub fn cap_ln_q(ln_q: f64, classes: usize) -> f64 {
     ln_q.min((-1.0 / classes.max(1) as f64).ln_1p())
 }
 
-/// Theorem 6 with the orders of Proposition 10: Renyi differential privacy of order `a` of a mechanism that is a
-/// Gaussian one of noise `sigma` for a change of L2 norm sqrt(2) (`a / sigma^2` whatever the data), and whose likely
-/// answer fails with probability `q` at most.
+/// Theorem 6 with the orders of Proposition 10: Renyi differential privacy of order `a`. The
+/// mechanism is a Gaussian one of noise `sigma` for a change of L2 norm sqrt(2) (`a / sigma^2` for
+/// any data), and its likely answer fails with probability at most `q`.
 pub fn rdp(ln_q: f64, sigma: f64, a: f64) -> f64 {
     let independent = a / (sigma * sigma);
     match data_dependent(ln_q, sigma, a) {
@@ -81,12 +82,12 @@ fn data_dependent(ln_q: f64, sigma: f64, a: f64) -> Option<f64> {
     Some(total / (a - 1.0))
 }
 
-/// Confident-GNMax: logarithms of the probability that the highest count with noise of `sigma1` reaches `threshold`,
-/// and that it does not.
+/// Confident-GNMax: returns the logarithms of two probabilities: the highest count with noise of
+/// `sigma1` reaches `threshold`, or it does not.
 pub fn ln_answered(counts: &[f64], threshold: f64, sigma1: f64) -> (f64, f64) {
     let x = (threshold - winner(counts).1) / (sigma1 * std::f64::consts::SQRT_2);
     let half = |x: f64| ln_erfc(x) - std::f64::consts::LN_2;
-    // the likelier side comes from the other one, which keeps its digits near 1
+    // the likelier side is computed from the other one, which keeps its digits near 1
     if x < 0.0 {
         ((-half(-x).exp()).ln_1p(), half(-x))
     } else {
@@ -94,9 +95,9 @@ pub fn ln_answered(counts: &[f64], threshold: f64, sigma1: f64) -> (f64, f64) {
     }
 }
 
-/// What the threshold check costs at order `a`, answered or not, when `changed` votes can change:
-/// `a changed^2 / (2 sigma1^2)` (the highest count moves by `changed`), or the data-dependent bound with noise
-/// `sqrt(2) sigma1 / changed`, which is the same mechanism.
+/// Returns the cost of the threshold check at order `a`, answered or not, if `changed` votes can
+/// change. It is `a changed^2 / (2 sigma1^2)` (the highest count moves by `changed`), or the
+/// data-dependent bound with noise `sqrt(2) sigma1 / changed`, which is the same mechanism.
 pub fn threshold_rdp(counts: &[f64], threshold: f64, sigma1: f64, changed: f64, a: f64) -> f64 {
     let (answered, refused) = ln_answered(counts, threshold, sigma1);
     let sigma = std::f64::consts::SQRT_2 * sigma1 / changed;

@@ -1,33 +1,35 @@
 //! Distributions of the privacy loss `ln(P(x) / Q(x))`, `x ~ P`, on a grid.
 //!
-//! A loss between two points of the grid is split over both so that `P` and `Q` keep their mass ("connect the dots", Doroshenko,
-//! Ghazi, Kamath, Kumar and Manurangsi 2022): the pair on the grid dominates the real one, so what is said of it is an upper
-//! bound, and near as the square of the step.
+//! A loss between two points of the grid is split over both so that `P` and `Q` keep their mass
+//! ("connect the dots", Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). The pair on the grid
+//! dominates the real one, so its results are upper bounds, with an error of the order of the
+//! squared step.
 
 use crate::public_size::{Sizes, WithData, sizes};
 
 /// One release, in terms of noise of standard deviation 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Release {
-    /// Gaussian noise on numbers that a unit moves by `shift`, if it is in the Poisson sample, with probability `rate`.
+    /// Gaussian noise on numbers that a unit changes by `shift`, if it is in the Poisson sample,
+    /// with probability `rate`.
     Poisson {
         /// Probability that a unit takes part.
         rate: f64,
         /// Sensitivity over standard deviation.
         shift: f64,
     },
-    /// The same on a sample of fixed size, for a unit that is replaced (Balle, Barthe and Gaboardi 2018, theorem 11; Zhu, Dong
-    /// and Wang 2022, theorem 11).
+    /// The same on a sample of fixed size, for a unit that is replaced (Balle, Barthe and Gaboardi
+    /// 2018, theorem 11; Zhu, Dong and Wang 2022, theorem 11).
     Fixed {
         /// Share of the units that takes part.
         rate: f64,
         /// Sensitivity over standard deviation.
         shift: f64,
     },
-    /// The same on a Poisson sample whose size everybody sees, for a unit that is there with its
-    /// data or with none.
+    /// The same on a Poisson sample of public size, for a unit that is present with its data or
+    /// without any.
     PublicSize {
-        /// How many units there are.
+        /// Number of units.
         of: usize,
         /// Probability that a unit takes part.
         rate: f64,
@@ -36,31 +38,32 @@ pub enum Release {
     },
     /// Laplace noise, sensitivity over scale.
     Laplace(f64),
-    /// Anything of this pure epsilon; randomised response is the worst of it (Kairouz, Oh and Viswanath 2015).
+    /// Any mechanism of this pure epsilon; randomised response is the worst case (Kairouz, Oh and
+    /// Viswanath 2015).
     Pure(f64),
 }
 
-/// Which of two neighbours the data are.
+/// The data set that was used, of two neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// The one with the unit: it is removed.
+    /// The one with the unit: the unit is removed.
     Removed,
-    /// The one without it.
+    /// The one without the unit.
     Added,
 }
 
 /// The masses of the losses `h * (first + i)`.
 #[derive(Clone, Debug)]
 pub struct Losses {
-    /// Which point of the grid the first mass is for.
+    /// The grid point of the first mass.
     pub first: i64,
-    /// By point.
+    /// The mass of each point.
     pub mass: Vec<f64>,
     /// Mass of an infinite loss.
     pub infinite: f64,
 }
 
-/// Below this a normal variable is with probability `tail`.
+/// Returns the probability that a normal variable is below `z`.
 fn tail(z: f64) -> f64 {
     0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
 }
@@ -77,11 +80,11 @@ const NODES: [(f64, f64); 4] = [
     (0.861_136_311_594_052_6, 0.347_854_845_137_453_85),
 ];
 
-/// A piece of that many standard deviations is integrated by one rule, to 13 digits.
+/// Width in standard deviations of a piece that one rule integrates, to 13 digits.
 const PIECE: f64 = 0.1;
 
 impl Release {
-    /// The loss at `z` of a unit that was removed, for Gaussian noise.
+    /// Returns the loss at `z` for Gaussian noise, if the unit is removed.
     pub(crate) fn loss(rate: f64, shift: f64, z: f64) -> f64 {
         let full = shift * (z - 0.5 * shift);
         match rate {
@@ -91,7 +94,7 @@ impl Release {
         }
     }
 
-    /// Where that loss is `loss`; minus infinity where it is always more.
+    /// Returns the `z` at which that loss is `loss`; minus infinity if the loss is always larger.
     fn place(rate: f64, shift: f64, loss: f64) -> f64 {
         let full = match rate {
             1.0 => loss,
@@ -107,7 +110,7 @@ impl Release {
         full / shift + 0.5 * shift
     }
 
-    /// No less than the total variation of the pair.
+    /// Returns an upper bound of the total variation of the pair.
     pub fn variation(&self) -> f64 {
         match *self {
             Self::Poisson { rate, shift } | Self::Fixed { rate, shift } => rate * 0.4 * shift,
@@ -121,7 +124,7 @@ impl Release {
         .min(1.0)
     }
 
-    /// Are both neighbours alike?
+    /// Returns whether both directions have the same losses.
     pub fn is_symmetric(&self) -> bool {
         match self {
             Self::Poisson { rate, .. } => *rate >= 1.0,
@@ -130,9 +133,9 @@ impl Release {
         }
     }
 
-    /// Calls `put(loss, mass)` with losses that have together all mass of `P` but what lies beyond `cut` standard deviations,
-    /// and gives the mass whose loss is above all of them. No two losses of one call's quadrature lie on both sides of a
-    /// multiple of `step`.
+    /// Calls `put(loss, mass)` with losses that cover all mass of `P` within `cut` standard
+    /// deviations. Returns the mass whose loss lies above all of them. No two losses of one
+    /// quadrature lie on both sides of a multiple of `step`.
     pub fn visit(&self, way: Way, step: f64, cut: f64, put: &mut dyn FnMut(f64, f64)) -> f64 {
         let beyond = tail(-cut);
         match *self {
@@ -193,7 +196,7 @@ impl Release {
                             });
                         }
                         put(lowest, beyond);
-                        // above all of them, or between two that do not touch
+                        // above all losses, or between two intervals that do not touch
                         2.0 * beyond
                     }
                     Way::Added => {
@@ -243,7 +246,7 @@ impl Release {
                 Way::Added => put(loss(z), w * pair.without(z)),
             });
         }
-        // above all of them, or between two that do not touch
+        // above all losses, or between two intervals that do not touch
         let above = 2.0 * tail(-cut);
         let rest = 1.0 - sum - above;
         outer(0.0, rest.max(0.0));
@@ -257,7 +260,7 @@ impl Release {
         )
     }
 
-    /// On the grid of this step.
+    /// Returns the losses on a grid with this step.
     pub fn on_grid(&self, way: Way, step: f64, cut: f64) -> Losses {
         let (least, most) = self.range(cut);
         let first = (least / step).floor() as i64 - 1;
@@ -285,12 +288,12 @@ impl Release {
         }
     }
 
-    /// All losses are within, both ways.
+    /// Returns a range that contains all losses, in both directions.
     pub fn range(&self, cut: f64) -> (f64, f64) {
         match *self {
             Self::Laplace(epsilon) | Self::Pure(epsilon) => (-epsilon, epsilon),
             Self::PublicSize { of, rate, shift } => {
-                // it grows with the share
+                // the range grows with the share
                 let share = sizes(of, rate).last().map_or(1.0, |s| s.share);
                 let pair = WithData { share, shift };
                 let most = pair.loss(2.0 * shift + cut);
@@ -308,7 +311,7 @@ impl Release {
         }
     }
 
-    /// The variance of the loss.
+    /// Returns the variance of the loss.
     pub fn variance(&self, way: Way, cut: f64) -> f64 {
         let (mut mean, mut square) = (0.0, 0.0);
         self.visit(way, f64::INFINITY, cut, &mut |loss, m| {
@@ -319,7 +322,8 @@ impl Release {
     }
 }
 
-/// Where normal variables around 0 and `shift` are, above `from`: one stretch, or two that do not touch.
+/// Returns where normal variables around 0 and `shift` lie, above `from`: one interval, or two that
+/// do not touch.
 fn ranges(shift: f64, cut: f64, from: f64) -> Vec<(f64, f64)> {
     let near = ((-cut).max(from), cut);
     let far = ((shift - cut).max(from), shift + cut);

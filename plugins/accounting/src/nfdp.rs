@@ -5,9 +5,10 @@ use fl_core::prelude::*;
 use fl_core::privacy::{Unit, sampled};
 
 settings! {
-    /// The closed form of noise-free differential privacy: what drawing `k` of `n` examples before training guarantees for one
-    /// example (Sun and Lyu 2020, FedMD-NFDP). Delta comes out of it and is large, about `k / n`. Drawing again composes:
-    /// epsilons and deltas add. Prices nothing but such samples.
+    /// The closed form of noise-free differential privacy: the guarantee for one example when `k`
+    /// of `n` examples are drawn before training (Sun and Lyu 2020, FedMD-NFDP). Delta follows from
+    /// the sample and is large, about `k / n`. New draws compose: epsilons and deltas add. Prices
+    /// only such samples.
     pub struct Nfdp {}
 }
 
@@ -31,7 +32,7 @@ impl Pricing for Nfdp {
                 Ok(Price {
                     cost: sampled(*k, *n, *replacement),
                     unit: Unit::Example,
-                    // how many examples a client has is its own business, and the price tells it
+                    // the number of a client's examples is private, and the price reveals it
                     data_dependent: !public,
                 })
             }
@@ -43,7 +44,7 @@ impl Pricing for Nfdp {
         *sum = (sum.0 + more.0, sum.1 + more.1);
     }
 
-    /// Infinite when delta has reached 1: then nothing is guaranteed.
+    /// Returns infinity if delta has reached 1, because nothing is guaranteed then.
     fn epsilon(&self, (epsilon, delta): &(f64, f64)) -> f64 {
         if *delta < 1.0 {
             *epsilon

@@ -1,30 +1,31 @@
-//! The moments accountant of the noisy maximum with Laplace noise (LNMax): PATE (Papernot et al. 2017) and FedKT
-//! (Li et al. 2021). All logarithms are natural; `gamma` is the inverse scale of the noise.
+//! The moments accountant of the noisy maximum with Laplace noise (LNMax): PATE (Papernot et
+//! al. 2017) and FedKT (Li et al. 2021). All logarithms are natural. `gamma` is the inverse scale
+//! of the noise.
 
 /// The orders `l` at which moments are kept: `step, 2 step, ..., n step`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Orders {
-    /// The first order, and from one to the next.
+    /// The first order, and the step to the next.
     pub step: f64,
-    /// How many.
+    /// Number of orders.
     pub n: usize,
 }
 
 impl Orders {
-    /// `l = 1..=n`.
+    /// Returns the orders `l = 1..=n`.
     pub fn up_to(n: usize) -> Self {
         Self { step: 1.0, n }
     }
 
-    /// All of them.
+    /// Iterates over all orders.
     pub fn iter(self) -> impl Iterator<Item = f64> {
         (1..=self.n).map(move |i| i as f64 * self.step)
     }
 }
 
-/// FedKT Lemma 7 (PATE Lemma 4): the probability that the noise makes another class win is at most the sum over the
-/// losers of `(2 + gamma * gap) / (4 exp(gamma * gap))`. Which of several classes with the highest count is the winner
-/// does not matter.
+/// FedKT Lemma 7 (PATE Lemma 4): the probability that the noise makes another class win is at most
+/// the sum over the losers of `(2 + gamma * gap) / (4 exp(gamma * gap))`. On a tie any of the
+/// classes with the highest count may be the winner.
 pub fn lnmax_q(counts: &[f64], gamma: f64) -> f64 {
     let (winner, highest) = winner(counts);
     let losers = counts.iter().enumerate().filter(|(c, _)| *c != winner);
@@ -36,7 +37,7 @@ fn loses(x: f64) -> f64 {
     (2.0 + x) / 4.0 * (-x).exp()
 }
 
-/// The lowest class with the highest count, and that count.
+/// Returns the lowest class with the highest count, and that count.
 pub(crate) fn winner(counts: &[f64]) -> (usize, f64) {
     let first = (0, counts.first().copied().unwrap_or(0.0));
     let all = counts.iter().copied().enumerate();
@@ -46,7 +47,7 @@ pub(crate) fn winner(counts: &[f64]) -> (usize, f64) {
     )
 }
 
-/// No class is less likely to win than by pure chance: `q <= 1 - 1 / classes` (the published code).
+/// Caps `q` at its value for pure chance: `q <= 1 - 1 / classes` (the published code).
 pub fn cap_q(q: f64, classes: usize) -> f64 {
     q.min(1.0 - 1.0 / classes.max(1) as f64)
 }
@@ -56,12 +57,12 @@ pub fn q_limit(eps0: f64) -> f64 {
     1.0 / (1.0 + eps0.exp())
 }
 
-/// PATE Theorem 3, FedKT Theorem 2: `ln((1-q) ((1-q) / (1 - e^eps0 q))^l + q e^(eps0 l))`; `None` where it does not
-/// hold.
+/// PATE Theorem 3, FedKT Theorem 2: `ln((1-q) ((1-q) / (1 - e^eps0 q))^l + q e^(eps0 l))`; `None`
+/// where it does not hold.
 pub fn data_dependent(q: f64, eps0: f64, l: f64) -> Option<f64> {
     (q < q_limit(eps0)).then(|| {
-        // with u = (1-q)/(1 - e^eps0 q) - 1, what the logarithm is taken of is 1 + (1-q) ((1+u)^l - 1) + q (e^(eps0 l) - 1):
-        // a sum without cancellation, however small q is
+        // with u = (1-q)/(1 - e^eps0 q) - 1, the argument of the logarithm is 1 + (1-q) ((1+u)^l
+        // - 1) + q (e^(eps0 l) - 1): a sum without cancellation, for any small q
         let (u, top) = (growth(q, eps0), eps0 * l);
         if top < LARGEST {
             ((1.0 - q) * (l * u.ln_1p()).exp_m1() + q * top.exp_m1()).ln_1p()
@@ -77,15 +78,16 @@ fn growth(q: f64, eps0: f64) -> f64 {
     q * eps0.exp_m1() / (1.0 - eps0.exp() * q)
 }
 
-/// Above this, `exp` comes near the end of the numbers.
+/// Above this, `exp` is near the largest number.
 const LARGEST: f64 = 600.0;
 
-/// Theorem 1: whatever the data, `eps0^2 l (l+1) / 2`.
+/// Theorem 1: for any data, `eps0^2 l (l+1) / 2`.
 pub fn data_independent(eps0: f64, l: f64) -> f64 {
     0.5 * eps0 * eps0 * l * (l + 1.0)
 }
 
-/// The moment of one query: the least of the bounds that hold (`eps0 * l` is that of every eps0-private answer).
+/// Returns the moment of one query: the least of the bounds that hold (`eps0 * l` holds for every
+/// eps0-private answer).
 pub fn alpha(q: Option<f64>, eps0: f64, l: f64) -> f64 {
     let bound = data_independent(eps0, l).min(eps0 * l);
     match q.and_then(|q| data_dependent(q, eps0, l)) {
@@ -94,11 +96,12 @@ pub fn alpha(q: Option<f64>, eps0: f64, l: f64) -> f64 {
     }
 }
 
-/// [`alpha`] of many queries, added up for each of `orders`: `changed` votes can change, so that one answer is
-/// `eps0 = 2 * changed * gamma` private.
+/// Returns [`alpha`] of many queries, summed for each of `orders`. `changed` votes can change, so
+/// one answer is `eps0 = 2 * changed * gamma` private.
 ///
-/// Sums of `ln(1 + x)` are kept as products, `1 + x = (1 + a)(1 + b)`, so that a query takes no logarithm, and
-/// `(1+u)^l - 1` comes from that of the order before: a few additions and multiplications for each query and order.
+/// Sums of `ln(1 + x)` are kept as products, `1 + x = (1 + a)(1 + b)`, so that a query needs no
+/// logarithm. `(1+u)^l - 1` follows from that of the order before: a few additions and
+/// multiplications for each query and order.
 pub fn moments<'a>(
     queries: impl IntoIterator<Item = &'a [u32]>,
     gamma: f64,
@@ -119,7 +122,7 @@ pub fn moments<'a>(
     // a product of 32 numbers of at most e^caps stays finite, and rounding does not add up
     let most = (LARGEST / bound.last().copied().unwrap_or(1.0)).clamp(1.0, 32.0) as usize;
     for counts in queries {
-        // where it is too small to hold, a larger one is a bound as well; 0 would make the answer free
+        // if it underflows, a larger number is a bound as well; 0 would make the answer free
         let q = losing.q(counts).max(f64::MIN_POSITIVE);
         if q >= q_limit(eps0) {
             total.iter_mut().zip(&bound).for_each(|(t, b)| *t += b);
@@ -135,7 +138,7 @@ pub fn moments<'a>(
         let (factor, stay, mut grown) = (1.0 + u, 1.0 - q, 0.0);
         for ((p, power), cap) in product.iter_mut().zip(&powers).zip(&caps) {
             grown = grown * factor + u;
-            // beyond the largest number `grown` is infinite, and the cap holds
+            // for the largest numbers `grown` is infinite, and the cap applies
             let x = (stay * grown + q * power).min(*cap);
             *p += x + *p * x;
         }
@@ -155,7 +158,7 @@ fn flush(product: &mut [f64], total: &mut [f64]) {
     }
 }
 
-/// [`lnmax_q`], capped, of whole counts; [`loses`] is looked up.
+/// Computes [`lnmax_q`], capped, of whole counts; [`loses`] is tabulated.
 struct Losing {
     gamma: f64,
     known: Vec<f64>,
@@ -171,7 +174,8 @@ impl Losing {
         let highest = counts.iter().copied().max().unwrap_or(0);
         let (mut sum, mut won) = (0.0, false);
         for n in counts {
-            // one of the highest is the winner; taking its share off afterwards would take the digits of a small sum with it
+            // skip one winner among the highest: a later subtraction of its share would cancel
+            // digits of a small sum
             if *n == highest && !won {
                 won = true;
                 continue;
@@ -186,7 +190,8 @@ impl Losing {
     }
 }
 
-/// The tail bound of Abadi et al. 2016, `min_l (alpha(l) - ln delta) / l`, and the order at which it is reached.
+/// Returns the tail bound of Abadi et al. 2016, `min_l (alpha(l) - ln delta) / l`, and the order
+/// that attains it.
 pub fn epsilon(alpha: &[f64], orders: Orders, delta: f64) -> (f64, f64) {
     let each = alpha.iter().zip(orders.iter());
     each.map(|(a, l)| ((a - delta.ln()) / l, l))
@@ -195,7 +200,7 @@ pub fn epsilon(alpha: &[f64], orders: Orders, delta: f64) -> (f64, f64) {
         })
 }
 
-/// What composition of pure guarantees needs to know of them.
+/// The sums that composition of pure guarantees needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pure {
     /// Sum of the epsilons.
@@ -207,7 +212,7 @@ pub struct Pure {
 }
 
 impl Pure {
-    /// Of `k` answers that are `eps0` private each.
+    /// Returns the sums for `k` answers that are `eps0` private each.
     pub fn of(k: usize, eps0: f64) -> Self {
         let k = k as f64;
         Self {
@@ -217,7 +222,7 @@ impl Pure {
         }
     }
 
-    /// Of these and others.
+    /// Adds the sums of others.
     pub fn plus(self, other: Self) -> Self {
         Self {
             sum: self.sum + other.sum,
@@ -226,19 +231,19 @@ impl Pure {
         }
     }
 
-    /// Advanced composition (Dwork and Roth 2014, Theorem 3.20, for unequal epsilons as in Dwork, Rothblum, Vadhan 2010):
-    /// `sqrt(2 ln(1/delta) sum eps^2) + sum eps (e^eps - 1)`.
+    /// Advanced composition (Dwork and Roth 2014, Theorem 3.20, for unequal epsilons as in Dwork,
+    /// Rothblum, Vadhan 2010): `sqrt(2 ln(1/delta) sum eps^2) + sum eps (e^eps - 1)`.
     pub fn advanced(&self, delta: f64) -> f64 {
         (-2.0 * delta.ln() * self.squares).sqrt() + self.gains
     }
 
-    /// The form in PATE's paper: `sum eps^2 + sqrt(2 ln(1/delta) sum eps^2)`. For comparison only: it is smaller than
-    /// what is proven, since `e^eps - 1 > eps`.
+    /// The form in PATE's paper: `sum eps^2 + sqrt(2 ln(1/delta) sum eps^2)`. For comparison only:
+    /// it is smaller than the proven bound, since `e^eps - 1 > eps`.
     pub fn advanced_as_in_pate(&self, delta: f64) -> f64 {
         (-2.0 * delta.ln() * self.squares).sqrt() + self.squares
     }
 
-    /// The least of basic (`delta = 0`) and advanced composition.
+    /// Returns the least of basic (`delta = 0`) and advanced composition.
     pub fn least(&self, delta: f64) -> f64 {
         self.sum.min(self.advanced(delta))
     }

@@ -11,20 +11,21 @@ use fl_core::settings::between;
 use std::collections::BTreeMap;
 
 settings! {
-    /// Renyi accounting of votes with Gaussian noise, plain and confident (GNMax, Papernot et al. 2018). For every query the
-    /// lesser of the data-dependent and the data-independent bound. Votes whose counts are in the ledger make epsilon
-    /// depend on the data, without the paper's smooth sensitivity: do not publish it.
+    /// Renyi accounting of votes with Gaussian noise, plain and confident (GNMax, Papernot et al.
+    /// 2018). Each query costs the lesser of the data-dependent and the data-independent bound. If
+    /// the ledger holds the counts of votes, epsilon depends on the data, without the paper's
+    /// smooth sensitivity: do not publish it.
     pub struct PateGnmax {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
-        /// Whose presence is to be hidden.
+        /// The unit to protect.
         unit: Whose = Whose::Example;
-        /// How Renyi differential privacy becomes an epsilon.
+        /// The conversion of Renyi differential privacy to an epsilon.
         conversion: Conversion = Conversion::Improved;
     }
 }
 
-/// What the queries of `votes` cost at each order, when `changed` votes can change.
+/// Returns the cost of the queries of `votes` at each order, if `changed` votes can change.
 fn cost(
     votes: &VoteRelease,
     counts: Option<&[Vec<u32>]>,
@@ -46,7 +47,8 @@ fn cost(
             .is_none_or(|a| a.get(query) != Some(&false))
     };
     let Some(counts) = counts else {
-        // answered queries cost a changed^2 / sigma^2, the check of every query a changed^2 / (2 check^2)
+        // answered queries cost a changed^2 / sigma^2, the check of every query a changed^2 / (2
+        // check^2)
         let answered = (0..votes.queries).filter(|query| said(*query)).count() as f64;
         let all = votes.queries as f64;
         let one = |a: &f64| {
@@ -55,7 +57,7 @@ fn cost(
         };
         return orders.iter().map(one).collect();
     };
-    // equal votes cost the same, whichever class they are for
+    // equal votes have equal costs for any class
     let mut equal: BTreeMap<(Vec<u32>, bool), u32> = BTreeMap::new();
     for (query, counts) in counts.iter().enumerate() {
         let mut sorted = counts.clone();
@@ -209,7 +211,7 @@ mod tests {
         let guarantee = books.guarantee(None).unwrap();
         // the same vector: 0.5177 for any votes
         assert!((0.48..0.5178).contains(&guarantee.epsilon), "{guarantee}");
-        // how many were answered, and so epsilon, depends on the votes
+        // the number of answers, and so epsilon, depends on the votes
         assert!(guarantee.data_dependent && guarantee.unit == Unit::Example);
     }
 }

@@ -1,4 +1,4 @@
-//! The accountant of PATE's and FedKT's Laplace votes.
+//! The accountant of Laplace votes in PATE and FedKT.
 use crate::advanced::Whose;
 use crate::pate::{Orders, Pure, alpha, epsilon, moments};
 use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
@@ -8,7 +8,7 @@ use fl_core::privacy::{Unit, VoteNoise, VoteRelease};
 use fl_core::settings::between;
 
 choices! {
-    /// At which orders moments are kept.
+    /// The orders at which moments are kept.
     pub enum MomentOrders {
         /// 1 to 32.
         Standard = "standard",
@@ -20,7 +20,7 @@ choices! {
 }
 
 impl MomentOrders {
-    /// The orders.
+    /// Returns the orders.
     pub fn orders(&self) -> Orders {
         match self {
             Self::Standard => Orders::up_to(32),
@@ -31,27 +31,28 @@ impl MomentOrders {
 }
 
 settings! {
-    /// The moments accountant of votes with Laplace noise: PATE (Papernot et al. 2017) and FedKT (Li et al. 2021). For every
-    /// query the least of the data-dependent, the data-independent and the pure bound; in all also basic and advanced
-    /// composition. Votes whose counts are in the ledger make epsilon depend on the data: do not publish it.
+    /// The moments accountant of votes with Laplace noise: PATE (Papernot et al. 2017) and FedKT
+    /// (Li et al. 2021). Each query costs the least of the data-dependent, the data-independent and
+    /// the pure bound; the total also considers basic and advanced composition. If the ledger holds
+    /// the counts of votes, epsilon depends on the data: do not publish it.
     pub struct PateMoments {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
-        /// Whose presence is to be hidden.
+        /// The unit to protect.
         unit: Whose = Whose::Example;
-        /// At which orders moments are kept.
+        /// The orders at which moments are kept.
         orders: MomentOrders = MomentOrders::Standard;
     }
 }
 
-/// Moments by order, and what is known of the same releases without any.
+/// Moments by order, and the sums that composition without moments needs.
 #[derive(Clone, Debug, Default)]
 pub struct Moments {
     alpha: Vec<f64>,
     pure: Pure,
 }
 
-/// How many votes can change with one `unit`, and whether that was worked out from the data.
+/// Returns how many votes one `unit` can change, and whether that was computed from the data.
 pub(crate) fn changed(
     event: &PrivacyEvent,
     votes: &VoteRelease,
@@ -66,7 +67,7 @@ pub(crate) fn changed(
     Ok((changed, from_data))
 }
 
-/// The clean counts of a release, all of `classes` classes.
+/// Returns the counts of a release without noise, each for `classes` classes.
 pub(crate) fn counts<'v>(
     event: &PrivacyEvent,
     votes: &'v VoteRelease,
@@ -88,7 +89,7 @@ impl Pricing for PateMoments {
 
     fn price(&self, event: &PrivacyEvent) -> Result<Price<Moments>> {
         let orders = self.orders.orders();
-        // k answers of eps0 each, whatever the data
+        // k answers of eps0 each, for any data
         let fixed = |k: usize, eps0: f64| Moments {
             alpha: orders
                 .iter()
@@ -249,7 +250,7 @@ mod tests {
         let mut free = votes(0.1, &[[9, 1], [8, 2]]);
         free.sensitivity.example = Some(0);
         assert_eq!(epsilon_of(&PrivacyEvent::Votes(free.clone())), 0.0);
-        // that nobody can is a fact about the data, if it comes from them
+        // a bound of 0 is itself a fact about the data, if it comes from them
         (free.counts, free.sensitivity.from_data) = (None, true);
         let mut books = books(Whose::Example);
         books.charge(&PrivacyEvent::Votes(free)).unwrap();

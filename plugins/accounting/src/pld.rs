@@ -8,22 +8,24 @@ use fl_core::settings::between;
 use std::sync::{Mutex, PoisonError};
 
 settings! {
-    /// Privacy loss distributions (Koskela, Jalko and Honkela 2020) on a grid (Doroshenko et al. 2022), added up by Fourier
-    /// transforms: an epsilon that is an upper bound, and near the least there is. Prices what `rdp` does: Gaussian noise on all data,
-    /// on a Poisson sample of them or one of fixed size, Laplace noise, and randomised response.
+    /// Privacy loss distributions (Koskela, Jalko and Honkela 2020) on a grid (Doroshenko et al.
+    /// 2022), composed by Fourier transforms. Its epsilon is an upper bound, close to the least
+    /// possible. Prices the same as `rdp`: Gaussian noise on all data, on a Poisson sample of them
+    /// or one of fixed size, Laplace noise, and randomised response.
     pub struct Pld {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
     }
 }
 
-/// [`Pld`] at work: it remembers what it worked out last.
+/// The accountant of [`Pld`]. It caches its last results.
 pub struct LossDistributions {
     delta: f64,
     known: Mutex<Vec<(Vec<Times>, f64)>>,
 }
 
-/// So many epsilons are remembered: clients that released the same, and what was asked before it was charged.
+/// Number of cached epsilons: for clients with the same releases, and for prices requested before
+/// the charge.
 const REMEMBERED: usize = 8;
 
 impl From<Pld> for PricedLedger<LossDistributions> {
@@ -36,7 +38,7 @@ impl From<Pld> for PricedLedger<LossDistributions> {
 }
 
 impl Pricing for LossDistributions {
-    /// Which releases, and how often each.
+    /// The releases, and the number of each.
     type Cost = Vec<Times>;
 
     fn price(&self, event: &PrivacyEvent) -> Result<Price<Vec<Times>>> {
@@ -113,7 +115,7 @@ impl Pricing for LossDistributions {
                 );
             }
         };
-        // what hides in an empty sample, or is not moved at all, tells nothing
+        // a release of an empty sample, or of numbers that no unit changes, reveals nothing
         let cost = match release.variation() > 0.0 && times > 0 {
             true => vec![(release, times as f64)],
             false => Vec::new(),
@@ -150,7 +152,7 @@ impl Pricing for LossDistributions {
 plugin!(accountant "pld" => Pld as PricedLedger<LossDistributions>,
     papers: ["Koskela, Jalko and Honkela 2020", "Doroshenko et al. 2022"]);
 
-/// Upwards to nine digits, so that releases that differ by rounding only are one.
+/// Rounds up to nine digits, so that releases that differ only by rounding count as one.
 fn up(x: f64) -> f64 {
     const BITS: u64 = (1 << 22) - 1;
     f64::from_bits(x.to_bits().saturating_add(BITS) & !BITS)
@@ -184,7 +186,7 @@ mod tests {
                     let exact = gaussian_epsilon(sigma / f64::sqrt(times), delta);
                     let found = compose::epsilon(&[(poisson(1.0, sigma), times)], delta);
                     let all = format!("{sigma} {times} {delta}: {found} of {exact}");
-                    // beyond 700 it is no longer exact, but a bound
+                    // above 700 it is no longer exact, but still a bound
                     assert!(found >= exact * (1.0 - 1e-9) || exact > 700.0, "{all}");
                     assert!(found <= exact * 1.002 + 1e-9, "{all}");
                 }
@@ -192,7 +194,7 @@ mod tests {
         }
     }
 
-    /// By hand: of `n` answers, of which `k` have the loss `epsilon`, the binomial tail.
+    /// Computed by hand: the binomial tail of `n` answers, `k` of which have the loss `epsilon`.
     #[test]
     fn randomised_response_is_a_binomial() {
         for (epsilon, n) in [(0.1, 50), (1.0, 10), (3.0, 1)] {
@@ -260,7 +262,8 @@ mod tests {
         }
     }
 
-    /// `dp-accounting`'s own numbers, worked out on a fine grid: see the file for version and steps.
+    /// The numbers of `dp-accounting` itself, computed on a fine grid: see the file for version and
+    /// steps.
     #[test]
     fn the_numbers_of_dp_accounting() {
         let text = include_str!("../tests/dp_accounting.json");

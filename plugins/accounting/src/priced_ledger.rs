@@ -1,4 +1,4 @@
-//! The ledger that all accountants share.
+//! [`PricedLedger`]: the ledger that all accountants share.
 
 use fl_core::prelude::*;
 use fl_core::privacy::{Composition, Guarantee, Ledger, Neighbours, Noise, Unit};
@@ -6,19 +6,19 @@ use fl_core::{ClientId, Problem};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// What one event costs.
+/// The price of one event.
 #[derive(Clone)]
 pub struct Price<C> {
-    /// In the accountant's own terms.
+    /// The cost, in the accountant's own form.
     pub cost: C,
-    /// Whose presence this hides.
+    /// The unit that the release protects.
     pub unit: Unit,
-    /// Does the cost depend on the data?
+    /// Whether the cost depends on the data.
     pub data_dependent: bool,
 }
 
 impl<C> Price<C> {
-    /// A cost that does not depend on the data.
+    /// Returns a cost that does not depend on the data.
     pub fn fixed(cost: C, unit: Unit) -> Self {
         Self {
             cost,
@@ -27,7 +27,7 @@ impl<C> Price<C> {
         }
     }
 
-    /// The same, with the cost in other terms.
+    /// Converts the cost to another form.
     pub fn map<D>(self, f: impl FnOnce(C) -> D) -> Price<D> {
         Price {
             cost: f(self.cost),
@@ -37,29 +37,29 @@ impl<C> Price<C> {
     }
 }
 
-/// How an accountant turns events into costs and costs into an epsilon.
+/// How an accountant computes costs from events and an epsilon from costs.
 pub trait Pricing: Send + 'static {
-    /// What is added up.
+    /// The costs that are added.
     type Cost: Clone + Default + Send;
 
-    /// The price of one event.
+    /// Returns the price of one event.
     ///
     /// # Errors
-    /// [`Problem::Unpriced`] when it has none here.
+    /// [`Problem::Unpriced`] if it has none here.
     fn price(&self, event: &PrivacyEvent) -> Result<Price<Self::Cost>>;
 
-    /// Of the same data: both.
+    /// Adds a cost on the same data.
     fn add(sum: &mut Self::Cost, more: &Self::Cost);
 
-    /// What all of `cost` guarantees at [`Pricing::delta`]; 0 for nothing.
+    /// Returns the epsilon of `cost` at [`Pricing::delta`]; 0 for none.
     fn epsilon(&self, cost: &Self::Cost) -> f64;
 
-    /// The delta of the guarantee; most accountants are given it, some find it.
+    /// Returns the delta of the guarantee; a setting of most accountants, computed by some.
     fn delta(&self, cost: &Self::Cost) -> f64;
 }
 
-/// A ledger with prices: of one client's releases costs add, of clients with disjoint data the worst counts (parallel
-/// composition), and the server's releases come on top.
+/// A ledger with prices. Costs of one client's releases add, of clients with disjoint data the
+/// largest counts (parallel composition), and the server's releases add to that.
 pub struct PricedLedger<P: Pricing> {
     pricing: P,
     server: P::Cost,
@@ -67,7 +67,7 @@ pub struct PricedLedger<P: Pricing> {
     unit: Option<Unit>,
     neighbours: Neighbours,
     data_dependent: bool,
-    /// The event that was priced last: it is asked about before it is charged, and often comes again.
+    /// The event that was priced last. It is quoted before it is charged, and often repeats.
     last: Mutex<Option<(PrivacyEvent, Price<P::Cost>)>>,
 }
 
@@ -86,7 +86,7 @@ impl<P: Pricing> From<P> for PricedLedger<P> {
 }
 
 impl<P: Pricing> PricedLedger<P> {
-    /// The price of an event after others that hide `before`.
+    /// Returns the price of an event after others that protect `before`.
     fn quote(&self, event: &PrivacyEvent, before: Option<Unit>) -> Result<Price<P::Cost>> {
         if let PrivacyEvent::Unaccounted { why } | PrivacyEvent::Undrawn { why } = event {
             bail!(Problem::Unpriced(format!(
@@ -164,7 +164,7 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
     }
 
     fn merge(&mut self, ledgers: &[Ledger], how: Composition) -> Result<()> {
-        // all or nothing: a ledger that is refused charges none of its events
+        // all or nothing: a refused ledger charges none of its events
         let (mut unit, mut prices) = (self.unit, Vec::new());
         for ledger in ledgers {
             let client = ledger.client.filter(|_| how == Composition::Parallel);
@@ -181,7 +181,7 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
     }
 }
 
-/// So many times this cost, by doubling.
+/// Multiplies a cost by doubling.
 fn multiple<P: Pricing>(mut cost: P::Cost, mut times: usize) -> P::Cost {
     let mut sum = P::Cost::default();
     while times > 0 {
@@ -197,21 +197,21 @@ fn multiple<P: Pricing>(mut cost: P::Cost, mut times: usize) -> P::Cost {
     sum
 }
 
-/// Of guarantees about several kinds of neighbours, the weaker holds for all: what hides that one unit is another hides that
-/// it is there.
+/// Returns the weaker of two kinds of neighbours, which holds for both: a release that hides the
+/// replacement of a unit also hides its presence.
 fn weaker(so_far: Neighbours, next: Option<&PrivacyEvent>) -> Neighbours {
     let next = next.and_then(PrivacyEvent::neighbours);
     next.map_or(so_far, |next| so_far.min(next))
 }
 
-/// The refusal of an accountant that has no price for an event.
+/// Returns the refusal of an accountant that has no price for an event.
 pub(crate) fn unpriced<T>(accountant: &str, prices: &str, event: &PrivacyEvent) -> Result<T> {
     bail!(Problem::Unpriced(format!(
         "`{accountant}` has no price for {event}; it prices {prices}"
     )))
 }
 
-/// `sensitivity / scale`, or the refusal of numbers that make no sense.
+/// Returns `sensitivity / scale`, or refuses invalid numbers.
 pub(crate) fn ratio(event: &PrivacyEvent, sensitivity: f64, scale: f64) -> Result<f64> {
     let sound = sensitivity >= 0.0 && sensitivity.is_finite() && scale > 0.0 && scale.is_finite();
     ensure!(
@@ -223,7 +223,7 @@ pub(crate) fn ratio(event: &PrivacyEvent, sensitivity: f64, scale: f64) -> Resul
     Ok(sensitivity / scale)
 }
 
-/// Refuses a Poisson sample of public size whose numbers make no sense.
+/// Refuses invalid numbers of a Poisson sample of public size.
 pub(crate) fn check_public_size(event: &PrivacyEvent, of: usize, rate: f64) -> Result<()> {
     ensure!(
         (1..=MOST_UNITS).contains(&of) && (0.0..=1.0).contains(&rate),
@@ -234,5 +234,5 @@ pub(crate) fn check_public_size(event: &PrivacyEvent, of: usize, rate: f64) -> R
     Ok(())
 }
 
-/// The sizes of a sample of more units take too long to add up.
+/// The most units of a sample, because the sizes of a larger one take too long to add.
 const MOST_UNITS: usize = 10_000_000;

@@ -1,10 +1,10 @@
-//! Gaussian noise on a Poisson sample of units whose size everybody sees.
+//! Gaussian noise on a Poisson sample of units of public size.
 //!
-//! Each of `n` units takes part with probability `q` by itself. Its data count or count for
-//! nothing (zero-out): so the size `k` is binomial whatever the data are, and given `k` every set of
-//! `k` units is equally likely. With `g = k / n`, any test `A` and `e >= 1`, a unit that adds `u`
-//! where the one in its place would add `w` (both at most `s`, in standard deviations of the noise)
-//! leaks
+//! Each of `n` units takes part with probability `q`, independently. A unit's data count, or count
+//! for nothing (zero-out). So the size `k` is binomial for any data, and given `k` every set of `k`
+//! units is equally likely. Let `g = k / n`, any test `A` and `e >= 1`. A unit adds `u`, and the
+//! one in its place would add `w` (both at most `s`, in standard deviations of the noise). Its leak
+//! is
 //!
 //! ```text
 //! g N(u)(A) - (e - 1) (1 - g) N(w)(A) - g e N(0)(A)
@@ -13,30 +13,30 @@
 //! With `N(u)(A) = a` the others are at least `Phi(Phi^-1(a) - 2s)` and `Phi(Phi^-1(a) - s)`, by
 //! the lemma of Neyman and Pearson, and half-lines reach both at once for `w = -u`. So
 //! `(1 - g) N(0) + g N(2s)` against `(1 - g) N(0) + g N(s)` is the worst pair for a unit with data
-//! against one without. The other way it is `(1 - g) N(0) + g N(s)` against `N(0)`, likewise. Each
-//! is worst where its loss is positive; of a loss below 0 the other one says what there is (as in
-//! Zhu, Dong and Wang 2022, theorem 11). The price is that of the size together with the sum.
+//! against one without. The other direction is `(1 - g) N(0) + g N(s)` against `N(0)`, likewise.
+//! Each pair is the worst where its loss is positive; for a loss below 0 the other one applies (as
+//! in Zhu, Dong and Wang 2022, theorem 11). The price is that of the size together with the sum.
 
 use crate::losses::{Release, density, pieces};
 use crate::renyi::gaussian;
 use libm::lgamma;
 
-/// Sizes that are priced as the largest of them: what is lost grows with the size.
+/// A group of sizes, priced as its largest: the loss grows with the size.
 pub(crate) struct Sizes {
     /// Share of all units.
     pub share: f64,
-    /// How probable one of these sizes is.
+    /// Probability of these sizes together.
     pub probability: f64,
 }
 
-/// A size is put together with others within this share of a standard deviation, or of its distance
-/// from the mean.
+/// A size joins a group within this share of a standard deviation, or of its distance from the
+/// mean.
 const WITHIN: f64 = 0.2;
 
-/// `exp` of this and of less is 0.
+/// `exp` of this and of smaller numbers is 0.
 const LN_NOTHING: f64 = -760.0;
 
-/// All sizes of a Poisson sample of `of` units.
+/// Returns all sizes of a Poisson sample of `of` units.
 pub(crate) fn sizes(of: usize, rate: f64) -> Vec<Sizes> {
     if rate == 0.0 || rate == 1.0 {
         let (share, probability) = (rate, 1.0);
@@ -52,7 +52,7 @@ pub(crate) fn sizes(of: usize, rate: f64) -> Vec<Sizes> {
     while first <= of {
         let away = deviation.max((first as f64 - mean).abs());
         let last = (first + (WITHIN * away) as usize).min(of);
-        // probabilities fall on both sides of the mean; where the largest is 0 all are
+        // probabilities fall on both sides of the mean; if the largest is 0 all are
         let largest = ln_probability(mean.clamp(first as f64, last as f64));
         let probability: f64 = match largest > LN_NOTHING {
             true => (first..=last).map(|k| ln_probability(k as f64).exp()).sum(),
@@ -62,14 +62,14 @@ pub(crate) fn sizes(of: usize, rate: f64) -> Vec<Sizes> {
         all.push(Sizes { share, probability });
         first = last + 1;
     }
-    // rounding must not lose any
+    // rounding must not lose probability
     let sum: f64 = all.iter().map(|sizes| sizes.probability).sum();
     all.iter_mut().for_each(|sizes| sizes.probability /= sum);
     all.retain(|sizes| sizes.probability > 0.0);
     all
 }
 
-/// The pair of the unit's data against none, for one share.
+/// The pair of the unit with data against one without, for one share.
 #[derive(Clone, Copy)]
 pub(crate) struct WithData {
     pub share: f64,
@@ -78,18 +78,19 @@ pub(crate) struct WithData {
 }
 
 impl WithData {
-    /// From here on the loss is positive, and grows.
+    /// Returns the `z` from which the loss is positive and grows.
     pub fn from(&self) -> f64 {
         1.5 * self.shift
     }
 
-    /// The loss at `z`.
+    /// Returns the loss at `z`.
     pub fn loss(&self, z: f64) -> f64 {
         let twice = 2.0 * self.shift;
         Release::loss(self.share, twice, z) - Release::loss(self.share, self.shift, z)
     }
 
-    /// Where the loss is `loss`, which is positive: a quadratic equation in `exp(shift * z)`.
+    /// Returns the `z` at which the loss is `loss`, which is positive, by a quadratic equation in
+    /// `exp(shift * z)`.
     pub fn place(&self, loss: f64) -> f64 {
         if loss <= 0.0 {
             return self.from();
@@ -100,12 +101,12 @@ impl WithData {
         (loss + (0.5 * (1.0 + under.sqrt())).ln()) / shift + self.from()
     }
 
-    /// The density at `z` of the unit's data.
+    /// Returns the density at `z` for a unit with data.
     pub fn with(&self, z: f64) -> f64 {
         (1.0 - self.share) * density(z) + self.share * density(z - 2.0 * self.shift)
     }
 
-    /// The density at `z` of none.
+    /// Returns the density at `z` for a unit without data.
     pub fn without(&self, z: f64) -> f64 {
         (1.0 - self.share) * density(z) + self.share * density(z - self.shift)
     }
@@ -113,21 +114,21 @@ impl WithData {
 
 /// Losses are added up to this many standard deviations beyond the farthest mean.
 const FAR: f64 = 12.0;
-/// An order whose mean may be more than `e` to this costs what all data cost.
+/// If the mean of an order may exceed `e` to this, the order costs as much as without sampling.
 const MOST_EXPONENT: f64 = 200.0;
-/// Groups of sizes that are less probable are priced as if all data took part.
+/// Less probable groups of sizes are priced as if all data took part.
 const RARE: f64 = 1e-40;
 
 /// Masses of a pair, by their losses.
 type Masses = Vec<(f64, f64)>;
 
-/// The Renyi divergence of the size and the sum, by order.
+/// Returns the Renyi divergence of the size and the sum, by order.
 pub(crate) fn divergences(of: usize, rate: f64, sigma: f64, orders: &[f64]) -> Vec<f64> {
     let all = |order: f64| gaussian(sigma, order);
     let shift = 1.0 / sigma;
     let near = |order: &f64| (order - 1.0) * all(*order) <= MOST_EXPONENT;
     let most = orders.iter().copied().filter(near).fold(1.0, f64::max);
-    // the mean of the powers, less 1: of the unit's data against none, and of none against them
+    // the mean of the powers, minus 1: with data against without, and without against with
     let mut excess = vec![[0.0; 2]; orders.len()];
     for Sizes { share, probability } in sizes(of, rate) {
         if share == 0.0 {
@@ -147,7 +148,7 @@ pub(crate) fn divergences(of: usize, rate: f64, sigma: f64, orders: &[f64]) -> V
             for (excess, masses) in excess.iter_mut().zip(&ways) {
                 let one = |(loss, mass): &(f64, f64)| mass * (power * loss).exp_m1();
                 let sum: f64 = masses.iter().map(one).sum();
-                // a sample tells no more than everything does
+                // a sample leaks no more than all data
                 *excess += probability * if rare { whole } else { sum.min(whole) };
             }
         }
@@ -160,8 +161,8 @@ pub(crate) fn divergences(of: usize, rate: f64, sigma: f64, orders: &[f64]) -> V
 }
 
 impl WithData {
-    /// The masses of losses up to `to`: of the unit's data against none, and the other way. What is
-    /// left has no loss.
+    /// Returns the masses of losses up to `to`: with data against without, and the reverse. The
+    /// remaining mass has no loss.
     fn both(&self, to: f64) -> [Masses; 2] {
         let (mut with, mut without) = (Masses::new(), Masses::new());
         pieces((self.from(), to), &mut |z, w| {
@@ -218,9 +219,8 @@ mod tests {
         }
     }
 
-    /// The number is that of two data sets that differ in one client: all others send `other`, in
-    /// units of the bound, worked out by sums over all sizes on a fine grid outside of this
-    /// program.
+    /// The expected number is that of two data sets that differ in one client: all others send
+    /// `other`, in units of the bound. An external program summed over all sizes on a fine grid.
     #[test]
     fn bounded_no_less_than_what_two_data_sets_show() {
         for (of, rate, sigma, times, delta, other_0, other_minus_1) in [
@@ -234,7 +234,7 @@ mod tests {
             let orders = by_orders(of, rate, sigma, times, delta);
             let all = format!("{of} {rate}: {losses} {orders}");
             assert!(losses >= other_0 && losses >= other_minus_1, "{all}");
-            // near it, and Renyi's is looser
+            // near it, and Renyi's bound is looser
             assert!(losses <= other_minus_1 * 1.06, "{all}");
             assert!((losses..losses * 1.4).contains(&orders), "{all}");
         }
@@ -264,7 +264,7 @@ mod tests {
                 let loss = pair.loss(z);
                 let found = pair.place(loss);
                 assert!(loss >= 0.0, "{share} {shift} {z}: {loss}");
-                // where the loss hardly grows its place is not known well
+                // where the loss hardly grows, its position is inexact
                 let close = (pair.loss(found) - loss).abs() <= 1e-9 * (1.0 + loss);
                 assert!(close, "{share} {shift}: {found} for {z}");
             }

@@ -7,7 +7,7 @@ use fl_core::prelude::*;
 use fl_core::settings::between;
 
 choices! {
-    /// How Renyi differential privacy becomes an epsilon.
+    /// The conversion of Renyi differential privacy to an epsilon.
     pub enum Conversion {
         /// Canonne, Kamath and Steinke 2020, proposition 12: always at least as good.
         Improved = "improved",
@@ -26,12 +26,13 @@ impl Conversion {
 }
 
 settings! {
-    /// Renyi accounting (Mironov 2017) of Gaussian noise, on all data or on a Poisson sample of them (Mironov, Talwar and
-    /// Zhang 2019) or of fixed size (Wang, Balle and Kasiviswanathan 2019), of Laplace noise, and of randomised response.
+    /// Renyi accounting (Mironov 2017) of Gaussian noise, on all data or on a Poisson sample of
+    /// them (Mironov, Talwar and Zhang 2019) or of fixed size (Wang, Balle and Kasiviswanathan
+    /// 2019), of Laplace noise, and of randomised response.
     pub struct Rdp {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
-        /// How Renyi differential privacy becomes an epsilon.
+        /// The conversion of Renyi differential privacy to an epsilon.
         conversion: Conversion = Conversion::Improved;
     }
 }
@@ -187,7 +188,8 @@ mod tests {
 
     #[test]
     fn the_bound_of_order_two_by_hand() {
-        // gamma = 1/10, sigma = 2: cost(2) = 1/4; 1 + gamma^2 C(2,2) min(4 (e^(1/4) - 1), 2 e^(1/4)) = 1 + 0.01 * 1.1361
+        // gamma = 1/10, sigma = 2: cost(2) = 1/4; 1 + gamma^2 C(2,2) min(4 (e^(1/4) - 1), 2
+        // e^(1/4)) = 1 + 0.01 * 1.1361
         let by_hand = (0.04 * 0.25f64.exp_m1()).ln_1p();
         let found = renyi::fixed_size_gaussian(0.1, 2.0, 2.0);
         assert!((found - by_hand).abs() < 1e-14, "{found} {by_hand}");
@@ -220,7 +222,8 @@ mod tests {
         for _ in 0..1000 {
             books.charge(&step).unwrap();
         }
-        // dp-accounting and opacus give 0.7307 with 32 as the best of few orders (vector `convert_dpsgd_q0.01_sigma2_T1000`)
+        // dp-accounting and opacus give 0.7307 with 32 as the best of few orders (vector
+        // `convert_dpsgd_q0.01_sigma2_T1000`)
         let guarantee = books.guarantee(None).unwrap();
         assert!((0.68..0.7308).contains(&guarantee.epsilon), "{guarantee}");
         assert!(!guarantee.data_dependent && guarantee.delta == 1e-5);

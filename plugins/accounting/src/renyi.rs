@@ -1,9 +1,11 @@
-//! Renyi differential privacy: Mironov 2017; Mironov, Talwar, Zhang 2019; the conversions of Mironov 2017 and of
-//! Balle et al. 2020 / Canonne, Kamath, Steinke 2020. `sigma` is relative to a sensitivity of 1.
+//! Renyi differential privacy: Mironov 2017; Mironov, Talwar, Zhang 2019; the conversions of
+//! Mironov 2017 and of Balle et al. 2020 / Canonne, Kamath, Steinke 2020. `sigma` is relative to a
+//! sensitivity of 1.
 
 use crate::gnmax::ln_add;
 
-/// The orders that accountants try: fractions where much noise puts the best order, whole numbers beyond.
+/// Returns the orders that accountants try: fractions, which are best with much noise, and whole
+/// numbers beyond.
 pub fn orders() -> Vec<f64> {
     let tenths = (11..110).map(|i| f64::from(i) / 10.0);
     let whole = (11..64).map(f64::from);
@@ -29,7 +31,8 @@ pub fn laplace(eps: f64, a: f64) -> f64 {
     total / (a - 1.0)
 }
 
-/// Anything of pure level `eps`: at most `eps`, and `a eps^2 / 2` (Bun and Steinke 2016, proposition 1.4).
+/// Any mechanism of pure level `eps`: at most `eps`, and `a eps^2 / 2` (Bun and Steinke 2016,
+/// proposition 1.4).
 pub fn pure(eps: f64, a: f64) -> f64 {
     eps.min(a * eps * eps / 2.0)
 }
@@ -45,14 +48,14 @@ pub fn subsampled_gaussian(q: f64, sigma: f64, a: f64) -> f64 {
         // ln(1 + e^x): the sum below leaves out the 1 that the binomial weights add up to
         ln_add(0.0, ln_excess_whole(q, sigma, a)) / (a - 1.0)
     } else if points(sigma, a) > MOST_POINTS {
-        // hardly any noise: the next whole order costs no less
+        // hardly any noise: the next whole order costs at least as much
         subsampled_gaussian(q, sigma, a.ceil())
     } else {
         ln_mean_fraction(q, sigma, a) / (a - 1.0)
     }
 }
 
-/// More points than this are not worth their time.
+/// With more points the result is not worth the time.
 const MOST_POINTS: f64 = 1e5;
 
 /// The step of the trapezoidal rule of [`ln_mean_fraction`].
@@ -60,13 +63,13 @@ fn step(sigma: f64) -> f64 {
     (sigma / 8.0).min(sigma * sigma / 2.0)
 }
 
-/// How many points [`ln_mean_fraction`] looks at.
+/// Returns the number of points of [`ln_mean_fraction`].
 fn points(sigma: f64, a: f64) -> f64 {
     (a + 80.0 * sigma) / step(sigma)
 }
 
-/// For a whole order the mean is `sum_i C(a, i) (1-q)^(a-i) q^i exp((i^2 - i) / (2 sigma^2))` (2019, section 3.3); this
-/// is the logarithm of the mean less 1, a sum of positive terms.
+/// For a whole order the mean is `sum_i C(a, i) (1-q)^(a-i) q^i exp((i^2 - i) / (2 sigma^2))`
+/// (2019, section 3.3); this is the logarithm of the mean minus 1, a sum of positive terms.
 fn ln_excess_whole(q: f64, sigma: f64, a: f64) -> f64 {
     let (mut ln_choose, mut sum) = (0.0, f64::NEG_INFINITY);
     for i in 1..=a as usize {
@@ -83,7 +86,8 @@ fn ln_excess_whole(q: f64, sigma: f64, a: f64) -> f64 {
 }
 
 /// Fractional orders by the trapezoidal rule, whose error for such analytic integrands falls as
-/// `exp(-2 pi d / step)`; `d = pi sigma^2`, where the base is 0, and the Gaussian's own `exp(-2 pi^2 sigma^2 / step^2)`.
+/// `exp(-2 pi d / step)`; `d = pi sigma^2`, where the base is 0, and the Gaussian's own
+/// `exp(-2 pi^2 sigma^2 / step^2)`.
 fn ln_mean_fraction(q: f64, sigma: f64, a: f64) -> f64 {
     let variance = sigma * sigma;
     let step = step(sigma);
@@ -104,7 +108,7 @@ fn ln_mean_fraction(q: f64, sigma: f64, a: f64) -> f64 {
             (q * ratio.exp_m1()).ln_1p()
         };
         ln_mean = ln_add(ln_mean, weight + a * ln_base);
-        // the mean less 1, and less a q E[ratio - 1] = 0, which is most of it while q is small
+        // the mean minus 1, and minus a q E[ratio - 1] = 0, the largest part of it if q is small
         let linear = if ratio < 700.0 {
             a * q * ratio.exp_m1()
         } else {
@@ -112,7 +116,7 @@ fn ln_mean_fraction(q: f64, sigma: f64, a: f64) -> f64 {
         };
         excess += weight.exp() * ((a * ln_base).exp_m1() - linear);
     }
-    // where the mean is near 1 its logarithm has no digits left, and the excess is exact
+    // if the mean is near 1, its logarithm has no digits left, and the excess is exact
     if ln_mean < 1e-3 && excess.is_finite() {
         excess.ln_1p()
     } else {
@@ -120,16 +124,17 @@ fn ln_mean_fraction(q: f64, sigma: f64, a: f64) -> f64 {
     }
 }
 
-/// How Renyi differential privacy becomes an epsilon.
+/// The conversion of Renyi differential privacy to an epsilon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// `rdp + ln(1/delta) / (a-1)` (Mironov 2017, Proposition 3).
     Classic,
-    /// `rdp + ln((a-1)/a) - (ln delta + ln a) / (a-1)` (Canonne, Kamath, Steinke 2020, Proposition 12).
+    /// `rdp + ln((a-1)/a) - (ln delta + ln a) / (a-1)` (Canonne, Kamath, Steinke 2020, Proposition
+    /// 12).
     Improved,
 }
 
-/// The least epsilon over all orders, never below 0, and the order that gives it.
+/// Returns the least epsilon over all orders, never below 0, and the order that gives it.
 pub fn epsilon(rdp: &[f64], orders: &[f64], delta: f64, rule: Rule) -> (f64, f64) {
     let one = |(r, a): (&f64, &f64)| {
         let epsilon = match rule {
@@ -153,10 +158,11 @@ pub fn gaussian_delta(sigma: f64, epsilon: f64) -> f64 {
     (phi(side - middle) - epsilon.exp() * phi(-side - middle)).max(0.0)
 }
 
-/// The least epsilon whose [`gaussian_delta`] is at most `delta`, to the last digits and never below it; 0 for an infinite
-/// `sigma`.
+/// Returns the least epsilon whose [`gaussian_delta`] is at most `delta`, to the last digits and
+/// never below it; 0 for an infinite `sigma`.
 pub fn gaussian_epsilon(sigma: f64, delta: f64) -> f64 {
-    // 1 / sigma^2 / 2 + sqrt(2 ln(1 / delta)) / sigma holds for any noise (Bun and Steinke 2016, proposition 1.3)
+    // 1 / sigma^2 / 2 + sqrt(2 ln(1 / delta)) / sigma holds for any noise (Bun and Steinke 2016,
+    // proposition 1.3)
     let most = 0.5 / sigma / sigma + (-2.0 * delta.ln()).sqrt() / sigma;
     if most.is_nan() || most > 700.0 {
         return most; // e^epsilon is too large to hold, and so is epsilon for any use
@@ -175,10 +181,10 @@ pub fn gaussian_epsilon(sigma: f64, delta: f64) -> f64 {
     most
 }
 
-/// The Gaussian mechanism on a sample of fixed size, drawn without replacement, of which a unit is part with probability `q`:
-/// a bound for neighbours of which one unit was replaced (Wang, Balle and Kasiviswanathan 2019, theorem 9, with
-/// `epsilon(infinity)` infinite), for whole orders; the cost grows with the order, so a fraction costs what the next whole
-/// order does.
+/// The Gaussian mechanism on a sample of fixed size, drawn without replacement, that a unit is part
+/// of with probability `q`. The bound is for neighbours with one unit replaced, for whole orders
+/// (Wang, Balle and Kasiviswanathan 2019, theorem 9, with `epsilon(infinity)` infinite). The cost
+/// grows with the order, so a fraction costs as much as the next whole order.
 pub fn fixed_size_gaussian(q: f64, sigma: f64, a: f64) -> f64 {
     let whole = a.ceil().max(2.0);
     let all = gaussian(sigma, a);
@@ -186,7 +192,7 @@ pub fn fixed_size_gaussian(q: f64, sigma: f64, a: f64) -> f64 {
         return 0.0;
     }
     let cost = |order: f64| gaussian(sigma, order);
-    // ln of 4 (e^cost(2) - 1), or 2 e^cost(2) where that is less
+    // ln of 4 (e^cost(2) - 1), or 2 e^cost(2) if that is less
     let second = (4.0 * cost(2.0).exp_m1()).ln().min(2f64.ln() + cost(2.0));
     let (mut ln_choose, mut sum) = (whole.ln(), f64::NEG_INFINITY);
     for j in 2..=whole as usize {
@@ -199,11 +205,11 @@ pub fn fixed_size_gaussian(q: f64, sigma: f64, a: f64) -> f64 {
         };
         sum = ln_add(sum, ln_choose + j * q.ln() + term);
     }
-    // a sample tells no more than everything does
+    // a sample leaks no more than all data
     (ln_add(0.0, sum) / (whole - 1.0)).min(all)
 }
 
-/// Adds costs order by order; an empty list is nothing.
+/// Adds costs order by order; an empty list is 0.
 pub(crate) fn add(sum: &mut Vec<f64>, more: &[f64]) {
     if sum.is_empty() {
         sum.resize(more.len(), 0.0);
@@ -211,7 +217,7 @@ pub(crate) fn add(sum: &mut Vec<f64>, more: &[f64]) {
     sum.iter_mut().zip(more).for_each(|(s, m)| *s += m);
 }
 
-/// The epsilon of costs at [`orders`]; 0 if nothing was spent.
+/// Returns the epsilon of costs at [`orders`]; 0 if nothing was spent.
 pub(crate) fn spent(cost: &[f64], delta: f64, rule: Rule) -> f64 {
     if cost.iter().all(|c| *c == 0.0) {
         return 0.0;

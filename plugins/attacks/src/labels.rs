@@ -1,4 +1,4 @@
-//! Attacks on what is learnt.
+//! Attacks on the labels of training data.
 use fl_core::message::Votes;
 use fl_core::prelude::*;
 
@@ -7,13 +7,13 @@ settings! {
     pub struct Pair {
         /// Examples of this class ..
         from: u32, in 0..;
-        /// .. are said to be of that one.
+        /// .. get the label of this one.
         to: u32, in 0..;
     }
 }
 
 choices! {
-    /// Which class becomes which.
+    /// The mapping of classes.
     pub enum Flip {
         /// Class `c` of `C` becomes `C - 1 - c` (Fang et al. 2020).
         Opposite = "opposite",
@@ -25,9 +25,9 @@ choices! {
 }
 
 settings! {
-    /// Learns from wrong labels (label flipping; Fang et al. 2020).
+    /// Trains on wrong labels (label flipping; Fang et al. 2020).
     pub struct LabelFlip {
-        /// Which class becomes which.
+        /// The mapping of classes.
         flip: Flip = Flip::Opposite;
     }
 }

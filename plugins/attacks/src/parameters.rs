@@ -1,13 +1,13 @@
-//! Attacks on what is answered.
+//! Attacks on the parameters of an answer.
 use fl_core::message::alike;
 use fl_core::prelude::*;
 use fl_core::settings::above;
 
-/// What an attacker knows of one number of the model.
+/// An attacker's knowledge about one number of the model.
 pub struct Known {
-    /// What the server sent.
+    /// The number that the server sent.
     pub sent: f64,
-    /// What honest training made of it; of several trainings, their mean.
+    /// The number after honest training; the mean over several trainings.
     pub honest: f64,
     /// The deviation between several honest trainings, 0 for one.
     pub deviation: f64,
@@ -15,19 +15,18 @@ pub struct Known {
     pub noise: f64,
 }
 
-/// An attack, for one number of the model.
+/// An attack on one number of the model.
 pub trait Forge: Send {
-    /// What is answered instead.
+    /// Returns the number to answer with.
     fn forge(&self, known: &Known) -> f64;
 
-    /// Does it need several honest trainings?
+    /// Returns whether it needs several honest trainings.
     fn compares(&self) -> bool {
         false
     }
 }
 
-/// A [`Forge`] as a part: an aggregator of what honest training has given, which makes an attack of
-/// it.
+/// A [`Forge`] as a part: an aggregator of honest training results into an attack.
 pub struct Attacker<A>(A);
 
 impl<A: Forge> From<A> for Attacker<A> {
@@ -88,10 +87,10 @@ impl<A: Forge> Aggregator for Attacker<A> {
 }
 
 settings! {
-    /// Goes as far into the opposite direction, `sent - scale (honest - sent)` (sign flipping; Li
-    /// et al. 2019).
+    /// Moves as far in the opposite direction, `sent - scale (honest - sent)` (sign flipping; Li et
+    /// al. 2019).
     pub struct SignFlip {
-        /// How many times as far.
+        /// Factor of the distance.
         scale: f64 = 1.0, in above(0.0);
     }
 }
@@ -104,7 +103,8 @@ plugin!(attack "sign-flip" => SignFlip as Attacker<SignFlip>,
     papers: ["Li et al. 2019"]);
 
 settings! {
-    /// Normal noise on what was sent, and nothing learnt (Blanchard et al. 2017).
+    /// Answers with the parameters that the server sent plus normal noise, without training
+    /// (Blanchard et al. 2017).
     pub struct Gaussian {
         /// Its standard deviation on every number.
         std: f64 = 1.0, in above(0.0);
@@ -119,10 +119,10 @@ plugin!(attack "gaussian" => Gaussian as Attacker<Gaussian>,
     papers: ["Blanchard et al. 2017"]);
 
 settings! {
-    /// A little off in every number, within what honest clients differ by (A Little Is Enough;
-    /// Baruch et al. 2019): `honest + z deviation`, of several trainings of the attacker's own.
+    /// Shifts every number a little, within the differences of honest clients (A Little Is Enough;
+    /// Baruch et al. 2019): `honest + z deviation`, over several trainings of the attacker.
     pub struct LittleIsEnough {
-        /// How many deviations.
+        /// Number of deviations.
         z: f64 = 1.5, in above(0.0);
     }
 }
@@ -138,11 +138,11 @@ plugin!(attack "little-is-enough" => LittleIsEnough as Attacker<LittleIsEnough>,
     papers: ["Baruch et al. 2019"]);
 
 settings! {
-    /// A little into the opposite direction (inner-product manipulation; Xie et al. 2020), `sent -
-    /// epsilon (honest - sent)`: so little that it lies among the honest, and yet the inner product
-    /// with their mean is negative.
+    /// Moves a little in the opposite direction (inner-product manipulation; Xie et al. 2020),
+    /// `sent - epsilon (honest - sent)`. The step is so small that the answer lies among the honest
+    /// ones, yet its inner product with their mean is negative.
     pub struct InnerProduct {
-        /// How far.
+        /// Size of the step.
         epsilon: f64 = 0.1, in above(0.0);
     }
 }
@@ -155,12 +155,12 @@ plugin!(attack "inner-product" => InnerProduct as Attacker<InnerProduct>,
     papers: ["Xie et al. 2020"]);
 
 settings! {
-    /// The attacker's own model in place of everybody's (model replacement; Bagdasaryan et al.
-    /// 2020), `sent + scale (own - sent)`. Together with `label-flip`, a model that has learnt
+    /// Replaces the shared model by the attacker's own (model replacement; Bagdasaryan et al.
+    /// 2020), `sent + scale (own - sent)`. Together with `label-flip`, a model that was trained on
     /// wrong labels.
     pub struct Replacement {
-        /// How many clients it outweighs: the number of clients, divided by that of attackers,
-        /// replaces a plain mean.
+        /// Number of clients that it outweighs: the number of clients, divided by that of
+        /// attackers, replaces a plain mean.
         scale: f64 = 10.0, in above(0.0);
     }
 }

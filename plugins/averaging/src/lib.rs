@@ -4,9 +4,10 @@ use fl_core::prelude::*;
 use fl_core::{MeanOfParams, Weigh};
 
 settings! {
-    /// Mean of the clients' parameters, weighted by their numbers of examples (FedAvg; McMahan et al. 2017).
+    /// Mean of the clients' parameters, weighted by their numbers of examples (FedAvg; McMahan et
+    /// al. 2017).
     pub struct Mean {
-        /// How much a client counts.
+        /// The weight of a client.
         weigh: Weigh = Weigh::Samples;
     }
 }
@@ -38,7 +39,8 @@ plugin!(aggregator "mean" => Mean,
     papers: ["McMahan et al. 2017"]);
 
 settings! {
-    /// Coordinate-wise median (Yin et al. 2018): robust to fewer than half of the clients being bad.
+    /// Coordinate-wise median (Yin et al. 2018): robust to fewer than half of the clients being
+    /// bad.
     pub struct Median {}
 }
 

@@ -4,7 +4,8 @@ use fl_core::TaskKind;
 use fl_core::prelude::*;
 
 settings! {
-    /// Every client trains alone; nothing is exchanged (Standalone, SOLO). The result is the mean and deviation over clients.
+    /// Every client trains alone; nothing is exchanged (Standalone, SOLO). The result is the mean
+    /// and deviation over clients.
     pub struct Solo {
         /// Each client's training.
         local: Training = Training::epochs(10, 32);
@@ -12,7 +13,7 @@ settings! {
 }
 
 settings! {
-    /// One model on everybody's data in one place: what a federation gives up.
+    /// One model on all clients' data in one place: the result that a federation is compared with.
     pub struct Centralised {
         /// The training.
         local: Training = Training::epochs(10, 32);
@@ -60,7 +61,7 @@ trains_alone!("solo", Solo);
 trains_alone!("centralised", Centralised, pools_data);
 
 settings! {
-    /// The server trains on the labelled public data; no client is asked anything.
+    /// The server trains on the labelled public data; clients get no requests.
     pub struct PublicOnly {
         /// The training.
         training: Training = Training::epochs(10, 32);

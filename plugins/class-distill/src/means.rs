@@ -6,31 +6,34 @@ use ndarray::{Array2, ArrayView1, ArrayView2};
 use std::collections::BTreeMap;
 
 choices! {
-    /// Whose class means count.
+    /// The class means that count.
     pub enum Which {
-        /// Everybody's (federated knowledge distillation, FKD: Jeong et al. 2018).
+        /// All (federated knowledge distillation, FKD: Jeong et al. 2018).
         All = "all",
-        /// Those whose highest output is that of their class (our reading of PLS, personalised federated learning with
-        /// selected knowledge; the paper at hand does not say which are selected).
+        /// Those whose highest output is that of their class (our reading of PLS, personalised
+        /// federated learning with selected knowledge; our source does not define the selection).
         Agreeing = "agreeing",
     }
 }
 
 settings! {
-    /// For each class the mean over the clients that have it (FKD, Jeong et al. 2018; PLS with `which: agreeing`).
+    /// For each class the mean over the clients that have it (FKD, Jeong et al. 2018; PLS with
+    /// `which: agreeing`).
     pub struct MeanOfClasses {
-        /// Whose class means count.
+        /// The class means that count.
         which: Which = Which::All;
     }
 }
 
-/// Is the highest output of a class mean that of its class (the lowest class on ties)?
+/// Returns whether the highest output of a class mean is that of its class (the lowest class on
+/// ties).
 pub fn agrees<T: PartialOrd + Copy>(class: u32, outputs: ArrayView1<'_, T>) -> bool {
     metrics::argmax(outputs) == class as usize
 }
 
-/// For each class the mean of the rows that count, in 64 bits and the order in which they come. `said` has the classes of
-/// each client and `classes x outputs`; the answer likewise, of the classes for which a row counts, ascending.
+/// Returns for each class the mean of the rows that count, in 64 bits and in their order. `said`
+/// holds each client's classes and `classes x outputs`. The result has the same form, with the
+/// classes for which a row counts, ascending.
 pub fn mean_of_classes<'m, T: Into<f64> + PartialOrd + Copy + 'm>(
     said: impl IntoIterator<Item = (&'m [u32], ArrayView2<'m, T>)>,
     which: &Which,

@@ -1,4 +1,5 @@
-//! Federated distillation by class means: the server's side in `lead`, a client's in `means` and `learn`.
+//! Federated distillation by class means: the server's side in `lead`, a client's in `means` and
+//! `learn`.
 use fl_core::message::{ClassMeans, softmax};
 use fl_core::prelude::*;
 use fl_core::{Examples, TaskKind};
@@ -6,23 +7,25 @@ use ndarray::Array2;
 use std::collections::BTreeMap;
 
 settings! {
-    /// Clients exchange the mean output of their models over their examples of each class, and every model is drawn to what
-    /// the others say of a class (FKD, Jeong et al. 2018; PLS). No public data are needed, and clients may have different
-    /// networks.
+    /// Clients exchange the mean output of their models over their examples of each class, and
+    /// train every model towards the others' means (FKD, Jeong et al. 2018; PLS). It needs no
+    /// public data, and clients may have different networks.
     pub struct ClassDistill {
         /// Rounds. Selective-FD's published code: 20,000.
         rounds: usize = 200, in 1..=1_000_000;
-        /// A client's training on its own examples before round 1. Selective-FD: 200 steps. Default: none.
+        /// A client's training on its own examples before round 1. Selective-FD: 200 steps.
+        /// Default: none.
         warm_up: Option<Training> = None;
-        /// A client's training in one round, on its own examples, towards their labels and the means of their classes.
-        /// Selective-FD: 11 steps of 64.
+        /// A client's training in one round, on its own examples, towards their labels and the
+        /// means of their classes. Selective-FD: 11 steps of 64.
         local: Training = Training::steps(11, 64);
-        /// Weight of the term that draws an output to the mean of its class; that of the label has weight 1. No paper at
-        /// hand gives it.
+        /// Weight of the term that moves an output to the mean of its class; the label's term has
+        /// weight 1. Our sources do not give it.
         weight: f64 = 1.0, in 0.0..=1e6;
-        /// A client is shown the mean of the others, without its own share.
+        /// Send each client the mean of the others, without its own share.
         leave_one_out: bool = false;
-        /// Draw the private sample anew in every round; its costs add up. Only if `parts.sampling` is filled.
+        /// Draw the private sample anew in every round; its costs add up. Only if `parts.sampling`
+        /// is filled.
         resample: bool = false;
     }
 }
@@ -58,7 +61,7 @@ impl Protocol for ClassDistill {
                     .answered_by(|me, _| self.warm_up(me))
                     .draws(&SAMPLING),
             )
-            // noise on the means does not hide of which classes a client has any
+            // noise on the means does not hide for which classes a client has examples
             .exchange(
                 means
                     .times(self.rounds)
@@ -79,9 +82,10 @@ impl Protocol for ClassDistill {
             fed.collect(round, &WARM_UP, &all, |_| &Nothing).map(|_| ())
         })?;
         fed.rounds(self.rounds, &mut (), |fed, (), round| {
-            // each client sends the mean output of its model over its examples of each class that it has
+            // each client sends the mean output of its model over its examples of each class that
+            // it has
             let said = fed.collect(round, &MEANS, &all, |_| &Nothing)?;
-            // the server takes for each class the mean over the clients that have it
+            // the server computes for each class the mean over the clients that have it
             let mean = fed.aggregate(&ENSEMBLE, round, &said)?;
             fed.record(round, "taught.classes", mean.rows.len() as f64)?;
             // each client trains towards its labels and the means of their classes
@@ -114,7 +118,7 @@ plugin!(protocol "class-distill" => ClassDistill,
     aliases: ["fkd", "pls"],
     papers: ["Jeong et al. 2018"]);
 
-/// For each client the means over the others: no class at all, if there is nobody else.
+/// Returns for each client the means over the others; no class if there are no others.
 fn means_of_others(
     fed: &mut Server<'_>,
     round: &Round,
@@ -142,15 +146,16 @@ impl ClassDistill {
         Ok(Nothing)
     }
 
-    /// The mean output of a client's model over its examples of each class.
+    /// Returns the mean output of a client's model over its examples of each class.
     fn means(&self, me: &mut Client) -> Result<ClassMeans> {
         let own = me.private(&SAMPLING)?;
         let outputs = softmax(me.model(&MODEL)?.predict(&own.samples)?.view(), 1.0);
         ClassMeans::of(outputs.view(), &classes(&own)?)
     }
 
-    /// Cross-entropy to the label, and `weight` times that to the mean of the label's class: one cross-entropy, to the sum
-    /// of the two targets. A class that nobody has pulls at nothing.
+    /// Trains on the cross-entropy to the label, plus `weight` times that to the mean of the
+    /// label's class: one cross-entropy, to the sum of the two targets. A class without a mean adds
+    /// no term.
     fn learn(&self, me: &mut Client, means: &ClassMeans) -> Result<Nothing> {
         let own = me.private(&SAMPLING)?;
         let labels = classes(&own)?;

@@ -1,16 +1,16 @@
-//! One after the other.
+//! Clients in cyclic order.
 use fl_core::prelude::*;
 
 settings! {
-    /// The next clients in order, round after round, from the first again after the last (cyclic participation, round
-    /// robin; Cho et al. 2023).
+    /// The next clients in order, round after round, from the first again after the last (cyclic
+    /// participation, round robin; Cho et al. 2023).
     pub struct CyclicSettings {
-        /// How many clients take part in a round; everybody if there are not so many.
+        /// Number of clients in a round; all if there are fewer.
         size: usize = 1, in 1..;
     }
 }
 
-/// The selector: what it keeps is the client whose turn is next.
+/// The selector. Its state is the client whose turn is next.
 pub struct Cyclic {
     size: usize,
     next: ClientId,

@@ -1,13 +1,15 @@
-//! Those who have most to learn.
+//! Clients with the largest losses.
 use fl_core::prelude::*;
 
 settings! {
-    /// Of a random set of candidates, those on whose examples the global model does worst (power of choice; Cho et al. 2020).
+    /// Of a random set of candidates, the clients on whose examples the global model has the
+    /// largest loss (power of choice; Cho et al. 2020).
     #[check(PowerOfChoiceSettings::enough)]
     pub struct PowerOfChoiceSettings {
-        /// How many clients take part in a round.
+        /// Number of clients in a round.
         size: usize = 1, in 1..;
-        /// How many clients are asked for their loss (the paper's `d`), drawn in proportion to their examples.
+        /// Number of clients that get a request for their loss (the paper's `d`), drawn in
+        /// proportion to their examples.
         candidates: usize = 2, in 1..;
     }
 }
@@ -24,7 +26,7 @@ impl PowerOfChoiceSettings {
     }
 }
 
-/// The selector: what it keeps are the numbers of examples that clients have told.
+/// The selector. Its state is the clients' numbers of examples.
 pub struct PowerOfChoice {
     settings: PowerOfChoiceSettings,
     sizes: Vec<(ClientId, u64)>,
@@ -46,7 +48,8 @@ impl PowerOfChoice {
             .or_else(|| known(of.id).map(|at| self.sizes[at].1))
     }
 
-    /// `candidates` positions without repeats, one after the other in proportion to what is left.
+    /// Draws `candidates` positions without repeats, one after the other in proportion to the
+    /// remaining weights.
     fn candidates(&self, round: &Round, pool: &Roster) -> Vec<usize> {
         let mut left: Vec<(usize, f64)> = pool
             .iter()
@@ -129,7 +132,7 @@ mod tests {
         PowerOfChoice::from(PowerOfChoiceSettings { size, candidates })
     }
 
-    /// Clients whose loss is their number, asked as a server asks.
+    /// Selects among clients whose loss is their number, as a server does.
     fn chosen(
         part: &mut PowerOfChoice,
         round: u64,

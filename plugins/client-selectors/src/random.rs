@@ -1,4 +1,4 @@
-//! Draws that a privacy analysis can build on.
+//! Random draws that a privacy analysis covers.
 use fl_core::prelude::*;
 use fl_core::settings::above_to;
 
@@ -29,8 +29,8 @@ plugin!(selector "uniform" => Uniform,
     papers: ["McMahan et al. 2017"]);
 
 settings! {
-    /// Each client takes part by itself with the same probability (Poisson sampling, McMahan et al. 2018): the draw that
-    /// privacy amplification is proved for. A round may be without anybody.
+    /// Each client takes part independently with the same probability (Poisson sampling, McMahan et
+    /// al. 2018), as theorems on privacy amplification assume. A round may have no client.
     pub struct Poisson {
         /// Probability that a client takes part in a round.
         rate: f64 = 0.5, in above_to(0.0, 1.0);

@@ -17,14 +17,14 @@ impl Message for Centres {
     const KIND: &'static str = "centres";
     const DOC: &'static str = "The parameters of every centre, in the order of their numbers.";
     const COLUMNS: &'static [Column] = &[];
-    /// Of one.
+    /// Returns the size of one centre.
     fn expected(facts: &ExchangeShape) -> Option<u64> {
         Params::expected(facts)
     }
     fn tensors(&self) -> NamedTensors<'_> {
         let mut all = Vec::new();
         for (j, centre) in self.0.iter().enumerate() {
-            // six digits, so that the order of the names is that of the centres
+            // six digits, so that names sort like the centres
             let under =
                 |(name, view): (Cow<'_, str>, _)| (Cow::from(format!("{j:06}.{name}")), view);
             all.extend(centre.tensors().into_iter().map(under));

@@ -5,20 +5,21 @@ use crate::ifca::Ifca;
 use fl_core::prelude::*;
 
 choices! {
-    /// Which centre a client belongs to.
+    /// How a client is assigned to a centre.
     pub enum Assign {
-        /// The nearest to what it has trained: FeSEM.
+        /// To the nearest centre to its trained parameters: FeSEM.
         Distance(FeSem) = "distance",
-        /// That with the least loss on its own examples: it is sent all of them, and says which (IFCA, Ghosh et al. 2020).
+        /// To the centre with the least loss on its own examples: it gets all centres, and answers
+        /// with its choice (IFCA, Ghosh et al. 2020).
         Loss = "loss",
     }
 }
 
 settings! {
-    /// Rounds of parameter averaging with several centres, each for the clients that belong to it (FeSEM, Xie et al. 2020; IFCA, Ghosh
-    /// et al. 2020).
+    /// Rounds of parameter averaging with several centres, each for the clients that belong to it
+    /// (FeSEM, Xie et al. 2020; IFCA, Ghosh et al. 2020).
     pub struct ClusteredRounds {
-        /// Which centre a client belongs to.
+        /// How a client is assigned to a centre.
         assign: Assign = Assign::Distance(FeSem::default());
     }
 }

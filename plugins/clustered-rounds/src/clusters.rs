@@ -1,4 +1,4 @@
-//! Rounds of parameter averaging with several centres: what the methods share, and the loop.
+//! Rounds of parameter averaging with several centres: the shared settings, and the loop.
 use crate::distance::{points, views};
 use crate::em;
 use fl_core::TaskKind;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 settings! {
-    /// What all methods share.
+    /// The settings that all methods share.
     pub struct ClusterSettings {
         /// Rounds.
         rounds: usize = 50, in 1..=1_000_000;
         /// Centres; 1 is averaging as in `fedavg`.
         clusters: usize = 4, in 1..=100_000;
-        /// First centres are what distinct random clients have trained, drawn so many times: the
-        /// draw from which clients end up nearest to their centres is taken. With 1, chance decides.
+        /// Number of draws of the first centres. Each draw takes the trained parameters of distinct
+        /// random clients, and the draw with the least mean distance to the clients is used.
         starts: usize = 1, in 1..=10_000;
         /// Rounds with one centre before there are several.
         warm_up: usize = 0, in 0..=1_000_000;
@@ -26,17 +26,18 @@ settings! {
     }
 }
 
-/// What the server keeps from round to round.
+/// The server's state between rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
-    /// One until clients have been told apart.
+    /// One centre until clients are assigned.
     pub centres: Vec<Params>,
-    /// Where each client was last; those who have not been asked since there are several centres are not in it.
+    /// The last centre of each client; without clients that got no request since there are several
+    /// centres.
     pub of: BTreeMap<ClientId, usize>,
 }
 
 impl State {
-    /// A client's centre; that with the most clients if nothing is known of it.
+    /// Returns a client's centre; if unknown, that of the most clients.
     pub fn centre_of(&self, client: ClientId) -> usize {
         self.of.get(&client).copied().unwrap_or_else(|| {
             let size = |j: usize| self.of.values().filter(|of| **of == j).count() as f64;
@@ -62,7 +63,7 @@ pub(crate) const TRAIN: Exchange<Params, Params> = Exchange::new("parameters aft
 /// A method of the family. `plugin!(protocol "name" => Shared<Rule> as Clusters<Rule>)` registers
 /// it.
 pub trait ClusterRule: Settings + Send + Sync + 'static {
-    /// The rounds in which clients are sent the parameters of one centre.
+    /// Returns the number of rounds in which clients get the parameters of one centre.
     fn rounds_from_one(&self, family: &ClusterSettings) -> usize {
         family.rounds
     }
@@ -72,10 +73,10 @@ pub trait ClusterRule: Settings + Send + Sync + 'static {
         all
     }
 
-    /// From one centre to several, after clients have `trained` from it.
+    /// Splits one centre into several, after clients have `trained` from it.
     ///
     /// # Errors
-    /// When too few clients have answered.
+    /// If too few clients have answered.
     fn divide(
         &self,
         family: &ClusterSettings,
@@ -85,7 +86,7 @@ pub trait ClusterRule: Settings + Send + Sync + 'static {
         state: &mut State,
     ) -> Result<()>;
 
-    /// One round with several centres.
+    /// Runs one round with several centres.
     ///
     /// # Errors
     /// Those of the exchanges.
@@ -99,7 +100,7 @@ pub trait ClusterRule: Settings + Send + Sync + 'static {
     ) -> Result<()>;
 }
 
-/// The settings of a method: those of the family, and its own.
+/// The settings of a method: the family's, and its own.
 pub type Shared<R> = Joined<ClusterSettings, R>;
 
 /// A method of the family as a protocol.
@@ -188,8 +189,9 @@ impl ClusterSettings {
         Ok(client.parametric(&MODEL)?.params())
     }
 
-    /// What distinct random clients have trained, and who is nearest to which after `passes` E steps with a plain M step between two; of
-    /// several draws that with the least objective.
+    /// Returns the parameters of distinct random clients as centres, and the assignment of clients
+    /// after `passes` E steps with plain M steps in between. Uses the draw with the least
+    /// objective.
     pub(crate) fn first_centres(
         &self,
         fed: &mut Server<'_>,
@@ -220,7 +222,8 @@ impl ClusterSettings {
         Ok((chosen.into_iter().map(|at| all[at].clone()).collect(), of))
     }
 
-    /// How good each client's centre is for it, who belongs where, and how each cluster does.
+    /// Records the score of each client's centre for it, its cluster, and the size and score of
+    /// each cluster.
     fn report(&self, fed: &mut Server<'_>, round: &Round, state: &State) -> Result<()> {
         let scores =
             fed.evaluate_for_clients(round, &MODEL, &state.centres, |id| state.centre_of(id))?;
@@ -243,7 +246,7 @@ impl ClusterSettings {
     }
 }
 
-/// The M step, by the part in the slot `aggregator`.
+/// Runs the M step, by the part in the slot `aggregator`.
 pub(crate) fn maximise(
     fed: &mut Server<'_>,
     round: &Round,
@@ -256,13 +259,13 @@ pub(crate) fn maximise(
         let members = members.iter().map(|at| all[*at].clone()).collect();
         match Inbox::new(members) {
             Ok(members) => fed.aggregate(&AGGREGATOR, &round.showing(centre.clone()), &members),
-            // clients without examples move nothing
+            // members without examples leave the centre unchanged
             Err(_) => Ok(centre.clone()),
         }
     })
 }
 
-/// Takes down where clients are now, and how many have moved.
+/// Stores the clients' clusters, and records how many clients moved.
 pub(crate) fn remember(
     fed: &mut Server<'_>,
     round: &Round,

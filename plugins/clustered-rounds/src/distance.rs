@@ -1,9 +1,9 @@
-//! Which of the parameters a distance is about.
+//! The parameters that a distance covers.
 
 use fl_core::message::Params;
 use fl_core::prelude::*;
 
-/// The numbers that count, of everybody.
+/// Returns those numbers of all clients.
 pub(crate) fn points(trained: &Inbox<Params>, layers: &[String]) -> Result<Vec<Vec<f32>>> {
     trained
         .iter()
@@ -15,7 +15,7 @@ pub(crate) fn views(all: &[Vec<f32>]) -> Vec<&[f32]> {
     all.iter().map(Vec::as_slice).collect()
 }
 
-/// The numbers that count for the distance.
+/// Returns the numbers that the distance covers.
 pub(crate) fn counted(params: &Params, layers: &[String]) -> Result<Vec<f32>> {
     if layers.is_empty() {
         return Ok(params.flat());

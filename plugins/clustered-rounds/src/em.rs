@@ -1,6 +1,6 @@
 //! FeSEM's two steps (Xie et al. 2020), on plain lists of numbers.
 
-/// The squared Euclidean distance of a point from a centre, in 64 bits.
+/// Returns the squared Euclidean distance of a point from a centre, in 64 bits.
 pub fn squared_distance<T: Copy + Into<f64>>(point: &[T], centre: &[T]) -> f64 {
     let away = |(p, c): (&T, &T)| {
         let d: f64 = (*p).into() - (*c).into();
@@ -9,7 +9,7 @@ pub fn squared_distance<T: Copy + Into<f64>>(point: &[T], centre: &[T]) -> f64 {
     point.iter().zip(centre).map(away).sum()
 }
 
-/// The position of the least; of several, the first.
+/// Returns the position of the least number; the first on a tie.
 pub fn least(numbers: &[f64]) -> usize {
     let first_of = |best: usize, at: usize| match numbers[at] < numbers[best] {
         true => at,
@@ -18,7 +18,7 @@ pub fn least(numbers: &[f64]) -> usize {
     (0..numbers.len()).fold(0, first_of)
 }
 
-/// The E step: the nearest centre of each point.
+/// The E step: returns the nearest centre of each point.
 pub fn assign<T: Copy + Into<f64>>(points: &[&[T]], centres: &[&[T]]) -> Vec<usize> {
     let nearest = |point: &&[T]| {
         let distances: Vec<f64> = centres.iter().map(|c| squared_distance(point, c)).collect();
@@ -27,7 +27,8 @@ pub fn assign<T: Copy + Into<f64>>(points: &[&[T]], centres: &[&[T]]) -> Vec<usi
     points.iter().map(nearest).collect()
 }
 
-/// What both steps make smaller: the mean squared distance of the points from their centres.
+/// Returns the objective that both steps reduce: the mean squared distance of points from their
+/// centres.
 pub fn objective<T: Copy + Into<f64>>(points: &[&[T]], centres: &[&[T]], of: &[usize]) -> f64 {
     let both = points.iter().zip(of);
     let sum: f64 = both
@@ -36,7 +37,8 @@ pub fn objective<T: Copy + Into<f64>>(points: &[&[T]], centres: &[&[T]], of: &[u
     sum / points.len().max(1) as f64
 }
 
-/// The M step: the new centre of every cluster is `mean` of its members' positions; an empty one keeps the old.
+/// The M step: the new centre of every cluster is `mean` of its members' positions; an empty
+/// cluster keeps its centre.
 pub fn recentre<C: Clone, E>(
     of: &[usize],
     centres: &mut [C],
@@ -51,15 +53,16 @@ pub fn recentre<C: Clone, E>(
     Ok(())
 }
 
-/// The squared distance of every two points.
+/// Returns the squared distances of all pairs of points.
 pub fn pairwise<T: Copy + Into<f64>>(points: &[&[T]]) -> Vec<Vec<f64>> {
     let from = |a: &&[T]| points.iter().map(|b| squared_distance(a, b)).collect();
     points.iter().map(from).collect()
 }
 
-/// `passes` E steps with plain M steps in between, from centres at the `first` points, by nothing but how far every two points are
-/// `apart`: who belongs where, and the objective. The squared distance from the mean of some points is the mean squared distance from
-/// them, less half the mean squared distance between them.
+/// Runs `passes` E steps with plain M steps in between, from centres at the `first` points. Uses
+/// only the squared distances `apart` of all pairs. Returns the assignment and the objective. The
+/// squared distance from the mean of points is the mean squared distance from them, minus half the
+/// mean squared distance between them.
 pub fn among_points(apart: &[Vec<f64>], first: &[usize], passes: usize) -> (Vec<usize>, f64) {
     let mut clusters: Vec<Vec<usize>> = first.iter().map(|at| vec![*at]).collect();
     let (mut of, mut objective) = (Vec::new(), 0.0);
@@ -97,7 +100,7 @@ mod tests {
     use super::*;
     use fl_core::Stream;
 
-    /// Four clouds of ten points each; the means of the clouds are found from one point of each.
+    /// Four clouds of ten points each; one point of each cloud suffices to find the means.
     #[test]
     fn close_centres_of_a_mixture_are_recovered() {
         let truth = [

@@ -7,16 +7,18 @@ use crate::em;
 use fl_core::prelude::*;
 
 settings! {
-    /// Rounds of parameter averaging with several centres; a client belongs to the centre that is
-    /// nearest to what it has trained (FeSEM, Xie et al. 2020).
+    /// Rounds of parameter averaging with several centres; a client belongs to the nearest centre
+    /// to its trained parameters (FeSEM, Xie et al. 2020).
     pub struct FeSem {
-        /// Only parameters whose names begin with one of these count for the distance; if there are none, all do.
+        /// Only parameters whose names begin with one of these count for the distance; all if the
+        /// list is empty.
         layers: Vec<String> = Vec::new();
-        /// E and M steps when centres are first chosen. The paper's code takes 5.
+        /// E and M steps for the first choice of centres. The paper's code takes 5.
         first_passes: usize = 1, in 1..=1000;
         /// E and M steps in every later round in which clients are assigned.
         passes: usize = 1, in 1..=1000;
-        /// Assign clients anew after every so many rounds; in between, centres follow their members.
+        /// Assign clients anew after every `every` rounds; in between, centres follow their
+        /// members.
         every: usize = 1, in 1..;
     }
 }

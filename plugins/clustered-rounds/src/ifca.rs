@@ -9,8 +9,8 @@ use fl_core::prelude::*;
 use std::collections::BTreeMap;
 
 settings! {
-    /// Rounds of parameter averaging with several centres; a client is sent all of them and belongs
-    /// to the one with the least loss on its own examples (IFCA, Ghosh et al. 2020).
+    /// Rounds of parameter averaging with several centres; a client gets all of them and belongs to
+    /// the one with the least loss on its own examples (IFCA, Ghosh et al. 2020).
     pub struct Ifca {}
 }
 
@@ -53,7 +53,7 @@ impl ClusterRule for Ifca {
         trained: &Inbox<Params>,
         state: &mut State,
     ) -> Result<()> {
-        // clients choose among them in the next round
+        // in the next round, clients choose among them
         state.centres = family.first_centres(server, round, trained, &[], 1)?.0;
         Ok(())
     }
@@ -86,7 +86,7 @@ impl ClusterRule for Ifca {
 }
 plugin!(protocol "ifca" => Shared<Ifca> as Clusters<Ifca>, papers: ["Ghosh et al. 2020"]);
 
-/// The position of the centre with the least loss on the client's own examples.
+/// Returns the position of the centre with the least loss on the client's own examples.
 fn choose(client: &mut Client, centres: &Centres) -> Result<Scalar> {
     let mut losses = Vec::with_capacity(centres.0.len());
     for centre in &centres.0 {

@@ -23,7 +23,7 @@ pub(crate) const SERVER_FILTER: SelectorSlot<SoftLabels> =
 
 const COMBINES: &str = "Combines what the clients say.";
 const NOISE: &str = "Noise on what a client says.";
-/// Each hard label reaches it as a one-hot row.
+/// The aggregator gets each hard label as a one-hot row.
 const ENSEMBLE: AggregatorSlot<SoftLabels, SoftLabels> = AggregatorSlot::new("ensemble", COMBINES);
 const ENSEMBLE_OF_SCORES: AggregatorSlot<Logits, Logits> =
     AggregatorSlot::new("ensemble", COMBINES);
@@ -54,7 +54,7 @@ impl CoDistill {
             .grows_by("rounds")
             .slot(self.model())
             .slot(self.student())
-            // one that is fitted and asked before round 1 only need not be kept
+            // a filter that is fitted and used only before round 1 need not be kept
             .slot(
                 CLIENT_FILTER
                     .spec()
@@ -106,9 +106,9 @@ impl CoDistill {
         exchange.times(self.rounds).rows(self.batch())
     }
 
-    /// What is true of the labels of clients, whatever they are.
+    /// Declares the properties that all kinds of labels share.
     fn said<'p, U: Message>(&self, labels: Declared<'p, Ids, U>) -> Declared<'p, Ids, U> {
-        // noise on labels does not hide which samples they are about
+        // noise on labels does not hide which samples they label
         let labels = self.every_round(labels).beside(&CLIENT_FILTER);
         match self.resample {
             true => labels.draws(&SAMPLING),

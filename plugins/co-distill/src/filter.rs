@@ -1,4 +1,4 @@
-//! The selector at a client: which public samples it knows enough of to label.
+//! The client-side selector of public samples that the client can label.
 use crate::exchanges::{CLIENT_FILTER, KNOWN, MODEL, SAMPLING};
 use crate::filter_metrics::judge;
 use crate::settings::{CoDistill, FilterOn};
@@ -7,11 +7,11 @@ use fl_core::prelude::*;
 use fl_core::{Examples, Problem};
 use std::sync::Arc;
 
-/// How `parts.client-filter` is used; without that a client knows every sample.
+/// How `parts.client-filter` is used. Without it, a client labels every sample.
 pub(crate) struct ClientFilter {
-    /// What it sees of a sample.
+    /// Its view of a sample.
     on: FilterOn,
-    /// Has the client's model learnt anything before the filter is asked?
+    /// Whether the client's model was trained before the filter is used.
     trained: bool,
 }
 
@@ -19,7 +19,7 @@ impl CoDistill {
     pub(crate) fn client_filter(&self) -> ClientFilter {
         let on = self.filter_on.clone().unwrap_or(FilterOn::Inputs);
         ClientFilter {
-            // an untrained model is right by chance only
+            // the labels of an untrained model are right only by chance
             trained: self.warm_up.is_some() || on == FilterOn::Scores,
             on,
         }
@@ -27,12 +27,12 @@ impl CoDistill {
 }
 
 impl ClientFilter {
-    /// Is it fitted and asked before round 1 and never again?
+    /// Returns whether it is fitted and used only before round 1.
     pub fn once(&self) -> bool {
         self.on != FilterOn::Scores
     }
 
-    /// Which of all public samples the client knows, for good.
+    /// Selects, for the whole run, the public samples that the client labels.
     pub fn mask(&self, me: &mut Client) -> Result<Mask> {
         let n = me.public()?.samples().len();
         let mask = Mask::new(&self.select(me, &Ids((0..n as u32).collect()))?, n);
@@ -40,7 +40,7 @@ impl ClientFilter {
         Ok(mask)
     }
 
-    /// Those of these samples that the client knows.
+    /// Returns those of these samples that the client labels.
     pub fn known(&self, me: &mut Client, ids: &Ids) -> Result<Ids> {
         if !me.has(&CLIENT_FILTER) {
             return Ok(ids.clone());
@@ -61,7 +61,8 @@ impl ClientFilter {
         Ok(Ids(known))
     }
 
-    /// Positions in `ids` of the samples that the client knows: the selector is fitted to its own examples first.
+    /// Fits the selector to the client's own examples. Returns the positions in `ids` of the
+    /// samples that it selects.
     fn select(&self, me: &mut Client, ids: &Ids) -> Result<Vec<usize>> {
         if !me.has(&CLIENT_FILTER) {
             return Ok((0..ids.0.len()).collect());
@@ -86,7 +87,7 @@ impl ClientFilter {
         Ok(known)
     }
 
-    /// Samples as the filter is to see them.
+    /// Returns the filter's view of samples.
     fn seen(&self, me: &mut Client, x: &Samples) -> Result<Samples> {
         let seen = match self.on {
             FilterOn::Inputs => return Ok(x.clone()),
@@ -99,7 +100,7 @@ impl ClientFilter {
         Samples::fresh(seen, vec![width])
     }
 
-    /// Examples as the filter is to see them.
+    /// Returns the filter's view of examples.
     fn seen_examples(&self, me: &mut Client, own: &Examples) -> Result<Examples> {
         if self.on == FilterOn::Inputs {
             return Ok(own.clone());

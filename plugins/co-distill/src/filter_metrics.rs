@@ -1,12 +1,13 @@
-//! How good a client's filter is, by labels of the public samples that no part of the method sees.
+//! Metrics of a client's filter, by labels of the public samples that no part of the method sees.
 use crate::exchanges::MODEL;
 use fl_core::prelude::*;
 use fl_core::{Examples, metrics};
 
-/// Of samples whose classes are `truth` a filter has let the `known` positions through. Measures how well those are the
-/// samples of the client's own classes (`filter.share`, `.precision`, `.recall`), how well the filter's ranks tell them from
-/// the others (`filter.auroc`), and, given the samples `x` for a model that has learnt, how well the ranks tell samples that
-/// the model labels rightly (`filter.auroc-right`; Selective-FD, figure 5).
+/// Measures a filter that selected the positions `known` of samples with classes `truth`. The first
+/// metrics compare the selection with the samples of the client's own classes (`filter.share`,
+/// `.precision`, `.recall`). `filter.auroc` is how well the filter's ranks separate those samples
+/// from the others. With the samples `x` for a trained model, `filter.auroc-right` is how well the
+/// ranks separate the samples that the model labels correctly (Selective-FD, figure 5).
 pub(crate) fn judge(
     me: &mut Client,
     own: &Examples,
@@ -39,7 +40,7 @@ pub(crate) fn judge(
     Ok(())
 }
 
-/// How well ranks tell samples for which `is` holds from the others.
+/// Measures how well ranks separate samples for which `is` holds from the others.
 fn auroc(me: &mut Client, name: &str, ranks: &Option<Vec<f64>>, is: &[bool]) {
     let ranks = ranks.iter().flatten().map(|r| *r as f32);
     if let Some(auc) = metrics::auc(ranks, is.iter().map(|is| i8::from(*is))) {

@@ -1,4 +1,4 @@
-//! What is said about public samples: by one client, by all together, and back to them.
+//! Labels of public samples: of one client, of the ensemble, and for training.
 use crate::exchanges::{HARD, SCORES, SOFT};
 use crate::settings::{CoDistill, Labels};
 use fl_core::message::{SoftLabels, Votes, softmax};
@@ -6,7 +6,7 @@ use fl_core::prelude::*;
 use fl_core::{Problem, metrics};
 use ndarray::{Array2, Axis};
 
-/// One-hot rows, each the mean of its voters.
+/// Returns one-hot rows, each averaged over its voters.
 fn one_hot(votes: &Votes) -> SoftLabels {
     let mut values = Array2::zeros((votes.rows.len(), votes.classes()));
     let share = 1.0 / votes.voters() as f32;
@@ -16,29 +16,29 @@ fn one_hot(votes: &Votes) -> SoftLabels {
     SoftLabels::new(votes.rows.clone(), values)
 }
 
-/// One label for each sample.
+/// Returns one label for each sample.
 fn votes(rows: Vec<u32>, labels: Vec<u32>, classes: usize) -> Votes {
     let table = Array2::from_shape_vec((rows.len(), 1), labels);
     Votes::new(rows, table.expect("one label for each row"), classes)
 }
 
-/// The class probabilities of a model's scores.
+/// Returns the class probabilities of a model's scores.
 pub(crate) fn soft(Logits { rows, values, .. }: Logits) -> SoftLabels {
     SoftLabels::of_scores(rows, values.view())
 }
 
-/// The most probable classes by a model's scores.
+/// Returns the most probable classes of a model's scores.
 pub(crate) fn hard(Logits { rows, values, .. }: Logits) -> Votes {
     votes(rows, metrics::classes(values.view()), values.ncols())
 }
 
-/// Something that a model can learn about public samples.
+/// Labels of public samples that a model can learn.
 pub(crate) trait Lesson {
-    /// The samples.
+    /// Returns the samples.
     fn rows(&self) -> &[u32];
-    /// Hands over what is to be learnt about them.
+    /// Calls `learn` with the training target for the samples.
     fn teach<T>(&self, learn: impl FnOnce(Target<'_>) -> T) -> T;
-    /// How it is learnt.
+    /// Returns the loss to train with.
     fn loss(&self, _labels: &Labels) -> Loss {
         Loss::CrossEntropy
     }
@@ -74,7 +74,7 @@ impl Lesson for Logits {
     }
 }
 
-/// What everybody is taught in a round.
+/// The labels that all clients learn in a round.
 pub(crate) enum Taught {
     Soft(SoftLabels),
     Scores(Logits),
@@ -106,7 +106,7 @@ impl Lesson for Taught {
 }
 
 impl Taught {
-    /// As probabilities, for what judges them.
+    /// Returns them as probabilities, for parts that judge them.
     pub fn soft(&self) -> SoftLabels {
         match self {
             Self::Soft(soft) => soft.clone(),
@@ -115,14 +115,14 @@ impl Taught {
         }
     }
 
-    /// Only the most probable class of each sample.
+    /// Keeps only the most probable class of each sample.
     pub fn hard(self) -> Self {
         let soft = self.soft();
         let (labels, classes) = (soft.labels(), soft.values.ncols());
         Self::Hard(votes(soft.rows, labels, classes))
     }
 
-    /// Only the rows at these positions.
+    /// Keeps only the rows at these positions.
     pub fn retain_rows(&mut self, positions: &[usize]) {
         match self {
             Self::Soft(soft) => soft.retain_rows(positions),
@@ -135,7 +135,7 @@ impl Taught {
     }
 }
 
-/// The true labels of these public samples, as probabilities.
+/// Returns the true labels of these public samples, as probabilities.
 pub(crate) fn truth(fed: &Server<'_>, ids: Vec<u32>) -> Result<Taught> {
     let public = fed.public()?;
     let of = public.examples()?.classes().with_context(|| {
@@ -149,7 +149,7 @@ pub(crate) fn truth(fed: &Server<'_>, ids: Vec<u32>) -> Result<Taught> {
 }
 
 impl CoDistill {
-    /// What the clients say about these samples, combined by `parts.ensemble`.
+    /// Collects the clients' labels of these samples, combined by `parts.ensemble`.
     pub(crate) fn forward_log(
         &self,
         fed: &mut Server<'_>,
@@ -163,7 +163,7 @@ impl CoDistill {
                 return Ok(Taught::Scores(scores));
             }
             Labels::Soft => fed.run(round, &SOFT, &all, |_| ids)?,
-            // each vote reaches the ensemble as a one-hot row
+            // the ensemble gets each vote as a one-hot row
             Labels::Hard => {
                 let outputs = fed.task().kind.outputs();
                 let form = |votes: Votes| match votes.classes() == outputs {

@@ -1,4 +1,4 @@
-//! In which order a client learns from its own examples and from what the others say.
+//! The order in which a client trains on its own examples and on the labels of the others.
 use crate::exchanges::{MODEL, SAMPLING};
 use crate::labels::Lesson;
 use crate::settings::{CoDistill, Order};
@@ -6,7 +6,7 @@ use fl_core::prelude::*;
 use fl_core::{Length, fit_examples};
 
 impl CoDistill {
-    /// A client's training on its own examples in one round.
+    /// Trains a client on its own examples in one round.
     pub(crate) fn learn_own(&self, me: &mut Client) -> Result<()> {
         let (own, pass) = (
             me.private(&SAMPLING)?,
@@ -15,7 +15,7 @@ impl CoDistill {
         me.fit_examples(&MODEL, &own, &pass).map(|_| ())
     }
 
-    /// A client's training on what it is taught, and on its own examples unless that is done already.
+    /// Trains a client on the labels, and on its own examples unless it has done so already.
     pub(crate) fn learn(&self, me: &mut Client, lesson: &impl Lesson) -> Result<Nothing> {
         match self.order {
             Order::OwnBeforeLabels => self.distil(me, lesson)?,
@@ -42,7 +42,7 @@ impl CoDistill {
         lesson.teach(|target| me.fit_public(&MODEL, &ids, target, &pass).map(|_| ()))
     }
 
-    /// One mini-batch at a time; the fewer of the two kinds are spread evenly among the others.
+    /// Alternates single mini-batches; spreads the less frequent kind evenly among the other.
     fn learn_in_turns(&self, me: &mut Client, lesson: &impl Lesson) -> Result<()> {
         let ids = Ids(lesson.rows().to_vec());
         let (own, x, home) = (
@@ -77,7 +77,8 @@ impl CoDistill {
         Ok(())
     }
 
-    /// Steps along `alpha` times the gradient of the own loss and the rest of that of the loss on the labels.
+    /// Takes steps along `alpha` times the gradient of the own loss plus `1 - alpha` times that of
+    /// the loss on the labels.
     fn learn_together(&self, me: &mut Client, lesson: &impl Lesson, alpha: f64) -> Result<()> {
         let ids = Ids(lesson.rows().to_vec());
         let (own, x) = (me.private(&SAMPLING)?, me.public()?.pick(&ids)?);

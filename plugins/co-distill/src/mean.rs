@@ -1,4 +1,4 @@
-//! Means of what clients say about samples, sharpened or not.
+//! Means of clients' labels of samples, with and without sharpening.
 use crate::rows::{MeanOfRows, RowSums};
 use fl_core::Weigh;
 use fl_core::message::SoftLabels;
@@ -47,10 +47,11 @@ macro_rules! mean_of_rows {
 }
 
 settings! {
-    /// For each sample the mean over the clients that speak about it (Selective-FD, Shao et al. 2024; DS-FL without
-    /// entropy reduction, Itahara et al. 2020). Hard labels come as one-hot rows, so their mean is the share of votes.
+    /// For each sample the mean over the clients that label it (Selective-FD, Shao et al. 2024;
+    /// DS-FL without entropy reduction, Itahara et al. 2020). Hard labels come as one-hot rows, so
+    /// their mean is the share of votes.
     pub struct MeanLabels {
-        /// How much a client counts.
+        /// The weight of a client.
         weigh: Weigh = Weigh::Uniform;
     }
 }
@@ -61,12 +62,13 @@ plugin!(aggregator "mean-labels" => MeanLabels,
     papers: ["Shao et al. 2024", "Itahara et al. 2020"]);
 
 settings! {
-    /// The mean of labels, sharpened: `softmax(mean / temperature)`, of the probabilities as they are (DS-FL's entropy
-    /// reduction aggregation, Itahara et al. 2020).
+    /// The mean of labels, sharpened: `softmax(mean / temperature)`, applied directly to the
+    /// probabilities (DS-FL's entropy reduction aggregation, Itahara et al. 2020).
     pub struct EntropyReduction {
-        /// Below 1 sharpens, towards the most probable class alone; far above 1 evens out. DS-FL: 0.1.
+        /// Below 1 sharpens, towards the most probable class alone; far above 1 evens out. DS-FL:
+        /// 0.1.
         temperature: f64 = 0.1, in above(0.0);
-        /// How much a client counts.
+        /// The weight of a client.
         weigh: Weigh = Weigh::Uniform;
     }
 }

@@ -1,11 +1,12 @@
-//! Noise on what a client says, before it says it.
+//! Noise on a client's labels, added at the client.
 use fl_core::message::{SoftLabels, Votes};
 use fl_core::prelude::*;
 use fl_core::privacy::{NoiseDraws, Unit};
 use fl_core::settings::above;
 
-/// A client's data can move a row of probabilities from any corner of the simplex to any other: by 2 in the L1 norm, by
-/// sqrt(2) in the L2 norm. That holds for all of its data, and so for one example of them.
+/// L1 sensitivity of a row of probabilities. A client's data can move it from any corner of the
+/// simplex to any other: by 2 in the L1 norm, by sqrt(2) in the L2 norm. That holds for all its
+/// data, and so for one example.
 const L1: f64 = 2.0;
 
 macro_rules! labels_are_noised {
@@ -46,7 +47,8 @@ macro_rules! labels_are_noised {
 }
 
 settings! {
-    /// Laplace noise on every probability that a client sends: local privacy of all its data (Dwork et al. 2006).
+    /// Laplace noise on every probability that a client sends: local privacy of all its data (Dwork
+    /// et al. 2006).
     pub struct LaplaceLabels {
         /// Scale of the noise. One sample's label costs an epsilon of `2 / scale`.
         scale: f64, in above(0.0);
@@ -65,7 +67,8 @@ plugin!(privacy "laplace-labels" => LaplaceLabels,
     papers: ["Dwork et al. 2006"]);
 
 settings! {
-    /// Gaussian noise on every probability that a client sends: local privacy of all its data (Dwork and Roth 2014).
+    /// Gaussian noise on every probability that a client sends: local privacy of all its data
+    /// (Dwork and Roth 2014).
     pub struct GaussianLabels {
         /// Standard deviation of the noise. The sensitivity of `n` samples' labels is `sqrt(2 n)`.
         sigma: f64, in above(0.0);
@@ -84,10 +87,11 @@ plugin!(privacy "gaussian-labels" => GaussianLabels,
     papers: ["Dwork and Roth 2014"]);
 
 settings! {
-    /// Each hard label is kept with probability `e^epsilon / (e^epsilon + classes - 1)` and else becomes one of the others,
-    /// all alike (randomised response; Kairouz, Oh and Viswanath 2014): local privacy of all of a client's data.
+    /// Each hard label is kept with probability `e^epsilon / (e^epsilon + classes - 1)` and
+    /// otherwise becomes one of the others, all equally likely (randomised response; Kairouz, Oh
+    /// and Viswanath 2014): local privacy of all of a client's data.
     pub struct RandomisedResponse {
-        /// What one label costs.
+        /// The cost of one label.
         epsilon: f64 = 1.0, in above(0.0);
     }
 }
@@ -152,7 +156,7 @@ mod tests {
         .unwrap();
         let share = |c: u32| votes.labels.iter().filter(|l| **l == c).count() as f64 / n as f64;
         let keep = epsilon.exp() / (epsilon.exp() + 3.0);
-        // four standard deviations of a share: the stream is fixed, so this either holds or does not
+        // four standard deviations of a share; the stream is fixed, so the test is deterministic
         let most = 4.0 * (0.25 / n as f64).sqrt();
         assert!((share(2) - keep).abs() < most, "{} and {keep}", share(2));
         for other in [0, 1, 3] {

@@ -1,6 +1,6 @@
-//! Algorithm 1 of Selective-FD (Shao et al. 2024). Its relatives differ in what clients say ([`crate::Labels`]), in the
-//! parts that filter and combine it, in who teaches ([`crate::Teacher`]) and in which order a client learns
-//! ([`crate::Order`]).
+//! Algorithm 1 of Selective-FD (Shao et al. 2024). Its relatives differ in the clients' labels
+//! ([`crate::Labels`]), in the parts that filter and combine them, in the teacher
+//! ([`crate::Teacher`]) and in the order of a client's training ([`crate::Order`]).
 use crate::exchanges::*;
 use crate::labels::{Lesson, Taught, truth};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};
@@ -18,14 +18,15 @@ impl Protocol for CoDistill {
         let mut state = State::default();
         fed.once("warm-up", &mut state, |fed, state, round| {
             fed.collect(round, &WARM_UP, &fed.everyone(), |_| &Nothing)?;
-            // every client fits its selector; proxy samples that nobody knows are dropped
+            // every client fits its selector; the server drops proxy samples that no client selects
             state.pool = self.pool(fed, round)?;
             Ok(())
         })?;
         fed.rounds(self.rounds, &mut state, |fed, state, round| {
             // the server draws a batch of proxy samples
             let batch = self.draw_batch(&state.pool, round);
-            // each client labels those that its selector lets through, and the server averages the labels
+            // each client labels the samples that its selector accepts, and the server averages the
+            // labels
             let mut taught = self.forward_log(fed, round, &batch)?;
             // the server's selector drops the ambiguous ones
             if let Some(clear) = fed.select(&SERVER_FILTER, round, &taught.soft())? {
@@ -35,9 +36,10 @@ impl Protocol for CoDistill {
             if self.teacher == Teacher::Truth {
                 taught = truth(fed, taught.rows().to_vec())?;
             }
-            // a student at the server learns along, and may teach in place of the ensemble (FedED, DS-FL)
+            // a student at the server learns too, and may teach in place of the ensemble (FedED,
+            // DS-FL)
             let taught = self.teach_student(fed, round, taught)?;
-            // each client trains on its own examples and distils what it is taught
+            // each client trains on its own examples and distils the labels
             self.teach_clients(fed, round, taught)?;
             self.evaluate(fed, round)
         })?;
@@ -103,12 +105,12 @@ plugin!(protocol "co-distill" => CoDistill,
     aliases: ["selective-fd", "fedmd": "{ labels: scores }", "fedmd-nfdp": "{ labels: scores }", "feded": "{ teacher: student }", "ds-fl", "cronus": "{ teacher: student }"],
     papers: ["Shao et al. 2024", "Li and Wang 2019", "Sui et al. 2020", "Itahara et al. 2020", "Chang et al. 2019"]);
 
-/// What the server knows between two rounds.
+/// The server's state between two rounds.
 #[derive(Default, Serialize, Deserialize)]
 struct State {
-    /// The public (proxy) samples that somebody knows.
+    /// The public (proxy) samples that at least one client selects.
     pool: Vec<u32>,
-    /// Rounds in which nothing was left to learn.
+    /// Rounds without any labels to learn.
     silent: usize,
 }
 
@@ -129,7 +131,8 @@ impl State {
 
 /// The server's side.
 impl CoDistill {
-    /// The public samples that somebody knows; all, if nobody filters before round 1.
+    /// Returns the public samples that at least one client selects; all without a filter before
+    /// round 1.
     fn pool(&self, fed: &mut Server<'_>, round: &Round) -> Result<Vec<u32>> {
         let n = fed.public()?.samples().len();
         if !fed.has(&CLIENT_FILTER) || !self.client_filter().once() {
@@ -209,7 +212,8 @@ impl CoDistill {
         Ok(Nothing)
     }
 
-    /// What a client says of its model's scores of those of these samples that it knows.
+    /// Labels these samples at a client, as far as it selects them: converts its model's scores
+    /// with `say`.
     pub(crate) fn label<M>(&self, me: &mut Client, ids: &Ids, say: fn(Logits) -> M) -> Result<M> {
         if self.order == Order::OwnBeforeLabels {
             self.learn_own(me)?;

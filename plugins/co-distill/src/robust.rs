@@ -1,4 +1,4 @@
-//! Means that some bad clients cannot move far.
+//! Robust means, which a few bad clients cannot move far.
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 use fl_linalg::{Svd, svd};
@@ -6,10 +6,10 @@ use ndarray::{Array1, Array2};
 use std::collections::BTreeMap;
 
 choices! {
-    /// What is robust about the mean.
+    /// The robust rule of the mean.
     pub enum Rule {
-        /// Those who differ most along the direction of largest variance are dropped, twice (Cronus, Chang et al. 2019): the
-        /// share of bad clients to withstand.
+        /// Drop the clients that differ most along the direction of largest variance, twice
+        /// (Cronus, Chang et al. 2019): the share of bad clients to withstand.
         Spectral(f64, in 0.0..=1.0) = "spectral",
         /// The median of each class.
         Median = "median",
@@ -19,10 +19,10 @@ choices! {
 }
 
 settings! {
-    /// For each sample a robust mean over the clients that speak about it (Cronus, Chang et al. 2019). What comes out of
-    /// `median` and `trimmed` need not add up to 1.
+    /// For each sample a robust mean over the clients that label it (Cronus, Chang et al. 2019).
+    /// The results of `median` and `trimmed` need not add up to 1.
     pub struct RobustLabels {
-        /// What is robust about it.
+        /// The robust rule.
         rule: Rule = Rule::Spectral(0.2);
     }
 }
@@ -36,10 +36,11 @@ fn mean(points: &[Vec<f64>], kept: &[usize]) -> Vec<f64> {
     mean
 }
 
-/// The leading eigenvalue and eigenvector of the covariance (divided by the number of points).
+/// Returns the leading eigenvalue and eigenvector of the covariance (divided by the number of
+/// points).
 ///
-/// Of the points less their mean, `n x classes`, the eigenvector is the leading right singular vector; of the covariance, too,
-/// which is the smaller of the two where there are more points than classes.
+/// The eigenvector is the leading right singular vector of the centred points, `n x classes`. It is
+/// also that of the covariance, which is the smaller matrix if there are more points than classes.
 fn leading(points: &[Vec<f64>], kept: &[usize], mean: &[f64]) -> Result<(f64, Array1<f64>)> {
     let n = kept.len();
     let away = Array2::from_shape_fn((n, mean.len()), |(i, j)| points[kept[i]][j] - mean[j]);
@@ -62,12 +63,12 @@ fn leading(points: &[Vec<f64>], kept: &[usize], mean: &[f64]) -> Result<(f64, Ar
     Ok((value, right.row(0).to_owned()))
 }
 
-/// Twice: of the `n` points that are left drops the `ceil(eps / 2 * n)` that lie farthest from the mean along the leading eigenvector of their
-/// covariance (of equally far ones the later first), unless all points are one or none would be left. Gives the mean of
-/// the rest and their positions.
+/// Drops points twice: of the `n` remaining points the `ceil(eps / 2 * n)` farthest from the mean
+/// along the leading eigenvector of their covariance (of equally far ones the later first). Stops
+/// if all points are equal or none would remain. Returns the mean of the rest and their positions.
 ///
 /// # Errors
-/// When a point is not finite.
+/// If a point is not finite.
 pub fn spectral(points: &[Vec<f64>], eps: f64) -> Result<(Vec<f64>, Vec<usize>)> {
     const PASSES: usize = 2;
     const FLAT: f64 = 1e-12;
@@ -104,7 +105,7 @@ fn by_place(points: &[Vec<f64>], f: impl Fn(&[f64]) -> f64) -> Vec<f64> {
     (0..points[0].len()).map(column).collect()
 }
 
-/// The median of each place; between two, their mean.
+/// Returns the median of each coordinate; the mean of the two in the middle for an even number.
 pub fn median(points: &[Vec<f64>]) -> Vec<f64> {
     by_place(points, |sorted| {
         let mid = sorted.len() / 2;
@@ -115,7 +116,7 @@ pub fn median(points: &[Vec<f64>]) -> Vec<f64> {
     })
 }
 
-/// The mean of each place without the `floor(share * n)` smallest and largest values.
+/// Returns the mean of each coordinate without the `floor(share * n)` smallest and largest values.
 pub fn trimmed(points: &[Vec<f64>], share: f64) -> Vec<f64> {
     by_place(points, |sorted| {
         let drop = (share * sorted.len() as f64) as usize;
@@ -154,7 +155,8 @@ impl Aggregator for RobustLabels {
 
     fn claims(&self) -> Properties {
         Properties {
-            // of points that are equally far the later goes first, so the order of the clients may matter
+            // of equally far points the later is dropped first, so the order of the clients may
+            // matter
             order_free: !matches!(self.rule, Rule::Spectral(_)),
             weight_free: true,
             weight_scale_free: true,
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn close_the_leading_direction_is_the_eigenvector_of_the_covariance() {
-        // more points than places, and fewer: u u' for one direction, and a little across it
+        // more points than coordinates, and fewer: u u' for one direction, plus a little across it
         for (n, width) in [(40, 4), (3, 12)] {
             let axis: Vec<f64> = (1..=width).map(f64::from).collect();
             let size = axis.iter().map(|a| a * a).sum::<f64>().sqrt();

@@ -1,10 +1,11 @@
-//! Means of rows that not everybody has.
+//! Means of rows that not all clients have.
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 use ndarray::{Array2, ArrayView2};
 use std::collections::BTreeMap;
 
-/// Weighted sums of rows by their id, in `f64`, one message at a time: memory does not grow with the number of messages.
+/// Weighted sums of rows by their id, in `f64`, one message at a time: memory does not grow with
+/// the number of messages.
 #[derive(Clone, Debug, Default)]
 pub struct RowSums {
     at: BTreeMap<u32, usize>,
@@ -23,7 +24,7 @@ impl RowSums {
     ) {
         if self.at.is_empty() {
             self.width = values.ncols();
-            // what is reserved once need not be copied while it grows
+            // reserving once avoids copies while it grows
             self.sums.reserve(rows.len() * self.width);
         }
         for (id, row) in rows.iter().zip(values.rows()) {
@@ -41,8 +42,8 @@ impl RowSums {
         }
     }
 
-    /// The ids, ascending, and the mean of each row after `shape` has changed it. Rows that nobody with a weight has
-    /// spoken about are left out.
+    /// Returns the ids, ascending, and the mean of each row after `shape` has changed it. Leaves
+    /// out rows without a sender of positive weight.
     pub fn mean<T>(
         &self,
         mut shape: impl FnMut(&mut [f64]),

@@ -6,21 +6,21 @@ use fl_core::settings::above_to;
 const MOST: usize = 10_000_000;
 
 settings! {
-    /// Each client trains on a random sample of its own examples and on nothing else (FedMD-NFDP,
-    /// Sun and Lyu 2020). Give `k` or `share`; `fl account nfdp` says which `k` an epsilon allows.
-    /// Only `k` with `of-at-least` has a price.
+    /// Each client trains only on a random sample of its own examples (FedMD-NFDP, Sun and Lyu
+    /// 2020). Give `k` or `share`; `fl account nfdp` prints the `k` that an epsilon allows. Only
+    /// `k` with `of-at-least` has a price.
     #[check(SampleExamples::one_size)]
     pub struct SampleExamples {
-        /// How many examples to draw.
+        /// Number of examples to draw.
         k: Option<usize> = None, in 1..=MOST;
-        /// A public number of examples that every client has, even without one of them. The price
-        /// is that of a sample of this many. Without it the price reveals how many examples a
-        /// client has, and nothing is guaranteed.
+        /// A public lower bound of every client's number of examples, even without one of them. It
+        /// sets the price of the sample; without it the price reveals a client's number of
+        /// examples, and nothing is guaranteed.
         of_at_least: Option<usize> = None, in 1..=MOST;
-        /// Or which share of the client's examples, rounded down to whole ones, at least one. The
-        /// sample then grows with them, which shows that there is one more: nothing is guaranteed.
+        /// Share of the client's examples to draw, rounded down, at least one. The sample then
+        /// grows with their number, which reveals an additional example: nothing is guaranteed.
         share: Option<f64> = None, in above_to(0.0, 1.0);
-        /// Can an example be drawn more than once?
+        /// Whether an example can be drawn more than once.
         replacement: bool = false;
     }
 }
@@ -37,7 +37,7 @@ impl SampleExamples {
         }
     }
 
-    /// How many draws of `n` examples.
+    /// Returns the number of draws of `n` examples.
     fn size(&self, n: usize) -> Result<usize> {
         let share = |share: f64| ((share * n as f64 + 1e-9) as usize).max(1);
         let k = self.k.unwrap_or_else(|| share(self.share.unwrap_or(1.0)));
@@ -71,12 +71,12 @@ impl PrivacyMechanism for SampleExamples {
         Ok(match self.k {
             Some(_) => PrivacyEvent::Sampled {
                 k,
-                // more of them cost less
+                // more examples cost less
                 n: least.unwrap_or(n),
                 public: least.is_some(),
                 replacement: self.replacement,
             },
-            // the theorem compares samples of the same size, from one example more and one less
+            // the theorem compares samples of the same size, from one more and one fewer example
             None => PrivacyEvent::Unaccounted {
                 why: "how many examples are drawn follows how many there are, so one more of them is seen; give `k` in \
                       sample-examples (`fl account nfdp` finds one)"

@@ -1,9 +1,9 @@
-//! What a spec can say about the conversation.
+//! The settings of `co-distill`.
 use fl_core::prelude::*;
 use fl_core::settings::above;
 
 choices! {
-    /// What clients say about a public sample.
+    /// A client's label of a public sample.
     pub enum Labels {
         /// Its class probabilities.
         Soft = "soft",
@@ -17,13 +17,13 @@ choices! {
 settings! {
     /// Raw scores.
     pub struct Scores {
-        /// How they are imitated. Default: `mae`.
+        /// The loss for learning the scores. Default: `mae`.
         loss: Option<ScoreLoss> = None;
     }
 }
 
 choices! {
-    /// How scores are imitated.
+    /// The loss for learning scores.
     pub enum ScoreLoss {
         /// Mean absolute error (the published code of FedMD).
         Mae = "mae",
@@ -35,9 +35,9 @@ choices! {
 }
 
 choices! {
-    /// What the server sends back about a sample.
+    /// The server's label of a sample.
     pub enum Reply {
-        /// What the ensemble gives: probabilities, shares of votes, or scores.
+        /// The ensemble's output: probabilities, shares of votes, or scores.
         Ensemble = "ensemble",
         /// Its most probable class only.
         Hard = "hard",
@@ -45,78 +45,89 @@ choices! {
 }
 
 choices! {
-    /// In which order a client learns from its own examples and from the others.
+    /// The order of a client's training on its own examples and on the labels of the others.
     pub enum Order {
-        /// Its own first, after it has labelled (Selective-FD).
+        /// Its own examples first, after it has labelled (Selective-FD).
         OwnFirst = "own-first",
-        /// Its own before it labels (the published code of Selective-FD).
+        /// Its own examples before it labels (the published code of Selective-FD).
         OwnBeforeLabels = "own-before-labels",
-        /// What the others say first (FedMD: digest, then revisit).
+        /// The labels of the others first (FedMD: digest, then revisit).
         PublicFirst = "public-first",
-        /// Step by step in turns, every mini-batch drawn anew (our reading of Cronus, which trains on both together).
+        /// Alternating steps, every mini-batch drawn anew (our reading of Cronus, which trains on
+        /// both together).
         Turns = "turns",
-        /// Both in one step, along the gradient of `alpha * own loss + (1 - alpha) * loss on the labels`, for as many steps as `distil` has and
-        /// mini-batches of `local` and of `distil`; this is alpha, and only the own loss is left where all labels were filtered out
-        /// (Selective-FD, Figure 10). As of [`Parametric::gradient`], without dropout.
+        /// Both in one step, along the gradient of
+        /// `alpha * own loss + (1 - alpha) * loss on the labels`, with the number of steps of
+        /// `distil` and mini-batches of `local` and of `distil`. The value is alpha; only the own
+        /// loss is left if all labels were filtered out (Selective-FD, Figure 10). Uses
+        /// [`Parametric::gradient`], so without dropout.
         Together(f64, in 0.0..=1.0) = "together",
     }
 }
 
 choices! {
-    /// What the client-side filter sees of a sample.
+    /// The client-side filter's view of a sample.
     pub enum FilterOn {
-        /// The sample itself. The filter is fitted and asked once, before round 1.
+        /// The sample itself. The filter is fitted and used once, before round 1.
         Inputs = "inputs",
-        /// The layer before the last of the client's model after its warm-up. Fitted and asked once, before round 1.
+        /// The layer before the last of the client's model after its warm-up. Fitted and used once,
+        /// before round 1.
         Features = "features",
-        /// The scores that the client's model gives it. Fitted and asked anew in every round.
+        /// The scores of the client's model. Fitted and used anew in every round.
         Scores = "scores",
     }
 }
 
 choices! {
-    /// Who teaches the clients.
+    /// The teacher of the clients.
     pub enum Teacher {
         /// The ensemble of their labels.
         Ensemble = "ensemble",
         /// The server's student, once it has learnt from the ensemble in this round (FedED).
         Student = "student",
-        /// The true labels of the public samples: an ensemble that is never wrong (Selective-FD, Figure 10).
+        /// The true labels of the public samples: an ensemble without errors (Selective-FD, Figure
+        /// 10).
         Truth = "truth",
     }
 }
 
 settings! {
-    /// Clients label public samples, the server combines the labels, and everybody learns from them, round after round:
-    /// Selective-FD (Shao et al. 2024), FedMD (Li and Wang 2019), FedED (Sui et al. 2020), DS-FL (Itahara et al. 2020) and
-    /// Cronus (Chang et al. 2019). Class means, which need no public samples, are protocol `class-distill`.
+    /// In every round clients label public samples, the server combines the labels, and all clients
+    /// learn from them: Selective-FD (Shao et al. 2024), FedMD (Li and Wang 2019), FedED (Sui et
+    /// al. 2020), DS-FL (Itahara et al. 2020) and Cronus (Chang et al. 2019). Class means, which
+    /// need no public samples, are protocol `class-distill`.
     #[check(CoDistill::consistent)]
     pub struct CoDistill {
         /// Rounds. Selective-FD's published code: 20,000; FedMD: 20.
         rounds: usize = 200, in 1..=1_000_000;
         /// Training on the labelled public samples before anything else (FedMD). Default: none.
         pretrain: Option<Training> = None;
-        /// A client's training on its own examples before round 1. Selective-FD: 200 steps. Default: none.
+        /// A client's training on its own examples before round 1. Selective-FD: 200 steps.
+        /// Default: none.
         warm_up: Option<Training> = None;
         /// A client's training on its own examples in one round. Selective-FD: 1 step of 64, IID 5.
         local: Training = Training::steps(1, 64);
-        /// Training on what the others say in one round. Selective-FD: 10 steps of 512, IID 6.
+        /// Training on the labels of the others in one round. Selective-FD: 10 steps of 512, IID 6.
         distil: Training = Training::steps(10, 512);
-        /// Public samples of a round, drawn without replacement. Default: one batch of `distil` (Selective-FD). FedMD: 5,000.
+        /// Public samples of a round, drawn without replacement. Default: one batch of `distil`
+        /// (Selective-FD). FedMD: 5,000.
         samples: Option<usize> = None, in 1..;
-        /// What clients say.
+        /// The clients' labels.
         labels: Labels = Labels::Soft;
-        /// What the server sends back.
+        /// The server's labels.
         reply: Reply = Reply::Ensemble;
-        /// In which order a client learns.
+        /// The order of a client's training.
         order: Order = Order::OwnFirst;
-        /// What `parts.client-filter` sees of a sample; only if that is filled. Default: `inputs`.
+        /// The view of a sample for `parts.client-filter`; only if that is filled. Default:
+        /// `inputs`.
         filter_on: Option<FilterOn> = None;
-        /// Who teaches the clients.
+        /// The teacher of the clients.
         teacher: Teacher = Teacher::Ensemble;
-        /// `parts.student` learns from the ensemble so long in one round; only if that is filled. Default: as `distil`.
+        /// Training of `parts.student` on the ensemble's labels in one round; only if that is
+        /// filled. Default: as `distil`.
         student: Option<Training> = None;
-        /// Draw the private sample anew in every round; its costs add up. Only if `parts.sampling` is filled.
+        /// Draw the private sample anew in every round; its costs add up. Only if `parts.sampling`
+        /// is filled.
         resample: bool = false;
     }
 }
@@ -140,14 +151,14 @@ impl CoDistill {
         }
     }
 
-    /// How many public samples a round is about, at most.
+    /// Returns the largest number of public samples in a round.
     pub(crate) fn batch(&self) -> usize {
         self.samples.unwrap_or(self.distil.batch)
     }
 }
 
 impl Order {
-    /// The share of the own loss, where both losses are learnt in one step.
+    /// Returns the share of the own loss, if both losses are learnt in one step.
     pub(crate) fn weight(&self) -> Option<f64> {
         match self {
             Self::Together(alpha) => Some(*alpha),
@@ -157,7 +168,7 @@ impl Order {
 }
 
 impl Labels {
-    /// How scores are imitated.
+    /// Returns the loss for learning scores.
     pub(crate) fn score_loss(&self) -> Loss {
         match self {
             Self::Scores(Scores { loss: Some(loss) }) => match loss {
@@ -203,7 +214,7 @@ mod tests {
             ("{resample: true}", &["sampling"]),
             ("{labels: {scores: {loss: mse}}}", &[]),
             ("{labels: scores, reply: hard}", &[]),
-            // the student learns scores, the clients what it says
+            // the student learns scores, the clients its labels
             ("{labels: {scores: {loss: mse}}, reply: hard}", &["student"]),
         ];
         for (settings, filled) in all {

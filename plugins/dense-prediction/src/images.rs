@@ -1,4 +1,4 @@
-//! How much two pictures of one channel look alike.
+//! Similarity of two pictures of one channel.
 
 use anyhow::{Result, ensure};
 use ndarray::{Array1, ArrayView2};
@@ -6,14 +6,14 @@ use ndarray::{Array1, ArrayView2};
 /// The window of [`ssim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// 7 x 7, all pixels alike, with the sample covariance (scikit-image's default).
+    /// 7 x 7, all pixels weighted equally, with the sample covariance (scikit-image's default).
     Uniform,
     /// 11 x 11, a Gaussian of standard deviation 1.5 (Wang et al. 2004).
     Gaussian,
 }
 
 impl Window {
-    /// The weights along one side, and what (co)variances are multiplied with.
+    /// Returns the weights along one side, and the factor of (co)variances.
     fn weights(self) -> (Array1<f64>, f64) {
         match self {
             Self::Uniform => (Array1::from_elem(7, 1.0 / 7.0), 49.0 / 48.0),
@@ -37,18 +37,18 @@ fn alike(a: ArrayView2<'_, f64>, b: ArrayView2<'_, f64>) -> Result<()> {
     Ok(())
 }
 
-/// Mean squared error.
+/// Returns the mean squared error.
 ///
 /// # Errors
-/// When the pictures have different shapes, or no pixel.
+/// If the pictures have different shapes, or no pixel.
 pub fn mse(a: ArrayView2<'_, f64>, b: ArrayView2<'_, f64>) -> Result<f64> {
     alike(a, b)?;
     let squares = a.iter().zip(b).map(|(x, y)| (x - y).powi(2));
     Ok(squares.sum::<f64>() / a.len() as f64)
 }
 
-/// Peak signal-to-noise ratio in dB: `10 log10(range^2 / mse)`, infinite for identical pictures. `range` is that of the values, such
-/// as 1 or 255.
+/// Peak signal-to-noise ratio in dB: `10 log10(range^2 / mse)`, infinite for identical pictures.
+/// `range` is the range of the values, such as 1 or 255.
 ///
 /// # Errors
 /// As [`mse`].
@@ -56,11 +56,11 @@ pub fn psnr(a: ArrayView2<'_, f64>, b: ArrayView2<'_, f64>, range: f64) -> Resul
     Ok(10.0 * (range * range / mse(a, b)?).log10())
 }
 
-/// Structural similarity (Wang et al. 2004): the mean over all places where the window lies within the picture, with the
-/// constants `(0.01 range)^2` and `(0.03 range)^2`.
+/// Structural similarity (Wang et al. 2004): the mean over all positions of the window within the
+/// picture, with the constants `(0.01 range)^2` and `(0.03 range)^2`.
 ///
 /// # Errors
-/// As [`mse`], and when a picture is smaller than the window.
+/// As [`mse`], or if a picture is smaller than the window.
 pub fn ssim(
     a: ArrayView2<'_, f64>,
     b: ArrayView2<'_, f64>,
@@ -76,7 +76,7 @@ pub fn ssim(
         "the window has {side} x {side} pixels, and the pictures have {rows} x {columns}"
     );
     let (c1, c2) = ((0.01 * range).powi(2), (0.03 * range).powi(2));
-    // windows are products of two sides: weigh along the rows, then down the columns
+    // a window is a product of two sides: average along the rows, then down the columns
     let blurred = |of: &dyn Fn(f64, f64) -> f64| {
         let product = ndarray::Zip::from(a).and(b).map_collect(|x, y| of(*x, *y));
         let along = ndarray::Array2::from_shape_fn((rows, columns + 1 - side), |(r, c)| {

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
-/// Pixels, counted.
+/// Counts of pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overlap {
     /// In both masks.
@@ -17,10 +17,10 @@ pub struct Overlap {
 }
 
 impl Overlap {
-    /// Counts.
+    /// Counts the pixels.
     ///
     /// # Errors
-    /// When the masks have different shapes.
+    /// If the masks have different shapes.
     pub fn of(truth: ArrayView2<'_, bool>, prediction: ArrayView2<'_, bool>) -> Result<Self> {
         alike(truth, prediction)?;
         let mut all = Self::default();
@@ -45,12 +45,13 @@ impl Overlap {
         share(self.both, self.missed + self.added).unwrap_or(1.0)
     }
 
-    /// The share of the truth that was found; `None` if the truth is empty.
+    /// The share of the truth that the prediction covers; `None` if the truth is empty.
     pub fn sensitivity(&self) -> Option<f64> {
         share(self.both, self.missed)
     }
 
-    /// The share of what is not in the truth that was left out; `None` if everything is.
+    /// The share of the pixels outside the truth that the prediction leaves out; `None` if there
+    /// are none.
     pub fn specificity(&self) -> Option<f64> {
         share(self.neither, self.added)
     }
@@ -71,10 +72,10 @@ fn alike<T, U>(one: ArrayView2<'_, T>, other: ArrayView2<'_, U>) -> Result<()> {
     Ok(())
 }
 
-/// Over which pixels distances are taken, and how the two directions become one number.
+/// The pixels whose distances count, and how the two directions are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directions {
-    /// The quantile of each direction over the pixels of the boundaries, and the larger of the two.
+    /// The larger of the two directions' quantiles over the pixels of the boundaries.
     Larger,
     /// The quantile over the boundary distances of both directions together (MedPy).
     Pooled,
@@ -82,12 +83,13 @@ pub enum Directions {
     LargerOfAllPixels,
 }
 
-/// The `quantile` of the distances between two masks in pixels: 1 is the Hausdorff distance, 0.95 is HD95. Between ranks it is
-/// interpolated. A boundary pixel has a neighbour (of four) outside of the mask; outside of the picture there is none of it. 0
-/// for two empty masks, `None` if one is empty.
+/// The `quantile` of the distances between two masks in pixels: 1 is the Hausdorff distance, 0.95
+/// is HD95. Between ranks it is interpolated. A boundary pixel has a neighbour (of four) outside
+/// the mask; pixels outside the picture count as outside the mask. 0 for two empty masks, `None` if
+/// one is empty.
 ///
 /// # Errors
-/// When the masks have different shapes.
+/// If the masks have different shapes.
 pub fn hausdorff(
     truth: ArrayView2<'_, bool>,
     prediction: ArrayView2<'_, bool>,
@@ -120,7 +122,7 @@ fn boundary(mask: ArrayView2<'_, bool>) -> Array2<bool> {
     let (rows, columns) = mask.dim();
     Array2::from_shape_fn((rows, columns), |(r, c)| {
         let inside = |r: usize, c: usize| mask.get((r, c)).copied().unwrap_or(false);
-        // one less than 0 wraps to what is in no picture
+        // 0 - 1 wraps to an index outside every picture
         let around = [
             (r.wrapping_sub(1), c),
             (r + 1, c),
@@ -131,15 +133,15 @@ fn boundary(mask: ArrayView2<'_, bool>) -> Array2<bool> {
     })
 }
 
-/// From each pixel of `from` to the nearest of `to`.
+/// Returns the distance from each pixel of `from` to the nearest of `to`.
 fn directed(from: &Array2<bool>, to: &Array2<bool>) -> Vec<f64> {
     let squares = squared_distances(to.view());
     let inside = from.iter().zip(&squares).filter(|(inside, _)| **inside);
     inside.map(|(_, square)| square.sqrt()).collect()
 }
 
-/// From each pixel to the nearest of the mask, squared, in time linear in the pixels (Felzenszwalb and Huttenlocher 2012).
-/// Infinite if the mask is empty.
+/// Returns the squared distance from each pixel to the nearest of the mask, in time linear in the
+/// pixels (Felzenszwalb and Huttenlocher 2012). Infinite if the mask is empty.
 pub fn squared_distances(mask: ArrayView2<'_, bool>) -> Array2<f64> {
     let mut all = mask.mapv(|inside| if inside { 0.0 } else { f64::INFINITY });
     for mut column in all.columns_mut() {
@@ -155,7 +157,7 @@ pub fn squared_distances(mask: ArrayView2<'_, bool>) -> Array2<f64> {
 
 /// `min over q of (p - q)^2 + f(q)` for every `p`: the lower envelope of parabolas.
 fn along(f: ArrayView1<'_, f64>) -> Vec<f64> {
-    // parabolas of the envelope, and from where on each is the lowest
+    // the parabolas of the envelope, and the position from which each is the lowest
     let mut envelope: Vec<(usize, f64)> = Vec::new();
     for (q, height) in f.iter().enumerate().filter(|(_, h)| h.is_finite()) {
         let from = loop {
@@ -188,7 +190,7 @@ fn along(f: ArrayView1<'_, f64>) -> Vec<f64> {
     nearest.collect()
 }
 
-/// Interpolated between ranks; of at least one value.
+/// Returns a quantile, interpolated between ranks, of at least one value.
 fn quantile_of(mut values: Vec<f64>, quantile: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let rank = quantile.clamp(0.0, 1.0) * (values.len() - 1) as f64;

@@ -5,34 +5,35 @@ use ndarray::ArrayView2;
 use pathfinding::prelude::{Matrix, kuhn_munkres};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whose partner an object of one map is in the other.
+/// How an object of one map finds its partner in the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Partner {
-    /// That of the largest intersection over union.
+    /// By the largest intersection over union.
     Iou,
-    /// That of the largest overlap (the gland challenge).
+    /// By the largest overlap (the gland challenge).
     Overlap,
 }
 
-/// Which predictions are paired with which objects of the truth.
+/// How predictions are paired with the objects of the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairing {
     /// By falling intersection over union, each object once.
     Sorted,
-    /// Each object of the truth with its best prediction, which may serve several (Kumar et al. 2017's code).
+    /// Each object of the truth with its best prediction, which several may share (Kumar et al.
+    /// 2017's code).
     Reuse,
-    /// Each object of the truth, by number, with the best prediction that is left.
+    /// Each object of the truth, by number, with the best remaining prediction.
     Sequential,
     /// The assignment with the largest sum (Kuhn and Munkres).
     Best,
 }
 
-/// The objects of two label maps, and how they overlap.
+/// The objects of two label maps, and their overlaps.
 #[derive(Clone, Debug)]
 pub struct Objects {
     truth: Vec<usize>,
     prediction: Vec<usize>,
-    /// Pixels in common, where there are any: (truth, prediction), by number.
+    /// The number of pixels in common, if any: (truth, prediction), by number.
     shared: BTreeMap<(usize, usize), usize>,
 }
 
@@ -40,7 +41,7 @@ impl Objects {
     /// Counts the pixels of the objects of two label maps.
     ///
     /// # Errors
-    /// When they have different shapes.
+    /// If they have different shapes.
     pub fn of(truth: ArrayView2<'_, u32>, prediction: ArrayView2<'_, u32>) -> Result<Self> {
         ensure!(
             truth.dim() == prediction.dim(),
@@ -87,15 +88,16 @@ impl Objects {
         some.then_some(0.0)
     }
 
-    /// Half of the mean Dice of the objects of the truth with their partners, weighted by area, and half of that of the
-    /// predictions. An object without a partner counts 0. `None` if there is no object at all.
+    /// Half of the mean Dice of the objects of the truth with their partners, weighted by area, and
+    /// half of that of the predictions. An object without a partner counts 0. `None` if there is no
+    /// object at all.
     pub fn object_dice(&self, by: Partner) -> Option<f64> {
         let nothing = self.nothing()?;
         let score = |t: usize, p: usize, shared: usize| match by {
             Partner::Iou => self.iou(t, p),
             Partner::Overlap => shared as f64,
         };
-        // the best partner of each object of either map, the lower number on a tie
+        // the best partner of each object of both maps, the lower number on a tie
         let mut of_truth = vec![None; self.truth.len()];
         let mut of_prediction = vec![None; self.prediction.len()];
         for (&(t, p), &shared) in &self.shared {
@@ -120,8 +122,8 @@ impl Objects {
         })
     }
 
-    /// The aggregated Jaccard index: the pixels that paired objects share, over their unions and the areas of all objects
-    /// without a partner. `None` if there is no object at all.
+    /// The aggregated Jaccard index: the pixels that paired objects share, over their unions and
+    /// the areas of all objects without a partner. `None` if there is no object at all.
     pub fn aji(&self, pairing: Pairing) -> Option<f64> {
         let nothing = self.nothing()?;
         let pairs = self.pairs(pairing);

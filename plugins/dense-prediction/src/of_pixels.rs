@@ -1,4 +1,5 @@
-//! What a run measures where every pixel has a class, or a value, beside the Dice coefficient and the peak signal-to-noise ratio.
+//! Measures of a run for tasks with a class or a value for every pixel, besides the Dice
+//! coefficient and the peak signal-to-noise ratio.
 
 use crate::images::{Window, ssim};
 use crate::masks::{Directions, Overlap, hausdorff};
@@ -7,13 +8,14 @@ use anyhow::{Context, Result, ensure};
 use fl_core::{Examples, Images, metrics};
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
-/// `sensitivity`, `specificity` and `hd95` (pixels; the larger direction), each the mean over images and over the classes but that
-/// of the background, where it is defined; and, where objects are told apart, `object-dice` (partner by intersection over
-/// union) and `aji` (pairs sorted by it, each object once), the mean over images. Objects of a prediction are its connected
-/// foreground pixels (four neighbours). Where images are made, their `ssim`.
+/// Returns `sensitivity`, `specificity` and `hd95` (pixels; the larger direction), each averaged
+/// over images and over the classes except the background, if defined. If the data separate
+/// objects, also `object-dice` (partner by intersection over union) and `aji` (pairs sorted by it,
+/// each object once), averaged over images. Objects of a prediction are its connected foreground
+/// pixels (four neighbours). For made images, returns their `ssim`.
 ///
 /// # Errors
-/// When scores and examples are of different sizes.
+/// If scores and examples are of different sizes.
 pub fn measure(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Vec<(String, f64)>> {
     if let Some(truth) = examples.images() {
         return of_images(scores, &truth);
@@ -65,8 +67,9 @@ pub fn measure(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Vec<(
 
 fl_core::measures!(measure);
 
-/// `ssim` with a uniform window of 7 x 7 and a range of 1, the mean over images and channels; values beyond 0 to 1 count as the
-/// nearest of them. Nothing of images that are smaller than the window.
+/// Returns `ssim` with a uniform window of 7 x 7 and a range of 1, averaged over images and
+/// channels. Values outside 0 to 1 count as the nearest of them. Returns nothing for images smaller
+/// than the window.
 fn of_images(scores: ArrayView2<'_, f32>, truth: &Images) -> Result<Vec<(String, f64)>> {
     let ([channels, height, width], values) = (truth.shape(), truth.values());
     ensure!(
@@ -104,7 +107,7 @@ pub fn connected(mask: &Array2<bool>) -> Array2<u32> {
         numbers[at] = next;
         open.push(at);
         while let Some((r, c)) = open.pop() {
-            // one less than 0 wraps to what is in no picture
+            // 0 - 1 wraps to an index outside every picture
             let around = [
                 (r.wrapping_sub(1), c),
                 (r + 1, c),
@@ -138,7 +141,7 @@ mod tests {
         Examples::all(Arc::new(inputs), Arc::new(Labels::Pixels(masks))).unwrap()
     }
 
-    /// Sure of this class at each pixel.
+    /// Returns scores that are certain of the given class at each pixel.
     fn scores(of: &Array2<u8>) -> Array2<f32> {
         let (rows, pixels) = of.dim();
         Array2::from_shape_fn((rows, 2 * pixels), |(i, at)| {
@@ -158,10 +161,10 @@ mod tests {
         let examples = Examples::all(inputs, Arc::new(Labels::Images(images))).unwrap();
         let of = |made: &Array2<f32>| measure(made.view(), &examples).unwrap();
         assert_eq!(of(&truth), [("ssim".to_string(), 1.0)]);
-        // what lies beyond black and white is black or white
+        // values beyond black and white count as black or white
         let beyond = truth.mapv(|v| if v == 0.0 { -7.0 } else { v });
         assert_eq!(of(&beyond), of(&truth));
-        // by scikit-image's rule, of each plane by itself
+        // by scikit-image's rule, for each plane separately
         let off = &truth * 0.5;
         let plane = |of: &Array2<f32>, i: usize, c: usize| {
             let values = of.slice(ndarray::s![i, 64 * c..64 * (c + 1)]);
@@ -180,7 +183,8 @@ mod tests {
 
     #[test]
     fn two_images_by_hand() {
-        // two objects side by side, found as one that lacks a pixel; and an empty mask, found empty
+        // two objects side by side, predicted as one that lacks a pixel; and an empty mask,
+        // predicted empty
         let truth = array![[1, 1, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0, 0, 0]];
         let objects = array![[1, 2, 0, 0, 1, 2, 0, 0], [0, 0, 0, 0, 0, 0, 0, 0]];
         let found = array![[1, 1, 0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0, 0]];
@@ -190,7 +194,7 @@ mod tests {
         let of = |name: &str| all.iter().find(|m| m.0 == name).map(|m| m.1);
         assert_eq!(of("sensitivity"), Some(0.75)); // undefined for the empty mask
         assert_eq!(of("specificity"), Some(1.0));
-        // the quantile of 0, 0, 0, 1 is 0.85; none for the empty ones: their distance is 0
+        // the quantile of 0, 0, 0, 1 is 0.85; none for the empty masks: their distance is 0
         assert!((of("hd95").unwrap() - 0.425).abs() < 1e-9);
         // object 1 (IoU 2/3) is the partner; Dice 4/5. Object 2 has the same partner: Dice 2/5
         let due = 0.5 * (0.5 * 0.8 + 0.5 * 0.4 + 0.8);

@@ -10,26 +10,30 @@ use fl_core::privacy::{LEAST_CLIP, MinibatchSampling, Unit};
 use fl_core::settings::{above, above_to};
 use fl_core::{Examples, Parametric};
 
-/// The slot of the mechanism that clips the gradient of every example, and hides their sum.
+/// The slot of the mechanism that clips the gradient of every example, and adds noise to their sum.
 pub const SLOT: MechanismSlot<GradientSum> = MechanismSlot::new(
     "example-privacy",
     "Clips the gradient of each of a client's examples, and hides the sum of a step's (DP-SGD).",
 );
 
 choices! {
-    /// How the examples of a step are drawn.
+    /// How a step draws its examples.
     pub enum MinibatchDraw {
-        /// Each is in it with probability `rate`, by itself (Poisson sampling): priced for an example that is added or removed.
+        /// Each example with probability `rate`, independently (Poisson sampling): priced for an
+        /// example that is added or removed.
         Poisson = "poisson",
-        /// The share `rate` of them, rounded down, every such set alike: priced for an example that is replaced by another.
+        /// The share `rate` of them, rounded down, every such set equally likely: priced for an
+        /// example that is replaced by another.
         Fixed = "fixed",
     }
 }
 
 settings! {
-    /// How a step of DP-SGD sees a client's examples.
+    /// How a step of DP-SGD draws a client's examples.
     pub struct Sampling {
-        /// Share of the client's examples in a step; at 1 all of them, which is priced for one that is replaced by another. The sum of their gradients is divided by `local.batch`, so that should be about as many.
+        /// Share of the client's examples in a step; at 1 all of them, which is priced for an
+        /// example that is replaced by another. The sum of their gradients is divided by
+        /// `local.batch`, which should be about as many.
         rate: f64, in above_to(0.0, 1.0);
         /// How they are drawn.
         draw: MinibatchDraw = MinibatchDraw::Poisson;
@@ -37,8 +41,8 @@ settings! {
 }
 
 settings! {
-    /// Clips the gradient of each example to an L2 norm and adds Gaussian noise to every number of their sum (DP-SGD, Abadi et al. 2016). Hides
-    /// one example of one client.
+    /// Clips the gradient of each example to an L2 norm and adds Gaussian noise to every number of
+    /// their sum (DP-SGD, Abadi et al. 2016). Protects one example of one client.
     pub struct GaussianGradients {
         /// The largest L2 norm of the gradient of one example.
         clip: f64 = 1.0, in LEAST_CLIP..;
@@ -54,7 +58,7 @@ impl PrivacyMechanism for GaussianGradients {
         finite(&mut gradient.sum);
         let norm = gradient.sum.norm();
         if norm > self.clip {
-            // a hair below, so that rounding cannot lead above
+            // slightly smaller, so that rounding cannot exceed the bound
             gradient.sum.scale(self.clip / norm * (1.0 - 1e-6));
         }
         Ok(())
@@ -64,14 +68,14 @@ impl PrivacyMechanism for GaussianGradients {
         let (clip, unit) = (self.clip, Unit::Example);
         let sigma = self.noise_multiplier * clip;
         Ok(match lot.draw {
-            // an example comes or goes
+            // one example is added or removed
             SamplingScheme::Poisson { rate } => PrivacyEvent::SubsampledGaussian {
                 rate,
                 sensitivity: clip,
                 sigma,
                 unit,
             },
-            // an example becomes another: from one end of the ball to the other
+            // one example is replaced: from one end of the ball to the other
             SamplingScheme::FixedSize => PrivacyEvent::FixedSizeGaussian {
                 k: lot.len(),
                 of: lot.of,
@@ -99,7 +103,7 @@ plugin!(privacy "gaussian-gradients" => GaussianGradients,
     aliases: ["dp-sgd"],
     papers: ["Abadi et al. 2016"]);
 
-/// The slot of a model that learns a client's own data in this way, if `sampling` is given.
+/// Returns the slot of a model that learns a client's own data in this way, if `sampling` is given.
 pub fn learner(model: SlotSpec, sampling: Option<&Sampling>) -> SlotSpec {
     let model = model.through(&SLOT);
     match sampling {
@@ -108,7 +112,7 @@ pub fn learner(model: SlotSpec, sampling: Option<&Sampling>) -> SlotSpec {
     }
 }
 
-/// The exchange that trains it.
+/// Declares the exchange that trains it.
 pub fn declared<'p, D: Message, U: Message>(
     training: Declared<'p, D, U>,
     sampling: Option<&Sampling>,
@@ -120,7 +124,7 @@ pub fn declared<'p, D: Message, U: Message>(
     }
 }
 
-/// The steps of a training, if the examples are hidden.
+/// Returns the steps of a training, if a mechanism protects the examples.
 pub fn lots(sampling: Option<&Sampling>, training: &Training) -> Option<MinibatchSampling> {
     let sampling = sampling?;
     Some(MinibatchSampling {
@@ -130,7 +134,7 @@ pub fn lots(sampling: Option<&Sampling>, training: &Training) -> Option<Minibatc
     })
 }
 
-/// What is wrong with `sampling` where the slot is filled, or is not.
+/// Returns the conflict of `sampling` with the slot, filled or empty.
 pub fn conflict(
     has: &dyn Fn(&str) -> bool,
     sampling: Option<&Sampling>,
@@ -151,7 +155,7 @@ pub fn conflict(
     }
 }
 
-/// The sum of the gradients of single examples, each clipped.
+/// Returns the sum of the gradients of single examples, each clipped.
 fn clipped_sum(
     model: &mut dyn Parametric,
     examples: &Examples,
@@ -170,10 +174,11 @@ fn clipped_sum(
     Ok(GradientSum { sum: sum.total() })
 }
 
-/// The model in `model` learns a client's own examples: `w <- w - lr (sum of clipped gradients + noise) / batch`, by its own optimiser.
+/// The model in `model` learns a client's own examples:
+/// `w <- w - lr (sum of clipped gradients + noise) / batch`, by its own optimiser.
 ///
 /// # Errors
-/// Where `sampling` or the steps are not given, those of [`Client::release_steps`], and of the model.
+/// If `sampling` or the steps are not given; those of [`Client::release_steps`], and of the model.
 pub fn train(
     me: &mut Client,
     model: &TrainerSlot,
@@ -220,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Nine examples around 0, and one at `last`.
+    /// Returns nine examples around 0, and one at `last`.
     fn examples(last: f32) -> Examples {
         let mut draws = Stream::root(3).draws();
         let mut data: Vec<f32> = (0..20).map(|_| draws.normal() as f32).collect();
@@ -236,7 +241,7 @@ mod tests {
         Examples::all(Arc::new(inputs), Arc::new(labels)).unwrap()
     }
 
-    /// The sum over all of them at the first weights of a linear model.
+    /// Returns the sum over all of them at the first weights of a linear model.
     fn sum(examples: &Examples, clip: f64) -> (Params, Params) {
         let decl = linked_parts()
             .into_iter()
@@ -277,7 +282,7 @@ mod tests {
         let (near, far) = (sum(&examples(0.1), clip).0, sum(&examples(1e4), clip).0);
         let moved = near.zip(&far, |a, b| a - b).unwrap().norm();
         assert!(moved > clip / 2.0 && moved <= 2.0 * clip, "{moved}");
-        // without bounds it is all that is left
+        // without bounds the last example dominates the sum
         let moved = sum(&examples(1e4), 1e9).0.norm();
         assert!(moved > 1e3, "{moved}");
     }

@@ -1,17 +1,17 @@
-//! Sums of what has been bounded.
+//! [`Sum`]: a sum of bounded parameters.
 
 use fl_core::message::alike;
 use fl_core::prelude::*;
 
-/// A sum of parameters in 64 bits, rounded once: one in 32 bits is rounded after each of them, and one more or less of them would move
-/// it by all the roundings that come after, not by its bound alone.
+/// A sum of parameters in 64 bits, rounded once. A sum in 32 bits is rounded after each addend: one
+/// addend more or less would change it by all later roundings, not only by its bound.
 pub struct Sum {
     like: Params,
     sums: Vec<f64>,
 }
 
 impl Sum {
-    /// Of nothing yet, named and shaped like this.
+    /// Returns an empty sum, named and shaped as `like`.
     pub fn like(like: &Params) -> Self {
         Self {
             sums: vec![0.0; like.count()],
@@ -19,10 +19,10 @@ impl Sum {
         }
     }
 
-    /// Adds another.
+    /// Adds parameters.
     ///
     /// # Errors
-    /// When names or shapes differ.
+    /// If names or shapes differ.
     pub fn add(&mut self, more: &Params) -> Result<()> {
         alike(&self.like, more)?;
         let both = self.sums.iter_mut().zip(more.iter());
@@ -30,7 +30,7 @@ impl Sum {
         Ok(())
     }
 
-    /// Rounded to 32 bits.
+    /// Returns the sum, rounded to 32 bits.
     pub fn total(mut self) -> Params {
         let places = self.like.0.values_mut().flatten();
         places
@@ -40,7 +40,8 @@ impl Sum {
     }
 }
 
-/// Nothing, in place of something that has no length: NaN or infinity would pass every bound, and show in what comes of it.
+/// Replaces parameters with NaN or infinity by zeros: they would pass every bound, and show in the
+/// result.
 pub fn finite(params: &mut Params) {
     if !params.norm().is_finite() {
         *params = params.zeros_like();
@@ -61,7 +62,8 @@ mod tests {
         f64::from(*sum.total().iter().next().unwrap())
     }
 
-    /// In 32 bits these two sums are 2 apart: each small number is rounded up beyond 2^14, and below it is not.
+    /// In 32 bits these two sums differ by 2: each small number is rounded up above 2^14, and not
+    /// below.
     #[test]
     fn one_number_less_moves_a_sum_by_that_number() {
         let of = |ones: usize| {

@@ -3,7 +3,8 @@ use fl_core::prelude::*;
 
 // ANCHOR: part
 settings! {
-    /// A random cohort in which clients with more examples are more likely (without repeats, one after the other).
+    /// A random cohort, drawn one by one without repeats, in which clients with more examples are
+    /// more likely.
     pub struct BySize {
         /// Share of clients in the cohort.
         share: f64 = 0.5, in 0.0..=1.0;

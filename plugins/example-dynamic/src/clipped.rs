@@ -7,7 +7,7 @@ use fl_core::settings::above;
 settings! {
     /// Clips parameters to an L1 norm and adds Laplace noise to every one of them.
     pub struct LaplaceParams {
-        /// The largest L1 norm that leaves.
+        /// The largest L1 norm of the parameters that leave.
         clip: f64 = 1.0, in LEAST_CLIP..;
         /// Scale of the noise.
         scale: f64 = 1.0, in above(0.0);
@@ -20,7 +20,7 @@ impl PrivacyMechanism for LaplaceParams {
     fn clip(&self, message: &mut Params) -> Result<()> {
         let norm: f64 = message.iter().map(|x| f64::from(x.abs())).sum();
         if norm > self.clip {
-            // a hair below, so that rounding cannot lead above
+            // slightly smaller, so that rounding cannot exceed the bound
             let factor = self.clip / norm * (1.0 - 1e-6);
             for tensor in message.0.values_mut() {
                 tensor.mapv_inplace(|x| (f64::from(x) * factor) as f32);

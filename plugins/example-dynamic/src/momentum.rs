@@ -5,14 +5,15 @@ use fl_core::prelude::*;
 
 // ANCHOR: settings
 settings! {
-    /// Mean of the clients' parameters that goes on in the direction of earlier rounds (FedAvgM; Hsu et al. 2019).
+    /// Mean of the clients' parameters with momentum from earlier rounds (FedAvgM; Hsu et al.
+    /// 2019).
     pub struct MomentumMean {
-        /// How much of the direction so far is kept.
+        /// Share of the earlier direction that is kept.
         beta: f64 = 0.9, in 0.0..1.0;
     }
 }
 
-/// The aggregator: what it keeps from round to round is where it was and where it was going.
+/// The aggregator. Its state is its last position and its direction.
 pub struct Momentum {
     beta: f32,
     last: Option<(Params, Params)>,
@@ -44,7 +45,7 @@ impl Aggregator for Momentum {
 
     fn update(&mut self, _: &Round, mean: Params) -> Result<Params> {
         let (at, speed) = match &self.last {
-            // another model than before: nothing is known of its direction
+            // another model than before: its direction is unknown
             Some((at, speed)) if alike(at, &mean).is_ok() => {
                 let step = mean.zip(at, |m, a| m - a)?;
                 let speed = speed.zip(&step, |v, d| self.beta * v + d)?;

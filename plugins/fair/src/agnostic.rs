@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 settings! {
     /// Mean of the clients' parameters by weights that move towards the clients with the largest
-    /// training losses, so that the worst mixture of clients is served best (AFL; Mohri et al.
-    /// 2019). It remembers a weight for each client.
+    /// training losses, so that the loss of the worst mixture of clients is minimised (AFL; Mohri
+    /// et al. 2019). It remembers a weight for each client.
     pub struct Afl {
-        /// The step of the weights in a round: they move by this times the losses.
+        /// The step of the weights in a round: they change by this times the losses.
         lr: f64 = 0.1, in above_to(0.0, 1e6);
     }
 }
@@ -28,11 +28,11 @@ impl From<Afl> for AgnosticMean {
     }
 }
 
-/// The nearest point whose numbers are at least 0 and add up to 1.
+/// Returns the nearest point whose numbers are at least 0 and add up to 1.
 pub fn project_to_simplex(point: &[f64]) -> Vec<f64> {
     let mut falling = point.to_vec();
     falling.sort_by(|a, b| b.total_cmp(a));
-    // the same shift of all numbers does not move the result, and keeps the sums exact
+    // a common shift of all numbers does not change the result, and keeps the sums exact
     let largest = falling.first().copied().unwrap_or_default();
     let (mut sum, mut shift) = (0.0, 0.0);
     for (n, x) in (1..).zip(falling) {
@@ -47,7 +47,7 @@ pub fn project_to_simplex(point: &[f64]) -> Vec<f64> {
 }
 
 impl AgnosticMean {
-    /// A client that was not seen before gets the mean weight.
+    /// Gives each new client the mean weight.
     fn admit(&mut self, new: &[ClientId]) {
         let known = self.clients.len() as f64;
         let all = known + new.len() as f64;
@@ -71,7 +71,7 @@ impl Aggregator for AgnosticMean {
         let weights: Vec<f64> = senders.clone().map(|id| self.clients[&id][0]).collect();
         let mean = match weights.iter().any(|weight| *weight > 0.0) {
             true => inbox.weighted_mean(&weights, &*round.exec),
-            // no client that counts has answered
+            // no client with a weight above 0 has answered
             false => {
                 let sent: &Params = round
                     .sent()

@@ -4,11 +4,11 @@ use fl_core::prelude::*;
 
 // ANCHOR: part
 settings! {
-    /// Mean of the clients' parameters in which a client counts by a power of its training loss.
+    /// Mean of the clients' parameters, with each client weighted by a power of its training loss.
     pub struct LossWeightedMean {
         /// The power. Above 0, clients with a large loss count more; below 0, less.
         power: f64 = 1.0, in -4.0..=4.0;
-        /// How much a client counts beside its loss.
+        /// The weight of a client besides its loss.
         weigh: Weigh = Weigh::Samples;
     }
 }

@@ -3,21 +3,21 @@ use fl_core::Weigh;
 use fl_core::prelude::*;
 use fl_core::settings::above;
 
-/// What is added to each loss, as in the published code: a power of 0 may be infinite.
+/// Addend to each loss, as in the published code: a power of 0 may be infinite.
 const LEAST: f64 = 1e-10;
 
 settings! {
-    /// Mean of the clients' changes in which a client counts by the power `q` of its training loss,
-    /// with a step that follows from the changes (q-FedAvg, which solves q-FFL; Li et al. 2020).
-    /// The larger `q`, the more alike the clients' losses become.
+    /// Mean of the clients' changes, with each client weighted by the power `q` of its training
+    /// loss, and a step computed from the changes (q-FedAvg, which solves q-FFL; Li et al. 2020). A
+    /// larger `q` makes the clients' losses more equal.
     pub struct QFairMean {
         /// The power. At 0 it is the plain mean. The paper has 0.001 to 5.
         q: f64 = 1.0, in 0.0..=100.0;
-        /// The learning rate of the clients' training. The paper takes its inverse for `L`, the
+        /// The learning rate of the clients' training. The paper uses its inverse for `L`, the
         /// Lipschitz constant of the gradients.
         lr: f64, in above(0.0);
-        /// How much a client counts beside its loss. The paper draws clients by their numbers of
-        /// examples and then counts all alike.
+        /// The weight of a client besides its loss. The paper draws clients by their numbers of
+        /// examples and then weights all equally.
         weigh: Weigh = Weigh::Uniform;
     }
 }

@@ -15,13 +15,13 @@ fn afl(lr: f64) -> AgnosticMean {
     Afl { lr }.into()
 }
 
-/// A round in which clients were sent this number.
+/// Returns a round in which the server sent this number to clients.
 fn round(sent: f32) -> Round {
     let sent = params(&[&[sent]]).iter().next().unwrap().body.clone();
     Round::first().showing(sent)
 }
 
-/// What an aggregator makes of two answers with these losses.
+/// Returns the aggregate of two answers with these losses.
 fn of(part: &mut dyn Aggregator<In = Params, Out = Params>, sent: f32, losses: [f64; 2]) -> String {
     let inbox = with_losses(&params(&[&[1.0], &[3.0]]), &losses);
     show(&part.aggregate(&round(sent), &inbox).unwrap())
@@ -57,7 +57,7 @@ fn close_q_fedavg_is_algorithm_2() {
         // q = 2: numerator 1 * -2 + 4 * -6 = -26, denominators 2 * 1 * 4 + 2 * 1 = 10 and
         // 2 * 2 * 36 + 2 * 4 = 152
         insta::assert_snapshot!(of(&mut q_fair(2.0), 0.0, [1.0, 2.0]), @"w [1] 0.160494");
-        // q = 0: the mean, whatever the losses are
+        // q = 0: the mean, for any losses
         insta::assert_snapshot!(of(&mut q_fair(0.0), 7.0, [1.0, 2.0]), @"w [1] 2");
         // twice as many examples count twice: numerator 2 * -2 + 2 * -6 = -16, denominators
         // 2 * 6 = 12 and 40
@@ -73,11 +73,12 @@ fn close_afl_moves_its_weights_towards_the_largest_loss() {
     let mut part = afl(0.1);
     close().bind(|| {
         insta::assert_snapshot!(of(&mut part, 0.0, [1.0, 3.0]), @"w [1] 2");
-        // 0.5 + 0.1 = 0.6 and 0.5 + 0.3 = 0.8, and 0.2 less each: 0.4 and 0.6
+        // 0.5 + 0.1 = 0.6 and 0.5 + 0.3 = 0.8, minus 0.2 each: 0.4 and 0.6
         insta::assert_snapshot!(of(&mut part, 0.0, [0.0, 9.0]), @"w [1] 2.2");
         // 0.4 and 1.5: the nearest point is 0 and 1
         insta::assert_snapshot!(of(&mut part, 0.0, [0.0, 0.0]), @"w [1] 3");
-        // the client of weight 0 alone moves nothing, and its loss of 5 brings it 0.5: 0.25, 0.75
+        // the client of weight 0 alone leaves the result unchanged, and its loss of 5 adds 0.5:
+        // 0.25, 0.75
         let alone = with_losses(&params(&[&[1.0]]), &[5.0]);
         let out = part.aggregate(&round(4.0), &alone).unwrap();
         insta::assert_snapshot!(show(&out), @"w [1] 4");

@@ -1,5 +1,5 @@
-//! AsynDGAN (Chang, Qu, Zhang, Sabuncu, Chen, Zhang, Metaxas 2020): a generator at the server that paints label maps, a discriminator at
-//! each client.
+//! AsynDGAN (Chang, Qu, Zhang, Sabuncu, Chen, Zhang, Metaxas 2020): a generator at the server makes
+//! images from label maps, and each client has a discriminator.
 use crate::discriminator::DiscriminatorBatch;
 use crate::image_translator::{
     self, DISCRIMINATOR, MAPS, PAINTER, STUDENT, ServerState, Translated,
@@ -17,8 +17,9 @@ const JUDGE: Exchange<MadeOfMaps, InputValues> =
     Exchange::new("slopes by images of its label maps");
 
 settings! {
-    /// A generator at the server paints the clients' label maps; discriminators, which stay with the images, teach it; a student learns
-    /// from what it painted (AsynDGAN; Chang et al. 2020). The label maps themselves leave the clients.
+    /// A generator at the server makes images from the clients' label maps; discriminators at the
+    /// clients train it, and a student learns from its images (AsynDGAN; Chang et al. 2020). The
+    /// label maps themselves leave the clients.
     pub struct AsynDgan {
         /// Rounds of the generator.
         rounds: usize = 10, in 1..=1_000_000;
@@ -26,14 +27,16 @@ settings! {
         steps: usize = 100, in 1..=1_000_000;
         /// Label maps of each client in one step.
         batch: usize = 8, in 1..=100_000;
-        /// Normally distributed numbers beside a label map, a channel for each, which make two images of one map differ.
+        /// Number of channels with one normally distributed number each beside a label map, so that
+        /// two images of one map differ.
         noise: usize = 4, in 0..=1_000;
-        /// How much the mean absolute distance to the client's own image counts beside what its discriminator says. Published code: 100.
-        /// Its slopes say of every number whether the private one is larger.
+        /// Weight of the mean absolute distance to the client's own image besides the
+        /// discriminator's loss. Published code: 100. The sign of its slope reveals for every
+        /// number whether the private one is larger.
         l1: f64 = 0.0, in 0.0..=1e6;
-        /// What a discriminator judges: it must have as many outputs.
+        /// The regions that a discriminator judges: it must have as many outputs.
         patches: Patches = Patches::Whole;
-        /// The student's training, on one painted image for each label map.
+        /// The student's training, on one generated image for each label map.
         student: Training = Training::epochs(50, 8);
     }
 }
@@ -92,7 +95,8 @@ plugin!(protocol "asyn-dgan" => AsynDgan,
     papers: ["Chang et al. 2020"]);
 
 impl AsynDgan {
-    /// The generator paints label maps of every client, each judges those of its own, and the generator learns.
+    /// Makes images from label maps of every client, lets each client judge its own, and trains the
+    /// generator.
     fn step(
         &self,
         fed: &mut Server<'_>,
@@ -142,8 +146,8 @@ impl AsynDgan {
         painted.learn(fed, slope.view(), stream)
     }
 
-    /// The discriminator learns to tell the made images of its client's label maps from its own images; then the slope by the made of
-    /// what they lose to it.
+    /// Trains the discriminator to separate the images made from its client's label maps from the
+    /// client's own images. Returns the slope by the made images of their loss against it.
     fn judge(&self, me: &mut Client, sent: &MadeOfMaps) -> Result<InputValues> {
         let judged = DiscriminatorBatch::pairs(me, sent)?;
         let n = judged.rows.len();

@@ -1,4 +1,4 @@
-//! A discriminator at its client: is an input generated?
+//! The discriminator at a client, which tells generated inputs from real ones.
 use crate::image_translator::{beside, channels, draw};
 use crate::messages::MadeOfMaps;
 use fl_core::loss::sigmoid;
@@ -17,8 +17,8 @@ fn ln_mean_exp(of: impl Iterator<Item = f64> + Clone, n: usize) -> f64 {
     top + (of.map(|x| (x - top).exp()).sum::<f64>() / n as f64).ln()
 }
 
-/// Log-odds of "generated" for one input, whose parts have these scores: those of the mean of their probabilities. One
-/// part: its score. Second, how they change with each score.
+/// Returns the log-odds of "generated" for one input, whose regions have these scores: those of the
+/// mean of their probabilities. For one region: its score. Second, the slope by each score.
 fn of_parts<T: Copy + Into<f64>>(scores: ArrayView1<'_, T>) -> (f64, Vec<f64>) {
     if scores.len() == 1 {
         return (scores[0].into(), vec![1.0]);
@@ -32,7 +32,8 @@ fn of_parts<T: Copy + Into<f64>>(scores: ArrayView1<'_, T>) -> (f64, Vec<f64>) {
     (yes - no, by.collect())
 }
 
-/// Log-odds of "generated" for inputs whose parts have these scores, `inputs x parts`.
+/// Returns the log-odds of "generated" for inputs whose regions have these scores,
+/// `inputs x parts`.
 pub fn odds<T: Copy + Into<f64>>(scores: ArrayView2<'_, T>) -> Array1<f64> {
     scores
         .rows()
@@ -41,7 +42,7 @@ pub fn odds<T: Copy + Into<f64>>(scores: ArrayView2<'_, T>) -> Array1<f64> {
         .collect()
 }
 
-/// From a slope by the log-odds to that by the scores of the parts.
+/// Converts a slope by the log-odds to that by the scores of the regions.
 pub fn by_patch(scores: ArrayView2<'_, f32>, slope: ArrayView1<'_, f32>) -> Array2<f32> {
     let mut by = Array2::zeros(scores.dim());
     for ((mut by, scores), slope) in by.rows_mut().into_iter().zip(scores.rows()).zip(slope) {
@@ -53,24 +54,24 @@ pub fn by_patch(scores: ArrayView2<'_, f32>, slope: ArrayView1<'_, f32>) -> Arra
     by
 }
 
-/// `n` of this client's own inputs, drawn anew: each as often as another, as far as that goes.
+/// Draws `n` of this client's own inputs, each as often as another as far as possible.
 fn real(me: &Client, n: usize, stream: &Stream) -> Samples {
     let own = &me.own().samples;
     own.pick(&draw(own.len(), n, stream))
 }
 
-/// What a discriminator is shown of one batch.
+/// The inputs of one batch that a discriminator sees.
 pub(crate) struct DiscriminatorBatch {
-    /// Rows of the batch that it is shown.
+    /// Rows of the batch that it sees.
     pub rows: Vec<usize>,
-    /// As many real inputs.
+    /// The same number of real inputs.
     pub real: Samples,
-    /// Those of the batch.
+    /// The made inputs of the batch.
     pub made: Samples,
 }
 
 impl DiscriminatorBatch {
-    /// All that was made, and real inputs drawn from `stream`.
+    /// Takes all made inputs, and draws real inputs from `stream`.
     pub fn all(me: &Client, x: Samples, stream: &Stream) -> Self {
         Self {
             rows: (0..x.len()).collect(),
@@ -79,7 +80,7 @@ impl DiscriminatorBatch {
         }
     }
 
-    /// Images that were made of this client's label maps, and its own images, each beside its map.
+    /// Pairs images made from this client's label maps, and its own images, with their maps.
     pub fn pairs(me: &Client, sent: &MadeOfMaps) -> Result<Self> {
         let (n, all) = (sent.values.nrows(), me.own().len());
         let text = || {
@@ -115,7 +116,7 @@ impl DiscriminatorBatch {
         })
     }
 
-    /// One step: the discriminator tells the made from the real, by cross-entropy.
+    /// Trains the discriminator for one step to separate made from real inputs, by cross-entropy.
     pub fn tell_apart(&self, model: &mut dyn Trainer, parts: usize, stream: &Stream) -> Result<()> {
         let n = self.made.len();
         let labels = Array2::from_shape_fn((2 * n, parts), |(i, _)| i8::from(i >= n));
@@ -125,8 +126,8 @@ impl DiscriminatorBatch {
         Ok(())
     }
 
-    /// One step of the mean squared distance to this target is one against the slope of Eq. 2. `share` is its client's share of all
-    /// examples.
+    /// Trains for one step along the slope of Eq. 2, as a step of the mean squared distance to a
+    /// target with that slope. `share` is the client's share of all examples.
     pub fn tell_apart_linearly(
         &self,
         model: &mut dyn Trainer,
@@ -154,10 +155,10 @@ impl DiscriminatorBatch {
     }
 }
 
-/// Inputs of the run's shape.
+/// Returns inputs of the run's shape.
 ///
 /// # Errors
-/// When they are of another width.
+/// If they are of another width.
 pub(crate) fn inputs(values: &Array2<f32>, task: &Task) -> Result<Samples> {
     let text = || {
         format!(

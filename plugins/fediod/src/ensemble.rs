@@ -1,11 +1,12 @@
-//! Eq. 8 and 9: an ensemble in which a client counts for an input and a class as much as it is likely to know them.
+//! Eq. 8 and 9: an ensemble that weights a client for each input and class by how likely it is to
+//! know them.
 use crate::settings::{Classes, Weights};
 use fl_core::loss::sigmoid;
 use ndarray::{Array1, Array2, Axis};
 
-/// `P_k(c) / P(c)` of Eq. 8, one row for each client. The probability of a class at a client is relative to that at all of
-/// them: the mean of their proportions, or the sum of their counts. It cancels when weights are made to add up to 1. 0 for a
-/// class that nobody has.
+/// `P_k(c) / P(c)` of Eq. 8, one row for each client. The probability of a class at a client is
+/// relative to that at all of them: the mean of their proportions, or the sum of their counts. It
+/// cancels when weights are normalised to 1. 0 for a class that no client has.
 pub fn shares(counts: &[Vec<u32>], classes: &Classes) -> Vec<Array1<f64>> {
     let own = |counts: &Vec<u32>| {
         let counts: Array1<f64> = counts.iter().map(|n| f64::from(*n)).collect();
@@ -27,8 +28,8 @@ pub fn shares(counts: &[Vec<u32>], classes: &Classes) -> Vec<Array1<f64>> {
     own
 }
 
-/// Eq. 8: `P_k(c) / P(c) * D_k(x) / mean D_k(real)`, and the same divided by its sum over clients; a class that no client knows
-/// anything of counts alike for all. `d` is `D_k(x)` for each input.
+/// Eq. 8: `P_k(c) / P(c) * D_k(x) / mean D_k(real)`, and the same divided by its sum over clients.
+/// If the sum is 0, all clients have equal weights. `d` is `D_k(x)` for each input.
 pub fn importance(
     prior: &[Array1<f64>],
     d: &[Array1<f64>],
@@ -52,17 +53,18 @@ pub fn importance(
     (raw, weights)
 }
 
-/// How much each client counts for one batch.
+/// The clients' weights for one batch.
 pub struct Ensemble {
     /// Weight of each client, `batch x classes`; they add up to 1.
     weights: Vec<Array2<f64>>,
-    /// Change of the logarithm of a client's weight before division by their sum with the log-odds of its discriminator:
-    /// the probability of "real". Empty if discriminators do not count.
+    /// Derivative of the logarithm of a client's unnormalised weight by the log-odds of its
+    /// discriminator: the probability of "real". Empty if discriminators do not count.
     by_odds: Vec<Array1<f64>>,
 }
 
 impl Ensemble {
-    /// Of clients with these [`shares`], shares of all examples, log-odds of each input and mean `D_k` of real ones.
+    /// Computes the weights of clients with these [`shares`], shares of all examples, log-odds of
+    /// each input and mean `D_k` of real ones.
     pub fn new(
         how: &Weights,
         prior: &[Array1<f64>],
@@ -99,8 +101,8 @@ impl Ensemble {
         each.fold(Array2::zeros(values[0].dim()), |sum, (w, v)| sum + w * v)
     }
 
-    /// From the slope by what [`Ensemble::of`] gave, `made`, to those by each client's values and log-odds. The latter are
-    /// empty if discriminators do not count.
+    /// Converts the slope by `made`, the result of [`Ensemble::of`], to those by each client's
+    /// values and log-odds. The latter are empty if discriminators do not count.
     pub fn back(
         &self,
         values: &[Array2<f64>],

@@ -1,10 +1,11 @@
-//! How good made inputs are.
+//! Quality measures of made inputs.
 use crate::loss_terms::entropy;
 use fl_linalg::{Eigen, symmetric_eigen};
 use ndarray::{Array1, ArrayView2, Axis};
 
-/// The inception score of inputs that come batch by batch, with any model's probabilities: `exp(mean_x KL(p(.|x) || mean p))`,
-/// from 1 to the number of classes (Salimans et al. 2016). With a client's model it is the paper's adapted score (Table 7).
+/// The inception score of inputs that come batch by batch, with any model's probabilities:
+/// `exp(mean_x KL(p(.|x) || mean p))`, from 1 to the number of classes (Salimans et al. 2016). With
+/// a client's model it is the paper's adapted score (Table 7).
 #[derive(Clone, Debug, Default)]
 pub struct Inception {
     inputs: usize,
@@ -25,16 +26,17 @@ impl Inception {
         };
     }
 
-    /// The score; 1 without inputs.
+    /// Returns the score; 1 without inputs.
     pub fn score(&self) -> f64 {
         let n = self.inputs.max(1) as f64;
         (entropy((&self.sum / n).view()) - self.entropies / n).exp()
     }
 }
 
-/// Frechet distance of two sets of features, `inputs x features`, as of normal distributions with
-/// their means and covariances (divided by `n - 1`): `|m1 - m2|^2 + tr(C1 + C2 - 2 (C1 C2)^(1/2))`
-/// (Heusel et al. 2017). NaN for fewer than two inputs, and for features that are not finite.
+/// Returns the Frechet distance of two sets of features, `inputs x features`, as of normal
+/// distributions with their means and covariances (divided by `n - 1`):
+/// `|m1 - m2|^2 + tr(C1 + C2 - 2 (C1 C2)^(1/2))` (Heusel et al. 2017). NaN for fewer than two
+/// inputs, and for features that are not finite.
 pub fn frechet(x: ArrayView2<'_, f64>, y: ArrayView2<'_, f64>) -> f64 {
     distance(x, y).unwrap_or(f64::NAN)
 }

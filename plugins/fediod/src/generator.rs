@@ -1,17 +1,17 @@
-//! Who makes the inputs, and of what.
+//! The generators of inputs: from noise, or from label maps.
 use crate::image_translator::{self, PAINTER, Translated, draw};
 use crate::protocol::ServerState;
 use crate::settings::{GenerateAndDistill, MadeOf};
 use fl_core::prelude::*;
 use ndarray::{ArrayView2, Axis, stack};
 
-/// The slot of a maker that makes inputs of noise.
+/// The slot of a generator that makes inputs from noise.
 const MAKER: GeneratorSlot = GeneratorSlot::new("generator", "Makes the inputs, at the server.");
 
 /// A batch of made inputs.
 pub(crate) enum Batch {
     OfNoise(Samples),
-    /// And whose map each is of: a client, and the position of its example.
+    /// And the label map of each input: a client, and the position of its example.
     OfMaps(Translated, Vec<(ClientId, u32)>),
 }
 
@@ -23,7 +23,8 @@ impl Batch {
         }
     }
 
-    /// Those that client `id` judges: all, or those that are made of its label maps.
+    /// Returns whether client `id` judges an input: every client judges all, or those made from its
+    /// label maps.
     pub fn judged_by(&self, id: ClientId, at: usize) -> bool {
         match self {
             Self::OfNoise(_) => true,
@@ -31,7 +32,8 @@ impl Batch {
         }
     }
 
-    /// Their maker takes a step against `slope`, the derivative of a loss by each of their numbers.
+    /// Lets their generator take a step against `slope`, the derivative of a loss by each of their
+    /// numbers.
     pub fn learn(
         &self,
         fed: &mut Server<'_>,
@@ -46,7 +48,7 @@ impl Batch {
 }
 
 impl GenerateAndDistill {
-    /// Makes `n` inputs: of noise, or of label maps drawn from those of all clients.
+    /// Makes `n` inputs: from noise, or from label maps drawn from those of all clients.
     pub(crate) fn make(
         &self,
         fed: &mut Server<'_>,
@@ -72,7 +74,7 @@ impl GenerateAndDistill {
         Ok(Batch::OfMaps(painted, whose))
     }
 
-    /// The slot of the maker.
+    /// Returns the slot of the generator.
     pub(crate) fn maker(&self) -> SlotSpec {
         match &self.made_of {
             MadeOf::Noise => MAKER.spec().at_server(),

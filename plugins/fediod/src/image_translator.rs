@@ -1,5 +1,5 @@
-//! A generator of images of label maps (Isola, Zhu, Zhou, Efros 2017: pix2pix): a trainer that takes a map and noise, and whose outputs are an
-//! image's numbers.
+//! A generator of images from label maps (Isola, Zhu, Zhou, Efros 2017: pix2pix): a trainer that
+//! takes a map and noise, and whose outputs are the numbers of an image.
 use crate::messages::{InputValues, LabelMaps};
 use fl_core::prelude::*;
 use fl_core::{Length, Problem, TaskKind};
@@ -12,7 +12,7 @@ pub(crate) const MAPS: Exchange<Nothing, LabelMaps> = Exchange::new("label maps"
 /// The label maps of each client, `images x pixels`.
 pub(crate) type ServerState = BTreeMap<ClientId, Array2<u8>>;
 
-/// Whether there are label maps.
+/// Checks that the task has label maps.
 pub(crate) fn suits(kind: TaskKind) -> Result<(), String> {
     match kind {
         TaskKind::Pixels { .. } => Ok(()),
@@ -20,7 +20,7 @@ pub(crate) fn suits(kind: TaskKind) -> Result<(), String> {
     }
 }
 
-/// Asks everybody for label maps.
+/// Collects the label maps of all clients.
 pub(crate) fn ask(fed: &mut Server<'_>, round: &Round) -> Result<ServerState> {
     let kind = fed.task().kind;
     let (classes, pixels) = (kind.classes(), kind.outputs() / kind.classes());
@@ -42,7 +42,7 @@ pub(crate) fn ask(fed: &mut Server<'_>, round: &Round) -> Result<ServerState> {
     maps.collect()
 }
 
-/// A client's answer to [`MAPS`].
+/// Answers [`MAPS`] at a client.
 pub(crate) fn own(me: &Client) -> Result<LabelMaps> {
     let maps = me.own().masks().context("examples without label maps")?;
     Ok(LabelMaps {
@@ -50,37 +50,37 @@ pub(crate) fn own(me: &Client) -> Result<LabelMaps> {
     })
 }
 
-/// Positions of `n` out of so many, each as often as another as far as that goes.
+/// Draws the positions of `n` out of `of`, each as often as another as far as possible.
 pub(crate) fn draw(of: usize, n: usize, stream: &Stream) -> Vec<usize> {
     let order = stream.draws().permutation(of);
     order.iter().copied().cycle().take(n).collect()
 }
 
-/// The slot of the painter.
+/// The slot of the generator of images.
 pub(crate) const PAINTER: TrainerSlot = TrainerSlot::new(
     "generator",
     "Paints label maps, at the server: of a channel for each class and those of noise, an image.",
 );
-/// A client's model that tells made inputs from its own.
+/// A client's model that separates made inputs from its own.
 pub(crate) const DISCRIMINATOR: TrainerSlot = TrainerSlot::new(
     "discriminator",
     "A client's judge of inputs: are they made? Each may have another.",
 );
 /// The model that learns at the server.
 pub(crate) const STUDENT: TrainerSlot = TrainerSlot::new("student", "The server's model.");
-/// What hides the slopes that leave a client.
+/// The mechanism on the slopes that leave a client.
 pub(crate) const SLOPES_PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
     "slopes-privacy",
     "Bounds and hides the slopes by a batch that leave a client, as one tensor `inputs`.",
 );
 
-/// Declares the slots of the painter of maps with `noise` channels beside them.
+/// Declares the slots of the generator from maps with `noise` channels beside them.
 pub(crate) fn slot(noise: usize) -> SlotSpec {
     let painter = PAINTER.spec().at_server().with_task(task(noise));
     painter.needs(Ability::Loss(Loss::Mse))
 }
 
-/// Hides slopes by inputs that leave a client.
+/// Releases the slopes by inputs that leave a client.
 pub(crate) fn hidden<'p, D: Message>(
     slopes: Declared<'p, D, InputValues>,
 ) -> Declared<'p, D, InputValues> {
@@ -99,7 +99,7 @@ pub(crate) fn hidden<'p, D: Message>(
     )
 }
 
-/// Label maps as somebody is shown them who takes images: a channel for each class, 1 where a pixel is of it.
+/// Converts label maps to images for models: a channel for each class, 1 where a pixel has it.
 pub fn channels(maps: ArrayView2<'_, u8>, classes: usize) -> Array2<f32> {
     let pixels = maps.ncols();
     Array2::from_shape_fn((maps.nrows(), classes * pixels), |(i, at)| {
@@ -107,7 +107,8 @@ pub fn channels(maps: ArrayView2<'_, u8>, classes: usize) -> Array2<f32> {
     })
 }
 
-/// The run's task for a painter: of a channel for each class and `noise` channels of noise, the numbers of an input.
+/// Returns the map from the run's task to the generator's: from a channel for each class and
+/// `noise` channels of noise to the numbers of an input.
 pub(crate) fn task(noise: usize) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
     move |of| Task {
         input: beside(noise + of.kind.classes(), of),
@@ -115,20 +116,21 @@ pub(crate) fn task(noise: usize) -> impl Fn(&Task) -> Task + Send + Sync + 'stat
     }
 }
 
-/// The shape of so many channels as large as an image.
+/// Returns the shape of `channels` channels of the size of an image.
 pub(crate) fn beside(channels: usize, of: &Task) -> Vec<usize> {
     let sides = of.input.iter().skip(1).copied();
     std::iter::once(channels).chain(sides).collect()
 }
 
-/// Images of some label maps.
+/// Images made from label maps.
 pub(crate) struct Translated {
     canvas: Samples,
     pub images: Samples,
 }
 
 impl Translated {
-    /// Paints `maps` with `noise` normally distributed numbers beside each, a channel for each number.
+    /// Makes images from `maps` with `noise` normally distributed numbers beside each, a channel
+    /// for each number.
     pub fn new(
         fed: &mut Server<'_>,
         maps: ArrayView2<'_, u8>,
@@ -137,7 +139,7 @@ impl Translated {
     ) -> Result<Self> {
         let task = fed.task().clone();
         let mut draws = stream.child("noise", 0).draws();
-        // one number for all pixels, so that an image can be of one kind
+        // one number for all pixels, so that it can control the whole image
         let drawn = Array2::from_shape_simple_fn((maps.nrows(), noise), || draws.normal() as f32);
         let pixels = maps.ncols();
         let size = (maps.nrows(), noise * pixels);
@@ -152,8 +154,8 @@ impl Translated {
         })
     }
 
-    /// The painter takes a step against `slope`, the derivative of a loss by each number of the images. Exact without batch normalisation
-    /// and dropout.
+    /// Lets the generator take a step against `slope`, the derivative of a loss by each number of
+    /// the images. Exact without batch normalisation and dropout.
     pub fn learn(
         &self,
         fed: &mut Server<'_>,
@@ -167,7 +169,7 @@ impl Translated {
     }
 }
 
-/// What to aim at, so that the slope of the mean squared distance to it is `slope`.
+/// Returns the target for which the slope of the mean squared distance is `slope`.
 pub fn aim(images: &Array2<f32>, slope: ArrayView2<'_, f32>) -> Array2<f32> {
     images - &(&slope * (slope.len() as f32 / 2.0))
 }

@@ -1,5 +1,6 @@
-//! The terms of the losses (Eq. 2 to 6 and 10), each with its slopes in closed form. Scores are `batch x classes`, one table for each
-//! client; `pi` are weights of the clients that add up to 1. Means are over the batch, logarithms natural, `0 ln 0 = 0`.
+//! The terms of the losses (Eq. 2 to 6 and 10), each with its slopes in closed form. Scores are
+//! `batch x classes`, one table for each client; `pi` are weights of the clients that add up to 1.
+//! Means are over the batch, logarithms natural, `0 ln 0 = 0`.
 use crate::settings::Game;
 use fl_core::loss::{self, sigmoid};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Zip};
@@ -11,12 +12,12 @@ fn ln(p: f64) -> f64 {
     p.max(f64::MIN_POSITIVE).ln()
 }
 
-/// Entropy.
+/// Returns the entropy.
 pub fn entropy(p: ArrayView1<'_, f64>) -> f64 {
     -p.iter().map(|p| p * ln(*p)).sum::<f64>()
 }
 
-/// Probabilities of scores at temperature `tau`.
+/// Returns the probabilities of scores at temperature `tau`.
 pub fn probabilities(scores: ArrayView2<'_, f64>, tau: f64) -> Array2<f64> {
     let mut p = scores.as_standard_layout().into_owned();
     for mut row in p.rows_mut() {
@@ -27,7 +28,7 @@ pub fn probabilities(scores: ArrayView2<'_, f64>, tau: f64) -> Array2<f64> {
     p
 }
 
-/// The slope by scores, from the slope by their probabilities at `tau`.
+/// Converts the slope by probabilities at `tau` to the slope by scores.
 pub fn through_softmax(p: &Array2<f64>, mut slope: Array2<f64>, tau: f64) -> Array2<f64> {
     for (mut g, p) in slope.rows_mut().into_iter().zip(p.rows()) {
         let mean = g.dot(&p);
@@ -45,7 +46,8 @@ pub fn mixture(q: &[Array2<f64>], pi: &[f64]) -> Array2<f64> {
     sum
 }
 
-/// Jensen-Shannon divergence of the clients' probabilities, input by input: `H(sum_k pi_k q_k) - sum_k pi_k H(q_k)`.
+/// Returns the Jensen-Shannon divergence of the clients' probabilities, input by input:
+/// `H(sum_k pi_k q_k) - sum_k pi_k H(q_k)`.
 pub fn jensen_shannon(q: &[Array2<f64>], pi: &[f64]) -> Array1<f64> {
     let mut of = mixture(q, pi)
         .rows()
@@ -92,18 +94,18 @@ pub fn unique(scores: &[Array2<f64>], pi: &[f64], tau: f64) -> Term {
     let mix = mixture(&q, pi);
     let value = -jensen_shannon(&q, pi).sum() / n as f64;
     let slopes = q.iter().zip(pi).map(|(q, pi)| {
-        // of -H(mixture) + pi H(q); what is the same for all classes drops out
+        // of -H(mixture) + pi H(q); a constant for all classes drops out
         let by_q = (mix.mapv(ln) - q.mapv(ln)) * (pi / n as f64);
         through_softmax(q, by_q, tau)
     });
     (value, slopes.collect())
 }
 
-/// Where the published code cuts probabilities off before it takes their logarithm.
+/// The least probability whose logarithm the published code takes.
 const LEAST: f64 = 1e-7;
 
-/// The published code's divergence: mean over clients and inputs of `KL(m || q_k)`, `m` the plain mean of all `q_k`. It is made
-/// small, the opposite of [`unique`].
+/// The published code's divergence: mean over clients and inputs of `KL(m || q_k)`, `m` the plain
+/// mean of all `q_k`. It is minimised, the opposite of [`unique`].
 pub fn published(scores: &[Array2<f64>], tau: f64) -> Term {
     let (q, n, k) = (all(scores, tau), scores[0].nrows(), scores.len() as f64);
     let m = mixture(&q, &vec![1.0 / k; scores.len()]);
@@ -127,7 +129,8 @@ pub fn published(scores: &[Array2<f64>], tau: f64) -> Term {
     (value, slopes.collect())
 }
 
-/// The published code's class balance: `sum_k pi_k sum_c m_kc log2 m_kc`, `m_k` the mean of `q_k` over the batch.
+/// The published code's class balance: `sum_k pi_k sum_c m_kc log2 m_kc`, `m_k` the mean of `q_k`
+/// over the batch.
 pub fn balance(scores: &[Array2<f64>], pi: &[f64], tau: f64) -> Term {
     let (q, n) = (all(scores, tau), scores[0].nrows() as f64);
     let mut value = 0.0;
@@ -145,10 +148,11 @@ pub fn balance(scores: &[Array2<f64>], pi: &[f64], tau: f64) -> Term {
     (value, slopes)
 }
 
-/// What the generator loses to the discriminators, and its slopes by their log-odds of "generated". `rho` is how much each counts.
+/// Returns the generator's loss against the discriminators, and its slopes by their log-odds of
+/// "generated". `rho` is the weight of each.
 ///
-/// Non-saturating: `sum_k rho_k mean -ln(1 - D_k)`; linear: `-sum_k rho_k mean (1 - D_k)`, the part of Eq. 2 that depends on
-/// what was made.
+/// Non-saturating: `sum_k rho_k mean -ln(1 - D_k)`; linear: `-sum_k rho_k mean (1 - D_k)`, the part
+/// of Eq. 2 that depends on the made inputs.
 pub fn generated(odds: &[Array1<f64>], rho: &[f64], game: &Game) -> (f64, Vec<Array1<f64>>) {
     let mut value = 0.0;
     let slopes = odds.iter().zip(rho).map(|(odds, rho)| {
@@ -169,14 +173,15 @@ pub fn generated(odds: &[Array1<f64>], rho: &[f64], game: &Game) -> (f64, Vec<Ar
     (value, slopes)
 }
 
-/// `L_gan^k = pi_k mean D_k(real) + mean (1 - D_k(made))` (Eq. 2): the discriminator makes it small, the generator large.
+/// `L_gan^k = pi_k mean D_k(real) + mean (1 - D_k(made))` (Eq. 2): the discriminator minimises it,
+/// the generator maximises it.
 pub fn gan(real: ArrayView1<'_, f64>, made: ArrayView1<'_, f64>, pi: f64) -> f64 {
     pi * real.mean().unwrap_or_default()
         + made.iter().map(|d| 1.0 - d).sum::<f64>() / made.len().max(1) as f64
 }
 
-/// What the student still has to learn: the value, its slope by the student's scores, and by what it imitates, which are
-/// scores or, for `kl`, probabilities.
+/// Returns the student's remaining loss: its value, its slope by the student's scores, and by its
+/// target, which is scores or, for `kl`, probabilities.
 pub fn mimic(
     how: &crate::Mimic,
     student: &Array2<f64>,

@@ -1,10 +1,11 @@
-//! What crosses. No message holds a model or a private input.
+//! Messages of FedIOD. No message holds a model or a private input.
 use fl_core::Problem;
 use fl_core::message::{ExchangeShape, Message, NamedTensors, TensorMap, View};
 use fl_core::prelude::*;
 use ndarray::{Array1, Array2, Axis, concatenate};
 
-/// A number for each number of some inputs: down, inputs that were made; up, the slope of a loss by them.
+/// A number for each number of inputs: the server sends made inputs, and clients the slope of a
+/// loss by them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputValues {
     /// `batch x width`.
@@ -32,19 +33,20 @@ impl Message for InputValues {
     }
 }
 
-/// What a client says of inputs that were made.
+/// A client's answers about made inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answers {
     /// Its teacher's scores, `batch x classes`.
     pub scores: Array2<f32>,
     /// Its discriminator's log-odds of "generated"; empty without one.
     pub odds: Array1<f32>,
-    /// The mean probability of "generated" that its discriminator gives real inputs; one number, or none.
+    /// The mean probability of "generated" that its discriminator gives real inputs; one number, or
+    /// none.
     pub real: Array1<f32>,
 }
 
 impl Answers {
-    /// Scores and log-odds as one table, the log-odds its last column.
+    /// Returns scores and log-odds as one table, with the log-odds as its last column.
     pub(crate) fn joined(&self) -> Result<Logits> {
         let (scores, odds) = (self.scores.view(), self.odds.view().insert_axis(Axis(1)));
         let rows = (0..scores.nrows() as u32).collect();
@@ -55,7 +57,7 @@ impl Answers {
         Ok(Logits::new(rows, all))
     }
 
-    /// With the scores and log-odds of [`Answers::joined`].
+    /// Replaces the scores and log-odds by those of [`Answers::joined`].
     pub(crate) fn parted(mut self, joined: Logits) -> Self {
         self.scores = joined.values;
         if !self.odds.is_empty() {
@@ -70,7 +72,7 @@ impl Answers {
 impl Message for Answers {
     const KIND: &'static str = "answers-on-made-inputs";
     fn expected(facts: &ExchangeShape) -> Option<u64> {
-        // at most: without a discriminator the last two are not there
+        // an upper bound: without a discriminator the last two are missing
         Some(4 * (facts.rows * (facts.outputs + 1) + 1) as u64)
     }
     fn tensors(&self) -> NamedTensors<'_> {
@@ -108,7 +110,7 @@ impl Message for Answers {
     }
 }
 
-/// The slopes of the server's loss by what one client said.
+/// The slopes of the server's loss by one client's answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlopesWanted {
     /// By its scores, `batch x classes`.
@@ -140,10 +142,10 @@ impl Message for SlopesWanted {
     }
 }
 
-/// How much a client has: its examples of each class, or all together; empty if nothing that the server does depends on it.
+/// A client's numbers of examples: per class, or in total; empty if the server uses neither.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassCounts {
-    /// One number for each class, or one, or none.
+    /// One number per class, or one in total, or none.
     pub counts: Array1<u32>,
 }
 
@@ -162,7 +164,7 @@ impl Message for ClassCounts {
     }
 }
 
-/// The class of every pixel of some images: what a client's examples are labelled with.
+/// The class of every pixel of images: the labels of a client's examples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelMaps {
     /// One after the other, each row by row.
@@ -181,17 +183,18 @@ impl Message for LabelMaps {
     }
 }
 
-/// Images that were made of label maps.
+/// Images made from label maps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MadeOfMaps {
     /// `batch x width`.
     pub values: Array2<f32>,
-    /// Of which of the client's examples, by position; [`MadeOfMaps::ANOTHERS`] for the map of another client.
+    /// The position of the client's example; [`MadeOfMaps::ANOTHERS`] for the map of another
+    /// client.
     pub of: Array1<u32>,
 }
 
 impl MadeOfMaps {
-    /// No position.
+    /// Marks the map of another client.
     pub const ANOTHERS: u32 = u32::MAX;
 }
 

@@ -1,12 +1,13 @@
-//! The server's loss on one batch, with its slopes by everything that was said.
+//! The server's loss on one batch, with its slopes by all answers.
 use crate::ensemble::{Ensemble, shares};
 use crate::loss_terms::{self, Term};
 use crate::settings::{Classes, Discriminators, Divergence, GenerateAndDistill, Mimic, Weights};
 use ndarray::{Array1, Array2};
 use std::iter::repeat_n;
 
-/// What was said of one batch: one entry for each client that answered. Where every pixel has a class, a pixel counts as an input of
-/// its own in all that is said of classes, judged as its image is: `rows` are those of all pixels, one image after the other.
+/// The answers for one batch: one entry for each client that answered. If every pixel has a class,
+/// a pixel counts as an input of its own for classes, and shares the judgement of its image. `rows`
+/// are then those of all pixels, one image after the other.
 #[derive(Clone, Debug, Default)]
 pub struct ClientAnswers {
     /// Teachers' scores, `rows x classes`.
@@ -18,26 +19,27 @@ pub struct ClientAnswers {
 }
 
 impl ClientAnswers {
-    /// How many rows there are for an input.
+    /// Returns the number of rows per input.
     fn parts(&self) -> usize {
         let inputs = self.odds.first().map_or(0, |odds| odds.len());
         self.scores[0].nrows().checked_div(inputs).unwrap_or(1)
     }
 }
 
-/// The generator's loss and how clients are weighted in it.
+/// The generator's loss, with the clients' weights.
 pub struct Objective<'a> {
     of: &'a GenerateAndDistill,
-    /// Share of each client of all examples.
+    /// Each client's share of all examples.
     pi: Vec<f64>,
     prior: Vec<Array1<f64>>,
 }
 
 /// The loss on one batch.
 pub struct Outcome {
-    /// `gan`, `conf`, `unique`, `mimic` and `balance`, each before its weight; 0 for one that is left out.
+    /// `gan`, `conf`, `unique`, `mimic` and `balance`, each before its weight; 0 for one that is
+    /// left out.
     pub terms: [f64; 5],
-    /// What the generator makes small: the weighted sum, `mimic` with a minus.
+    /// The value that the generator minimises: the weighted sum, with `mimic` subtracted.
     pub value: f64,
     /// Its slopes by each client's scores.
     pub by_scores: Vec<Array2<f64>>,
@@ -47,22 +49,22 @@ pub struct Outcome {
     pub by_student: Array2<f64>,
 }
 
-/// What the ensemble says.
+/// The ensemble's answers.
 pub struct TrainingTarget {
     ensemble: Ensemble,
     /// The teachers' scores or probabilities.
     values: Vec<Array2<f64>>,
     /// Their weighted sum.
     sum: Array2<f64>,
-    /// What the student is to imitate: the sum, for probabilities divided by what each row adds up to.
+    /// The student's target: the sum, for probabilities divided by the sum of each row.
     pub target: Array2<f64>,
-    /// Rows of an input.
+    /// Rows per input.
     parts: usize,
 }
 
 impl<'a> Objective<'a> {
-    /// For clients with so many examples of each class, or, where classes do not count, with so many in all (one number) or
-    /// unknown how many (none: all alike).
+    /// Makes the loss for clients with these numbers of examples per class. If classes do not
+    /// count, each has one number in total, or none if unknown (equal weights).
     pub fn new(of: &'a GenerateAndDistill, counts: &[Vec<u32>]) -> Self {
         let classes = match &of.weights {
             Weights::Importance(importance) => &importance.classes,
@@ -84,12 +86,12 @@ impl<'a> Objective<'a> {
         }
     }
 
-    /// Client `k`'s share of all examples.
+    /// Returns client `k`'s share of all examples.
     pub fn share(&self, k: usize) -> f64 {
         self.pi[k]
     }
 
-    /// What the ensemble says of a batch (Eq. 8 and 9).
+    /// Returns the ensemble's answers for a batch (Eq. 8 and 9).
     pub fn wanted(&self, said: &ClientAnswers) -> TrainingTarget {
         let parts = said.parts();
         let odds = said.odds.iter().map(|odds| {
@@ -130,7 +132,7 @@ impl<'a> Objective<'a> {
         }
     }
 
-    /// How much the discriminator of each client counts.
+    /// Returns the weight of each client's discriminator.
     fn rho(&self) -> Vec<f64> {
         let n = self.pi.len();
         match self.of.discriminators {
@@ -140,7 +142,8 @@ impl<'a> Objective<'a> {
         }
     }
 
-    /// The generator's loss. `student`: its scores, if `terms.mimic` counts. Only `gan` counts if `warming`.
+    /// Returns the generator's loss. `student`: its scores, if `terms.mimic` counts. Only `gan`
+    /// counts if `warming`.
     pub fn of(
         &self,
         said: &ClientAnswers,
@@ -202,7 +205,7 @@ impl<'a> Objective<'a> {
 }
 
 impl TrainingTarget {
-    /// From the slope by [`TrainingTarget::target`] to those by scores and log-odds.
+    /// Converts the slope by [`TrainingTarget::target`] to those by scores and log-odds.
     fn back(
         &self,
         slope: &Array2<f64>,
@@ -214,7 +217,7 @@ impl TrainingTarget {
             let (by_scores, by_odds) = self.ensemble.back(&self.values, &self.sum, &slope);
             return (by_scores, self.of_inputs(by_odds));
         }
-        // through the division of each row by its sum
+        // through the normalisation of each row
         for ((mut g, p), sum) in slope
             .rows_mut()
             .into_iter()
@@ -230,7 +233,7 @@ impl TrainingTarget {
         (by_scores.collect(), self.of_inputs(by_odds))
     }
 
-    /// The sums over the rows of each input.
+    /// Sums over the rows of each input.
     fn of_inputs(&self, by_row: Vec<Array1<f64>>) -> Vec<Array1<f64>> {
         let sums = by_row.iter().map(|by| {
             let inputs = by.exact_chunks(self.parts).into_iter();
@@ -261,7 +264,7 @@ mod tests {
     use fl_core::Stream;
     use fl_core::settings::read_yaml;
 
-    /// Every slope of the whole loss, for every reading, by central differences.
+    /// Checks every slope of the whole loss, for every reading, by central differences.
     #[test]
     fn slopes_are_those_of_the_loss() {
         let mut draws = Stream::root(5).draws();

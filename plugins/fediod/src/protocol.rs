@@ -14,13 +14,13 @@ use ndarray::{Array, Array1, Array2, Axis, Dimension, s};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Train the teacher, and say how much there is of what.
+/// Train the teacher, and send the numbers of examples.
 pub const TRAIN: Exchange<Nothing, ClassCounts> = Exchange::new("training");
-/// Say of these made inputs what teacher and discriminator make of them.
+/// Send the teacher's and the discriminator's answers for these made inputs.
 pub const ANSWER: Exchange<InputValues, Answers> = Exchange::new("scores of made inputs");
 const ANSWER_OF_MAPS: Exchange<MadeOfMaps, Answers> =
     Exchange::new("scores of inputs made of label maps");
-/// The slopes by the inputs of the last [`ANSWER`], of a loss that has these slopes by what was said.
+/// The slopes by the inputs of the last [`ANSWER`], from the slopes of a loss by its answers.
 pub const SLOPES: Exchange<SlopesWanted, InputValues> = Exchange::new("slopes by made inputs");
 
 const TEACHER: TrainerSlot = TrainerSlot::new(
@@ -32,7 +32,7 @@ const ANSWERS_PRIVACY: MechanismSlot<Logits> = MechanismSlot::new(
     "Noise on what a client says of a batch: its scores, and the log-odds of its discriminator as one more column.",
 );
 
-/// Made inputs that a run keeps for people to look at.
+/// Number of made inputs that a run keeps as a picture.
 pub(crate) const SHOWN: usize = 64;
 
 impl Protocol for GenerateAndDistill {
@@ -67,7 +67,7 @@ impl Protocol for GenerateAndDistill {
         let train = match (self.counted(), sampling) {
             (Counted::Nothing, None) => train.public(),
             (Counted::Nothing, Some(_)) => train,
-            // counts go beside it
+            // counts bypass the mechanism
             _ => train.partly_if(true),
         };
         let slopes = SLOPES
@@ -134,13 +134,15 @@ impl Protocol for GenerateAndDistill {
                             self.teach(fed, &shown, &stream.child("extra", extra))?;
                         }
                     }
-                    // a made batch goes down; scores and odds come up; the ensemble weighs them by input and class
+                    // a made batch goes down; scores and odds come up; the ensemble weights them by
+                    // input and class
                     let shown = self.show(fed, round, known, &stream)?;
                     let student = self.student_scores(fed, &shown, warming)?;
                     let loss = shown
                         .objective
                         .of(&shown.said, &shown.wanted, &student, warming);
-                    // slopes of the loss go down, slopes by the batch come up; the discriminators learn there
+                    // slopes of the loss go down, slopes by the batch come up; then the
+                    // discriminators learn
                     let slope = self.slopes(fed, round, &shown, &loss)?;
                     shown.made.learn(fed, slope.view(), &stream)?;
                     if !warming {
@@ -156,7 +158,7 @@ impl Protocol for GenerateAndDistill {
                 }
             },
         )?;
-        // a budget can end the rounds before their time, and a resumed run has its picture
+        // a budget can end the rounds early, and a resumed run has its picture already
         if let Some(stream) = last {
             let made = self.make(fed, SHOWN, &known, &stream)?;
             fed.keep_images("made", made.inputs())?;
@@ -194,19 +196,19 @@ plugin!(protocol "generate-and-distill" => GenerateAndDistill,
     aliases: ["fediod"],
     papers: ["Gong et al. 2023"]);
 
-/// What the server is told once.
+/// The clients' one-time answers, kept by the server.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct ServerState {
-    /// How much each client that has a teacher has, see [`ClassCounts`].
+    /// The numbers of examples of each client with a teacher, see [`ClassCounts`].
     counts: BTreeMap<ClientId, Vec<u32>>,
-    /// Label maps, if inputs are made of them.
+    /// Label maps, if inputs are made from them.
     pub maps: image_translator::ServerState,
 }
 
-/// One batch, and what was said of it.
+/// One batch, with the clients' answers.
 struct BatchWithAnswers<'a> {
     made: Batch,
-    /// Who said it, in order.
+    /// The clients that answered, in order.
     by: Cohort,
     said: ClientAnswers,
     objective: Objective<'a>,
@@ -223,7 +225,7 @@ fn narrow<D: Dimension>(values: &Array<f64, D>) -> Array<f32, D> {
 
 /// The server's side.
 impl GenerateAndDistill {
-    /// Makes a batch and asks all clients about it.
+    /// Makes a batch and requests all clients' answers.
     fn show(
         &self,
         fed: &mut Server<'_>,
@@ -272,7 +274,7 @@ impl GenerateAndDistill {
             if self.discriminates() {
                 let text = || format!("client {from} has sent no odds");
                 let real = *mail.body.real.first().with_context(text)?;
-                // an input that it does not judge loses nothing to it
+                // the discriminator does not judge this input, so there is no loss against it
                 let odds = mail.body.odds.indexed_iter().map(|(at, odds)| {
                     match made.judged_by(from, at) {
                         true => f64::from(*odds),
@@ -295,7 +297,7 @@ impl GenerateAndDistill {
         })
     }
 
-    /// What the student says of a batch, if the generator asks; else nothing.
+    /// Returns the student's scores of a batch, if the generator uses them; else none.
     fn student_scores(
         &self,
         fed: &mut Server<'_>,
@@ -312,7 +314,8 @@ impl GenerateAndDistill {
         }
     }
 
-    /// The slope of the generator's loss by each number of the batch: through every client's models, and through the student.
+    /// Returns the slope of the generator's loss by each number of the batch, through every
+    /// client's models and through the student.
     fn slopes(
         &self,
         fed: &mut Server<'_>,
@@ -351,7 +354,7 @@ impl GenerateAndDistill {
         Ok(narrow(&sum))
     }
 
-    /// The student takes a step towards the ensemble.
+    /// Trains the student for one step towards the ensemble.
     fn teach(
         &self,
         fed: &mut Server<'_>,
@@ -370,7 +373,7 @@ impl GenerateAndDistill {
 
 /// The client's side.
 impl GenerateAndDistill {
-    /// How a client speaks of made inputs.
+    /// Declares the answers to made inputs.
     fn answers<'p, D: Message>(
         &self,
         times: usize,
@@ -384,8 +387,8 @@ impl GenerateAndDistill {
         ))
     }
 
-    /// The teacher is post-processing of what it was trained through; what the discriminator makes
-    /// of real inputs goes beside every mechanism.
+    /// Declares the privacy of the teacher, which is post-processing of its training. The
+    /// discriminator's values of real inputs bypass every mechanism.
     fn of_teacher<'p, D: Message, U: Message>(
         &self,
         exchange: Declared<'p, D, U>,
@@ -413,7 +416,8 @@ impl GenerateAndDistill {
         })
     }
 
-    /// What teacher and discriminator say of a batch, which is kept for the question that follows.
+    /// Returns the answers of teacher and discriminator for a batch. Keeps the batch for the next
+    /// request.
     fn say(&self, me: &mut Client, made: &MadeOfMaps) -> Result<Answers> {
         let x = inputs(&made.values, me.task())?;
         me.stash("batch", made);
@@ -439,7 +443,7 @@ impl GenerateAndDistill {
         })
     }
 
-    /// What this client's discriminator is shown of a batch.
+    /// Returns the inputs of a batch that this client's discriminator sees.
     fn judged(
         &self,
         me: &Client,
@@ -456,7 +460,8 @@ impl GenerateAndDistill {
         }
     }
 
-    /// From the slopes by what it said to those by the batch; then the discriminator learns from it.
+    /// Converts the slopes by the answers to those by the batch. Then the discriminator learns from
+    /// it.
     fn differentiate(&self, me: &mut Client, wanted: &SlopesWanted) -> Result<InputValues> {
         let made: MadeOfMaps = me.unstash("batch")?.context("it was shown no batch")?;
         let x = inputs(&made.values, me.task())?;

@@ -1,4 +1,4 @@
-//! What a round of the protocol measures.
+//! Measurements of a round of the protocol.
 use crate::frechet::Inception;
 use crate::loss_terms::probabilities;
 use crate::objective::{ClientAnswers, Outcome};
@@ -6,11 +6,11 @@ use crate::settings::GenerateAndDistill;
 use fl_core::TaskKind;
 use fl_core::prelude::*;
 
-/// What is measured in one round.
+/// The measurements of one round.
 pub(crate) struct Report {
     steps: usize,
     terms: [f64; 5],
-    /// Of each client; nobody's where an input has no class of its own.
+    /// One for each client; `None` if an input has no single class.
     inception: Option<Vec<Inception>>,
 }
 

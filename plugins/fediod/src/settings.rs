@@ -1,69 +1,74 @@
-//! What a spec can say about the method.
+//! The settings of the method.
 use crate::image_translator;
 use fl_core::prelude::*;
 use fl_core::settings::above;
 use fl_plugin_dp_sgd::Sampling;
 
 settings! {
-    /// How much each term of the generator's loss counts; 0 leaves it out.
+    /// Weights of the terms of the generator's loss; 0 leaves a term out.
     pub struct Terms {
         /// Made inputs look real to the discriminators (Eq. 2).
         gan: f64 = 1.0, in 0.0..;
         /// Each teacher is sure of its class (Eq. 3).
         conf: f64 = 1.0, in 0.0..;
-        /// The teachers do not agree (Eq. 5).
+        /// The teachers disagree (Eq. 5).
         unique: f64 = 1.0, in 0.0..;
-        /// The student does not yet say what the ensemble says (Eq. 10).
+        /// The student does not match the ensemble yet (Eq. 10).
         mimic: f64 = 1.0, in 0.0..;
-        /// Each teacher finds all classes among the made inputs. Only in the published code, where it counts 10.
+        /// Each teacher finds all classes among the made inputs. Only in the published code, with
+        /// weight 10.
         balance: f64 = 0.0, in 0.0..;
     }
 }
 
 choices! {
-    /// The probability of a class at a client, as Eq. 8 has it.
+    /// The probability of a class at a client, in Eq. 8.
     pub enum Classes {
         /// The share of the client's examples that are of the class (the equation).
         Proportions = "proportions",
-        /// How many examples of the class it has (the sentence after the equation, and the published code).
+        /// The number of examples of the class (the sentence after the equation, and the published
+        /// code).
         Counts = "counts",
     }
 }
 
 settings! {
-    /// What an importance is made of.
+    /// The factors of an importance.
     pub struct Importance {
         /// The probability of a class at a client.
         classes: Classes = Classes::Proportions;
-        /// Times what the client's discriminator makes of the input. The published code leaves it out.
+        /// Multiply by the discriminator's judgement of the input. The published code leaves it
+        /// out.
         discriminator: bool = true;
     }
 }
 
 choices! {
-    /// How much a client counts in the ensemble.
+    /// The weight of a client in the ensemble.
     pub enum Weights {
         /// For each input and class by its importance (Eq. 8).
         Importance(Importance) = "importance",
         /// By its number of examples.
         Sizes = "sizes",
-        /// Every client alike.
+        /// All clients equally.
         Uniform = "uniform",
     }
 }
 
 choices! {
-    /// How generator and discriminators play against one another.
+    /// The game between generator and discriminators.
     pub enum Game {
-        /// Cross-entropy; the generator's does not vanish where it loses (Goodfellow et al. 2014).
+        /// Cross-entropy; the generator's slope does not vanish where it loses (Goodfellow et al.
+        /// 2014).
         NonSaturating = "non-saturating",
-        /// Eq. 2 as it stands, on probabilities. Discriminators must have no batch normalisation and no dropout.
+        /// Eq. 2 literally, on probabilities. Discriminators must have no batch normalisation and
+        /// no dropout.
         Linear = "linear",
     }
 }
 
 choices! {
-    /// How the discriminators of the clients count for the generator.
+    /// The weights of the clients' discriminators for the generator.
     pub enum Discriminators {
         /// Their sum (Algorithm 1).
         Sum = "sum",
@@ -75,19 +80,20 @@ choices! {
 }
 
 choices! {
-    /// What teachers that do not agree are.
+    /// The measure of disagreement between teachers.
     pub enum Divergence {
-        /// Jensen-Shannon divergence, weighted by numbers of examples and made large (Eq. 5).
+        /// Jensen-Shannon divergence, weighted by numbers of examples and maximised (Eq. 5).
         JensenShannon = "jensen-shannon",
-        /// The published code: divergence of their plain mean from each, made *small*.
+        /// The published code: divergence of their plain mean from each, which is *minimised*.
         Published = "published",
     }
 }
 
 choices! {
-    /// What the student imitates, and how.
+    /// The student's target and loss.
     pub enum Mimic {
-        /// The ensemble's scores: squared distance (the limit of large temperatures; best in Table 6).
+        /// The ensemble's scores: squared distance (the limit of large temperatures; best in Table
+        /// 6).
         Squared = "squared",
         /// The ensemble's scores: mean absolute error (the published code).
         Absolute = "absolute",
@@ -97,7 +103,7 @@ choices! {
 }
 
 impl Mimic {
-    /// What the student minimises.
+    /// Returns the loss that the student minimises.
     pub fn loss(&self) -> Loss {
         match self {
             Self::Squared => Loss::Mse,
@@ -108,23 +114,23 @@ impl Mimic {
 }
 
 choices! {
-    /// What a discriminator judges.
+    /// The regions that a discriminator judges.
     pub enum Patches {
         /// The whole input: one score.
         Whole = "whole",
-        /// 2 x 2 parts, a score each.
+        /// 2 x 2 regions, one score each.
         Two = "2x2",
-        /// 4 x 4 parts.
+        /// 4 x 4 regions.
         Four = "4x4",
-        /// 7 x 7 parts, for images of 28 x 28.
+        /// 7 x 7 regions, for images of 28 x 28.
         Seven = "7x7",
-        /// 8 x 8 parts, for images of 32 x 32 (FedIOD).
+        /// 8 x 8 regions, for images of 32 x 32 (FedIOD).
         Eight = "8x8",
     }
 }
 
 impl Patches {
-    /// What a discriminator is to learn: for each part, is it generated?
+    /// Returns the task of a discriminator: for each region, whether it is generated.
     pub(crate) fn task(&self) -> fn(&Task) -> Task {
         fn scores<const N: usize>(of: &Task) -> Task {
             Task {
@@ -143,7 +149,7 @@ impl Patches {
 }
 
 impl Patches {
-    /// The same of images beside their label maps.
+    /// Returns the same task for images beside their label maps.
     pub(crate) fn task_of_pairs(&self) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
         let patches = self.task();
         move |of| Task {
@@ -154,26 +160,29 @@ impl Patches {
 }
 
 settings! {
-    /// What an image is made of beside its label map.
+    /// The inputs of the generator beside a label map.
     pub struct OfMaps {
-        /// Normally distributed numbers, a channel for each, which make two images of one map differ.
+        /// Number of channels with one normally distributed number each, so that two images of one
+        /// map differ.
         noise: usize = 4, in 0..=1_000;
     }
 }
 
 choices! {
-    /// What inputs are made of.
+    /// The source of made inputs.
     pub enum MadeOf {
         /// Noise, by a generator.
         Noise = "noise",
-        /// The clients' label maps, by a trainer that paints them, where every pixel has a class (FedIOD on slides and scans). The label
-        /// maps themselves leave the clients.
+        /// The clients' label maps, by a trainer that makes images from them, for tasks with a
+        /// class for every pixel (FedIOD on slides and scans). The label maps themselves leave the
+        /// clients.
         LabelMaps(OfMaps) = "label-maps",
     }
 }
 
 settings! {
-    /// A generator at the server makes inputs on which the clients' frozen teachers teach a student (FedIOD; Gong et al. 2023).
+    /// A generator at the server makes inputs on which the clients' frozen teachers teach a student
+    /// (FedIOD; Gong et al. 2023).
     #[check(GenerateAndDistill::consistent)]
     pub struct GenerateAndDistill {
         /// A teacher's training. FedIOD: 500 epochs, batch 16.
@@ -182,37 +191,40 @@ settings! {
         rounds: usize = 300, in 1..=1_000_000;
         /// Steps of the generator in one round.
         steps: usize = 100, in 1..=1_000_000;
-        /// Inputs that are made at once. FedIOD: 64.
+        /// Number of inputs made at once. FedIOD: 64.
         batch: usize = 64, in 1..=100_000;
-        /// Rounds before these in which generator and discriminators learn alone (FedIOD on nuclei: 100 epochs).
+        /// Additional first rounds in which generator and discriminators learn alone (FedIOD on
+        /// nuclei: 100 epochs).
         warm_up: usize = 0, in 0..=1_000_000;
-        /// Batches that the student learns from for each that the generator learns from. Published code: 5.
+        /// Batches that the student learns from per batch of the generator. Published code: 5.
         student_steps: usize = 1, in 1..=1_000;
-        /// Steps of a discriminator for one of the generator.
+        /// Steps of a discriminator per step of the generator.
         discriminator_steps: usize = 1, in 1..=1_000;
         /// The terms of the generator's loss.
         terms: Terms = Terms { gan: 1.0, conf: 1.0, unique: 1.0, mimic: 1.0, balance: 0.0 };
-        /// What inputs are made of.
+        /// The source of made inputs.
         made_of: MadeOf = MadeOf::Noise;
-        /// How much a client counts in the ensemble.
+        /// The weight of a client in the ensemble.
         weights: Weights = Weights::Importance(Importance { classes: Classes::Proportions, discriminator: true });
-        /// All clients count alike in every term, and nobody tells how many examples it has; needs `weights: uniform`.
+        /// All clients have equal weights in every term, and no client sends its number of
+        /// examples; needs `weights: uniform`.
         alike: bool = false;
-        /// What the student imitates, and how.
+        /// The student's target and loss.
         mimic: Mimic = Mimic::Squared;
         /// The temperature of the teachers' probabilities.
         tau: f64 = 1.0, in above(0.0);
-        /// What teachers that do not agree are.
+        /// The measure of disagreement between teachers.
         divergence: Divergence = Divergence::JensenShannon;
-        /// How generator and discriminators play against one another.
+        /// The game between generator and discriminators.
         game: Game = Game::NonSaturating;
-        /// How the discriminators count for the generator.
+        /// The weights of the discriminators for the generator.
         discriminators: Discriminators = Discriminators::Sum;
-        /// What a discriminator judges: it must have as many outputs.
+        /// The regions that a discriminator judges: it must have as many outputs.
         patches: Patches = Patches::Whole;
         /// Evaluate the teachers too.
         evaluate_clients: bool = true;
-        /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps of a teacher draws examples.
+        /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps of a teacher draws
+        /// examples.
         sampling: Option<Sampling> = None;
     }
 }
@@ -237,7 +249,7 @@ impl GenerateAndDistill {
         Ok(())
     }
 
-    /// What a discriminator is to learn.
+    /// Returns the map from the run's task to a discriminator's.
     pub(crate) fn judges(&self) -> Box<dyn Fn(&Task) -> Task + Send + Sync> {
         match self.made_of {
             MadeOf::Noise => Box::new(self.patches.task()),
@@ -245,7 +257,7 @@ impl GenerateAndDistill {
         }
     }
 
-    /// What the server must know of how much a client has.
+    /// Returns which numbers of examples the server needs.
     pub(crate) fn counted(&self) -> Counted {
         let Terms {
             conf,
@@ -268,26 +280,26 @@ impl GenerateAndDistill {
         }
     }
 
-    /// Does the method look at discriminators at all?
+    /// Returns whether the method uses discriminators at all.
     pub(crate) fn discriminates(&self) -> bool {
         let weighs = matches!(&self.weights, Weights::Importance(i) if i.discriminator);
         self.terms.gan > 0.0 || weighs
     }
 }
 
-/// What a client says of how much it has.
+/// The numbers of examples that a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
-    /// Its examples of each class.
+    /// Examples of each class.
     Classes,
-    /// Its examples.
+    /// Examples in total.
     Examples,
-    /// Nothing.
+    /// None.
     Nothing,
 }
 
 impl Counted {
-    /// How many numbers that takes.
+    /// Returns how many numbers these are.
     pub(crate) fn numbers(self, task: &Task) -> usize {
         match self {
             Self::Classes => task.kind.classes(),

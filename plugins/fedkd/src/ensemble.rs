@@ -1,4 +1,4 @@
-//! Eq. 1 and 2: an ensemble in which a client counts for a class as much as it has seen of it.
+//! Eq. 1 and 2: an ensemble that weights a client for a class by its share of the examples.
 use fl_core::Problem;
 use fl_core::prelude::*;
 use ndarray::{Array2, ArrayView2};
@@ -10,14 +10,15 @@ use std::ops::Range;
 choices! {
     /// The weights of a class that no client has.
     pub enum ZeroClass {
-        /// Every client counts alike.
+        /// Equal weights for all clients.
         Uniform = "uniform",
-        /// Nobody counts: the score is 0.
+        /// Weight 0 for all clients: the score is 0.
         Zero = "zero",
     }
 }
 
-/// Eq. 1: `w[k][c] = N[k][c] / sum_k N[k][c]`, with `counts[k][c]` the examples of class `c` at client `k`.
+/// Eq. 1: `w[k][c] = N[k][c] / sum_k N[k][c]`, with `counts[k][c]` the examples of class `c` at
+/// client `k`.
 pub fn class_weights(counts: &[Vec<u32>], zero: &ZeroClass) -> Vec<Vec<f64>> {
     let classes = counts.first().map_or(0, Vec::len);
     let total: Vec<f64> = (0..classes)
@@ -50,7 +51,8 @@ pub fn weighted_sum<T: Into<f64> + Copy>(
     sum
 }
 
-/// Where pixels have classes, each class has several scores, and they stand together: all get the weight of the class.
+/// Repeats the weights if pixels have classes: a class has several scores, laid out together, and
+/// all get its weight.
 fn spread(weights: Vec<Vec<f64>>, scores: usize) -> Result<Vec<Vec<f64>>> {
     let classes = weights.iter().map(Vec::len).max().unwrap_or_default();
     if scores == classes {
@@ -68,17 +70,17 @@ fn spread(weights: Vec<Vec<f64>>, scores: usize) -> Result<Vec<Vec<f64>>> {
     Ok(weights.into_iter().map(each).collect())
 }
 
-/// Bytes of scores that are combined at once, and that are kept in memory until then; the others
-/// wait in a file without a name.
+/// Bytes of scores that are combined at once, and that stay in memory until then; the others wait
+/// in an unnamed file.
 const AT_ONCE: usize = if cfg!(test) { 1 << 10 } else { 32 << 20 };
 
-/// Numbers in the order in which they came, of which few are in memory.
+/// Numbers in their order of arrival, of which few are in memory.
 #[derive(Default)]
 struct Spool {
     memory: Vec<f32>,
-    /// What came before those in memory.
+    /// The numbers before those in memory.
     file: Option<File>,
-    /// How many numbers are in it.
+    /// Number of numbers in the file.
     filed: usize,
 }
 
@@ -100,7 +102,7 @@ impl Spool {
         Ok(())
     }
 
-    /// These, which came in one message.
+    /// Reads these numbers, which arrived in one message.
     fn read(&mut self, range: Range<usize>) -> Result<Vec<f32>> {
         let Some(file) = self.file.as_mut().filter(|_| range.start < self.filed) else {
             return Ok(self.memory[range.start - self.filed..range.end - self.filed].to_vec());
@@ -113,15 +115,15 @@ impl Spool {
     }
 }
 
-/// How much each client counts for each column, by the class counts of all that answered.
+/// Returns the weight of each client for each column, from the class counts of all that answered.
 type Weigh = Box<dyn Fn(&[Option<Vec<u32>>], usize) -> Result<Vec<Vec<f64>>> + Send>;
 
-/// An ensemble in progress: weights are known when all have answered, so all scores wait, and are
+/// An ensemble in progress. Weights are known only after all answers, so all scores wait, and are
 /// combined block by block of samples.
 struct EnsembleFold {
     weigh: Weigh,
     counts: Vec<Option<Vec<u32>>>,
-    /// The samples of the first; of others, if theirs are not the same.
+    /// The samples of the first answer; those of others only if they differ.
     rows: Vec<Option<Vec<u32>>>,
     columns: usize,
     scores: Spool,
@@ -180,8 +182,8 @@ impl Fold<Logits, Logits> for EnsembleFold {
             let values = Array2::from_shape_vec((first.len(), columns), values)?;
             return Ok(Logits::new(first, values));
         }
-        // clients that speak about fewer samples count for those only, and the weights of a sample
-        // are scaled up to what its silent clients leave
+        // a client with fewer samples counts for those only, and the weights of a sample are scaled
+        // up to replace those of absent clients
         let mut sums: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
         let mut begin = 0;
         for (rows, w) in self.rows.iter().zip(&weights) {
@@ -208,7 +210,7 @@ impl Fold<Logits, Logits> for EnsembleFold {
     }
 }
 
-/// What folding the inbox gives.
+/// Returns the result of folding the inbox.
 fn folded(fold: Option<Box<dyn Fold<Logits, Logits>>>, inbox: &Inbox<Logits>) -> Result<Logits> {
     let mut fold = fold.context("it folds")?;
     inbox.iter().try_for_each(|mail| fold.add(mail.clone()))?;
@@ -216,9 +218,10 @@ fn folded(fold: Option<Box<dyn Fold<Logits, Logits>>>, inbox: &Inbox<Logits>) ->
 }
 
 settings! {
-    /// Scores of a class weighted by how many examples of it each client has (FedKD, Eq. 1 and 2; Gong et al. 2022).
+    /// Scores of a class weighted by each client's number of examples of it (FedKD, Eq. 1 and 2;
+    /// Gong et al. 2022).
     pub struct ClassWeighted {
-        /// The weights of a class that no client has. The published code divides 0 by 0 there.
+        /// The weights of a class that no client has, for which the published code divides 0 by 0.
         zero_class: ZeroClass = ZeroClass::Uniform;
     }
 }
@@ -333,7 +336,7 @@ mod tests {
         );
     }
 
-    /// In files, block by block, whatever the sizes.
+    /// Combines scores in files, block by block, for any sizes.
     #[test]
     fn exact_many_scores_are_combined_as_few_are() {
         for (clients, rows) in [(2, 3), (7, 301), (300, 2), (40, 37)] {

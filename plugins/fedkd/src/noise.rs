@@ -1,16 +1,18 @@
-//! Eq. 2: Laplace noise on the ensemble's scores; and on the counts that weigh it (Eq. 1 of the paper uses them exactly).
+//! Eq. 2: Laplace noise on the ensemble's scores, and on the counts that weight it (the paper's Eq.
+//! 1 uses exact counts).
 use fl_core::message::Counts;
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, at_most};
 use fl_core::settings::{above, above_to};
 
 settings! {
-    /// Laplace noise of scale `1 / gamma` on every score of the ensemble, drawn once (FedKD, Eq. 2; Gong et al. 2022).
+    /// Laplace noise of scale `1 / gamma` on every score of the ensemble, drawn once (FedKD, Eq. 2;
+    /// Gong et al. 2022).
     pub struct LaplaceLogits {
         /// Inverse scale of the noise. FedKD uses 1.
         gamma: f64 = 1.0, in above(0.0);
-        /// A bound that does not come from the data: the ensemble is clipped to it, and the release gets a price. The
-        /// paper has none, and then no epsilon can be stated.
+        /// A bound that does not depend on the data: the ensemble is clipped to it, and the release
+        /// has a price. The paper has none, and then no epsilon can be stated.
         clip: Option<f64> = None, in above(0.0);
     }
 }
@@ -28,7 +30,7 @@ impl PrivacyMechanism for LaplaceLogits {
 
     fn price(&self, z: &Logits, _: &Cohort) -> Result<PrivacyEvent> {
         Ok(match self.clip {
-            // a party can move every one of the numbers from one end to the other
+            // a party can change each number from one end to the other
             Some(clip) => PrivacyEvent::Laplace { sensitivity: 2.0 * clip * z.values.len() as f64, scale: 1.0 / self.gamma, unit: Unit::Party },
             None => PrivacyEvent::Unaccounted { why: "the scores have no bound that is independent of the data; set `clip` in laplace-logits".into() },
         })
@@ -45,12 +47,14 @@ plugin!(privacy "laplace-logits" => LaplaceLogits,
     papers: ["Gong et al. 2022"]);
 
 settings! {
-    /// Laplace noise on how many examples of each class a client has (the Laplace mechanism, Dwork et al. 2006). Without `at-most` it hides one example, which moves one
-    /// count up and another down; with it, a whole client.
+    /// Laplace noise on a client's number of examples per class (the Laplace mechanism, Dwork et
+    /// al. 2006). Without `at-most` it protects one example, which moves one count up and another
+    /// down; with it, a whole client.
     pub struct LaplaceCounts {
         /// Scale of the noise. One example costs an epsilon of 2 over it, once.
         scale: f64, in above_to(0.0, 1e6);
-        /// Counts above this are told as this: then no client moves more than the number of classes times it.
+        /// Larger counts are replaced by this. A client then changes the counts by at most the
+        /// number of classes times it.
         at_most: Option<u32> = None, in 1..=1_000_000;
     }
 }
@@ -70,7 +74,7 @@ impl PrivacyMechanism for LaplaceCounts {
         let rows = counts.values.nrows() as f64;
         let moved = match (self.at_most, counts.sensitivity().example) {
             (Some(most), _) => Some((counts.values.len() as f64 * f64::from(most), Unit::Party)),
-            // in every row up in some counts and down in others
+            // in every row some counts rise and others fall
             (None, Some(example)) => Some((2.0 * f64::from(example) * rows, Unit::Example)),
             (None, None) => None,
         };

@@ -1,4 +1,4 @@
-//! The conversation: train to the end, predict the public samples once, distil at the server.
+//! The protocol: train to the end, predict the public samples once, distil at the server.
 use fl_core::Length;
 use fl_core::TaskKind;
 use fl_core::augment::{Augment, Augmenter};
@@ -10,7 +10,7 @@ use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 
 choices! {
-    /// What the student minimises: readings of Eq. 7, whose norm the paper does not name.
+    /// The student's loss: readings of Eq. 7, whose norm the paper does not name.
     pub enum StudentLoss {
         /// Mean absolute error of the scores (the published code).
         Mae = "mae",
@@ -35,7 +35,7 @@ impl StudentLoss {
 }
 
 choices! {
-    /// How scores travel.
+    /// The form of scores on the wire.
     pub enum Wire {
         /// As the bits of their quantisation level, if there is a quantiser.
         Packed = "packed",
@@ -45,20 +45,22 @@ choices! {
 }
 
 settings! {
-    /// Clients train to the end and predict the public samples once; the server distils the ensemble into a student (FedKD;
-    /// Gong et al. 2022).
+    /// Clients train to the end and predict the public samples once; the server distils the
+    /// ensemble into a student (FedKD; Gong et al. 2022).
     pub struct OneShotDistill {
         /// A client's training. FedKD: 500 epochs, batch 16.
         local: Training = Training::epochs(500, 16);
         /// The student's training on the public samples. FedKD on CIFAR-10: 200 epochs, batch 512.
         student: Training = Training::epochs(200, 512);
-        /// What the student minimises.
+        /// The student's loss.
         loss: StudentLoss = StudentLoss::Mae;
-        /// How scores travel.
+        /// The form of scores on the wire.
         wire: Wire = Wire::Packed;
-        /// Clients also train on the public data, whose labels they then must have (the labelled-public variant of Table 4).
+        /// Clients also train on the public data, which then must have labels (the labelled-public
+        /// variant of Table 4).
         public_labels: bool = false;
-        /// How many times the public samples are predicted, each time augmented in another way (Table 2: 50).
+        /// Number of predictions of the public samples, each with another augmentation (Table 2:
+        /// 50).
         passes: usize = 1, in 1..=10_000;
         /// Evaluate the clients' own models too.
         evaluate_clients: bool = true;
@@ -67,10 +69,11 @@ settings! {
     }
 }
 
-/// Which view of the public samples is to be predicted, and what all clients agreed on.
+/// The view of the public samples to predict, and the clients' common bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Look {
-    /// The largest absolute score of all clients; empty before they have agreed, or without a quantiser.
+    /// The largest absolute score of all clients; empty before they have agreed, or without a
+    /// quantiser.
     z_max: Array1<f32>,
     /// The key of the augmentation's stream, as eight words; empty for the samples as they are.
     stream: Array1<u32>,
@@ -98,7 +101,7 @@ impl Message for Look {
 }
 
 impl Look {
-    /// The samples as they are, or, if there are several passes, augmented in this round's way.
+    /// Returns the samples as they are, or, with several passes, augmented in this round's way.
     fn new(passes: usize, round: &Round) -> Self {
         let key = round.stream.child("augment", 0).key();
         let words = key
@@ -180,7 +183,7 @@ impl OneShotDistill {
         Ok(Logits::new((0..x.len() as u32).collect(), scores))
     }
 
-    /// The student's training: on the samples as they are, or epoch by epoch on the next of the augmented views.
+    /// Trains the student: on the samples as they are, or on another augmented view in each epoch.
     fn distil(
         &self,
         fed: &mut Server<'_>,
@@ -236,7 +239,7 @@ impl Protocol for OneShotDistill {
                 sampling,
                 local,
             ))
-            // it goes down again, and into all that the server makes of the scores
+            // the server sends it back to clients, and uses it for all scores
             .exchange(
                 PEAK.answered_by(|me, look| {
                     let scores = self.predict(me, look)?;

@@ -3,7 +3,7 @@ use fl_core::message::Grid;
 use fl_core::prelude::*;
 
 choices! {
-    /// Which reading of the quantiser.
+    /// The reading of the quantiser.
     pub enum Rule {
         /// Eq. 4: `level = ceil(z / z_max * S / 2)`, `S + 1` levels from `-z_max`.
         Eq4 = "eq4",
@@ -15,26 +15,28 @@ choices! {
 }
 
 choices! {
-    /// Whose largest absolute score `z_max` is.
+    /// The client whose largest absolute score is `z_max`.
     pub enum Scope {
-        /// That of all clients, agreed on in a question of its own.
+        /// All clients, which agree on it in an additional exchange.
         Global = "global",
         /// Each client's own.
         PerClient = "per-client",
-        /// A constant: larger scores are clipped. Only then can noise guarantee anything, because the bound does not come from the data.
+        /// A constant: larger scores are clipped. Only then can noise give a guarantee, because the
+        /// bound does not depend on the data.
         Fixed(f64) = "fixed",
     }
 }
 
 settings! {
-    /// Moves every score to one of few levels, which then take few bits each (FedKD, Eq. 3 and 4; Gong et al. 2022).
+    /// Rounds every score to one of a few levels, which then take few bits each (FedKD, Eq. 3 and
+    /// 4; Gong et al. 2022).
     #[check(Quantise::enough_levels)]
     pub struct Quantise {
         /// S, the quantisation scale. FedKD uses 200.
         levels: u32 = 200, in 1..=1_000_000;
-        /// Which reading of the quantiser.
+        /// The reading of the quantiser.
         rule: Rule = Rule::Eq4;
-        /// Whose largest absolute score `z_max` is.
+        /// The client whose largest absolute score is `z_max`.
         z_max: Scope = Scope::Global;
     }
 }
@@ -43,7 +45,7 @@ impl Quantise {
     fn enough_levels(&self) -> Result<(), String> {
         match (&self.rule, self.levels, &self.z_max) {
             (Rule::Eq3, 1, _) => Err("`rule: eq3` needs at least 2 levels".into()),
-            // scores are of 32 bits
+            // scores have 32 bits
             (_, _, Scope::Fixed(clip)) if !(*clip > 0.0 && *clip <= f64::from(f32::MAX)) => {
                 Err(format!(
                     "z-max.fixed: must be above 0.0 and at most {:e}, got {clip:?}",
@@ -56,12 +58,13 @@ impl Quantise {
 }
 
 impl Rule {
-    /// The level of a score; 0 if `z_max` is 0. Eq. 3 counts from 0 at `-z_max`, the others from 0 at a score of 0.
+    /// Returns the level of a score; 0 if `z_max` is 0. Eq. 3 counts from 0 at `-z_max`, the others
+    /// from 0 at a score of 0.
     pub fn level(&self, z: f64, z_max: f64, s: u32) -> i64 {
         if z_max == 0.0 {
             return 0;
         }
-        // first the ratio: z = z_max then lands on a level exactly
+        // first the ratio: then z = z_max lies exactly on a level
         let (r, s) = (z / z_max, f64::from(s));
         (match self {
             Self::Eq4 => (r * s / 2.0).ceil(),
@@ -70,7 +73,7 @@ impl Rule {
         }) as i64
     }
 
-    /// The score that a level stands for.
+    /// Returns the score of a level.
     pub fn value(&self, level: i64, z_max: f64, s: u32) -> f64 {
         let (level, s) = (level as f64, f64::from(s));
         match self {
@@ -93,7 +96,7 @@ impl Rule {
     }
 }
 
-/// [`Quantise`] at work.
+/// The mechanism of [`Quantise`].
 pub struct Quantiser {
     settings: Quantise,
     agreed: Option<f32>,

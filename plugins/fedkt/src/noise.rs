@@ -1,10 +1,11 @@
-//! Noise on counts, before the highest wins.
+//! Noise on counts of votes, before the highest count wins.
 use fl_core::message::Counts;
 use fl_core::prelude::*;
 use fl_core::privacy::{NoiseDraws, VoteNoise, VoteRelease};
 use fl_core::settings::above;
 
-/// What releasing the winners of these counts costs. `tell`: may the ledger hold the counts?
+/// Returns the cost of releasing the winners of these counts. `tell`: whether the ledger may hold
+/// the counts.
 fn price(counts: &Counts, noise: VoteNoise, tell: bool) -> PrivacyEvent {
     let whole = |n: &f64| *n >= 0.0 && n.fract() == 0.0 && *n <= f64::from(u32::MAX);
     if !counts.values.iter().all(whole) {
@@ -14,7 +15,7 @@ fn price(counts: &Counts, noise: VoteNoise, tell: bool) -> PrivacyEvent {
     }
     let mut sensitivity = counts.sensitivity();
     if !tell && sensitivity.from_data {
-        // what holds for any votes: one example changes at most what its party does
+        // for any votes, one example changes at most as much as its party
         sensitivity.example = sensitivity.party;
         sensitivity.from_data = false;
     }
@@ -75,7 +76,7 @@ settings! {
     pub struct LaplaceVotes {
         /// Inverse scale of the noise. FedKT uses 0.02 to 0.1.
         gamma: f64, in above(0.0);
-        /// Calculate epsilon from these votes: the ledger then has the counts without noise. Such
+        /// Calculate epsilon from these votes: the ledger then holds the counts without noise. Such
         /// an epsilon reveals something about the votes, so it is for research and nothing is
         /// guaranteed. If false, the price holds for any votes and is guaranteed.
         data_dependent: bool = true;
@@ -94,7 +95,7 @@ settings! {
     pub struct GaussianVotes {
         /// Standard deviation of the noise. The paper uses 40 for 250 teachers.
         sigma: f64, in above(0.0);
-        /// Calculate epsilon from these votes: the ledger then has the counts without noise. Such
+        /// Calculate epsilon from these votes: the ledger then holds the counts without noise. Such
         /// an epsilon reveals something about the votes, so it is for research and nothing is
         /// guaranteed. If false, the price holds for any votes and is guaranteed.
         data_dependent: bool = true;
@@ -111,9 +112,8 @@ plugin!(privacy "gaussian-votes" => GaussianVotes,
 settings! {
     /// A sample is answered only if its highest count, with Gaussian noise of `check`, reaches
     /// `threshold`; its counts then get Gaussian noise of `sigma` (Confident-GNMax, Papernot et al.
-    /// 2018). Samples without an answer are left out of what is released. The price is that of an
-    /// answer to every sample; one of these votes (`data-dependent: true`) is that of the answers
-    /// that were given.
+    /// 2018). Samples without an answer are not released. The price assumes an answer to every
+    /// sample, or with `data-dependent: true` covers the actual answers.
     pub struct ConfidentVotes {
         /// The highest count must reach this. The paper uses 200 for 250 teachers.
         threshold: f64, in 0.0..;
@@ -121,17 +121,17 @@ settings! {
         check: f64, in above(0.0);
         /// Standard deviation of the noise on the counts (sigma 2). The paper uses 40.
         sigma: f64, in above(0.0);
-        /// Calculate epsilon from these votes: the ledger then has the counts without noise. Such
+        /// Calculate epsilon from these votes: the ledger then holds the counts without noise. Such
         /// an epsilon reveals something about the votes, so it is for research and nothing is
         /// guaranteed. If false, the price holds for any votes and is guaranteed.
         data_dependent: bool = true;
     }
 }
 
-/// [`ConfidentVotes`] at work.
+/// The mechanism of [`ConfidentVotes`].
 pub struct Confident {
     settings: ConfidentVotes,
-    /// Which samples of the last release were answered.
+    /// Whether each sample of the last release was answered.
     answered: Vec<bool>,
 }
 
@@ -144,8 +144,8 @@ impl From<ConfidentVotes> for Confident {
     }
 }
 
-/// Confident-GNMax: which rows' highest counts reach `threshold` once `hide` has put noise on them,
-/// row by row.
+/// Confident-GNMax: returns the rows whose highest counts reach `threshold` after `hide` has added
+/// noise, row by row.
 pub fn confident(counts: &Counts, threshold: f64, mut hide: impl FnMut(f64) -> f64) -> Vec<bool> {
     let highest = |row: ndarray::ArrayView1<'_, f64>| row.iter().copied().fold(0.0, f64::max);
     let rows = counts.values.rows().into_iter().map(highest);
@@ -194,7 +194,7 @@ impl PrivacyMechanism for Confident {
     }
 
     fn actual_cost(&self, mut price: PrivacyEvent) -> PrivacyEvent {
-        // how many were answered follows the votes: a price of any votes is one of all queries
+        // the number of answers depends on the votes: a price for any votes covers all queries
         if let PrivacyEvent::Votes(votes) = &mut price
             && votes.counts.is_some()
         {

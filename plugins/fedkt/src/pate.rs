@@ -6,12 +6,13 @@ use fl_core::prelude::*;
 use serde::{Deserialize, Serialize};
 
 settings! {
-    /// Teachers on disjoint parts of everybody's data in one place vote, and a student learns what wins (PATE; Papernot et al. 2017). With as many
-    /// teachers as there are parties and without noise it is what FedKT is compared with.
+    /// Teachers on disjoint parts of all clients' pooled data vote, and a student learns the
+    /// winners (PATE; Papernot et al. 2017). With one teacher per party and without noise it is
+    /// FedKT's baseline.
     pub struct Pate {
-        /// How many teachers.
+        /// Number of teachers.
         teachers: usize, in 1..=100_000;
-        /// A teacher's training. FedKT's comparison: 100 epochs, batch 32. Trees do not look at it.
+        /// A teacher's training. FedKT's comparison: 100 epochs, batch 32. Trees ignore it.
         teacher: Training = Training::epochs(100, 32);
         /// The student's training on the public samples.
         student: Training = Training::epochs(100, 32);
@@ -23,8 +24,9 @@ const VOTE: AggregatorSlot<Votes, Counts> = AggregatorSlot::new("vote", "Counts 
 
 const VOTES: Exchange<Nothing, Votes> = Exchange::new("teachers' votes");
 
-/// An example is in one teacher's data: it can change that vote, and those that count `together`
-/// with it. The data of all parties are pooled, so what a whole party can change is not known.
+/// Returns the sensitivity: one example is in one teacher's data, so it can change that vote, and
+/// those that count `together` with it. The data of all parties are pooled, so the effect of a
+/// whole party is unknown.
 fn sensitivity(together: u32) -> VoteSensitivity {
     VoteSensitivity {
         example: Some(together),
@@ -73,7 +75,8 @@ impl Protocol for Pate {
         fed.once("teachers", &mut s, |fed, s, round| {
             let votes = fed.collect(round, &VOTES, &all, |_| &Nothing)?;
             let mut counts = fed.aggregate(&VOTE, round, &votes)?;
-            // an example is in one part: it can change one teacher's vote, and those that count together with it
+            // an example is in one part: it can change one teacher's vote, and those that count
+            // together with it
             counts.set_sensitivity(sensitivity(counts.block() as u32));
             fed.release(&PRIVACY, round, &mut counts, &all)?;
             s.counts = Some(counts);

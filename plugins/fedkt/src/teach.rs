@@ -1,5 +1,5 @@
-//! What FedKT's parties and PATE's data owner have in common: teachers on disjoint parts of the data, which label the
-//! public samples.
+//! Teachers on disjoint parts of the data, which label the public samples: shared by FedKT's
+//! parties and PATE's data owner.
 use fl_core::message::{Counts, Votes};
 use fl_core::prelude::*;
 use fl_core::{TaskKind, fit_examples, metrics};
@@ -12,12 +12,12 @@ pub(crate) const TEACHER: TrainerSlot =
 pub(crate) const PRIVACY: MechanismSlot<Counts> =
     MechanismSlot::new("privacy", "Noise on the counts of votes.");
 
-/// Sizes of `t` nearly equal parts of `n` examples: the first `n mod t` get one more.
+/// Returns the sizes of `t` nearly equal parts of `n` examples: the first `n mod t` get one more.
 pub fn subset_sizes(n: usize, t: usize) -> Vec<usize> {
     (0..t).map(|i| n / t + usize::from(i < n % t)).collect()
 }
 
-/// Positions of `t` disjoint parts of `n` examples, shuffled first.
+/// Returns the positions of `t` disjoint parts of `n` examples, shuffled first.
 fn subsets(n: usize, t: usize, stream: &Stream) -> Vec<Vec<usize>> {
     let order = stream.draws().permutation(n);
     let mut rest = &order[..];
@@ -29,14 +29,14 @@ fn subsets(n: usize, t: usize, stream: &Stream) -> Vec<Vec<usize>> {
     subset_sizes(n, t).into_iter().map(cut).collect()
 }
 
-/// Votes of several models, one column each, on all of `x`.
+/// Returns the votes of several models, one column each, on all of `x`.
 pub(crate) fn ballots(columns: &[Vec<u32>], classes: usize) -> Result<Votes> {
     let rows = columns.first().map_or(0, Vec::len);
     let table = Array2::from_shape_fn((rows, columns.len()), |(row, voter)| columns[voter][row]);
     Ok(Votes::new((0..rows as u32).collect(), table, classes))
 }
 
-/// The first `queries` of the public samples; all of them if there is no such number.
+/// Returns the first `queries` of the public samples; all if it is `None`.
 pub(crate) fn asked_about(public: &Samples, queries: Option<usize>) -> Samples {
     match queries {
         Some(n) if n < public.len() => public.pick(&(0..n).collect::<Vec<_>>()),
@@ -44,17 +44,17 @@ pub(crate) fn asked_about(public: &Samples, queries: Option<usize>) -> Samples {
     }
 }
 
-/// What teachers said.
+/// The teachers' labels.
 pub(crate) struct Taught {
     /// The label of every query, teacher by teacher.
     pub said: Vec<Vec<u32>>,
-    /// How many teachers saw examples of one class only, and so say it always.
+    /// Number of teachers that saw examples of one class only, and so always predict it.
     pub constant: usize,
 }
 
-/// Trains `t` teachers in turn, each on its part of the client's examples, and gives what each says about all `queries`.
-/// `partition` numbers the repetitions. A teacher is gone when it has spoken. A teacher
-/// without examples says the first class.
+/// Trains `t` teachers in turn, each on its part of the client's examples. Returns each teacher's
+/// labels of all `queries`. `partition` numbers the repetitions. A teacher is dropped after its
+/// labels. A teacher without examples predicts the first class.
 pub(crate) fn teachers(
     me: &Client,
     queries: &Samples,
@@ -83,11 +83,12 @@ pub(crate) fn teachers(
     Ok(Taught { said, constant })
 }
 
-/// What to do about a party without an example for each teacher.
+/// The advice for a party with fewer examples than teachers.
 pub(crate) const TOO_FEW: &str = "each needs one at least";
 
-/// FedKT Theorem 9: the number of partitions in which some sample's two highest counts are at most `most` apart, so
-/// that one example can change what the partition's student learns.
+/// FedKT Theorem 9: returns the number of partitions in which some sample's two highest counts
+/// differ by at most `most`, so that one example can change the training of the partition's
+/// student.
 pub fn close_votes(gaps: &[Vec<f64>], most: f64) -> usize {
     let close = |gaps: &&Vec<f64>| gaps.iter().any(|gap| *gap <= most);
     gaps.iter().filter(close).count()
@@ -111,7 +112,7 @@ pub(crate) fn learn(
     Ok(())
 }
 
-/// The classes that votes are for.
+/// Returns the number of classes of the votes.
 pub(crate) fn classes(kind: TaskKind) -> std::result::Result<usize, String> {
     match kind {
         TaskKind::Classes(classes) => Ok(classes),
@@ -119,7 +120,7 @@ pub(crate) fn classes(kind: TaskKind) -> std::result::Result<usize, String> {
     }
 }
 
-/// What must hold of task and public data before anything is trained.
+/// Checks the task and the public data before any training.
 pub(crate) fn check(fed: &Server<'_>) -> Result<usize> {
     let classes = classes(fed.task().kind).map_err(anyhow::Error::msg)?;
     let public = fed.public()?;

@@ -8,20 +8,22 @@ use fl_core::{ClientId, Problem, TaskKind, metrics};
 use serde::{Deserialize, Serialize};
 
 choices! {
-    /// Where noise is added.
+    /// The place where noise is added.
     pub enum NoiseAt {
         /// Nowhere (FedKT-L0).
         None = "none",
-        /// On the server's counts (FedKT-L1): the server is trusted, the final model may be published.
+        /// On the server's counts (FedKT-L1): the server is trusted, the final model may be
+        /// published.
         Server = "server",
-        /// On each party's counts, before its students learn (FedKT-L2): a party trusts nobody else. A budget is spent on
-        /// the first partition first, so use `partitions: 1` with one, as the paper does.
+        /// On each party's counts, before its students learn (FedKT-L2): a party trusts only
+        /// itself. A budget is spent on the first partition first, so use `partitions: 1` with one,
+        /// as the paper does.
         Party = "party",
     }
 }
 
 choices! {
-    /// What becomes of a party that has fewer examples than there are subsets.
+    /// The policy for a party with fewer examples than subsets.
     pub enum ShortParty {
         /// The run fails and names it (the paper's runs fail there).
         Fail = "fail",
@@ -31,46 +33,48 @@ choices! {
 }
 
 choices! {
-    /// What parties send.
+    /// The content of a party's answer.
     pub enum Sent {
-        /// Their students, which the server lets vote (the paper).
+        /// Its students, which vote at the server (the paper).
         Models = "models",
-        /// Their students' votes: `ceil(log2(classes))` bits for each public sample, and the models stay.
+        /// Its students' votes: `ceil(log2(classes))` bits for each public sample; the models stay.
         Votes = "votes",
     }
 }
 
 settings! {
-    /// Teachers vote inside each party, the parties' students vote at the server, the final model learns what wins: one
-    /// round, and any models (FedKT; Li et al. 2021).
+    /// Teachers vote inside each party, the parties' students vote at the server, and the final
+    /// model learns the winners: one round, with any models (FedKT; Li et al. 2021).
     pub struct TwoTierVote {
         /// Partitions of a party's data, and so students of each party (s).
         partitions: usize = 2, in 1..=1000;
         /// Disjoint subsets of each partition, and so teachers (t).
         subsets: usize = 5, in 1..=100_000;
-        /// Where noise is added.
+        /// The place where noise is added.
         noise: NoiseAt = NoiseAt::None;
-        /// Public samples that a party's teachers label and its students learn from, the first of them; all if not given.
-        /// With `noise: party` these are what a budget pays for. The server's samples are not touched by it.
+        /// Public samples that a party's teachers label and its students learn from, taken from the
+        /// beginning; all if not given. With `noise: party` a budget pays for these; the server's
+        /// samples are independent.
         party_queries: Option<usize> = None, in 1..;
-        /// Public samples that the students label and the final model learns from, the first of them; all if not given. With
-        /// `noise: server` these are what a budget pays for.
+        /// Public samples that the students label and the final model learns from, taken from the
+        /// beginning; all if not given. With `noise: server` a budget pays for these.
         server_queries: Option<usize> = None, in 1..;
-        /// What becomes of a party that has fewer examples than there are subsets. With an
-        /// accountant it takes part, and its teachers without examples vote for the first class.
+        /// The policy for a party with fewer examples than subsets. With an accountant it takes
+        /// part, and its teachers without examples vote for the first class.
         short_party: ShortParty = ShortParty::Fail;
-        /// What parties send.
+        /// The content of a party's answer.
         send: Sent = Sent::Models;
         /// Send the final model to every party.
         deliver: bool = true;
-        /// A teacher's training. FedKT: 100 epochs, batch 32. Trees do not look at it.
+        /// A teacher's training. FedKT: 100 epochs, batch 32. Trees ignore it.
         teacher: Training = Training::epochs(100, 32);
         /// A student's training on the public samples.
         student: Training = Training::epochs(100, 32);
         /// The final model's training on the public samples.
         final_model: Training = Training::epochs(100, 32);
-        /// Teachers' counts at most this far apart may change their winner with one example (theorem 9, for the privacy of
-        /// one example with `noise: server`). The theorem says 1; a gap of 2 can become a tie, which changes it too.
+        /// Gap of the teachers' counts up to which one example may change the winner (theorem 9,
+        /// for the privacy of one example with `noise: server`). The theorem says 1; a gap of 2 can
+        /// become a tie, which changes it too.
         close_gap: usize = 2, in 1..=2;
         /// Evaluate the first student of every party too.
         evaluate_clients: bool = true;
@@ -86,23 +90,23 @@ const TIER_2: AggregatorSlot<Votes, Counts> =
     AggregatorSlot::new("tier2", "Counts the parties' students.");
 
 const MODELS: Exchange<Nothing, Models> = Exchange::new("students");
-/// Instead of [`MODELS`], and by the same name: what is sent must not change the draws, and so
-/// what is learnt.
+/// Replaces [`MODELS`], with the same label: the content of the answer must not change the draws,
+/// and so the training.
 const VOTES: Exchange<Nothing, Votes> = Exchange::new("students");
 const CLOSE: Exchange<Nothing, Scalar> = Exchange::new("partitions with close votes");
 const DELIVER: Exchange<Models, Nothing> = Exchange::new("final model");
 
-/// What the server knows between two steps.
+/// The server's state between two steps.
 #[derive(Default, Serialize, Deserialize)]
 struct State {
     votes: Vec<(ClientId, Votes)>,
-    /// The most partitions of one party that one example can change; `None` if nobody asked.
+    /// The most partitions of one party that one example can change; `None` if not requested.
     close: Option<u32>,
     counts: Option<Counts>,
 }
 
 impl TwoTierVote {
-    /// Those who have an example for each teacher; all, if an accountant works.
+    /// Returns the clients with an example for each teacher; all with an accountant.
     fn parties(&self, fed: &mut Server<'_>) -> Result<Cohort> {
         let parties = fed.with_examples(self.subsets);
         let short = fed.everyone().retain(|id| !parties.contains(&id));
@@ -123,7 +127,8 @@ impl TwoTierVote {
         Ok(parties)
     }
 
-    /// A party: s times, t teachers vote on the public samples, and a student learns what wins.
+    /// Trains a party's students: s times, t teachers vote on the public samples, and a student
+    /// learns the winners.
     fn train_students(&self, me: &mut Client) -> Result<Vec<Box<dyn Trainer>>> {
         let (mut students, mut gaps, mut constants) = (Vec::new(), Vec::new(), 0);
         let queries = asked_about(me.public()?.samples(), self.party_queries);
@@ -171,7 +176,7 @@ impl TwoTierVote {
         Ok(students)
     }
 
-    /// The students' votes, one sender for each party.
+    /// Returns the students' votes, one sender for each party.
     fn students_vote(
         &self,
         fed: &mut Server<'_>,
@@ -208,13 +213,14 @@ impl TwoTierVote {
         )
     }
 
-    /// How many votes of the server's count one example and one party can change (theorems 3 and 9).
+    /// Returns how many votes of the server's count one example and one party can change (theorems
+    /// 3 and 9).
     fn sensitivity(&self, block: usize, close: Option<u32>) -> VoteSensitivity {
-        // if votes count only together, one student takes those of the others with it
+        // if votes count only together, one student changes the votes of the others too
         let together = block > 1;
         let students = Some(self.partitions.max(block) as u32);
         VoteSensitivity {
-            // no example is worth nothing: where no vote is close now, one may be for a neighbour
+            // at least 1: even if no vote is close now, one may be close in a neighbouring data set
             example: if together {
                 students
             } else {
@@ -265,7 +271,7 @@ impl Protocol for TwoTierVote {
                 all.exchange(self.hidden(votes.rows(rows)))
             }
         };
-        // it is a part of the price, which says that it depends on the data
+        // it is a part of the price, which is declared data-dependent
         let close = || {
             let close = CLOSE.answered_by(|me, _| {
                 let known = "close votes are known once the students are trained";
@@ -345,7 +351,7 @@ impl Protocol for TwoTierVote {
 }
 
 impl TwoTierVote {
-    /// What hides the students of a party.
+    /// Declares the release of a party's students.
     fn hidden<'p, U: Message>(
         &self,
         students: Declared<'p, Nothing, U>,
@@ -375,7 +381,7 @@ impl TwoTierVote {
         ballots(&said, classes)
     }
 
-    /// The first student stays, if it is to be evaluated; the others are gone.
+    /// Keeps the first student, if it is evaluated; drops the others.
     fn keep(&self, me: &mut Client, students: Vec<Box<dyn Trainer>>) {
         let first = students.into_iter().next();
         if let Some(first) = first.filter(|_| self.evaluate_clients) {

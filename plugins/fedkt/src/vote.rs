@@ -1,11 +1,11 @@
-//! Votes become counts.
+//! Counting of votes.
 use fl_core::message::{Counts, Votes};
 use fl_core::prelude::*;
 use fl_core::{ClientId, Problem};
 use ndarray::{Array2, ArrayView2};
 use std::collections::BTreeMap;
 
-/// Every vote counts: `rows x classes`. One table of `rows x voters` per sender.
+/// Counts every vote: `rows x classes`. One table of `rows x voters` per sender.
 pub fn plain_counts(votes: &[ArrayView2<'_, u32>], classes: usize) -> Array2<f64> {
     let rows = votes.first().map_or(0, |v| v.nrows());
     let mut counts = Array2::zeros((rows, classes));
@@ -17,8 +17,8 @@ pub fn plain_counts(votes: &[ArrayView2<'_, u32>], classes: usize) -> Array2<f64
     counts
 }
 
-/// Consistent voting (FedKT section 3.2): a sender whose `s` voters all say the same gives it `s` votes, any other
-/// sender none.
+/// Consistent voting (FedKT section 3.2): a sender whose `s` voters all agree adds `s` votes, any
+/// other sender none.
 pub fn consistent_counts(votes: &[ArrayView2<'_, u32>], classes: usize) -> Array2<f64> {
     let rows = votes.first().map_or(0, |v| v.nrows());
     let mut counts = Array2::zeros((rows, classes));
@@ -32,7 +32,8 @@ pub fn consistent_counts(votes: &[ArrayView2<'_, u32>], classes: usize) -> Array
     counts
 }
 
-/// Counts of all rows that anybody speaks about, ascending. Senders that speak about the same rows are counted together.
+/// Counts all rows that a sender labels, ascending. Senders with the same rows are counted
+/// together.
 fn count(
     inbox: &Inbox<Votes>,
     of: impl Fn(&[ArrayView2<'_, u32>], usize) -> Array2<f64>,
@@ -71,8 +72,8 @@ fn count(
 }
 
 settings! {
-    /// Every voter of every sender has one vote (PATE, Papernot et al. 2017; FedKT's first tier, and its second without consistent
-    /// voting, Li et al. 2021).
+    /// Every voter of every sender has one vote (PATE, Papernot et al. 2017; FedKT's first tier,
+    /// and its second without consistent voting, Li et al. 2021).
     pub struct MajorityVote {}
 }
 
@@ -99,7 +100,7 @@ plugin!(aggregator "majority-vote" => MajorityVote,
     papers: ["Papernot et al. 2017", "Li et al. 2021"]);
 
 choices! {
-    /// What a sample gets when no sender agrees with itself.
+    /// The counts of a sample for which no sender is consistent.
     pub enum NobodyConsistent {
         /// No votes at all, so class 0 wins (as written in the paper).
         Class0 = "class-0",
@@ -109,10 +110,10 @@ choices! {
 }
 
 settings! {
-    /// A party counts only if all its students say the same, and then with the votes of all of them (FedKT, section 3.2; Li
-    /// et al. 2021).
+    /// A party counts only if all its students agree, and then with the votes of all of them
+    /// (FedKT, section 3.2; Li et al. 2021).
     pub struct ConsistentVote {
-        /// What a sample gets when no party agrees with itself.
+        /// The counts of a sample for which no party is consistent.
         nobody_consistent: NobodyConsistent = NobodyConsistent::Class0;
     }
 }
@@ -139,7 +140,8 @@ impl Aggregator for ConsistentVote {
         let voters = inbox.iter().map(|mail| mail.body.voters());
         let together = match self.nobody_consistent {
             NobodyConsistent::Class0 => voters.max(),
-            // one party that begins to agree with itself takes the votes of all others away: [20, 10] becomes [0, 3]
+            // one party that becomes consistent removes the votes of all others: [20, 10] becomes
+            // [0, 3]
             NobodyConsistent::Plain => Some(voters.sum()),
         };
         Ok(counts.in_blocks(together.unwrap_or(1)))
@@ -233,8 +235,8 @@ mod tests {
         );
     }
 
-    /// For two classes and s = 2 a divided party gives one vote to each class, which moves no winner.
-    /// Every way in which up to six parties can vote.
+    /// For two classes and s = 2 a divided party adds one vote to each class, which changes no
+    /// winner. Checks every way in which up to six parties can vote.
     #[test]
     fn exact_with_two_students_and_two_classes_consistency_cannot_matter() {
         for parties in 1..=6u32 {

@@ -10,20 +10,22 @@ use fl_plugin_trainer_dfdx::{Adam, Network, Rule, Schedule};
 use ndarray::{Array2, ArrayView2};
 
 settings! {
-    /// A network that makes inputs of noise (the generator of data-free distillation; Chen et al. 2019; Gong et al. 2023).
+    /// A network that makes inputs from noise (the generator of data-free distillation; Chen et al.
+    /// 2019; Gong et al. 2023).
     pub struct NoiseToInput {
         /// The network.
         net: MakerNet = MakerNet::Upsampling;
-        /// Normally distributed numbers that one input is made of. FedIOD: 100, for 100 classes 256.
+        /// Normally distributed numbers per input. FedIOD: 100, for 100 classes 256.
         noise: usize = 100, in 1..=100_000;
-        /// How weights follow slopes. FedIOD: Adam with rate 0.001; its published code 0.0001 and `beta1: 0.5`.
+        /// The optimiser. FedIOD: Adam with rate 0.001; its published code 0.0001 and `beta1: 0.5`.
         optimiser: Rule = Rule::Adam(Adam { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 });
-        /// How the learning rate changes. FedIOD: along half a cosine to 0, which needs its `steps`.
+        /// How the learning rate changes. FedIOD: along half a cosine to 0, which needs its
+        /// `steps`.
         schedule: Schedule = Schedule::Constant;
     }
 }
 
-/// The generator at work.
+/// The generator of [`NoiseToInput`].
 pub struct NoiseNet {
     network: Network,
     noise: usize,
@@ -31,18 +33,18 @@ pub struct NoiseNet {
     last: Option<Last>,
 }
 
-/// What the last batch was made of.
+/// The randomness of the last batch.
 struct Last {
     noise: Array2<f32>,
-    /// Where dropout drew from.
+    /// The source of dropout.
     stream: Stream,
 }
 
 impl NoiseNet {
-    /// A generator of inputs for `make`'s task, with first weights from its stream.
+    /// Returns a generator of inputs for `make`'s task, with initial weights from its stream.
     ///
     /// # Errors
-    /// When the network cannot make such inputs.
+    /// If the network cannot make such inputs.
     pub fn new(settings: NoiseToInput, make: &BuildContext) -> Result<Self> {
         let shape = &make.task.input;
         let network = Network::new(
@@ -59,7 +61,7 @@ impl NoiseNet {
         })
     }
 
-    /// Number of trainable parameters.
+    /// Returns the number of trainable parameters.
     pub fn parameters(&self) -> usize {
         self.network.parameters()
     }
@@ -77,7 +79,7 @@ impl Generator for NoiseNet {
         Samples::fresh(made, self.shape.clone())
     }
 
-    /// The batch is made anew, now on the tape: its noise is all that is kept from [`Generator::sample`].
+    /// Makes the batch again, now on the tape: [`Generator::sample`] keeps only its noise.
     fn learn(&mut self, made: &Samples, slope: ArrayView2<'_, f32>) -> Result<()> {
         let other = || Problem::Shape("these inputs are not what was sampled last".into());
         let last = self.last.as_ref().with_context(other)?;
@@ -88,7 +90,7 @@ impl Generator for NoiseNet {
             ensure!(now == made.values(), other());
             Ok(slope.to_owned())
         })?;
-        // it would make another batch of that noise now
+        // the same noise would make another batch now
         self.last = None;
         Ok(())
     }

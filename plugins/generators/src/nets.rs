@@ -7,7 +7,8 @@ use fl_plugin_trainer_dfdx::{Conv, Layer, Layers};
 choices! {
     /// A network that makes inputs.
     pub enum MakerNet {
-        /// Doubles a small image twice, with convolutions of 128 and 64 channels (Chen et al. 2019, for CIFAR).
+        /// Doubles a small image twice, with convolutions of 128 and 64 channels (Chen et al. 2019,
+        /// for CIFAR).
         Upsampling = "upsampling",
         /// The same with 32 and 16 channels.
         UpsamplingSmall = "upsampling-small",
@@ -21,10 +22,10 @@ choices! {
 }
 
 impl MakerNet {
-    /// Its layers, for inputs of this shape.
+    /// Returns its layers, for inputs of this shape.
     ///
     /// # Errors
-    /// When it makes no such inputs.
+    /// If it cannot make such inputs.
     pub fn layers(&self, input: &[usize]) -> Result<Vec<Layer>> {
         Ok(match self {
             Self::Upsampling => upsampling(input, [128, 64])?,

@@ -139,7 +139,7 @@ fn close_slopes_by_noise_are_those_of_what_is_made() {
             found[at]
         );
     }
-    // a row is made by itself: what else is asked for changes nothing
+    // each row is made independently of the others
     let alone = network.make(noise.slice(ndarray::s![1..2, ..])).unwrap();
     assert_eq!(alone.row(0), network.make(noise.view()).unwrap().row(1));
     let wrong = network.vjp(noise.view(), slope.slice(ndarray::s![..2, ..]));

@@ -1,4 +1,4 @@
-//! Symmetric positive definite systems.
+//! Cholesky factors of symmetric positive definite matrices.
 
 use crate::{LinalgError, check_square};
 use ndarray::{Array1, Array2, ArrayViewMut2};
@@ -17,7 +17,7 @@ impl Debug for Cholesky {
 }
 
 impl Cholesky {
-    /// Factors `a`, which is `n x n`. Only what stands on and right of its diagonal is read; `n`
+    /// Factors `a`, which is `n x n`. Only its diagonal and the entries right of it are read; `n`
     /// may be 0.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl Cholesky {
     /// Replaces each row `b` of `right` (`systems x n`) by the `x` with `a x = b`.
     ///
     /// # Errors
-    /// [`LinalgError::Length`], if rows have another length than `n`.
+    /// [`LinalgError::Length`], if the length of rows is not `n`.
     pub fn solve_rows(&self, mut right: ArrayViewMut2<'_, f64>) -> Result<(), LinalgError> {
         let (wanted, got) = (self.n, right.ncols());
         if wanted != got {
@@ -56,8 +56,7 @@ mod backend {
 
     pub(super) type Factor = Array2<f64>;
 
-    /// Rows that are factored at a time: the rest of the work is one matrix product for each such
-    /// block.
+    /// Rows factored at a time: the remaining work is one matrix product per block.
     const BLOCK: usize = 64;
 
     pub(super) fn factor(a: Array2<f64>) -> Result<Factor, usize> {
@@ -81,7 +80,7 @@ mod backend {
         Ok(a)
     }
 
-    /// The first rows of the triangle, in the place of those of `a`. The error is the pivot.
+    /// Computes the first rows of the triangle in place. The error is the pivot.
     #[inline(always)]
     fn factor_rows(rows: &mut ArrayViewMut2<'_, f64>) -> Result<(), usize> {
         for i in 0..rows.nrows() {
@@ -102,7 +101,7 @@ mod backend {
         Ok(())
     }
 
-    /// `to -= factor from`.
+    /// Computes `to -= factor from`.
     #[inline(always)]
     fn take_away(factor: f64, from: &[f64], to: &mut [f64]) {
         to.iter_mut().zip(from).for_each(|(t, f)| *t -= factor * f);
@@ -132,14 +131,14 @@ mod backend {
     use ndarray_linalg::error::LinalgError;
     use ndarray_linalg::{CholeskyFactorized, FactorizeCInto, SolveC, UPLO};
 
-    /// `None` of an empty matrix, which LAPACK does not take.
+    /// `None` for an empty matrix, which LAPACK does not accept.
     pub(super) type Factor = Option<CholeskyFactorized<ndarray::OwnedRepr<f64>>>;
 
     pub(super) fn factor(a: Array2<f64>) -> Result<Factor, usize> {
         if a.is_empty() {
             return Ok(None);
         }
-        // LAPACK goes on with an infinite pivot
+        // LAPACK continues with an infinite pivot
         let infinite = a.diag().iter().position(|v| !v.is_finite());
         match a.factorizec_into(UPLO::Upper) {
             Ok(factor) => infinite.map_or(Ok(Some(factor)), Err),

@@ -35,14 +35,14 @@ pub fn symmetric_eigen(a: Array2<f64>) -> Result<Eigen, LinalgError> {
 mod backend {
     use ndarray::{Array1, Array2, Axis, Zip};
 
-    /// By Jacobi's rotations (Golub and Van Loan, Matrix Computations, section 8.5).
+    /// Decomposes by Jacobi's rotations (Golub and Van Loan, Matrix Computations, section 8.5).
     pub(super) fn decompose(mut a: Array2<f64>) -> Option<(Array1<f64>, Array2<f64>)> {
-        /// Some ten are enough.
+        /// About ten are enough.
         const SWEEPS: usize = 100;
         let n = a.nrows();
         // as exact as rounding allows
         let least = (n as f64 * f64::EPSILON).powi(2);
-        // in rows, until the end
+        // vectors are in rows until the end
         let mut vectors: Array2<f64> = Array2::eye(n);
         let size: f64 = a.iter().map(|v| v * v).sum();
         for _ in 0..SWEEPS {
@@ -98,7 +98,7 @@ mod tests {
     use fl_core::Stream;
     use ndarray::arr2;
 
-    /// The matrix again, and vectors of length 1 that are orthogonal.
+    /// Checks that the factors give the matrix, and that vectors have length 1 and are orthogonal.
     fn check(a: &Array2<f64>) -> Array1<f64> {
         let Eigen { values, vectors } = symmetric_eigen(a.clone()).unwrap();
         let size = a.iter().fold(0.0, |m: f64, v| m.max(v.abs()));

@@ -15,7 +15,7 @@ use ndarray::{Array2, ArrayView2};
 /// Why a matrix has no factor.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LinalgError {
-    /// The matrix has other numbers of rows and columns.
+    /// The matrix is not square.
     #[error("the matrix must be square, got {rows} x {columns}")]
     NotSquare {
         /// Its rows.
@@ -23,7 +23,7 @@ pub enum LinalgError {
         /// Its columns.
         columns: usize,
     },
-    /// A right-hand side has another length than the matrix.
+    /// A right-hand side and the matrix differ in length.
     #[error("a right-hand side must have {wanted} numbers, got {got}")]
     Length {
         /// Rows of the matrix.
@@ -47,10 +47,10 @@ pub enum LinalgError {
         row: usize,
         /// Counted from 0.
         column: usize,
-        /// What stands there.
+        /// The value found.
         value: f64,
     },
-    /// The iteration has not ended.
+    /// The iteration did not converge.
     #[error("the {rows} x {columns} matrix has no result within the allowed number of sweeps")]
     NotConverged {
         /// Rows of the matrix.
@@ -60,7 +60,7 @@ pub enum LinalgError {
     },
 }
 
-/// Is it square?
+/// Checks that it is square.
 fn check_square(a: ArrayView2<'_, f64>) -> Result<(), LinalgError> {
     match a.dim() {
         (rows, columns) if rows == columns => Ok(()),
@@ -68,8 +68,8 @@ fn check_square(a: ArrayView2<'_, f64>) -> Result<(), LinalgError> {
     }
 }
 
-/// The matrix, which must be finite, times a power of two, and that power. The power is 1 unless
-/// squares of squares of its numbers would leave the range of `f64`.
+/// Returns the matrix, which must be finite, times a power of two, and that power. The power is 1
+/// unless squares of squares of its numbers would leave the range of `f64`.
 fn scale(mut a: Array2<f64>) -> Result<(Array2<f64>, f64), LinalgError> {
     const SAFE: i32 = 200;
     let mut largest: f64 = 0.0;

@@ -1,10 +1,10 @@
-//! Products of matrices whose sums are added in one order on every machine.
+//! Products of matrices whose sums have one order on every machine.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, s};
 
-/// `out += factor rows rows'`, on and right of the diagonal (and in some places left of it). `rows`
-/// is `n x k`, `out` `n x n`.
+/// Computes `out += factor rows rows'`, on and right of the diagonal (and partly left of it).
+/// `rows` is `n x k`, `out` `n x n`.
 ///
 /// # Panics
 /// If the shapes differ from these.
@@ -19,8 +19,8 @@ pub fn add_gram(factor: f64, rows: ArrayView2<'_, f64>, out: &mut ArrayViewMut2<
     }
 }
 
-/// The sum of products, in one order on every machine: eight running sums, then those. Of two
-/// lengths the shorter counts.
+/// Returns the sum of products, in one order on every machine: eight running sums, then their sum.
+/// Uses the shorter of the two lengths.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));

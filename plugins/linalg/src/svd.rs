@@ -9,12 +9,11 @@ pub struct Svd {
     /// The `min(m, n)` singular values, descending.
     pub values: Array1<f64>,
     /// Their right vectors, `min(m, n) x n`, one in each row, of length 1 and orthogonal. The sign
-    /// of a vector is arbitrary. Vectors of values that are 0 but for rounding may be 0 or anything
-    /// else.
+    /// of a vector is arbitrary. Vectors of values that are 0 up to rounding are arbitrary.
     pub right: Array2<f64>,
 }
 
-/// Singular values and right vectors of `a`, which is `m x n` of any shape.
+/// Returns singular values and right vectors of `a`, which is `m x n` of any shape.
 ///
 /// # Errors
 /// [`LinalgError::NotFinite`], and with LAPACK [`LinalgError::NotConverged`].
@@ -37,11 +36,11 @@ pub fn svd(a: Array2<f64>) -> Result<Svd, LinalgError> {
 mod backend {
     use ndarray::{Array1, Array2};
 
-    /// Pairs of rows are turned until all are orthogonal (one-sided Jacobi; Golub and Van Loan,
-    /// Matrix Computations, section
-    /// 8.6.3). Their lengths are the values, and their directions the vectors.
+    /// Rotates pairs of rows until all are orthogonal (one-sided Jacobi; Golub and Van Loan, Matrix
+    /// Computations, section 8.6.3). Their lengths are the values, and their directions the
+    /// vectors.
     pub(super) fn decompose(a: Array2<f64>) -> Option<(Array1<f64>, Array2<f64>)> {
-        /// Some ten are enough; what turns longer turns by rounding.
+        /// About ten are enough; further rotations are rounding.
         const SWEEPS: usize = 30;
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let (count, width) = (a.nrows().min(a.ncols()), a.ncols());
@@ -54,7 +53,7 @@ mod backend {
                 let b = &mut after[0];
                 for a in before {
                     let (aa, ab, bb) = (dot(a, a), dot(a, b), dot(b, b));
-                    // orthogonal already, or one is nothing but rounding
+                    // orthogonal already, or one is only rounding
                     let least = f64::EPSILON * (aa * bb).sqrt().max(f64::EPSILON * all);
                     if ab.abs() <= least {
                         continue;
@@ -102,7 +101,7 @@ mod tests {
     use fl_core::Stream;
     use ndarray::arr2;
 
-    /// Values in order, and `right a' a right' = values^2`.
+    /// Checks that values are in order, and `right a' a right' = values^2`.
     fn check(a: &Array2<f64>) -> Array1<f64> {
         let Svd { values, right } = svd(a.clone()).unwrap();
         let count = a.nrows().min(a.ncols());

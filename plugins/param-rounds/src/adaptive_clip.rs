@@ -1,4 +1,5 @@
-//! A bound of updates that follows a quantile of their norms (Andrew, Thakkar, McMahan, Ramaswamy 2021, algorithm 1).
+//! A bound of updates that follows a quantile of their norms (Andrew, Thakkar, McMahan, Ramaswamy
+//! 2021, algorithm 1).
 use crate::dp_fedavg::{SERVER_PRIVACY, expected, sum, summed, update};
 use crate::rounds::Family;
 use fl_core::prelude::*;
@@ -7,34 +8,38 @@ use fl_plugin_dp_sgd::finite;
 use std::f64::consts::FRAC_1_SQRT_2;
 
 settings! {
-    /// The bound of the clients' updates in DP-FedAvg follows a quantile of their norms (Andrew et al. 2021). Each client also says whether
-    /// its update was within the bound, and the server learns only how many were, with noise.
+    /// The bound of the clients' updates in DP-FedAvg follows a quantile of their norms (Andrew et
+    /// al. 2021). Each client also reports whether its update was within the bound; the server
+    /// learns only the number of those, with noise.
     pub struct AdaptiveClip {
         /// The bound of the first round.
         first: f64 = 0.1, in above(0.0);
-        /// The share of the updates that is to be within the bound.
+        /// The target share of updates within the bound.
         quantile: f64 = 0.5, in 0.0..=1.0;
-        /// How fast it moves: each round times `exp(-rate (share within - quantile))`.
+        /// The speed of the bound: each round multiplies it by
+        /// `exp(-rate (share within - quantile))`.
         rate: f64 = 0.2, in above(0.0);
-        /// How much of the bounded norm is for the question who was within the bound. The number of those then has noise of
-        /// `noise-multiplier / (2 effort)`, and the updates `1 / sqrt(1 - effort^2)` times the noise that they would have: the paper's
-        /// `sigma_b`, a twentieth of the clients of a round, is an effort of `10 noise-multiplier / clients`.
+        /// Share of the bounded norm for the report whether the update was within the bound. The
+        /// count then has noise of `noise-multiplier / (2 effort)`, and the updates have
+        /// `1 / sqrt(1 - effort^2)` times their usual noise. The paper's `sigma_b`, a twentieth of
+        /// the clients of a round, is an effort of `10 noise-multiplier / clients`.
         effort: f64 = 0.1, in above_to(0.0, FRAC_1_SQRT_2);
     }
 }
 
 message! {
-    /// A model or a change of it, and the bound or what is said of it (adaptive clipping).
+    /// A model or a change of it, and the bound or the report about it (adaptive clipping).
     pub struct Bounded: "params-and-bound" { params: Params, bound: Scalar }
 }
 
 const UPDATE: Exchange<Bounded, Bounded> =
     Exchange::new("clipped update, and whether it was within the bound");
 
-/// What is said of the bound, among the numbers of an update while it is bounded and hidden with them.
+/// Name of the report about the bound among the numbers of an update, while both are bounded and
+/// perturbed together.
 const WITHIN: &str = "within-bound";
 
-/// A norm of 1 is what the mechanism must let through, up to rounding.
+/// The mechanism must pass a norm of 1 unchanged, up to this rounding.
 const ROUNDING: f64 = 1e-3;
 
 fn join(Bounded { mut params, bound }: Bounded) -> Params {
@@ -52,18 +57,18 @@ fn split(mut joint: Params) -> Result<Bounded> {
     })
 }
 
-/// As it travels, and never 0.
+/// Clamps a bound to the range of its wire form; never 0.
 fn within_32_bits(bound: f64) -> f64 {
     bound.clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX) / 2.0)
 }
 
 impl AdaptiveClip {
-    /// What is left of a norm of 1 for updates.
+    /// Returns the part of a norm of 1 that is left for updates.
     fn left(&self) -> f64 {
         (1.0 - self.effort * self.effort).sqrt()
     }
 
-    /// The exchange whose sum the server releases.
+    /// Declares the exchange whose sum the server releases.
     pub(crate) fn declared<'p>(&'p self, family: Family<'p>) -> Declared<'p, Bounded, Bounded> {
         let rounds = family.settings.rounds;
         summed(&UPDATE, rounds, move |me, sent| {
@@ -71,7 +76,7 @@ impl AdaptiveClip {
         })
     }
 
-    /// The sum of what the cohort's clients have to say, with noise, in the scale of their updates; it moves the bound.
+    /// Returns the sum of the cohort's updates with noise, in their scale, and moves the bound.
     pub(crate) fn sum(
         &self,
         fed: &mut Server<'_>,
@@ -100,12 +105,13 @@ impl AdaptiveClip {
         Ok(params)
     }
 
-    /// The bound of the next round, when this share was within.
+    /// Returns the bound of the next round for this share within the bound.
     fn next(&self, bound: f64, share: f64) -> f64 {
         within_32_bits(bound * (-self.rate * (share - self.quantile)).exp())
     }
 
-    /// A client's update as a point in the ball of norm 1, and in one number more which side of the bound it was.
+    /// Returns a client's update as a point in the ball of norm 1, with one more number for the
+    /// side of the bound that it was on.
     fn bounded(&self, mut update: Params, bound: f64) -> Params {
         finite(&mut update);
         let norm = update.norm();
@@ -117,11 +123,11 @@ impl AdaptiveClip {
         })
     }
 
-    /// A client's side.
+    /// Answers at a client.
     fn answer(&self, family: Family<'_>, me: &mut Client, sent: &Bounded) -> Result<Bounded> {
         let update = update(family, me, &sent.params)?;
         let mut joint = self.bounded(update, f64::from(sent.bound.value()));
-        // asked of a point that everybody knows: what an update makes of it would tell something of the update
+        // tested on a public point: a test on the update would reveal something about it
         let mut known = join(Bounded {
             params: sent.params.zeros_like(),
             bound: Scalar::new(2.0),
@@ -178,7 +184,7 @@ mod tests {
                     bound: side,
                 } = split(joint).unwrap();
                 assert_eq!(side.value() > 0.0, f64::from(norm) <= bound);
-                // taken back, it is the update, shortened to the bound
+                // scaled back, it is the update, shortened to the bound
                 params.scale(bound / part(effort).left());
                 let due = f64::from(norm).min(bound);
                 assert!((params.norm() - due).abs() <= 1e-5 * due, "{norm} {bound}");
@@ -186,7 +192,7 @@ mod tests {
         }
     }
 
-    /// With the median of the norms as its aim, and without noise.
+    /// Aims at the median of the norms, without noise.
     #[test]
     fn the_bound_goes_to_the_quantile_of_the_norms() {
         let norms: Vec<f64> = (1..=100).map(|k| k as f64 / 10.0).collect();

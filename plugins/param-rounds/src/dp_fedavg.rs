@@ -1,12 +1,12 @@
-//! DP-FedAvg (McMahan et al. 2018, algorithm 1): every client clips its update, and the server hides
-//! their sum.
+//! DP-FedAvg (McMahan et al. 2018, algorithm 1): every client clips its update, and the server adds
+//! noise to their sum.
 use crate::adaptive_clip::AdaptiveClip;
 use crate::local::{Extra, learnt};
 use crate::rounds::{AGGREGATOR, COHORT, Family, PRIVACY, RoundRule, Rounds, Shared};
 use fl_core::prelude::*;
 use fl_plugin_dp_sgd::Sum;
 
-/// The mechanism that clips at the clients and hides at the server.
+/// The mechanism that clips at the clients and adds noise at the server.
 pub(crate) const SERVER_PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
     "server-privacy",
     "Clips every client's update at the client, and hides their sum at the server (DP-FedAvg).",
@@ -15,8 +15,8 @@ pub(crate) const SERVER_PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
 const UPDATE: Exchange<Params, Params> = Exchange::new("clipped update");
 
 settings! {
-    /// FedAvg in which clients clip their updates and the server adds noise to their sum (DP-FedAvg,
-    /// McMahan et al. 2018).
+    /// FedAvg in which clients clip their updates and the server adds noise to their sum
+    /// (DP-FedAvg, McMahan et al. 2018).
     pub struct DpFedAvg {
         /// The bound of updates follows a quantile of their norms, and the mechanism's own `clip`
         /// must be 1.
@@ -24,7 +24,7 @@ settings! {
     }
 }
 
-/// The number of clients that a round has on average; that of this one may tell who takes part.
+/// Returns the average number of clients in a round; the actual number may reveal who takes part.
 pub(crate) fn expected(cohort: &Cohort) -> f64 {
     match cohort.draw {
         SamplingScheme::Poisson { rate } => rate * cohort.of as f64,
@@ -32,7 +32,7 @@ pub(crate) fn expected(cohort: &Cohort) -> f64 {
     }
 }
 
-/// A client's clipped answer to `exchange`, of which the server releases the sum.
+/// Declares a client's clipped answer to `exchange`, whose sum the server releases.
 pub(crate) fn summed<'p, D: Message, U: Message>(
     exchange: &Exchange<D, U>,
     rounds: usize,
@@ -44,8 +44,8 @@ pub(crate) fn summed<'p, D: Message, U: Message>(
         .releases_at_server(&SERVER_PRIVACY)
 }
 
-/// The released sum of the cohort's answers, each as `form` makes it and bounded once more. Noise
-/// and price are those of an empty draw too: that no client was drawn is what they hide.
+/// Returns the released sum of the cohort's answers, each converted by `form` and clipped again. An
+/// empty draw gets noise and has a price too, which hide that it was empty.
 pub(crate) fn sum<D: Message, U: Message>(
     server: &mut Server<'_>,
     round: &Round,
@@ -106,7 +106,7 @@ impl RoundRule for DpFedAvg {
         };
         let mut next = model.clone();
         next.add_scaled(1.0 / expected(cohort), &sum)?;
-        // what the aggregator makes of it is post-processing
+        // the aggregator's result is post-processing
         let (shown, one) = (
             round.showing(model.clone()),
             ClientMessage::new(0, 1.0, next),
@@ -125,7 +125,7 @@ impl RoundRule for DpFedAvg {
 }
 plugin!(protocol "dp-fedavg" => Shared<DpFedAvg> as Rounds<DpFedAvg>, papers: ["McMahan et al. 2018"]);
 
-/// Something goes beside the sum.
+/// Returns the conflict of an answer that bypasses the sum.
 pub(crate) fn only_sum() -> Conflict {
     Conflict::between(
         "`server-privacy` hides the sum of the clients' updates and nothing beside it: leave out `correction`, `fuse` and `parts.attack`",
@@ -152,7 +152,7 @@ pub(crate) fn exchanges<'p>(
     }
 }
 
-/// What training has changed.
+/// Returns a client's change by training.
 pub(crate) fn update(family: Family<'_>, me: &mut Client, global: &Params) -> Result<Params> {
     let examples = learnt(me)?;
     let trained = family.train(me, &examples, global, Extra::default())?;

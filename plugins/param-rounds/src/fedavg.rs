@@ -4,13 +4,13 @@ use crate::rounds::{Family, RoundRule, Rounds, Shared, TRAIN};
 use fl_core::prelude::*;
 
 settings! {
-    /// Clients train from the server's parameters, the server combines theirs, and again (FedAvg,
-    /// McMahan et al. 2017).
+    /// In every round clients train from the server's parameters, and the server combines theirs
+    /// (FedAvg, McMahan et al. 2017).
     pub struct FedAvg {}
 }
 
 impl<'p> Family<'p> {
-    /// FedAvg's exchange with FedAvg's training.
+    /// Declares FedAvg's exchange with FedAvg's training.
     pub(crate) fn trains_plainly(self) -> Declared<'p, Params, Params> {
         self.trains(move |me, examples, global| {
             let trained = self.train(me, examples, global, Extra::default())?;
@@ -19,7 +19,7 @@ impl<'p> Family<'p> {
     }
 }
 
-/// One round of FedAvg.
+/// Runs one round of FedAvg.
 pub(crate) fn average(
     server: &mut Server<'_>,
     round: &Round,

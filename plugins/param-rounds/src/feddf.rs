@@ -6,7 +6,7 @@ use fl_core::{Length, loss};
 use ndarray::{Array2, ArrayView2, Axis};
 
 choices! {
-    /// How the clients' models teach together.
+    /// How the clients' models form a teacher.
     pub enum TeacherOf {
         /// The softmax of the mean of their scores (FedDF).
         MeanScores = "mean-scores",
@@ -16,29 +16,31 @@ choices! {
 }
 
 settings! {
-    /// FedAvg after which the server's model, which starts at the combined parameters, learns what
-    /// the clients' models say together about the public samples (FedDF, Lin et al. 2020).
+    /// FedAvg whose server's model starts at the combined parameters and learns from the ensemble
+    /// of the clients' models on the public samples (FedDF, Lin et al. 2020).
     pub struct FedDf {
-        /// The server's training in one round, with an optimiser that starts anew. FedDF: Adam 0.001, batch 128, at most 10,000
-        /// steps.
+        /// The server's training in one round, with a fresh optimiser. FedDF: Adam 0.001, batch
+        /// 128, at most 10,000 steps.
         training: Training = Training::steps(1000, 128);
         /// Temperature of the teachers' probabilities.
         temperature: f64 = 1.0, in above(0.0);
-        /// How the clients' models teach together.
+        /// How the clients' models form a teacher.
         teacher: TeacherOf = TeacherOf::MeanScores;
-        /// Stop when so many mini-batches in a row have brought nothing on the validation samples, and keep the parameters that
-        /// did best there. FedDF: 1,000. Default: train to the end.
+        /// Stop after this many mini-batches in a row without an improvement on the validation
+        /// samples, and keep the best parameters. FedDF: 1,000. Default: train to the end.
         patience: Option<usize> = None, in 1..;
-        /// With `patience`: the share of the public samples that the server does not learn from but validates on, at least one.
-        /// What counts there is the cross-entropy to the teacher, so no labels are needed; FedDF validates on labelled data.
+        /// With `patience`: the share of the public samples that the server validates on and does
+        /// not learn from, at least one. The validation loss is the cross-entropy to the teacher,
+        /// so no labels are needed; FedDF validates on labelled data.
         validation: f64 = 0.1, in between(0.0, 1.0);
     }
 }
 
-/// Looks at the validation samples within the patience.
+/// Number of validations within the patience.
 const LOOKS: usize = 10;
 
-/// Probabilities (`samples x classes`) from the scores of several models for the same samples; every model counts alike.
+/// Returns probabilities (`samples x classes`) from the scores of several models for the same
+/// samples, all models weighted equally.
 pub fn teacher<T: Into<f64> + Copy>(
     models: &[ArrayView2<'_, T>],
     how: &TeacherOf,
@@ -99,7 +101,8 @@ impl RoundRule for FedDf {
 plugin!(protocol "feddf" => Shared<FedDf> as Rounds<FedDf>, papers: ["Lin et al. 2020"]);
 
 impl FedDf {
-    /// The server's parameters after it has learnt from what was `sent`, starting at `mean`.
+    /// Returns the server's parameters after it has learnt from the models `sent`, starting at
+    /// `mean`.
     fn distil(
         &self,
         fed: &mut Server<'_>,

@@ -1,28 +1,30 @@
-//! FedNova: changes of equal length (Wang et al. 2020).
+//! FedNova: normalised changes (Wang et al. 2020).
 use crate::local::{Extra, learnt, zip};
 use crate::rounds::{AGGREGATOR, COHORT, Family, MODEL, RoundRule, Rounds, Shared};
 use fl_core::prelude::*;
 
 settings! {
-    /// FedAvg in which every client's change is divided by how far its steps could lead, so that
-    /// more steps count no more (FedNova, Wang et al. 2020).
+    /// FedAvg in which every client's change is divided by the effective number of its steps, so
+    /// that more steps count no more (FedNova, Wang et al. 2020).
     pub struct FedNova {
-        /// The momentum of the clients' optimiser (`sgd` with this `momentum`), which lengthens its way; 0 for plain gradient descent.
+        /// The momentum of the clients' optimiser (`sgd` with this `momentum`), which increases the
+        /// effective number of steps; 0 for plain gradient descent.
         momentum: f64 = 0.0, in 0.0..1.0;
     }
 }
 
 message! {
-    /// A client's change, divided by the length of its way, and that length (FedNova).
+    /// A client's change divided by its effective number of steps, and that number (FedNova).
     pub struct Normalised: "normalised-change" { change: Params, length: Scalar }
 }
 
-/// FedNova's question.
+/// FedNova's exchange.
 const TRAIN: Exchange<Params, Normalised> =
     Exchange::new("change by local training, for a way of length 1");
 
-/// How far `steps` steps lead, in steps of plain gradient descent: the sum of the weights with which the gradients enter the
-/// change. `proximal` is FedProx's `mu`, times the learning rate. Momentum and a proximal term together have no such closed form.
+/// Returns the effective number of `steps` steps, in steps of plain gradient descent: the sum of
+/// the weights of the gradients in the change. `proximal` is FedProx's `mu` times the learning
+/// rate. Momentum and a proximal term together have no such closed form.
 pub fn length(steps: usize, momentum: f64, proximal: f64) -> f64 {
     let n = steps as f64;
     match (momentum > 0.0, proximal > 0.0) {
@@ -34,7 +36,8 @@ pub fn length(steps: usize, momentum: f64, proximal: f64) -> f64 {
     }
 }
 
-/// One number of the server's model: as far as all went in the mean, into the combined direction.
+/// Returns one number of the server's model: the mean effective number of steps, in the combined
+/// direction.
 pub fn next_model(x: f64, combined: f64, mean_length: f64) -> f64 {
     x + mean_length * (combined - x)
 }
@@ -96,7 +99,7 @@ impl RoundRule for FedNova {
 plugin!(protocol "fednova" => Shared<FedNova> as Rounds<FedNova>, papers: ["Wang et al. 2020"]);
 
 impl FedNova {
-    /// A client's side of a round.
+    /// Answers at a client in a round.
     fn train(&self, family: Family<'_>, me: &mut Client, global: &Params) -> Result<Normalised> {
         let plain = me.parametric(&MODEL)?.step_size().is_some();
         ensure!(

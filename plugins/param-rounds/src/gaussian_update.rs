@@ -1,14 +1,15 @@
-//! Noise on what training has changed: at each client, or on the sum at the server.
+//! Gaussian noise on updates: at each client, or on the sum at the server.
 use fl_core::prelude::*;
 use fl_core::privacy::{LEAST_CLIP, Unit};
 use fl_core::settings::above;
 use fl_plugin_dp_sgd::finite;
 
 settings! {
-    /// Clips a client's update to an L2 norm and adds Gaussian noise to every number of it, or of the sum of all clients' updates
-    /// (the Gaussian mechanism, Dwork and Roth 2014). In `privacy` the noise is the client's: local privacy of all that it has,
-    /// against the server too. In `server-privacy` it is the server's, on the sum (DP-FedAvg, McMahan et al. 2018): smaller
-    /// by the number of clients, and amplified by drawing them.
+    /// Clips a client's update to an L2 norm and adds Gaussian noise to every number of it, or of
+    /// the sum of all clients' updates (the Gaussian mechanism, Dwork and Roth 2014). In `privacy`
+    /// the client adds the noise: local privacy of all its data, also against the server. In
+    /// `server-privacy` the server adds it to the sum (DP-FedAvg, McMahan et al. 2018): smaller by
+    /// the number of clients, and amplified by drawing them.
     pub struct GaussianUpdate {
         /// The largest L2 norm of an update that leaves.
         clip: f64 = 1.0, in LEAST_CLIP..;
@@ -24,7 +25,7 @@ impl PrivacyMechanism for GaussianUpdate {
         finite(update);
         let norm = update.norm();
         if norm > self.clip {
-            // a hair below, so that rounding cannot lead above
+            // slightly smaller, so that rounding cannot exceed the bound
             update.scale(self.clip / norm * (1.0 - 1e-6));
         }
         Ok(())
@@ -42,7 +43,7 @@ impl PrivacyMechanism for GaussianUpdate {
                 sigma,
                 unit,
             },
-            // a client becomes another: from one end of the ball to the other
+            // one client is replaced: from one end of the ball to the other
             SamplingScheme::FixedSize => PrivacyEvent::FixedSizeGaussian {
                 k: cohort.len(),
                 of: cohort.of,
@@ -79,7 +80,7 @@ mod tests {
             clip: LEAST_CLIP,
             noise_multiplier: 1.0,
         };
-        // every number ends between two that single precision has
+        // every number lies between two neighbours of single precision
         for number in [1e-44_f32, 3e-39, 1e-30, 1.0, 1e30] {
             let mut update =
                 Params([("w".into(), ndarray::ArrayD::from_elem(vec![9999], number))].into());

@@ -1,5 +1,4 @@
-//! A client's side of every round: it trains from the server's parameters, and an attacker answers
-//! something else.
+//! The client's side of every round: training from the server's parameters, and attackers' answers.
 use crate::rounds::{AGGREGATOR, COHORT, Family, MODEL, PRIVACY, TRAIN};
 use fl_core::message::Votes;
 use fl_core::prelude::*;
@@ -19,25 +18,25 @@ pub(crate) const LABELS: AttackSlot<Votes> = AttackSlot::new(
     "What attackers make of their own labels before they learn them; name them with `clients`.",
 );
 
-/// What training has made of the server's parameters.
+/// The result of training from the server's parameters.
 pub(crate) struct Trained {
     pub params: Params,
     /// Mini-batches.
     pub steps: usize,
 }
 
-/// What a method adds to the local loss.
+/// A method's additions to the local loss.
 #[derive(Default)]
 pub(crate) struct Extra<'a> {
-    /// Is added to every gradient.
+    /// Added to every gradient.
     pub offset: Option<&'a Params>,
-    /// Is added to the loss of every mini-batch.
+    /// Added to the loss of every mini-batch.
     pub auxiliary: Option<&'a dyn AuxiliaryLoss>,
 }
 
 impl<'p> Family<'p> {
-    /// The exchange of FedAvg, with `train` for its training: the difference that it made, or each
-    /// of its steps, leaves the client through a mechanism.
+    /// Declares FedAvg's exchange, with `train` for its training. A mechanism releases the change
+    /// by training, or each of its steps.
     pub fn trains(
         self,
         train: impl Fn(&mut Client, &Examples, &Params) -> Result<Params> + Send + Sync + 'p,
@@ -89,8 +88,8 @@ impl<'p> Family<'p> {
         })
     }
 
-    /// The answer of an attacker in place of the `honest` parameters, which any other client sends.
-    /// `train` trains on part of its examples.
+    /// Returns an attacker's answer in place of the `honest` parameters, which any other client
+    /// sends. `train` trains on part of its examples.
     pub(crate) fn forged(
         self,
         me: &mut Client,
@@ -122,7 +121,7 @@ impl<'p> Family<'p> {
     }
 }
 
-/// The gradient of the client's own mean loss at `global`.
+/// Returns the gradient of the client's own mean loss at `global`.
 pub(crate) fn gradient(me: &mut Client, global: &Params) -> Result<Params> {
     let examples = learnt(me)?;
     let loss = me.task().kind.loss();
@@ -131,12 +130,12 @@ pub(crate) fn gradient(me: &mut Client, global: &Params) -> Result<Params> {
     model.gradient(&examples.samples, examples.target().view(), loss)
 }
 
-/// `f` of every two numbers, in 64 bits.
+/// Applies `f` to every two numbers, in 64 bits.
 pub(crate) fn zip(a: &Params, b: &Params, f: impl Fn(f64, f64) -> f64) -> Result<Params> {
     a.zip(b, |a, b| f(a.into(), b.into()) as f32)
 }
 
-/// The client's own examples, with the labels that it learns.
+/// Returns the client's own examples, with the labels that it learns.
 pub(crate) fn learnt(me: &mut Client) -> Result<Examples> {
     let own = me.own().clone();
     let (true, Labels::Classes { of, classes }) = (me.has(&LABELS), &**own.labels()) else {

@@ -10,38 +10,41 @@ use crate::scaffold::Scaffold;
 use fl_core::prelude::*;
 
 choices! {
-    /// What is done about clients that drift apart.
+    /// The correction of client drift.
     pub enum Correction {
-        /// Nothing (FedAvg); FedProx's `mu` holds them back.
+        /// None (FedAvg); FedProx's `mu` limits the drift.
         None = "none",
-        /// Control variates at the server and at every client correct each step (SCAFFOLD, Karimireddy et al. 2020).
+        /// Control variates at the server and at every client correct each step (SCAFFOLD,
+        /// Karimireddy et al. 2020).
         Scaffold(Scaffold) = "scaffold",
-        /// Those who took more steps count no more for it (FedNova, Wang et al. 2020).
+        /// More steps of a client count no more (FedNova, Wang et al. 2020).
         Nova(FedNova) = "nova",
     }
 }
 
 settings! {
-    /// Clients train from the server's parameters, the server combines theirs, and again (FedAvg, McMahan et al. 2017; FedProx
-    /// with `mu`, Li et al. 2020; SCAFFOLD and FedNova with `correction`; FedDF with `fuse`, Lin et al. 2020; FedGEN with `generate`,
-    /// Zhu et al. 2021).
+    /// In every round clients train from the server's parameters, and the server combines theirs
+    /// (FedAvg, McMahan et al. 2017; FedProx with `mu`, Li et al. 2020; SCAFFOLD and FedNova with
+    /// `correction`; FedDF with `fuse`, Lin et al. 2020; FedGEN with `generate`, Zhu et al. 2021).
     pub struct ParamRounds {
-        /// FedProx: adds `mu / 2 * |w - w_server|^2` to the local loss; 0 is FedAvg. FedKT's comparison uses 0.1.
+        /// FedProx: adds `mu / 2 * |w - w_server|^2` to the local loss; 0 is FedAvg. FedKT's
+        /// comparison uses 0.1.
         mu: f64 = 0.0, in 0.0..=1e6;
-        /// What is done about clients that drift apart.
+        /// The correction of client drift.
         correction: Correction = Correction::None;
-        /// DP-FedAvg, with `parts.server-privacy`: the bound of updates follows a quantile of their norms, and the mechanism's own
-        /// `clip` must be 1.
+        /// DP-FedAvg, with `parts.server-privacy`: the bound of updates follows a quantile of their
+        /// norms, and the mechanism's own `clip` must be 1.
         adaptive: Option<AdaptiveClip> = None;
-        /// FedDF: after the parameters are combined, the server's model learns what the clients' models say together about
-        /// the public samples.
+        /// FedDF: after the parameters are combined, the server's model learns from the ensemble of
+        /// the clients' models on the public samples.
         fuse: Option<FedDf> = None;
-        /// FedGEN: clients learn made features beside their examples; the server teaches `parts.generator` to make them.
+        /// FedGEN: clients also learn from made features; the server trains `parts.generator` to
+        /// make them.
         generate: Option<FedGen> = None;
     }
 }
 
-/// What the server keeps, whatever the method.
+/// The server's state, for every method.
 pub type State = (Option<Params>, Option<f64>, bool);
 
 impl RoundRule for ParamRounds {

@@ -1,4 +1,4 @@
-//! Rounds of parameters: what all methods of the family share, and the loop.
+//! Rounds of parameters: the shared settings of the family, and the loop.
 use crate::fedavg::average;
 use crate::local::{ATTACK, LABELS};
 use fl_core::TaskKind;
@@ -8,7 +8,7 @@ use fl_plugin_dp_sgd::{self as dp_sgd, Sampling};
 use serde::{Serialize, de::DeserializeOwned};
 
 settings! {
-    /// What all methods share.
+    /// The settings that all methods share.
     pub struct RoundSettings {
         /// Rounds.
         rounds: usize = 50, in 1..=1_000_000;
@@ -16,23 +16,23 @@ settings! {
         local: Training = Training::epochs(10, 32);
         /// Start every round's training with a fresh optimiser.
         fresh: bool = true;
-        /// With `parts.attack`: the number of trainings of an attacker from the same parameters,
-        /// each on a random half of its examples, so that its attack knows how far honest answers
-        /// differ. 1: one training, on all of them.
+        /// With `parts.attack`: number of an attacker's trainings from the same parameters, each on
+        /// a random half of its examples, to estimate how much honest answers differ. 1: one
+        /// training, on all of them.
         looks: usize = 1, in 1..=1000;
         /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps draws examples.
         sampling: Option<Sampling> = None;
-        /// Start from this model, which another run kept, instead of a new one: a path from the
-        /// working directory, such as `runs/fedkt-mnist-1/models/final`. FedKT-Prox is FedProx
-        /// started from FedKT's final model.
+        /// Start from a model that another run kept: a path from the working directory, such as
+        /// `runs/fedkt-mnist-1/models/final`. FedKT-Prox is FedProx started from FedKT's final
+        /// model.
         initial: Option<String> = None;
-        /// That model was trained on nothing that is private here, such as on public data: it costs
-        /// nothing. Otherwise a run that starts from it has no guarantee.
+        /// Whether that model was trained without private data, such as on public data only; it
+        /// then costs nothing. Otherwise a run that starts from it has no guarantee.
         initial_is_public: bool = false;
     }
 }
 
-/// The model that everybody trains.
+/// The model that all clients train.
 pub const MODEL: TrainerSlot = TrainerSlot::new(
     "model",
     "The model that everybody trains; it needs parameters.",
@@ -43,17 +43,17 @@ pub const AGGREGATOR: AggregatorSlot<Params, Params> =
 /// Picks the clients of a round.
 pub const COHORT: SelectorSlot<Roster> =
     SelectorSlot::new("cohort", "Picks the clients of a round; everyone if empty.");
-/// Hides a client's update at the client.
+/// Perturbs a client's update at the client.
 pub const PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
     "privacy",
     "Bounds and hides what a client's training has changed, before it leaves the client.",
 );
 
-/// The exchange of most methods: parameters down, and what the client's training made of them up.
+/// The exchange of most methods: the server sends parameters, and the client its trained ones.
 pub const TRAIN: Exchange<Params, Params> = Exchange::new("parameters after local training");
 const LOSS: Exchange<Params, Scalar> = Exchange::new("loss of the global model");
 
-/// What a method sees of the family: the shared settings, and the weight of FedProx's term.
+/// A method's view of the family: the shared settings, and the weight of FedProx's term.
 #[derive(Clone, Copy)]
 pub struct Family<'p> {
     /// The shared settings.
@@ -64,17 +64,16 @@ pub struct Family<'p> {
 
 /// A method of the family. `plugin!(protocol "name" => Shared<Rule> as Rounds<Rule>)` registers it.
 pub trait RoundRule: Settings + Send + Sync + 'static {
-    /// What the server keeps from round to round beside the model.
+    /// The server's state between rounds besides the model.
     type State: Default + Serialize + DeserializeOwned;
 
-    /// Adds the exchanges of a round, and the slots that they do not name: FedAvg's, unless the
-    /// method has others.
+    /// Adds the exchanges of a round, and the slots that they do not name. Defaults to FedAvg's.
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         all.exchange(family.trains_plainly())
     }
 
-    /// One round with this cohort, which has a client at least: `model` becomes the next one. That
-    /// of FedAvg, unless the method has another.
+    /// Runs one round with this cohort, which has at least one client: `model` becomes the next
+    /// one. Defaults to FedAvg's round.
     ///
     /// # Errors
     /// Those of the exchanges.
@@ -90,7 +89,7 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         average(server, round, cohort, model)
     }
 
-    /// One round in which a Poisson draw picked no client.
+    /// Runs a round for which a Poisson draw picked no client.
     ///
     /// # Errors
     /// As [`RoundRule::round`].
@@ -106,7 +105,7 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         Ok(())
     }
 
-    /// What more the model must be able to do.
+    /// Adds requirements on the model.
     fn model(&self, slot: SlotSpec) -> SlotSpec {
         slot
     }
@@ -116,8 +115,8 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         0.0
     }
 
-    /// Whether clients learn by more than the gradients of their own examples, such as by control
-    /// variates.
+    /// Returns whether clients learn from more than the gradients of their own examples, such as
+    /// control variates.
     fn corrects(&self) -> bool {
         false
     }
@@ -127,16 +126,16 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// See [`Protocol::suits`], of a dense task.
+    /// As [`Protocol::suits`], for a dense task.
     ///
     /// # Errors
-    /// What stands in the way.
+    /// The obstacle.
     fn suits_dense(&self) -> std::result::Result<(), String> {
         Ok(())
     }
 }
 
-/// The settings of a method: those of the family, and its own.
+/// The settings of a method: the family's, and its own.
 pub type Shared<R> = Joined<RoundSettings, R>;
 
 /// A method of the family as a protocol.
@@ -157,7 +156,7 @@ impl<R: RoundRule> Rounds<R> {
     }
 }
 
-/// Loads the model that a run is to start from.
+/// Loads the model that a run starts from.
 fn load_initial(server: &mut Server<'_>, path: &str) -> Result<Params> {
     let bytes = std::fs::read(path).with_context(|| format!("protocol.initial: {path}"))?;
     server
@@ -176,7 +175,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let all = Declaration::new()
             .grows_by("rounds")
             .begins_with(unpriced.then(|| "the run starts from a model that another run kept (`initial`), and what that has learnt from has no price here".into()))
-            // with a fresh optimiser, the server's parameters are all that a client begins with
+            // with a fresh optimiser, a client begins with the server's parameters only
             .slot(rule.model(model.shared_parameters().at_server()))
             .slot(&AGGREGATOR)
             .slot(&COHORT)

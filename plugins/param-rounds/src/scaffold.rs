@@ -6,35 +6,39 @@ use fl_core::prelude::*;
 use fl_core::settings::above;
 
 choices! {
-    /// What a client's next control variate is.
+    /// A client's next control variate.
     pub enum Control {
-        /// The mean gradient of the steps that it took, `c_k - c + (x - y) / (steps lr)` (option II): free, but for plain gradient descent
-        /// without momentum, with one learning rate throughout the round, only.
+        /// The mean gradient of the steps that it took, `c_k - c + (x - y) / (steps lr)` (option
+        /// II): free, but only for plain gradient descent without momentum, with one learning rate
+        /// throughout the round.
         Steps = "steps",
-        /// The gradient of its own mean loss at the server's parameters (option I): one more pass over its examples.
+        /// The gradient of its own mean loss at the server's parameters (option I): one more pass
+        /// over its examples.
         Gradient = "gradient",
     }
 }
 
 choices! {
-    /// What the server's next control variate is.
+    /// The server's next control variate.
     pub enum ServerControl {
-        /// Moved by the mean change of the clients' own, times the share of clients that took part (the paper).
+        /// Moved by the mean change of the clients' own, times the share of clients that took part
+        /// (the paper).
         Changes = "changes",
-        /// The mean of the clients' own, weighed as their parameters are (FedKT's code), where everyone takes part in every round.
+        /// The mean of the clients' own, weighted as their parameters (FedKT's code), if all
+        /// clients take part in every round.
         Mean = "mean",
     }
 }
 
 settings! {
-    /// FedAvg whose clients correct every local step by control variates of theirs and of the
-    /// server (SCAFFOLD, Karimireddy et al. 2020).
+    /// FedAvg whose clients correct every local step by their and the server's control variates
+    /// (SCAFFOLD, Karimireddy et al. 2020).
     pub struct Scaffold {
         /// The server's learning rate.
         server_lr: f64 = 1.0, in above(0.0);
-        /// What a client's next control variate is.
+        /// A client's next control variate.
         control: Control = Control::Steps;
-        /// What the server's next control variate is.
+        /// The server's next control variate.
         server_control: ServerControl = ServerControl::Changes;
     }
 }
@@ -44,21 +48,23 @@ message! {
     pub struct Controlled: "controlled-params" { model: Params, control: Params }
 }
 
-/// SCAFFOLD's question.
+/// SCAFFOLD's exchange.
 const TRAIN: Exchange<Controlled, Controlled> =
     Exchange::new("parameters after corrected training, and what became of the control variate");
 
-/// Option II for one number: the mean gradient of a client's steps, from its correction `c - c_k` and the way `x - y` that it went.
+/// Option II for one number: returns the mean gradient of a client's steps, from its correction
+/// `c - c_k` and its change `x - y`.
 pub fn control_of_steps(correction: f64, way: f64, steps: f64, lr: f64) -> f64 {
     way / (steps * lr) - correction
 }
 
-/// One number of the server's model, from the combined answers.
+/// Returns one number of the server's model, from the combined answers.
 pub fn next_model(x: f64, combined: f64, server_lr: f64) -> f64 {
     x + server_lr * (combined - x)
 }
 
-/// One number of the server's control variate, from the mean change of those who `answered`, of all `clients`.
+/// Returns one number of the server's control variate, from the mean change of the `answered`
+/// clients, of all `clients`.
 pub fn next_control(c: f64, mean_change: f64, answered: usize, clients: usize) -> f64 {
     c + answered as f64 / clients as f64 * mean_change
 }
@@ -135,7 +141,7 @@ impl RoundRule for Scaffold {
 plugin!(protocol "scaffold" => Shared<Scaffold> as Rounds<Scaffold>, papers: ["Karimireddy et al. 2020"]);
 
 impl Scaffold {
-    /// A client's side of a round: `y <- y - lr (g(y) - c_k + c)`, then its next `c_k`.
+    /// Answers at a client in a round: `y <- y - lr (g(y) - c_k + c)`, then its next `c_k`.
     fn train(&self, family: Family<'_>, me: &mut Client, sent: &Controlled) -> Result<Controlled> {
         let own = me.stashed("control")?;
         let own: Params = own.unwrap_or_else(|| sent.control.zeros_like());

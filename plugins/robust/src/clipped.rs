@@ -1,38 +1,41 @@
-//! Means that nobody can move further than a radius allows.
+//! Means that limit the influence of each client by a radius.
 use fl_core::message::alike;
 use fl_core::prelude::*;
 use fl_core::settings::above;
 use fl_core::{ClientMessage, Weigh};
 
 settings! {
-    /// The mean of the clients' changes, each shortened to a Euclidean norm (norm bounding; Sun et al. 2019): a client that sends
-    /// something far away counts no more than others. Takes one answer at a time.
+    /// The mean of the clients' changes, each shortened to a Euclidean norm (norm bounding; Sun et
+    /// al. 2019): a client with a distant answer counts no more than others. Takes one answer at a
+    /// time.
     pub struct NormBounding {
         /// The largest norm of a client's change, `answer - sent`.
         bound: f64 = 1.0, in above(0.0);
-        /// How much a client counts.
+        /// The weight of a client.
         weigh: Weigh = Weigh::Samples;
     }
 }
 
 settings! {
-    /// The mean of what clients sent, each shortened to a radius around where the last round was going (centred clipping; Karimireddy
-    /// et al. 2021). With one pass takes one answer at a time, with more needs all at once.
+    /// The mean of the clients' answers, each shortened to a radius around an extrapolation of the
+    /// last round (centred clipping; Karimireddy et al. 2021). With one pass it takes one answer at
+    /// a time, with more it needs all at once.
     pub struct CentredClipping {
         /// The radius.
         radius: f64 = 1.0, in above(0.0);
-        /// How often the mean is taken for the next centre.
+        /// Number of means, each the centre of the next.
         passes: usize = 1, in 1..=1000;
     }
 }
 
-/// `centre + mean over clients of (x - centre) min(1, radius / |x - centre|)`, one answer at a time, in 64 bits.
+/// `centre + mean over clients of (x - centre) min(1, radius / |x - centre|)`, one answer at a
+/// time, in 64 bits.
 struct ClippedMean {
     centre: Params,
     radius: f64,
     sums: Vec<f64>,
     total: f64,
-    /// Answers, and those of them that were shortened.
+    /// Number of answers, and of those that were shortened.
     seen: [usize; 2],
     round: Round,
 }
@@ -79,7 +82,7 @@ impl ClippedMean {
     }
 }
 
-/// One answer at a time; what was wrong from the first is said when an answer comes.
+/// Takes one answer at a time; reports an initial error at the first answer.
 struct Folding(Result<ClippedMean>);
 
 impl Fold<Params, Params> for Folding {
@@ -135,7 +138,7 @@ impl Aggregator for NormBounding {
 plugin!(aggregator "norm-bounding" => NormBounding,
     papers: ["Sun et al. 2019"]);
 
-/// [`CentredClipping`] at work: it remembers by how much the last round moved the model.
+/// The aggregator of [`CentredClipping`]. Its state is the model's change in the last round.
 pub struct Clipping {
     settings: CentredClipping,
     last: Option<Params>,
@@ -151,10 +154,10 @@ impl From<CentredClipping> for Clipping {
 }
 
 impl Clipping {
-    /// Around where the last round's change, made once more, would lead.
+    /// Clips around the sent model plus the last round's change.
     fn clipped(&self, round: &Round) -> Result<ClippedMean> {
         let mut centre = sent(round)?.clone();
-        // a change of another model than this says nothing
+        // a change of another model does not apply
         if let Some(last) = self
             .last
             .as_ref()

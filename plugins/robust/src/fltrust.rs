@@ -1,19 +1,22 @@
-//! A mean by how far clients agree with one who is trusted.
+//! A mean weighted by the agreement of clients with a trusted client.
 use fl_core::ClientMessage;
 use fl_core::message::alike;
 use fl_core::prelude::*;
 
 settings! {
-    /// The mean of the clients' changes, each made as long as that of a trusted client and weighed by its cosine with it, where that is
-    /// above 0 (FLTrust; Cao et al. 2021). The trusted client stands for the server: its examples are those that the server collected
-    /// itself, and its change is only compared with. Holds against any number of bad clients; needs all answers at once.
+    /// The mean of the clients' changes, each scaled to the length of a trusted client's and
+    /// weighted by its cosine with it, if above 0 (FLTrust; Cao et al. 2021). The trusted client
+    /// stands for the server: its examples are those that the server collected itself, and its
+    /// change only serves for comparison. Robust to any number of bad clients; needs all answers at
+    /// once.
     pub struct Fltrust {
-        /// The client that is trusted. Without its answer the model stays as it was, so it should take part in every round.
+        /// The trusted client. Without its answer the model stays as it was, so it should take part
+        /// in every round.
         trusted: usize = 0;
     }
 }
 
-/// What a client's training has changed.
+/// Returns the change by a client's training.
 fn change(of: &Params, sent: &Params) -> Result<Params> {
     alike(sent, of).context("what was sent and what came back")?;
     of.zip(sent, |after, before| after - before)

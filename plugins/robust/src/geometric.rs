@@ -1,22 +1,24 @@
-//! The point nearest to all.
+//! The geometric median.
 use fl_core::Weigh;
 use fl_core::prelude::*;
 use fl_core::settings::above;
 use fl_core::squared_distance;
 
-/// A step so small, beside how far away answers are, is the last.
+/// A step this small relative to the distance of the answers is the last.
 const SMALL: f64 = 1e-6;
 
 settings! {
-    /// The geometric median: the point with the least sum of distances to what the clients sent, by smoothed Weiszfeld steps
-    /// (RFA; Pillutla et al. 2022). Robust to fewer than half of the clients being bad; needs all answers at once.
+    /// The geometric median: the point with the least sum of distances to the clients' answers, by
+    /// smoothed Weiszfeld steps (RFA; Pillutla et al. 2022). Robust to fewer than half of the
+    /// clients being bad; needs all answers at once.
     pub struct GeometricMedian {
-        /// Weiszfeld steps, at most, from the median of each number: one that moves less than a millionth of how far the nearest are
-        /// is the last.
+        /// Largest number of Weiszfeld steps, from the median of each number. A step below a
+        /// millionth of the distance to the nearest answers is the last.
         passes: usize = 100, in 1..=1000;
-        /// A distance below this counts as this, so that nothing is divided by 0.
+        /// Smaller distances count as this, so that no division by 0 occurs.
         smoothing: f64 = 1e-6, in above(0.0);
-        /// How much a client counts. By examples as in the paper, a client could lie about them.
+        /// The weight of a client. With weights by examples, as in the paper, a client could lie
+        /// about their number.
         weigh: Weigh = Weigh::Uniform;
     }
 }
@@ -29,7 +31,7 @@ impl Aggregator for GeometricMedian {
         let own: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
         let sent = crate::flat(inbox);
         let total: f64 = own.iter().sum();
-        // where a few huge answers would need hundreds of steps from the mean
+        // from the mean, a few huge answers would need hundreds of steps
         let mut at = inbox.median(&*round.exec);
         let mut here = at.flat();
         for _ in 0..self.passes {
@@ -38,7 +40,7 @@ impl Aggregator for GeometricMedian {
             };
             let weights: Vec<f64> = sent.iter().zip(&own).map(near).collect();
             at = inbox.weighted_mean(&weights, &*round.exec);
-            // the harmonic mean of the distances, to which what is far away adds next to nothing
+            // the harmonic mean of the distances, which distant answers hardly affect
             let near = total / weights.iter().sum::<f64>();
             let before = std::mem::replace(&mut here, at.flat());
             if squared_distance(&here, &before).sqrt() <= SMALL * near {

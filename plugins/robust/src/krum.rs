@@ -1,10 +1,10 @@
-//! Rules that believe those who lie close together: Krum, Multi-Krum, Bulyan.
+//! Rules that select clients whose answers lie close together: Krum, Multi-Krum, Bulyan.
 use fl_core::prelude::*;
 use std::cmp::Ordering;
 
 settings! {
-    /// What that client sent whose nearest neighbours are nearest (Krum; Blanchard et al. 2017). With `n` clients it withstands `f`
-    /// bad ones if `n >= 2 f + 3`; needs all answers at once.
+    /// The answer of the client with the nearest neighbours (Krum; Blanchard et al. 2017). With `n`
+    /// clients it withstands `f` bad ones if `n >= 2 f + 3`; needs all answers at once.
     pub struct Krum {
         /// Share of the clients that may be bad: `f = floor(bad n)`.
         bad: f64 = 0.2, in 0.0..0.5;
@@ -12,29 +12,30 @@ settings! {
 }
 
 settings! {
-    /// The mean of those clients whose nearest neighbours are nearest (Multi-Krum; Blanchard et al. 2017). As `krum`; needs all answers
-    /// at once.
+    /// The mean of the clients with the nearest neighbours (Multi-Krum; Blanchard et al. 2017). As
+    /// `krum`; needs all answers at once.
     pub struct MultiKrum {
         /// Share of the clients that may be bad: `f = floor(bad n)`.
         bad: f64 = 0.2, in 0.0..0.5;
-        /// How many clients go into the mean; all but `f` if not given.
+        /// Number of clients in the mean; all but `f` if not given.
         keep: Option<usize> = None, in 1..;
     }
 }
 
 settings! {
-    /// Of those whom Krum would choose one after the other, for each number the mean of the values nearest to their median (Bulyan;
-    /// El Mhamdi et al. 2018). With `n` clients it withstands `f` bad ones if `n >= 4 f + 3`; needs all answers at once.
+    /// Of the clients that Krum would choose one after the other, for each number the mean of the
+    /// values nearest to their median (Bulyan; El Mhamdi et al. 2018). With `n` clients it
+    /// withstands `f` bad ones if `n >= 4 f + 3`; needs all answers at once.
     pub struct Bulyan {
         /// Share of the clients that may be bad: `f = floor(bad n)`.
         bad: f64 = 0.1, in 0.0..0.25;
     }
 }
 
-/// What all sent, and how far apart.
+/// All answers, and their distances.
 struct Points<'a> {
     sent: &'a Inbox<Params>,
-    /// Squared, `n x n`.
+    /// Squared distances, `n x n`.
     apart: Vec<Vec<f64>>,
 }
 
@@ -44,7 +45,7 @@ impl<'a> Points<'a> {
         Self { sent, apart }
     }
 
-    /// The sum of the squared distances to the nearest `near` others among `all`.
+    /// Returns the sum of the squared distances to the nearest `near` others among `all`.
     fn score(&self, of: usize, all: &[usize], near: usize) -> f64 {
         let others = all.iter().filter(|other| **other != of);
         let mut apart: Vec<f64> = others.map(|other| self.apart[of][*other]).collect();
@@ -52,8 +53,9 @@ impl<'a> Points<'a> {
         apart.iter().take(near).sum()
     }
 
-    /// `all`, those first whose `all.len() - f - 2` nearest neighbours (at least one) are nearest. Of equally near ones the
-    /// smaller numbers come first, so that it does not matter who is who.
+    /// Returns `all`, first those whose `all.len() - f - 2` nearest neighbours (at least one) are
+    /// nearest. On a tie the smaller numbers come first, so that the order of clients does not
+    /// matter.
     fn ranked(&self, all: &[usize], f: usize) -> Vec<usize> {
         let near = all.len().saturating_sub(f + 2).max(1);
         let score = |of: &usize| (self.score(*of, all, near), *of);
@@ -81,7 +83,7 @@ impl<'a> Points<'a> {
     }
 }
 
-/// `floor(share n)`, and a word if so few answers promise nothing against so many.
+/// Returns `floor(share n)`, with a note if the rule needs more answers to withstand so many.
 fn bad(share: f64, n: usize, needed: impl Fn(usize) -> usize, round: &Round) -> usize {
     let f = (share * n as f64) as usize;
     if f == 0 && share > 0.0 {
@@ -98,7 +100,7 @@ fn bad(share: f64, n: usize, needed: impl Fn(usize) -> usize, round: &Round) -> 
     f
 }
 
-/// The mean of what these sent; whom it leaves out is counted.
+/// Returns the mean of these answers, and records how many it leaves out.
 fn mean_of(kept: &[usize], inbox: &Inbox<Params>, round: &Round) -> Params {
     round.record("left-out", (inbox.len() - kept.len()) as f64);
     let weights: Vec<f64> = (0..inbox.len())
@@ -156,7 +158,7 @@ impl Aggregator for MultiKrum {
 plugin!(aggregator "multi-krum" => MultiKrum,
     papers: ["Blanchard et al. 2017"]);
 
-/// The mean of the `keep` values nearest to the median; of equally near ones the smaller.
+/// Returns the mean of the `keep` values nearest to the median; on a tie the smaller.
 fn around_median(values: &mut [f32], keep: usize) -> f32 {
     values.sort_by(f32::total_cmp);
     let mid = values.len() / 2;

@@ -12,7 +12,7 @@ pub use krum::{Bulyan, Krum, MultiKrum};
 
 use fl_core::prelude::*;
 
-/// Every answer as one list of numbers.
+/// Returns every answer as one list of numbers.
 fn flat(inbox: &Inbox<Params>) -> Vec<Vec<f32>> {
     inbox.iter().map(|mail| mail.body.flat()).collect()
 }

@@ -54,7 +54,8 @@ fn exact_one_wild_client() {
     insta::assert_snapshot!(made(Clipping::from(part::<CentredClipping>("{}")), &sent), @"w [2] 0.649636 0.456236");
 }
 
-/// Changes as long as the trusted client's, weighed by cosines: 1 for (2, 0), 0.6 for (3, 4), 0 for what points away.
+/// Changes as long as the trusted client's, weighted by cosines: 1 for (2, 0), 0.6 for (3, 4), 0
+/// for the opposite direction.
 #[test]
 fn exact_who_points_another_way_than_the_trusted_client_does_not_count() {
     let sent: [&[f32]; 5] = [
@@ -66,10 +67,10 @@ fn exact_who_points_another_way_than_the_trusted_client_does_not_count() {
     ];
     // (1 * (5, 0) + 0.6 * (3, 4)) / 1.6
     insta::assert_snapshot!(made(part::<Fltrust>("{}"), &sent), @"w [2] 4.25 1.5");
-    // nobody agrees: the parameters stay as they were
+    // no client agrees: the parameters stay as they were
     let alone = [sent[0], sent[1], sent[3]];
     insta::assert_snapshot!(made(part::<Fltrust>("{trusted: 2}"), &alone), @"w [2] 0 0");
-    // without the trusted client nobody is trusted
+    // without the trusted client the model stays as it was
     insta::assert_snapshot!(made(part::<Fltrust>("{trusted: 9}"), &sent), @"w [2] 0 0");
 }
 
@@ -136,7 +137,7 @@ fn what_is_rounded_to_no_bad_client_is_told() {
 
 #[test]
 fn the_centre_follows_the_model() {
-    // every round all clients go one further; the second round's centre is already there
+    // all clients move by one in each round; the second round's centre has moved as well
     let mut part = Clipping::from(part::<CentredClipping>("{radius: 0.5}"));
     let params = |x: f32| fl_conformance::params(&[&[x], &[x]]);
     let sent = |x: f32| Round::first().showing(params(x).iter().next().unwrap().body.clone());

@@ -1,7 +1,7 @@
-//! From scores to a mask: thresholds, and who is let in.
+//! From scores to a mask: thresholds, and the samples that pass.
 
-/// The `q`-quantile, `q` in `0..=1`: linear between order statistics, at position `(n - 1) q` (type 7 of Hyndman and Fan
-/// 1996, NumPy's default). `None` without values.
+/// Returns the `q`-quantile, `q` in `0..=1`: linear between order statistics, at position
+/// `(n - 1) q` (type 7 of Hyndman and Fan 1996, NumPy's default). `None` without values.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -11,7 +11,8 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
         sorted[at.floor() as usize],
         sorted[(at.ceil() as usize).min(last)],
     );
-    // a whole position is the order statistic itself, to the bit: a sample must not miss its own threshold
+    // a whole position gives the exact bits of the order statistic: a sample must not miss its own
+    // threshold
     Some(if below == above {
         below
     } else {
@@ -19,7 +20,8 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     })
 }
 
-/// Selective-FD rejects below the threshold; its published code (`strict`) rejects at the threshold too.
+/// Returns whether a score passes. Selective-FD rejects below the threshold; its published code
+/// (`strict`) rejects at the threshold too.
 pub fn accept(score: f64, threshold: f64, strict: bool) -> bool {
     if strict {
         score > threshold
@@ -28,7 +30,8 @@ pub fn accept(score: f64, threshold: f64, strict: bool) -> bool {
     }
 }
 
-/// Several estimators with a threshold each: one that accepts is enough (Selective-FD, weakly non-IID clients).
+/// Returns whether one of several estimators, with a threshold each, accepts (Selective-FD, weakly
+/// non-IID clients).
 pub fn accept_any<'a>(
     scores: impl IntoIterator<Item = &'a f64>,
     thresholds: &[f64],

@@ -1,6 +1,7 @@
-//! `density-ratio`, the client selector of Selective-FD (Shao et al., "Selective knowledge sharing for privacy-preserving
-//! federated distillation without a good teacher", Nature Communications 2024): a client speaks only about samples that look
-//! like its own, and "look like" is the ratio of the density of its data to a uniform density.
+//! `density-ratio`, the client selector of Selective-FD (Shao et al., "Selective knowledge sharing
+//! for privacy-preserving federated distillation without a good teacher", Nature Communications
+//! 2024): a client labels only samples that resemble its own, by the ratio of the density of its
+//! data to a uniform density.
 
 use crate::accept::{accept_any, quantile};
 use crate::kernel::BLOCK;
@@ -14,50 +15,56 @@ use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// More uniform points than this, and the matrix of the exact fit takes more than 3.2 GB.
+/// With more uniform points, the matrix of the exact fit takes more than 3.2 GB.
 const MOST_EXACT: usize = 20_000;
 
 /// Numbers of all uniform points together: 2 GB.
 const MOST_VALUES: usize = 500_000_000;
 
 choices! {
-    /// How the density ratio is found.
+    /// The estimator of the density ratio.
     pub enum Variant {
         /// Solve the linear system: time grows with the cube of `uniform`.
         Exact = "exact",
-        /// The published code's slip, for comparison: multiply by the matrix instead of its inverse.
+        /// The published code's slip, for comparison: multiply by the matrix instead of its
+        /// inverse.
         Official = "official",
-        /// The best sum of `landmarks` kernels: time grows linearly with `uniform` and with the client's samples.
+        /// The best sum of `landmarks` kernels: time grows linearly with `uniform` and with the
+        /// client's samples.
         Landmarks = "landmarks",
     }
 }
 
 settings! {
-    /// Keeps the samples that look like the client's own, by a kernel estimate (KuLSIF) of the ratio of densities between the
-    /// client's data and uniform points (Selective-FD, Shao et al. 2024).
+    /// Keeps the samples that resemble the client's own, by a kernel estimate (KuLSIF) of the ratio
+    /// of densities between the client's data and uniform points (Selective-FD, Shao et al. 2024).
     #[check(check)]
     pub struct DensityRatioSettings {
-        /// Number of uniform points (n_u; 250 in the paper's MNIST demo); at most 20,000 unless `variant: landmarks`.
+        /// Number of uniform points (n_u; 250 in the paper's MNIST demo); at most 20,000 unless
+        /// `variant: landmarks`.
         uniform: usize = 250, in 1..=1_000_000;
-        /// The box of the uniform points, `[low, high]` for every feature ([-0.4242, 2.82157] in the paper's MNIST demo); each
-        /// feature's smallest and largest own value if left out.
+        /// The box of the uniform points, `[low, high]` for every feature ([-0.4242, 2.82157] in
+        /// the paper's MNIST demo); each feature's smallest and largest own value if left out.
         bounds: Option<Vec<f64>> = None;
-        /// Share of the own samples that the ratio is fitted to: the first (of each class, with `per-class`), at least one (5 % in the paper); the others set the threshold.
+        /// Share of the own samples that the ratio is fitted to: the first (of each class, with
+        /// `per-class`), at least one (5 % in the paper); the others set the threshold.
         share: f64 = 0.05, in above_to(0.0, 1.0);
-        /// The threshold is this quantile of the ratio over the other own samples (tau_client; 0.25 in the paper's ablations).
+        /// The threshold is this quantile of the ratio over the other own samples (tau_client; 0.25
+        /// in the paper's ablations).
         quantile: f64 = 0.25, in 0.0..=1.0;
         /// Reject samples right at the threshold too, as the published code does.
         strict: bool = false;
-        /// Width of the Gaussian kernel (sigma; 5 in the paper's MNIST demo), or `median` distance between own samples.
+        /// Width of the Gaussian kernel (sigma; 5 in the paper's MNIST demo), or `median` distance
+        /// between own samples.
         width: Width = Width::Fixed(5.0);
         /// Regularisation; 1 / sqrt(uniform) if left out.
         beta: Option<f64> = None, in above(0.0);
-        /// How the ratio is found.
+        /// The estimator of the ratio.
         variant: Variant = Variant::Exact;
         /// Number of landmarks of `variant: landmarks`.
         landmarks: usize = 400, in 1..=20_000;
-        /// One ratio and threshold for each class that the client has; a sample is kept if any accepts it. Otherwise, and for
-        /// sets without single labels, one ratio for all.
+        /// One ratio and threshold for each class that the client has; a sample is kept if any
+        /// accepts it. Otherwise, and for sets without single labels, one ratio for all.
         per_class: bool = true;
     }
 }
@@ -78,8 +85,8 @@ fn check(s: &DensityRatioSettings) -> Result<(), String> {
     }
 }
 
-/// What was learnt from the client's own samples. Without own samples there is nothing to look like: `thresholds` is empty
-/// and no sample is ever kept.
+/// The fit to the client's own samples. Without own samples `thresholds` is empty and no sample is
+/// kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct RatioModel {
     ratios: Option<Ratios>,
@@ -89,10 +96,11 @@ struct RatioModel {
 
 /// The selector. See [`DensityRatioSettings`].
 ///
-/// A class with few samples: the ratio is fitted to `max(1, round(share n))` of its `n` samples; if that leaves none, they set
-/// the threshold themselves, so that a class of one sample accepts what is at least as dense as that sample.
+/// For a class with few samples, the ratio is fitted to `max(1, round(share n))` of its `n`
+/// samples. If that leaves none, they set the threshold themselves, so a class of one sample
+/// accepts samples that are at least as dense.
 ///
-/// [`Selector::rank`] gives `w(x)`, or with several ratios the largest `w(x) - threshold`.
+/// [`Selector::rank`] returns `w(x)`, or with several ratios the largest `w(x) - threshold`.
 #[derive(Clone, Debug)]
 pub struct DensityRatio {
     settings: DensityRatioSettings,
@@ -108,7 +116,7 @@ impl From<DensityRatioSettings> for DensityRatio {
     }
 }
 
-/// The samples at `positions` as numbers, in blocks.
+/// Returns the samples at `positions` as numbers, in blocks.
 ///
 /// # Errors
 /// A block with NaN or an infinity is an error.
@@ -134,7 +142,7 @@ pub(crate) fn blocks<'a>(
     })
 }
 
-/// The samples at `positions`, all at once.
+/// Returns the samples at `positions`, all at once.
 fn rows(samples: &Samples, positions: &[usize]) -> Result<Array2<f32>> {
     let mut all = Array2::zeros((0, samples.width()));
     for block in blocks(samples, positions, "the client's own data") {
@@ -143,7 +151,7 @@ fn rows(samples: &Samples, positions: &[usize]) -> Result<Array2<f32>> {
     Ok(all)
 }
 
-/// Positions of the own samples that share a ratio: those of each class there is, or all.
+/// Returns the positions of the own samples that share a ratio: those of each class, or all.
 fn groups(own: &Examples, per_class: bool) -> Vec<Vec<usize>> {
     let mut groups = match own.classes().filter(|_| per_class) {
         Some(classes) => {
@@ -160,7 +168,7 @@ fn groups(own: &Examples, per_class: bool) -> Vec<Vec<usize>> {
 }
 
 impl DensityRatio {
-    /// The box: one range for each feature.
+    /// Returns the box: one range for each feature.
     fn bounds(&self, own: &Samples) -> Result<Vec<RangeInclusive<f32>>> {
         if let Some([low, high]) = self.settings.bounds.as_deref() {
             return Ok(vec![*low as f32..=*high as f32; own.width()]);
@@ -241,7 +249,7 @@ impl DensityRatio {
         })
     }
 
-    /// The ratios of `pool`, `samples x ratios`, and the threshold of each.
+    /// Returns the ratios of `pool`, `samples x ratios`, and the threshold of each.
     fn judge(&self, pool: &Samples) -> Result<(Array2<f64>, &[f64])> {
         let fitted = self.fitted.as_ref();
         let fitted = fitted.context("`density-ratio` must see the client's own samples first")?;

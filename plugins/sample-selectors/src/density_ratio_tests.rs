@@ -17,7 +17,7 @@ fn chosen(part: &mut DensityRatio, pool: &Samples) -> Vec<usize> {
     part.select(&Round::first(), pool).unwrap()
 }
 
-/// Own samples of these classes: two features around (3 class, 0).
+/// Returns own samples of these classes: two features around (3 class, 0).
 fn lumps(of: Vec<u32>, seed: u64) -> Examples {
     let mut draws = Stream::root(seed).draws();
     let row = |class: &u32| {
@@ -87,7 +87,8 @@ fn it_knows_its_own_and_one_class_is_enough() {
 fn a_quarter_of_the_own_samples_is_rejected() {
     let own = lumps(vec![1; 400], 2);
     let mut part = fitted(&format!("{{{SMALL}}}"), &own).unwrap();
-    // 5 % of 400 are fitted to, the other 380 set the threshold: position 379 x 0.25 = 94.75, so 95 are below
+    // 5 % of 400 are fitted to, the other 380 set the threshold: position 379 x 0.25 = 94.75, so 95
+    // are below
     let validation: Vec<usize> = (20..400).collect();
     assert_eq!(
         chosen(&mut part, &own.samples.pick(&validation)).len(),
@@ -98,7 +99,7 @@ fn a_quarter_of_the_own_samples_is_rejected() {
 #[test]
 fn exact_strictness_decides_at_the_threshold() {
     let own = lumps(vec![1; 3], 3);
-    // share 1: the three samples set the threshold themselves, and the lowest of them is it
+    // share 1: the three samples set the threshold themselves, which is the lowest of them
     let mut lax = fitted(&format!("{{{SMALL}, share: 1, quantile: 0}}"), &own).unwrap();
     let mut strict = fitted(
         &format!("{{{SMALL}, share: 1, quantile: 0, strict: true}}"),

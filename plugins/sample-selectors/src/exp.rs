@@ -1,10 +1,11 @@
-//! The exponential function of many numbers at once: a library's takes one at a time, and is then most of a kernel's cost.
+//! The exponential function of many numbers at once: a library's takes one at a time, which would
+//! be most of a kernel's cost.
 
 use pulp::Arch;
 
-/// Below this `exp` is not a normal number any more; kernels that small are 0.
+/// Below this `exp` is subnormal; such small kernels are 0.
 const LOWEST: f64 = -708.0;
-/// Adding and taking away rounds to a whole number, which stands in the lowest bits in between.
+/// Adding and subtracting it rounds to a whole number, which is in the lowest bits in between.
 const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 /// ln 2 in two parts: a whole number times the first is exact (Cody and Waite 1980).
 const LN2: (f64, f64) = (6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10);
@@ -26,8 +27,9 @@ const SERIES: [f64; 14] = [
     1.0,
 ];
 
-/// `exp(x)` for `x <= 0`, to two units in the last place: `2^n exp(r)` with `r = x - n ln 2`. No branch and no fused
-/// multiplication, so the bits are the same on every machine.
+/// Returns `exp(x)` for `x <= 0`, to two units in the last place: `2^n exp(r)` with
+/// `r = x - n ln 2`. No branch and no fused multiplication, so the bits are the same on every
+/// machine.
 #[inline(always)]
 fn exp(x: f64) -> f64 {
     let bounded = x.max(LOWEST);
@@ -39,14 +41,14 @@ fn exp(x: f64) -> f64 {
     if x < LOWEST { 0.0 } else { series * power }
 }
 
-/// Turns the products `ab` of one point, of squared norm `norm`, with others, of squared norms `norms`, into
-/// `exp(factor |a - b|^2)`; `factor` is negative.
+/// Replaces the products `ab` of one point, with squared norm `norm`, and others, with squared
+/// norms `norms`, by `exp(factor |a - b|^2)`; `factor` is negative.
 pub(crate) fn gaussians(factor: f64, norm: f64, norms: &[f64], products: &mut [f64]) {
     Arch::new().dispatch(
         #[inline(always)]
         || {
             for (p, other) in products.iter_mut().zip(norms) {
-                // rounding may leave equal points a little less than nothing apart
+                // rounding may give equal points a slightly negative distance
                 *p = exp(factor * (norm + other - 2.0 * *p).max(0.0));
             }
         },

@@ -9,10 +9,10 @@ use std::ops::Range;
 /// Rows of a kernel block: its memory is `BLOCK x` the number of centres.
 pub(crate) const BLOCK: usize = 256;
 
-/// Points, one per row, around an origin, with their squared norms.
+/// Points, one per row, relative to an origin, with their squared norms.
 ///
-/// Distances do not depend on the origin, but `|a|^2 + |b|^2 - 2ab` loses the digits that far-off points share, so all
-/// are counted from a point in their middle.
+/// Distances do not depend on the origin, but `|a|^2 + |b|^2 - 2ab` cancels the digits that distant
+/// points share. The origin is therefore a point in their middle.
 pub(crate) struct Points {
     /// `points x features`.
     values: Array2<f64>,
@@ -38,14 +38,14 @@ impl Points {
         self.norms.len()
     }
 
-    /// The ranges that cut the points into blocks.
+    /// Returns the ranges that divide the points into blocks.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let n = self.len();
         (0..n).step_by(BLOCK).map(move |at| at..(at + BLOCK).min(n))
     }
 }
 
-/// The mean of each column: the origin of [`Points`].
+/// Returns the mean of each column: the origin of [`Points`].
 pub(crate) fn middle<T: Copy + Into<f64>>(rows: ArrayView2<'_, T>) -> Vec<f64> {
     let mut sums = vec![0.0; rows.ncols()];
     for row in rows.rows() {
@@ -70,9 +70,10 @@ impl Gaussian {
         }
     }
 
-    /// The kernel between one of the blocks of `a` (rows) and all of `b` (columns); `buffer` is `BLOCK x b.len()`, and the
-    /// rows that there are come back. The bits of a number, which is compared with a threshold, must not depend on how many others
-    /// are asked about: `ndarray` sums a product of any shape in one order.
+    /// Computes the kernel between one of the blocks of `a` (rows) and all of `b` (columns);
+    /// `buffer` is `BLOCK x b.len()`. Returns the rows of the block. A number is compared with a
+    /// threshold, so its bits must not depend on the number of others: `ndarray` sums a product of
+    /// any shape in one order.
     pub(crate) fn block<'o>(
         self,
         a: &Points,
@@ -94,8 +95,8 @@ impl Gaussian {
         there
     }
 
-    /// The kernel of `a` with itself, `n x n`. Only what [`fl_linalg::Cholesky`] reads is filled:
-    /// on and right of the diagonal.
+    /// Returns the kernel of `a` with itself, `n x n`. Fills only the entries that
+    /// [`fl_linalg::Cholesky`] reads: on and right of the diagonal.
     pub(crate) fn with_itself(self, a: &Points) -> Array2<f64> {
         let mut out = Array2::zeros((a.len(), a.len()));
         add_gram(1.0, a.values.view(), &mut out.view_mut());
@@ -106,7 +107,7 @@ impl Gaussian {
         out
     }
 
-    /// For each of `points`, the mean of its kernel with all of `over`.
+    /// Returns for each of `points` the mean of its kernel with all of `over`.
     pub(crate) fn mean(self, points: &Points, over: &Points) -> Vec<f64> {
         let mut sums = vec![0.0; points.len()];
         let mut buffer = vec![0.0; BLOCK * points.len()];

@@ -1,11 +1,14 @@
-//! KuLSIF: the ratio of two densities, least squares in a reproducing kernel Hilbert space (Kanamori, Suzuki and Sugiyama
-//! 2012), as Selective-FD uses it (Shao et al. 2024, "Client-side selector"; the crate's README has what was chosen).
+//! KuLSIF: the ratio of two densities, least squares in a reproducing kernel Hilbert space
+//! (Kanamori, Suzuki and Sugiyama 2012), as Selective-FD uses it (Shao et al. 2024, "Client-side
+//! selector"; the crate's README documents our choices).
 //!
-//! `U` are `n_u` points of the density below the line (uniform), `S` `n_s` points of the density above it (the client's).
-//! The estimate minimises `1/(2 n_u) sum_U w^2 - 1/n_s sum_S w + beta/2 |w|^2`, and is
-//! `w(x) = sum_i alpha_i k(x, u_i) + 1/(n_s beta) sum_j k(x, s_j)` with `(K_UU/n_u + beta I) alpha = -1/(n_u n_s beta) K_US 1`.
+//! `U` are `n_u` points of the density below the line (uniform), `S` `n_s` points of the density
+//! above it (the client's). The estimate minimises
+//! `1/(2 n_u) sum_U w^2 - 1/n_s sum_S w + beta/2 |w|^2`, and is `w(x) = sum_i alpha_i k(x, u_i) +
+//! 1/(n_s beta) sum_j k(x, s_j)` with `(K_UU/n_u + beta I) alpha = -1/(n_u n_s beta) K_US 1`.
 //!
-//! Several sets `S` share `U`: the matrix is factored once, and there is one right-hand side for each.
+//! Several sets `S` share `U`: the matrix is factored once, and there is one right-hand side for
+//! each.
 
 use crate::kernel::{BLOCK, Gaussian, Points, middle};
 use crate::landmarks;
@@ -16,15 +19,16 @@ use fl_linalg::{Cholesky, dot};
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use serde::{Deserialize, Serialize};
 
-/// How the minimum is found.
+/// The solver.
 #[derive(Clone, Copy, Debug)]
 pub enum Method<'a> {
     /// Solves the system: `n_u^2` numbers of memory, `n_u^3/3` multiplications.
     Exact,
-    /// Multiplies by the matrix where its inverse should stand, as the published code of Selective-FD does.
+    /// Multiplies by the matrix in place of its inverse, as the published code of Selective-FD
+    /// does.
     Official,
-    /// The minimum among sums of this many kernels, on points of `U` and `S` that the stream draws (Nystrom): time and
-    /// memory grow linearly with `n_u` and `n_s`.
+    /// The minimum among sums of this many kernels, on points of `U` and `S` that the stream draws
+    /// (Nystrom): time and memory grow linearly with `n_u` and `n_s`.
     Landmarks(usize, &'a Stream),
 }
 
@@ -39,10 +43,12 @@ pub struct Ratios<T = f32> {
 }
 
 impl<T: Copy + Into<f64>> Ratios<T> {
-    /// Fits one ratio for each of `own`; `uniform` and each of `own` are `points x features`, finite.
+    /// Fits one ratio for each of `own`; `uniform` and each of `own` are `points x features`,
+    /// finite.
     ///
     /// # Errors
-    /// When a set has no points, widths differ, `sigma` or `beta` is not a positive number, or the system cannot be solved.
+    /// If a set has no points, widths differ, `sigma` or `beta` is not a positive number, or the
+    /// system cannot be solved.
     pub fn fit(
         uniform: ArrayView2<'_, T>,
         own: &[ArrayView2<'_, T>],
@@ -112,10 +118,10 @@ impl<T: Copy + Into<f64>> Ratios<T> {
         })
     }
 
-    /// The ratios at points that come in blocks of any size, `points x sets`.
+    /// Returns the ratios at points in blocks of any size, `points x sets`.
     ///
     /// # Errors
-    /// When a block is an error or has another number of features.
+    /// If a block is an error or has another number of features.
     pub fn of_blocks(
         &self,
         blocks: impl IntoIterator<Item = Result<Array2<T>>>,
@@ -145,31 +151,32 @@ impl<T: Copy + Into<f64>> Ratios<T> {
         Ok(Array2::from_shape_vec((rows, self.sets()), out)?)
     }
 
-    /// The ratios at `points` (`points x features`), `points x sets`.
+    /// Returns the ratios at `points` (`points x features`), `points x sets`.
     ///
     /// # Errors
-    /// When the number of features is another.
+    /// If the number of features differs.
     pub fn of(&self, points: ArrayView2<'_, T>) -> Result<Array2<f64>> {
         let blocks = points.axis_chunks_iter(Axis(0), BLOCK);
         self.of_blocks(blocks.map(|block| Ok(block.to_owned())))
     }
 
-    /// How many sets `S` there were.
+    /// Returns the number of sets `S`.
     pub fn sets(&self) -> usize {
         self.coefficients.nrows()
     }
 
-    /// `sets x centres`: of an exact fit, first `alpha` of the uniform points, then `1/(n_s beta)` at the set's own points.
+    /// Returns `sets x centres`. For an exact fit: first `alpha` of the uniform points, then
+    /// `1/(n_s beta)` at the set's own points.
     pub fn coefficients(&self) -> ArrayView2<'_, f64> {
         self.coefficients.view()
     }
 
-    /// Features of a point.
+    /// Returns the number of features of a point.
     pub fn features(&self) -> usize {
         self.centres.ncols()
     }
 
-    /// Do the parts fit together, and is everything finite? Not if they come from elsewhere.
+    /// Checks that the parts fit together and are finite; a loaded state may violate this.
     pub(crate) fn is_sound(&self) -> bool {
         let finite = |v: &f64| v.is_finite();
         self.coefficients.ncols() == self.centres.nrows()
@@ -179,10 +186,10 @@ impl<T: Copy + Into<f64>> Ratios<T> {
             && self.centres.iter().all(|v| (*v).into().is_finite())
     }
 
-    /// What the fit minimises, for the set number `set`, whose points are `own`.
+    /// Returns the objective of the fit for set number `set`, whose points are `own`.
     ///
     /// # Errors
-    /// When the number of features is another.
+    /// If the number of features differs.
     pub fn objective(
         &self,
         uniform: ArrayView2<'_, T>,
@@ -198,7 +205,8 @@ impl<T: Copy + Into<f64>> Ratios<T> {
     }
 }
 
-/// `alpha` for each set after the first, in the places of the first (`U`); zeros in all other places.
+/// Returns `alpha` for each set after the first, at the positions of the first (`U`); zeros at all
+/// other positions.
 fn exact<T: Copy + Into<f64>>(
     sets: &[ArrayView2<'_, T>],
     kernel: Gaussian,

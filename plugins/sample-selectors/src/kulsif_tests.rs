@@ -1,7 +1,7 @@
 use super::*;
 use crate::kernel::Points;
 
-/// Two-dimensional lumps and a pool of both.
+/// Returns two-dimensional clusters and a pool of both.
 fn features(n: usize, width: usize) -> (Array2<f32>, Array2<f32>, Array2<f32>) {
     let stream = Stream::root(2);
     let mut draws = stream.child("u", 0).draws();
@@ -47,7 +47,7 @@ fn close_all_points_as_landmarks_are_exact() {
     }
 }
 
-/// Pairs in the same order, of all pairs (Kendall); Spearman is at least as high here.
+/// Returns the share of pairs in the same order (Kendall); Spearman is at least as high here.
 fn agreement(a: &[f64], b: &[f64]) -> f64 {
     let n = a.len();
     let pairs = (0..n).flat_map(|i| (0..i).map(move |j| (i, j)));
@@ -94,7 +94,7 @@ fn several_sets_are_as_each_alone() {
 
 #[test]
 fn far_off_points_keep_their_digits() {
-    // as far out as f32 still tells steps of 1/16 apart
+    // so far out that f32 just resolves steps of 1/16
     let (far, n) = (1e6_f32, 40);
     let mut draws = Stream::root(4).draws();
     let near = Array2::from_shape_simple_fn((n, 5), || (draws.below(64) as f32) / 16.0);

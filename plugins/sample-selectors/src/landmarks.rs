@@ -1,4 +1,5 @@
-//! KuLSIF among sums of kernels on a few landmarks (Nystrom; Williams and Seeger 2001): `n m` kernel values instead of `n^2`.
+//! KuLSIF among sums of kernels on a few landmarks (Nystrom; Williams and Seeger 2001): `n m`
+//! kernel values in place of `n^2`.
 
 use crate::kernel::{BLOCK, Gaussian, Points, middle};
 use crate::kulsif::solve;
@@ -7,10 +8,11 @@ use fl_core::Stream;
 use fl_linalg::add_gram;
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
 
-/// Landmarks, `m x features`, and the coefficients of each set, `sets x m`.
+/// Returns landmarks, `m x features`, and the coefficients of each set, `sets x m`.
 ///
-/// With `w = sum_l a_l k(., z_l)` the objective is `1/(2 n_u) |K_UZ a|^2 - 1/n_s 1' K_SZ a + beta/2 a' K_ZZ a`; its gradient
-/// vanishes where `(K_UZ' K_UZ / n_u + beta K_ZZ) a = 1/n_s K_ZS 1`.
+/// With `w = sum_l a_l k(., z_l)` the objective is
+/// `1/(2 n_u) |K_UZ a|^2 - 1/n_s 1' K_SZ a + beta/2 a' K_ZZ a`; its gradient vanishes where
+/// `(K_UZ' K_UZ / n_u + beta K_ZZ) a = 1/n_s K_ZS 1`.
 pub(crate) fn fit<T: Copy + Into<f64>>(
     uniform: ArrayView2<'_, T>,
     own: &[ArrayView2<'_, T>],
@@ -30,7 +32,8 @@ pub(crate) fn fit<T: Copy + Into<f64>>(
     let mut matrix = normal_matrix(uniform, &origin, &landmarks, kernel);
     matrix.scaled_add(beta, &kernel.with_itself(&landmarks));
     let trace: f64 = matrix.diag().sum();
-    // kernels of near landmarks are nearly the same: a little on the diagonal, relative to its sum, keeps the factor real
+    // kernels of near landmarks are nearly equal: a small diagonal term, relative to the trace,
+    // keeps the factor real
     let mut jitter = 1e-13 * trace;
     loop {
         let mut tried = matrix.clone();
@@ -44,7 +47,8 @@ pub(crate) fn fit<T: Copy + Into<f64>>(
     }
 }
 
-/// Up to half of the landmarks are own points, since the ratio peaks there; the others are uniform.
+/// Chooses the landmarks: up to half are own points, because the ratio peaks there; the others are
+/// uniform.
 fn choose<T: Copy>(
     uniform: ArrayView2<'_, T>,
     own: &Array2<T>,

@@ -1,6 +1,8 @@
-//! `confidence` and `energy`: two looks at a model's own scores (logits), with which Selective-FD compares its density ratio.
+//! `confidence` and `energy`: two selectors by a model's own scores (logits), with which
+//! Selective-FD compares its density ratio.
 //!
-//! The samples that they choose from *are* scores, one value per class: the protocol hands them those of the client's model.
+//! The samples that they choose from *are* scores, one value per class: the protocol passes those
+//! of the client's model.
 
 use crate::accept::{accept, quantile};
 use crate::density_ratio::blocks;
@@ -11,58 +13,59 @@ use ndarray::ArrayView1;
 use serde::{Deserialize, Serialize};
 
 settings! {
-    /// Keeps the samples that the client's model is sure of: largest softmax probability (Hendrycks and Gimpel 2017). Chooses
-    /// from scores: set `protocol.filter-on: scores`.
+    /// Keeps the samples with the largest softmax probability of the client's model (Hendrycks and
+    /// Gimpel 2017). Chooses from scores: set `protocol.filter-on: scores`.
     pub struct ConfidenceSettings {
-        /// Share of the client's own samples that would be rejected (0.25 as in Selective-FD's ablations): the threshold is
-        /// this quantile of their confidences.
+        /// Share of the client's own samples that would be rejected (0.25 as in Selective-FD's
+        /// ablations): the threshold is this quantile of their confidences.
         quantile: f64 = 0.25, in 0.0..=1.0;
-        /// This threshold instead of a quantile.
+        /// A fixed threshold in place of a quantile.
         at_least: Option<f64> = None, in above_to(0.0, 1.0);
     }
 }
 
 settings! {
-    /// Keeps the samples of low energy, `-logsumexp(scores)` (Liu et al. 2020). Chooses from scores: set `protocol.filter-on: scores`.
+    /// Keeps the samples of low energy, `-logsumexp(scores)` (Liu et al. 2020). Chooses from
+    /// scores: set `protocol.filter-on: scores`.
     pub struct EnergySettings {
-        /// Share of the client's own samples that would be rejected (0.25 as in Selective-FD's ablations): the threshold is
-        /// this quantile of their energies, counted from the highest.
+        /// Share of the client's own samples that would be rejected (0.25 as in Selective-FD's
+        /// ablations): the threshold is this quantile of their energies, counted from the highest.
         quantile: f64 = 0.25, in 0.0..=1.0;
-        /// This threshold instead of a quantile; an energy may be negative.
+        /// A fixed threshold in place of a quantile; an energy may be negative.
         at_most: Option<f64> = None;
     }
 }
 
-/// The largest and the sum of `exp(z - largest)`.
+/// Returns the largest and the sum of `exp(z - largest)`.
 fn powers(z: ArrayView1<'_, f32>) -> (f64, f64) {
     let top: f64 = z.iter().fold(f32::NEG_INFINITY, |m, v| m.max(*v)).into();
     let powers = z.iter().map(|v| (f64::from(*v) - top).exp());
     (top, powers.sum())
 }
 
-/// The largest softmax probability of scores, in `1/classes..=1`.
+/// Returns the largest softmax probability of scores, in `1/classes..=1`.
 fn confidence(z: ArrayView1<'_, f32>) -> f64 {
     1.0 / powers(z).1
 }
 
-/// `logsumexp(z)`: the energy with its sign turned, so that more is better.
+/// Returns `logsumexp(z)`: the negative energy, so that more is better.
 fn negative_energy(z: ArrayView1<'_, f32>) -> f64 {
     let (top, sum) = powers(z);
     top + sum.ln()
 }
 
-/// How a row of scores is judged: the more, the better.
+/// Judges a row of scores: more is better.
 type Judge = fn(ArrayView1<'_, f32>) -> f64;
 
-/// What was learnt from the client's own scores.
+/// The fit to the client's own scores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct ScoreModel {
     classes: usize,
-    /// `None`: there were no own samples and no fixed threshold, so nothing is kept.
+    /// `None` without own samples and without a fixed threshold: no sample is kept.
     threshold: Option<f64>,
 }
 
-/// What the two selectors share.
+/// The shared part of the two selectors.
 #[derive(Clone, Debug)]
 struct Filter {
     name: &'static str,
@@ -166,11 +169,12 @@ macro_rules! selector {
 }
 
 selector! {
-    /// Keeps a sample if its largest softmax probability is at least the threshold; ranks by that probability.
+    /// Keeps a sample if its largest softmax probability is at least the threshold; ranks by that
+    /// probability.
     Confidence, ConfidenceSettings, "confidence", "Hendrycks and Gimpel 2017", confidence, |s| s.at_least
 }
 selector! {
-    /// Keeps a sample if its energy is at most the threshold; ranks by the energy with its sign turned.
+    /// Keeps a sample if its energy is at most the threshold; ranks by the negative energy.
     Energy, EnergySettings, "energy", "Liu et al. 2020", negative_energy, |s| s.at_most.map(|t| -t)
 }
 

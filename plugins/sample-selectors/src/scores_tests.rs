@@ -72,7 +72,7 @@ fn close_scores_are_those_of_the_papers() {
 fn exact_the_quantile_of_the_own_scores_is_rejected() {
     let scores = Array2::from_shape_fn((9, 2), |(i, c)| if c == 0 { i as f32 } else { 0.0 });
     let own = own(scores, 2);
-    // position (9 - 1) x 0.25 = 2: the three least sure are 0, 1, 2, and 2 is the threshold
+    // position (9 - 1) x 0.25 = 2: the three least confident are 0, 1, 2, and 2 is the threshold
     let (mut confidence, mut energy) = (confidence_of("{}"), energy_of("{}"));
     confidence.fit(&own, &Stream::root(1)).unwrap();
     energy.fit(&own, &Stream::root(1)).unwrap();

@@ -1,17 +1,19 @@
-//! `unambiguous`, the server selector of Selective-FD (Shao et al. 2024): answers on which the clients disagree are not sent back.
+//! `unambiguous`, the server selector of Selective-FD (Shao et al. 2024): the server does not send
+//! back labels on which the clients disagree.
 
 use fl_core::Problem;
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 
-/// Probabilities come as `f32`: one of 0.5 to 1 is up to 2^-25 away from what was meant, and `l1` twice that.
+/// Probabilities have type `f32`: one of 0.5 to 1 is off by up to 2^-25, and `l1` by twice that.
 const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
 
 settings! {
-    /// Keeps the samples on which the ensemble agrees with itself: those whose soft label is within an l1 distance of the
-    /// one-hot label of its most probable class (Selective-FD, Shao et al. 2024).
+    /// Keeps the samples on which the ensemble agrees: those whose soft label is within an l1
+    /// distance of the one-hot label of its most probable class (Selective-FD, Shao et al. 2024).
     pub struct Unambiguous {
-        /// Largest distance, 2 (1 - largest probability) (tau_server): 2 keeps everything, 0 only what is unanimous.
+        /// Largest distance, 2 (1 - largest probability) (tau_server): 2 keeps everything, 0 only
+        /// unanimous labels.
         at_most: f64 = 2.0, in 0.0..=2.0;
     }
 }
@@ -22,14 +24,15 @@ pub fn ambiguity(h: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 impl Unambiguous {
-    /// Is a soft label of this [`ambiguity`] kept? Up to the rounding of `f32` probabilities.
+    /// Returns whether a soft label of this [`ambiguity`] is kept, up to the rounding of `f32`
+    /// probabilities.
     pub fn keeps(&self, ambiguity: f64) -> bool {
-        // noise may leave no number above 0; what is to keep everything keeps that too
+        // noise may leave no number above 0; a setting that keeps everything keeps that too
         self.at_most >= 2.0 || ambiguity <= self.at_most + ROUNDING
     }
 }
 
-/// The ambiguity of each row.
+/// Returns the ambiguity of each row.
 fn ambiguities(pool: &SoftLabels) -> Result<Vec<f64>> {
     let (rows, classes) = pool.values.dim();
     ensure!(
@@ -89,7 +92,7 @@ mod tests {
 
     #[test]
     fn exact_the_boundary_is_kept_although_f32_rounds() {
-        // 0.65 is a little less as f32
+        // 0.65 is slightly less as f32
         let rows = [
             [0.625, 0.25, 0.125],
             [0.65, 0.25, 0.1],

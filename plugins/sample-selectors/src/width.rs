@@ -5,13 +5,13 @@ use fl_core::settings::{Reader, Setting, Value};
 use fl_core::{Samples, Stream};
 use serde_json::json;
 
-/// Own samples that the median distance is taken over: 124,750 pairs.
+/// Number of own samples for the median distance: 124,750 pairs.
 const MEDIAN_OF: usize = 500;
 
 /// The width (sigma) of the Gaussian kernel: a number above 0, or `median`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Width {
-    /// This.
+    /// This number.
     Fixed(f64),
     /// The median distance between two of the client's own samples.
     Median,
@@ -39,7 +39,7 @@ impl Setting for Width {
     }
 }
 
-/// Is `sigma` a width, and is its square one too?
+/// Checks that `sigma` and its square are valid widths.
 pub(crate) fn check(sigma: f64) -> Result<()> {
     ensure!(
         sigma > 0.0 && (0.5 / (sigma * sigma)).is_normal(),
@@ -49,8 +49,9 @@ pub(crate) fn check(sigma: f64) -> Result<()> {
 }
 
 impl Width {
-    /// The width for a client with these samples. The median is taken over all pairs of different samples among at most 500
-    /// that `stream` draws; without such a pair every width ranks alike, and it is 1.
+    /// Returns the width for a client with these samples. The median is over all pairs of different
+    /// samples among at most 500 that `stream` draws. Without such a pair every width ranks
+    /// equally, and it is 1.
     pub(crate) fn of(self, own: &Samples, stream: &Stream) -> f64 {
         let Self::Fixed(sigma) = self else {
             return median_distance(own, stream);

@@ -1,10 +1,12 @@
-//! Adaptive optimisers at the server: Algorithm 2 of Reddi et al. 2021. They differ in one line, the second moment.
+//! Adaptive optimisers at the server: Algorithm 2 of Reddi et al. 2021. They differ only in the
+//! second moment.
 use crate::{Moments, Rule, ServerOptimiser};
 use fl_core::Weigh;
 use fl_core::prelude::*;
 use fl_core::settings::above;
 
-/// `m <- beta1 m + (1 - beta1) d`, `v <- second(v, d^2)`, `x <- x + lr m / (sqrt(v) + tau)`, with `d = mean - sent`.
+/// `m <- beta1 m + (1 - beta1) d`, `v <- second(v, d^2)`, `x <- x + lr m / (sqrt(v) + tau)`, with
+/// `d = mean - sent`.
 fn adaptive(
     (lr, beta1, tau): (f64, f64, f64),
     (sent, mean): (f64, f64),
@@ -27,9 +29,10 @@ macro_rules! adaptive {
                 /// Decay of the mean of changes.
                 beta1: f64 = $beta1, in 0.0..1.0;
                 $($setting)*
-                /// How adaptive it is: added to the root of the mean square, of which `tau^2` is the first value. The smaller, the more.
+                /// Degree of adaptivity, more for smaller values: added to the root of the mean
+                /// square, whose first value is `tau^2`.
                 tau: f64 = 1e-3, in above(0.0);
-                /// How much a client counts.
+                /// The weight of a client.
                 weigh: Weigh = Weigh::Samples;
             }
         }
@@ -51,12 +54,14 @@ macro_rules! adaptive {
 }
 
 adaptive!(
-    /// Adagrad at the server (FedAdagrad; Reddi et al. 2021): squares of changes add up, so steps only get smaller.
+    /// Adagrad at the server (FedAdagrad; Reddi et al. 2021): squares of changes add up, so steps
+    /// only shrink.
     FedAdagrad, "fed-adagrad", beta1: 0.0, {}, |_, v, dd| v + dd
 );
 
 adaptive!(
-    /// Adam at the server (FedAdam; Reddi et al. 2021), without correction of the first rounds' bias, as there.
+    /// Adam at the server (FedAdam; Reddi et al. 2021), without correction of the first rounds'
+    /// bias, as in the paper.
     FedAdam, "fed-adam", beta1: 0.9, {
         /// Decay of the mean of squared changes.
         beta2: f64 = 0.99, in 0.0..1.0;
@@ -64,10 +69,10 @@ adaptive!(
 );
 
 adaptive!(
-    /// Yogi at the server (FedYogi; Reddi et al. 2021): the mean square moves by a bounded step, so one large change is forgotten
-    /// slowly.
+    /// Yogi at the server (FedYogi; Reddi et al. 2021): the mean square moves by a bounded step, so
+    /// the effect of one large change fades slowly.
     FedYogi, "fed-yogi", beta1: 0.9, {
-        /// How far the mean of squared changes stays where it is.
+        /// Decay of the mean of squared changes.
         beta2: f64 = 0.99, in 0.0..1.0;
     }, |rule, v, dd| {
         let towards = if v > dd { 1.0 } else if v < dd { -1.0 } else { 0.0 };

@@ -10,25 +10,27 @@ use fl_core::message::alike;
 use fl_core::prelude::*;
 use fl_core::{MeanOfParams, Weigh};
 
-/// What an optimiser keeps for one number of the model from round to round.
+/// An optimiser's state for one number of the model.
 pub type Moments = [f64; 2];
 
 /// A server optimiser, for one number of the model.
 pub trait Rule: Send {
-    /// How much a client counts in the mean.
+    /// Returns the weight of a client in the mean.
     fn weigh(&self) -> &Weigh;
 
-    /// What is kept before the first round.
+    /// Returns the state before the first round.
     fn start(&self) -> Moments;
 
-    /// The new value of a number that was sent as `sent` and came back as `mean`.
+    /// Returns the new value of a number that the server sent as `sent` and whose mean answer is
+    /// `mean`.
     fn step(&self, sent: f64, mean: f64, kept: &mut Moments) -> f64;
 }
 
-/// An aggregator that moves the model that was sent by what a [`Rule`] makes of the clients' mean.
+/// An aggregator that moves the model by a [`Rule`] of the clients' mean.
 pub struct ServerOptimiser<R> {
     rule: R,
-    /// One for each number of the model, in the order of [`Params::iter`]; none before the first round.
+    /// One for each number of the model, in the order of [`Params::iter`]; empty before the first
+    /// round.
     kept: Vec<Moments>,
 }
 
@@ -61,7 +63,7 @@ impl<R: Rule> Aggregator for ServerOptimiser<R> {
         alike(sent, &mean).context("what was sent and what came back")?;
         let numbers = mean.count();
         if self.kept.len() != numbers {
-            // the first round, or another model than before, of which nothing is known
+            // the first round, or another model than before, without a known state
             self.kept = vec![self.rule.start(); numbers];
         }
         let all = mean.0.values_mut().flatten().zip(sent.iter());

@@ -5,14 +5,14 @@ use fl_core::prelude::*;
 use fl_core::settings::above;
 
 settings! {
-    /// Momentum at the server (FedAvgM; Hsu et al. 2019): the round's change, `mean - sent`, is added to what is left of
-    /// earlier ones.
+    /// Momentum at the server (FedAvgM; Hsu et al. 2019): adds the round's change, `mean - sent`,
+    /// to a share of the earlier ones.
     pub struct FedAvgM {
         /// Share of the earlier direction that is kept.
         beta: f64 = 0.9, in 0.0..1.0;
         /// The server's learning rate; 1 with `beta: 0` is FedAvg.
         lr: f64 = 1.0, in above(0.0);
-        /// How much a client counts.
+        /// The weight of a client.
         weigh: Weigh = Weigh::Samples;
     }
 }

@@ -14,7 +14,8 @@ fn they_keep_their_claims() {
     fl_conformance::aggregator(|| part::<FedYogi>("{lr: 1}"));
 }
 
-/// What comes of a model of one number, sent as it was left the round before, if the clients' mean is `towards` away.
+/// Returns the values of a model of one number over several rounds, if the clients' mean is
+/// `towards` away from the value sent.
 fn walk<R: Rule>(mut part: ServerOptimiser<R>, towards: &[f32]) -> Vec<String> {
     let params = |x: f32| {
         fl_conformance::params(&[&[x]])

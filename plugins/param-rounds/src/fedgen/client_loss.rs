@@ -1,21 +1,21 @@
-//! What a client's training adds to its loss (FedGEN, Zhu et al. 2021): the terms of features that
-//! the generator makes.
+//! The loss that FedGEN adds to a client's training (Zhu et al. 2021), from features that the
+//! generator makes.
 use fl_core::prelude::*;
 use fl_core::{AuxiliaryLoss, AuxiliaryTerm, Head, Problem, loss};
 use ndarray::{Array2, ArrayView2};
 use std::fmt::{Debug, Formatter};
 
-/// To the mean loss of a mini-batch of `n` examples `x` of classes `y` it adds
-/// `kl * mean KL(softmax(head(make(y))) || softmax(scores(x)))`, which teaches the whole model and
-/// not the made side, and `cross_entropy * mean CE(head(make(c)), c)` with `n` classes `c` drawn
-/// alike, which teaches the head.
+/// To the mean loss of a mini-batch of `n` examples `x` of classes `y` it adds `kl * mean
+/// KL(softmax(head(make(y))) || softmax(scores(x)))`, which trains the whole model but not the side
+/// of the made features. It also adds `cross_entropy * mean CE(head(make(c)), c)` with `n` classes
+/// `c` drawn uniformly, which trains the head.
 #[derive(Clone, Copy)]
 pub struct MadeFeatures<F> {
     /// Makes features of these classes, `classes x features`, with randomness from the stream.
     pub make: F,
     /// Weight of the cross-entropy of made features.
     pub cross_entropy: f64,
-    /// Weight of the divergence from what made features of an example's class score.
+    /// Weight of the divergence from the scores of made features of an example's class.
     pub kl: f64,
 }
 
@@ -31,7 +31,7 @@ impl<F> AuxiliaryLoss for MadeFeatures<F>
 where
     F: Fn(&[u32], &Stream) -> Result<Array2<f32>>,
 {
-    /// Classes and features draw from `stream`.
+    /// Draws classes and features from `stream`.
     fn of_batch(
         &self,
         head: &Head,
@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// The features of a class, with noise.
+    /// Returns the features of a class, with noise.
     fn make(classes: &[u32], stream: &Stream) -> Result<Array2<f32>> {
         let mut draws = stream.draws();
         Ok(Array2::from_shape_fn((classes.len(), 2), |(i, j)| {
@@ -133,7 +133,7 @@ mod tests {
             let n = (moved(0.01) - moved(-0.01)) / f64::from(0.02f32);
             assert!((f64::from(*slope) - n).abs() < 1e-4, "{at:?}: {slope}, {n}");
         }
-        // the divergence moves with the head too, and must teach it nothing
+        // the divergence depends on the head too, and must not train it
         let only = MadeFeatures { kl: 0.0, ..MADE };
         for (at, slope) in found.by_head.weight.indexed_iter() {
             let moved = |d: f64| {

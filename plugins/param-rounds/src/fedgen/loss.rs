@@ -1,4 +1,5 @@
-//! The server's loss of made features (FedGEN, Zhu et al. 2021): what the clients' last layers say of them, and how alike they are.
+//! The server's loss of made features (FedGEN, Zhu et al. 2021): the loss of the clients' last
+//! layers, and the diversity of the features.
 use fl_core::Head;
 use fl_core::loss::{Aim, of_sample};
 use fl_core::prelude::*;
@@ -8,12 +9,12 @@ use ndarray::{Array1, Array2};
 #[derive(Default)]
 pub struct Teachers {
     heads: Vec<Head>,
-    /// Of each class: how many examples each of them has.
+    /// For each class, the number of examples of each client.
     counts: Vec<Vec<f64>>,
 }
 
 impl Teachers {
-    /// One more, with so many examples of each class.
+    /// Adds a client with these numbers of examples per class.
     pub fn add(&mut self, head: Head, counts: &[u32]) {
         self.counts.resize_with(head.outputs(), Vec::new);
         for (class, all) in self.counts.iter_mut().enumerate() {
@@ -22,15 +23,16 @@ impl Teachers {
         self.heads.push(head);
     }
 
-    /// The classes that somebody has.
+    /// Returns the classes that at least one client has.
     pub fn classes(&self) -> Vec<u32> {
         let held = self.counts.iter().enumerate();
         let held = held.filter(|(_, all)| all.iter().any(|n| *n > 0.0));
         held.map(|(class, _)| class as u32).collect()
     }
 
-    /// `mean_i sum_k a_k(y_i) CE(head_k(f_i), y_i)` for features `f` made for classes `y` that somebody has, where `a_k(y)` is client `k`'s
-    /// share of all examples of class `y`; and its slope by each feature.
+    /// Returns `mean_i sum_k a_k(y_i) CE(head_k(f_i), y_i)` and its slope by each feature. Features
+    /// `f` are made for classes `y` that at least one client has, and `a_k(y)` is client `k`'s
+    /// share of all examples of class `y`.
     pub fn of_batch(&self, features: &Array2<f64>, classes: &[u32]) -> (f64, Array2<f64>) {
         let n = classes.len().max(1) as f64;
         let (mut loss, mut slope) = (0.0, Array2::zeros(features.dim()));
@@ -43,7 +45,7 @@ impl Teachers {
                 let all = &self.counts[class];
                 let share = all[k] / all.iter().sum::<f64>();
                 let (scores, mut to) = (scores.to_vec(), vec![0.0; by.len()]);
-                // cross-entropy goes with a class, always
+                // cross-entropy always goes with a class
                 let said = of_sample(Loss::CrossEntropy, Aim::Class(class), &scores, &mut to);
                 loss += share / n * said.map_or(f64::NAN, |(loss, _)| loss);
                 by.assign(&(Array1::from(to) * (share / n)));
@@ -54,8 +56,9 @@ impl Teachers {
     }
 }
 
-/// `exp(-mean_ij (|f_i - f_j| |e_i - e_j|))` over all pairs of features `f` and the noise `e` that they were made of, `|.|` being the
-/// mean absolute difference: from 0 to 1, and 1 where other noise makes nothing else. Second, its slope by each feature.
+/// Returns `exp(-mean_ij (|f_i - f_j| |e_i - e_j|))` over all pairs of features `f` and of their
+/// noise `e`, where `|.|` is the mean absolute difference. It is from 0 to 1, and 1 if the features
+/// do not depend on the noise. Second, its slope by each feature.
 pub fn diversity(features: &Array2<f64>, noise: &Array2<f64>) -> (f64, Array2<f64>) {
     let (n, width) = features.dim();
     let pairs = (n * n).max(1) as f64;
@@ -70,7 +73,7 @@ pub fn diversity(features: &Array2<f64>, noise: &Array2<f64>) -> (f64, Array2<f6
             sum += 2.0 * noise * apart(features, i, j);
             for c in 0..width {
                 let off = features[[i, c]] - features[[j, c]];
-                // two that are equal do not part by themselves
+                // two equal features have no slope
                 if off != 0.0 {
                     let by = 2.0 * noise * off.signum() / width as f64;
                     slope[[i, c]] += by;
@@ -105,7 +108,7 @@ mod tests {
         all
     }
 
-    /// The formulas written down once more, number by number.
+    /// Computes the formulas again, number by number.
     fn by_hand(f: &[[f64; 2]; 3], e: &[[f64; 1]; 3], y: [usize; 3]) -> (f64, f64) {
         let w = [
             [[0.5, -1.0, 0.0], [0.2, 0.3, 0.1], [-0.7, 0.1, -0.1]],

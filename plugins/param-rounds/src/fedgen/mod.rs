@@ -1,4 +1,4 @@
-//! FedGEN: features made of noise and class (Zhu et al. 2021, algorithm 1).
+//! FedGEN: features made from noise and class (Zhu et al. 2021, algorithm 1).
 pub mod client_loss;
 pub mod loss;
 
@@ -13,27 +13,30 @@ use ndarray::Array2;
 use std::cell::RefCell;
 
 settings! {
-    /// FedAvg with a generator of features of noise and class, as the model's last layer takes them.
-    /// The server teaches it what the clients' last layers say together; each client then learns
-    /// beside its examples what others know of classes that it lacks (FedGEN, Zhu et al. 2021).
+    /// FedAvg with a generator of features, the inputs of the model's last layer, from noise and
+    /// class. The server trains it with the ensemble of the clients' last layers; each client then
+    /// also learns from its features of classes that the client lacks (FedGEN, Zhu et al. 2021).
     pub struct FedGen {
-        /// Numbers that the model's last layer takes of one input, which is what the generator makes; `fl check` says how many
-        /// they are.
+        /// Number of inputs of the model's last layer per sample, which the generator makes;
+        /// `fl check` prints the number.
         features: usize, in 1..=10_000_000;
-        /// Normally distributed numbers that features are made of, beside the class. FedGEN's code: 32 for MNIST, 64 for CIFAR.
+        /// Normally distributed numbers that features are made from, besides the class. FedGEN's
+        /// code: 32 for MNIST, 64 for CIFAR.
         noise: usize = 32, in 1..=100_000;
         /// The generator's steps in one round. FedGEN's code: 50.
         steps: usize = 50, in 1..=1_000_000;
         /// Features in a step. FedGEN: 32.
         batch: usize = 32, in 2..=4096;
-        /// How much the diversity of features counts beside what the clients' layers say. FedGEN's code: 1.
+        /// Weight of the diversity of features relative to the loss of the clients' layers.
+        /// FedGEN's code: 1.
         diversity: f64 = 1.0, in 0.0..=1e6;
-        /// At a client: weight of the cross-entropy of made features beside that of its examples. FedGEN's code: 10.
+        /// At a client: weight of the cross-entropy of made features relative to that of its
+        /// examples. FedGEN's code: 10.
         cross_entropy: f64 = 10.0, in 0.0..=1e6;
-        /// At a client: weight of the divergence of what the model says of an example from what it says of features made for the
-        /// example's class. FedGEN's code: 10.
+        /// At a client: weight of the divergence between the model's output for an example and its
+        /// output for features made for the example's class. FedGEN's code: 10.
         kl: f64 = 10.0, in 0.0..=1e6;
-        /// What both weights at clients are multiplied by from round to round. FedGEN's code: 0.98.
+        /// Factor of both weights at clients from round to round. FedGEN's code: 0.98.
         decay: f64 = 0.98, in above_to(0.0, 1.0);
     }
 }
@@ -42,7 +45,7 @@ message! {
     /// A generator of features (FedGEN).
     pub struct Taught: "features-generator" {
         generator: Params,
-        /// What both weights of `generate` are multiplied by in this round.
+        /// Factor of both weights of `generate` in this round.
         scale: Scalar,
     }
 }
@@ -53,11 +56,12 @@ pub(crate) const GENERATOR: TrainerSlot = TrainerSlot::new(
     "Makes features of noise and a class, for FedGEN: a model that learns at the server and is shown to clients.",
 );
 
-/// From the round on in which it has learnt something.
+/// Sent in every round after the generator has learnt something.
 const SHOW: Exchange<Taught, Nothing> =
     Exchange::new("the generator, for the training that follows");
 
-/// What the generator is given, `classes x (noise + number of classes)`: noise, then a 1 at the place of the class.
+/// Returns the generator's input, `classes x (noise + number of classes)`: noise, then a 1 at the
+/// position of the class.
 pub fn inputs(noise: &Array2<f32>, classes: &[u32], of: usize) -> Array2<f32> {
     let width = noise.ncols();
     Array2::from_shape_fn((classes.len(), width + of), |(i, j)| {
@@ -68,7 +72,7 @@ pub fn inputs(noise: &Array2<f32>, classes: &[u32], of: usize) -> Array2<f32> {
     })
 }
 
-/// `n` rows of `width` normally distributed numbers.
+/// Returns `n` rows of `width` normally distributed numbers.
 pub fn noise(n: usize, width: usize, stream: &Stream) -> Array2<f32> {
     let mut draws = stream.child("noise", 0).draws();
     Array2::from_shape_simple_fn((n, width), || draws.normal() as f32)
@@ -97,7 +101,7 @@ impl RoundRule for FedGen {
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let show = SHOW.answered_by(|me, sent| {
-            // kept, so that a client that is asked again has it still
+            // kept, so that a client can answer a repeated request
             me.stash(&GENERATOR, sent);
             Ok(Nothing)
         });
@@ -171,7 +175,7 @@ impl RoundRule for FedGen {
 plugin!(protocol "fedgen" => Shared<FedGen> as Rounds<FedGen>, papers: ["Zhu et al. 2021"]);
 
 impl FedGen {
-    /// A client's training beside made features, if it was shown a generator.
+    /// Trains a client with made features too, if it got a generator.
     fn train(
         &self,
         family: Family<'_>,
@@ -192,7 +196,7 @@ impl FedGen {
         family.train(me, examples, global, extra)
     }
 
-    /// What the generator is to learn: `features` numbers of noise and one of the run's classes.
+    /// Returns the generator's task: `features` numbers from noise and one of the run's classes.
     fn task(&self) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
         let (features, noise) = (self.features, self.noise);
         move |task| Task {
@@ -201,7 +205,7 @@ impl FedGen {
         }
     }
 
-    /// The generator takes its steps. Has it?
+    /// Trains the generator. Returns whether it took steps.
     fn learn(&self, fed: &mut Server<'_>, round: &Round, teachers: &Teachers) -> Result<bool> {
         let (known, of) = (teachers.classes(), fed.task().kind.outputs());
         if known.is_empty() {
@@ -247,7 +251,7 @@ impl FedGen {
         Ok(true)
     }
 
-    /// The generator that this client was shown last, if any.
+    /// Returns the generator that this client got last, if any.
     fn maker(&self, me: &Client) -> Result<Option<Maker>> {
         let Some(sent) = me.stashed::<Taught>(&GENERATOR)? else {
             return Ok(None);
