@@ -1,13 +1,14 @@
-//! Large buffers that are used again.
+//! Large buffers that are reused.
 //!
-//! An activation of a large batch is tens of megabytes. Handed back to the operating system after every step and asked for
-//! again in the next, it comes back as fresh pages, each cleared and mapped on first touch: a fifth of a ResNet-8 step at
-//! batch 512. So each thread keeps its large buffers aside: all of them during a [`BufferScope`], a few between two.
+//! An activation of a large batch takes tens of megabytes. If it is freed after every step and
+//! allocated in the next, the system returns fresh pages, and clears and maps each on first touch:
+//! a fifth of a ResNet-8 step at batch 512. So each thread keeps its large buffers: all of them
+//! during a [`BufferScope`], a few between two.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// From this many numbers on, a buffer is worth keeping: below, the allocator keeps it.
+/// The least size of a buffer worth keeping: the allocator keeps smaller ones.
 const LARGE: usize = 16 * 1024;
 
 /// Numbers that a thread keeps between two passes: 64 MiB, a step of ResNet-8 at batch 32.
@@ -17,7 +18,7 @@ thread_local! {
     static SPARE: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A call of the trainer; at its end the largest buffers of this thread are freed until few enough are kept.
+/// A call of the trainer. At its end this thread frees its largest buffers until few enough remain.
 pub struct BufferScope;
 
 impl Drop for BufferScope {
@@ -33,12 +34,12 @@ impl Drop for BufferScope {
     }
 }
 
-/// Numbers in a buffer that may have been used before.
+/// A buffer of numbers whose memory may be reused.
 #[derive(Debug, Default)]
 pub struct Buffer(Vec<f32>);
 
 impl Buffer {
-    /// Empty, with room for `n` numbers.
+    /// Returns an empty buffer with room for `n` numbers.
     pub fn room(n: usize) -> Self {
         let fits = |v: &Vec<f32>| (n..=n + n / 4).contains(&v.capacity());
         let spare = (n >= LARGE).then(|| {
@@ -49,14 +50,14 @@ impl Buffer {
         Self(spare.flatten().unwrap_or_else(|| Vec::with_capacity(n)))
     }
 
-    /// `n` numbers, all `value`.
+    /// Returns a buffer of `n` numbers, all `value`.
     pub fn filled(n: usize, value: f32) -> Self {
         let mut buffer = Self::room(n);
         buffer.0.resize(n, value);
         buffer
     }
 
-    /// As many numbers as there are in `values`.
+    /// Collects the numbers of `values`.
     pub fn collect(values: impl ExactSizeIterator<Item = f32>) -> Self {
         let mut buffer = Self::room(values.len());
         buffer.0.extend(values);
@@ -69,7 +70,7 @@ impl Buffer {
         self.0.extend(values);
     }
 
-    /// The numbers, never to be used again.
+    /// Returns the numbers, whose memory is not reused.
     pub fn into_vec(mut self) -> Vec<f32> {
         std::mem::take(&mut self.0)
     }
@@ -86,7 +87,7 @@ impl Drop for Buffer {
         if self.0.capacity() >= LARGE {
             let mut own = std::mem::take(&mut self.0);
             own.clear();
-            // fails only while the thread ends, and then `own` is simply freed
+            // fails only at the end of the thread, and then `own` is simply freed
             let _ = SPARE.try_with(|spare| spare.borrow_mut().push(own));
         }
     }

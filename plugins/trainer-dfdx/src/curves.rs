@@ -1,22 +1,22 @@
-//! exp, tanh and the sigmoid of our own, in additions, products and fused multiply-adds only.
+//! Our own exp, tanh and sigmoid, in additions, products and fused multiply-adds only.
 //!
-//! A mathematical library gives other last bits on another system, and on a card. These give the
-//! same bits everywhere: a kernel for a card can hold the same lines. Over all numbers of 32 bits with a
-//! normal result the largest error, against functions of 64 bits, is 1.02 units in the last place for
-//! exp, 1.34 for tanh and 2.49 for the sigmoid.
+//! A mathematical library gives other last bits on another system or card. These give the same bits
+//! everywhere: a kernel for a card can use the same lines. Over all numbers of 32 bits with a
+//! normal result the largest error, against functions of 64 bits, is 1.02 units in the last place
+//! for exp, 1.34 for tanh and 2.49 for the sigmoid.
 #![allow(
     clippy::excessive_precision,
     clippy::approx_constant,
     reason = "kernels hold the same digits"
 )]
 
-/// `e^x`; infinity above 88.7, 0 below -104.
+/// Returns `e^x`; infinity above 88.7, 0 below -104.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     // NaN stays NaN
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
-    // added and taken off again it leaves the nearest whole number
+    // adding and subtracting it leaves the nearest whole number
     const MAGIC: f32 = 12_582_912.0;
     let k = x.mul_add(1.442_695_02, MAGIC) - MAGIC;
     let r = k.mul_add(-1.428_606_77e-6, k.mul_add(-0.693_145_752, x));
@@ -27,14 +27,14 @@ pub fn exp(x: f32) -> f32 {
     p = p.mul_add(r, 1.666_666_57e-1);
     p = p.mul_add(r, 5.0e-1);
     p = p.mul_add(r * r, r) + 1.0;
-    // two factors: 2^k itself may be too large or too small for a number
+    // two factors: 2^k itself may overflow or underflow
     let whole = k as i32;
     let half = whole / 2;
     let power = |n: i32| f32::from_bits(((n + 127) << 23) as u32);
     p * power(half) * power(whole - half)
 }
 
-/// The hyperbolic tangent.
+/// Returns the hyperbolic tangent.
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
     let size = if x < 0.0 { -x } else { x };
@@ -50,7 +50,7 @@ pub fn tanh(x: f32) -> f32 {
     if size < 0.625 { small } else { large }
 }
 
-/// `1 / (1 + e^-x)`.
+/// Returns `1 / (1 + e^-x)`.
 #[inline(always)]
 pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
@@ -61,14 +61,15 @@ mod tests {
     use super::*;
     use crate::simd::vectorised;
 
-    /// Units in the last place between `got` and what it should be.
+    /// Returns the units in the last place between `got` and the exact value.
     fn units(got: f32, wanted: f64) -> f64 {
         let near = wanted.abs().max(f64::from(f32::MIN_POSITIVE)) as f32;
         let unit = f64::from(f32::from_bits(near.to_bits() + 1)) - f64::from(near);
         (f64::from(got) - wanted).abs() / unit
     }
 
-    /// Every `step`-th of all finite numbers: the largest error of `f` in units, and where.
+    /// Returns the largest error of `f` in units over every `step`-th of all finite numbers, and
+    /// where.
     fn worst(f: fn(f32) -> f32, exact: fn(f64) -> f64, most: f32, step: usize) -> (f64, f32) {
         let all = (0..=most.to_bits()).step_by(step);
         let signed = all.flat_map(|bits| [f32::from_bits(bits), -f32::from_bits(bits)]);

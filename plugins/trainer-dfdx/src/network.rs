@@ -1,4 +1,4 @@
-//! A network by itself, for parts that say on their own what it is to learn: generators.
+//! [`Network`]: a network by itself, for parts that define their own training: generators.
 
 use crate::buffer::{self, Buffer};
 use crate::net::{Layer, Mode, Net, Numbers, batch};
@@ -10,22 +10,25 @@ use fl_core::{Problem, Result, Stream};
 use ndarray::{Array2, ArrayView2};
 use std::sync::Arc;
 
-/// A network that makes inputs, with its numbers and its optimiser. It learns from slopes of what it made.
+/// A network that makes inputs, with its numbers and its optimiser. It learns from slopes by its
+/// output.
 pub struct Network {
     net: Net,
     from: usize,
     to: usize,
     numbers: Numbers,
     optimiser: Optimiser,
-    /// Room for the gradient, kept from step to step.
+    /// Buffer for the gradient, kept between steps.
     gradient: Vec<f32>,
 }
 
 impl Network {
-    /// A network that makes inputs of shape `to` of rows of `from` numbers, with first weights from `stream`.
+    /// Makes a network that makes inputs of shape `to` from rows of `from` numbers, with initial
+    /// weights from `stream`.
     ///
     /// # Errors
-    /// When a layer cannot take what comes in, the last does not give what is wanted, or the schedule has no end.
+    /// If a layer does not accept its input, the last layer does not give that shape, or the
+    /// schedule has no end.
     pub fn new(
         layers: &[Layer],
         (from, to): (usize, &[usize]),
@@ -49,22 +52,24 @@ impl Network {
         })
     }
 
-    /// Number of trainable parameters.
+    /// Returns the number of trainable parameters.
     pub fn parameters(&self) -> usize {
         self.net.weights()
     }
 
-    /// What it makes of `x`, `rows x from`. Several rows are normalised by their own statistics, as when it learns; one row
-    /// by the running ones. Changes nothing. Dropout, if there is any, draws from `stream`.
+    /// Returns the output for `x`, `rows x from`. Several rows are normalised by their own
+    /// statistics, as in training; one row by the running ones. Changes nothing. Dropout draws from
+    /// `stream`.
     ///
     /// # Errors
-    /// When `x` is of another width, or what is made is not finite.
+    /// If `x` has another width, or the output is not finite.
     pub fn run(&self, x: ArrayView2<'_, f32>, stream: &Stream) -> Result<Array2<f32>> {
         let mut buffers = self.numbers.of(&self.net).buffers.clone();
         self.forward(x, &mut Self::mode(x.nrows(), &mut buffers, stream))
     }
 
-    /// What it makes of `x`, `rows x from`, each row by the running statistics and by itself; without dropout.
+    /// Returns the output for `x`, `rows x from`, each row independently by the running statistics;
+    /// without dropout.
     ///
     /// # Errors
     /// As [`Network::run`].
@@ -95,10 +100,11 @@ impl Network {
         }
     }
 
-    /// The derivative by `x` of `sum(slope * made)`, where `made` is what [`Network::make`] makes of it.
+    /// Returns the derivative by `x` of `sum(slope * made)`, where `made` is the result of
+    /// [`Network::make`].
     ///
     /// # Errors
-    /// As [`Network::run`], and when `slope` is not of the shape of what is made.
+    /// As [`Network::run`], or if `slope` does not have the shape of the output.
     pub fn vjp(&self, x: ArrayView2<'_, f32>, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
         let text = || {
             format!(
@@ -124,11 +130,12 @@ impl Network {
         Ok(Array2::from_shape_vec(x.dim(), by)?)
     }
 
-    /// One step against the slope of what it makes of `x`: `slope` is shown what that is and gives a number for each of its
-    /// numbers. Running statistics move.
+    /// Takes one step against the slope by the output for `x`: `slope` gets the output and returns
+    /// a number for each of its numbers. Updates running statistics.
     ///
     /// # Errors
-    /// As [`Network::run`], those of `slope`, and when that gives another shape. Nothing has changed then.
+    /// As [`Network::run`], those of `slope`, or if its result has another shape. Nothing has
+    /// changed then.
     pub fn learn(
         &mut self,
         x: ArrayView2<'_, f32>,
@@ -158,7 +165,7 @@ impl Network {
         self.gradient.resize(self.net.weights(), 0.0);
         let room = std::mem::take(&mut self.gradient);
         self.gradient = record.backward(&made, slope, &key, room)?;
-        // the tape held the weights; it is gone, so they are moved in place
+        // the tape, which held the weights, is dropped, so they are updated in place
         drop((weights, made));
         let numbers = self.numbers.of_mut(&self.net);
         numbers.buffers = buffers;
@@ -167,7 +174,7 @@ impl Network {
         Ok(())
     }
 
-    /// One row has no statistics of its own.
+    /// Returns the mode; one row has no statistics of its own.
     fn mode<'a>(rows: usize, buffers: &'a mut [f32], stream: &'a Stream) -> Mode<'a> {
         match rows {
             1 => Mode::Evaluate(buffers),
@@ -175,7 +182,7 @@ impl Network {
         }
     }
 
-    /// `key` names its gradient.
+    /// Returns an input as a value; `key` names its gradient.
     fn input(&self, x: ArrayView2<'_, f32>, key: Option<Key>) -> Result<crate::tape::Value> {
         let text = || format!("rows of {} numbers, and it takes {}", x.ncols(), self.from);
         ensure!(x.ncols() == self.from, Problem::Shape(text()));
@@ -183,20 +190,20 @@ impl Network {
         batch(numbers, &[self.from], key)
     }
 
-    /// Weights, running statistics and what the optimiser remembers.
+    /// Returns weights, running statistics and the optimiser's state.
     ///
     /// # Errors
-    /// When they cannot be written down.
+    /// If they cannot be serialised.
     pub fn save_state(&self) -> Result<Vec<u8>> {
         let numbers = self.numbers.of(&self.net);
         let tensors = self.net.tensors(&numbers.weights, &numbers.buffers);
         store::write_state(tensors, &self.optimiser.state)
     }
 
-    /// Takes back what [`Network::save_state`] gave.
+    /// Restores a state from [`Network::save_state`].
     ///
     /// # Errors
-    /// When `state` is not a state of this network.
+    /// If `state` is not a state of this network.
     pub fn load_state(&mut self, state: &[u8]) -> Result<()> {
         let (tensors, optimiser) = store::read_state(state, self.net.weights())?;
         self.numbers.set(self.net.arrange(tensors)?);

@@ -37,7 +37,7 @@ settings! {
 }
 
 choices! {
-    /// How weights follow gradients.
+    /// The optimiser: how weights follow gradients.
     pub enum Rule {
         /// Stochastic gradient descent.
         Sgd(Sgd) = "sgd",
@@ -49,9 +49,9 @@ choices! {
 settings! {
     /// The learning rate falls in steps (`StepLR`).
     pub struct Steps {
-        /// Batches from one fall to the next, counted over the whole run.
+        /// Batches between two falls, counted over the whole run.
         every: usize, in 1..;
-        /// What the rate is multiplied by.
+        /// Factor of the rate at each fall.
         factor: f64, in above(0.0);
     }
 }
@@ -61,15 +61,16 @@ settings! {
     pub struct Cosine {
         /// The last rate.
         to: f64 = 0.0, in 0.0..;
-        /// Batches until then, counted over the whole run; none: those of one pass, anew in each pass.
+        /// Batches until then, counted over the whole run; if not given, those of one pass, anew in
+        /// each pass.
         steps: Option<usize> = None, in 1..;
     }
 }
 
 choices! {
-    /// How the learning rate changes.
+    /// The schedule of the learning rate.
     pub enum Schedule {
-        /// It does not.
+        /// No change.
         Constant = "constant",
         /// In steps.
         Step(Steps) = "step",
@@ -79,7 +80,7 @@ choices! {
 }
 
 impl Schedule {
-    /// The rate of batch `done` of the whole run, which is batch `at` of `of` of its pass.
+    /// Returns the rate of batch `done` of the whole run, which is batch `at` of `of` of its pass.
     pub fn rate(&self, lr: f64, done: u64, at: usize, of: usize) -> f64 {
         match self {
             Self::Constant => lr,
@@ -94,30 +95,31 @@ impl Schedule {
     }
 }
 
-/// A rule and what it remembers.
+/// A rule and its state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optimiser {
     /// The rule.
     pub rule: Rule,
-    /// How its rate changes.
+    /// The schedule of its rate.
     pub schedule: Schedule,
-    /// What it remembers.
+    /// Its state.
     pub state: State,
 }
 
-/// What an optimiser remembers from batch to batch.
+/// The state of an optimiser between batches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// Batches so far.
     pub done: u64,
-    /// Momentum, or the mean of gradients; empty before the first batch and for plain gradient descent.
+    /// Momentum, or the mean of gradients; empty before the first batch and for plain gradient
+    /// descent.
     pub first: Vec<f32>,
     /// Mean of squared gradients; empty before the first batch and for gradient descent.
     pub second: Vec<f32>,
 }
 
 impl Optimiser {
-    /// Has seen nothing yet.
+    /// Returns an optimiser before its first batch.
     pub fn new(rule: Rule, schedule: Schedule) -> Self {
         Self {
             rule,
@@ -126,13 +128,13 @@ impl Optimiser {
         }
     }
 
-    /// Is every step the same rate times the gradient?
+    /// Returns whether every step is the same rate times the gradient.
     pub fn is_plain(&self) -> bool {
         matches!(&self.rule, Rule::Sgd(sgd) if sgd.momentum == 0.0)
             && self.schedule == Schedule::Constant
     }
 
-    /// Does it have a first moment once it has made a step, and a second?
+    /// Returns whether it has a first and a second moment after a step.
     pub fn moments(&self) -> [bool; 2] {
         match &self.rule {
             _ if self.state.done == 0 => [false, false],
@@ -141,7 +143,7 @@ impl Optimiser {
         }
     }
 
-    /// The rate of the next batch, if it is the first of its pass.
+    /// Returns the rate of the next batch, if it is the first of its pass.
     pub fn rate(&self) -> f64 {
         let lr = match &self.rule {
             Rule::Sgd(s) => s.lr,
@@ -150,7 +152,7 @@ impl Optimiser {
         self.schedule.rate(lr, self.state.done, 0, 1)
     }
 
-    /// What batch `at` of `of` of this pass does to each weight; counts the batch.
+    /// Returns the move of each weight for batch `at` of `of` of this pass; counts the batch.
     pub fn advance(&mut self, at: usize, of: usize) -> Move {
         let (lr, decay) = match &self.rule {
             Rule::Sgd(s) => (s.lr, s.weight_decay as f32),
@@ -194,7 +196,7 @@ impl Optimiser {
 }
 
 impl Move {
-    /// Moves `weights` along `gradient`, with and on what `state` remembers.
+    /// Moves `weights` along `gradient`; uses and updates `state`.
     pub fn apply(self, weights: &mut [f32], gradient: &[f32], state: &mut State) {
         let State { first, second, .. } = state;
         let both = weights.iter_mut().zip(gradient);
@@ -240,7 +242,7 @@ impl Move {
     }
 }
 
-/// What one batch does to each weight.
+/// The move of each weight for one batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Move {
     /// `w -= rate (g + decay w)`.
@@ -286,7 +288,7 @@ pub struct AdamMove {
     pub decay: f32,
 }
 
-/// Squares that clipping sums in one go: a sum of millions of squares in f32 loses digits.
+/// Squares that clipping sums together: a sum of millions of squares in f32 loses digits.
 pub const CLIP_BLOCK: usize = 4096;
 
 /// Scales a gradient down to Euclidean norm `most`, if it is longer.
@@ -302,7 +304,8 @@ pub fn clip(gradient: &mut [f32], most: f32) {
     }
 }
 
-/// What a gradient is multiplied by, from the sums of its squares, block by block; `None`: it is short.
+/// Returns the factor of a gradient, from the sums of its squares, block by block; `None` if it is
+/// short enough.
 pub fn clip_factor(squares: impl Iterator<Item = f32>, most: f32) -> Option<f32> {
     let length = squares.map(f64::from).sum::<f64>().sqrt();
     (length > f64::from(most)).then(|| (f64::from(most) / length) as f32)
@@ -346,7 +349,7 @@ mod tests {
         w
     }
 
-    /// The numbers are those of `torch.optim` 2.x on the same problem.
+    /// The expected numbers are those of `torch.optim` 2.x on the same problem.
     #[test]
     fn close_three_steps_are_pytorchs() {
         let sgd = |momentum, nesterov, weight_decay| {

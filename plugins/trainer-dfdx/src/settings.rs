@@ -1,4 +1,4 @@
-//! What a spec says about a network.
+//! The settings of a network.
 
 use crate::cuda::Device;
 use crate::net::NetSpec;
@@ -12,17 +12,20 @@ settings! {
     pub struct DfdxSettings {
         /// Name of a network, or its layers.
         net: NetSpec;
-        /// How weights follow gradients. Default: Adam with rate 0.001 (FedMD; FedKT; FedKD's and FedDF's distillation).
+        /// The optimiser. Default: Adam with rate 0.001 (FedMD; FedKT; FedKD's and FedDF's
+        /// distillation).
         optimiser: Rule = Rule::Adam(Adam { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 });
-        /// How the learning rate changes. Default: it does not (FedKT, FedDF).
+        /// The schedule of the learning rate. Default: constant (FedKT, FedDF).
         schedule: Schedule = Schedule::Constant;
         /// Random changes to training images, in this order. Default: none (FedKT, Selective-FD).
         augment: Vec<Augment> = vec![];
-        /// Where every pixel has a class: adds so many times the Dice loss to cross-entropy. Default: none. FedIOD on BraTS: 1.
+        /// For tasks with a class for every pixel: adds this many times the Dice loss to
+        /// cross-entropy. Default: none. FedIOD on BraTS: 1.
         dice: Option<f64> = None, in above(0.0);
-        /// Samples that are predicted at once; changes memory and speed, and results by rounding only.
+        /// Samples per prediction batch; affects memory and speed, and results only by rounding.
         predict_batch: usize = 256, in 1..;
-        /// Where it runs: `cpu`, or an NVIDIA card, `cuda`, `cuda:1` and so on. Changes speed and no result.
+        /// Where it runs: `cpu`, or an NVIDIA card, `cuda`, `cuda:1` and so on. Affects only the
+        /// speed.
         device: Device = Device::Cpu;
     }
 }

@@ -1,13 +1,14 @@
 //! The inner loops, compiled for the vector width of the machine that runs them.
 //!
-//! A convolution spends its time in two loops, and both are written here once for every geometry: a sum of shifted
-//! rows ([`shifted_sums`]) makes the output and the gradient by the input, a table of dot products between shifted
-//! rows ([`shifted_dots`]) makes the gradient by the weights. Nothing is unfolded into columns first (im2col), which
-//! for the small channel counts of federated models costs as much memory traffic as the product itself.
+//! A convolution spends its time in two loops, written here once for every geometry. A sum of
+//! shifted rows ([`shifted_sums`]) computes the output and the gradient by the input. A table of
+//! dot products between shifted rows ([`shifted_dots`]) computes the gradient by the weights.
+//! Nothing is unfolded into columns first (im2col): for the small channel counts of federated
+//! models that costs as much memory traffic as the product itself.
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// Rows that both loops read are padded to a multiple of this many numbers: the widest vector there is.
+/// Both loops pad the rows that they read to a multiple of this: the widest vector there is.
 pub const WIDEST: usize = 16;
 
 /// Rounds up to a multiple of [`WIDEST`].
@@ -15,8 +16,8 @@ pub const fn round_up(n: usize) -> usize {
     n.next_multiple_of(WIDEST)
 }
 
-/// Runs `f` compiled for the best instruction set of this machine. A closure must be marked `#[inline(always)]`: one that
-/// is called is compiled for the oldest machine.
+/// Runs `f` compiled for the best instruction set of this machine. A closure must be marked
+/// `#[inline(always)]`: one that is not inlined is compiled for the oldest machine.
 #[inline(always)]
 pub fn vectorised<R>(f: impl FnOnce() -> R) -> R {
     struct Run<F>(F);
@@ -30,13 +31,13 @@ pub fn vectorised<R>(f: impl FnOnce() -> R) -> R {
     Arch::new().dispatch(Run(f))
 }
 
-/// `max(value, floor)`, but NaN stays NaN, so that the loss shows it.
+/// Returns `max(value, floor)`, but NaN stays NaN, so that the loss shows it.
 #[inline(always)]
 pub fn at_least(value: f32, floor: f32) -> f32 {
     if value < floor { floor } else { value }
 }
 
-/// Sum of `f` over both slices in sixteen running sums: a fixed order that vectorises.
+/// Sums `f` over both slices in sixteen running sums: a fixed order that vectorises.
 #[inline(always)]
 pub fn sum2(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
     let mut sums = [0.0f32; WIDEST];
@@ -51,7 +52,7 @@ pub fn sum2(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// Weights in the order in which [`shifted_sums`] reads them.
+/// Weights in the order that [`shifted_sums`] reads them.
 pub struct Packed {
     rows: usize,
     taps: usize,
@@ -59,7 +60,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Takes `weight(row, tap)` for every row and tap.
+    /// Packs `weight(row, tap)` for every row and tap.
     pub fn new(rows: usize, taps: usize, weight: impl Fn(usize, usize) -> f32) -> Self {
         let mut values = Vec::with_capacity(rows * taps);
         for (first, count) in row_blocks(rows) {
@@ -71,7 +72,7 @@ impl Packed {
     }
 }
 
-/// Cuts `n` into blocks of `largest` (2 or 3), then 2, then 1: (first, count).
+/// Splits `n` into blocks of `largest` (2 or 3), then 2, then 1: (first, count).
 #[inline(always)]
 fn blocks(n: usize, largest: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut first = 0;
@@ -87,7 +88,8 @@ fn blocks(n: usize, largest: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Cuts rows into blocks of 4, then 2, then 1; of a last 6 in one piece, which would starve the multipliers in two.
+/// Splits rows into blocks of 4, then 2, then 1. A last 6 stays in one block, because two would
+/// starve the multipliers.
 #[inline(always)]
 fn row_blocks(rows: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut first = 0;
@@ -102,25 +104,26 @@ fn row_blocks(rows: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Which numbers of a plane are wanted: `count` lines of `width`, from the start of one to the start of the next `step`.
+/// The needed numbers of a plane: `count` lines of `width`, with `step` from the start of one to
+/// the next.
 #[derive(Clone, Copy)]
 pub struct Lines {
-    /// How many, at least 1.
+    /// Number of lines, at least 1.
     pub count: usize,
     /// Numbers in a line.
     pub width: usize,
-    /// From one line to the next, at least `width`.
+    /// Step from one line to the next, at least `width`.
     pub step: usize,
 }
 
 impl Lines {
-    /// Numbers from the first to the last that is wanted.
+    /// Returns the numbers from the first to the last needed one.
     pub fn span(&self) -> usize {
         (self.count - 1) * self.step + self.width
     }
 
-    /// Calls `f(first, vectors, step)` for at most six vectors of `lanes` at a time, which stand `step` apart. Where lines are
-    /// whole vectors the numbers between them are left out, and made otherwise.
+    /// Calls `f(first, vectors, step)` for at most six vectors of `lanes` at a time, `step` apart.
+    /// If lines are whole vectors it skips the numbers between them, and computes them otherwise.
     #[inline(always)]
     fn vectors(&self, lanes: usize, mut f: impl FnMut(usize, usize, usize)) {
         let (runs, length, from_run, step) = if !self.width.is_multiple_of(lanes) {
@@ -138,10 +141,11 @@ impl Lines {
     }
 }
 
-/// `out[row * ld + i] = sum over taps of weights[row, tap] * source[offsets[tap] + i]` for all `i` of `lines`; what stands between
-/// the lines afterwards says nothing.
+/// Computes `out[row * ld + i] = sum over taps of weights[row, tap] * source[offsets[tap] + i]` for
+/// all `i` of `lines`. The numbers between the lines are undefined afterwards.
 ///
-/// The span is rounded up to whole vectors: `ld`, and the room behind every offset, must be at least `round_up(span)`.
+/// The span is rounded up to whole vectors: `ld`, and the room after every offset, must be at least
+/// `round_up(span)`.
 pub fn shifted_sums(
     weights: &Packed,
     source: &[f32],
@@ -195,7 +199,8 @@ impl WithSimd for Sums<'_> {
                     let w = &weights.values[row * weights.taps..(row + rows) * weights.taps];
                     let mut done = 0;
                     while done < vectors {
-                        // twelve sums fill the sixteen registers; a last single vector would starve the multipliers
+                        // twelve sums fill the sixteen registers; a last single vector would starve
+                        // the multipliers
                         let v = match (rows, vectors - done) {
                             (6, left) => left.min(2),
                             (4, 4) => 2,
@@ -229,7 +234,7 @@ impl WithSimd for Sums<'_> {
     }
 }
 
-/// Where a block of sums goes: rows `ld` apart, vectors `step` apart.
+/// The destination of a block of sums: rows `ld` apart, vectors `step` apart.
 struct Target<'a> {
     out: &'a mut [f32],
     ld: usize,
@@ -265,10 +270,11 @@ fn sums_block<S: Simd, const R: usize, const V: usize>(
     }
 }
 
-/// `out[row * taps + tap] += sum over samples s and i in 0..n of a[s][row * a_ld + i] * b[s][offsets[tap] + i]`.
+/// Computes `out[row * taps + tap] += sum over samples s and i in 0..n of a[s][row * a_ld + i] *
+/// b[s][offsets[tap] + i]`.
 ///
-/// Sample `s` of `a` starts at `s * a_sample`, of `b` at `s * b_sample`. `n` is rounded up to whole vectors: `a` must be
-/// 0 there, and both must have the room.
+/// Sample `s` of `a` starts at `s * a_sample`, of `b` at `s * b_sample`. `n` is rounded up to whole
+/// vectors: `a` must be 0 there, and both must have the room.
 pub fn shifted_dots(
     a: &Rows<'_>,
     b: &Rows<'_>,
@@ -292,9 +298,9 @@ pub fn shifted_dots(
 pub struct Rows<'a> {
     /// All numbers.
     pub values: &'a [f32],
-    /// From one row of a sample to the next.
+    /// Step from one row of a sample to the next.
     pub ld: usize,
-    /// From one sample to the next.
+    /// Step from one sample to the next.
     pub sample: usize,
 }
 

@@ -16,10 +16,10 @@ const SECOND: &str = "optimiser.second";
 /// The counter's name among the notes of a file.
 const BATCHES: &str = "batches";
 
-/// Writes tensors, and how many batches made them; the same ones always give the same bytes.
+/// Writes tensors, and the number of batches so far; equal ones always give equal bytes.
 ///
 /// # Errors
-/// When safetensors cannot write them.
+/// If safetensors cannot write them.
 pub fn write(tensors: &Tensors, batches: Option<u64>) -> Result<Vec<u8>> {
     let bytes: Vec<Vec<u8>> = tensors
         .values()
@@ -32,15 +32,15 @@ pub fn write(tensors: &Tensors, batches: Option<u64>) -> Result<Vec<u8>> {
             Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?))
         });
     let views: Vec<(&String, TensorView<'_>)> = views.collect::<Result<_>>()?;
-    // one note at most: several would be written in the order of a hash map
+    // one note at most: several would be in the order of a hash map
     let notes = batches.map(|n| HashMap::from([(BATCHES.to_string(), n.to_string())]));
     Ok(serialize(views, notes)?)
 }
 
-/// Reads what [`write`] wrote.
+/// Reads the output of [`write`].
 ///
 /// # Errors
-/// When `bytes` is no safetensors file, or holds anything but f32.
+/// If `bytes` is no safetensors file, or holds anything but f32.
 pub fn read(bytes: &[u8]) -> Result<(Tensors, Option<u64>)> {
     let file = SafeTensors::deserialize(bytes).context("no safetensors file")?;
     let mut all = Tensors::new();
@@ -67,7 +67,7 @@ pub fn read(bytes: &[u8]) -> Result<(Tensors, Option<u64>)> {
     Ok((all, note.transpose().context("the number of batches")?))
 }
 
-/// Writes a network and what its optimiser remembers.
+/// Writes a network and its optimiser's state.
 ///
 /// # Errors
 /// As [`write`].
@@ -78,10 +78,10 @@ pub fn write_state(mut tensors: Tensors, optimiser: &State) -> Result<Vec<u8>> {
     write(&tensors, Some(optimiser.done))
 }
 
-/// Reads what [`write_state`] wrote for a network of so many weights.
+/// Reads the output of [`write_state`] for a network of `weights` weights.
 ///
 /// # Errors
-/// When `bytes` is no such state, or that of another network.
+/// If `bytes` is no such state, or that of another network.
 pub fn read_state(bytes: &[u8], weights: usize) -> Result<(Tensors, State)> {
     let (mut all, done) = read(bytes)?;
     let mut take = |name: &str| {

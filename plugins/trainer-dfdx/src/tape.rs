@@ -1,9 +1,9 @@
-//! What flows through a network: values in buffers of our own, their gradients on dfdx's tape.
+//! Values in a network: in our own buffers, with their gradients on dfdx's tape.
 //!
-//! dfdx 0.13 keeps a tensor's numbers private: every read of a whole tensor is a copy. Its tape and its gradient store
-//! have no such limit, so a [`Value`] holds the numbers itself and carries an empty dfdx tensor as the *key* under which
-//! [`dfdx::tensor::Gradients`] keeps its gradient. An operation reads and writes slices and puts its derivative on an
-//! [`OwnedTape`]; nothing is copied between the two.
+//! dfdx 0.13 keeps a tensor's numbers private: every read of a whole tensor is a copy. Its tape and
+//! its gradient store have no such limit. So a [`Value`] holds the numbers itself, with an empty
+//! dfdx tensor as the *key* of its gradient in [`dfdx::tensor::Gradients`]. An operation reads and
+//! writes slices and puts its derivative on an [`OwnedTape`]; nothing is copied between the two.
 
 use crate::buffer::Buffer;
 use crate::simd::vectorised;
@@ -14,15 +14,15 @@ use dfdx::prelude::{
 use fl_core::Result;
 use std::sync::{Arc, LazyLock};
 
-/// dfdx asks for a device with every tensor; its own random numbers are not used.
+/// dfdx needs a device for every tensor; its random numbers are not used.
 static DEVICE: LazyLock<Cpu> = LazyLock::new(Cpu::default);
 
-/// Names a gradient. An empty tensor: its id is all that is used.
+/// Names a gradient by the id of an empty tensor.
 #[derive(Clone, Debug)]
 pub struct Key(Tensor<(usize,), f32, Cpu>);
 
 impl Key {
-    /// A key that no other has.
+    /// Returns a new, unique key.
     pub fn new() -> Self {
         Self(DEVICE.tensor_from_vec(Vec::new(), (0,)))
     }
@@ -43,12 +43,12 @@ pub struct Value {
     pub rows: usize,
     /// Shape of one sample: `[channels, height, width]` or `[width]`.
     pub shape: Vec<usize>,
-    /// Where its gradient goes; `None`: nobody wants one.
+    /// Key of its gradient; `None` if no gradient is needed.
     pub key: Option<Key>,
 }
 
 impl Value {
-    /// Numbers in one sample.
+    /// Returns the numbers in one sample.
     pub fn width(&self) -> usize {
         self.shape.iter().product()
     }
@@ -59,11 +59,11 @@ impl Value {
 pub struct Weights {
     /// The numbers.
     pub data: Arc<Vec<f32>>,
-    /// Where their gradient goes, as one buffer laid out as `data`; `None`: they are frozen.
+    /// Key of their gradient, one buffer laid out as `data`; `None` if they are frozen.
     pub key: Option<Key>,
 }
 
-/// The gradients while the tape runs backwards.
+/// The gradients during the backward pass.
 pub struct Grads<'a>(&'a mut Gradients<f32, Cpu>);
 
 impl Grads<'_> {
@@ -76,7 +76,7 @@ impl Grads<'_> {
         self.slot(key).map(|slot| std::mem::take(slot).into())
     }
 
-    /// Adds to a gradient. The first that comes is moved in, not added to zeros.
+    /// Adds to a gradient. The first addend is moved in, not added to zeros.
     pub fn give(&mut self, key: &Key, more: Buffer) -> Result<(), dfdx::tensor::CpuError> {
         let slot = self.slot(key)?;
         if slot.is_empty() {
@@ -90,7 +90,8 @@ impl Grads<'_> {
         Ok(())
     }
 
-    /// The gradient of all weights. Each weight is used once in a pass, so an operation *sets* its part.
+    /// Returns the gradient of all weights. Each weight is used once in a pass, so an operation
+    /// *sets* its part.
     pub fn weights(&mut self, key: &Key) -> Result<&mut [f32], dfdx::tensor::CpuError> {
         self.slot(key).map(Vec::as_mut_slice)
     }
@@ -102,20 +103,20 @@ pub struct Record {
 }
 
 impl Record {
-    /// Records what is needed to go back.
+    /// Makes a record that stores the backward pass.
     pub fn on() -> Self {
         Self {
             tape: Some(OwnedTape::default()),
         }
     }
 
-    /// Only computes.
+    /// Makes a record that only computes.
     pub fn off() -> Self {
         Self { tape: None }
     }
 
-    /// Notes how the gradient of an operation's output becomes that of what it read. Returns the output's key, if anybody
-    /// will want a gradient: `wanted` says whether an input or a weight does.
+    /// Stores how the gradient of an operation's output becomes that of its inputs. Returns the
+    /// output's key if a gradient is needed: `wanted` tells whether an input or a weight needs one.
     pub fn note<F>(&mut self, wanted: bool, back: F) -> Option<Key>
     where
         F: 'static + FnOnce(Buffer, &mut Grads<'_>) -> Result<(), dfdx::tensor::CpuError>,
@@ -135,11 +136,12 @@ impl Record {
         Some(key)
     }
 
-    /// Runs the tape backwards from `output`, whose gradient is `slope`. Returns the gradient of `of`: `buffer`, filled,
-    /// for weights; as long as the value for a value. Empty if `output` does not depend on it.
+    /// Runs the tape backwards from `output`, whose gradient is `slope`. Returns the gradient of
+    /// `of`: `buffer`, filled, for weights; for a value, of the value's length. Empty if `output`
+    /// does not depend on it.
     ///
     /// # Errors
-    /// When nothing was recorded.
+    /// If nothing was recorded.
     pub fn backward(
         self,
         output: &Value,

@@ -1,13 +1,13 @@
-//! Does a target suit a model? Asked once before a pass, as a loss sees scores and not what they mean.
+//! Checks that a target suits a model, once before a pass: a loss sees scores, not their meaning.
 
 use anyhow::ensure;
 use fl_core::{Loss, Problem, Result, Target, TaskKind};
 
-/// Can a model for `task` be fitted to `target` with `loss`?
+/// Checks that a model for `task` can be fitted to `target` with `loss`.
 ///
 /// # Errors
-/// When the kinds do not go together, when there is not one target for each of `rows` samples, or when a class or a width
-/// is not the task's.
+/// If the kinds do not go together, there is not one target for each of `rows` samples, or a class
+/// or a width is not the task's.
 pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Result<()> {
     let shape = |right: bool, text: String| {
         ensure!(right, Problem::Shape(text));

@@ -1,4 +1,4 @@
-//! The trainer: one network, its numbers, its optimiser.
+//! [`Dfdx`]: the trainer, with one network, its numbers and its optimiser.
 
 mod beside;
 mod on_card;
@@ -25,8 +25,9 @@ use std::sync::{Arc, OnceLock};
 
 /// A network that learns.
 ///
-/// Nothing in it is shared between threads and nothing in it starts one: matrix products run on the calling thread alone,
-/// so a model gives the same bits wherever it runs, and a host that trains one client per thread uses all cores.
+/// It shares nothing between threads and starts none: matrix products run on the calling thread. A
+/// model therefore gives the same bits everywhere, and a host that trains one client per thread
+/// uses all cores.
 pub struct Dfdx {
     net: Net,
     task: Task,
@@ -36,20 +37,20 @@ pub struct Dfdx {
     predict_batch: usize,
     /// Weight of the Dice loss.
     dice: f64,
-    /// Room for the gradient, kept from step to step.
+    /// Buffer for the gradient, kept between steps.
     gradient: Vec<f32>,
     /// Where it runs.
     device: cuda::Device,
-    /// The queue of its card, from its first use on.
+    /// The queue of its card, made on first use.
     queue: OnceLock<cuda::Queue>,
 }
 
 impl Dfdx {
-    /// A network with first weights from `make`'s stream.
+    /// Makes a network with initial weights from `make`'s stream.
     ///
     /// # Errors
-    /// When a layer cannot take what comes in, when the last layer does not fit the task, or when images are to be changed
-    /// and the inputs are none.
+    /// If a layer does not accept its input, the last layer does not fit the task, or `augment` is
+    /// set and the inputs are no images.
     pub fn new(settings: DfdxSettings, make: &BuildContext) -> Result<Self> {
         let net = Net::new(&settings.net, &make.task)?;
         let pixels = matches!(make.task.kind, TaskKind::Pixels { .. });
@@ -76,7 +77,7 @@ impl Dfdx {
         })
     }
 
-    /// Number of trainable parameters.
+    /// Returns the number of trainable parameters.
     pub fn parameters(&self) -> usize {
         self.net.weights()
     }
@@ -99,7 +100,7 @@ impl Dfdx {
         }
     }
 
-    /// Trainable entries of `params`, laid out as the weights.
+    /// Returns the trainable entries of `params`, laid out as the weights.
     fn flat(&self, params: &Params, what: &str) -> Result<Vec<f32>> {
         let mut flat = vec![0.0; self.net.weights()];
         for entry in self.net.entries().iter().filter(|e| e.trainable) {
@@ -113,7 +114,7 @@ impl Dfdx {
         Ok(flat)
     }
 
-    /// `f` of all samples, some at a time, with running statistics.
+    /// Applies `f` to all samples, some at a time, with running statistics.
     fn evaluate(
         &self,
         x: &Samples,
@@ -133,7 +134,7 @@ impl Dfdx {
         Ok(Array2::from_shape_vec((x.len(), width), out)?)
     }
 
-    /// One step: the loss of the batch at `positions`.
+    /// Takes one step, and returns the loss of the batch at `positions`.
     fn step(
         &mut self,
         x: &Samples,
@@ -166,7 +167,7 @@ impl Dfdx {
         self.gradient.resize(self.net.weights(), 0.0);
         let key = weights.key.clone().unwrap_or_default();
         let gradient = record.backward(&scores, slope, &key, std::mem::take(&mut self.gradient))?;
-        // the tape held the weights; it is gone, so they are moved in place
+        // the tape, which held the weights, is dropped, so they are updated in place
         drop((weights, scores));
         self.gradient = gradient;
         if let Some(added) = &added {
@@ -186,7 +187,7 @@ impl Dfdx {
         Ok(loss)
     }
 
-    /// The batch of a step, changed as `augment` says.
+    /// Returns the batch of a step, changed by `augment`.
     fn inputs(&self, x: &Samples, plan: &Plan, at: usize) -> Buffer {
         let mut inputs = Buffer::filled(plan.positions.len() * x.width(), 0.0);
         x.write(&plan.positions, &mut inputs);
@@ -208,17 +209,17 @@ impl Dfdx {
     }
 }
 
-/// What the scores of a batch are worth.
+/// The loss of a batch's scores.
 struct ScoredBatch {
     loss: f64,
-    /// By each score.
+    /// The slope by each score.
     slope: Vec<f32>,
-    /// What an auxiliary loss adds.
+    /// The addend of an auxiliary loss.
     added: Option<AuxiliaryTerm>,
 }
 
 impl ScoredBatch {
-    /// `head` is the last layer, where the pass has an auxiliary loss.
+    /// Computes the loss; `head` is the last layer, if the pass has an auxiliary loss.
     fn of(
         (kind, dice): (TaskKind, f64),
         pass: &FitOptions<'_>,
@@ -262,7 +263,7 @@ impl ScoredBatch {
     }
 }
 
-/// What stays the same during a pass, and the batch that is next.
+/// The constants of a pass, and the next batch.
 struct Plan {
     of: usize,
     positions: Vec<usize>,
@@ -291,8 +292,9 @@ impl Trainer for Dfdx {
         self.task.kind.has(loss)
     }
 
-    /// A network with batch normalisation leaves out a last batch of one sample, whose statistics say nothing, unless all
-    /// batches are that small. Clipping comes first, then the proximal term and the gradient offset, then the optimiser with its weight decay.
+    /// With batch normalisation, leaves out a last batch of one sample, which has no variance,
+    /// unless all batches are that small. Clipping comes first, then the proximal term and the
+    /// gradient offset, then the optimiser with its weight decay.
     fn fit(
         &mut self,
         x: &Samples,
@@ -399,7 +401,7 @@ impl Trainer for Dfdx {
         Some(self)
     }
 
-    /// `None` for a network that takes words, whose numbers have no slope.
+    /// Returns `None` for a network that takes words, whose numbers have no slope.
     fn differentiable(&mut self) -> Option<&mut dyn Differentiable> {
         (!self.net.takes_words()).then_some(self)
     }

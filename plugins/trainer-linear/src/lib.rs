@@ -17,7 +17,7 @@ settings! {
     }
 }
 
-/// [`Linear`] at work.
+/// The model of [`Linear`].
 pub struct LinearModel {
     settings: Linear,
     task: Task,
@@ -55,7 +55,7 @@ impl LinearModel {
         Ok(())
     }
 
-    /// The mean loss over these samples, and its slopes by weight and bias.
+    /// Returns the mean loss over these samples, and its slopes by weight and bias.
     fn slopes(
         &self,
         x: &Samples,

@@ -1,20 +1,21 @@
-//! Features as bytes: each is cut into at most 256 bins.
+//! [`Binned`]: features as bytes, each with at most 256 bins.
 
 use fl_core::{Inputs, Samples};
 
-/// Samples by column, each value as the number of its bin.
+/// Samples by column, with each value as the number of its bin.
 pub struct Binned {
     rows: usize,
     /// Column after column.
     codes: Vec<u8>,
     /// Of each column, ascending: bin `b` holds values above `cuts[b - 1]` and up to `cuts[b]`.
     cuts: Vec<Vec<f32>>,
-    /// Where the bins of each column start when all are laid out one after the other; one longer than there are columns.
+    /// The first bin of each column among those of all columns; its length is the number of columns
+    /// plus 1.
     starts: Vec<usize>,
 }
 
 impl Binned {
-    /// Cuts every column of `x` into at most `bins` (2 to 256).
+    /// Splits every column of `x` into at most `bins` (2 to 256).
     pub fn new(x: &Samples, bins: usize) -> Self {
         let (rows, width) = (x.len(), x.width());
         let mut codes = vec![0; rows * width];
@@ -37,43 +38,43 @@ impl Binned {
         }
     }
 
-    /// Number of samples.
+    /// Returns the number of samples.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of features.
+    /// Returns the number of features.
     pub fn width(&self) -> usize {
         self.cuts.len()
     }
 
-    /// The bin of every sample.
+    /// Returns the bin of every sample.
     pub fn column(&self, feature: usize) -> &[u8] {
         &self.codes[feature * self.rows..(feature + 1) * self.rows]
     }
 
-    /// Number of bins of a feature; 1 if all samples have one value.
+    /// Returns the number of bins of a feature; 1 if all samples have one value.
     pub fn bins(&self, feature: usize) -> usize {
         self.cuts[feature].len() + 1
     }
 
-    /// Where the bins of a feature are among the bins of all.
+    /// Returns the positions of a feature's bins among the bins of all.
     pub fn place(&self, feature: usize) -> std::ops::Range<usize> {
         self.starts[feature]..self.starts[feature + 1]
     }
 
-    /// Number of bins of all features together.
+    /// Returns the number of bins of all features together.
     pub fn all_bins(&self) -> usize {
         self.starts[self.width()]
     }
 
-    /// The largest value that belongs to this bin or one before.
+    /// Returns the largest value in this bin or an earlier one.
     pub fn threshold(&self, feature: usize, bin: usize) -> f32 {
         self.cuts[feature][bin]
     }
 }
 
-/// Columns that are read at once: a row of these is about one line of cache.
+/// Columns that are read together: a row of these is about one cache line.
 const TILE: usize = 16;
 
 fn dense(x: &Samples, data: &[f32], bins: usize, codes: &mut [u8]) -> Vec<Vec<f32>> {
@@ -143,7 +144,7 @@ fn sparse(x: &Samples, bins: usize, codes: &mut [u8]) -> Vec<Vec<f32>> {
     codes.chunks_mut(x.len()).enumerate().map(column).collect()
 }
 
-/// The number a byte stands for, by channel, with the arithmetic of [`Inputs::write_row`].
+/// Returns the number of each byte, by channel, with the arithmetic of [`Inputs::write_row`].
 fn byte_values(inputs: &Inputs) -> Vec<Vec<f32>> {
     let Inputs::Bytes { mean, std, .. } = inputs else {
         return Vec::new();
@@ -166,15 +167,16 @@ fn byte_values(inputs: &Inputs) -> Vec<Vec<f32>> {
     (0..mean.len().min(std.len())).map(channel).collect()
 }
 
-/// The bin of a value. A value is compared with the same cut in the same way when a tree predicts.
+/// Returns the bin of a value. A tree compares a value with the same cut in the same way when it
+/// predicts.
 fn bin(cuts: &[f32], value: f32) -> u8 {
     // a column has at most 255 cuts
     cuts.partition_point(|cut| *cut < value) as u8
 }
 
-/// Distinct values and how often each stands in `sorted`.
+/// Returns the distinct values of `sorted` and their counts.
 fn runs(sorted: &[f32]) -> Vec<(f32, usize)> {
-    // `==` and not by bits: -0.0 and 0.0 are one value
+    // by `==` and not by bits: -0.0 and 0.0 are one value
     sorted
         .chunk_by(|a, b| a == b)
         .map(|run| (run[0], run.len()))
@@ -192,15 +194,16 @@ fn with_zeros(mut runs: Vec<(f32, usize)>, zeros: usize) -> Vec<(f32, usize)> {
     runs
 }
 
-/// Cuts between values so that at most `bins` bins hold about the same number of samples; between every two if there are
-/// no more distinct values than bins.
+/// Returns cuts between values so that at most `bins` bins hold about the same number of samples;
+/// cuts between every two values if there are no more distinct values than bins.
 fn cut(runs: &[(f32, usize)], bins: usize) -> Vec<f32> {
     let all = runs.len() <= bins;
     let mut left: usize = runs.iter().map(|(_, n)| n).sum();
     let (mut held, mut cuts) = (0, Vec::new());
     for pair in runs.windows(2) {
         held += pair[0].1;
-        // what is left is shared among the bins that are left, so a value that fills several bins alone costs but one
+        // the rest is shared among the remaining bins, so a value that fills several bins costs
+        // only one
         let bins_left = bins - cuts.len();
         if all || (bins_left > 1 && held * bins_left >= left) {
             cuts.push(between(pair[0].0, pair[1].0));
@@ -211,13 +214,13 @@ fn cut(runs: &[(f32, usize)], bins: usize) -> Vec<f32> {
     cuts
 }
 
-/// The middle of two values `low < high`, at least `low` and below `high`.
+/// Returns the middle of two values `low < high`, at least `low` and below `high`.
 fn between(low: f32, high: f32) -> f32 {
     let middle = ((f64::from(low) + f64::from(high)) / 2.0) as f32;
     if middle < high { middle } else { low }
 }
 
-/// Sparse rows turned into columns.
+/// Sparse rows as columns.
 struct Columns {
     starts: Vec<usize>,
     rows: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Gradient boosting: every tree is a step down the loss of the sum of those before.
+//! Gradient boosting: every tree is a step down the loss of the sum of the earlier ones.
 
 use crate::bins::Binned;
 use crate::criterion::{Slopes, pair};
@@ -9,23 +9,23 @@ use crate::targets::Goal;
 use anyhow::ensure;
 use fl_core::{Draws, FitReport, Result, Stream};
 
-/// The smallest share of a class, for those that do not occur.
+/// The smallest share of a class, used for classes that do not occur.
 const RAREST: f64 = 1e-9;
-/// The smallest gain that is not rounding; XGBoost has the same.
+/// The smallest gain that is not rounding, as in XGBoost.
 const ROUNDING: f64 = 1e-6;
 
-/// What each sample is to become.
+/// The target of each sample.
 struct Aim {
-    /// How much it counts.
+    /// Weight of each sample.
     weight: Vec<f32>,
-    /// By class, how much of that is of it; of class 1 only if there are two.
+    /// By class, the part of that weight that belongs to it; only class 1 if there are two.
     of: Vec<Vec<f32>>,
 }
 
 /// Fits boosted trees to `goal`, which is not empty.
 ///
 /// # Errors
-/// When the loss is no longer finite.
+/// If the loss is no longer finite.
 pub fn fit(
     settings: &Boosting,
     x: &Binned,
@@ -134,7 +134,7 @@ fn aim(goal: &Goal, weights: &[f64]) -> Aim {
     aim
 }
 
-/// Rows that a tree does not see.
+/// Returns the rows that a tree does not see.
 fn left_out(share: f64, rows: usize, draws: &mut Draws) -> Vec<usize> {
     let seen = ((share * rows as f64).round() as usize).clamp(1, rows);
     if seen == rows {
@@ -144,7 +144,7 @@ fn left_out(share: f64, rows: usize, draws: &mut Draws) -> Vec<usize> {
     }
 }
 
-/// Slope and curvature of the loss by the score of each class, for every sample.
+/// Computes slope and curvature of the loss by the score of each class, for every sample.
 fn derive(aim: &Aim, scores: &[Vec<f32>], slopes: &mut [Vec<(f32, f32)>]) {
     if let ([scores], [slopes], [yes]) = (scores, &mut *slopes, &aim.of[..]) {
         for (((s, out), w), yes) in scores.iter().zip(slopes).zip(&aim.weight).zip(yes) {
@@ -158,20 +158,21 @@ fn derive(aim: &Aim, scores: &[Vec<f32>], slopes: &mut [Vec<(f32, f32)>]) {
         let w = aim.weight[row];
         for ((s, of), out) in scores.iter().zip(&aim.of).zip(&mut *slopes) {
             let p = (s[row] - top).exp() / sum;
-            // twice the diagonal of the curvature makes up for what stands beside it, as in XGBoost
+            // twice the diagonal of the curvature accounts for the off-diagonal entries, as in
+            // XGBoost
             out[row] = (w * p - of[row], 2.0 * w * p * (1.0 - p));
         }
     }
 }
 
-/// The largest score of a row, and the sum of `exp(score - largest)`.
+/// Returns the largest score of a row, and the sum of `exp(score - largest)`.
 fn softmax(scores: &[Vec<f32>], row: usize) -> (f32, f32) {
     let each = scores.iter().map(|s| s[row]);
     let top = each.clone().fold(f32::NEG_INFINITY, f32::max);
     (top, each.map(|s| (s - top).exp()).sum())
 }
 
-/// The sum of the loss over all samples.
+/// Returns the sum of the loss over all samples.
 fn loss(aim: &Aim, scores: &[Vec<f32>]) -> f64 {
     let row = |row: usize| -> f32 {
         if let ([scores], [yes]) = (scores, &aim.of[..]) {
@@ -186,7 +187,8 @@ fn loss(aim: &Aim, scores: &[Vec<f32>]) -> f64 {
     (0..aim.weight.len()).map(|i| f64::from(row(i))).sum()
 }
 
-/// Slopes as whole numbers of units that are as small as their sums allow: a rounding of 2^-31 of the sum of all sizes.
+/// Converts slopes to whole numbers of units that are as small as their sums allow: a rounding of
+/// 2^-31 of the sum of all absolute values.
 fn pack(slopes: &[(f32, f32)], stats: &mut [u64], settings: &Boosting) -> Slopes {
     let (g, h) = slopes.iter().fold((0.0, 0.0), |(g, h), s| {
         (g + f64::from(s.0.abs()), h + f64::from(s.1))
@@ -201,7 +203,7 @@ fn pack(slopes: &[(f32, f32)], stats: &mut [u64], settings: &Boosting) -> Slopes
     };
     let (g, h) = (units(g), units(h));
     for (stat, (slope, curvature)) in stats.iter_mut().zip(slopes) {
-        // to the nearest: `round` is a call on processors without SSE 4.1, and this is not
+        // rounds to the nearest: `round` is a function call on processors without SSE 4.1
         let slope = f64::from(*slope) * g;
         *stat = pair(
             (slope + 0.5f64.copysign(slope)) as i32,

@@ -1,5 +1,6 @@
-//! What a split is judged by. What a sample contributes, and every sum of it, is made of `u64`s whose sums are exact:
-//! a pair packs two 32-bit numbers, of which the lower never overflows into the upper.
+//! [`Criterion`]: judges splits. The contribution of a sample, and every sum, consists of `u64`s
+//! with exact sums: a pair packs two 32-bit numbers, of which the lower never overflows into the
+//! upper.
 
 use crate::settings::Purity;
 
@@ -10,12 +11,12 @@ pub struct Best {
     pub bin: usize,
     /// Worth of both sides.
     pub worth: f64,
-    /// What goes left; empty if nothing was found.
+    /// The sum of the left side; empty if no split was found.
     pub left: Vec<u64>,
 }
 
 impl Best {
-    /// Looks for a split worth more than this.
+    /// Starts a search for a split worth more than this.
     pub fn above(worth: f64) -> Self {
         Self {
             feature: 0,
@@ -25,7 +26,7 @@ impl Best {
         }
     }
 
-    /// Of two that are worth the same, the one seen first stays.
+    /// Takes a split that is worth more; on a tie the first stays.
     fn take(&mut self, feature: usize, bin: usize, worth: f64, left: &[u64]) {
         if worth > self.worth {
             (self.feature, self.bin, self.worth) = (feature, bin, worth);
@@ -37,39 +38,40 @@ impl Best {
 
 /// Judges splits.
 pub trait Criterion {
-    /// `u64`s per sum.
+    /// Returns the `u64`s per sum.
     fn stride(&self) -> usize {
         1
     }
 
-    /// Adds up what samples contribute, by bin: `codes` are the bins of all samples, `total` what those of `rows` add up to.
+    /// Sums the contributions of samples by bin: `codes` are the bins of all samples, `total` the
+    /// sum over `rows`.
     fn fill(&self, codes: &[u8], rows: &[u32], stats: &[u64], total: &[u64], out: &mut [u64]) {
         fill_pairs(codes, rows, stats, total[0], out);
     }
 
-    /// What all samples of a node contribute.
+    /// Returns the sum of the contributions of all samples of a node.
     fn total(&self, stats: &[u64]) -> Vec<u64> {
         vec![stats.iter().fold(0, |sum, s| sum.wrapping_add(*s))]
     }
 
-    /// Number of samples, or curvature, in a sum.
+    /// Returns the number of samples, or the curvature, in a sum.
     fn mass(&self, sum: &[u64]) -> f64;
 
-    /// A split gains what its two sides are worth together minus what the node is worth.
+    /// Returns the worth of a sum. A split gains the worth of its two sides minus that of the node.
     fn worth(&self, sum: &[u64]) -> f64;
 
-    /// Is there nothing to gain?
+    /// Returns whether no split can gain anything.
     fn settled(&self, sum: &[u64]) -> bool;
 
     /// Writes the values of a leaf.
     fn leaf(&self, sum: &[u64], out: &mut Vec<f32>);
 
-    /// What a leaf that holds this leaves to be desired.
+    /// Returns the remaining loss of a leaf with this sum.
     fn cost(&self, _sum: &[u64]) -> Cost {
         Cost::default()
     }
 
-    /// Compares every cut of a feature with `best`. False if all samples are in one bin.
+    /// Compares every cut of a feature with `best`. Returns false if all samples are in one bin.
     fn scan(&self, feature: usize, histogram: &[u64], node: &Node<'_>, best: &mut Best) -> bool {
         scan_pairs(self, feature, histogram, node, best)
     }
@@ -88,7 +90,7 @@ impl Cost {
         self.weight += other.weight;
     }
 
-    /// Of a leaf with so much of each class.
+    /// Returns the cost of a leaf with these weights of the classes.
     fn of(weights: impl Iterator<Item = f64> + Clone) -> Self {
         let weight: f64 = weights.clone().sum();
         let each: f64 = weights.map(x_log_x).sum();
@@ -99,23 +101,23 @@ impl Cost {
 
 /// A node to split.
 pub struct Node<'a> {
-    /// What its samples contribute.
+    /// The sum of its samples' contributions.
     pub total: &'a [u64],
-    /// What each side must hold at least.
+    /// The least mass of each side.
     pub min_mass: f64,
 }
 
-/// Two numbers in one.
+/// Packs two numbers into one.
 pub const fn pair(high: i32, low: u32) -> u64 {
     ((high as u32 as u64) << 32) | low as u64
 }
 
-/// The upper number of a pair or of a sum of pairs.
+/// Returns the upper number of a pair or of a sum of pairs.
 pub const fn high(pair: u64) -> i32 {
     (pair >> 32) as u32 as i32
 }
 
-/// The lower number.
+/// Returns the lower number.
 pub const fn low(pair: u64) -> u32 {
     pair as u32
 }
@@ -123,14 +125,15 @@ pub const fn low(pair: u64) -> u32 {
 fn fill_pairs(codes: &[u8], rows: &[u32], stats: &[u64], total: u64, out: &mut [u64]) {
     let each = rows.iter().zip(stats);
     if let [zeros, ones] = out {
-        // no memory is written, and no branch taken: half the features of the usual tables are yes or no
+        // no memory is written, and no branch taken: half the features of the usual tables are
+        // binary
         *ones = each.fold(0, |ones: u64, (row, stat)| {
             ones.wrapping_add(stat & u64::from(codes[*row as usize]).wrapping_neg())
         });
         *zeros = total.wrapping_sub(*ones);
         return;
     }
-    // 256 places, so that a byte needs no check
+    // 256 entries, so that a byte needs no check
     let mut sums = [0u64; 256];
     for (row, stat) in each {
         let sum = &mut sums[usize::from(codes[*row as usize])];
@@ -170,7 +173,7 @@ fn scan_pairs<C: Criterion + ?Sized>(
 /// Two classes: a pair of samples of class 1 and of class 0.
 pub struct TwoClasses {
     pub purity: Purity,
-    /// What a sample of each class weighs.
+    /// Weight of a sample of each class.
     pub weights: [f64; 2],
 }
 
@@ -209,7 +212,7 @@ impl Criterion for TwoClasses {
     }
 }
 
-/// Each class's share; the same for all if a bootstrap drew nothing but samples of no weight.
+/// Returns each class's share; equal shares if a bootstrap drew only samples of weight 0.
 fn shares(weights: impl ExactSizeIterator<Item = f64> + Clone, out: &mut Vec<f32>) {
     let (all, even) = (weights.clone().sum::<f64>(), 1.0 / weights.len() as f64);
     out.extend(weights.map(|w| if all > 0.0 { w / all } else { even } as f32));
@@ -219,10 +222,11 @@ fn x_log_x(x: f64) -> f64 {
     if x > 0.0 { x * x.log2() } else { 0.0 }
 }
 
-/// Any number of classes: a sample is a pair of its class and how often it counts, a sum has a place for each class.
+/// Any number of classes: a sample is a pair of its class and its count, a sum has an entry for
+/// each class.
 pub struct ManyClasses {
     pub purity: Purity,
-    /// What a sample of each class weighs.
+    /// Weight of a sample of each class.
     pub weights: Vec<f64>,
 }
 
@@ -309,7 +313,8 @@ impl Criterion for ManyClasses {
     }
 }
 
-/// A loss near where the model is: a pair of the slope and the curvature by the score, as whole numbers of a unit.
+/// A quadratic approximation of a loss: a pair of the slope and the curvature by the score, as
+/// whole numbers of a unit.
 pub struct Slopes {
     /// The unit of slopes.
     pub slope: f64,

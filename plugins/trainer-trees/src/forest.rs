@@ -10,11 +10,11 @@ use fl_core::{FitReport, Stream};
 
 /// The smallest gain, as a share of all samples, that is not rounding.
 const ROUNDING: f64 = 1e-12;
-/// Samples are counted in whole units; all of them together must stay below this, whatever a bootstrap draws.
+/// Samples are counted in whole units; their total must stay below this for any bootstrap.
 const MOST: f64 = (1u64 << 30) as f64;
 
 impl Tree {
-    /// A forest of this one tree on all samples.
+    /// Returns a forest of this one tree on all samples.
     pub fn alone(&self) -> Forest {
         Forest {
             trees: 1,
@@ -60,7 +60,8 @@ pub fn fit(settings: &Forest, x: &Binned, goal: &Goal, stream: &Stream) -> (Mode
     }
 }
 
-/// Units that a sample of weight 1 is counted in: one if all are whole, else the largest power of two that fits.
+/// Returns the units of a sample of weight 1: one if all weights are whole, else the largest power
+/// of two that fits.
 fn units(goal: &Goal) -> f64 {
     if goal.plain {
         return 1.0;
@@ -79,7 +80,7 @@ struct Job<'a, S> {
     goal: &'a Goal,
     stream: &'a Stream,
     units: f64,
-    /// What so many units of a class contribute.
+    /// Returns the contribution of some units of a class.
     stat: S,
 }
 
@@ -110,7 +111,7 @@ impl<S: Fn(u32, u32) -> u64> Job<'_, S> {
             floor: (settings.min_gain - ROUNDING) * weight,
         };
         let mut grower = Grower::new(self.x, plan);
-        // all trees of one class are alike
+        // all trees of a single class are equal
         let trees = if goal.one_class() { 1 } else { settings.trees };
         let (mut rows, mut stats) = (Vec::new(), Vec::new());
         let (mut model, mut cost) = (
@@ -130,7 +131,7 @@ impl<S: Fn(u32, u32) -> u64> Job<'_, S> {
                 stats.resize(parts.len(), 0);
                 let mut drawn = 0;
                 for (row, class, n) in &parts {
-                    // written in any case and kept if drawn: there is nothing to guess
+                    // always written, and kept if drawn: no branch to mispredict
                     let times = times[*row as usize];
                     (rows[drawn], stats[drawn]) = (*row, (self.stat)(*class, n * times));
                     drawn += usize::from(times > 0);

@@ -6,39 +6,39 @@ use crate::model::{Grown, Next, Split};
 use fl_core::Draws;
 use std::ops::Range;
 
-/// When to stop, and how much to look at.
+/// When to stop, and how many features to search.
 pub struct Plan {
-    /// Longest way from the root to a leaf.
+    /// Longest path from the root to a leaf.
     pub depth: usize,
-    /// Features that a node looks at.
+    /// Features that a node searches.
     pub features: usize,
-    /// Mass of a leaf, at least; in units of the criterion.
+    /// Least mass of a leaf, in units of the criterion.
     pub min_mass: f64,
     /// A split must gain more than this; in units of the criterion.
     pub floor: f64,
 }
 
-/// What a tree is grown on. Samples are moved about so that those of a node stand together.
+/// The samples that a tree is grown on, sorted in place so that those of a node are adjacent.
 pub struct Field<'a> {
     pub rows: &'a mut [u32],
-    /// What each sample contributes.
+    /// The contribution of each sample.
     pub stats: &'a mut [u64],
-    /// If not empty: by row, to which the value of its leaf is added.
+    /// If not empty: scores by row, to which the value of the leaf is added.
     pub scores: &'a mut [f32],
 }
 
-/// Grows trees one after the other and keeps its buffers between them.
+/// Grows trees one after the other and reuses its buffers.
 pub struct Grower<'a> {
     binned: &'a Binned,
     plan: Plan,
-    /// By feature, over all trees.
+    /// Gains by feature, over all trees.
     pub gains: Vec<f64>,
-    /// Of the leaves of the last tree.
+    /// Cost of the leaves of the last tree.
     pub cost: Cost,
     tree: Grown,
-    /// Features in the order in which a node looks at them.
+    /// Features in the order of a node's search.
     order: Vec<u32>,
-    /// Histograms of all features that are not in use.
+    /// Unused histograms of all features.
     spare: Vec<Vec<u64>>,
     /// The histogram of one feature.
     one: Vec<u64>,
@@ -62,7 +62,7 @@ impl<'a> Grower<'a> {
         }
     }
 
-    /// One tree.
+    /// Grows one tree.
     pub fn grow<C: Criterion>(
         &mut self,
         criterion: &C,
@@ -90,7 +90,7 @@ impl<'a> Grower<'a> {
     }
 }
 
-/// A tree that is being grown.
+/// A tree in progress.
 struct Growth<'g, 'a, 'f, C> {
     grower: &'g mut Grower<'a>,
     criterion: &'g C,
@@ -99,14 +99,14 @@ struct Growth<'g, 'a, 'f, C> {
 }
 
 impl<C: Criterion> Growth<'_, '_, '_, C> {
-    /// Is a node that holds this a leaf whatever its features are?
+    /// Returns whether a node with this sum is a leaf for any features.
     fn ends(&self, depth: usize, total: &[u64]) -> bool {
         depth == self.grower.plan.depth
             || self.criterion.settled(total)
             || self.criterion.mass(total) < 2.0 * self.grower.plan.min_mass
     }
 
-    /// Grows what is below a node. `histograms` are those of all features, if a node looks at all.
+    /// Grows the subtree of a node. `histograms` are those of all features, if a node searches all.
     fn node(
         &mut self,
         at: Range<usize>,
@@ -139,7 +139,7 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
         });
         let ends = [self.ends(depth + 1, left), self.ends(depth + 1, &right)];
         let next = if ends == [true, true] {
-            // the samples of two leaves need not be moved any more
+            // the samples of two leaves need no further sorting
             self.grower.spare.extend(histograms);
             let (l, r) = (self.leaf(left), self.leaf(&right));
             let column = self.grower.binned.column(best.feature);
@@ -171,11 +171,11 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
         let before = leaves.len();
         self.criterion.leaf(total, leaves);
         self.grower.cost.add(self.criterion.cost(total));
-        // every leaf of a tree has as many values
+        // every leaf of a tree has the same number of values
         before / (leaves.len() - before)
     }
 
-    /// Adds the values of leaves to the scores of the samples that end there.
+    /// Adds the values of leaves to the scores of their samples.
     fn reach(&mut self, at: Range<usize>, leaf: impl Fn(usize) -> usize) {
         if !self.field.scores.is_empty() {
             for row in &self.field.rows[at] {
@@ -185,7 +185,7 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
         }
     }
 
-    /// The best split, if one gains enough.
+    /// Returns the best split, if one gains enough.
     fn best(
         &mut self,
         at: Range<usize>,
@@ -206,8 +206,8 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
                 self.criterion.scan(feature, histogram, &node, &mut best);
             }
         } else {
-            // As scikit-learn: a feature that all samples of the node agree in counts as looked at, but the search goes on
-            // until one is found in which they differ.
+            // As in scikit-learn: a feature with one value for all samples of the node counts as
+            // searched, but the search continues until a feature with different values.
             let (width, mut differ) = (binned.width(), false);
             for looked in 0..width {
                 if looked >= self.grower.plan.features && differ {
@@ -233,7 +233,7 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
         })
     }
 
-    /// The histograms of all features, if a node looks at all.
+    /// Returns the histograms of all features, if a node searches all.
     fn histograms(&mut self, at: Range<usize>, total: &[u64]) -> Option<Vec<u64>> {
         let (binned, stride) = (self.grower.binned, self.criterion.stride());
         if self.grower.plan.features < binned.width() {
@@ -245,7 +245,7 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
         for feature in 0..binned.width() {
             let place = binned.place(feature);
             let one = &mut all[place.start * stride..place.end * stride];
-            // one bin splits nothing
+            // a feature with one bin has no split
             if place.len() > 1 {
                 self.criterion
                     .fill(binned.column(feature), rows, stats, total, one);
@@ -254,7 +254,8 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
         Some(all)
     }
 
-    /// The histograms of both children: only the smaller one is counted, the other is what is left of the parent's.
+    /// Returns the histograms of both children: only the smaller one is counted, and the other is
+    /// the parent's minus it.
     fn children(
         &mut self,
         sides: &[Range<usize>; 2],
@@ -289,7 +290,7 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
         }
     }
 
-    /// Moves the samples of a node that go left before those that go right, both in the order they are in.
+    /// Moves the samples that go left before those that go right, and keeps the order within both.
     fn part(&mut self, at: Range<usize>, feature: usize, bin: usize) -> usize {
         let column = self.grower.binned.column(feature);
         let (rows, stats) = (
@@ -302,7 +303,7 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
         );
         let (mut left, mut right) = (0, 0);
         for i in 0..rows.len() {
-            // both are written and one is kept: which way a sample goes cannot be guessed
+            // both are written and one is kept: the direction of a sample cannot be predicted
             let (row, stat) = (rows[i], stats[i]);
             let goes_left = usize::from(usize::from(column[row as usize]) <= bin);
             (rows[left], stats[left]) = (row, stat);

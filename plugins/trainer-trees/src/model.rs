@@ -1,4 +1,5 @@
-//! A fitted model: trees on plain numbers, how they are added up, and their bytes. `predict` uses it.
+//! [`Model`]: a fitted model: trees on plain numbers, the sum of their leaves, and their bytes. See
+//! `predict`.
 
 use anyhow::{Context, ensure};
 use fl_core::{Problem, Result};
@@ -7,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Marks the bytes of a model; the digit is the version.
 const MAGIC: &[u8] = b"fltrees1";
 
-/// Where a split leads: an even number is twice that of a split, an odd one twice that of a leaf and one.
+/// The child of a split: an even number is twice the index of a split, an odd one twice that of a
+/// leaf plus one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Next(u32);
 
@@ -35,7 +37,8 @@ pub struct Split {
     pub right: Next,
 }
 
-/// One tree; a split leads to later splits only, and only one leads to it. Without any there is one leaf.
+/// One tree. A split leads only to later splits, and each split has one parent. Without splits
+/// there is one leaf.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grown {
     pub splits: Vec<Split>,
@@ -66,8 +69,8 @@ impl Grown {
                 let at = next.at();
                 let known = match next.is_leaf() {
                     true => at < leaves,
-                    // onwards only, so that no sample goes round in a circle, and from one place only: paths that meet
-                    // again would make a tree of endless size
+                    // only forwards, so that no sample loops, and from one parent only: paths that
+                    // meet again would make a tree of exponential size
                     false => at > i && at < met.len() && !std::mem::replace(&mut met[at], true),
                 };
                 ensure!(known, "split {i} leads nowhere");
@@ -80,10 +83,10 @@ impl Grown {
 /// How the trees' leaves become scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sum {
-    /// A leaf has the probability of each class; the mean over trees is the answer.
+    /// A leaf has the probability of each class; the score is the mean over trees.
     Votes,
-    /// A leaf has one value, which is added to the score of a class: tree by tree class 0, 1, .. and round again; to that of
-    /// class 1 if there are but two.
+    /// A leaf has one value, which is added to the score of a class: tree by tree class 0, 1, ..
+    /// and again; to that of class 1 if there are two.
     Margins,
 }
 
@@ -96,12 +99,12 @@ pub struct Model {
     /// The score of each class before any tree.
     pub base: Vec<f32>,
     pub trees: Vec<Grown>,
-    /// Features that splits look at, ascending, and what these splits gained.
+    /// Features of splits, ascending, with the total gain of their splits.
     pub gains: Vec<(u32, f32)>,
 }
 
 impl Model {
-    /// A model without trees, which finds all classes alike.
+    /// Returns a model without trees, for which all classes are equally likely.
     pub fn blank(sum: Sum, width: usize, classes: usize) -> Self {
         Self {
             sum,
@@ -113,7 +116,7 @@ impl Model {
         }
     }
 
-    /// Notes what the splits on each feature gained.
+    /// Adds the total gains of the splits on each feature.
     pub fn with_gains(mut self, gains: &[f64]) -> Self {
         let named = gains
             .iter()
@@ -123,7 +126,7 @@ impl Model {
         self
     }
 
-    /// The share of each feature in all that splits gained; all 0 if there is no split.
+    /// Returns the share of each feature in the total gain; all 0 if there is no split.
     pub fn importance(&self) -> Vec<f64> {
         let all: f64 = self.gains.iter().map(|(_, gain)| f64::from(*gain)).sum();
         let mut shares = vec![0.0; self.width];
@@ -133,12 +136,12 @@ impl Model {
         shares
     }
 
-    /// As bytes.
+    /// Serialises the model.
     pub fn save(&self) -> Result<Vec<u8>> {
         Ok(postcard::to_extend(self, MAGIC.to_vec())?)
     }
 
-    /// From bytes, which may be anything: what is read is checked before it is used.
+    /// Reads a model from arbitrary bytes: everything is checked before use.
     pub fn load(bytes: &[u8], like: &Self) -> Result<Self> {
         let body = bytes
             .strip_prefix(MAGIC)

@@ -4,11 +4,13 @@ use crate::model::{Grown, Model, Next, Sum};
 use fl_core::Samples;
 use ndarray::{Array2, Axis};
 
-/// The smallest share of the best class's probability that a class is given, so that logarithms are finite.
+/// The smallest share of the best class's probability that a class gets, so that logarithms are
+/// finite.
 const FLOOR: f64 = 1e-9;
 
-/// A node as it is walked: both children stand side by side, and a leaf leads to itself, so that every row takes the same
-/// number of steps and none of them is a branch (which would be guessed wrongly half the time).
+/// A node for prediction: both children are adjacent, and a leaf leads to itself. Every row
+/// therefore takes the same number of steps, without a branch (which would be mispredicted half the
+/// time).
 #[derive(Clone, Copy)]
 struct Node {
     threshold: f32,
@@ -18,7 +20,7 @@ struct Node {
     leaf: u32,
 }
 
-/// A tree as it is walked.
+/// A tree for prediction.
 struct Walk {
     nodes: Vec<Node>,
     depth: usize,
@@ -63,8 +65,8 @@ impl Walk {
         }
     }
 
-    /// The leaves that rows end in. Several rows walk together: a step waits for memory, and steps of different rows do
-    /// not wait for each other.
+    /// Returns the leaves of rows. Several rows walk together: a step waits for memory, and steps
+    /// of different rows do not wait for each other.
     fn leaves<const N: usize>(&self, rows: [&[f32]; N]) -> [usize; N] {
         let mut at = [0; N];
         for _ in 0..self.depth {
@@ -82,11 +84,11 @@ impl Walk {
 const ABREAST: usize = 8;
 
 impl Model {
-    /// Scores, `samples x classes`.
+    /// Returns scores, `samples x classes`.
     pub fn predict(&self, x: &Samples) -> Array2<f32> {
         let mut scores = Array2::zeros((x.len(), self.classes));
         let walks: Vec<Walk> = self.trees.iter().map(Walk::new).collect();
-        // a block's numbers stay in cache while all trees look at them
+        // a block's numbers stay in cache while all trees use them
         let width = self.width.max(1);
         let block = (16_384 / width).clamp(1, 256);
         let mut values = vec![0.0; block * self.width];
@@ -114,7 +116,7 @@ impl Model {
         scores
     }
 
-    /// Adds what tree `t` says about a block of rows.
+    /// Adds the output of tree `t` for a block of rows.
     fn add(&self, t: usize, walk: &Walk, leaves: &[f32], values: &[f32], sums: &mut [f64]) {
         let row = |i: usize| &values[i * self.width..(i + 1) * self.width];
         let mut groups = sums.chunks_exact_mut(ABREAST * self.classes);

@@ -1,11 +1,11 @@
-//! What users set. Names and defaults follow scikit-learn (trees, forests) and XGBoost (boosting); depth, number of trees
-//! and rate are those of FedKT (Li, He, Song 2021).
+//! Settings of users. Names and defaults follow scikit-learn (trees, forests) and XGBoost
+//! (boosting); depth, number of trees and rate are those of FedKT (Li, He, Song 2021).
 
 use fl_core::prelude::*;
 use fl_core::settings::{above, above_to};
 
 choices! {
-    /// How many features a node looks at, drawn anew for every node.
+    /// The features that a node searches, drawn anew for every node.
     pub enum Features {
         /// Every feature.
         All = "all",
@@ -13,13 +13,13 @@ choices! {
         Sqrt = "sqrt",
         /// This share of them, at least one.
         Share(f64, in above_to(0.0, 1.0)) = "share",
-        /// So many.
+        /// This number of them.
         Count(usize, in 1..) = "count",
     }
 }
 
 impl Features {
-    /// Of `width` features.
+    /// Returns their number, of `width` features.
     pub(crate) fn of(&self, width: usize) -> usize {
         let share = |f: f64| ((f * width as f64) as usize).max(1);
         match self {
@@ -32,9 +32,9 @@ impl Features {
 }
 
 choices! {
-    /// What a split is to reduce.
+    /// The impurity that a split reduces.
     pub enum Purity {
-        /// Gini impurity: the chance that two samples of a node differ in class.
+        /// Gini impurity: the probability that two samples of a node differ in class.
         Gini = "gini",
         /// Entropy of the classes, in bits.
         Entropy = "entropy",
@@ -42,22 +42,23 @@ choices! {
 }
 
 choices! {
-    /// How much a sample of each class counts.
+    /// The weight of a sample of each class.
     pub enum ClassWeights {
-        /// As much as any other.
+        /// Equal weights.
         Even = "none",
-        /// `samples / (classes * samples of its class)`: all classes present weigh the same together.
+        /// `samples / (classes * samples of its class)`: all classes present have equal total
+        /// weights.
         Balanced = "balanced",
     }
 }
 
 choices! {
-    /// What is predicted before the first tree.
+    /// The prediction before the first tree.
     pub enum Start {
         /// The shares of the classes (XGBoost from version 2.0).
         Shares = "shares",
-        /// Every class alike (XGBoost before, `base_score = 0.5`, with which FedKT's numbers were made): a few small steps
-        /// then need not first undo a lopsided client's shares.
+        /// Equal shares (earlier XGBoost, `base_score = 0.5`, as for FedKT's numbers): a few small
+        /// steps then need not first undo an unbalanced client's shares.
         Even = "even",
     }
 }
@@ -69,9 +70,10 @@ macro_rules! tree_settings {
             $(#[doc = $about])*
             pub struct $name {
                 $($own)*
-                /// Longest way from the root to a leaf; 0 is a constant. 6 as in FedKT.
+                /// Longest path from the root to a leaf; 0 is a constant. 6 as in FedKT.
                 depth: usize = 6, in 0..=64;
-                /// Bins per feature. A feature with no more distinct values than this is split exactly.
+                /// Bins per feature. A feature with no more distinct values than this is split
+                /// exactly.
                 bins: usize = 256, in 2..=256;
                 /// Weight of each class.
                 class_weights: ClassWeights = ClassWeights::Even;
@@ -83,54 +85,60 @@ macro_rules! tree_settings {
 tree_settings! {
     /// A decision tree for classes (CART, Breiman et al. 1984, on binned features).
     struct Tree {
-        /// Features looked at per node.
+        /// Features searched per node.
         features: Features = Features::All;
-        /// What a split reduces.
+        /// The impurity that a split reduces.
         purity: Purity = Purity::Gini;
-        /// Samples in a leaf, at least; a sample of weight 2 counts twice.
+        /// Least number of samples in a leaf; a sample of weight 2 counts twice.
         min_leaf: usize = 1, in 1..;
-        /// Impurity, weighted by the node's share of all samples, that a split must take away at least; 0 splits until nodes
-        /// are pure (scikit-learn's `min_impurity_decrease`).
+        /// Impurity, weighted by the node's share of all samples, that a split must reduce at
+        /// least; 0 splits until nodes are pure (scikit-learn's `min_impurity_decrease`).
         min_gain: f64 = 0.0, in 0.0..;
     }
 }
 
 tree_settings! {
-    /// A random forest (Breiman 2001): trees on bootstrap samples, each node looking at a few features; class probabilities are averaged.
+    /// A random forest (Breiman 2001): trees on bootstrap samples, where each node searches a few
+    /// features; class probabilities are averaged.
     struct Forest {
         /// Number of trees. 100 as in FedKT.
         trees: usize = 100, in 1..=100_000;
-        /// Draw as many samples as there are, with replacement, for every tree; otherwise every tree sees each sample once.
+        /// Draw as many samples as there are, with replacement, for every tree; otherwise every
+        /// tree sees each sample once.
         bootstrap: bool = true;
-        /// Features looked at per node.
+        /// Features searched per node.
         features: Features = Features::Sqrt;
-        /// What a split reduces.
+        /// The impurity that a split reduces.
         purity: Purity = Purity::Gini;
-        /// Samples in a leaf, at least; a sample of weight 2 counts twice.
+        /// Least number of samples in a leaf; a sample of weight 2 counts twice.
         min_leaf: usize = 1, in 1..;
-        /// Impurity, weighted by the node's share of all samples, that a split must take away at least.
+        /// Impurity, weighted by the node's share of all samples, that a split must reduce at
+        /// least.
         min_gain: f64 = 0.0, in 0.0..;
     }
 }
 
 tree_settings! {
-    /// Gradient boosting with second-order steps (Chen, Guestrin 2016): logistic for two classes, softmax for more.
+    /// Gradient boosting with second-order steps (Chen, Guestrin 2016): logistic for two classes,
+    /// softmax for more.
     struct Boosting {
-        /// Number of rounds; a round is one tree, or one per class if there are more than two. 100 as in FedKT.
+        /// Number of rounds; a round is one tree, or one per class if there are more than two. 100
+        /// as in FedKT.
         trees: usize = 100, in 1..=100_000;
-        /// Learning rate: what a tree predicts is multiplied by it. 0.05 as in FedKT.
+        /// Learning rate: factor of a tree's prediction. 0.05 as in FedKT.
         rate: f64 = 0.05, in above(0.0);
-        /// What is predicted before the first tree.
+        /// The prediction before the first tree.
         start: Start = Start::Shares;
         /// L2 penalty on leaf values (XGBoost's `lambda`).
         l2: f64 = 1.0, in 0.0..;
-        /// Curvature (about a quarter of a sample at first) in a leaf, at least (XGBoost's `min_child_weight`).
+        /// Least curvature in a leaf (about a quarter of a sample at first; XGBoost's
+        /// `min_child_weight`).
         min_weight: f64 = 1.0, in 0.0..;
-        /// Loss that a split must take away at least (XGBoost's `gamma`).
+        /// Least loss that a split must reduce (XGBoost's `gamma`).
         min_gain: f64 = 0.0, in 0.0..;
-        /// Features looked at per node.
+        /// Features searched per node.
         features: Features = Features::All;
-        /// Share of the samples that each tree is fitted to, drawn without replacement.
+        /// Share of the samples for each tree, drawn without replacement.
         subsample: f64 = 1.0, in above_to(0.0, 1.0);
     }
 }

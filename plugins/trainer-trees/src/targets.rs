@@ -1,4 +1,4 @@
-//! What a model is fitted to: every sample is of a class, or of several by part.
+//! [`Goal`]: the target of a model: every sample has one class, or parts of several.
 
 use crate::settings::ClassWeights;
 use anyhow::{bail, ensure};
@@ -12,22 +12,22 @@ pub struct Entry {
     pub weight: f32,
 }
 
-/// Every sample's class or classes.
+/// The classes of all samples.
 pub struct Goal {
     pub rows: usize,
     pub classes: usize,
     /// By row.
     pub entries: Vec<Entry>,
-    /// Does every sample have just one class, and weight 1?
+    /// Whether every sample has just one class, and weight 1.
     pub plain: bool,
 }
 
 impl Goal {
-    /// What trees can be fitted to.
+    /// Converts a target.
     ///
     /// # Errors
-    /// For findings and scores, for a loss other than cross-entropy, for classes that the model does not have, and for
-    /// soft labels below 0 or without any weight.
+    /// For targets other than classes and soft labels, for a loss other than cross-entropy, for
+    /// classes that the model does not have, and for soft labels below 0 or without any weight.
     pub fn new(target: Target<'_>, loss: Loss, classes: usize) -> Result<Self> {
         let rows = target.len();
         let lacks = |what: String| {
@@ -91,7 +91,7 @@ impl Goal {
         })
     }
 
-    /// Samples of each class, by weight.
+    /// Returns the samples of each class, by weight.
     pub fn counts(&self) -> Vec<f64> {
         let mut counts = vec![0.0; self.classes];
         for e in &self.entries {
@@ -100,7 +100,7 @@ impl Goal {
         counts
     }
 
-    /// What a sample of each class weighs; 1 for a class that does not occur.
+    /// Returns the weight of a sample of each class; 1 for a class that does not occur.
     pub fn class_weights(&self, how: &ClassWeights) -> Vec<f64> {
         let counts = self.counts();
         let (all, present) = (
@@ -114,7 +114,7 @@ impl Goal {
         counts.iter().map(weight).collect()
     }
 
-    /// Does only one class occur? A model of it is a constant.
+    /// Returns whether only one class occurs. A model of it is a constant.
     pub fn one_class(&self) -> bool {
         self.entries
             .windows(2)

@@ -12,12 +12,12 @@ use fl_core::{
 };
 use ndarray::Array2;
 
-/// A way to grow a model: [`Tree`], [`Forest`] and [`Boosting`], and nobody else's.
+/// A way to grow a model: [`Tree`], [`Forest`] and [`Boosting`] only.
 pub trait Method: Send {
-    /// How its trees are added up.
+    /// How its trees are summed.
     #[doc(hidden)]
     const SUM: Sum;
-    /// Bins per feature.
+    /// Returns the bins per feature.
     #[doc(hidden)]
     fn bins(&self) -> usize;
     #[doc(hidden)]
@@ -54,10 +54,11 @@ impl Method for Boosting {
     }
 }
 
-/// Settings `S` at work: [`Tree`], [`Forest`] or [`Boosting`].
+/// The trainer of settings `S`: [`Tree`], [`Forest`] or [`Boosting`].
 ///
-/// Scores of a tree or forest are logarithms of class probabilities, less that of the likeliest class; those of boosting
-/// are margins, of which with two classes the first is 0. Before the first fit all scores are 0.
+/// Scores of a tree or forest are logarithms of class probabilities, minus that of the likeliest
+/// class. Those of boosting are margins; with two classes the first is 0. Before the first fit all
+/// scores are 0.
 pub struct Trees<S> {
     settings: S,
     task: Task,
@@ -65,10 +66,10 @@ pub struct Trees<S> {
 }
 
 impl<S: Method> Trees<S> {
-    /// A model that has seen nothing.
+    /// Returns a model before its first fit.
     ///
     /// # Errors
-    /// When the task is not about classes.
+    /// If the task is not about classes.
     pub fn new(settings: S, make: &BuildContext) -> Result<Self> {
         let classes = match make.task.kind {
             TaskKind::Classes(n) if n > 0 => n,
@@ -86,7 +87,8 @@ impl<S: Method> Trees<S> {
         })
     }
 
-    /// The share of each feature in all that the splits gained (impurity, or loss for boosting); all 0 without a split.
+    /// Returns the share of each feature in the total gain of the splits (impurity, or loss for
+    /// boosting); all 0 without a split.
     pub fn importance(&self) -> Vec<f64> {
         self.model.importance()
     }

@@ -1,5 +1,5 @@
-//! Does a card give the processor's bits? Asked at its first use in a process: every kind of layer
-//! there and back, and three steps of a network.
+//! Checks that a card gives the processor's bits, at its first use in a process: every kind of
+//! layer forward and backward, and three steps of a network.
 
 use super::driver::{Buffer, Card, Position, Queue};
 use super::norm::Statistics;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(super) struct Case {
     /// Samples.
     pub rows: usize,
-    /// Shape of one.
+    /// Shape of one sample.
     pub shape: Vec<usize>,
     /// The batch.
     pub x: Vec<f32>,
@@ -31,7 +31,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// Of random numbers.
+    /// Draws a case of random numbers.
     pub fn new(rows: usize, shape: &[usize], weights: usize, draws: &mut Draws) -> Self {
         let x = numbers(rows * shape.iter().product::<usize>(), draws);
         let w = numbers(weights, draws);
@@ -40,7 +40,7 @@ impl Case {
     }
 }
 
-/// Numbers around 0, some of them 0, of several sizes.
+/// Returns numbers around 0, some of them 0, of several sizes.
 pub(super) fn numbers(n: usize, draws: &mut Draws) -> Vec<f32> {
     let mut one = || match draws.below(12) {
         0 => 0.0,
@@ -51,7 +51,7 @@ pub(super) fn numbers(n: usize, draws: &mut Draws) -> Vec<f32> {
     (0..n).map(|_| one()).collect()
 }
 
-/// Where the processor's numbers and the card's differ in any bit; `None`: nowhere.
+/// Returns where the processor's and the card's numbers differ in any bit; `None` if nowhere.
 pub(super) fn differ(cpu: &[f32], card: &[f32]) -> Option<String> {
     if cpu.len() != card.len() {
         return Some(format!("{} numbers and {}", cpu.len(), card.len()));
@@ -69,13 +69,13 @@ type OnCpu<'a> = &'a dyn Fn(&mut Record, &Value, &Weights) -> Result<Value>;
 type OnCard<'a> =
     &'a dyn Fn(&Queue, &mut tape::Record, &tape::Value, &tape::Weights) -> Result<tape::Value>;
 
-/// Kernels of an operation: there, back to its inputs, back to its weights.
+/// Kernels of an operation: forward, backward to its inputs, backward to its weights.
 pub(super) type Kernels = [&'static str; 3];
 
-/// An operation whose inputs are words has no kernel back to them.
+/// Stands for the missing backward kernel of an operation whose inputs are words.
 pub(super) const NO_KERNEL: &str = "none";
 
-/// Runs an operation on both, there and back.
+/// Runs an operation on both, forward and backward.
 ///
 /// # Errors
 /// Names the kernel whose numbers differ.
@@ -149,7 +149,7 @@ impl Card {
     /// Compares the card with the processor, once in a process.
     ///
     /// # Errors
-    /// Names card, driver and kernel when a number differs.
+    /// Names card, driver and kernel if a number differs.
     pub fn checked(self: &Arc<Self>) -> Result<()> {
         let found = self.check.get_or_init(|| {
             let queue = Queue::new(self.clone()).map_err(|e| format!("{e:#}"))?;
@@ -175,7 +175,7 @@ impl Card {
     }
 }
 
-/// Every kind of layer, optimiser and change of a gradient.
+/// Compares every kind of layer, optimiser and change of a gradient.
 fn every_layer(queue: &Queue) -> Result<()> {
     let d = &mut Stream::root(1).draws();
     for (kernel, stride, pad, relu) in [(3, 1, 1, true), (2, 2, 0, false)] {
@@ -419,7 +419,7 @@ const NET: &str = "{net: [{conv: {out: 3, kernel: 3, pad: 1, bias: false}}, batc
     {residual: {body: [{conv: {out: 3, kernel: 3, pad: 1}}, tanh]}}, {pool: 2}, {dropout: 0.2}, \
     {linear: 9}, sigmoid, outputs], optimiser: {adam: {lr: 0.01}}}";
 
-/// Three steps of a network on both, from first weights to scores.
+/// Compares three steps of a network on both, from initial weights to scores.
 fn three_steps(queue: &Queue) -> Result<()> {
     let input = vec![2, 6, 6];
     let x = numbers(7 * 72, &mut Stream::root(2).draws());

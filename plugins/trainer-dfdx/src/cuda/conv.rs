@@ -21,10 +21,10 @@ fn shape_argument(s: &ConvShape) -> Result<Argument<'static>> {
     Ok(ints.into())
 }
 
-/// `relu?(conv(x, weight) + bias)`.
+/// Computes `relu?(conv(x, weight) + bias)`.
 ///
 /// # Errors
-/// When the card fails, or a size is too large for it.
+/// If the card fails, or a size is too large for it.
 pub fn conv2d(
     queue: &Queue,
     record: &mut Record,
@@ -39,7 +39,7 @@ pub fn conv2d(
     let out = queue.room(rows * size_out)?;
     let biased = bias.is_some();
     let start = bias.as_ref().map_or(weight.start, |b| b.start);
-    // a thread makes four channels
+    // one thread computes four channels
     let plane = s.out_height() * s.out_width();
     int(rows * size_out)?;
     queue.each(

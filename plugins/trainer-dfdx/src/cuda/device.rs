@@ -1,4 +1,4 @@
-//! Where a network runs, as a spec says it.
+//! [`Device`]: where a network runs, as a spec names it.
 
 use fl_core::settings::{Reader, Setting, Value};
 

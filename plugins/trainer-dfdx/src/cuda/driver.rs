@@ -1,8 +1,8 @@
-//! The CUDA driver, opened when a card is first used: functions, buffers, launches.
+//! The CUDA driver, opened at the first use of a card: functions, buffers, launches.
 //!
-//! Nothing here is needed to build, or to run without a card. All unsafe code for the card stands
-//! in this file. A program cannot harm its own memory with it: lengths of copies come from slices,
-//! and the arguments of a launch are as long as the kernel's text declares them.
+//! It is not needed to build, or to run without a card. All unsafe code for the card is in this
+//! file. A program cannot corrupt its own memory with it: lengths of copies come from slices, and
+//! the arguments of a launch have the lengths that the kernel's text declares.
 #![allow(unsafe_code, reason = "the driver's interface is C")]
 
 use anyhow::{Context, anyhow, ensure};
@@ -21,7 +21,7 @@ const DRIVER: &str = "FL_CUDA_DRIVER";
 /// The oldest driver that reads the kernels: that of CUDA 12.1, version 530.
 const OLDEST: c_int = 12010;
 
-/// Threads of a block where each thread makes one number.
+/// Threads of a block in which each thread computes one number.
 const THREADS: u32 = 256;
 
 type Code = c_int;
@@ -72,7 +72,7 @@ functions! {
 }
 
 impl Functions {
-    /// An error that says what the driver did not do and why.
+    /// Returns an error with the failed action and the driver's reason.
     fn check(&self, code: Code, what: &str) -> Result<()> {
         if code == 0 {
             return Ok(());
@@ -93,7 +93,7 @@ impl Functions {
     }
 }
 
-/// The driver of this process.
+/// Returns the driver of this process.
 fn functions() -> Result<&'static Functions> {
     static ALL: OnceLock<Result<Functions, String>> = OnceLock::new();
     ALL.get_or_init(|| open().map_err(|e| format!("{e:#}")))
@@ -141,7 +141,7 @@ fn open() -> Result<Functions> {
     Ok(all)
 }
 
-/// A kernel that is loaded.
+/// A loaded kernel.
 #[derive(Clone, Debug)]
 struct Kernel {
     /// The driver's handle.
@@ -153,7 +153,7 @@ struct Kernel {
 /// One card of this machine, with the kernels.
 #[derive(Debug)]
 pub struct Card {
-    /// As the driver calls it.
+    /// The driver's name of the card.
     pub name: String,
     /// Compute capability, such as 7 and 0.
     pub capability: (i32, i32),
@@ -162,15 +162,15 @@ pub struct Card {
     device: c_int,
     context: usize,
     kernels: HashMap<String, Kernel>,
-    /// What [`Card::checked`] found.
+    /// The result of [`Card::checked`].
     pub(super) check: OnceLock<Result<(), String>>,
 }
 
 impl Card {
-    /// How many cards this machine has.
+    /// Returns the number of cards of this machine.
     ///
     /// # Errors
-    /// When there is no driver.
+    /// If there is no driver.
     pub fn count() -> Result<usize> {
         let (all, mut count) = (functions()?, 0);
         // SAFETY: `count` is good for a write
@@ -179,10 +179,10 @@ impl Card {
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
-    /// Card `index`, opened once in a process.
+    /// Returns card `index`, opened once in a process.
     ///
     /// # Errors
-    /// When there is no driver, or no such card, or it is too old.
+    /// If there is no driver, or no such card, or it is too old.
     pub fn open(index: usize) -> Result<Arc<Self>> {
         static ALL: Mutex<BTreeMap<usize, Arc<Card>>> = Mutex::new(BTreeMap::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,10 +194,10 @@ impl Card {
         Ok(card)
     }
 
-    /// Card `index` with kernels of these modules.
+    /// Opens card `index` with kernels of these modules.
     ///
     /// # Errors
-    /// As [`Card::open`]; when the driver does not take a module.
+    /// As [`Card::open`], or if the driver refuses a module.
     pub(super) fn with_kernels(index: usize, modules: &[&str]) -> Result<Self> {
         let all = functions()?;
         let (count, mut device, mut context) = (Self::count()?, 0, null_mut());
@@ -252,8 +252,8 @@ impl Card {
         Ok(())
     }
 
-    /// Freed memory stays with the process for the next step; without it every step asks the
-    /// system.
+    /// Keeps freed memory with the process for the next step; without it every step requests memory
+    /// from the system.
     fn keep_memory(&self, all: &Functions) {
         const RELEASE_THRESHOLD: c_int = 4;
         let (mut pool, mut all_of_it) = (null_mut(), u64::MAX);
@@ -285,7 +285,7 @@ impl Card {
         Ok(())
     }
 
-    /// The driver works on the card that the calling thread has chosen.
+    /// Makes the driver use this card on the calling thread.
     fn enter(&self, all: &Functions) -> Result<()> {
         // SAFETY: the context is never given back
         let code = unsafe { (all.use_context)(self.context as Handle) };
@@ -293,7 +293,7 @@ impl Card {
     }
 }
 
-/// Kernels of a module, with the length of each parameter in bytes.
+/// Returns the kernels of a module, with the length of each parameter in bytes.
 fn declared(text: &str) -> Result<Vec<(String, Vec<usize>)>> {
     let one = |part: &str| {
         let (name, list) = part
@@ -315,7 +315,7 @@ fn declared(text: &str) -> Result<Vec<(String, Vec<usize>)>> {
     text.split(".visible .entry ").skip(1).map(one).collect()
 }
 
-/// What a kernel is given: a number, a struct of numbers, or a place in a buffer.
+/// An argument of a kernel: a number, a struct of numbers, or a position in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument<'a> {
     bytes: usize,
@@ -325,7 +325,7 @@ pub struct Argument<'a> {
 }
 
 impl Argument<'_> {
-    /// A struct of numbers of 32 bits, at most ten.
+    /// Makes a struct of numbers of 32 bits, at most ten.
     fn words(words: impl IntoIterator<Item = u32>) -> Self {
         let mut argument = Self {
             bytes: 0,
@@ -376,7 +376,7 @@ impl<'a> From<&'a Buffer> for Argument<'a> {
     }
 }
 
-/// A buffer from its number `.1` on, which may be its end.
+/// A position in a buffer: number `.1`, which may be its end.
 #[derive(Clone, Copy, Debug)]
 pub struct Position<'a>(pub &'a Buffer, pub usize);
 
@@ -391,7 +391,7 @@ impl<'a> From<Position<'a>> for Argument<'a> {
     }
 }
 
-/// A queue of work for a card: what is asked of it is done in this order.
+/// A queue of work for a card, done in the order of the calls.
 #[derive(Clone, Debug)]
 pub struct Queue(Arc<Stream>);
 
@@ -432,19 +432,19 @@ impl Drop for Buffer {
 }
 
 impl Buffer {
-    /// How many numbers.
+    /// Returns how many numbers it holds.
     pub fn len(&self) -> usize {
         self.len
     }
 }
 
 impl Queue {
-    /// A new queue.
+    /// Makes a new queue.
     ///
     /// # Errors
-    /// When the driver has none left.
+    /// If the driver has none left.
     pub fn new(card: Arc<Card>) -> Result<Self> {
-        // work on it waits for no other stream
+        // work on it does not wait for other streams
         const NON_BLOCKING: c_uint = 1;
         let (all, mut handle) = (functions()?, null_mut());
         card.enter(all)?;
@@ -455,7 +455,7 @@ impl Queue {
         Ok(Self(Arc::new(Stream { card, handle })))
     }
 
-    /// The card that does the work.
+    /// Returns the card that does the work.
     pub fn card(&self) -> &Card {
         &self.0.card
     }
@@ -466,10 +466,10 @@ impl Queue {
         Ok((all, self.0.handle as Handle))
     }
 
-    /// Room for `n` numbers, which are written before they are read.
+    /// Allocates `n` numbers, which must be written before they are read.
     ///
     /// # Errors
-    /// When the card has no memory left, or kernels cannot count so far.
+    /// If the card has no memory left, or kernels cannot count so far.
     pub fn room(&self, n: usize) -> Result<Buffer> {
         int(n)?;
         let (all, stream) = self.begin()?;
@@ -484,7 +484,7 @@ impl Queue {
         })
     }
 
-    /// `n` zeros.
+    /// Allocates `n` zeros.
     ///
     /// # Errors
     /// As [`Queue::room`].
@@ -494,10 +494,10 @@ impl Queue {
         Ok(buffer)
     }
 
-    /// Sets `n` numbers of a buffer from `at` on to 0.
+    /// Sets `n` numbers of a buffer, from `at` on, to 0.
     ///
     /// # Errors
-    /// When the driver does not.
+    /// If the driver fails.
     pub fn clear(&self, buffer: &Buffer, at: usize, n: usize) -> Result<()> {
         ensure!(
             at + n <= buffer.len,
@@ -512,7 +512,7 @@ impl Queue {
         all.check(code, "cannot clear memory of the card")
     }
 
-    /// A copy of numbers.
+    /// Copies numbers to the card.
     ///
     /// # Errors
     /// As [`Queue::room`].
@@ -521,7 +521,7 @@ impl Queue {
         unsafe { self.upload_words(values.as_ptr().cast(), values.len()) }
     }
 
-    /// A copy of whole numbers.
+    /// Copies whole numbers to the card.
     ///
     /// # Errors
     /// As [`Queue::room`].
@@ -548,7 +548,7 @@ impl Queue {
     /// Copies numbers from `at` on to the host, after all work so far.
     ///
     /// # Errors
-    /// When the work or the copy failed.
+    /// If the work or the copy failed.
     pub fn download(&self, buffer: &Buffer, at: usize, n: usize) -> Result<Vec<f32>> {
         ensure!(
             at + n <= buffer.len,
@@ -585,7 +585,7 @@ impl Queue {
     /// Runs a kernel in blocks of 256 threads.
     ///
     /// # Errors
-    /// When there is no such kernel, the arguments are not its own, or the card refuses.
+    /// If there is no such kernel, the arguments do not match it, or the card refuses.
     pub fn launch(&self, kernel: &str, grid: [u32; 2], arguments: &[Argument<'_>]) -> Result<()> {
         let found = self.0.card.kernels.get(kernel);
         let found = found.with_context(|| format!("there is no kernel `{kernel}`"))?;
@@ -619,13 +619,13 @@ impl Queue {
     }
 }
 
-/// The most numbers of one buffer: kernels count in 32 bits, up to a whole block behind the last.
+/// The most numbers of one buffer: kernels count in 32 bits, up to a whole block beyond the last.
 const MOST: usize = i32::MAX as usize - 1024;
 
-/// A size as kernels count.
+/// Converts a size to the kernels' type.
 ///
 /// # Errors
-/// When it is too large for them.
+/// If it is too large.
 pub fn int(n: usize) -> Result<i32> {
     ensure!(
         n <= MOST,

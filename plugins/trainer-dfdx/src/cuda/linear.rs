@@ -9,18 +9,18 @@ use fl_core::Result;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A matrix on a card: where it begins, and the steps from one row and column to the next.
+/// A matrix on a card: its first number, and the steps from one row and column to the next.
 #[derive(Clone, Copy)]
 pub struct Matrix<'a> {
     /// Its first number.
     pub place: Position<'a>,
-    /// From one row to the next.
+    /// Step from one row to the next.
     pub by_row: usize,
-    /// From one column to the next.
+    /// Step from one column to the next.
     pub by_column: usize,
 }
 
-/// Row after row, from one to the next `by_row` numbers.
+/// Returns a row-major matrix with `by_row` numbers from one row to the next.
 pub fn matrix(place: Position<'_>, by_row: usize) -> Matrix<'_> {
     Matrix {
         place,
@@ -30,7 +30,7 @@ pub fn matrix(place: Position<'_>, by_row: usize) -> Matrix<'_> {
 }
 
 impl Matrix<'_> {
-    /// Rows for columns.
+    /// Swaps rows and columns.
     pub fn transposed(self) -> Self {
         Self {
             by_row: self.by_column,
@@ -39,13 +39,13 @@ impl Matrix<'_> {
         }
     }
 
-    /// The steps, row first.
+    /// Returns the steps, row first.
     pub fn steps(&self) -> [usize; 2] {
         [self.by_row, self.by_column]
     }
 }
 
-/// An order as kernels read it.
+/// Returns an order in the form of the kernels.
 pub fn order_words(order: Order) -> Result<[i32; 2]> {
     Ok(match order {
         Order::Blocks(block) => [0, int(block)?],
@@ -56,24 +56,24 @@ pub fn order_words(order: Order) -> Result<[i32; 2]> {
     })
 }
 
-/// Products of several `a` with one `b`, where each `a` has rows of its own number.
+/// Products of several `a` with one `b`, where each `a` has its own number of rows.
 pub struct Texts<'a> {
-    /// How many.
+    /// Number of products.
     pub items: usize,
-    /// From one `a` to the next.
+    /// Step from one `a` to the next.
     pub a_ld: usize,
     /// Rows of each.
     pub counts: &'a Buffer,
     /// The order of each, two words.
     pub orders: &'a Buffer,
-    /// Are rows behind the counted ones set to 0?
+    /// Whether rows beyond the counted ones are set to 0.
     pub zeros: bool,
 }
 
-/// `out = relu?(bias? + a b)`, for `a` of `m x k` and `b` of `k x n`.
+/// Computes `out = relu?(bias? + a b)`, for `a` of `m x k` and `b` of `k x n`.
 ///
 /// # Errors
-/// When the card fails, or a size is too large for it.
+/// If the card fails, or a size is too large for it.
 pub fn product(
     queue: &Queue,
     [m, k, n]: [usize; 3],
@@ -110,7 +110,7 @@ pub fn product(
             out.into(),
         ];
         int(m * n)?;
-        // small products are cut small, so that a card has blocks enough
+        // small products get small blocks, so that a card has enough of them
         let (kernel, side) = match m.min(n) >= 64 {
             true => ("product_wide", 64),
             false => ("product_blocks", 16),
@@ -148,7 +148,7 @@ pub fn product(
     queue.each("product_each", items * m * n, &arguments)
 }
 
-/// `relu?(x weight^T + bias)`.
+/// Computes `relu?(x weight^T + bias)`.
 ///
 /// # Errors
 /// As [`product`].

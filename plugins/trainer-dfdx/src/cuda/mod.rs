@@ -1,9 +1,9 @@
 //! The trainer on an NVIDIA card, with the bits of the processor.
 //!
 //! One kernel file for each file of `ops`, compiled to PTX ahead of time (`kernels/compile.py`).
-//! The driver is opened when a card is first used, see [`driver`]. Each sum has the order of the
-//! processor's, so a card changes how long a run takes and nothing else. The kernels have been
-//! executed from their PTX by the interpreter of `tests/fake-cuda`, on no card yet.
+//! The driver is opened at the first use of a card, see [`driver`]. Each sum has the order of the
+//! processor's, so a card changes only the duration of a run. The kernels have been executed from
+//! their PTX by the interpreter of `tests/fake-cuda`, on no card yet.
 
 mod check;
 mod conv;
@@ -44,20 +44,21 @@ const PTX: [&str; 8] = [
 pub struct CardReport {
     /// Its number: `device: cuda:0` and so on.
     pub index: usize,
-    /// As the driver calls it.
+    /// The driver's name of the card.
     pub name: String,
     /// Compute capability, such as 7 and 0.
     pub capability: (i32, i32),
     /// Version of the driver's interface, such as 12010 for 12.1.
     pub version: i32,
-    /// Why it must not be used: where its numbers differ from the processor's; `None`: they do not.
+    /// Why it must not be used: where its numbers differ from the processor's; `None` if they do
+    /// not.
     pub wrong: Option<String>,
 }
 
-/// Looks at all NVIDIA cards of this machine, and compares each with the processor.
+/// Finds all NVIDIA cards of this machine, and compares each with the processor.
 ///
 /// # Errors
-/// When there is no driver, or a card cannot be used.
+/// If there is no driver, or a card cannot be used.
 pub fn cards() -> fl_core::Result<Vec<CardReport>> {
     let one = |index| {
         let card = Card::open(index)?;

@@ -9,9 +9,9 @@ use fl_core::{Result, Stream};
 
 /// One pass of a batch through a network.
 pub struct ForwardPass<'a> {
-    /// Where it runs.
+    /// The queue that it runs on.
     pub queue: &'a Queue,
-    /// What is noted for the way back.
+    /// The record for the backward pass.
     pub record: &'a mut Record,
     /// The weights.
     pub weights: &'a Weights,
@@ -24,10 +24,10 @@ pub struct ForwardPass<'a> {
 }
 
 impl ForwardPass<'_> {
-    /// Scores of a batch, `rows x outputs`.
+    /// Returns the scores of a batch, `rows x outputs`.
     ///
     /// # Errors
-    /// As [`Net::forward`], and when the card fails.
+    /// As [`Net::forward`], or if the card fails.
     pub fn scores(&mut self, net: &Net, x: Value) -> Result<Value> {
         let padding = net.padding(self.inputs, x.rows);
         let [trunk, last] = net.ops();
@@ -35,7 +35,7 @@ impl ForwardPass<'_> {
         self.run(last, features, &padding)
     }
 
-    /// What the last layer is given, `rows x features`.
+    /// Returns the inputs of the last layer, `rows x features`.
     ///
     /// # Errors
     /// As [`ForwardPass::scores`].

@@ -9,7 +9,8 @@ use fl_core::{Problem, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where the running statistics of a layer stand, and whether the batch's are used and move them.
+/// The positions of a layer's running statistics, and whether those of the batch are used and
+/// update them.
 #[derive(Clone, Copy)]
 pub struct Statistics<'a> {
     /// All running statistics.
@@ -18,14 +19,14 @@ pub struct Statistics<'a> {
     pub mean: usize,
     /// Start of the variances.
     pub variance: usize,
-    /// Statistics of the batch.
+    /// Whether to use statistics of the batch.
     pub of_batch: bool,
 }
 
-/// `relu?((x - mean) / sqrt(variance + epsilon) * weight + bias)`, channel by channel.
+/// Computes `relu?((x - mean) / sqrt(variance + epsilon) * weight + bias)`, channel by channel.
 ///
 /// # Errors
-/// When a batch has a single number per channel, and when the card fails.
+/// If a batch has a single number per channel, or the card fails.
 pub fn batch_norm(
     queue: &Queue,
     record: &mut Record,

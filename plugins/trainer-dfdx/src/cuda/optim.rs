@@ -5,7 +5,7 @@ use super::sums::{Term, plane_sums};
 use crate::optim::{CLIP_BLOCK, Move, clip_factor};
 use fl_core::Result;
 
-/// Weights, moments and the room for a gradient, on a card.
+/// Weights, moments and a buffer for a gradient, on a card.
 pub struct Moments {
     /// [`crate::optim::State::first`]
     pub first: Buffer,
@@ -13,10 +13,10 @@ pub struct Moments {
     pub second: Buffer,
 }
 
-/// Moves weights.
+/// Updates weights.
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn step(
     queue: &Queue,
     how: Move,
@@ -55,7 +55,7 @@ pub fn step(
 /// As [`crate::optim::clip`].
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn clip(queue: &Queue, gradient: &Buffer, most: f32) -> Result<()> {
     let n = gradient.len();
     let sums = plane_sums(queue, gradient, (1, CLIP_BLOCK), Term::Squares)?;
@@ -72,7 +72,7 @@ pub fn clip(queue: &Queue, gradient: &Buffer, most: f32) -> Result<()> {
 /// As [`crate::optim::proximal`].
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn proximal(
     queue: &Queue,
     gradient: &Buffer,
@@ -95,7 +95,7 @@ pub fn proximal(
 /// As [`crate::optim::gradient_offset`].
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn gradient_offset(queue: &Queue, gradient: &Buffer, gradient_offset: &Buffer) -> Result<()> {
     let n = gradient.len();
     let arguments = [int(n)?.into(), gradient_offset.into(), gradient.into()];

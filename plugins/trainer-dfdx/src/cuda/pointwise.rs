@@ -1,4 +1,4 @@
-//! Single numbers on a card, and numbers that only move: kernels/pointwise.cu, as
+//! Operations on single numbers, and moves of numbers, on a card: kernels/pointwise.cu, as
 //! [`crate::ops`] has them in `pointwise.rs`.
 
 use super::driver::{Argument, Buffer, Position, Queue, int};
@@ -11,7 +11,7 @@ impl Queue {
     /// Copies rows of numbers; `ld`: from one row to the next, of both.
     ///
     /// # Errors
-    /// When the card fails.
+    /// If the card fails.
     pub fn copy_rows(
         &self,
         [rows, width]: [usize; 2],
@@ -25,7 +25,7 @@ impl Queue {
         self.each("copy_rows", n, &[n_, width_, from_ld, to_ld, from, to])
     }
 
-    /// A copy of a whole buffer.
+    /// Returns a copy of a whole buffer.
     ///
     /// # Errors
     /// As [`Queue::room`].
@@ -36,10 +36,10 @@ impl Queue {
     }
 }
 
-/// `values *= factors`, one by one.
+/// Computes `values *= factors`, one by one.
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn times(queue: &Queue, values: &Buffer, factors: &Buffer) -> Result<()> {
     let n = values.len();
     queue.each("times", n, &[int(n)?.into(), factors.into(), values.into()])
@@ -48,12 +48,12 @@ pub fn times(queue: &Queue, values: &Buffer, factors: &Buffer) -> Result<()> {
 /// Keeps the slope where the output of a relu is positive.
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn relu_back(queue: &Queue, slope: &Buffer, out: &Buffer) -> Result<()> {
     activate_back(queue, slope, out, Activation::Relu)
 }
 
-/// The number of an activation in the kernels, and its slope.
+/// Returns the number of an activation in the kernels, and its slope.
 fn number(f: Activation) -> [Argument<'static>; 2] {
     match f {
         Activation::Relu => [0.into(), 0.0.into()],
@@ -73,7 +73,7 @@ fn activate_back(queue: &Queue, slope: &Buffer, out: &Buffer, f: Activation) -> 
 /// Applies `f` to every number.
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn activate(queue: &Queue, record: &mut Record, x: &Value, f: Activation) -> Result<Value> {
     let n = x.data.len();
     let out = queue.room(n)?;
@@ -93,10 +93,10 @@ pub fn activate(queue: &Queue, record: &mut Record, x: &Value, f: Activation) ->
     })
 }
 
-/// `relu?(a + b)`: the end of a residual block.
+/// Computes `relu?(a + b)`: the end of a residual block.
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn add(queue: &Queue, record: &mut Record, a: &Value, b: &Value, relu: bool) -> Result<Value> {
     let n = a.data.len();
     let out = queue.room(n)?;
@@ -125,10 +125,10 @@ pub fn add(queue: &Queue, record: &mut Record, a: &Value, b: &Value, relu: bool)
     })
 }
 
-/// The channels of `a` and then those of `b`, sample by sample.
+/// Joins the channels of `a` and then those of `b`, sample by sample.
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn concat(queue: &Queue, record: &mut Record, a: &Value, b: &Value) -> Result<Value> {
     let (rows, widths) = (a.rows, [a.width(), b.width()]);
     let whole = widths[0] + widths[1];
@@ -157,10 +157,10 @@ pub fn concat(queue: &Queue, record: &mut Record, a: &Value, b: &Value) -> Resul
     })
 }
 
-/// Inverted dropout; the mask is drawn on the host, as [`ops::dropout`] draws it.
+/// Applies inverted dropout; the host draws the mask, as [`ops::dropout`] does.
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn dropout(
     queue: &Queue,
     record: &mut Record,
@@ -183,7 +183,7 @@ pub fn dropout(
     })
 }
 
-/// The same numbers as one row per sample.
+/// Returns the same numbers as one row per sample.
 pub fn flatten(x: &Value) -> Value {
     Value {
         shape: vec![x.width()],
@@ -191,7 +191,8 @@ pub fn flatten(x: &Value) -> Value {
     }
 }
 
-/// An operation that moves pixels of images: its kernel there and back, and the sides it gives.
+/// Runs an operation that moves pixels of images: its kernels forward and backward, and the
+/// resulting sides.
 fn moved(
     queue: &Queue,
     record: &mut Record,
@@ -238,7 +239,7 @@ fn moved(
 /// Repeats every row and column `factor` times (nearest neighbour).
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn upsample(queue: &Queue, record: &mut Record, x: &Value, factor: usize) -> Result<Value> {
     let kernels = ["upsample", "upsample_back"];
     moved(queue, record, x, kernels, factor, |n| n * factor)
@@ -247,7 +248,7 @@ pub fn upsample(queue: &Queue, record: &mut Record, x: &Value, factor: usize) ->
 /// Puts `stride - 1` zeros between rows and between columns.
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn spread(queue: &Queue, record: &mut Record, x: &Value, stride: usize) -> Result<Value> {
     let kernels = ["spread", "spread_back"];
     moved(queue, record, x, kernels, stride, |n| (n - 1) * stride + 1)

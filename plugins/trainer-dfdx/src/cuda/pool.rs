@@ -16,10 +16,10 @@ fn shape_argument(s: &PoolShape) -> Result<Argument<'static>> {
     Ok(ints.into())
 }
 
-/// The largest number of each window, as [`crate::ops::max_pool`].
+/// Computes the largest number of each window, as [`crate::ops::max_pool`].
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn max_pool(queue: &Queue, record: &mut Record, x: &Value, shape: &PoolShape) -> Result<Value> {
     let n = x.rows * shape.out().iter().product::<usize>();
     let (out, from, len) = (queue.room(n)?, queue.room(n)?, x.data.len());
@@ -45,10 +45,10 @@ pub fn max_pool(queue: &Queue, record: &mut Record, x: &Value, shape: &PoolShape
     })
 }
 
-/// The mean of each window, as [`crate::ops::average_pool`].
+/// Computes the mean of each window, as [`crate::ops::average_pool`].
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn average_pool(
     queue: &Queue,
     record: &mut Record,

@@ -3,23 +3,23 @@
 use super::driver::{Buffer, Position, Queue, int};
 use fl_core::Result;
 
-/// What is summed of each plane.
+/// The terms to sum over each plane.
 #[derive(Clone, Copy)]
 pub enum Term<'a> {
     /// The values.
     Values,
     /// Their squared distances to the mean of their channel.
     Spread(&'a Buffer),
-    /// The values times the distance of these others to the mean of their channel.
+    /// The values times the distance of these other values to the mean of their channel.
     Tilt(&'a Buffer, &'a Buffer),
     /// The squares of the values.
     Squares,
 }
 
-/// The sums of planes of `run` numbers; the last may be shorter.
+/// Computes the sums of planes of `run` numbers; the last may be shorter.
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn plane_sums(
     queue: &Queue,
     values: &Buffer,
@@ -53,10 +53,10 @@ pub fn plane_sums(
     Ok(sums)
 }
 
-/// The sums of columns of `rows x columns` numbers.
+/// Computes the sums of columns of `rows x columns` numbers.
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn column_sums(
     queue: &Queue,
     values: &Buffer,
@@ -69,10 +69,10 @@ pub fn column_sums(
     queue.each("column_sums", columns, &arguments)
 }
 
-/// Sums over a batch of each of `channels` channels of `run` numbers.
+/// Computes the sums over a batch of each of `channels` channels of `run` numbers.
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn channel_sums(
     queue: &Queue,
     values: &Buffer,

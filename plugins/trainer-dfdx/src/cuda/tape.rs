@@ -1,6 +1,6 @@
-//! What flows through a network on a card: values, their gradients, and how to go back.
+//! Values in a network on a card, their gradients, and the backward pass.
 //!
-//! As [`crate::tape`], with buffers on the card; gradients meet in the same order.
+//! As [`crate::tape`], with buffers on the card; gradients are added in the same order.
 
 use super::driver::{Buffer, Queue, int};
 use fl_core::Result;
@@ -19,12 +19,12 @@ pub struct Value {
     pub rows: usize,
     /// Shape of one sample.
     pub shape: Vec<usize>,
-    /// Where its gradient goes; `None`: none is wanted.
+    /// Key of its gradient; `None` if no gradient is needed.
     pub key: Option<Key>,
 }
 
 impl Value {
-    /// Numbers in one sample.
+    /// Returns the numbers in one sample.
     pub fn width(&self) -> usize {
         self.shape.iter().product()
     }
@@ -35,22 +35,22 @@ impl Value {
 pub struct Weights {
     /// The numbers.
     pub data: Arc<Buffer>,
-    /// Where their gradient goes, laid out as `data`; `None`: they are frozen. Each weight is used
-    /// once in a pass, so an operation sets its part.
+    /// Their gradient, laid out as `data`; `None` if they are frozen. Each weight is used once in a
+    /// pass, so an operation sets its part.
     pub gradient: Option<Arc<Buffer>>,
 }
 
-/// The gradients while the tape runs backwards.
+/// The gradients during the backward pass.
 pub struct Grads<'a> {
     queue: &'a Queue,
     all: BTreeMap<Key, Buffer>,
 }
 
 impl Grads<'_> {
-    /// Adds to a gradient. The first that comes is moved in, not added to zeros.
+    /// Adds to a gradient. The first addend is moved in, not added to zeros.
     ///
     /// # Errors
-    /// When the card fails.
+    /// If the card fails.
     pub fn give(&mut self, key: Key, more: Buffer) -> Result<()> {
         match self.all.get(&key) {
             Some(sum) => {
@@ -75,7 +75,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Records what is needed to go back, or only computes.
+    /// Makes a record that stores the backward pass if `on`, or only computes.
     pub fn new(on: bool) -> Self {
         Self {
             steps: on.then(Vec::new),
@@ -83,15 +83,14 @@ impl Record {
         }
     }
 
-    /// A key that no other value has.
+    /// Returns a new, unique key.
     pub fn key(&mut self) -> Key {
         self.next += 1;
         self.next
     }
 
-    /// Notes how the gradient of an operation's output becomes that of what it read. Returns the
-    /// output's key, if a gradient will be wanted: `wanted` says whether an input or a weight has
-    /// one.
+    /// Stores how the gradient of an operation's output becomes that of its inputs. Returns the
+    /// output's key if a gradient is needed: `wanted` tells whether an input or a weight has one.
     pub fn note<F>(&mut self, wanted: bool, back: F) -> Option<Key>
     where
         F: 'static + FnOnce(Buffer, &mut Grads<'_>) -> Result<()>,
@@ -103,10 +102,11 @@ impl Record {
     }
 
     /// Runs the tape backwards from `output`, whose gradient is `slope`. Returns the gradient of
-    /// the value `of`, if `output` depends on it; gradients of weights are where [`Weights`] says.
+    /// the value `of`, if `output` depends on it; the gradients of weights are stored in
+    /// [`Weights`].
     ///
     /// # Errors
-    /// When an operation fails.
+    /// If an operation fails.
     pub fn backward(
         self,
         queue: &Queue,

@@ -9,11 +9,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows of a table for words; `words` are the numbers of `x`, on the host.
+/// Looks up rows of a table for words; `words` are the numbers of `x`, on the host.
 ///
 /// # Errors
-/// When `words` holds anything else than whole numbers from 0 to the vocabulary; when the card
-/// fails.
+/// If `words` holds anything but whole numbers from 0 to the vocabulary, or the card fails.
 pub fn embedding(
     queue: &Queue,
     record: &mut Record,
@@ -66,8 +65,8 @@ pub fn embedding(
     })
 }
 
-/// Rows of the table that are there, where the places of each start, and the places, in their
-/// order.
+/// Returns the rows of the table that occur, the start of each row's positions, and the positions,
+/// in their order.
 fn places(words: &[f32]) -> [Vec<i32>; 3] {
     let mut all = BTreeMap::<i32, Vec<i32>>::new();
     for (at, word) in (0..).zip(words) {
@@ -83,8 +82,8 @@ fn places(words: &[f32]) -> [Vec<i32>; 3] {
     [rows, starts, all.into_values().flatten().collect()]
 }
 
-/// The orders of products of `counts` rows, as kernels read them; `size` makes m, k and n of a
-/// count.
+/// Returns the orders of products of `counts` rows, in the form of the kernels; `size` returns m, k
+/// and n of a count.
 fn orders(
     queue: &Queue,
     counts: &[usize],
@@ -100,10 +99,10 @@ fn ints(counts: &[usize]) -> Result<Vec<i32>> {
     counts.iter().map(|n| int(*n)).collect()
 }
 
-/// Windows of neighbouring positions, as [`crate::ops::conv1d`].
+/// Convolves windows of neighbouring positions, as [`crate::ops::conv1d`].
 ///
 /// # Errors
-/// When the card fails, or a size is too large for it.
+/// If the card fails, or a size is too large for it.
 pub fn conv1d(
     queue: &Queue,
     record: &mut Record,
@@ -202,10 +201,11 @@ pub fn conv1d(
     })
 }
 
-/// The largest number of each channel over the counted positions, as [`crate::ops::max_over_time`].
+/// Computes the largest number of each channel over the counted positions, as
+/// [`crate::ops::max_over_time`].
 ///
 /// # Errors
-/// When the card fails.
+/// If the card fails.
 pub fn max_over_time(
     queue: &Queue,
     record: &mut Record,

@@ -1,4 +1,4 @@
-//! From layers to operations: shapes are followed through the list, and each layer says what it wants.
+//! From layers to operations: follows shapes through the list, and checks each layer's input.
 
 use super::layers::{Conv, Conv1d, Embedding, Layer, in_range};
 use super::{Entry, Net, Op, Start};
@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use fl_core::{Problem, Result, TaskKind};
 use std::ops::Range;
 
-/// How a network must end.
+/// The required end of a network.
 #[derive(Clone, Copy)]
 pub enum End<'a> {
     /// With one number for each output of a task, straight from a linear layer or a convolution.
@@ -104,7 +104,7 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
 /// Numbers in a model, and values of one sample between two layers: 4 bytes each.
 const MOST: usize = 1 << 28;
 
-/// How many numbers a tensor of this shape has, together with `before`.
+/// Returns the number of values in a tensor of this shape, together with `before`.
 fn volume(shape: &[usize], before: usize) -> Result<usize> {
     let product = shape
         .iter()
@@ -120,12 +120,12 @@ fn volume(shape: &[usize], before: usize) -> Result<usize> {
 }
 
 struct Builder {
-    /// May the next layer take words?
+    /// Whether the next layer may take words.
     words: bool,
-    /// Does the network begin with words?
+    /// Whether the network begins with words.
     text: bool,
     outputs: usize,
-    /// Numbers of a pixel, if something is said of each.
+    /// Values per pixel, if every pixel has an output.
     channels: Option<usize>,
     entries: Vec<Entry>,
     weights: usize,
@@ -138,7 +138,7 @@ impl Builder {
         let mut ops = Vec::with_capacity(layers.len());
         let mut at = 0;
         while at < layers.len() {
-            // a relu right after is done on the way out: one sweep over memory less, in both directions
+            // a relu right after is fused: one sweep over memory less, in both directions
             let relu = layers.get(at + 1) == Some(&Layer::Relu);
             let fuses = relu
                 && matches!(
@@ -331,7 +331,7 @@ impl Builder {
                 *shape = vec![words, *width];
                 volume(shape, 0)?;
                 let size = vec![*vocabulary, *width];
-                // +-1/4, as Kim's code draws words that it has no numbers for
+                // +-1/4, as Kim's code initialises words without known vectors
                 let start = Start::FanIn(16);
                 Op::Embedding {
                     table: self.tensor(name, "weight", size, start, true)?,
@@ -398,8 +398,9 @@ impl Builder {
         })
     }
 
-    /// Zeros between the pixels, then a convolution: the transpose of the convolution with this stride and padding. Its
-    /// kernel is PyTorch's turned by half a circle, `out x in x kernel x kernel`.
+    /// Adds zeros between the pixels, then a convolution: the transpose of the convolution with
+    /// this stride and padding. Its kernel is PyTorch's rotated by half a turn,
+    /// `out x in x kernel x kernel`.
     fn transposed(&mut self, name: &str, conv: &Conv, shape: &mut Vec<usize>) -> Result<Op> {
         let [channels, height, width] = image("transposed-conv", shape)?;
         let spread = |n: usize| (n - 1).saturating_mul(conv.stride).saturating_add(1);
@@ -411,7 +412,7 @@ impl Builder {
             ..conv.clone()
         };
         let op = self.layer(name, &Layer::Conv(inner), shape, false)?;
-        // PyTorch counts what one input reaches, not what one output reads
+        // PyTorch counts the outputs that one input reaches, not the inputs of one output
         for entry in self
             .entries
             .iter_mut()

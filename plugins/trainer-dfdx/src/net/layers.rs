@@ -8,50 +8,56 @@ choices! {
     pub enum Layer {
         /// `max(x, 0)`.
         Relu = "relu",
-        /// `x` above 0, this (above 0) times `x` below.
+        /// `x` if above 0, this (above 0) times `x` if below.
         LeakyRelu(f64) = "leaky-relu",
         /// Hyperbolic tangent.
         Tanh = "tanh",
         /// `1 / (1 + exp(-x))`.
         Sigmoid = "sigmoid",
-        /// An image as one row of numbers. A linear layer does it by itself.
+        /// Converts an image to one row of numbers. A linear layer does so itself.
         Flatten = "flatten",
         /// Two-dimensional convolution.
         Conv(Conv) = "conv",
-        /// The transpose of a convolution (`ConvTranspose2d`): `(n - 1) stride - 2 pad + kernel` rows out of `n`.
+        /// The transpose of a convolution (`ConvTranspose2d`): `(n - 1) stride - 2 pad + kernel`
+        /// rows out of `n`.
         TransposedConv(Conv) = "transposed-conv",
-        /// A row of numbers as an image of so many channels, rows and columns.
+        /// Converts a row of numbers to an image of this many channels, rows and columns.
         Unflatten(Vec<usize>) = "unflatten",
-        /// Fully connected, with this many outputs. The last layer of a list must have the outputs of the task.
+        /// Fully connected, with this many outputs. The last layer of a list must have the outputs
+        /// of the task.
         Linear(usize) = "linear",
-        /// Fully connected, with the outputs of the task; in a generator, with the numbers of an input. Where every pixel has a
-        /// class, or a value: a 1x1 convolution with a channel for each class or colour.
+        /// Fully connected, with the outputs of the task; in a generator, with the numbers of an
+        /// input. For tasks with a class or a value for every pixel: a 1x1 convolution with a
+        /// channel for each class or colour.
         Outputs = "outputs",
-        /// The largest number of each window of so many rows and columns; windows do not overlap.
+        /// The largest number of each window of this many rows and columns; windows do not overlap.
         Pool(usize) = "pool",
         /// The largest number of each window.
         MaxPool(Window) = "max-pool",
-        /// The mean of each window of so many rows and columns; windows do not overlap.
+        /// The mean of each window of this many rows and columns; windows do not overlap.
         AveragePool(usize) = "average-pool",
         /// The mean of each channel.
         GlobalPool = "global-pool",
-        /// Batch normalisation of each channel, with PyTorch's constants: epsilon 1e-5, momentum 0.1.
+        /// Batch normalisation of each channel, with PyTorch's constants: epsilon 1e-5, momentum
+        /// 0.1.
         BatchNorm = "batch-norm",
         /// Batch normalisation without a learnt scale and shift (`affine=False`).
         Standardise = "standardise",
-        /// Sets numbers to 0 with this probability (at least 0, below 1) while training, and divides the rest by what is left.
+        /// During training, sets numbers to 0 with this probability (at least 0, below 1), and
+        /// divides the rest by its complement.
         Dropout(f64) = "dropout",
-        /// Repeats every row and column so often.
+        /// Repeats every row and column this many times.
         Upsample(usize) = "upsample",
         /// `relu(body(x) + shortcut(x))`, as in ResNet.
         Residual(Residual) = "residual",
-        /// The input, and beside it what these layers make of it: channels after channels, in one size. The skip connections of
-        /// a U-Net, one within another.
+        /// The input, with the output of these layers as further channels of the same size. The
+        /// skip connections of a U-Net, nested.
         Skip(Layers) = "skip",
-        /// A text, a row of word numbers, as a row of learnt numbers for each word: `words x width`. Only as the first layer.
+        /// Converts a text, a row of word numbers, to a row of learnt numbers for each word:
+        /// `words x width`. Only as the first layer.
         Embedding(Embedding) = "embedding",
-        /// One-dimensional convolution along the words of a text (Kim 2014, equation 2), without padding. Windows that begin or
-        /// end behind the text are 0; the first never is.
+        /// One-dimensional convolution along the words of a text (Kim 2014, equation 2), without
+        /// padding. Windows that begin or end beyond the text are 0, except the first.
         Conv1d(Conv1d) = "conv1d",
         /// The largest number of each channel over the words of a text (Kim 2014, section 2).
         MaxOverTime = "max-over-time",
@@ -61,10 +67,12 @@ choices! {
 }
 
 settings! {
-    /// Learnt numbers for words: `vocabulary x width`, row `n - 1` for word `n`; PyTorch's `Embedding` without a row for 0. First
-    /// ones are uniform in -0.25 to 0.25, as in Kim's code.
+    /// Learnt numbers for words: `vocabulary x width`, row `n - 1` for word `n`; PyTorch's
+    /// `Embedding` without a row for 0. Initial values are uniform in -0.25 to 0.25, as in Kim's
+    /// code.
     pub struct Embedding {
-        /// The largest word number; the data set's `width`. 0 is no word, and becomes zeros that are not learnt.
+        /// The largest word number; the data set's `width`. 0 marks the absence of a word, and
+        /// becomes zeros that are not learnt.
         vocabulary: usize, in 1..=1 << 24;
         /// Numbers of a word.
         width: usize, in 1..;
@@ -72,7 +80,8 @@ settings! {
 }
 
 settings! {
-    /// A convolution along words; its weight is that of PyTorch's `Conv2d(1, out, (kernel, channels))`, without the 1.
+    /// A convolution along words; its weight is that of PyTorch's
+    /// `Conv2d(1, out, (kernel, channels))`, without the 1.
     pub struct Conv1d {
         /// Channels out.
         out: usize, in 1..;
@@ -88,7 +97,7 @@ settings! {
         out: usize, in 1..;
         /// Rows and columns of the kernel.
         kernel: usize, in 1..;
-        /// Rows and columns from one output to the next.
+        /// Step in rows and columns between two outputs.
         stride: usize = 1, in 1..;
         /// Rows and columns of zeros around the input; less than `kernel`.
         pad: usize = 0;
@@ -102,7 +111,7 @@ settings! {
     pub struct Window {
         /// Rows and columns of a window.
         kernel: usize, in 1..;
-        /// Rows and columns from one window to the next.
+        /// Step in rows and columns between two windows.
         stride: usize, in 1..;
     }
 }
@@ -112,12 +121,12 @@ settings! {
     pub struct Residual {
         /// The layers whose output is added.
         body: Layers;
-        /// The layers between the input and the sum; none: the input itself.
+        /// The layers between the input and the sum; none for the input itself.
         shortcut: Layers = Layers(vec![]);
     }
 }
 
-/// The layers of a block. A type of its own, as a schema that contained itself would never end.
+/// The layers of a block. A separate type, because a schema that contained itself would never end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layers(pub Vec<Layer>);
 
@@ -181,7 +190,7 @@ impl Setting for NetSpec {
     }
 }
 
-/// Ranges of the numbers that stand right under a layer's word.
+/// Checks the ranges of the numbers directly under a layer's word.
 pub(super) fn in_range(layer: &Layer) -> Result<(), String> {
     let not = |name: &str, range: String, got: &dyn std::fmt::Debug| {
         Err(format!("`{name}` must be {range}, got {got:?}"))

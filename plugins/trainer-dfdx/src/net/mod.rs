@@ -1,4 +1,4 @@
-//! Networks that are known at run time: from a list of layers to operations on the tape.
+//! [`Net`]: a network that is known at run time, from a list of layers to operations on the tape.
 
 mod build;
 mod layers;
@@ -23,22 +23,23 @@ use std::sync::Arc;
 /// One tensor of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Position of its layer and what it is, as in PyTorch: `0.weight`, `3.body.1.running_mean`.
+    /// Position of its layer and its kind, as in PyTorch: `0.weight`, `3.body.1.running_mean`.
     pub name: String,
     /// As in PyTorch.
     pub shape: Vec<usize>,
-    /// Where it stands among the weights, or among the buffers.
+    /// Its position among the weights, or among the buffers.
     pub range: Range<usize>,
-    /// `false`: a buffer, such as running statistics, that no optimiser moves.
+    /// `false` for a buffer, such as running statistics, that no optimiser moves.
     pub trainable: bool,
     start: Start,
 }
 
-/// What a tensor holds at first.
+/// The initial values of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// Uniform in +-1/sqrt(this): what PyTorch's `Linear` and `Conv2d` do to weight and bias (`reset_parameters`:
-    /// Kaiming uniform with a = sqrt 5), this being the number of inputs of one output.
+    /// Uniform in +-1/sqrt(this), with this the number of inputs of one output. PyTorch's `Linear`
+    /// and `Conv2d` initialise weight and bias like that (`reset_parameters`: Kaiming uniform with
+    /// a = sqrt 5).
     FanIn(usize),
     Zeros,
     Ones,
@@ -96,11 +97,11 @@ pub(crate) enum Op {
     Branches(Vec<Vec<Op>>),
 }
 
-/// A network: what it computes and which tensors it needs. The numbers are kept elsewhere, see [`Net::start`].
+/// A network: its operations and its tensors. The numbers are kept elsewhere, see [`Net::start`].
 #[derive(Clone, Debug)]
 pub struct Net {
     ops: Vec<Op>,
-    /// How many of the operations come before the last layer.
+    /// Number of operations before the last layer.
     trunk: usize,
     features: usize,
     entries: Vec<Entry>,
@@ -109,9 +110,9 @@ pub struct Net {
     norms: bool,
 }
 
-/// What a pass is for.
+/// The purpose of a pass.
 pub enum Mode<'a> {
-    /// Batch statistics, which move the running ones in these buffers; dropout from this stream.
+    /// Batch statistics, which update the running ones in these buffers; dropout from this stream.
     Train(&'a mut [f32], &'a Stream),
     /// Running statistics from these buffers, no dropout.
     Evaluate(&'a [f32]),
@@ -121,7 +122,8 @@ impl Net {
     /// Builds the network for a task.
     ///
     /// # Errors
-    /// When a layer cannot take what comes in, naming the layer; when the last layer does not have the task's outputs.
+    /// If a layer does not accept its input (the error names the layer), or the last layer does not
+    /// have the task's outputs.
     pub fn new(spec: &NetSpec, task: &Task) -> Result<Self> {
         let outputs = task.kind.outputs();
         ensure!(
@@ -141,15 +143,16 @@ impl Net {
         }
     }
 
-    /// Builds a network that makes inputs of shape `to` of rows of `from` numbers.
+    /// Builds a network that makes inputs of shape `to` from rows of `from` numbers.
     ///
     /// # Errors
-    /// When a layer cannot take what comes in, naming the layer, or the last does not give what is wanted.
+    /// If a layer does not accept its input (the error names the layer), or the last layer does not
+    /// give that shape.
     pub fn maker(layers: &[Layer], from: usize, to: &[usize]) -> Result<Self> {
         build::net(layers, &[from], End::Inputs(to)).context("net")
     }
 
-    /// All tensors by name, from weights and buffers laid out as [`Entry::range`] says.
+    /// Returns all tensors by name, from weights and buffers laid out as in [`Entry::range`].
     pub fn tensors(&self, weights: &[f32], buffers: &[f32]) -> Tensors {
         let entry = |e: &Entry| {
             let all = if e.trainable { weights } else { buffers };
@@ -161,10 +164,10 @@ impl Net {
         self.entries.iter().map(entry).collect()
     }
 
-    /// The inverse of [`Net::tensors`]: weights and buffers.
+    /// Inverts [`Net::tensors`]: returns weights and buffers.
     ///
     /// # Errors
-    /// When a tensor is missing, has another shape, or is none of this network.
+    /// If a tensor is missing, has another shape, or does not belong to this network.
     pub fn arrange(&self, mut tensors: Tensors) -> Result<(Vec<f32>, Vec<f32>)> {
         let (mut weights, mut buffers) = (vec![0.0; self.weights], vec![0.0; self.buffers]);
         for entry in &self.entries {
@@ -192,22 +195,23 @@ impl Net {
         }
     }
 
-    /// All tensors in the order of the layers.
+    /// Returns all tensors in the order of the layers.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Number of trainable numbers.
+    /// Returns the number of trainable numbers.
     pub fn weights(&self) -> usize {
         self.weights
     }
 
-    /// Numbers that the last layer is given for one sample.
+    /// Returns the number of inputs of the last layer for one sample.
     pub fn features_width(&self) -> usize {
         self.features
     }
 
-    /// Where weight (`outputs x features`) and bias of the last layer stand among the weights, if it is linear.
+    /// Returns the positions of weight (`outputs x features`) and bias of the last layer among the
+    /// weights, if it is linear.
     pub fn head(&self) -> Option<[Range<usize>; 2]> {
         match &self.ops[self.trunk..] {
             [
@@ -221,12 +225,13 @@ impl Net {
         }
     }
 
-    /// Are its inputs the numbers of words, which have no slope?
+    /// Returns whether its inputs are the numbers of words, which have no slope.
     pub fn takes_words(&self) -> bool {
         matches!(self.ops.first(), Some(Op::Embedding { .. }))
     }
 
-    /// For each text of a batch how many positions at its end are no words; none are where the inputs are no texts.
+    /// Returns for each text of a batch the number of positions at its end without words; 0 if the
+    /// inputs are not texts.
     pub(crate) fn padding(&self, x: &[f32], rows: usize) -> Vec<usize> {
         let padding = |words: &[f32]| words.iter().rev().take_while(|n| **n == 0.0).count();
         match self.takes_words() {
@@ -238,18 +243,18 @@ impl Net {
         }
     }
 
-    /// The operations before the last layer, and the last layer.
+    /// Returns the operations before the last layer, and the last layer.
     pub(crate) fn ops(&self) -> [&[Op]; 2] {
         self.ops.split_at(self.trunk).into()
     }
 
-    /// Does it have batch normalisation?
+    /// Returns whether it has batch normalisation.
     pub fn normalises(&self) -> bool {
         self.norms
     }
 
-    /// First values of weights and buffers. Each tensor draws from its own child of `stream`, so a layer starts the same
-    /// whatever else is in the network.
+    /// Returns initial values of weights and buffers. Each tensor draws from its own child of
+    /// `stream`, so a layer starts the same in every network.
     pub fn start(&self, stream: &Stream) -> (Vec<f32>, Vec<f32>) {
         let (mut weights, mut buffers) = (vec![0.0; self.weights], vec![0.0; self.buffers]);
         for entry in &self.entries {
@@ -276,10 +281,10 @@ impl Net {
         (weights, buffers)
     }
 
-    /// Scores of a batch, `rows x outputs`.
+    /// Returns the scores of a batch, `rows x outputs`.
     ///
     /// # Errors
-    /// When batch normalisation is given one number per channel, or an embedding something that is no word number.
+    /// If batch normalisation gets one number per channel, or an embedding an invalid word number.
     pub fn forward(
         &self,
         record: &mut Record,
@@ -293,7 +298,7 @@ impl Net {
         pass(&self.ops[self.trunk..], features)
     }
 
-    /// What the last layer is given, `rows x features`.
+    /// Returns the inputs of the last layer, `rows x features`.
     ///
     /// # Errors
     /// As [`Net::forward`].
@@ -348,7 +353,7 @@ fn run(
                         variance: &b[variance.clone()],
                     },
                     Mode::Train(b, _) => {
-                        // the variance of a layer is stored right behind its mean
+                        // the variance of a layer is stored right after its mean
                         let (mean, rest) = b[mean.start..variance.end].split_at_mut(mean.len());
                         Statistics::Batch {
                             mean,
@@ -410,14 +415,14 @@ fn run(
     })
 }
 
-/// How many of so many positions lie in each text. A window of words counts where its first one stands, and all of them must be in
-/// the text; the first window counts in any case.
+/// Returns how many of `positions` positions lie in each text. A window of words counts at its
+/// first word, and must lie within the text; the first window always counts.
 pub(crate) fn counted(positions: usize, padding: &[usize]) -> Vec<usize> {
     let inside = |absent: &usize| positions.saturating_sub(*absent).max(1);
     padding.iter().map(inside).collect()
 }
 
-/// A batch as a value; `key` names its gradient.
+/// Returns a batch as a value; `key` names its gradient.
 pub fn batch(data: Buffer, shape: &[usize], key: Option<crate::tape::Key>) -> Result<Value> {
     let width: usize = shape.iter().product();
     let rows = data

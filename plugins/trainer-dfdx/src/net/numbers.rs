@@ -1,4 +1,5 @@
-//! The numbers of a network, drawn when they are first needed: a check of a spec, which makes every model, draws none.
+//! [`Numbers`]: the numbers of a network, drawn on first use. A check of a spec makes every model
+//! and draws none.
 
 use super::Net;
 use fl_core::Stream;
@@ -6,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 /// Weights and running statistics.
 pub struct Numbers {
-    /// What the first weights are drawn from.
+    /// The source of the initial weights.
     first: Stream,
     there: OnceLock<There>,
 }
 
-/// Numbers that are there.
+/// Numbers that have been drawn or set.
 pub struct There {
     /// The weights, in the order of the network's entries.
     pub weights: Arc<Vec<f32>>,
@@ -20,7 +21,7 @@ pub struct There {
 }
 
 impl Numbers {
-    /// To be drawn from `first`.
+    /// Returns numbers to draw from `first`.
     pub fn new(first: Stream) -> Self {
         Self {
             first,
@@ -28,13 +29,13 @@ impl Numbers {
         }
     }
 
-    /// These instead.
+    /// Sets these numbers.
     pub fn set(&mut self, (weights, buffers): (Vec<f32>, Vec<f32>)) {
         let weights = Arc::new(weights);
         self.there = OnceLock::from(There { weights, buffers });
     }
 
-    /// Those of `net`.
+    /// Returns the numbers of `net`.
     pub fn of(&self, net: &Net) -> &There {
         self.there.get_or_init(|| {
             let (weights, buffers) = net.start(&self.first);
@@ -43,7 +44,7 @@ impl Numbers {
         })
     }
 
-    /// As [`Numbers::of`], to be changed.
+    /// As [`Numbers::of`], mutable.
     pub fn of_mut(&mut self, net: &Net) -> &mut There {
         self.of(net);
         match self.there.get_mut() {

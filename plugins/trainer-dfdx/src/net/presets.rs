@@ -2,7 +2,7 @@
 
 use super::layers::{Conv, Conv1d, Embedding, Layer, Layers, Residual};
 
-/// Names and what they are.
+/// Names and descriptions.
 pub const NAMES: [(&str, &str); 14] = [
     (
         "lenet",
@@ -53,7 +53,7 @@ pub const NAMES: [(&str, &str); 14] = [
     ),
 ];
 
-/// The layers of a known network.
+/// Returns the layers of a known network.
 pub fn layers(name: &str) -> Option<Vec<Layer>> {
     use Layer::{AveragePool, GlobalPool, Outputs, Relu};
     let mlp = |widths: &[usize]| {
@@ -134,8 +134,9 @@ pub fn layers(name: &str) -> Option<Vec<Layer>> {
     })
 }
 
-/// A pair of convolutions on each level; beside all but the lowest what the next one makes of every second row and column,
-/// brought back to size by a transposed convolution.
+/// Returns a U-Net with a pair of convolutions on each level. All but the lowest level add the
+/// output of the next one, which has half the rows and columns and a transposed convolution back to
+/// full size.
 fn unet(widths: &[usize]) -> Vec<Layer> {
     let Some((width, below)) = widths.split_first() else {
         return Vec::new();
@@ -160,7 +161,7 @@ fn unet(widths: &[usize]) -> Vec<Layer> {
     [pair(), vec![Layer::Skip(Layers(around))], pair()].concat()
 }
 
-/// Convolution (kernel, padding), relu, pooling by 2.
+/// Returns convolution (kernel, padding), relu, pooling by 2.
 fn cnn(out: usize, [kernel, pad]: [usize; 2]) -> Vec<Layer> {
     vec![
         Layer::Conv(Conv {
@@ -179,8 +180,9 @@ fn linear(width: usize) -> Vec<Layer> {
     vec![Layer::Linear(width), Layer::Relu]
 }
 
-/// The trunk that FedDF's and FedKD's networks share: a 3x3 convolution, then one block for each width, the second and
-/// third with stride 2 and a 1x1 convolution on the shortcut (He et al. 2016, for CIFAR).
+/// Returns the common trunk of FedDF's and FedKD's networks: a 3x3 convolution, then one block for
+/// each width, the second and third with stride 2 and a 1x1 convolution on the shortcut (He et al.
+/// 2016, for CIFAR).
 fn resnet(widths: [usize; 3]) -> Vec<Layer> {
     let conv = |out, kernel: usize, stride| {
         vec![

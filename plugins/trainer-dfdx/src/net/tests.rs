@@ -17,7 +17,8 @@ fn error(yaml: &str, input: &[usize]) -> String {
     format!("{:#}", net(yaml, input, 10).unwrap_err())
 }
 
-/// FedKT's and FedKD's counts are the published ones (`bandwidth.json`); the others follow from the papers' layers.
+/// FedKT's and FedKD's counts are the published ones (`bandwidth.json`); the others follow from the
+/// papers' layers.
 #[test]
 fn exact_numbers_of_parameters() {
     for (name, input, classes, count) in [
@@ -253,7 +254,8 @@ fn first_weights_are_pytorchs_and_depend_on_their_name_alone() {
     );
 }
 
-/// The whole of a small residual network with everything in it, by finite differences in the input and in every weight.
+/// Checks a small residual network with every kind of layer, by finite differences in the input and
+/// in every weight.
 #[test]
 fn a_whole_network_has_the_derivative_that_differences_say() {
     use crate::tape::Key;
@@ -304,7 +306,8 @@ fn a_whole_network_has_the_derivative_that_differences_say() {
                 score(&v)
             };
             let n = (moved(5e-3) - moved(-5e-3)) / 1e-2;
-            // the relu at the end of the block bends for some inputs; there the difference is between the two slopes
+            // the relu at the end of the block has a kink for some inputs; there the difference
+            // lies between the two slopes
             off += usize::from((n - f64::from(*e)).abs() > 2e-3 * (1.0 + n.abs()));
         }
         assert!(
@@ -320,7 +323,7 @@ fn a_whole_network_has_the_derivative_that_differences_say() {
 const SMALL_TEXT: &str = "[{embedding: {vocabulary: 9, width: 3}}, {conv1d: {out: 4, kernel: 2}}, tanh, \
     {branches: [[{conv1d: {out: 3, kernel: 2}}, tanh, max-over-time], [max-over-time, {linear: 2}]]}, outputs]";
 
-/// Scores of texts, with weights as a stream says: those of a layer depend on its name alone.
+/// Returns scores of texts, with weights from a stream: those of a layer depend on its name alone.
 fn read(net: &Net, words: &[f32], texts: usize) -> Result<Vec<f32>> {
     let (weights, buffers) = net.start(&Stream::root(6));
     let frozen = Weights {
@@ -404,7 +407,7 @@ fn a_network_of_words_has_the_derivative_that_differences_say() {
     use crate::tape::Key;
     let net = net(SMALL_TEXT, &[6], 3).unwrap();
     let (mut start, buffers) = net.start(&Stream::root(5));
-    // far apart, and of a seed whose winners no step changes
+    // spread far apart, with a seed for which no step changes the winners
     start[..27].iter_mut().for_each(|w| *w *= 4.0);
     let words = [
         1, 9, 4, 4, 2, 7, 3, 5, 7, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -444,7 +447,8 @@ fn a_network_of_words_has_the_derivative_that_differences_say() {
     assert!(exact[..3].iter().all(|g| *g != 0.0));
 }
 
-/// By the definition: every input pixel adds the kernel, times itself, to what it reaches.
+/// By the definition: every input pixel adds the kernel, times itself, to the outputs that it
+/// reaches.
 #[test]
 fn a_transposed_convolution_is_pytorchs() {
     let net = net(
@@ -452,7 +456,7 @@ fn a_transposed_convolution_is_pytorchs() {
         &[3, 3, 4],
         2 * 6 * 8,
     );
-    // such an end is a generator's
+    // such an end belongs to a generator
     assert!(net.unwrap_err().to_string().contains("net"));
     let list: Vec<Layer> = read_yaml(
         "[{unflatten: [3, 3, 4]}, {transposed-conv: {out: 2, kernel: 4, stride: 2, pad: 1}}]",

@@ -10,10 +10,11 @@ use crate::tape::{Record, Value, Weights};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Numbers of one group of samples that the weight gradient works on: half of a small second-level cache.
+/// Numbers of one group of samples for the weight gradient: half of a small second-level cache.
 const GROUP: usize = 64 * 1024;
 
-/// `relu?(conv(x, weight) + bias)`; `weight` is `out x channels x kernel x kernel`, as in PyTorch.
+/// Computes `relu?(conv(x, weight) + bias)`; `weight` is `out x channels x kernel x kernel`, as in
+/// PyTorch.
 pub fn conv2d(
     record: &mut Record,
     x: &Value,
@@ -119,23 +120,24 @@ pub fn conv2d(
     }
 }
 
-/// Where a convolution's numbers stand.
+/// Returns the layout of a convolution's numbers.
 pub fn conv_grid(shape: &Shape) -> Grid {
     Grid::new(shape)
 }
 
-/// Samples whose gradient by the weights is summed in one go.
+/// Returns the number of samples whose weight gradients are summed together.
 pub fn conv_group(shape: &Shape, rows: usize) -> usize {
     let grid = Grid::new(shape);
     (GROUP / (grid.input_len() + grid.slope_len())).clamp(1, rows.max(1))
 }
 
-/// The way back, some samples at a time.
+/// The backward pass, some samples at a time.
 struct Back<'a> {
     grid: &'a Grid,
     x: &'a Value,
     offsets: Vec<usize>,
-    /// For each phase: the weights of its taps with channels in for rows, and where they start to read a gradient.
+    /// For each phase: the weights of its taps with input channels as rows, and where they start to
+    /// read a gradient.
     turned: Vec<(Packed, Vec<usize>)>,
     inputs: Vec<f32>,
     slopes: Vec<f32>,

@@ -1,14 +1,16 @@
-//! Where a convolution's numbers stand.
+//! [`Grid`]: the layout of a convolution's numbers.
 //!
-//! Images are laid out on a grid on which every tap of the kernel is a *shift*: rows follow one another with the padding
-//! between them (the zeros that end one row begin the next), and a stride of `s` splits the grid into `s x s` phases, of
-//! which a tap reads one. Then output, input gradient and weight gradient are sums and dot products of shifted rows, see
-//! [`crate::simd`]. Columns of the grid that are no output are computed and dropped: 1/(width + 1) of the work for a
-//! padded 3x3 kernel.
+//! Images are laid out on a grid on which every tap of the kernel is a *shift*. Rows follow one
+//! another with the padding between them (the zeros that end one row begin the next). A stride of
+//! `s` splits the grid into `s x s` phases, of which a tap reads one. Output, input gradient and
+//! weight gradient are then sums and dot products of shifted rows, see [`crate::simd`]. Columns of
+//! the grid that are no output are computed and dropped: 1/(width + 1) of the work for a padded 3x3
+//! kernel.
 
 use crate::simd::{Lines, round_up};
 
-/// The shape of a convolution: `channels x height x width` in, `out` channels of `kernel x kernel` taps.
+/// The shape of a convolution: `channels x height x width` in, `out` channels of `kernel x kernel`
+/// taps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Channels in.
@@ -21,44 +23,44 @@ pub struct Shape {
     pub out: usize,
     /// Rows and columns of the kernel.
     pub kernel: usize,
-    /// Rows and columns from one output to the next.
+    /// Step in rows and columns between two outputs.
     pub stride: usize,
     /// Rows and columns of zeros around the input; less than `kernel`.
     pub pad: usize,
 }
 
 impl Shape {
-    /// Rows out.
+    /// Returns the rows out.
     pub fn out_height(&self) -> usize {
         (self.height + 2 * self.pad - self.kernel) / self.stride + 1
     }
 
-    /// Columns out.
+    /// Returns the columns out.
     pub fn out_width(&self) -> usize {
         (self.width + 2 * self.pad - self.kernel) / self.stride + 1
     }
 
-    /// Weights of one output channel.
+    /// Returns the weights of one output channel.
     pub fn taps(&self) -> usize {
         self.channels * self.kernel * self.kernel
     }
 }
 
-/// Where things stand on the grid.
+/// The layout of a convolution.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
-    /// What is convolved.
+    /// The shape of the convolution.
     pub shape: Shape,
     /// Phases in each direction.
     pub phases: usize,
     /// The largest shift of a tap within a phase, in rows and columns.
     pub reach: usize,
-    /// From one row to the next.
+    /// Step from one row to the next.
     pub ld: usize,
 }
 
 impl Grid {
-    /// The grid for a convolution.
+    /// Returns the grid for a convolution.
     pub fn new(shape: &Shape) -> Self {
         let reach = (shape.kernel - 1) / shape.stride;
         let ld = if shape.stride == 1 {
@@ -74,7 +76,7 @@ impl Grid {
         }
     }
 
-    /// The rows of one channel of output.
+    /// Returns the rows of one channel of output.
     pub fn lines(&self) -> Lines {
         Lines {
             count: self.shape.out_height(),
@@ -83,37 +85,39 @@ impl Grid {
         }
     }
 
-    /// Numbers from the first to the last output, dropped columns included.
+    /// Returns the numbers from the first to the last output, dropped columns included.
     pub fn outputs(&self) -> usize {
         self.lines().span()
     }
 
-    /// Room for one channel of output.
+    /// Returns the size of one channel of output.
     pub fn run(&self) -> usize {
         round_up(self.outputs())
     }
 
-    /// Where row `y` and column `x` of a padded image, or of a kernel, stand within their phase.
+    /// Returns the position of row `y` and column `x` of a padded image, or of a kernel, within
+    /// their phase.
     pub fn shift(&self, y: usize, x: usize) -> usize {
         (y / self.shape.stride) * self.ld + x / self.shape.stride
     }
 
-    /// Room for one phase of one channel of input.
+    /// Returns the size of one phase of one channel of input.
     pub fn plane(&self) -> usize {
         round_up(self.reach * self.ld + self.reach + self.run())
     }
 
-    /// Room for one input sample: phase by phase, channel by channel.
+    /// Returns the size of one input sample: phase by phase, channel by channel.
     pub fn input_len(&self) -> usize {
         self.phases * self.phases * self.shape.channels * self.plane()
     }
 
-    /// The phase that row `y` and column `x` fall on.
+    /// Returns the phase of row `y` and column `x`.
     pub fn phase(&self, y: usize, x: usize) -> usize {
         (y % self.shape.stride) * self.phases + x % self.shape.stride
     }
 
-    /// Where each tap starts to read an input sample: channel by channel, kernel row by kernel row.
+    /// Returns where each tap starts to read an input sample: channel by channel, kernel row by
+    /// kernel row.
     pub fn offsets(&self) -> Vec<usize> {
         let Shape {
             channels, kernel, ..
@@ -127,8 +131,8 @@ impl Grid {
             .collect()
     }
 
-    /// Visits the stretches of input rows that any output depends on, with the phase, the place on its plane and the step:
-    /// `f(phase, place, start in the sample's channel, how many, step)`.
+    /// Visits the segments of input rows that any output depends on, with the phase, the position
+    /// on its plane and the step: `f(phase, place, start in the sample's channel, length, step)`.
     pub fn stretches(&self, mut f: impl FnMut(usize, usize, usize, usize)) {
         let Shape {
             height,
@@ -159,7 +163,7 @@ impl Grid {
         }
     }
 
-    /// Lays out one sample. The padding is not touched: it is 0 from the start.
+    /// Lays out one sample. Leaves the padding, which is 0 from the start.
     pub fn place_input(&self, sample: &[f32], out: &mut [f32]) {
         let Shape {
             channels,
@@ -184,12 +188,12 @@ impl Grid {
         });
     }
 
-    /// Zeros before the first number of an output gradient.
+    /// Returns the zeros before the first number of an output gradient.
     pub fn lead(&self) -> usize {
         self.reach * self.ld + self.reach
     }
 
-    /// The first place of a plane that an input gradient can stand at, and how many follow.
+    /// Returns the first position of an input gradient on a plane, and the number of positions.
     pub fn input_span(&self) -> (usize, usize) {
         let Shape {
             height,
@@ -204,13 +208,13 @@ impl Grid {
         (first, last_y * self.ld + last_x + 1 - first)
     }
 
-    /// Room for one channel of output gradient with the zeros around it.
+    /// Returns the size of one channel of output gradient with the zeros around it.
     pub fn slope_plane(&self) -> usize {
         let (first, count) = self.input_span();
         round_up(self.lead() + self.run().max(first + round_up(count)))
     }
 
-    /// Room for the output gradient of one sample.
+    /// Returns the size of the output gradient of one sample.
     pub fn slope_len(&self) -> usize {
         self.shape.out * self.slope_plane()
     }

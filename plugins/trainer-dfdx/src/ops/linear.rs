@@ -9,7 +9,7 @@ use fl_core::Result;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// `relu?(x weight^T + bias)`; `weight` is `out x in`, as in PyTorch.
+/// Computes `relu?(x weight^T + bias)`; `weight` is `out x in`, as in PyTorch.
 pub fn linear(
     record: &mut Record,
     x: &Value,
@@ -80,7 +80,7 @@ pub(super) struct Matrix<'a> {
     by_column: usize,
 }
 
-/// Row after row, from one to the next `by_row` numbers.
+/// Returns a row-major matrix with `by_row` numbers from one row to the next.
 pub(super) fn matrix(values: &[f32], by_row: usize) -> Matrix<'_> {
     Matrix {
         values,
@@ -105,34 +105,38 @@ impl Matrix<'_> {
     }
 }
 
-/// How many products of a sum are made in one go. For large matrices the library cuts sums of more than 512 where this machine's caches
-/// say, and another machine's would come to other bits; it is given no longer ones. Small ones and vectors it treats alike everywhere.
+/// Returns the number of products of a sum that are computed at once. For large matrices the
+/// library splits sums of more than 512 by the size of this machine's caches, and another machine
+/// would get other bits; so it gets no longer sums. It treats small matrices and vectors the same
+/// everywhere.
 fn block([m, k, n]: [usize; 3]) -> usize {
     let alike = m.max(n) <= 64 || m.min(n) <= 1;
     let parts = if alike { 1 } else { k.div_ceil(512).max(1) };
     k.div_ceil(parts).max(1)
 }
 
-/// In which order one number of a product is summed. This is what the library does on a processor
-/// with vectors of eight numbers; a card does the same.
+/// The order of summation for one number of a product. It is that of the library on a processor
+/// with vectors of eight numbers; a card uses the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Chains of fused multiply-adds from 0, each of this many products; then the sum of the chains.
+    /// Chains of fused multiply-adds from 0, each of this many products; then the sum of the
+    /// chains.
     Blocks(usize),
     /// Eight lanes of such chains, folded; each of this many products.
     Lanes(usize),
     /// One or two products, each rounded.
     Outer,
-    /// One chain that begins with what is there already.
+    /// One chain that begins with the present value.
     Column,
     /// Eight vectors of eight lanes.
     Row,
 }
 
-/// The order of a product of `m x k` and `k x n`; of both the steps from one row, and column, to the next.
+/// Returns the order for a product of `m x k` and `k x n`, given the steps from one row, and
+/// column, to the next of both.
 ///
 /// # Errors
-/// When the library would cut a sum where this machine's caches say.
+/// If the library would split a sum by the size of this machine's caches.
 pub fn order(
     [m, k, n]: [usize; 3],
     [a_row, a_column]: [usize; 2],
@@ -167,8 +171,9 @@ pub fn order(
     Ok(Order::Blocks(each.min(512)))
 }
 
-/// `out = a b`, or `out += a b`, for `a` of `m x k` and `b` of `k x n`; `out` is row after row. On this thread alone:
-/// two threads would cut the sums differently and give other bits.
+/// Computes `out = a b`, or `out += a b`, for `a` of `m x k` and `b` of `k x n`; `out` is
+/// row-major. Uses this thread only: two threads would split the sums differently and give other
+/// bits.
 pub(super) fn product(
     [m, k, n]: [usize; 3],
     a: &Matrix<'_>,
@@ -186,7 +191,8 @@ pub(super) fn product(
     if m == 0 || n == 0 {
         return;
     }
-    // the kernels write column after column, so they make `out^T = b^T a^T`; a single column is one already
+    // the kernels write column-major, so they compute `out^T = b^T a^T`; a single column has both
+    // layouts
     let flipped = (b.transposed(), a.transposed());
     let (rows, columns, left, right) = match n {
         1 => (m, n, a, b),
@@ -203,8 +209,9 @@ pub(super) fn product(
             unsafe_code,
             reason = "a matrix product at full speed; gemm has no safe interface"
         )]
-        // SAFETY: the assertion above says that every index below m, k and n with these strides lies inside its slice; these begin
-        // `from` products later, of which there are as many fewer; and `out` is borrowed mutably, so it overlaps neither `a` nor `b`.
+        // SAFETY: the assertion above says that every index below m, k and n with these strides
+        // lies inside its slice; these begin `from` products later, of which there are as many
+        // fewer; and `out` is borrowed mutably, so it overlaps neither `a` nor `b`.
         unsafe {
             gemm_f32::gemm::f32::get_gemm_fn()(
                 rows,
@@ -235,7 +242,8 @@ pub(super) fn product(
 mod tests {
     use super::*;
 
-    /// Left to itself the library cuts a sum where this machine's caches say; of 512 or fewer it never cuts one.
+    /// By default the library splits a sum by the size of this machine's caches; it never splits
+    /// one of 512 or fewer.
     #[test]
     fn exact_long_sums_are_cut_in_the_same_places_on_every_machine() {
         let number = |at: usize| ((at * 7919 % 1009) as f32 - 500.0) / 311.0;
@@ -257,7 +265,7 @@ mod tests {
         };
         let close = |(at, x): (usize, &f32)| (f64::from(*x) - longhand(at)).abs() < 1e-2;
         assert!(whole.iter().enumerate().all(close));
-        // nothing to add up is 0, and nothing to add to stays
+        // an empty sum is 0, and adding it changes nothing
         let mut none = vec![1.0; 4];
         product(
             [2, 0, 2],

@@ -1,4 +1,5 @@
-//! Operations on the tape. Each takes values and returns a value; what goes back is noted on the [`Record`].
+//! Operations on the tape. Each takes values, returns a value, and stores its backward pass on the
+//! [`Record`].
 //!
 //! [`Record`]: crate::tape::Record
 

@@ -15,9 +15,9 @@ const EPSILON: f32 = 1e-5;
 /// Share of the newest batch in the running statistics (PyTorch's default).
 const MOMENTUM: f32 = 0.1;
 
-/// What a channel is normalised by.
+/// The statistics that normalise a channel.
 pub enum Statistics<'a> {
-    /// The batch; its mean and unbiased variance move the running ones.
+    /// Those of the batch; its mean and unbiased variance update the running ones.
     Batch {
         /// Running mean of each channel.
         mean: &'a mut [f32],
@@ -33,11 +33,11 @@ pub enum Statistics<'a> {
     },
 }
 
-/// `relu?((x - mean) / sqrt(variance + epsilon) * weight + bias)`, channel by channel; `affine` says where weight and bias stand,
-/// without it they are 1 and 0.
+/// Computes `relu?((x - mean) / sqrt(variance + epsilon) * weight + bias)`, channel by channel.
+/// `affine` gives the positions of weight and bias; without it they are 1 and 0.
 ///
 /// # Errors
-/// When a batch has a single number per channel: it has no variance.
+/// If a batch has a single number per channel: it has no variance.
 pub fn batch_norm(
     record: &mut Record,
     x: &Value,
@@ -127,7 +127,7 @@ pub fn batch_norm(
             {
                 let c = i % channels;
                 let (mean, factor) = (means[c], scales[c] * of_channel(&affine, &weights, c).0);
-                // the mean and the variance of the batch depend on every number in it; running ones do not
+                // mean and variance of the batch depend on every number in it; running ones do not
                 let n = if from_batch {
                     count as f32
                 } else {
@@ -159,14 +159,14 @@ pub fn batch_norm(
     })
 }
 
-/// Why a batch of samples of this shape cannot be normalised.
+/// Returns why a batch of samples of this shape cannot be normalised.
 pub fn one_number(shape: &[usize]) -> String {
     format!(
         "batch normalisation of a batch with one number per channel ({shape:?}): use larger batches"
     )
 }
 
-/// Weight and bias of a channel.
+/// Returns weight and bias of a channel.
 fn of_channel(affine: &Option<[Range<usize>; 2]>, weights: &Weights, c: usize) -> (f32, f32) {
     match affine {
         Some([weight, bias]) => (weights.data[weight.start + c], weights.data[bias.start + c]),
@@ -174,7 +174,8 @@ fn of_channel(affine: &Option<[Range<usize>; 2]>, weights: &Weights, c: usize) -
     }
 }
 
-/// Mean and biased variance of one channel. Two passes: the difference of two large sums would lose the variance.
+/// Returns mean and biased variance of one channel. Two passes: the difference of two large sums
+/// would cancel the variance.
 fn moments(x: &Value, channel: usize, channels: usize, run: usize) -> (f32, f32) {
     let runs = || x.data.chunks_exact(run).skip(channel).step_by(channels);
     let n = (x.rows * run) as f64;

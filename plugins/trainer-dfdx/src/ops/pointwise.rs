@@ -1,4 +1,4 @@
-//! Operations on single numbers, and those that only move numbers.
+//! Operations on single numbers, and moves of numbers.
 
 use crate::buffer::Buffer;
 use crate::curves;
@@ -67,8 +67,9 @@ pub fn activate(record: &mut Record, x: &Value, f: Activation) -> Value {
     }
 }
 
-/// Keeps the gradient where the output of a relu is positive. By way of a block beside it: what is chosen between a number and 0 and
-/// written over the number, the compiler writes with stores of some lanes of a vector, which cost AMD's processors ten times as much.
+/// Keeps the gradient where the output of a relu is positive. Uses a separate block: if the choice
+/// between a number and 0 is written over the number, the compiler emits masked stores, which cost
+/// AMD's processors ten times as much.
 pub(super) fn relu_back(slope: &mut [f32], out: &[f32]) {
     const BLOCK: usize = 256;
     let mut block = [0.0; BLOCK];
@@ -86,7 +87,7 @@ pub(super) fn relu_back(slope: &mut [f32], out: &[f32]) {
     );
 }
 
-/// `relu?(a + b)`: the end of a residual block.
+/// Computes `relu?(a + b)`: the end of a residual block.
 pub fn add(record: &mut Record, a: &Value, b: &Value, relu: bool) -> Value {
     let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
     let data = Arc::new(vectorised(
@@ -121,7 +122,7 @@ pub fn add(record: &mut Record, a: &Value, b: &Value, relu: bool) -> Value {
     }
 }
 
-/// The channels of `a` and then those of `b`, sample by sample; what one channel holds is of one shape.
+/// Joins the channels of `a` and then those of `b`, sample by sample; all channels have one shape.
 pub fn concat(record: &mut Record, a: &Value, b: &Value) -> Value {
     let (first, second) = (a.width(), b.width());
     let mut data = Buffer::filled(a.data.len() + b.data.len(), 0.0);
@@ -152,7 +153,7 @@ pub fn concat(record: &mut Record, a: &Value, b: &Value) -> Value {
     }
 }
 
-/// What each of `n` numbers is multiplied by: 0 with probability `p`, else `1 / (1 - p)`.
+/// Returns the factors of `n` numbers: 0 with probability `p`, else `1 / (1 - p)`.
 pub fn dropout_mask(n: usize, p: f32, draws: &mut Draws) -> Vec<f32> {
     let keep = 1.0 / (1.0 - p);
     let mut one = || match draws.uniform() < f64::from(p) {
@@ -162,7 +163,8 @@ pub fn dropout_mask(n: usize, p: f32, draws: &mut Draws) -> Vec<f32> {
     (0..n).map(|_| one()).collect()
 }
 
-/// Sets each number to 0 with probability `p` and divides the rest by `1 - p` (inverted dropout, as in PyTorch).
+/// Sets each number to 0 with probability `p` and divides the rest by `1 - p` (inverted dropout, as
+/// in PyTorch).
 pub fn dropout(record: &mut Record, x: &Value, p: f32, draws: &mut Draws) -> Value {
     let mask = dropout_mask(x.data.len(), p, draws);
     let data = Arc::new(Buffer::collect(
@@ -181,7 +183,8 @@ pub fn dropout(record: &mut Record, x: &Value, p: f32, draws: &mut Draws) -> Val
     }
 }
 
-/// The same numbers as one row per sample. Copies nothing: numbers and gradient are those of `x`.
+/// Returns the same numbers as one row per sample. Copies nothing: numbers and gradient are those
+/// of `x`.
 pub fn flatten(x: &Value) -> Value {
     Value {
         shape: vec![x.width()],
@@ -224,11 +227,11 @@ pub fn upsample(record: &mut Record, x: &Value, factor: usize) -> Value {
     }
 }
 
-/// Puts `stride - 1` zeros between rows and between columns: what a transposed convolution slides over.
+/// Puts `stride - 1` zeros between rows and between columns: the input of a transposed convolution.
 pub fn spread(record: &mut Record, x: &Value, stride: usize) -> Value {
     let (planes, height, width) = (x.rows * x.shape[0], x.shape[1], x.shape[2]);
     let (out_height, out_width) = ((height - 1) * stride + 1, (width - 1) * stride + 1);
-    // where the row `row` of all planes together starts
+    // the start of row `row` of all planes together
     let to_row = move |row: usize| (row / height * out_height + row % height * stride) * out_width;
     let mut data = Buffer::filled(planes * out_height * out_width, 0.0);
     for (row, from) in x.data.chunks_exact(width).enumerate() {

@@ -16,18 +16,18 @@ pub struct PoolShape {
     pub width: usize,
     /// Rows and columns of a window.
     pub kernel: usize,
-    /// Rows and columns from one window to the next.
+    /// Step in rows and columns between two windows.
     pub stride: usize,
 }
 
 impl PoolShape {
-    /// Channels, rows and columns out.
+    /// Returns channels, rows and columns out.
     pub fn out(&self) -> [usize; 3] {
         let windows = |n: usize| (n - self.kernel) / self.stride + 1;
         [self.channels, windows(self.height), windows(self.width)]
     }
 
-    /// The first number of each window, in the order of the output, for `rows` samples.
+    /// Returns the first number of each window, in the order of the output, for `rows` samples.
     fn windows(&self, rows: usize) -> impl Iterator<Item = usize> + use<> {
         let Self {
             channels,
@@ -45,7 +45,8 @@ impl PoolShape {
     }
 }
 
-/// The largest number of each window; of equal ones the first, row by row. A NaN is the largest, so that the loss shows it.
+/// Computes the largest number of each window; on a tie the first, row by row. A NaN is the
+/// largest, so that the loss shows it.
 pub fn max_pool(record: &mut Record, x: &Value, shape: &PoolShape) -> Value {
     let size = x.rows * shape.out().iter().product::<usize>();
     let (mut data, mut from) = (Buffer::filled(size, f32::NEG_INFINITY), vec![0; size]);
@@ -75,8 +76,8 @@ pub fn max_pool(record: &mut Record, x: &Value, shape: &PoolShape) -> Value {
     }
 }
 
-/// Largest numbers and where they stand, an output row at a time and without branches: which one is the largest is anybody's
-/// guess, and a processor that guesses wrong waits.
+/// Finds the largest numbers and their positions, an output row at a time and without branches: a
+/// processor cannot predict which is the largest.
 #[inline(always)]
 fn largest(x: &[f32], shape: &PoolShape, most: &mut [f32], from: &mut [u32]) {
     let [_, out_height, out_width] = shape.out();
@@ -98,8 +99,8 @@ fn largest(x: &[f32], shape: &PoolShape, most: &mut [f32], from: &mut [u32]) {
     }
 }
 
-/// [`largest`] for the usual windows of 2x2, a plane at a time: the four numbers of its windows are laid out one beside the other first,
-/// for a row of windows is seldom a whole number of vectors.
+/// [`largest`] for the usual windows of 2x2, a plane at a time. Lays out the four numbers of the
+/// windows side by side first, because a row of windows is seldom a whole number of vectors.
 #[inline(always)]
 fn largest_of_four(x: &[f32], shape: &PoolShape, most: &mut [f32], from: &mut [u32]) {
     let ([_, out_height, out_width], width) = (shape.out(), shape.width);
@@ -132,7 +133,7 @@ fn largest_of_four(x: &[f32], shape: &PoolShape, most: &mut [f32], from: &mut [u
     }
 }
 
-/// The first number of each pair, and the second.
+/// Splits pairs into their first and second numbers.
 #[inline(always)]
 fn pairs(row: &[f32], first: &mut [f32], second: &mut [f32]) {
     let both = first.iter_mut().zip(second);
@@ -141,7 +142,7 @@ fn pairs(row: &[f32], first: &mut [f32], second: &mut [f32]) {
     }
 }
 
-/// The larger of two numbers with their places: the first of equal ones, and NaN above all.
+/// Returns the larger of two numbers with their positions: the first on a tie, and NaN above all.
 #[inline(always)]
 fn larger(a: (f32, u32), b: (f32, u32)) -> (f32, u32) {
     let better = (b.0 > a.0) | b.0.is_nan();
@@ -151,7 +152,7 @@ fn larger(a: (f32, u32), b: (f32, u32)) -> (f32, u32) {
     )
 }
 
-/// The mean of each window.
+/// Computes the mean of each window.
 pub fn average_pool(record: &mut Record, x: &Value, shape: &PoolShape) -> Value {
     let (kernel, width) = (shape.kernel, shape.width);
     let share = 1.0 / (kernel * kernel) as f32;

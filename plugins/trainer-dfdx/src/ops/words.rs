@@ -1,8 +1,10 @@
-//! Texts as sequences: rows of learnt numbers for their words, a convolution along them, the largest number over them.
+//! Texts as sequences: rows of learnt numbers for their words, a convolution along them, the
+//! largest number over them.
 //!
-//! A sample is `positions x channels`, word after word, so that a window of neighbouring words is one slice and a convolution along
-//! the words one matrix product for each text, over rows that overlap. What stands behind a text's end is 0, is not computed, and
-//! has no gradient: `counts` says how many positions of each sample count.
+//! A sample is `positions x channels`, word after word. A window of neighbouring words is therefore
+//! one slice, and a convolution along the words is one matrix product for each text, over rows that
+//! overlap. Values beyond a text's end are 0, are not computed, and have no gradient: `counts`
+//! gives the number of positions of each sample that count.
 
 use super::channel_sums;
 use super::linear::{matrix, product};
@@ -13,7 +15,7 @@ use fl_core::{Problem, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Are all of these, `words` a sample, word numbers?
+/// Checks that all of these are word numbers, `words` per sample.
 ///
 /// # Errors
 /// Names the first that is not a whole number from 0 to the vocabulary.
@@ -31,10 +33,11 @@ pub fn check_words(x: &[f32], words: usize, vocabulary: usize) -> Result<()> {
     )))
 }
 
-/// For each word number `n` of `x` row `n - 1` of `table`, `vocabulary x width`; 0 is no word and becomes zeros.
+/// Looks up for each word number `n` of `x` row `n - 1` of `table`, `vocabulary x width`; 0 is no
+/// word and becomes zeros.
 ///
 /// # Errors
-/// When `x` holds anything else than whole numbers from 0 to the vocabulary; the first such place is named.
+/// If `x` holds anything but whole numbers from 0 to the vocabulary; names the first such position.
 pub fn embedding(
     record: &mut Record,
     x: &Value,
@@ -73,8 +76,9 @@ pub fn embedding(
     })
 }
 
-/// The sums of windows of `kernel` neighbouring positions, times `weight`, plus `bias`, for the first `counts` windows of each
-/// sample; zeros for the others. `weight` is `out x kernel x channels`.
+/// Computes the sums of windows of `kernel` neighbouring positions, times `weight`, plus `bias`,
+/// for the first `counts` windows of each sample; zeros for the others. `weight` is
+/// `out x kernel x channels`.
 pub fn conv1d(
     record: &mut Record,
     x: &Value,
@@ -86,7 +90,7 @@ pub fn conv1d(
     let (rows, channels, out) = (x.rows, x.shape[1], bias.len());
     let windows = x.shape[0] + 1 - kernel;
     let (size_in, size_out, taps) = (x.width(), windows * out, kernel * channels);
-    // a window begins one position after the other, and is as long as several
+    // windows begin one position apart, and each spans several positions
     let w = matrix(&weights.data[weight.clone()], taps);
     let mut data = Buffer::filled(rows * size_out, 0.0);
     let samples = x.data.chunks_exact(size_in);
@@ -146,8 +150,8 @@ pub fn conv1d(
     }
 }
 
-/// The largest number of each channel over the first `counts` positions of each sample; of equal ones the first. A NaN is the
-/// largest, so that the loss shows it.
+/// Computes the largest number of each channel over the first `counts` positions of each sample;
+/// the first on a tie. A NaN is the largest, so that the loss shows it.
 pub fn max_over_time(record: &mut Record, x: &Value, counts: &[usize]) -> Value {
     let (rows, channels, size) = (x.rows, x.shape[1], x.width());
     let (mut data, mut from) = (Buffer::room(rows * channels), vec![]);

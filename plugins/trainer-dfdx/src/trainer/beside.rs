@@ -1,4 +1,4 @@
-//! The last layer by itself, and what an auxiliary loss teaches it.
+//! The last layer by itself, and its gradient from an auxiliary loss.
 
 use super::Dfdx;
 use crate::net::Net;
@@ -7,10 +7,10 @@ use fl_core::{Head, Problem, Result};
 use ndarray::{Array1, Array2};
 
 impl Dfdx {
-    /// The last layer.
+    /// Returns the last layer.
     ///
     /// # Errors
-    /// When it is not linear.
+    /// If it is not linear.
     pub(super) fn last_layer(&self) -> Result<Head> {
         let lacks = "the last layer is a convolution, and an auxiliary loss needs a linear one";
         let [weight, bias] = self
@@ -21,7 +21,7 @@ impl Dfdx {
         self.head_of(&all[weight], &all[bias])
     }
 
-    /// The last layer with this weight and bias.
+    /// Returns the last layer with this weight and bias.
     pub(super) fn head_of(&self, weight: &[f32], bias: &[f32]) -> Result<Head> {
         let bias: Array1<f64> = bias.iter().copied().map(f64::from).collect();
         let weight = weight.iter().copied().map(f64::from).collect();
@@ -33,7 +33,7 @@ impl Dfdx {
     }
 }
 
-/// Adds to a gradient what an auxiliary loss teaches the last layer.
+/// Adds an auxiliary loss's slope by the last layer to a gradient.
 pub(super) fn add(net: &Net, slope: &Head, gradient: &mut [f32]) {
     let Some([weight, bias]) = net.head() else {
         return;

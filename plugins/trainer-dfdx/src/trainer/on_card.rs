@@ -1,4 +1,4 @@
-//! The trainer on a card: numbers go there at the start of a call and come back at its end.
+//! The trainer on a card: numbers are copied there at the start of a call and back at its end.
 
 use super::{Dfdx, Plan, ScoredBatch};
 use crate::buffer::Buffer;
@@ -20,7 +20,7 @@ pub(super) struct OnCard {
 }
 
 impl Dfdx {
-    /// The queue of its card; `None`: it runs on the processor.
+    /// Returns the queue of its card; `None` if it runs on the processor.
     pub(super) fn queue(&self) -> Result<Option<&Queue>> {
         let Device::Cuda(index) = self.device else {
             return Ok(None);
@@ -34,13 +34,13 @@ impl Dfdx {
         Ok(Some(self.queue.get_or_init(|| queue)))
     }
 
-    /// Lets it run on the card of this queue.
+    /// Moves it to the card of this queue.
     pub(crate) fn put_on(&mut self, device: Device, queue: Queue) {
         self.device = device;
         self.queue = queue.into();
     }
 
-    /// Brings the model to its card for a pass; `None`: it runs on the processor.
+    /// Copies the model to its card for a pass; `None` if it runs on the processor.
     pub(super) fn on_card(&self, plan: &Plan) -> Result<Option<OnCard>> {
         let Some(queue) = self.queue()? else {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Dfdx {
         }))
     }
 
-    /// Takes a model back from its card.
+    /// Copies a model back from its card.
     pub(super) fn take_back(&mut self, card: OnCard) -> Result<()> {
         let all = |buffer: &cuda::Buffer| card.queue.download(buffer, 0, buffer.len());
         self.numbers.set((all(&card.weights)?, all(&card.buffers)?));
@@ -86,7 +86,7 @@ impl Dfdx {
         Ok(())
     }
 
-    /// One step on a card: the loss of the batch at the plan's positions.
+    /// Takes one step on a card, and returns the loss of the batch at the plan's positions.
     pub(super) fn step_on_card(
         &mut self,
         card: &mut OnCard,
@@ -153,7 +153,7 @@ impl Dfdx {
         Ok(loss)
     }
 
-    /// A batch on a card; `key` names its gradient.
+    /// Returns a batch on a card; `key` names its gradient.
     fn value(&self, queue: &Queue, inputs: &[f32], key: Option<usize>) -> Result<Value> {
         let shape = self.task.input.clone();
         let width: usize = shape.iter().product();
@@ -174,7 +174,7 @@ impl Dfdx {
         Ok((weights, queue.upload(&numbers.buffers)?))
     }
 
-    /// Scores or features of all samples, some at a time, with running statistics.
+    /// Returns scores or features of all samples, some at a time, with running statistics.
     pub(super) fn evaluate_on_card(
         &self,
         queue: &Queue,

@@ -1,4 +1,4 @@
-//! A network's parameters, and its slopes by them and by its inputs.
+//! A network's parameters, and the slopes of its scores by them and by its inputs.
 
 use super::Dfdx;
 use crate::buffer::{self, Buffer};
@@ -78,7 +78,7 @@ impl Differentiable for Dfdx {
     }
 }
 
-/// By what scores are differentiated.
+/// The variables to differentiate scores by.
 #[derive(Clone, Copy, PartialEq)]
 enum Of {
     Inputs,
@@ -86,7 +86,8 @@ enum Of {
 }
 
 impl Dfdx {
-    /// The derivative of `sum(slope * scores)`, some samples at a time, with running statistics: `take` gets it.
+    /// Passes the derivative of `sum(slope * scores)` to `take`, some samples at a time, with
+    /// running statistics.
     fn backwards(
         &self,
         x: &Samples,

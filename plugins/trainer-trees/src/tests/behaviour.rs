@@ -1,4 +1,4 @@
-//! What users may rely on.
+//! Behaviour that users may rely on.
 
 use super::*;
 use fl_core::Problem;
@@ -185,7 +185,7 @@ fn ties_go_to_the_lowest_class_and_depth_is_kept() {
             .len(),
         4
     );
-    // no single cut helps here, and a tree of two levels tells all apart
+    // no single cut helps here, and a tree of two levels separates all
     let xor = Samples::fresh(
         array![[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]],
         vec![2],
@@ -195,7 +195,7 @@ fn ties_go_to_the_lowest_class_and_depth_is_kept() {
         .predict(&xor)
         .unwrap();
     assert_eq!(classes(&scores), [0, 1, 1, 0]);
-    // probabilities come back from scores
+    // scores give the probabilities back
     let scores = fitted(&stump, &x, &[1, 0, 1, 1], 2).predict(&x).unwrap();
     let p = f64::from(scores[[3, 0]]).exp() / (1.0 + f64::from(scores[[3, 0]]).exp());
     assert!(
@@ -233,7 +233,7 @@ fn settings_do_what_they_say() {
             ..defaults()
         }) <= 8
     );
-    // the rare class weighs as much as the other
+    // the rare class has the same total weight as the other
     let values = x.values();
     let rare = |i: usize| u32::from(values[[i, 0]] > 0.3 && i.is_multiple_of(6));
     let rare: Vec<u32> = (0..400).map(rare).collect();
@@ -260,7 +260,7 @@ fn settings_do_what_they_say() {
             .sum::<u32>()
     };
     assert!(boosted(ClassWeights::Balanced) > 40 && boosted(ClassWeights::Even) == 0);
-    // what tells the classes apart is what counts
+    // the feature that separates the classes is the important one
     let importance = fitted(&boosting(), &x, &y, 2).importance();
     assert!(
         importance[0] + importance[1] > 0.6 && (importance.iter().sum::<f64>() - 1.0).abs() < 1e-6

@@ -31,7 +31,7 @@ fn bytes_that_are_no_model_are_refused() {
         assert!(other.load(&bytes[..end]).is_err(), "the first {end} bytes");
     }
     assert!(other.load(&[&bytes[..], &[0]].concat()).is_err());
-    // every byte in turn: a model that is taken can be used
+    // every byte in turn: a model that loads can be used
     for at in 0..bytes.len() {
         for change in [1, 0x80, 0xff] {
             let mut wrong = bytes.clone();

@@ -1,9 +1,11 @@
-//! The learner beside one that looks at every sample for every cut, and other things that must be equal.
+//! The learner compared with one that counts every sample for every cut, and other exact
+//! equalities.
 
 use super::*;
 use crate::bins::Binned;
 
-/// A tree as text, found the slow way: for every feature and every place between two values, all samples are counted.
+/// A tree as text, found slowly: for every feature and every cut between two values, all samples
+/// are counted.
 struct Naive<'a> {
     x: &'a Array2<f32>,
     y: &'a [u32],
@@ -65,7 +67,7 @@ impl Naive<'_> {
     }
 }
 
-/// A tree of ours as the same text: values and counts are read off the samples that arrive.
+/// Returns one of our trees as the same text: values and counts come from the samples that arrive.
 fn told(model: &Trees<Tree>, x: &Array2<f32>, y: &[u32], of: usize) -> String {
     fn walk(
         tree: &crate::model::Grown,
@@ -318,7 +320,7 @@ fn soft_labels_are_parts_of_samples() {
     let (x, _) = coarse(30, 3, 3, 1);
     let mut draws = Stream::root(7).draws();
     let soft = Array2::from_shape_simple_fn((30, 3), || draws.below(4) as f32 / 4.0);
-    // a constant tells the mean
+    // a constant tree predicts the mean
     let mut model = new(
         &Tree {
             depth: 0,
@@ -332,7 +334,7 @@ fn soft_labels_are_parts_of_samples() {
         let wanted = soft.column(c).sum() / soft.sum();
         assert!((model.model().trees[0].leaves[c] - wanted).abs() < 1e-6);
     }
-    // samples that weigh nothing do not count, even where a bootstrap draws nothing else
+    // samples of weight 0 do not count, even if a bootstrap draws only those
     let mut soft = Array2::zeros((30, 3));
     soft[[4, 2]] = 1e-30;
     soft[[5, 1]] = 0.9e-30;

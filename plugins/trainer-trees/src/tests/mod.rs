@@ -1,4 +1,4 @@
-//! What must hold of trees.
+//! Tests of trees.
 
 mod behaviour;
 mod bytes;
@@ -43,7 +43,7 @@ pub fn fit<S: Method>(
     model.fit(x, target, &pass(), &Stream::root(seed))
 }
 
-/// A model fitted with seed 1.
+/// Returns a model fitted with seed 1.
 pub fn fitted<S: Method + Clone>(
     settings: &S,
     x: &Samples,
@@ -59,7 +59,7 @@ pub fn bits(scores: &Array2<f32>) -> Vec<u32> {
     scores.iter().map(|s| s.to_bits()).collect()
 }
 
-/// The likeliest class of each row, the lowest of several.
+/// Returns the likeliest class of each row, the lowest on a tie.
 pub fn classes(scores: &Array2<f32>) -> Vec<u32> {
     let best = |row: ndarray::ArrayView1<'_, f32>| {
         let top = row.fold(f32::NEG_INFINITY, |a, b| a.max(*b));
@@ -77,7 +77,8 @@ pub fn accuracy(scores: &Array2<f32>, wanted: &[u32]) -> f64 {
     right as f64 / wanted.len() as f64
 }
 
-/// Rows of numbers with few distinct values, so that splits tie and values repeat, and classes that depend on them by half.
+/// Returns rows of numbers with few distinct values, so that splits tie and values repeat, and
+/// classes that half depend on them.
 pub fn coarse(rows: usize, width: usize, of: usize, seed: u64) -> (Samples, Vec<u32>) {
     let mut draws = Stream::root(seed).draws();
     let values = Array2::from_shape_simple_fn((rows, width), || draws.below(5) as f32 * 0.3 - 0.6);
@@ -89,7 +90,7 @@ pub fn coarse(rows: usize, width: usize, of: usize, seed: u64) -> (Samples, Vec<
     (Samples::fresh(values, vec![width]).unwrap(), classes)
 }
 
-/// Two noisy classes, told apart by a circle in the first two of `width` numbers.
+/// Returns two noisy classes, separated by a circle in the first two of `width` numbers.
 pub fn rings(rows: usize, width: usize, seed: u64) -> (Samples, Vec<u32>) {
     let mut draws = Stream::root(seed).draws();
     let values = Array2::from_shape_simple_fn((rows, width), || draws.normal() as f32);
@@ -101,7 +102,7 @@ pub fn rings(rows: usize, width: usize, seed: u64) -> (Samples, Vec<u32>) {
     (Samples::fresh(values, vec![width]).unwrap(), classes)
 }
 
-/// The same rows, written sparsely.
+/// Returns the same rows in sparse form.
 pub fn sparse(x: &Samples) -> Samples {
     let (values, mut starts) = (x.values(), vec![0]);
     let (mut columns, mut named) = (Vec::new(), Vec::new());

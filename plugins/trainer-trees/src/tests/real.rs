@@ -1,5 +1,5 @@
-//! Real data, if `FL_DATA_DIR` says where they are. What scikit-learn and XGBoost reach stands in `tests/bench`, where both
-//! are run side by side; the numbers here are theirs.
+//! Real data, if `FL_DATA_DIR` is set. `tests/bench` runs scikit-learn and XGBoost on the same
+//! data; the expected numbers here are theirs.
 
 use super::*;
 use std::io::Read;

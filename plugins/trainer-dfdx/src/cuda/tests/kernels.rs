@@ -1,4 +1,4 @@
-//! The PTX is what NVRTC 12.1 makes of the kernels beside it.
+//! Checks that NVRTC 12.1 compiles the kernels to the PTX beside them.
 
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda/kernels")
 }
 
-/// Names of files with this ending, in order.
+/// Returns the names of files with this ending, in order.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let all = std::fs::read_dir(folder)
         .unwrap()
@@ -20,7 +20,7 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     all
 }
 
-/// Without NVRTC too: a kernel that was changed and not compiled again is found.
+/// Works without NVRTC too: it finds a kernel that was changed and not compiled again.
 #[test]
 fn the_kernels_are_those_that_were_compiled() {
     let mut listed = String::new();
@@ -63,7 +63,7 @@ fn exact_ptx_is_made_again_by_nvrtc() {
     }
 }
 
-/// A Python with NVRTC, which is put into a folder of its own once; `None`: there is none.
+/// Returns a Python with NVRTC, installed once into its own folder; `None` if there is none.
 fn python() -> Option<PathBuf> {
     let here = std::env::current_exe().ok()?;
     let folder = here.ancestors().nth(3)?.join("nvrtc-12.1");

@@ -9,7 +9,7 @@ use super::check::{Case, NO_KERNEL, compare, differ, numbers};
 use super::driver::{Card, Queue};
 use std::path::PathBuf;
 
-/// The driver that tests open: the interpreter, which stands beside this program.
+/// Returns the driver for tests: the interpreter, which lies beside this program.
 pub(super) fn fake_driver() -> Option<PathBuf> {
     let here = std::env::current_exe().ok()?;
     let name = format!(

@@ -1,4 +1,4 @@
-//! Kernels with one thing wrong. Each is refused, or gives other bits than the processor.
+//! Kernels with one fault each. Each is refused, or gives other bits than the processor.
 
 use crate::cuda::driver::{Card, Position, Queue};
 use crate::cuda::linear::{matrix, product};
@@ -15,7 +15,7 @@ fn changed(kernel: &str, from: &str, to: &str) -> Vec<String> {
     })
 }
 
-/// All modules, with the text of one kernel as `f` makes it.
+/// Returns all modules, with the text of one kernel changed by `f`.
 fn rewritten(kernel: &str, f: impl Fn(&str) -> String) -> Vec<String> {
     let entry = format!(".visible .entry {kernel}(");
     let one = |text: &str| match text.split_once(&entry) {
@@ -28,7 +28,7 @@ fn rewritten(kernel: &str, f: impl Fn(&str) -> String) -> Vec<String> {
     PTX.iter().map(|text| one(text)).collect()
 }
 
-/// What the kernels make of a convolution there and back, and of a product of long sums.
+/// Returns the results of a convolution forward and backward, and of a product of long sums.
 fn work(modules: &[String]) -> Result<Vec<f32>> {
     let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
     let queue = Queue::new(Arc::new(Card::with_kernels(0, &modules)?))?;
@@ -81,12 +81,13 @@ fn work(modules: &[String]) -> Result<Vec<f32>> {
     Ok(all)
 }
 
-/// The kernels as they are; the operations' own tests compare them with the processor.
+/// Returns the results of the unchanged kernels; the operations' own tests compare them with the
+/// processor.
 fn right() -> Vec<f32> {
     work(&PTX.map(String::from)).unwrap()
 }
 
-/// The refusal of a mutant.
+/// Checks that a mutant is refused.
 fn refused(modules: &[String], wanted: &str) {
     let why = format!("{:#}", work(modules).unwrap_err());
     assert!(why.contains(wanted), "{why}");
@@ -145,13 +146,14 @@ fn an_index_out_of_range_is_refused() {
     );
 }
 
-/// The registers of an instruction, if it is one of this name.
+/// Returns the registers of an instruction, if it has this name.
 fn registers<'a>(line: &'a str, name: &str) -> Option<Vec<&'a str>> {
     let list = line.trim().strip_prefix(name)?.trim_end_matches(';');
     Some(list.split(',').map(str::trim).collect())
 }
 
-/// All modules, with each instruction of this name in one kernel as `f` makes it of its registers.
+/// Returns all modules, with each instruction of this name in one kernel rewritten by `f` from its
+/// registers.
 fn each(kernel: &str, name: &str, f: impl Fn(&[&str]) -> String) -> Vec<String> {
     rewritten(kernel, |body| {
         let line = |line: &str| match registers(line, name) {
@@ -163,7 +165,7 @@ fn each(kernel: &str, name: &str, f: impl Fn(&[&str]) -> String) -> Vec<String> 
     })
 }
 
-/// A mutant that runs, and gives other bits than the kernels as they are.
+/// Checks that a mutant runs and gives other bits than the unchanged kernels.
 fn found(modules: &[String]) {
     assert!(super::differ(&right(), &work(modules).unwrap()).is_some());
 }
@@ -199,7 +201,7 @@ fn a_product_that_is_rounded_with_its_sum_is_found() {
 
 #[test]
 fn a_sum_in_another_order_is_found() {
-    // of two sums a + b and c + d after each other: a + d and c + b
+    // of two sums a + b and c + d in sequence: a + d and c + b
     found(&rewritten("conv_back_weight", |body| {
         let mut lines: Vec<String> = body.lines().map(String::from).collect();
         let mut before = None::<usize>;

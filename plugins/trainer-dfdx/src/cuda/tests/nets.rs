@@ -10,7 +10,7 @@ use fl_core::{
 };
 use ndarray::Array2;
 
-/// The same model twice: on the processor and on a card.
+/// Returns the same model twice: on the processor and on a card.
 fn twice(settings: &str, input: &[usize], kind: TaskKind) -> [Dfdx; 2] {
     ["cpu", "cuda"].map(|device| {
         let text = format!("{{{settings}, device: {device}}}");
@@ -45,7 +45,7 @@ fn classes(n: usize, of: usize) -> Vec<u32> {
     (0..n).map(|i| (i * 7 % of) as u32).collect()
 }
 
-/// All parameters of both are the same bits.
+/// Checks that all parameters of both have the same bits.
 fn same_params(name: &str, a: &Params, b: &Params) {
     assert!(a.0.keys().eq(b.0.keys()));
     for (tensor, values) in &a.0 {
@@ -85,7 +85,7 @@ fn train(
     assert_eq!(differ(&a, &b), None, "{name}: features");
 }
 
-/// Gradients by weights and by inputs, with running statistics.
+/// Compares gradients by weights and by inputs, with running statistics.
 fn slopes(name: &str, models: &mut [Dfdx; 2], x: &Samples, target: &Target<'_>, loss: Loss) {
     let [a, b] = models
         .each_mut()
@@ -231,7 +231,7 @@ fn exact_losses_on_scores_and_a_state_that_changes_devices() {
         );
         train(&loss.to_string(), &mut models, &x, &target, &pass);
         slopes(&loss.to_string(), &mut models, &x, &target, loss);
-        // each goes on with what the other has learnt
+        // each continues from the state of the other
         let [a, b] = models.each_ref().map(|m| m.save_state().unwrap());
         models[0].load_state(&b).unwrap();
         models[1].load_state(&a).unwrap();

@@ -1,4 +1,4 @@
-//! Each operation over many shapes: what it gives, and its gradients by inputs and weights.
+//! Each operation over many shapes: its result, and its gradients by inputs and weights.
 
 use super::{Case, NO_KERNEL, compare, differ, numbers, queue};
 use crate::cuda::driver::{Position, Queue};
@@ -14,7 +14,7 @@ type OnCpu<'a> = &'a dyn Fn(&mut Record, &Value, &Weights) -> Value;
 type OnCard<'a> =
     &'a dyn Fn(&Queue, &mut cuda::Record, &cuda::Value, &cuda::Weights) -> Result<cuda::Value>;
 
-/// Runs an operation on both, there and back; `words`: the inputs have no slope.
+/// Runs an operation on both, forward and backward; `words`: the inputs have no slope.
 fn same(name: &str, case: &Case, words: bool, cpu: OnCpu<'_>, card: OnCard<'_>) {
     let back = if words { NO_KERNEL } else { "to inputs" };
     let cpu = |r: &mut Record, x: &Value, w: &Weights| Ok(cpu(r, x, w));
@@ -221,7 +221,7 @@ fn exact_single_numbers_and_moved_ones() {
     for at in 0..60 {
         let shape = [up_to(3, d), up_to(7, d), up_to(7, d)];
         let mut case = Case::new(up_to(5, d), &shape, 0, d);
-        // far out too, where curves end
+        // also far from 0, where curves flatten
         let factor = [1.0, 10.0, 100.0][at % 3];
         case.x.iter_mut().for_each(|v| *v *= factor);
         for f in [
@@ -260,7 +260,7 @@ fn exact_single_numbers_and_moved_ones() {
             &|r, x, _| ops::dropout(r, x, 0.3, &mut draws(9)),
             &|q, r, x, _| pointwise::dropout(q, r, x, 0.3, &mut draws(9)),
         );
-        // one value by three ways: gradients meet in the same order
+        // one value used in three ways: its gradients are added in the same order
         same(
             "three ways",
             &case,
@@ -346,7 +346,7 @@ fn exact_pools() {
         };
         let mut case = Case::new(up_to(4, d), &[s.channels, s.height, s.width], 0, d);
         if at % 2 == 0 {
-            // many equal ones: the first of the largest is taken
+            // many equal numbers: the first of the largest is taken
             case.x.iter_mut().for_each(|v| *v = v.round());
         }
         same(

@@ -1,10 +1,12 @@
 //! Every operation against a plain loop, and its derivative against finite differences.
 //!
-//! Derivatives are checked through `sum(c * op(x))` with fixed `c`, by central differences in the inputs and weights.
-//! The operations are f32, so the step is large (1e-2) and exact only for functions that are straight over the step:
-//! convolutions, linear layers and pools are, as long as no relu bends and no pool changes its winner in between. So inputs
-//! of those are spaced multiples of 0.1 in a scrambled order, more than two steps apart, and relus are fed numbers that are
-//! at least 0.05 away from 0. Curved functions (tanh, sigmoid, batch norm) get a tolerance for the third derivative.
+//! Derivatives are checked through `sum(c * op(x))` with fixed `c`, by central differences in the
+//! inputs and weights. The operations are f32, so the step is large (1e-2) and exact only for
+//! functions that are linear over the step. Convolutions, linear layers and pools are, unless a
+//! relu has its kink or a pool changes its winner in between. So their inputs are spaced multiples
+//! of 0.1 in a scrambled order, more than two steps apart, and inputs of relus are at least 0.05
+//! away from 0. Curved functions (tanh, sigmoid, batch norm) get a tolerance for the third
+//! derivative.
 
 mod conv;
 mod words;
@@ -31,7 +33,7 @@ fn random(n: usize, seed: u64) -> Vec<f32> {
         .collect()
 }
 
-/// Different multiples of 0.1 around 0, none of them 0, in a random order.
+/// Returns different multiples of 0.1 around 0, none of them 0, in a random order.
 fn spaced(n: usize, seed: u64) -> Vec<f32> {
     let order = Stream::root(seed).draws().permutation(n);
     order
@@ -387,7 +389,7 @@ fn batch_norm_is_the_formula_and_its_derivative_the_difference() {
                 assert!((y - exact).abs() < 1e-5, "{y} {exact}");
             }
         }
-        // curved: differences over 1e-2 are off by a third derivative, some 1e-4 here
+        // curved: differences over 1e-2 are off by a third derivative, about 1e-4 here
         check("batch norm", &x, w.clone(), 5e-3, |r, x, w| {
             train(r, x, w, &mut vec![0.0; channels], &mut vec![1.0; channels])
         });

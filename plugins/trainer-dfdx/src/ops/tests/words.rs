@@ -22,7 +22,7 @@ fn an_embedding_looks_rows_up_and_sums_their_gradients() {
         };
         assert_eq!(y.data[at * 4..][..4], due);
     }
-    // words have no slope, so something that has one is added
+    // words have no slope, so a value with a slope is added
     let x = value(random(24, 3), &[3, 4]);
     check("embedding", &x, w[1..].to_vec(), 2e-3, |r, x, w| {
         let rows = embedding(r, &words, w, 0..20, 4).unwrap();
