@@ -232,9 +232,9 @@ impl Trial<'_> {
         let release: Release = serde_json::from_value(self.input)?;
         ensure!(release.clients > 0, "`clients` must be at least 1");
         ensure!(
-            release.clients <= fl_data::spec::MAX_CLIENTS,
+            release.clients <= fl_data::MAX_CLIENTS,
             "`clients` must be in 1..={}, got {}",
-            fl_data::spec::MAX_CLIENTS,
+            fl_data::MAX_CLIENTS,
             release.clients
         );
         let mut m = part.on().from_json(&release.tensors)?;

@@ -5,7 +5,7 @@ use crate::prepare;
 use anyhow::bail;
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{Problem, Protocol, Public, RunOptions, Task};
-use fl_data::spec::Split;
+use fl_data::Split;
 use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_registry::Spec;
 use fl_sim::{Execution, Manifest, Outcome, ResumePoint, RunFolder, Setup, StoppedRun};

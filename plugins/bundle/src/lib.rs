@@ -16,6 +16,16 @@ use fl_plugin_client_selectors as _;
 use fl_plugin_clustered_rounds as _;
 #[cfg(feature = "co-distill")]
 use fl_plugin_co_distill as _;
+#[cfg(feature = "data-files")]
+use fl_plugin_data_files as _;
+#[cfg(feature = "data-images")]
+use fl_plugin_data_images as _;
+#[cfg(feature = "data-synthetic")]
+use fl_plugin_data_synthetic as _;
+#[cfg(feature = "data-tables")]
+use fl_plugin_data_tables as _;
+#[cfg(feature = "data-texts")]
+use fl_plugin_data_texts as _;
 #[cfg(feature = "dense-prediction")]
 use fl_plugin_dense_prediction as _;
 #[cfg(feature = "dp-sgd")]

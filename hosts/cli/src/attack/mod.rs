@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use fl_attack::{Search, Tell};
 use fl_core::privacy::Observer;
 use fl_core::{BuildContext, ClientId, Role, Stream, Trainer};
-use fl_data::spec::Split;
+use fl_data::Split;
 use fl_data::{Assembled, DataSpec};
 use fl_engine::{ExecuteOptions, Folder, ProtocolOverride, Signals};
 use fl_registry::{Catalogue, Spec};

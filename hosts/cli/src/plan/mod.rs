@@ -10,7 +10,7 @@ use fl_core::{
     BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, ExchangeSpec, Parts, Role, Roster,
     Round, SamplingScheme, Stream, Trainer,
 };
-use fl_data::spec::Split;
+use fl_data::Split;
 use fl_registry::Catalogue;
 use serde_json::json;
 use std::path::PathBuf;
