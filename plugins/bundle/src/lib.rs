@@ -4,13 +4,13 @@
 use fl_plugin_accounting as _;
 #[cfg(feature = "attacks")]
 use fl_plugin_attacks as _;
-#[cfg(feature = "means")]
+#[cfg(feature = "averaging")]
 use fl_plugin_averaging as _;
 #[cfg(feature = "baselines")]
 use fl_plugin_baselines as _;
 #[cfg(feature = "class-distill")]
 use fl_plugin_class_distill as _;
-#[cfg(feature = "cohorts")]
+#[cfg(feature = "client-selectors")]
 use fl_plugin_client_selectors as _;
 #[cfg(feature = "clustered-rounds")]
 use fl_plugin_clustered_rounds as _;
@@ -44,7 +44,7 @@ use fl_plugin_generators as _;
 use fl_plugin_param_rounds as _;
 #[cfg(feature = "robust")]
 use fl_plugin_robust as _;
-#[cfg(feature = "selectors")]
+#[cfg(feature = "sample-selectors")]
 use fl_plugin_sample_selectors as _;
 #[cfg(feature = "server-optimisers")]
 use fl_plugin_server_optimisers as _;
