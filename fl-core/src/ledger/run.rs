@@ -184,15 +184,6 @@ impl RunLedger {
         all.filter(open).cloned().collect()
     }
 
-    /// Returns the unit that the releases protect; `None` without an accountant.
-    ///
-    /// # Errors
-    /// If the accountant has no guarantee.
-    pub fn unit(&self) -> Result<Option<Unit>> {
-        let guarantee = self.all.as_ref().map(|a| a.guarantee(None)).transpose()?;
-        Ok(guarantee.map(|g| g.unit))
-    }
-
     /// Returns the guarantees so far, by observer; `None` without an accountant. `noise` is the
     /// source of the releases' noise; `claimed_by` names the loaded parts whose prices count.
     ///

@@ -14,7 +14,6 @@ pub use state::RunState;
 use crate::exchange::faults::Faults;
 use crate::host::{Host, Totals};
 use crate::ledger::RunLedger;
-use crate::message::Ids;
 use crate::privacy::NoiseSource;
 use crate::server::steps::{PendingEvaluation, ResumePoint, Step};
 use crate::store::Store;
@@ -149,14 +148,6 @@ impl<'h> Server<'h> {
             .public()
             .cloned()
             .context("this protocol needs public data; add `data.public` to the spec")
-    }
-
-    /// Returns all public samples, by position.
-    ///
-    /// # Errors
-    /// If the spec has none.
-    pub fn public_ids(&self) -> Result<Ids> {
-        Ok(Ids((0..self.public()?.samples().len() as u32).collect()))
     }
 
     /// Returns the server's lasting model in this slot, made on first use.

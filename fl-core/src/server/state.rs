@@ -5,7 +5,7 @@ use super::steps::{ResumePoint, SavedServer, Step};
 use crate::host::{Host, RunOptions, Totals};
 use crate::ledger::RunLedger;
 use crate::message::hex;
-use crate::privacy::{Protections, Unit};
+use crate::privacy::Protections;
 use crate::store::Store;
 use crate::{Parts, PrivacyEvent, Problem, Protocol, Result, Stream};
 use anyhow::Context;
@@ -100,14 +100,6 @@ impl<'h> RunState<'h> {
     /// Returns the bytes and steps so far.
     pub fn totals(&self) -> &Totals {
         &self.totals
-    }
-
-    /// Returns the unit that the releases so far protect; `None` without an accountant.
-    ///
-    /// # Errors
-    /// If the accountant has no guarantee.
-    pub fn privacy_unit(&self) -> Result<Option<Unit>> {
-        self.ledger.unit()
     }
 
     /// Returns the guarantees so far, by observer; `None` without an accountant.
